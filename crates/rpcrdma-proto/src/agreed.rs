@@ -9,44 +9,45 @@ use crate::version::Version;
 use crate::wire::codec::VersionOne;
 use crate::wire::private_data::PrivateData;
 
-/// What both ends have agreed on: all that the roles know of the version, and of each other.
+/// Agreed parameters: all that the roles know of the version and the peer.
 ///
-/// For version one private data makes it, once. Version two replaces it whenever its session comes to
-/// something else.
+/// In version one, private data determines the value once. In version two the session replaces it
+/// whenever it agrees on something else.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Agreed {
-    /// How headers are laid out.
+    /// Codec of headers.
     pub(crate) codec: &'static dyn Codec,
-    /// The lowest and the highest version that this end speaks on this connection.
+    /// Lowest and highest version of this end on this connection.
     pub(crate) versions: (Version, Version),
     pub(crate) sizes: Sizes,
     pub(crate) our_calls: OurCalls,
     /// Whether calls of the peer may have chunks.
     pub(crate) peer_chunks: Chunks,
-    /// Which handles of the peer go with our replies.
+    /// Rule for the handles of the peer that replies of this end invalidate.
     pub(crate) rule: Rule,
-    /// Which handles of ours may come with the peer's replies.
+    /// Handles of this end that replies of the peer may invalidate.
     pub(crate) accepts: Accepts,
-    /// Whether the peer said itself that its handles may go, as one that takes ours does in general.
+    /// Whether the peer announced that its handles may be invalidated, as a peer that invalidates
+    /// this end's does in general.
     pub(crate) peer_announces: bool,
 }
 
-/// How large messages may be, in bytes.
+/// Message sizes, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// The largest message that we send.
+    /// Largest message to send.
     pub(crate) send: usize,
-    /// The largest reply that we send to a call if there is no other way.
+    /// Largest reply to send to a call that fits no other way.
     pub(crate) last_resort: usize,
-    /// The largest message that we would ever send, to a peer that receives as much.
+    /// Largest message that this end would ever send, to a peer that receives as much.
     pub(crate) largest_sent: usize,
-    /// The largest reply for which a call of ours needs no Reply chunk.
+    /// Largest reply for which a call of this end needs no Reply chunk.
     pub(crate) reply: usize,
-    /// Each Receive that is posted from now on.
+    /// Size of Receives posted from now on.
     pub(crate) receive: usize,
 }
 
-/// Whether and how calls of ours go.
+/// Whether and how calls of this end are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OurCalls {
     /// The version is not settled yet, so no call can be planned.
@@ -58,7 +59,7 @@ pub(crate) enum OurCalls {
 }
 
 impl Agreed {
-    /// What private data says (RFC 8797 §4) about an end with Receives of so many bytes.
+    /// Returns the parameters by private data (RFC 8797 §4), for an end with Receives of this size.
     pub(crate) fn version_one(
         role: Role,
         own: PrivateData,
@@ -94,7 +95,7 @@ impl Agreed {
         }
     }
 
-    /// Whether calls are planned for this as for `other`.
+    /// Whether plans of calls are the same as under `other`.
     pub(crate) fn plans_as(&self, other: &Self) -> bool {
         let terms = |agreed: &Self| {
             let Sizes { send, reply, .. } = agreed.sizes;

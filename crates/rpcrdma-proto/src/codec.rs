@@ -10,18 +10,18 @@ use std::fmt::Debug;
 use std::ops::Deref;
 use verbs::Handle;
 
-/// How headers are read and made on a connection.
+/// Codec of the headers of a connection.
 pub(crate) trait Codec: Debug + Sync {
-    /// `rdma_vers`.
+    /// Returns the `rdma_vers` of this codec.
     fn version(&self) -> u32;
 
-    /// Bytes of a header without chunks.
+    /// Returns the bytes of a header without chunks.
     fn plain_len(&self) -> usize;
 
-    /// Reads the header at the beginning of a received message.
+    /// Parses the header of a received message.
     fn parse(&self, message: &[u8]) -> Result<Header, Invalid>;
 
-    /// The header of a message that has its stream behind it and no chunks.
+    /// Encodes the header of an inline message without chunks.
     fn plain(&self, direction: Direction, xid: u32, credits: u32) -> Plain;
 
     /// Appends the header of an RPC message.
@@ -30,7 +30,7 @@ pub(crate) trait Codec: Debug + Sync {
     /// Appends an error for a message with this XID and version, which is echoed (RFC 8166 §4.5).
     fn emit_error(&self, out: &mut Buffer, error: Refused);
 
-    /// What a message says that has no handle for the peer to invalidate.
+    /// Returns the value that names no handle to invalidate.
     fn nothing_to_invalidate(&self) -> Invalidate;
 }
 
@@ -38,14 +38,14 @@ pub(crate) trait Codec: Debug + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) xid: u32,
-    /// Credits asked for with a call, granted with a reply; as on the wire, so perhaps zero.
+    /// Credits requested by a call or granted by a reply; unvalidated, so zero is possible.
     pub(crate) credits: u32,
-    /// Where in the message the Payload stream begins.
+    /// Offset of the Payload stream in the message.
     pub(crate) stream: usize,
     pub(crate) body: Body,
 }
 
-/// What a header says.
+/// Content of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
     /// An RPC message follows the header, or is in a chunk.
@@ -63,9 +63,9 @@ pub(crate) enum Body {
 pub(crate) struct Rpc {
     /// Whether the Payload stream is in a chunk.
     pub(crate) long: bool,
-    /// Which way it goes, if the message says so.
+    /// Direction, if the message tells.
     pub(crate) direction: Option<Direction>,
-    /// What may be invalidated, where there is a word for it.
+    /// Handles that may be invalidated, if the layout has them.
     pub(crate) invalidate: Invalidate,
     pub(crate) lists: Lists,
 }
@@ -82,11 +82,11 @@ pub struct Control {
     pub info: Vec<u8>,
 }
 
-/// Why the peer did not process a message of ours.
+/// Why the peer did not process a message of this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PeerError {
     pub(crate) cause: Rejection,
-    /// In words.
+    /// Description for people.
     pub(crate) why: &'static str,
 }
 
@@ -104,10 +104,10 @@ pub(crate) enum Rejection {
 /// A message of the peer that is answered with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// To echo, as the version.
+    /// XID to echo.
     pub(crate) xid: u32,
     pub(crate) version: u32,
-    /// Credits that it asks for, or that the error grants.
+    /// Credits that the message requests, or that the error grants.
     pub(crate) credits: u32,
     pub(crate) rejection: Rejection,
 }
@@ -124,17 +124,17 @@ pub(crate) enum Invalid {
     /// The message is malformed. If it is a call, it is answered with an error.
     Malformed {
         refused: Refused,
-        /// Whether it says that it is one.
+        /// Whether the message claims to be a call.
         is_call: bool,
     },
 }
 
-/// What the header of an RPC message of ours says beside its XID and credits.
+/// Content of the header of an RPC message to send, apart from XID and credits.
 pub(crate) struct Contents<'a> {
     /// Whether the Payload stream is in a chunk.
     pub(crate) long: bool,
     pub(crate) direction: Direction,
-    /// What the peer may invalidate, in a version that has a word for it.
+    /// Handles that the peer may invalidate, if the layout has them.
     pub(crate) invalidate: Invalidate,
     pub(crate) lists: &'a Lists,
 }
@@ -166,7 +166,7 @@ impl Invalidate {
 /// Bytes of the longest header without chunks.
 const MAX_PLAIN: usize = 36;
 
-/// The header of a message without chunks, which most messages have.
+/// An encoded header without chunks, as most messages have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain {
     bytes: [u8; MAX_PLAIN],

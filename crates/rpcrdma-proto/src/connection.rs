@@ -30,14 +30,14 @@ use std::collections::VecDeque;
 use std::time::Instant;
 use verbs::{Completion, Invalidated, Limits, QueuePair, WorkError, WorkRequest};
 
-/// What one end of a connection is to be, whichever version is spoken.
+/// Settings of one end of a connection, for every version.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) role: Role,
     pub(crate) own: PrivateData,
-    /// Credits to ask for, or to grant at most.
+    /// Credits to request, or the largest grant.
     pub(crate) credits: u32,
-    /// The same for calls of the server to the client.
+    /// Credits of the backward direction.
     pub(crate) backward_credits: u32,
     pub(crate) reserve_credit: bool,
     pub(crate) max_chunk: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Settings {
     pub(crate) registrations: Registrations,
     pub(crate) persistent: Option<PersistentArguments>,
     pub(crate) receives: Receives,
-    /// Bytes of each Receive that is posted at first.
+    /// Initial size of each Receive in bytes.
     pub(crate) receive_size: usize,
     pub(crate) pool: Pool,
 }
@@ -59,7 +59,7 @@ impl Settings {
         self.backward_credits.min(MAX_CREDITS)
     }
 
-    /// Credits for calls of ours, and for those of the peer.
+    /// Returns the credits for calls of this end, and of the peer.
     fn both_credits(&self) -> (u32, u32) {
         match self.role {
             Role::Client => (self.credits_forward(), self.credits_backward()),
@@ -67,7 +67,7 @@ impl Settings {
         }
     }
 
-    /// Receives that are posted at a time, at most.
+    /// Returns the largest number of Receives posted at a time.
     pub(crate) fn posted_receives(&self) -> usize {
         match self.receives {
             Receives::Posted => {
@@ -77,8 +77,8 @@ impl Settings {
         }
     }
 
-    /// Receives that are posted from the beginning: one for each call that the peer may send, and
-    /// none for replies, as no call is in flight (RFC 8166 §3.3.1, RFC 8167 §4.3).
+    /// Returns the number of initial Receives: one for each call that the peer may send, and none
+    /// for replies, because no call is in flight (RFC 8166 §3.3.1, RFC 8167 §4.3).
     fn first_receives(&self) -> usize {
         let (_, of_peer) = self.both_credits();
         match self.receives {
@@ -87,7 +87,7 @@ impl Settings {
         }
     }
 
-    /// The Receives to post before the connection is made (RFC 8166 §3.3.2).
+    /// Returns the Receives to post before the connection is made (RFC 8166 §3.3.2).
     pub(crate) fn initial_receives(&self) -> Vec<WorkRequest> {
         (0..self.first_receives())
             .map(|_| receive(self.pool.take(self.receive_size)))
@@ -112,7 +112,7 @@ impl Settings {
     }
 }
 
-/// The protocol state of one connection: both roles.
+/// Protocol state of one connection, with both roles.
 #[derive(Debug)]
 pub(crate) struct Connection<O: Owner> {
     role: Role,
@@ -123,13 +123,13 @@ pub(crate) struct Connection<O: Owner> {
 }
 
 impl<O: Owner> Connection<O> {
-    /// A new connection on a queue pair with these limits, on which the
-    /// [initial Receives](Settings::initial_receives) are posted, to a peer that said this about
-    /// itself in its private data, or nothing.
+    /// Creates the state of a new connection on a queue pair with these limits, on which the
+    /// [initial Receives](Settings::initial_receives) are posted. `peer` is the peer's private
+    /// data, if it sent any.
     ///
     /// # Panics
     ///
-    /// If R is set though something is exposed that must not be invalidated remotely.
+    /// If R is set although memory is exposed that must not be invalidated remotely.
     pub(crate) fn new(
         settings: &Settings,
         owner: O,
@@ -180,7 +180,7 @@ impl<O: Owner> Connection<O> {
         }
     }
 
-    /// What is agreed from now on.
+    /// Replaces the agreed parameters.
     pub(crate) fn agree(&mut self, agreed: Agreed) {
         if !agreed.plans_as(&self.shared.agreed) {
             self.shared.terms = self.shared.terms.wrapping_add(1);
@@ -188,12 +188,12 @@ impl<O: Owner> Connection<O> {
         self.shared.agreed = agreed;
     }
 
-    /// Which end.
+    /// Returns the role of this end.
     pub(crate) fn role(&self) -> Role {
         self.role
     }
 
-    /// The largest message in each direction, in whole KiB.
+    /// Returns the largest message of each direction, rounded to KiB.
     pub(crate) fn thresholds(&self) -> Thresholds {
         let sizes = self.shared.agreed.sizes;
         Thresholds {
@@ -202,29 +202,29 @@ impl<O: Owner> Connection<O> {
         }
     }
 
-    /// What the peer said about itself, or is taken to have said.
+    /// Returns the peer's private data, or the default.
     pub(crate) fn peer(&self) -> PrivateData {
         self.peer
     }
 
-    /// Calls of ours that can be sent now.
+    /// Returns how many calls of this end can be sent now.
     pub(crate) fn room(&self) -> usize {
         self.requester.room(&self.shared)
     }
 
-    /// Whether a health check can be sent now, as far as credits go.
+    /// Whether a credit is available for a liveness probe.
     pub(crate) fn can_check_health(&self) -> bool {
         let need = Need::HealthCheck;
         self.requester.credits_for(&self.shared, need) > 0
     }
 
-    /// Changes the credits that are granted to the peer.
+    /// Sets the credits that are granted to the peer.
     pub(crate) fn set_grant(&mut self, credits: u32) {
         self.shared.flow.set_granted(credits);
         self.shared.post_receives();
     }
 
-    /// Work was done that is not a Receive.
+    /// Handles a completion other than a Receive.
     pub(crate) fn handle_completion(&mut self, completion: Completion) {
         let shared = &mut self.shared;
         match completion {
@@ -281,18 +281,18 @@ impl<O: Owner> Connection<O> {
         shared.fail(violation);
     }
 
-    /// A message came, in a Receive: its header.
+    /// Handles a received message, and returns its header.
     pub(crate) fn receive(&mut self, message: &[u8]) -> Result<Header, Invalid> {
         self.shared.flow.handle_message();
         self.shared.agreed.codec.parse(message)
     }
 
-    /// Posts a Receive in the place of what was taken in, as far as something may come for it.
+    /// Posts a Receive in place of the used one, if a message may come for it.
     pub(crate) fn replace_receive(&mut self) {
         self.shared.post_receives();
     }
 
-    /// Hands a message to the role that it is for, with the handle that the peer took along.
+    /// Passes a message to its role, with the handle that the peer invalidated.
     pub(crate) fn route(
         &mut self,
         header: Result<Header, Invalid>,
@@ -361,9 +361,9 @@ impl<O: Owner> Connection<O> {
         }
     }
 
-    /// What the peer is owed for an invalid header. RFC 8166 §4.5: a Requester discards a reply,
-    /// and a client has mostly replies. An error for a reply would be taken for the end of some
-    /// call, so a server discards what may be a reply to a call of its own.
+    /// Returns how to answer an invalid header. RFC 8166 §4.5: a Requester discards a reply, and a
+    /// client receives mostly replies. An error for a reply would be taken for the end of an
+    /// unrelated call, so a server discards what may be a reply to a call of its own.
     fn owed(&self, invalid: Invalid, message: &[u8]) -> Option<Refused> {
         match invalid {
             Invalid::Nothing | Invalid::Reply { .. } => None,
@@ -376,7 +376,7 @@ impl<O: Owner> Connection<O> {
         }
     }
 
-    /// What is owed for a message of another version: the versions that this end speaks.
+    /// Returns the ERR_VERS for a message of another version, with the versions of this end.
     fn owed_for_version(&self, message: &[u8]) -> Option<Refused> {
         let Refusal {
             xid,
@@ -409,73 +409,73 @@ impl<O: Owner> Connection<O> {
         self.requester.call(now, &mut self.shared, request, qp)
     }
 
-    /// Sends calls that waited, as far as there is room now.
+    /// Sends waiting calls as far as there is room.
     pub(crate) fn send_waiting(&mut self, now: Instant, qp: &mut dyn QueuePair) {
         self.requester.send_waiting(now, &mut self.shared, qp);
     }
 
-    /// Keeps back the calls that have not gone out.
+    /// Stops sending calls.
     pub(crate) fn withhold_calls(&mut self) {
         self.requester.withhold(&mut self.shared);
     }
 
-    /// Cancels the calls that nobody waits for any more; how many there were.
+    /// Cancels the calls that `is_unwanted` selects. Returns their number.
     pub(crate) fn cancel(&mut self, is_unwanted: impl FnMut(&O::Call) -> bool) -> usize {
         self.requester.cancel(&mut self.shared, is_unwanted)
     }
 
-    /// Answers a call.
+    /// Answers a call of the peer.
     pub(crate) fn reply(&mut self, id: CallId<O::Lease>, reply: Reply) {
         self.responder.reply(&mut self.shared, id, reply);
     }
 
-    /// Calls whose Read chunks were pulled so far, while the peer owes some.
+    /// Returns the progress of pulling, while the peer owes chunks.
     pub(crate) fn waits_for_chunks(&self) -> Option<Pulls> {
         self.responder.waits_for_chunks()
     }
 
-    /// What the next call of the peer needs.
+    /// Returns the memory that the next call of the peer needs.
     pub(crate) fn needs_memory(&self) -> Option<MemoryNeed<'_>> {
         self.responder.needs_memory(&self.shared)
     }
 
-    /// What the reply to a call of the peer can carry.
+    /// Returns the capacity for the reply to a call of the peer.
     pub(crate) fn reply_room(&self, id: &CallId<O::Lease>) -> ReplyRoom {
         self.responder.reply_room(&self.shared, id.key)
     }
 
-    /// The memory for the next call of the peer.
+    /// Provides memory for the next call of the peer.
     pub(crate) fn handle_memory(&mut self, lease: O::Lease) {
         self.responder.handle_memory(&mut self.shared, lease);
     }
 
-    /// There is no memory now.
+    /// Reports that no memory is available now.
     pub(crate) fn handle_no_memory(&mut self) {
         self.responder.handle_no_memory(&mut self.shared);
     }
 
-    /// The next work to post.
+    /// Returns the next work request to post.
     pub(crate) fn poll_post(&mut self) -> Option<WorkRequest> {
         self.shared.posts.next()
     }
 
-    /// The provider had no room for this work after all.
+    /// Takes back a work request for which the provider had no room.
     pub(crate) fn handle_refused(&mut self, work: WorkRequest) {
         self.shared.posts.put_back(work);
     }
 
-    /// The next call of ours that has ended.
+    /// Returns the next finished call of this end.
     pub(crate) fn poll_reply(&mut self) -> Option<Ended<O>> {
         self.shared.replies.pop_front()
     }
 
-    /// The next call of the peer.
+    /// Returns the next call of the peer.
     pub(crate) fn poll_call(&mut self) -> Option<(CallId<O::Lease>, Payload)> {
         self.shared.calls.pop_front()
     }
 
-    /// The connection is over: what becomes of the calls that had no end, with one more loss for
-    /// those in flight if that counts.
+    /// Ends the state and returns the unfinished calls. If `counts`, those in flight have one more
+    /// loss.
     pub(crate) fn into_unfinished(mut self, counts: bool) -> Vec<Unfinished<O::Call>> {
         self.requester.into_unfinished(&mut self.shared, counts)
     }

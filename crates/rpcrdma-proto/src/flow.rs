@@ -7,7 +7,7 @@
 use crate::limits::{CREDIT_TOLERANCE, RECEIVE_SLACK};
 use crate::receives::ReceiveQueue;
 
-/// The flow control of one connection: one credit for each call, granted with the reply before it.
+/// Flow control of one connection: each call needs a credit, which an earlier reply granted.
 #[derive(Debug)]
 pub(crate) struct FlowControl {
     calls: Allowance,
@@ -24,84 +24,84 @@ impl FlowControl {
         }
     }
 
-    /// Credits that our calls ask for.
+    /// Returns the credits that calls of this end request.
     pub(crate) fn asked(&self) -> u32 {
         self.calls.asked()
     }
 
-    /// Credits for our calls that are in force.
+    /// Returns the credits in force for calls of this end.
     pub(crate) fn in_force(&self) -> u32 {
         self.calls.in_force()
     }
 
-    /// Calls of ours without a reply, cancelled ones included.
+    /// Returns the number of this end's calls in flight, cancelled ones included.
     pub(crate) fn in_flight(&self) -> usize {
         self.calls.used() as usize
     }
 
-    /// Calls of ours that may be sent now.
+    /// Returns how many calls of this end may be sent now.
     pub(crate) fn room(&self, need: Need) -> usize {
         self.calls.room(need) as usize
     }
 
-    /// A call of ours is sent.
+    /// Records that a call of this end is sent.
     pub(crate) fn handle_call_sent(&mut self) {
         self.calls.spend();
     }
 
-    /// A call of ours has its reply, valid or not.
+    /// Records the reply to a call of this end, valid or not.
     pub(crate) fn handle_call_answered(&mut self) {
         self.calls.give_back();
     }
 
-    /// The peer grants so many credits for our calls.
+    /// Handles a grant of the peer.
     pub(crate) fn handle_grant(&mut self, credits: u32) {
         self.calls.handle_grant(credits);
     }
 
-    /// Whether calls of the peer are taken at all.
+    /// Whether calls of the peer are accepted.
     pub(crate) fn takes_calls(&self) -> bool {
         self.grant.exposed() > 0
     }
 
-    /// Credits that are granted with the next reply, at most.
+    /// Returns the credits that the next reply grants at most.
     pub(crate) fn granted(&self) -> u32 {
         self.grant.now()
     }
 
-    /// Changes what is granted from the next reply on.
+    /// Sets the credits that replies grant from the next one on.
     pub(crate) fn set_granted(&mut self, credits: u32) {
         self.grant.set(credits);
     }
 
-    /// What to grant to a peer that asks for so many.
+    /// Returns the grant to a peer that requests `asked` credits.
     pub(crate) fn offer(&self, asked: u32) -> u32 {
         self.grant.offer(asked)
     }
 
-    /// A reply is queued that says what is granted.
+    /// Records that a reply with the grant is queued.
     pub(crate) fn handle_replied(&mut self) {
         self.grant.replied();
     }
 
-    /// Calls of the peer that are taken in at most.
+    /// Returns the largest number of calls of the peer that are tolerated.
     pub(crate) fn tolerated(&self) -> usize {
         self.grant.tolerated()
     }
 
-    /// A message came, and used a Receive.
+    /// Records that a message used a Receive.
     pub(crate) fn handle_message(&mut self) {
         self.receives.use_one();
     }
 
-    /// Receives to post now, of `size` bytes, so that there are enough for both directions (RFC 8167
+    /// Returns the number of Receives of `size` bytes to post now, for both directions (RFC 8167
     /// §4.3). They count as posted.
     pub(crate) fn receives_to_post(&mut self, size: usize) -> usize {
         let needed = self.grant.exposed() as usize + self.in_flight() + RECEIVE_SLACK;
         self.receives.post_up_to(needed, size)
     }
 
-    /// Bytes of the smallest Receive that a message may come in.
+    /// Returns the size of the smallest Receive that a message may use, in bytes.
     pub(crate) fn smallest_receive(&self) -> usize {
         self.receives.smallest()
     }
@@ -110,17 +110,17 @@ impl FlowControl {
 /// The credits of a Requester.
 #[derive(Debug)]
 pub(crate) struct Allowance {
-    /// Asked for with each call; none in a direction that is not used.
+    /// Credits that each call requests; zero in an unused direction.
     asked: u32,
-    /// Granted with the last valid reply: one before it (RFC 8166 §3.3.3).
+    /// Credits that the last valid reply granted; one before the first reply (RFC 8166 §3.3.3).
     granted: u32,
-    /// Calls without a reply, cancelled ones too.
+    /// Calls in flight, cancelled ones included.
     used: u32,
-    /// Whether the last credit is for health checks only (RFC 8267 §6.7.2).
+    /// Whether the last credit is reserved for liveness probes (RFC 8267 §6.7.2).
     reserve: bool,
 }
 
-/// The kind of a call, which decides about the credit that is kept back.
+/// Kind of a call, which decides about the reserved credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// A call of the upper layer.
@@ -143,7 +143,7 @@ impl Allowance {
         self.asked
     }
 
-    /// Credits in force: the lower of what was asked for and what was granted.
+    /// Returns the credits in force: the lower of requested and granted.
     pub(crate) fn in_force(&self) -> u32 {
         self.granted.min(self.asked)
     }
@@ -152,7 +152,8 @@ impl Allowance {
         self.used
     }
 
-    /// Calls that may be sent now. Of a single credit none is kept back: it would never be used.
+    /// Returns how many calls may be sent now. A single credit is not reserved, because it would
+    /// never be used.
     pub(crate) fn room(&self, need: Need) -> u32 {
         let all = self.in_force();
         let most = match need {
@@ -166,13 +167,13 @@ impl Allowance {
         self.used += 1;
     }
 
-    /// A call has its reply, valid or not.
+    /// Records the reply to a call, valid or not.
     pub(crate) fn give_back(&mut self) {
         self.used -= 1;
     }
 
-    /// A valid reply grants so many. Zero would be a deadlock; what we did not ask for has no
-    /// Receive behind it. If more calls are out than that, none is sent until there are fewer.
+    /// Handles the grant of a valid reply. Zero would be a deadlock; more than requested has no
+    /// Receives at this end. If more calls are in flight, none is sent until there are fewer.
     pub(crate) fn handle_grant(&mut self, credits: u32) {
         self.granted = credits.clamp(1, self.asked.max(1));
     }
@@ -181,12 +182,12 @@ impl Allowance {
 /// The credits that a Responder grants.
 #[derive(Debug)]
 pub(crate) struct Grant {
-    /// What there was room for when the connection was made.
+    /// Largest grant: the room at connection setup.
     most: u32,
-    /// Granted with the next reply.
+    /// Grant of the next reply.
     now: u32,
-    /// Calls that the peer may have out, as far as it has heard: more than `now` for a while after
-    /// that was lowered.
+    /// Calls that the peer may have in flight, as far as it knows: more than `now` for a while
+    /// after a lower grant.
     exposed: u32,
 }
 
@@ -199,37 +200,39 @@ impl Grant {
         }
     }
 
-    /// Changes what is granted, within 1 and what there was room for at first. More counts at once,
-    /// so that its Receives are posted before a reply tells of it (RFC 8166 §3.3.1).
+    /// Sets the grant, clamped to 1 to the largest one. A higher grant counts at once, so that its
+    /// Receives are posted before a reply announces it (RFC 8166 §3.3.1).
     pub(crate) fn set(&mut self, credits: u32) {
         self.now = credits.clamp(1, self.most.max(1));
         self.exposed = self.exposed.max(self.now);
     }
 
-    /// Granted now.
+    /// Returns the current grant.
     pub(crate) fn now(&self) -> u32 {
         self.now
     }
 
-    /// Calls that may come, and for which there are Receives. None where no calls are taken.
+    /// Returns the number of calls that may arrive, and have Receives; zero if no calls are
+    /// accepted.
     pub(crate) fn exposed(&self) -> u32 {
         self.exposed.min(self.most)
     }
 
-    /// Calls that are taken in at most, before the peer is held not to count at all. A grant that
-    /// was lowered changes nothing here: calls whose replies are still being sent count too.
+    /// Returns the largest number of calls before the peer is considered to ignore its credits. A
+    /// lowered grant does not change it: calls whose replies are still being sent count too.
     pub(crate) fn tolerated(&self) -> usize {
         self.most as usize * CREDIT_TOLERANCE
     }
 
-    /// What to say in a reply to a call that asked for so many: that, as far as we have them, and
-    /// never zero.
+    /// Returns the grant in a reply to a call that requested `asked` credits: that number, limited
+    /// by the current grant, and never zero.
     pub(crate) fn offer(&self, asked: u32) -> u32 {
         asked.clamp(1, self.now.max(1))
     }
 
-    /// A reply went out that says it. The peer has one call less out, and sends none until it has
-    /// fewer out than are granted; so this is safe even before it has heard of it.
+    /// Records that a reply with the grant was sent. The peer has one call less in flight, and
+    /// sends none until it has fewer in flight than granted; so this is safe even before it has
+    /// learnt of the grant.
     pub(crate) fn replied(&mut self) {
         self.exposed = self.now.max(self.exposed.saturating_sub(1));
     }

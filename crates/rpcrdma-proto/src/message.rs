@@ -14,7 +14,7 @@ use std::time::Duration;
 /// A call that is not in flight, with everything needed to send it on this connection or the next.
 #[derive(Debug)]
 pub struct CallRequest<C> {
-    /// The owner's value; none once the call was cancelled, and then nobody else has the request.
+    /// The owner's value; `None` once the call is cancelled.
     pub(crate) call: Option<C>,
     pub(crate) xid: u32,
     pub(crate) message: Message,
@@ -23,7 +23,7 @@ pub struct CallRequest<C> {
     pub(crate) reply_chunk: bool,
     pub(crate) move_items: bool,
     pub(crate) mixed_long: bool,
-    /// How long the peer may have it, if not as long as other calls.
+    /// Time limit of the call at the peer, if not the usual one.
     pub(crate) limit: Option<Duration>,
     /// Connections lost while the call was in flight, except those given up because the peer was
     /// silent.
@@ -131,7 +131,7 @@ impl<C> CallRequest<C> {
     }
 }
 
-/// The bytes of a call, kept until its reply is there.
+/// The bytes of a call, kept until its reply arrives.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// The message as the upper layer passed it.
@@ -145,7 +145,7 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    /// The stream without its items, and these.
+    /// Returns the stream without its items, and the items.
     fn parts(&self) -> (&[u8], &[Item]) {
         match self {
             Self::Stream(payload) => (payload.head(), payload.items()),
@@ -153,7 +153,7 @@ impl Message {
         }
     }
 
-    /// The stream by reference, without the items that are `moved`.
+    /// Returns the stream by reference, without the `moved` items.
     pub(crate) fn freeze(&mut self, moved: &[usize]) -> Gather {
         if let Self::Stream(payload) = self {
             let (buffer, start, items) = std::mem::take(payload).into_parts();
@@ -174,13 +174,12 @@ impl Message {
         }
     }
 
-    /// Appends the stream to `out`, without the items that are `moved`, and gives what has to
-    /// follow it.
+    /// Appends the stream to `out`, without the `moved` items, and returns what must follow it.
     pub(crate) fn put_inline(&self, out: &mut Buffer, moved: &[usize]) -> Gather {
         put_inline(self.parts(), out, |index| moved.contains(&index))
     }
 
-    /// Each item with its Position.
+    /// Returns each item with its Position.
     pub(crate) fn items(&self) -> impl Iterator<Item = (usize, &Gather)> {
         let mut before = 0;
         self.parts().1.iter().map(move |item| {
@@ -199,7 +198,7 @@ enum Part<'a> {
     Item(usize, &'a Item),
 }
 
-/// The parts of a stream in order, without the items that are `moved` and their padding.
+/// Returns the parts of a stream in order, without the `moved` items and their padding.
 fn parts(
     head: usize,
     items: &[Item],
@@ -231,15 +230,15 @@ fn refer(item: &Item, pieces: &mut Gather) {
     }
 }
 
-/// The last item of a message goes by reference from here on. Below, a copy behind the header
-/// costs less than one more entry in the lists of the provider and of the kernel.
+/// Smallest last item of a message that goes by reference. Below this size a copy behind the header
+/// costs less than one more entry in the lists of the provider and the kernel.
 const REFER_FROM: usize = 1 << 10;
 
-/// Puts a message into one Send: appends its stream to `out`, without the items that are `moved`,
-/// and gives what has to follow it.
+/// Encodes a message for one Send: appends its stream to `out`, without the `moved` items, and
+/// returns what must follow it.
 ///
-/// That is the last item with its padding, if nothing stands behind it and it is worth it: the
-/// data of a READ or WRITE that is not worth a chunk.
+/// That is the last item with its padding, if nothing follows it and it is large enough: the data
+/// of a READ or WRITE that is not worth a chunk.
 pub(crate) fn put_inline(
     (head, items): (&[u8], &[Item]),
     out: &mut Buffer,
@@ -262,9 +261,9 @@ pub(crate) fn put_inline(
     rest
 }
 
-/// Puts a message that nobody needs any more into one Send, behind a header without chunks, and
-/// gives what has to follow it. What it is written in serves for the Send, if there is just the room
-/// for the header in front: a reply that was written over its call is not moved at all.
+/// Converts a message into one Send, behind a header without chunks, and returns what must follow
+/// it. The message's buffer is used for the Send if it has exactly room for the header in front: a
+/// reply that was written over its call is not moved at all.
 pub(crate) fn into_inline(
     message: Payload,
     header: &[u8],
@@ -296,7 +295,7 @@ pub(crate) fn into_inline(
     (buffer, rest)
 }
 
-/// The first `len` bytes of `pieces`, which loses them.
+/// Splits off the first `len` bytes of `pieces`.
 pub(crate) fn split_front(pieces: &mut Gather, mut len: usize) -> Gather {
     let mut front = Gather::new();
     while len > 0 {

@@ -100,7 +100,7 @@ impl Offer {
 }
 
 impl CallSizes {
-    /// Bytes of the stream without these items.
+    /// Returns the bytes of the stream without these items.
     fn without(&self, moved: &[usize]) -> usize {
         self.stream - moved.iter().map(|&i| padded(self.items[i])).sum::<usize>()
     }
@@ -198,7 +198,7 @@ impl CallPlan {
         placed.or_else(|error| in_reply_chunk().map_err(|_| error))
     }
 
-    /// The plan for a call with this offer for its reply.
+    /// Plans a call with these chunks for its reply.
     fn with(call: &CallSizes, offer: Offer, limits: &PlanLimits) -> Result<Self, TransportError> {
         if let Some(len) = offer.reply_chunk {
             limits.check_chunk(len, MAX_SEGMENTS_PER_CHUNK)?;
@@ -306,8 +306,8 @@ impl PlanLimits {
     }
 }
 
-/// Which items have to move for the rest of the call to have room in a Send beside the header: the
-/// fewest, so the largest, and at most `regions`. None if that is not enough.
+/// Selects the items to move so that the rest of the call fits a Send beside the header: the
+/// fewest, so the largest, and at most `regions`. `None` if that is not enough.
 fn chunked(
     call: &CallSizes,
     room: usize,
@@ -331,8 +331,8 @@ fn chunked(
     None
 }
 
-/// Which items of a Long call move in chunks of their own: as many as there is room for, beginning
-/// with the largest, and at most `regions`. None if there are no such, or the rest does not go.
+/// Selects the items of a Long call that move in their own chunks: as many as there is room for,
+/// the largest first, and at most `regions`. `None` if there are none, or the rest does not fit.
 fn mixed(
     call: &CallSizes,
     room: usize,
@@ -357,7 +357,7 @@ fn mixed(
     None
 }
 
-/// The items that are worth a chunk and no more than one can have, the largest first.
+/// Returns the items that are worth a chunk and fit one, the largest first.
 fn by_size<'a>(call: &'a CallSizes, limits: &'a PlanLimits) -> impl Iterator<Item = usize> + 'a {
     let worth_it = |&index: &usize| {
         let len = call.items[index];
@@ -369,13 +369,13 @@ fn by_size<'a>(call: &'a CallSizes, limits: &'a PlanLimits) -> impl Iterator<Ite
     items.into_iter()
 }
 
-/// Items that move, and what that means for the message.
+/// Items that move, and their effect on the message.
 #[derive(Default)]
 struct Moved {
     items: SmallVec<[usize; 1]>,
-    /// Read segments.
+    /// Number of Read segments.
     segments: usize,
-    /// Bytes that the stream loses.
+    /// Bytes removed from the stream.
     bytes: usize,
 }
 
@@ -387,7 +387,7 @@ impl Moved {
         self.bytes += padded(len);
     }
 
-    /// Bytes that the header gets.
+    /// Returns the bytes added to the header.
     fn header(&self) -> usize {
         header::read_segments_len(self.segments)
     }
@@ -398,7 +398,8 @@ impl Moved {
     }
 }
 
-/// Bytes of the Reply chunk for a stream of at most `len`: there is no region without any.
+/// Returns the bytes of the Reply chunk for a stream of at most `len`. At least one, because no
+/// region is empty.
 fn reply_chunk(len: usize) -> usize {
     padded(len.max(1))
 }

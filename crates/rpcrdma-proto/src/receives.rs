@@ -23,18 +23,17 @@ pub(crate) enum ReceiveQueue {
     Shared { size: usize },
 }
 
-/// Posted Receives. They are used in the order in which they were posted, and differ in size after
-/// the Receive size was changed.
+/// Posted Receives. They are used in order, and differ in size after a change of the Receive size.
 #[derive(Debug, Default)]
 pub(crate) struct Posted {
-    /// Size and number, the oldest first; neighbours differ in size.
+    /// Generations as size and number, the oldest first; neighbours differ in size.
     generations: SmallVec<[(usize, usize); 2]>,
     count: usize,
 }
 
 impl ReceiveQueue {
-    /// The queue of a new connection, on which `posted` Receives of `size` bytes are posted unless a
-    /// pool is shared.
+    /// Creates the queue of a new connection, with `posted` Receives of `size` bytes unless the
+    /// Receives are shared.
     pub(crate) fn new(source: Receives, posted: usize, size: usize) -> Self {
         match source {
             Receives::Posted => Self::Posted(Posted::new(posted, size)),
@@ -42,7 +41,8 @@ impl ReceiveQueue {
         }
     }
 
-    /// How many to post so that `needed` are posted: they count as posted, `size` bytes each.
+    /// Returns how many to post so that `needed` are posted, and counts them as posted, `size`
+    /// bytes each.
     pub(crate) fn post_up_to(&mut self, needed: usize, size: usize) -> usize {
         match self {
             Self::Posted(posted) => {
@@ -56,7 +56,7 @@ impl ReceiveQueue {
         }
     }
 
-    /// A message came, in the oldest Receive.
+    /// Records that a message used the oldest Receive.
     pub(crate) fn use_one(&mut self) {
         match self {
             Self::Posted(posted) => posted.use_one(),
@@ -64,7 +64,7 @@ impl ReceiveQueue {
         }
     }
 
-    /// Bytes of the smallest Receive that a message may come in.
+    /// Returns the size of the smallest Receive that a message may use, in bytes.
     pub(crate) fn smallest(&self) -> usize {
         match self {
             Self::Posted(posted) => posted.smallest(),

@@ -14,11 +14,12 @@ pub enum Role {
 }
 
 impl Role {
-    /// The direction of a message with this header.
+    /// Returns the direction of a message with this header.
     ///
-    /// Mostly the message says it (RFC 8167 §4.1). Where it does not, it depends on what this end
-    /// mostly gets: a client replies, a server calls. A long message without a Position-Zero Read
-    /// chunk is no valid call, so if we await a reply with its XID it must not draw an error.
+    /// Mostly the message tells (RFC 8167 §4.1). If not, the usual traffic decides: a client
+    /// receives replies, a server calls. A long message without a Position-Zero Read chunk is not a
+    /// valid call, so if this end waits for a reply with its XID, it must not be answered with an
+    /// error.
     pub(crate) fn direction_of(self, rpc: &Rpc, awaited: impl Fn() -> bool) -> Direction {
         let usual = match self {
             Self::Client => Direction::Reply,

@@ -16,34 +16,34 @@ use verbs::{Invalidated, Limits, WorkRequest};
 pub(crate) struct Shared<O: Owner> {
     pub(crate) owner: O,
     pub(crate) agreed: Agreed,
-    /// Counts the times that calls had to be planned for something else.
+    /// Number of changes that invalidated plans.
     pub(crate) terms: u32,
     pub(crate) flow: FlowControl,
     pub(crate) limits: Limits,
     /// Bytes of the largest chunk.
     pub(crate) max_chunk: usize,
-    /// Bytes of the largest segment that we offer.
+    /// Bytes of the largest segment to offer.
     pub(crate) max_segment: usize,
     pub(crate) pool: Pool,
     pub(crate) posts: Posts,
-    /// Calls of ours that have ended.
+    /// Finished calls of this end.
     pub(crate) replies: VecDeque<Ended<O>>,
-    /// Calls of the peer that are whole.
+    /// Complete calls of the peer.
     pub(crate) calls: VecDeque<(CallId<O::Lease>, Payload)>,
     pub(crate) counters: Counters,
     pub(crate) violation: Option<Violation>,
-    /// Bytes of the largest reply since this was looked at that could be one message.
+    /// Size of the largest reply since the last query that could have been one message, in bytes.
     pub(crate) largest_reply: usize,
 }
 
 impl<O: Owner> Shared<O> {
-    /// Ends the connection for a reason; the first one counts.
+    /// Ends the connection for a reason. The first one counts.
     pub(crate) fn fail(&mut self, violation: Violation) {
         self.violation.get_or_insert(violation);
     }
 
-    /// Posts Receives until there are enough. They go out before any Send that is queued, so that a
-    /// peer is never told of one that is not there.
+    /// Posts Receives until there are enough. They are posted before any queued Send, so that a
+    /// peer is never granted a missing one.
     pub(crate) fn post_receives(&mut self) {
         let size = self.agreed.sizes.receive;
         for _ in 0..self.flow.receives_to_post(size) {
@@ -52,19 +52,19 @@ impl<O: Owner> Shared<O> {
         }
     }
 
-    /// A reply goes out that has, or would have, so many bytes as one message.
+    /// Records a reply that has, or would have, `bytes` bytes as one message.
     pub(crate) fn note_reply(&mut self, bytes: usize) {
         if bytes <= self.agreed.sizes.largest_sent {
             self.largest_reply = self.largest_reply.max(bytes);
         }
     }
 
-    /// An empty buffer for one message that we send.
+    /// Takes an empty buffer for a message to send.
     pub(crate) fn send_buffer(&self) -> Buffer {
         self.pool.take(self.agreed.sizes.last_resort)
     }
 
-    /// A message that answers no call of ours must not invalidate anything.
+    /// Rejects an invalidation by a message that answers no call of this end.
     pub(crate) fn refuse_invalidation(&mut self, invalidated: Option<Invalidated>) {
         if let Some(Invalidated { handle, .. }) = invalidated {
             self.fail(Violation::ForeignHandle(handle));
@@ -72,7 +72,7 @@ impl<O: Owner> Shared<O> {
     }
 }
 
-/// A Receive into `buffer`.
+/// Makes a Receive into `buffer`.
 pub(crate) fn receive(buffer: Buffer) -> WorkRequest {
     WorkRequest::Receive {
         wr: Purpose::Receive.wr(),

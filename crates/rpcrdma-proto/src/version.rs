@@ -86,7 +86,7 @@ impl Refusal {
     }
 }
 
-/// Which way a message says that it goes, in the way of its version.
+/// Returns the direction of a message, as its version tells it.
 fn told(
     view: HeaderView<'_>,
     message: &[u8],

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use verbs::{WorkRequest, WrId};
 
-/// What a piece of posted work is for. Keys are those of calls, which stay in their table until
-/// all work for them is done.
+/// Purpose of a posted work request. Keys are those of calls, which stay in their table until all
+/// their work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Receives a message.
@@ -64,20 +64,20 @@ impl Purpose {
     }
 }
 
-/// Work in the order in which it is to be posted, and how much of it is out.
+/// Queue of work requests to post, and the number outstanding.
 #[derive(Debug)]
 pub(crate) struct Posts {
-    /// Handed out first: they wait for nothing, and a peer may need them to take in what stands in
-    /// the way of the rest.
+    /// Receives to post first: they wait for nothing, and the peer may need them to make progress
+    /// with the rest.
     receives: VecDeque<WorkRequest>,
     queue: VecDeque<WorkRequest>,
-    /// Posted and not completed, Receives not counted.
+    /// Number of outstanding work requests, Receives not counted.
     out: usize,
     limit: usize,
 }
 
 impl Posts {
-    /// `limit` is what may be out at a time, Receives not counted.
+    /// Creates a queue with at most `limit` outstanding work requests, Receives not counted.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             receives: VecDeque::new(),
@@ -106,7 +106,7 @@ impl Posts {
         Some(work)
     }
 
-    /// Whether nothing waits and something could be posted, Receives not counted.
+    /// Whether nothing waits and a work request could be posted, Receives not counted.
     pub(crate) fn has_room(&self) -> bool {
         self.queue.is_empty() && self.out < self.limit
     }
@@ -121,7 +121,7 @@ impl Posts {
         }
     }
 
-    /// Takes back the last Send of a call that was not handed out.
+    /// Takes back the last Send of a call that was not posted.
     pub(crate) fn recall(&mut self) -> Option<WorkRequest> {
         let call = Purpose::Call.wr();
         let is_call =
@@ -130,7 +130,7 @@ impl Posts {
         self.queue.remove(at)
     }
 
-    /// Drops the last piece of work like this that was not handed out; whether there was any.
+    /// Drops the last matching work request that was not posted. Returns whether there was one.
     pub(crate) fn forget(&mut self, is_it: impl Fn(&WorkRequest) -> bool) -> bool {
         let at = self.queue.iter().rposition(is_it);
         at.and_then(|at| self.queue.remove(at)).is_some()

@@ -21,20 +21,19 @@ impl Xids {
 
 /// Calls by XID: a table indexed by the low bits of the XID.
 ///
-/// XIDs of one client are handed out in sequence, so that the calls in flight have different
-/// low bits but for the few that last long; these move the others on by a slot or two. There is no
-/// hash on the path of a call, and a peer that makes up XIDs finds at most [`reach`](Self::reach)
-/// slots to look at.
+/// XIDs of one client are sequential, so calls in flight differ in their low bits, except for a few
+/// that last long; these move others by a slot or two. The path of a call has no hash, and a peer
+/// that makes up XIDs causes at most [`reach`](Self::reach) probes.
 #[derive(Debug)]
 pub(crate) struct XidTable {
     slots: Box<[Option<(u32, u32)>]>,
-    /// No entry is further than this from where its XID says.
+    /// Largest distance of an entry from the slot of its XID.
     reach: usize,
     len: usize,
 }
 
 impl XidTable {
-    /// A table for up to `calls` calls.
+    /// Creates a table for up to `calls` calls.
     pub(crate) fn new(calls: usize) -> Self {
         let slots = (calls.max(8) * 2).next_power_of_two();
         Self {
@@ -54,13 +53,13 @@ impl XidTable {
             .find(|&slot| matches!(self.slots[slot], Some((other, _)) if other == xid))
     }
 
-    /// What was put in under this XID.
+    /// Returns the value of this XID.
     pub(crate) fn get(&self, xid: u32) -> Option<u32> {
         let slot = self.find(xid)?;
         self.slots[slot].map(|(_, value)| value)
     }
 
-    /// Puts in an entry; false if the XID is there already or the table is full.
+    /// Inserts an entry. Returns false if the XID exists or the table is full.
     pub(crate) fn insert(&mut self, xid: u32, value: u32) -> bool {
         if self.len == self.slots.len() || self.find(xid).is_some() {
             return false;
@@ -74,7 +73,7 @@ impl XidTable {
         true
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub(crate) fn remove(&mut self, xid: u32) {
         if let Some(slot) = self.find(xid) {
             self.slots[slot] = None;

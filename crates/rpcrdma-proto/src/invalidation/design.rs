@@ -85,7 +85,7 @@ pub struct UnknownDesign;
 impl std::str::FromStr for Design {
     type Err = UnknownDesign;
 
-    /// The design with this [name](Self::name).
+    /// Parses a [name](Self::name).
     fn from_str(name: &str) -> Result<Self, UnknownDesign> {
         let mut all = Self::ALL.into_iter();
         all.find(|design| design.name() == name)

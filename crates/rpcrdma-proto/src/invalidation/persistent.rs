@@ -3,8 +3,8 @@
 use buffer::{Buffer, Gather};
 use verbs::{Access, Limits, Memory, QueuePair, RegisterError, RemoteAddress};
 
-/// Regions that are left for memory that is registered for each call, if there are as many: the largest
-/// call needs one for itself, and one for its reply.
+/// Regions reserved for memory registered per call, if there are as many: the largest call needs
+/// one for itself, and one for its reply.
 const LEFT_FOR_A_CALL: usize = 2;
 
 /// Persistent memory of a Requester (reminv §2.2). Small arguments are copied into it, which is
@@ -31,7 +31,7 @@ pub(crate) struct PersistentPool {
 }
 
 impl PersistentPool {
-    /// As many as are wanted, as far as the provider goes.
+    /// Creates a pool with the wanted regions, within the limits of the provider.
     pub(crate) fn new(wanted: Option<PersistentArguments>, limits: &Limits) -> Self {
         let spare = limits.regions.saturating_sub(LEFT_FOR_A_CALL);
         let most = spare.min(limits.regions / 2);
@@ -46,18 +46,18 @@ impl PersistentPool {
         }
     }
 
-    /// Regions that are ever registered.
+    /// Returns the largest number of regions.
     pub(crate) fn most(&self) -> usize {
         self.limits.map_or(0, |limits| limits.regions)
     }
 
-    /// Regions registered.
+    /// Returns the number of registered regions.
     pub(crate) fn made(&self) -> usize {
         self.made
     }
 
-    /// A region with these bytes in it, if there is one for them. It is registered when it is first
-    /// needed.
+    /// Lends a region with a copy of these bytes, if one is free and large enough. Registers it on
+    /// first use.
     pub(crate) fn lend(
         &mut self,
         bytes: &Gather,
@@ -88,7 +88,7 @@ impl PersistentPool {
         Ok(Some(region))
     }
 
-    /// Calls that were lent these have their reply.
+    /// Returns regions of calls that have their reply.
     pub(crate) fn give_back(&mut self, regions: impl IntoIterator<Item = RemoteAddress>) {
         self.free.extend(regions);
     }

@@ -9,7 +9,7 @@ use crate::limits::MAX_SPARED;
 use crate::wire::header::{Lists, WriteChunk};
 use verbs::Handle;
 
-/// What holds for the replies in one direction of a connection.
+/// Rule for replies in one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// Nothing is invalidated remotely.
@@ -18,7 +18,7 @@ pub(crate) enum Rule {
     By(Design),
 }
 
-/// Which handles of ours may come with a reply of the peer.
+/// Handles of this end that a reply of the peer may invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accepts {
     /// No handle.
@@ -30,29 +30,29 @@ pub(crate) enum Accepts {
     OfAnyCall,
 }
 
-/// What the headers of a call say about remote invalidation, and what became of its handles.
+/// Remote invalidation state of a call: named handles, and those already invalidated.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
-    /// What the call named.
+    /// Handles that the call named.
     pub(crate) named: Invalidate,
-    /// The first handle of the header, where that one goes (reminv §4.3).
+    /// The first handle of the header, if the design selects it (reminv §4.3).
     pub(crate) first: Option<Handle>,
-    /// Handles that went with the replies to other calls.
+    /// Handles that replies to other calls invalidated.
     pub(crate) spent: Vec<Handle>,
 }
 
-/// What a Responder takes along with a reply.
+/// The handle that a Responder invalidates with a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
     /// The handle.
     pub(crate) handle: Option<Handle>,
-    /// Whether the call named one that it does not offer. That is not ours to kill.
+    /// Whether the call named a handle that it does not offer, which must not be invalidated.
     pub(crate) foreign: bool,
 }
 
 impl Accepts {
-    /// What a Requester takes that said in its version of the protocol whether each of its handles
-    /// may go, with this design agreed upon.
+    /// Returns the handles that a Requester accepts, given the agreed design, and whether it
+    /// announced that all its handles may be invalidated.
     pub(crate) fn of(design: Option<Design>, all_may_go: bool) -> Self {
         match design {
             Some(Design::InterCall) => Self::OfAnyCall,
@@ -70,9 +70,9 @@ impl Accepts {
 }
 
 impl Rule {
-    /// The handle to take along with the reply to a call that offered these `lists` and named these
-    /// handles, of which some are `spent` already. `of_others` finds one that another call does not
-    /// need any more.
+    /// Returns the handle to invalidate with the reply to a call that offered these `lists` and
+    /// named these handles, of which some are `spent` already. `of_others` finds a handle that
+    /// another call no longer needs.
     pub(crate) fn take(
         self,
         offered: &Lists,
@@ -100,7 +100,7 @@ impl Rule {
     }
 }
 
-/// The first of the named handles, 0 being none (reminv §5.3), if it is one that the call offers.
+/// Returns the first named handle, where 0 is none (reminv §5.3), if the call offers it.
 fn one_of(named: &[Handle], offered: &Lists) -> Taken {
     let of_call = |handle| in_order(offered).any(|other| other == handle);
     let mut taken = Taken::default();
@@ -114,16 +114,16 @@ fn one_of(named: &[Handle], offered: &Lists) -> Taken {
     taken
 }
 
-/// The handles that a call offers to be read, if all of that has been read: it can do without one of
-/// them as long as another is left for its own reply.
-/// A call of which many are `spent` has none, so that these are looked through in no time.
+/// Returns the handles that a call offered for reading, once all were read: the call can spare them
+/// as long as one is left for its own reply. A call with many `spent` handles has none to spare,
+/// which bounds the search.
 pub(crate) fn spare(offered: &Lists, spent: &[Handle]) -> impl Iterator<Item = Handle> {
     let left = in_order(offered).filter(|handle| !spent.contains(handle));
     let several = spent.len() < MAX_SPARED && left.clone().nth(1).is_some();
     read(offered).filter(move |handle| several && !spent.contains(handle))
 }
 
-/// Segments that a call offers.
+/// Returns the number of segments that a call offers.
 pub(crate) fn segments(offered: &Lists) -> usize {
     let reads = offered.reads.iter().map(|chunk| chunk.segments.len());
     let writes = offered.writes.iter().chain(&offered.reply);
@@ -131,7 +131,7 @@ pub(crate) fn segments(offered: &Lists) -> usize {
     reads.chain(writes).sum()
 }
 
-/// Bytes that a call offers behind a handle.
+/// Returns the bytes that a call offers with a handle.
 pub(crate) fn bytes_of(offered: &Lists, handle: Handle) -> u64 {
     let reads = offered.reads.iter().map(|chunk| &chunk.segments);
     let writes = offered.writes.iter().chain(&offered.reply);
@@ -140,20 +140,20 @@ pub(crate) fn bytes_of(offered: &Lists, handle: Handle) -> u64 {
     of_handle.map(|segment| u64::from(segment.length)).sum()
 }
 
-/// The handles of a call: those of the Read list in the order of `offered`, then those of the Write list
-/// and of the Reply chunk.
+/// Returns the handles of a call: those of the Read list in the order of `offered`, then those of
+/// the Write list and the Reply chunk.
 pub(crate) fn in_order(offered: &Lists) -> impl Iterator<Item = Handle> + Clone {
     read(offered).chain(written(offered))
 }
 
-/// The handles that a call offers to be read. A segment without bytes may have no memory behind its
-/// handle, so it does not count: to invalidate nothing would end the connection.
+/// Returns the handles that a call offers for reading. A segment without bytes does not count,
+/// because its handle may name no memory, and to invalidate that would end the connection.
 fn read(offered: &Lists) -> impl Iterator<Item = Handle> + Clone {
     let chunks = offered.reads.iter().map(|chunk| &chunk.segments);
     chunks.flatten().filter(|s| s.length > 0).map(|s| s.handle)
 }
 
-/// Those that it offers to be written to.
+/// Returns the handles that a call offers for writing.
 fn written(offered: &Lists) -> impl Iterator<Item = Handle> + Clone {
     let chunks = offered.writes.iter().chain(&offered.reply);
     let segments = chunks.flat_map(|WriteChunk { segments }| segments);

@@ -48,51 +48,51 @@ pub enum Unfinished<C> {
     Ended(C, Result<Payload, TransportError>),
 }
 
-/// The calls of ours on one connection.
+/// Calls of this end on one connection.
 #[derive(Debug)]
 pub(crate) struct Requester<O: Owner> {
     /// Whether the peer is ready for calls (RFC 8167 §6).
     ready: bool,
-    /// Calls that were in flight when the mark was set, and still are.
+    /// Calls in flight since before the mark.
     marked: Marked,
-    /// Regions exposed to the peer, but for those that stay.
+    /// Regions exposed to the peer, persistent ones not counted.
     exposed: usize,
     persistent: PersistentPool,
     calls: Slab<Call<O::Call>>,
-    /// Calls that wait for a credit or for regions, in the order in which they were handed in, and
-    /// before them those whose Send was recalled.
+    /// Calls that wait for a credit or for regions, in order. Calls with a recalled Send come
+    /// first.
     waiting: VecDeque<u32>,
     /// Calls in `waiting` whose Send was recalled.
     recalled: usize,
     /// Calls in flight.
     xids: XidTable,
-    /// The time that the owner told last.
+    /// Time of the last call by the owner.
     now: Option<Instant>,
-    /// The owner ends the connection: no call that has not gone out goes out any more.
+    /// Set when the owner is about to close the connection: unsent calls are not sent any more.
     withheld: bool,
 }
 
-/// A mark between the calls that were sent before it and those after it.
+/// A mark in time that separates the calls sent before and after it.
 #[derive(Debug, Default)]
 struct Marked {
-    /// Of calls that are sent now.
+    /// Epoch of calls sent now.
     epoch: u32,
     set: bool,
     left: usize,
 }
 
-/// The slot of a call: all there is to know of it until its end.
+/// The slot of a call, with all of its state.
 #[derive(Debug)]
 struct Call<C> {
-    /// Without a value of the owner's once the call was cancelled.
+    /// The request; without the owner's value once the call is cancelled.
     request: CallRequest<C>,
-    /// Between which marks it was sent.
+    /// Epoch in which the call was sent.
     epoch: u32,
-    /// When it was sent, or handed in.
+    /// Send time, or the time of the call's arrival before that.
     sent: Instant,
     offered: Lists,
     regions: Vec<Region>,
-    /// Persistent regions that its arguments are in.
+    /// Persistent regions that hold its arguments.
     lent: SmallVec<[RemoteAddress; 1]>,
     state: State,
 }
@@ -111,13 +111,13 @@ enum State {
     Invalidating { left: usize, outcome: Outcome },
 }
 
-/// A reply as it came, with the handle that the peer took along.
+/// A received reply, with the handle that the peer invalidated.
 pub(crate) struct NewReply {
     pub(crate) xid: u32,
     pub(crate) granted: u32,
     pub(crate) header: Rpc,
     pub(crate) message: Buffer,
-    /// Where in the message the Payload stream begins.
+    /// Offset of the Payload stream in the message.
     pub(crate) stream: usize,
     pub(crate) invalidated: Option<Invalidated>,
 }
@@ -131,7 +131,7 @@ enum NotSent {
 }
 
 impl<O: Owner> Requester<O> {
-    /// A Requester that asks for so many credits.
+    /// Creates a Requester that requests `credits` credits.
     pub(crate) fn new(credits: u32, ready: bool, persistent: PersistentPool) -> Self {
         Self {
             xids: XidTable::new(credits as usize),
@@ -147,12 +147,12 @@ impl<O: Owner> Requester<O> {
         }
     }
 
-    /// Whether Sends wait that were made as large as the peer took messages then.
+    /// Whether recalled Sends wait, which were encoded for the peer's message size of that time.
     pub(crate) fn has_recalled(&self) -> bool {
         self.recalled > 0
     }
 
-    /// Tells the calls that are on their way now from those to come, until
+    /// Marks the calls in flight, to distinguish them from later ones, until
     /// [`forget_mark`](Self::forget_mark).
     pub(crate) fn mark(&mut self, shared: &Shared<O>) {
         if !self.marked.set {
@@ -164,22 +164,22 @@ impl<O: Owner> Requester<O> {
         }
     }
 
-    /// Calls that were on their way at the mark, and have no reply yet.
+    /// Returns the number of marked calls without a reply.
     pub(crate) fn marked(&self) -> usize {
         self.marked.left
     }
 
-    /// The next mark is another one.
+    /// Removes the mark.
     pub(crate) fn forget_mark(&mut self) {
         self.marked.set = false;
     }
 
-    /// The upper layer knows that the peer is ready for calls.
+    /// Declares that the peer is ready for calls.
     pub(crate) fn handle_ready(&mut self) {
         self.ready = true;
     }
 
-    /// Calls that can be sent now: as far as credits go, and none while others wait.
+    /// Returns how many calls have a credit now; zero while calls wait.
     pub(crate) fn room(&self, shared: &Shared<O>) -> usize {
         match self.waiting.is_empty() {
             true => self.credits_for(shared, Need::Call),
@@ -187,8 +187,8 @@ impl<O: Owner> Requester<O> {
         }
     }
 
-    /// Credits that a call with this need can have now. A connection that is to end has none: what a call
-    /// has registered on it until then may not be all that it offers.
+    /// Returns the credits available to a call with this need. A connection that is about to close
+    /// has none, because regions of a call registered until then may not be all that it needs.
     pub(crate) fn credits_for(&self, shared: &Shared<O>, need: Need) -> usize {
         match shared.agreed.our_calls {
             _ if self.withheld || shared.violation.is_some() => 0,
@@ -198,54 +198,54 @@ impl<O: Owner> Requester<O> {
         }
     }
 
-    /// Calls that wait for a credit or for regions.
+    /// Returns the number of calls that wait for a credit or for regions.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len() - self.recalled
     }
 
-    /// Whether a call with this XID has no reply yet.
+    /// Whether a call with this XID waits for its reply.
     pub(crate) fn awaits(&self, xid: u32) -> bool {
         self.xids.get(xid).is_some()
     }
 
-    /// Calls that are not over yet, cancelled ones included.
+    /// Returns the number of unfinished calls, cancelled ones included.
     pub(crate) fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// Regions that the peer can reach.
+    /// Returns the number of regions that the peer can access.
     pub(crate) fn exposed(&self) -> usize {
         self.exposed
     }
 
-    /// Send time of our oldest outstanding call, cancelled ones included.
+    /// Returns the send time of the oldest outstanding call, cancelled ones included.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         self.sent().map(|call| call.sent).min()
     }
 
-    /// How long any call that the peer has may take, cancelled ones included, if it has had one for
-    /// longer. Calls without a limit of their own may take as long as is `usual`.
+    /// Returns the exceeded time limit if a sent call is overdue, cancelled ones included. Calls
+    /// without their own limit have `usual`.
     pub(crate) fn overdue(&self, now: Instant, usual: Duration) -> Option<Duration> {
         let own = self.sent().filter_map(|call| call.request.limit);
         let longest = own.fold(usual, Duration::max);
         (now >= self.oldest()? + longest).then_some(longest)
     }
 
-    /// The calls that the peer has, or had.
+    /// Returns the calls that were sent.
     fn sent(&self) -> impl Iterator<Item = &Call<O::Call>> {
         let calls = self.calls.iter().map(|(_, call)| call);
         calls.filter(|call| !call.is_unsent())
     }
 
-    /// Keeps back the calls whose Send has not been handed out, since the connection is to end: whoever
-    /// waits for them may hear that they failed, and then they must not be executed.
+    /// Stops sending calls, because the connection is about to close: their callers may be told
+    /// that they failed, so they must not be executed.
     pub(crate) fn withhold(&mut self, shared: &mut Shared<O>) {
         self.withheld = true;
         while self.recall(shared) {}
     }
 
-    /// Takes a call, and sends it if there is a credit and room for its regions. Otherwise it waits,
-    /// behind those that wait already.
+    /// Takes a call, and sends it if there is a credit and room for its regions. Otherwise it waits
+    /// behind other waiting calls.
     pub(crate) fn call(
         &mut self,
         now: Instant,
@@ -297,8 +297,7 @@ impl<O: Owner> Requester<O> {
         Ok(())
     }
 
-    /// The plan for a call; none as long as it is not settled what is spoken. An error if waiting does
-    /// not help.
+    /// Plans a call; `None` until the version is settled. An error if waiting does not help.
     fn plan(
         &self,
         shared: &Shared<O>,
@@ -328,14 +327,14 @@ impl<O: Owner> Requester<O> {
         }
     }
 
-    /// Whether there is a credit, and room for the regions of a plan.
+    /// Whether a credit is available, and room for the regions of a plan.
     fn has_room(&self, shared: &Shared<O>, plan: &CallPlan, need: Need) -> bool {
         let exposed = self.exposed + self.persistent.made();
         self.credits_for(shared, need) > 0 && exposed + plan.regions() <= shared.limits.regions
     }
 
-    /// Sends calls that waited, in their order, as far as there is room. What they are planned for is
-    /// planned anew only if the terms have changed since.
+    /// Sends waiting calls in order, as far as there is room. Plans are renewed only if the terms
+    /// have changed.
     pub(crate) fn send_waiting(
         &mut self,
         now: Instant,
@@ -377,7 +376,7 @@ impl<O: Owner> Requester<O> {
         }
     }
 
-    /// Sends a call for which there is room.
+    /// Sends a call, for which there is room.
     fn send(
         &mut self,
         now: Instant,
@@ -434,18 +433,19 @@ impl<O: Owner> Requester<O> {
         Ok(())
     }
 
-    /// The owner's values of the calls that have no end yet, and were not cancelled.
+    /// Returns the owner's values of unfinished calls that were not cancelled.
     pub(crate) fn values(&self) -> impl Iterator<Item = &O::Call> {
         let requests = self.calls.iter().map(|(_, call)| &call.request);
         requests.filter_map(|request| request.call.as_ref())
     }
 
-    /// Cancels the calls that nobody waits for any more; how many there were. One that was not sent is
-    /// over.
+    /// Cancels the calls that `is_unwanted` selects, and returns their number. An unsent call ends
+    /// at once.
     ///
-    /// One that was sent keeps its credit and its memory until its reply: the peer does not know, and
-    /// may still reach the memory (RFC 8166 §4.4.1). So there are no more of these than credits, and
-    /// none is older than [`oldest`](Self::oldest). One whose reply is here ends as usual.
+    /// A sent call keeps its credit and memory until its reply: the peer does not know of the
+    /// cancellation, and may still access the memory (RFC 8166 §4.4.1). So there are no more of
+    /// these than credits, and none is older than [`oldest`](Self::oldest). A call whose reply has
+    /// arrived ends as usual.
     pub(crate) fn cancel(
         &mut self,
         shared: &mut Shared<O>,
@@ -466,7 +466,7 @@ impl<O: Owner> Requester<O> {
         cancelled.len()
     }
 
-    /// Ends a cancelled call that has not gone out.
+    /// Ends a cancelled call that was not sent.
     fn end_unless_sent(&mut self, shared: &mut Shared<O>, index: u32) {
         let call = &self.calls[index as usize];
         let xid = call.request.xid;
@@ -486,7 +486,7 @@ impl<O: Owner> Requester<O> {
         }
     }
 
-    /// An error that ends a call, with the handle that the peer took along.
+    /// Handles an error that ends a call, with the handle that the peer invalidated.
     pub(crate) fn handle_refused(
         &mut self,
         shared: &mut Shared<O>,
@@ -506,7 +506,7 @@ impl<O: Owner> Requester<O> {
         }
     }
 
-    /// A message that answers a call.
+    /// Handles a reply to a call.
     pub(crate) fn handle_reply(&mut self, shared: &mut Shared<O>, reply: NewReply) {
         let NewReply {
             xid,
@@ -536,11 +536,11 @@ impl<O: Owner> Requester<O> {
         self.answered(shared, key, outcome);
     }
 
-    /// Takes back the handle that came with a reply to the call `key`; false if the peer must not have
-    /// done that.
+    /// Takes back the handle that a reply to the call `key` invalidated. Returns false if the peer
+    /// was not permitted to do that.
     ///
-    /// In version one it does not matter whether the peer set R itself: a Linux server never does,
-    /// and invalidates.
+    /// In version one it does not matter whether the peer set R: a Linux server never does, and
+    /// invalidates.
     fn take_back(
         &mut self,
         shared: &mut Shared<O>,
@@ -577,7 +577,7 @@ impl<O: Owner> Requester<O> {
         true
     }
 
-    /// The reply is here: the credit is free again, and what is still exposed is invalidated.
+    /// Handles the reply of a call: frees the credit, and invalidates what is still exposed.
     fn answered(&mut self, shared: &mut Shared<O>, key: u32, outcome: Outcome) {
         shared.flow.handle_call_answered();
         let xid = self.calls[key as usize].request.xid;
@@ -612,7 +612,7 @@ impl<O: Owner> Requester<O> {
         }
     }
 
-    /// RFC 8166 §3.3.1: a grant that was lowered counts for calls too that wait to be posted.
+    /// RFC 8166 §3.3.1: applies a lowered grant to calls that wait to be posted.
     fn keep_to_grant(&mut self, shared: &mut Shared<O>) {
         let most = shared.flow.in_force() as usize;
         let mut out = shared.flow.in_flight().saturating_sub(self.recalled);
@@ -632,7 +632,8 @@ impl<O: Owner> Requester<O> {
         }
     }
 
-    /// Takes back the Send of a call that was not handed out, the last one first; false if there is none.
+    /// Takes back the Send of a call that was not posted, the last one first. Returns false if
+    /// there is none.
     fn recall(&mut self, shared: &mut Shared<O>) -> bool {
         let Some(send) = shared.posts.recall() else {
             return false;
@@ -645,7 +646,7 @@ impl<O: Owner> Requester<O> {
         true
     }
 
-    /// A handle of ours is dead.
+    /// Handles the invalidation of a handle of this end.
     pub(crate) fn handle_invalidated(
         &mut self,
         shared: &mut Shared<O>,
@@ -672,7 +673,8 @@ impl<O: Owner> Requester<O> {
         }
     }
 
-    /// RFC 8166 §4.4.1: no handle of the call is exposed any more, so its caller may see the data.
+    /// Finishes a call. RFC 8166 §4.4.1: no handle of it is exposed any more, so its caller may see
+    /// the data.
     fn finish(&mut self, shared: &mut Shared<O>, key: u32, outcome: Outcome) {
         // What is large of a call is dropped where it is.
         let call = &mut self.calls[key as usize];
@@ -684,9 +686,8 @@ impl<O: Owner> Requester<O> {
         self.calls.remove(key as usize);
     }
 
-    /// The connection is over: what becomes of the calls that had no end. Those that were sent have
-    /// one more loss if that counts. Cancelled ones are forgotten, as all handles died with the
-    /// connection.
+    /// Ends the state and returns the unfinished calls. If `counts`, sent calls have one more loss.
+    /// Cancelled ones are dropped, as all handles are invalid with the end of the connection.
     pub(crate) fn into_unfinished(
         mut self,
         shared: &mut Shared<O>,
@@ -723,7 +724,7 @@ impl<O: Owner> Requester<O> {
 }
 
 impl<C> Call<C> {
-    /// Whether the peer has never seen it.
+    /// Whether the peer has not seen the call.
     fn is_unsent(&self) -> bool {
         matches!(self.state, State::Waiting { .. } | State::Recalled(_))
     }
@@ -740,7 +741,7 @@ impl<C> CallRequest<C> {
     }
 }
 
-/// The XID of the call of which this is the Send: the first word in either version.
+/// Returns the XID of the call in a Send: the first word in either version.
 fn xid_of(work: &WorkRequest) -> Option<u32> {
     match work {
         WorkRequest::Send { wr, buffer, .. } if *wr == Purpose::Call.wr() => {
@@ -754,7 +755,7 @@ fn xid_of(work: &WorkRequest) -> Option<u32> {
     }
 }
 
-/// Registers what the plan offers, and notes it in the call.
+/// Registers the regions of the plan, and records them in the call.
 fn offer<O: Owner>(
     plan: &CallPlan,
     call: &mut Call<O::Call>,
@@ -827,8 +828,8 @@ fn offer<O: Owner>(
     Ok(())
 }
 
-/// Memory for `len` bytes to be written into. That of the pool may be larger than was asked for,
-/// and the whole of it becomes a region.
+/// Takes memory for `len` bytes that the peer writes. A buffer of the pool may be larger, and
+/// becomes a region as a whole.
 fn sink(pool: &Pool, limits: &Limits, len: usize) -> Buffer {
     let buffer = pool.take(len);
     if buffer.capacity() > limits.max_region {
@@ -853,7 +854,7 @@ fn region<C>(call: &mut Call<C>, handle: Handle) -> Option<&mut Region> {
     call.regions.iter_mut().find(exposed)
 }
 
-/// The region with this handle that a call without a reply offers to be read.
+/// Returns the region with this handle that a call without a reply offers for reading.
 fn spare_region<C>(calls: &mut Slab<Call<C>>, handle: Handle) -> Option<&mut Region> {
     let waiting = calls.iter_mut().map(|(_, call)| call);
     let waiting = waiting.filter(|call| matches!(call.state, State::Awaiting));
@@ -861,7 +862,7 @@ fn spare_region<C>(calls: &mut Slab<Call<C>>, handle: Handle) -> Option<&mut Reg
     (region.used_as == RegionUse::Argument).then_some(region)
 }
 
-/// What a call says about which of its handles may go, where it has a word for that.
+/// Returns the handles that a call names for invalidation, if the layout has them.
 fn may_go<O: Owner>(shared: &Shared<O>, plan: &CallPlan, call: &Call<O::Call>) -> Invalidate {
     let (lists, regions) = (&call.offered, &call.regions);
     let able = shared.limits.remote_invalidation == Invalidation::Region;

@@ -14,7 +14,7 @@ use verbs::{Handle, Memory};
 pub(crate) struct Region {
     pub(crate) handle: Handle,
     pub(crate) used_as: RegionUse,
-    /// Its memory, once it is no longer exposed.
+    /// The memory of the region, once it is no longer exposed.
     pub(crate) back: Option<Memory>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum RegionUse {
     Reply,
 }
 
-/// What a reply says, with the bytes in each Write chunk.
+/// Outcome of a reply, with the bytes in each Write chunk.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Inline {
@@ -54,7 +54,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Whether all memory that it is in has come back.
+    /// Whether all memory with its data has come back.
     pub(crate) fn is_whole(&self, regions: &[Region]) -> bool {
         let (results, in_reply_chunk): (&[usize], _) = match self {
             Self::Inline { results, .. } => (results, false),
@@ -72,7 +72,7 @@ impl Outcome {
     }
 }
 
-/// What the reply with this XID says of the chunks that were offered with its call.
+/// Evaluates the chunks in the reply with this XID against those that the call offered.
 pub(crate) fn judge(
     offered: &Lists,
     xid: u32,
@@ -102,7 +102,7 @@ pub(crate) fn judge(
 
 type Returned = (SmallVec<[usize; 1]>, Option<usize>);
 
-/// Bytes in each Write chunk and in the Reply chunk, if they are in keeping with what was offered
+/// Returns the bytes in each Write chunk and in the Reply chunk, if they match what was offered
 /// (RFC 8166 §3.4.6).
 fn returned(offered: &Lists, lists: &Lists) -> Result<Returned, &'static str> {
     if lists.is_empty() {
@@ -155,7 +155,7 @@ fn filled(offered: &WriteChunk, chunk: &WriteChunk) -> Result<usize, &'static st
     Ok(len)
 }
 
-/// The reply message, from what came in the Send and from what was written into our memory.
+/// Assembles the reply message from the Send and the written memory.
 pub(crate) fn assemble(
     counters: &mut Counters,
     xid: u32,
@@ -197,8 +197,8 @@ pub(crate) fn assemble(
     }
 }
 
-/// The results that were written, in order, how many chunks for others there were, and the sink of
-/// the Reply chunk.
+/// Returns the written results in order, the number of unused chunks, and the sink of the Reply
+/// chunk.
 fn placed(
     counters: &mut Counters,
     regions: Vec<Region>,

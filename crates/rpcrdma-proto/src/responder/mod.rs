@@ -25,19 +25,19 @@ use std::collections::VecDeque;
 use tracing::debug;
 use verbs::{Handle, WorkRequest};
 
-/// The calls of the peer on one connection.
+/// Calls of the peer on one connection.
 #[derive(Debug)]
 pub(crate) struct Responder<O: Owner> {
     calls: Slab<Call<O::Lease>>,
-    /// Calls that need memory, in the order in which they came.
+    /// Calls that wait for memory, in order.
     for_memory: VecDeque<u32>,
-    /// The first of these that were counted as waiting.
+    /// Number of these, from the front, that were counted as waiting.
     counted: usize,
     /// Read chunks that wait for their turn: call and index of the chunk.
     for_read: VecDeque<(u32, u8)>,
     /// Read requests outstanding, one for each segment.
     reading: usize,
-    /// Calls with Read chunks.
+    /// Progress of pulling Read chunks.
     pulls: Pulls,
 }
 
@@ -54,20 +54,20 @@ pub struct Pulls {
 #[derive(Debug)]
 struct Call<L> {
     xid: u32,
-    /// Credits that it asked for.
+    /// Credits that the call requests.
     asked: u32,
     lists: Lists,
-    /// Where a call says something about remote invalidation, or others can take its handles.
+    /// Remote invalidation state, if the call names handles or can spare some.
     said: Option<Box<Said>>,
     state: State,
-    /// Its memory, but while the call is handed up.
+    /// Lease of the call's memory, except while the service has the call.
     lease: Option<L>,
 }
 
-/// A call as it came.
+/// A received call.
 pub(crate) struct NewCall {
     pub(crate) xid: u32,
-    /// Credits that it asked for.
+    /// Credits that the call requests.
     pub(crate) asked: u32,
     pub(crate) lists: Lists,
     pub(crate) named: Invalidate,
@@ -85,7 +85,7 @@ enum State {
     Replying { left: usize },
 }
 
-/// A call whose chunks are still to come. Most calls have none, and are to stay small.
+/// A call whose chunks are being pulled. Boxed, because most calls have none and should stay small.
 #[derive(Debug)]
 struct Pulling {
     message: Buffer,
@@ -95,7 +95,7 @@ struct Pulling {
 }
 
 impl Pulling {
-    /// The message, if it came in the Send.
+    /// Returns the message, if it came in the Send.
     fn inline(&self) -> Option<&[u8]> {
         match self.at {
             StreamAt::Message(start) => Some(&self.message[start..]),
@@ -116,17 +116,17 @@ impl<O: Owner> Responder<O> {
         }
     }
 
-    /// Calls taken in and not answered to the end.
+    /// Returns the number of calls in service.
     pub(crate) fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// Calls whose Read chunks were pulled so far, while the peer owes some.
+    /// Returns the progress of pulling, while the peer owes chunks.
     pub(crate) fn waits_for_chunks(&self) -> Option<Pulls> {
         (self.reading > 0).then_some(self.pulls)
     }
 
-    /// A valid header that is that of a call.
+    /// Handles a call with a valid header.
     pub(crate) fn handle_call(&mut self, shared: &mut Shared<O>, call: NewCall) {
         let NewCall {
             xid,
@@ -199,7 +199,7 @@ impl<O: Owner> Responder<O> {
         self.for_memory.push_back(key);
     }
 
-    /// A call that came in one piece.
+    /// Handles a call without Read chunks.
     fn handle_whole(
         &mut self,
         shared: &mut Shared<O>,
@@ -234,8 +234,8 @@ impl<O: Owner> Responder<O> {
         }
     }
 
-    /// Whether the peer has so many calls here that it does not keep to its credits: then it is cut
-    /// off. Messages that only draw an error count too, until that error is on its way.
+    /// Whether the peer has too many calls in service to be keeping to its credits; then the
+    /// connection ends. Messages answered with an error count too, until the error is sent.
     fn is_full(&self, shared: &mut Shared<O>) -> bool {
         let full = self.calls.len() >= shared.flow.tolerated();
         if full {
@@ -248,12 +248,12 @@ impl<O: Owner> Responder<O> {
         u32::try_from(self.calls.insert(call)).expect("calls are limited by credits")
     }
 
-    /// Calls that wait for memory.
+    /// Returns the number of calls that wait for memory.
     pub(crate) fn waiting_for_memory(&self) -> usize {
         self.for_memory.len()
     }
 
-    /// What the next call needs for its chunks and for those of its reply.
+    /// Returns the memory that the next call needs, for its chunks and those of its reply.
     pub(crate) fn needs_memory(&self, shared: &Shared<O>) -> Option<MemoryNeed<'_>> {
         let &key = self.for_memory.front()?;
         let call = &self.calls[key as usize];
@@ -269,7 +269,7 @@ impl<O: Owner> Responder<O> {
         })
     }
 
-    /// What the reply to a call that was handed up can carry.
+    /// Returns the capacity for the reply to a call in service.
     pub(crate) fn reply_room(&self, shared: &Shared<O>, key: u32) -> ReplyRoom {
         let (codec, limit) = (shared.agreed.codec, shared.agreed.sizes.last_resort);
         let Lists { writes, reply, .. } = &self.calls[key as usize].lists;
@@ -291,13 +291,13 @@ impl<O: Owner> Responder<O> {
         }))
     }
 
-    /// There is no memory for the next call now, nor so for those behind it.
+    /// Reports that no memory is available for the next call, and so for those behind it.
     pub(crate) fn handle_no_memory(&mut self, shared: &mut Shared<O>) {
         shared.counters.memory_waits += (self.for_memory.len() - self.counted) as u64;
         self.counted = self.for_memory.len();
     }
 
-    /// The next call that needs memory has it, and goes on.
+    /// Provides memory for the next call, which proceeds.
     pub(crate) fn handle_memory(&mut self, shared: &mut Shared<O>, lease: O::Lease) {
         let Some(key) = self.for_memory.pop_front() else {
             return;
@@ -317,8 +317,8 @@ impl<O: Owner> Responder<O> {
         }
     }
 
-    /// Posts Reads as far as the provider has room for them, so that none of them is in the way of
-    /// a Send. A chunk of more segments than that goes alone.
+    /// Posts Reads within the limit of the provider, so that none blocks a Send. A chunk with more
+    /// segments than that is read alone.
     fn read(&mut self, shared: &mut Shared<O>) {
         while let Some(&(key, chunk)) = self.for_read.front() {
             let reads = &self.calls[key as usize].lists.reads;
@@ -345,7 +345,7 @@ impl<O: Owner> Responder<O> {
         }
     }
 
-    /// A Read chunk is here.
+    /// Handles the end of the Read of a chunk.
     pub(crate) fn handle_read(
         &mut self,
         shared: &mut Shared<O>,
@@ -369,8 +369,8 @@ impl<O: Owner> Responder<O> {
         self.read(shared);
     }
 
-    /// Everything of the call is here. Not before this may it be answered, be it with an error:
-    /// no Read of ours for this XID is outstanding.
+    /// Handles a completely pulled call. It must not be answered before, not even with an error:
+    /// now no Read for this XID is outstanding.
     fn pulled(&mut self, shared: &mut Shared<O>, key: u32) {
         let call = &mut self.calls[key as usize];
         let state = std::mem::replace(&mut call.state, State::Dispatched);
@@ -392,8 +392,8 @@ impl<O: Owner> Responder<O> {
         }
     }
 
-    /// The chunks of a call cannot be used, and the connection is lost for it: the call is not to be
-    /// tried again on the next (RFC 8166 §4.5.3).
+    /// Handles a failed Read, which ends the connection: the call must not be tried again on the
+    /// next one (RFC 8166 §4.5.3).
     pub(crate) fn handle_failed(&mut self, shared: &mut Shared<O>, key: u32) {
         if let Some(call) = self.calls.get(key as usize) {
             shared.counters.calls_condemned += 1;
@@ -406,7 +406,7 @@ impl<O: Owner> Responder<O> {
         self.refuse(shared, key);
     }
 
-    /// Answers a message that is not processed, if something is owed for it (RFC 8166 §4.5).
+    /// Answers a message that is not processed, if it gets an answer (RFC 8166 §4.5).
     pub(crate) fn handle_invalid(&mut self, shared: &mut Shared<O>, owed: Option<Refused>) {
         let Some(refused) = owed else {
             shared.counters.discarded += 1;
@@ -426,7 +426,7 @@ impl<O: Owner> Responder<O> {
         self.send_error(shared, key, refused.version, refused.rejection);
     }
 
-    /// ERR_CHUNK for a call in service, in version two BAD_HEADER.
+    /// Answers a call in service with ERR_CHUNK, in version two BAD_HEADER.
     fn refuse(&mut self, shared: &mut Shared<O>, key: u32) {
         self.send_error(
             shared,
@@ -436,8 +436,8 @@ impl<O: Owner> Responder<O> {
         );
     }
 
-    /// Ends a call with an error, unless that would complete another call for which Reads of ours
-    /// are outstanding: a peer that uses an XID twice might free the memory that they read.
+    /// Ends a call with an error, unless another call with the same XID has outstanding Reads: the
+    /// error would complete that call at the peer, which might free the memory being read.
     fn send_error(&mut self, shared: &mut Shared<O>, key: u32, version: u32, rejection: Rejection) {
         let Call { xid, asked, .. } = self.calls[key as usize];
         let pulling = |call: &Call<_>| matches!(call.state, State::Pulling(_));
@@ -472,7 +472,7 @@ impl<O: Owner> Responder<O> {
         });
     }
 
-    /// What is to go back for a call.
+    /// Sends the reply to a call.
     pub(crate) fn reply(&mut self, shared: &mut Shared<O>, id: CallId<O::Lease>, reply: Reply) {
         let CallId { key, lease } = id;
         self.calls[key as usize].lease = lease;
@@ -611,7 +611,7 @@ impl<O: Owner> Responder<O> {
         shared.flow.handle_replied();
     }
 
-    /// The handle to take along with the reply to the call `key`.
+    /// Returns the handle to invalidate with the reply to the call `key`.
     fn handle_to_take(&mut self, shared: &mut Shared<O>, key: u32) -> Option<Handle> {
         let call = &self.calls[key as usize];
         let mut of_other = None;
@@ -632,9 +632,10 @@ impl<O: Owner> Responder<O> {
         taken.handle
     }
 
-    /// A handle that another call than `key` offers to be read, of which nothing more is needed
-    /// (reminv §4.6): it has been read, its reply is still to come, and nobody else offers it. What is
-    /// looked at has a limit, as this is for every reply, and a client decides how much there is.
+    /// Returns a handle that another call than `key` offered for reading and no longer needs
+    /// (reminv §4.6): it was read, the call's reply is still to come, and no other call offers it.
+    /// The search is bounded, because it is done for every reply, and the client determines how
+    /// much there is.
     fn spare(&self, key: u32) -> Option<(u32, Handle)> {
         let calls = || self.calls.iter();
         let segments = calls().map(|(_, call)| rule::segments(&call.lists));
@@ -659,7 +660,7 @@ impl<O: Owner> Responder<O> {
         ))
     }
 
-    /// A Write or Send of a reply is done.
+    /// Handles the completion of a Write or Send of a reply.
     pub(crate) fn handle_sent(&mut self, key: u32) {
         let call = &mut self.calls[key as usize];
         let State::Replying { left } = &mut call.state else {
@@ -673,7 +674,7 @@ impl<O: Owner> Responder<O> {
 }
 
 impl<L> Call<L> {
-    /// A reply that fits a Send, to a call that offered no chunk: nearly every one that is small.
+    /// Sends an inline reply to a call without chunks, as nearly every small one is.
     fn answer_inline<O: Owner>(
         &mut self,
         shared: &mut Shared<O>,
@@ -703,7 +704,7 @@ struct Writer<'a, O: Owner> {
 }
 
 impl<O: Owner> Writer<'_, O> {
-    /// Fills segments, one after the other, with all of `data`, for which there is room.
+    /// Fills segments in order with all of `data`, for which there is room.
     fn write(&mut self, segments: &Segments, mut data: Gather) {
         for segment in segments {
             if data.is_empty() {
@@ -723,7 +724,7 @@ impl<O: Owner> Writer<'_, O> {
     }
 }
 
-/// Bytes that the chunks of a call and of its reply may take.
+/// Returns the bytes that the chunks of a call and of its reply may take.
 fn memory_of(lists: &Lists, max_chunk: usize) -> (usize, usize) {
     let reads: u64 = lists.reads.iter().map(|chunk| chunk.len()).sum();
     let replies = lists.writes.iter().chain(&lists.reply);
@@ -733,8 +734,8 @@ fn memory_of(lists: &Lists, max_chunk: usize) -> (usize, usize) {
     (bytes(reads), bytes(replies).min(max_chunk))
 }
 
-/// The word for remote invalidation in a reply: one handle is copied from the call, several are not
-/// (reminv §5.3).
+/// Returns the handles for remote invalidation in a reply: one handle is copied from the call,
+/// several are not (reminv §5.3).
 fn copied(codec: &dyn Codec, said: Option<&Said>) -> Invalidate {
     match said.map(|said| &said.named) {
         Some(one @ Invalidate::One(_)) => one.clone(),

@@ -5,7 +5,7 @@ use crate::wire::header::{Malformation, ReadChunk};
 use buffer::{Buffer, Gather};
 use oncrpc::xdr::{Item, Payload, padded};
 
-/// Where the stream of a call is.
+/// Place of the stream of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamAt {
     /// In the Send, from this offset on.
@@ -14,10 +14,9 @@ pub(crate) enum StreamAt {
     FirstChunk,
 }
 
-/// Checks the Read chunks of a call, puts them in ascending order of Position, and forgets the empty
-/// ones.
+/// Validates the Read chunks of a call, sorts them by Position, and removes empty ones.
 ///
-/// `stream` is where the stream is and how many bytes of it are inline.
+/// `stream` is the place of the stream, with the number of its inline bytes.
 pub(crate) fn check(
     reads: &mut Vec<ReadChunk>,
     at: StreamAt,
@@ -58,12 +57,12 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Bytes of a chunk that was compared with the limit.
+/// Returns the bytes of a chunk that is within the limit.
 fn len(chunk: &ReadChunk) -> usize {
     usize::try_from(chunk.len()).unwrap_or(usize::MAX)
 }
 
-/// The call, whole again, from the message and what was pulled of its chunks.
+/// Assembles the call from the message and its pulled chunks.
 pub(crate) fn assemble(
     xid: u32,
     message: Buffer,

@@ -8,7 +8,7 @@ use crate::wire::codec::VersionOne;
 use crate::wire::direction::Direction;
 use crate::wire::header::HeaderView;
 
-/// What is said to the offer of version two.
+/// Answer to the offer of version two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The message does not answer the offer.
@@ -30,7 +30,7 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// Of a message to whoever sent `offer`.
+    /// Classifies a message for the sender of the offer with XID `offer`.
     pub(super) fn of(dialect: Dialect, offer: u32, message: &[u8]) -> Self {
         if HeaderView::new(message).is_none_or(|view| view.xid() != offer) {
             return Self::None;

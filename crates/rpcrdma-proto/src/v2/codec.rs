@@ -1,4 +1,4 @@
-//! The codec of version two, for each word layout.
+//! The codec of version two, for each layout.
 
 use super::dialect::Dialect;
 use super::header::{self, Body, ChunkLists, Disposition, HeaderError, RdmaError, WordLayout};
@@ -9,11 +9,11 @@ use crate::wire::direction::Direction;
 use crate::wire::header::procedure;
 use buffer::Buffer;
 
-/// Version two (cel-01 §4.2), with this word for remote invalidation.
+/// Codec of version two (cel-01 §4.2), with this layout.
 #[derive(Clone, Copy, Debug)]
 struct VersionTwo(WordLayout);
 
-/// The codec of a dialect for headers with this word for remote invalidation.
+/// Returns the codec of a dialect for this layout.
 pub(super) fn codec(dialect: Dialect, words: WordLayout) -> &'static dyn Codec {
     match (dialect, words) {
         (Dialect::Cel01, WordLayout::None) => &VersionTwo(WordLayout::None),
@@ -106,7 +106,7 @@ fn rejection(error: RdmaError) -> Rejection {
     }
 }
 
-/// The error of the peer as the session has it.
+/// Converts an error of the peer for the session.
 pub(super) fn error_of(error: PeerError) -> RdmaError {
     match error.cause {
         Rejection::Versions { low, high } => RdmaError::Version { low, high },
@@ -115,7 +115,7 @@ pub(super) fn error_of(error: PeerError) -> RdmaError {
     }
 }
 
-/// A message for which this error is owed, if it is a call.
+/// Makes a malformed message, which is answered with this error if it is a call.
 pub(super) fn malformed(xid: u32, credits: u32, rejection: Rejection, is_call: bool) -> Invalid {
     Invalid::Malformed {
         refused: Refused {
@@ -150,7 +150,7 @@ fn invalid(error: HeaderError) -> Invalid {
     }
 }
 
-/// An RDMA2_ERROR for a call, in words.
+/// Describes an RDMA2_ERROR for a call.
 fn why(error: RdmaError) -> &'static str {
     match error {
         RdmaError::Version { .. } => {

@@ -89,7 +89,8 @@ pub struct Characteristics {
 }
 
 impl Default for Characteristics {
-    /// All operations, the sizes of the private data, and calls of a server without chunks.
+    /// The default: all operations, the sizes of the private data, and backward calls without
+    /// chunks.
     fn default() -> Self {
         Self {
             supported: Supported::All,
@@ -113,7 +114,7 @@ impl From<InlineThreshold> for ReceiveSize {
 }
 
 impl Config {
-    /// What holds for every version.
+    /// Returns the settings for every version.
     pub(crate) fn settings(&self) -> Settings {
         if let Receives::Shared { size } = self.receives {
             assert!(
@@ -171,8 +172,9 @@ impl Config {
         }
     }
 
-    /// The designs that this end can keep to: with memory that must not be invalidated, or a provider
-    /// that takes no Send with Invalidate, a Requester has to be the one who selects (reminv §2.3).
+    /// Returns the designs that this end can agree to: with memory that must not be invalidated, or
+    /// a provider without Send with Invalidate, the Requester must be the one who selects (reminv
+    /// §2.3).
     fn designs(&self, limits: &Limits) -> Vec<Design> {
         let select = !self.may_lose_any(limits);
         let designs = self.characteristics.designs.iter().copied();
@@ -186,16 +188,16 @@ impl Config {
         self.registrations.remote_invalidation(true, limits)
     }
 
-    /// Whether the version that is spoken says that any handle may go (reminv §4.1).
+    /// Whether the use of version two permits invalidation of any handle (reminv §4.1).
     pub(crate) fn by_version(&self, limits: &Limits) -> bool {
         self.characteristics.remote_invalidation_by_version && self.may_lose_any(limits)
     }
 
-    /// The session of a new connection, if version two may be spoken on it.
+    /// Returns the session of a new connection, if it may use version two.
     ///
     /// # Panics
     ///
-    /// If the characteristics contradict themselves, or do not fit a message.
+    /// If the characteristics are invalid, or do not fit a message.
     pub(crate) fn session(&self, limits: &Limits) -> Option<Session> {
         if !self.versions.speak(Version::Two) {
             return None;

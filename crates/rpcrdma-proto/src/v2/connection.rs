@@ -48,31 +48,31 @@ use verbs::{Completion, Invalidated, Limits, QueuePair, WorkRequest};
 /// work that comes out.
 #[derive(Debug)]
 pub struct Connection<O: Owner> {
-    /// Both roles.
+    /// The connection of version one, with both roles.
     pub(crate) core: connection::Connection<O>,
     versions: Versions,
-    /// Version one is spoken on the assumption that the peer lacks version two.
+    /// Whether version one is used on the assumption that the peer lacks version two.
     one_is_assumed: bool,
     dialect: Dialect,
     phase: Phase,
     xids: Xids,
-    /// Where version two may be spoken, or is.
+    /// The session, if version two may be used or is.
     session: Option<Box<Session>>,
-    /// What private data says: what holds if version one is spoken.
+    /// Parameters of version one, by private data.
     one: Agreed,
-    /// The size of Receives once version two is spoken, if that is larger than before.
+    /// Size of Receives once version two is settled, if larger than before.
     raise_to: InlineThreshold,
-    /// Bytes of the largest message that version two would ever send.
+    /// Bytes of the largest message that this end would ever send in version two.
     largest_sent: usize,
-    /// Whether every handle of this end may go.
+    /// Whether every handle of this end may be invalidated remotely.
     all_may_go: bool,
-    /// Whether version two itself says that any handle may go (reminv §4.1).
+    /// Whether the use of version two permits invalidation of any handle (reminv §4.1).
     by_version: bool,
-    /// Credits that the peer asked for with its last message about characteristics.
+    /// Credits that the peer's last control message requested.
     control_asked: u32,
 }
 
-/// How far the two ends have got.
+/// Phase of version negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// A client has offered version two in a message with this XID, and sends nothing else until it
@@ -472,7 +472,7 @@ impl<O: Owner> Connection<O> {
 
 /// What is spoken.
 impl<O: Owner> Connection<O> {
-    /// No call is sent before it is settled what is spoken.
+    /// Returns to version negotiation: no call is sent before the version is settled.
     fn unsettle(&mut self, phase: Phase) {
         self.phase = phase;
         self.core.agree(Agreed {
@@ -482,7 +482,7 @@ impl<O: Owner> Connection<O> {
         });
     }
 
-    /// From now on `version` is spoken.
+    /// Settles the version.
     fn settle(&mut self, version: Version) {
         debug!(?version, "settled (cel-01 §5)");
         self.phase = Phase::Settled;
@@ -503,7 +503,7 @@ impl<O: Owner> Connection<O> {
         }
     }
 
-    /// The one message that a client sends before it knows what is spoken (cel-01 §5).
+    /// Sends the offer, the only message of a client before the version is settled (cel-01 §5).
     fn offer(&mut self) {
         self.unsettle(Phase::Offered { xid: 0 });
         let posted = match self.poll_control() {
@@ -517,8 +517,8 @@ impl<O: Owner> Connection<O> {
         self.core.handle_refused(posted);
     }
 
-    /// Reads a message to a server whose client has not yet shown what it speaks: the version of its
-    /// first valid call, whatever that calls (cel-01 §5.1, §5.3).
+    /// Parses a message to a server before the version is settled: the version is that of the first
+    /// valid call, whatever it calls (cel-01 §5.1, §5.3).
     fn listen(&mut self, message: &[u8]) -> Result<Header, Invalid> {
         let two = version_of(message) == Some(Version::Two.number());
         self.core.shared.agreed.codec = match two && self.versions.speak(Version::Two) {
@@ -537,7 +537,7 @@ impl<O: Owner> Connection<O> {
         header
     }
 
-    /// Something has come for a client that awaits the answer to its offer, `xid`.
+    /// Handles a message to a client that waits for the answer to its offer with XID `offer`.
     fn take_answer(&mut self, offer: u32, message: &[u8]) {
         match Answer::of(self.dialect, offer, message) {
             Answer::None => return self.core.shared.counters.discarded += 1,
@@ -575,7 +575,7 @@ impl<O: Owner> Connection<O> {
 
 /// Messages.
 impl<O: Owner> Connection<O> {
-    /// A message has come, with the handle that the peer took along.
+    /// Handles a message, with the handle that the peer invalidated.
     fn handle_message(&mut self, message: Buffer, invalidated: Option<Invalidated>) {
         self.core.shared.counters.inline_bytes_received += message.len() as u64;
         match self.phase {
@@ -600,8 +600,8 @@ impl<O: Owner> Connection<O> {
         self.note_receives();
     }
 
-    /// The versions that the peer speaks, if it refuses a call in version one for having only others,
-    /// version two among them, and version one was only assumed.
+    /// Returns the peer's versions if they refute the assumption of version one: the peer refuses a
+    /// call in version one and supports only others, version two among them.
     fn assumption_refuted(&self, header: &Result<Header, Invalid>) -> Option<(u32, u32)> {
         let Ok(Header {
             xid,
@@ -622,7 +622,7 @@ impl<O: Owner> Connection<O> {
         }
     }
 
-    /// Hands a message to a role, or to the session if none takes it.
+    /// Passes a message to a role, or to the session if it is for no role.
     fn route(
         &mut self,
         header: Result<Header, Invalid>,
@@ -695,7 +695,7 @@ impl<O: Owner> Connection<O> {
         }
     }
 
-    /// A message of the session, with what is behind its header.
+    /// Passes a control message to the session, with the bytes behind its header.
     fn take_control(&mut self, xid: u32, credits: u32, control: &Control, rest: &[u8]) {
         self.core.shared.counters.control_received += 1;
         let done = self.with_session(|session| {
@@ -713,7 +713,7 @@ impl<O: Owner> Connection<O> {
         }
     }
 
-    /// Whether an error was for a message of the session.
+    /// Passes an error to the session. Returns whether it was for a message of the session.
     fn take_control_error(&mut self, xid: u32, error: PeerError) -> bool {
         if self.core.requester.awaits(xid) {
             return false;
@@ -722,14 +722,14 @@ impl<O: Owner> Connection<O> {
         taken == Some(true)
     }
 
-    /// A reply came that cannot be read. If it was for a message of the session, that is over.
+    /// Handles a malformed reply. If it was for a message of the session, that message has ended.
     fn take_unreadable_reply(&mut self, xid: u32) {
         if !self.core.requester.awaits(xid) {
             self.with_session(|session| session.handle_unreadable_reply(xid));
         }
     }
 
-    /// A valid message with RPC in it came, and was looked at.
+    /// Tells the session of a valid RPC message.
     fn note_message(&mut self, direction: Direction, chunks: bool) {
         let Some(session) = self.session.as_deref_mut() else {
             return;
@@ -751,7 +751,7 @@ impl<O: Owner> Connection<O> {
         }
     }
 
-    /// A Receive was used, and others posted in its place.
+    /// Tells the session of the smallest posted Receive.
     fn note_receives(&mut self) {
         if self
             .session
@@ -763,8 +763,8 @@ impl<O: Owner> Connection<O> {
         }
     }
 
-    /// The next message of the session. It waits until there is nothing else to be sent: so there are
-    /// never many, and no call that was made before is larger than it says.
+    /// Returns the next control message. It waits until nothing else is to be sent: so there are
+    /// never many, and no earlier call exceeds the announced size.
     fn poll_control(&mut self) -> Option<WorkRequest> {
         let waits = !self.core.shared.posts.has_room() || self.core.requester.has_recalled();
         if self.phase == Phase::Listening || waits {
@@ -775,7 +775,7 @@ impl<O: Owner> Connection<O> {
         Some(self.control(message))
     }
 
-    /// The work that sends a message of the session.
+    /// Makes the Send of a control message.
     fn control(&mut self, message: Message) -> WorkRequest {
         let shared = &mut self.core.shared;
         let mut buffer = shared.pool.take(FIRST_MESSAGE);
@@ -821,14 +821,14 @@ impl<O: Owner> Connection<O> {
 
 /// What is agreed.
 impl<O: Owner> Connection<O> {
-    /// Changes the session, and puts into effect what it comes to.
+    /// Changes the session, and applies the result.
     fn with_session<T>(&mut self, change: impl FnOnce(&mut Session) -> T) -> Option<T> {
         let done = self.session.as_deref_mut().map(change);
         self.agree();
         done
     }
 
-    /// Puts into effect what the session says, where version two is spoken.
+    /// Applies the parameters of the session, in version two.
     fn agree(&mut self) {
         let Some(session) = self.session.as_deref_mut() else {
             return;
@@ -856,7 +856,7 @@ impl<O: Owner> Connection<O> {
         }
     }
 
-    /// What the session comes to.
+    /// Returns the parameters that the session has agreed on.
     fn agreed(&self, session: &Session) -> Agreed {
         let two = Version::Two;
         let design = session.design();
@@ -901,7 +901,7 @@ impl<O: Owner> Connection<O> {
     }
 }
 
-/// Bytes of the message that this work sends, if it sends one.
+/// Returns the bytes of the message that this work request sends, if it is a Send.
 fn bytes_of_send(work: &WorkRequest) -> u64 {
     match work {
         WorkRequest::Send { buffer, rest, .. } => (buffer.len() + buffer::gather_len(rest)) as u64,

@@ -162,8 +162,8 @@ impl Header {
     }
 }
 
-/// The least that a message of this procedure has: everything that is there without chunks, handles
-/// and information. Under it, its XID is not to be trusted (RFC 8166 §4.5).
+/// Returns the least length of a message of this procedure: everything without chunks, handles and
+/// information. Of a shorter one, not even the XID is trusted (RFC 8166 §4.5).
 fn fixed_len(proc: u32, layout: WordLayout) -> usize {
     match proc {
         procedure::MSG | procedure::NOMSG => {
@@ -211,7 +211,7 @@ fn parse_chunks(
     })
 }
 
-/// Also leaves it in `found`: what comes behind it may be malformed.
+/// Parses the direction. Also stores it in `found`, because the rest may be malformed.
 fn parse_direction(
     r: &mut Reader<'_>,
     found: &mut Option<Direction>,
@@ -245,7 +245,8 @@ fn parse_invalidate(layout: WordLayout, r: &mut Reader<'_>) -> Result<Invalidate
     }
 }
 
-/// RFC 8166 §4.5: complete at 20 octets, an ERR_VERS at 28; the version is ours, echoed.
+/// Parses an RDMA2_ERROR. RFC 8166 §4.5: complete at 20 octets, an ERR_VERS at 28; the version is
+/// the echoed one of this end.
 fn parse_error(version: u32, body: &[u8]) -> Option<RdmaError> {
     let mut r = Reader::new(body);
     let code = r.u32().ok()?;

@@ -26,7 +26,7 @@ impl Operation {
         optional_len(self.info().len())
     }
 
-    /// `rdma_optinfo`. It is made in a place of its own, as its length comes before it.
+    /// Encodes `rdma_optinfo` into a buffer of its own, because its length comes first.
     fn info(&self) -> Vec<u8> {
         let mut w = Writer::default();
         match self {

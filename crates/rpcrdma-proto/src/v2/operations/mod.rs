@@ -139,11 +139,11 @@ impl RespXch {
 }
 
 impl FromIterator<Outcome> for RespXch {
-    /// From what became of each value, in the order of the request.
+    /// Collects the outcomes of the values, in the order of the request.
     ///
     /// # Panics
     ///
-    /// If there are more than a request has
+    /// If there are more outcomes than a request can have
     /// ([`MAX_CHARACTERISTICS`](crate::limits::MAX_CHARACTERISTICS)).
     fn from_iter<T: IntoIterator<Item = Outcome>>(outcomes: T) -> Self {
         let mut answer = Self::default();

@@ -136,8 +136,9 @@ fn checked_spec(
     Ok(spec)
 }
 
-/// cel-01 §4.2.2. The answer of a server to the INITXCH of its client is one too. An UPDXCH is sent
-/// by whoever has something to tell, and no text says which that makes it, so that both are taken.
+/// Whether an operation may have this direction (cel-01 §4.2.2). The answer of a server to the
+/// INITXCH of its client is an INITXCH too. The drafts do not define the direction of an UPDXCH, so
+/// both are accepted.
 fn goes(operation: u32, direction: Direction) -> bool {
     match operation {
         code::REQXCH => direction == Direction::Call,

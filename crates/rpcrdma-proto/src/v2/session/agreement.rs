@@ -6,11 +6,11 @@ use crate::role::Role;
 use crate::v2::characteristics::{DesignBits, InvalidationDesigns};
 use crate::v2::operations::InitXch;
 
-/// How far it has come.
+/// State of the agreement on a remote invalidation design.
 #[derive(Clone, Debug)]
 pub(super) struct Agreement {
     role: Role,
-    /// Those that we agree to, the best first.
+    /// Designs that this end agrees to, in the order of preference.
     ready_for: Vec<Design>,
     state: State,
 }
@@ -23,7 +23,7 @@ enum State {
     Agreed(Design),
 }
 
-/// The peer named designs in a way that nothing follows from.
+/// The peer named designs in an invalid way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoDesign;
 
@@ -43,7 +43,7 @@ impl Agreement {
         }
     }
 
-    /// The INITXCH of a client: the design to answer it with.
+    /// Handles the INITXCH of a client, and returns the design for the answer.
     pub(super) fn handle_offer(
         &mut self,
         init: &InitXch,
@@ -64,15 +64,15 @@ impl Agreement {
         Ok(chosen)
     }
 
-    /// Our answer goes out. What follows it has the layout of the design.
+    /// Handles the sending of the answer. Later messages have the layout of the design.
     pub(super) fn handle_answered(&mut self) {
         if let State::Chosen(design) = self.state {
             self.state = State::Agreed(design);
         }
     }
 
-    /// The answer of a server to what this client offered. An error means that it cannot be told how
-    /// the server's messages will be laid out.
+    /// Handles the answer of a server to the offer. An error means that the layout of the server's
+    /// messages is unknown.
     pub(super) fn handle_choice(&mut self, init: &InitXch, first: bool) -> Result<(), NoDesign> {
         let bits = match self.named(init, first)? {
             Some(bits) if bits.bits() != 0 => bits,
@@ -84,7 +84,7 @@ impl Agreement {
         Ok(())
     }
 
-    /// The answer of a server cannot be read: it may have named one.
+    /// Handles a malformed answer of a server, which may have named a design.
     pub(super) fn handle_unreadable_choice(&self) -> Result<(), NoDesign> {
         match self.ready_for.is_empty() {
             true => Ok(()),
@@ -92,8 +92,8 @@ impl Agreement {
         }
     }
 
-    /// The designs that a first message names, if it counts: later ones, and those that may change,
-    /// do not.
+    /// Returns the designs in a first message. Designs in later messages, or not marked as
+    /// unchanging, do not count.
     fn named(&self, init: &InitXch, first: bool) -> Result<Option<DesignBits>, NoDesign> {
         if self.ready_for.is_empty() {
             return Ok(None);

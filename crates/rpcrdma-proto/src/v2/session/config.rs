@@ -62,7 +62,7 @@ pub enum ConfigError {
     TooLong(usize),
 }
 
-/// Characteristics that a session looks after itself.
+/// Whether the session itself handles the characteristic.
 pub(super) fn is_builtin(id: XcharId) -> bool {
     [
         ReceiveBufferSize::ID,
@@ -90,7 +90,7 @@ impl Config {
         }
     }
 
-    /// Leaves out the designs for which there is nothing to say.
+    /// Removes the designs that are not agreed by characteristic.
     pub(super) fn keep_agreeable_designs(&mut self) {
         let said = |&design: &Design| DesignBits::answer(design).bits() != 0;
         self.designs.retain(said);
@@ -150,7 +150,7 @@ impl Config {
         said
     }
 
-    /// Whether Receives may become larger by our own will, or another size by that of the peer.
+    /// Whether the size of Receives may change, on this end's decision or at the peer's request.
     fn receive_size_changes(&self) -> bool {
         match self.supported {
             Supported::None | Supported::InitXch | Supported::InitRespXch => false,

@@ -8,7 +8,7 @@ use crate::v2::header::{Direction, RdmaError};
 use crate::v2::operations::{InitXch, OperationError, ReqXch, RespXch, UpdXch, Update};
 
 impl Session {
-    /// Something came for this message of ours, if `is` meant it.
+    /// Handles an answer to the message with this XID, if `is` accepts it.
     pub(super) fn answered(&mut self, xid: u32, is: impl Fn(&What) -> bool) -> Option<What> {
         let answered = self.outstanding.answered(xid, is)?;
         if answered.updates {
@@ -41,7 +41,7 @@ impl Session {
         }
     }
 
-    /// The peer says what it is. It is told what we are, however often it asks.
+    /// Handles an INITXCH of the peer. Each one is answered with this end's.
     pub(super) fn take_initial(&mut self, xid: u32, init: &InitXch, first: bool) {
         self.counters.taken += 1;
         if self.peer.has_said() {
@@ -57,7 +57,7 @@ impl Session {
         self.answer(Answer::Initial { xid });
     }
 
-    /// The peer answers with what it is.
+    /// Handles the INITXCH by which the peer answers.
     pub(super) fn take_initial_answer(&mut self, xid: u32, init: &InitXch, first: bool) {
         let ours = |what: &What| *what == What::Initial;
         if self.answered(xid, ours).is_none() {
@@ -75,7 +75,7 @@ impl Session {
         self.peer.handle_initial(init, self.own.registry());
     }
 
-    /// What a server has chosen of the designs that we offered.
+    /// Handles the design that a server has chosen of the offered ones.
     pub(super) fn take_choice(&mut self, chosen: Result<(), NoDesign>) {
         if chosen.is_err() {
             self.counters.no_design += 1;

@@ -76,14 +76,14 @@ pub struct Session {
     peer: Peer,
     agreement: Agreement,
     outstanding: Outstanding,
-    /// What the peer is owed, in the order of its messages.
+    /// Answers to send, in the order of the peer's messages.
     answers: VecDeque<Answer>,
-    /// Whether a message of the peer has come.
+    /// Whether a message of the peer has arrived.
     heard: bool,
     flooded: bool,
     unclear_design: bool,
-    /// What the peer's Receives hold, or will hold if it was asked for less: for each message, so it
-    /// is kept at hand.
+    /// Size of the peer's Receives, or the smaller one that was requested. Cached, because every
+    /// message needs it.
     peer_receives: ReceiveSize,
     events: VecDeque<Event>,
     counters: Counters,
@@ -120,7 +120,7 @@ pub enum Message {
     },
 }
 
-/// What the peer is owed for a message.
+/// An answer to a message of the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
     /// This end's INITXCH, encoded when it is sent.
@@ -396,9 +396,9 @@ impl Session {
         self.own.sizes.raise(to, can_tell)
     }
 
-    /// Whether a change can be told, or one that `waits` to be told be another. Without REQXCH nothing
-    /// shows that an UPDXCH has arrived, so that there are as many in the life of a connection as the
-    /// peer has Receives for.
+    /// Whether a change can be announced, or a waiting one (`waits`) be replaced. Without REQXCH
+    /// nothing acknowledges an UPDXCH, so at most as many are sent in the life of a connection as
+    /// the peer has Receives for.
     fn can_tell(&self, waits: bool) -> bool {
         let told = self.outstanding.updates() + self.own.untold();
         let room = self.supported.requests() || waits || told < MAX_CONTROL_MESSAGES;

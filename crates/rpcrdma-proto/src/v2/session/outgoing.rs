@@ -6,7 +6,7 @@ use crate::v2::header::Direction;
 use crate::v2::operations::{Operation, ReqXch};
 
 impl Session {
-    /// The client's first message.
+    /// Returns the client's first message.
     pub(super) fn poll_initial(&mut self, next_xid: &mut dyn FnMut() -> u32) -> Option<Message> {
         if self.outstanding.len() > 0 {
             return None;
@@ -29,7 +29,7 @@ impl Session {
         Some(Message::Optional { xid, optional })
     }
 
-    /// An update, a request, or the empty one whose answer shows that an update has arrived.
+    /// Returns an update, a request, or an empty request whose answer acknowledges an update.
     pub(super) fn poll_own(&mut self, next_xid: &mut dyn FnMut() -> u32) -> Option<Message> {
         if !(self.peer.has_said() && self.outstanding.has_room()) {
             return None;

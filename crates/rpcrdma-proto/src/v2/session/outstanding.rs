@@ -3,10 +3,10 @@
 use crate::limits::MAX_CONTROL_MESSAGES;
 use crate::v2::characteristics::XcharId;
 
-/// What was sent, and is not known to have been taken in.
+/// Messages sent and not acknowledged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outstanding {
-    /// In the order in which they were sent.
+    /// The messages, in the order of sending.
     sent: Vec<Sent>,
 }
 
@@ -16,15 +16,15 @@ struct Sent {
     what: What,
 }
 
-/// What is not outstanding any more.
+/// Messages that an answer acknowledges.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answered {
     pub(super) what: What,
-    /// Whether an UPDXCH before it is known to have arrived.
+    /// Whether it acknowledges an earlier UPDXCH.
     pub(super) updates: bool,
 }
 
-/// A message of ours.
+/// Kind of a message of this end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// INITXCH, answered with the same.
@@ -36,7 +36,7 @@ pub(super) enum What {
 }
 
 impl What {
-    /// Whether the peer says something to it if nothing is wrong.
+    /// Whether the message has an answer.
     pub(super) fn has_answer(&self) -> bool {
         match self {
             Self::Initial | Self::Request(_) => true,
@@ -50,7 +50,7 @@ impl Outstanding {
         self.sent.len()
     }
 
-    /// Whether the peer has a Receive for one more.
+    /// Whether the peer has a Receive for a further message.
     pub(super) fn has_room(&self) -> bool {
         self.len() < MAX_CONTROL_MESSAGES
     }
@@ -77,8 +77,8 @@ impl Outstanding {
         self.sent.push(Sent { xid, what });
     }
 
-    /// The message with this XID, if it is one that `is` meant, is answered. So each UPDXCH that was
-    /// sent before it has arrived: messages are taken in in their order.
+    /// Acknowledges the message with this XID, if `is` accepts it, and each UPDXCH sent before it:
+    /// messages are processed in order.
     pub(super) fn answered(&mut self, xid: u32, is: impl Fn(&What) -> bool) -> Option<Answered> {
         let mut sent = self.sent.iter();
         let at = sent.position(|sent| sent.xid == xid && is(&sent.what))?;

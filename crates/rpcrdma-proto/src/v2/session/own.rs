@@ -15,7 +15,7 @@ use crate::v2::operations::{
 };
 use std::collections::VecDeque;
 
-/// What we are.
+/// Characteristics of this end.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
     supported: Supported,
@@ -23,15 +23,15 @@ pub(super) struct Own {
     pub(super) sizes: ReceiveSizes,
     max_send_size: ReceiveSize,
     backward: BackwardSupport,
-    /// Whether a design for remote invalidation may be said too.
+    /// Whether a remote invalidation design may be announced too.
     may_choose: bool,
-    /// What the peer was told last, or will be told first.
+    /// Last announced values, or the initial ones.
     said: InitXch,
-    /// What it is known to have heard.
+    /// Values that the peer has acknowledged.
     heard: XcharSpec,
-    /// Registered ones that the peer wants to be changed.
+    /// Registered characteristics with a pending request of the peer.
     asked: Vec<XcharId>,
-    /// What it is to be told of registered ones, one for each.
+    /// Updates to send for registered characteristics, one each.
     changed: VecDeque<UpdXch>,
 }
 
@@ -85,23 +85,23 @@ impl Own {
         self.backward
     }
 
-    /// What the peer was told, or is to be told at first.
+    /// Returns the announced values, or the initial ones.
     pub(super) fn said(&self) -> &XcharSpec {
         &self.said.start
     }
 
-    /// Bytes of the largest message that is ever sent.
+    /// Returns the size of the largest message ever sent, in bytes.
     pub(super) fn largest_sent(&self) -> ReceiveSize {
         self.max_send_size.max(self.sizes.most())
     }
 
-    /// For an INITXCH.
+    /// Returns the INITXCH of this end.
     pub(super) fn initial(&self) -> InitXch {
         self.said.clone()
     }
 
-    /// Bytes of the longest INITXCH that there may be, with this value if it is told. Of a change that
-    /// the peer is not known to have heard of both values count: it may come to either.
+    /// Returns the length of the longest possible INITXCH, with this value if it is announced. For
+    /// a change that the peer has not acknowledged, both values count, because either may apply.
     pub(super) fn initial_len(&self, told: Option<&XcharVal>) -> usize {
         let mut longest = self.initial();
         if self.may_choose {
@@ -119,12 +119,12 @@ impl Own {
         Operation::InitXch(longest).emitted_len()
     }
 
-    /// Whether changes can be told.
+    /// Whether changes can be announced.
     pub(super) fn updates(&self) -> bool {
         self.supported.takes(code::UPDXCH)
     }
 
-    /// A server has chosen.
+    /// Sets the design that a server has chosen.
     pub(super) fn say_design(&mut self, design: Design) {
         let said = std::mem::take(&mut self.said);
         self.said = said.with::<InvalidationDesigns>(&DesignBits::answer(design));
@@ -136,7 +136,7 @@ impl Own {
         at.is_none_or(|at| self.said.nochg.contains(at))
     }
 
-    /// What is said of a characteristic, if anything is.
+    /// Returns the current value of a characteristic, if it has one.
     fn now(&self, id: XcharId) -> Option<&XcharVal> {
         let at = self.said.start.position(id)?;
         Some(&self.said.start.values()[at])
@@ -182,17 +182,17 @@ impl Own {
             .unwrap_or(MayChange::Never)
     }
 
-    /// Changes that the peer is still to be told.
+    /// Returns the number of changes to announce.
     pub(super) fn untold(&self) -> usize {
         self.changed.len() + usize::from(self.sizes.is_changing())
     }
 
-    /// Whether this one is among them.
+    /// Whether a change of this characteristic is to be announced.
     pub(super) fn is_untold(&self, id: XcharId) -> bool {
         self.changed.iter().any(|update| update.now.which == id)
     }
 
-    /// Another value, whatever the peer asked for, if it can be told.
+    /// Sets a value, regardless of requests of the peer, if it can be announced.
     pub(super) fn tell(&mut self, value: XcharVal, can_tell: bool) -> Result<(), TellError> {
         let asked = self.asked.contains(&value.which);
         match self.change_to(&value)? {
@@ -203,7 +203,7 @@ impl Own {
         self.update(value, false, can_tell)
     }
 
-    /// The end of what the peer asked for, with the same condition.
+    /// Settles a request of the peer with a value, if it can be announced.
     pub(super) fn settle(&mut self, value: XcharVal, can_tell: bool) -> Result<(), TellError> {
         let id = value.which;
         let may_change = self.change_to(&value)?;
@@ -254,12 +254,13 @@ impl Own {
         Ok(())
     }
 
-    /// Whether there is something to tell.
+    /// Whether there is an update to send.
     pub(super) fn has_update(&self) -> bool {
         self.updates() && (self.size_update().is_some() || !self.changed.is_empty())
     }
 
-    /// Of a size that is raised in steps each is told, but only the last where few can be.
+    /// Returns the next update of the Receive size. Each step is announced, but only the last one
+    /// if few can be.
     fn size_update(&self) -> Option<(ReceiveSize, bool)> {
         let few = !self.supported.requests();
         self.sizes
@@ -267,7 +268,7 @@ impl Own {
             .filter(|_| !(few && self.sizes.raising()))
     }
 
-    /// What to tell next. It counts as told.
+    /// Returns the next update, and counts it as sent.
     pub(super) fn poll_update(&mut self) -> Option<UpdXch> {
         let update = match self.size_update() {
             Some((size, pendclr)) => {
@@ -285,13 +286,13 @@ impl Own {
         Some(update)
     }
 
-    /// The peer has heard all that it was told.
+    /// Records that the peer has acknowledged all updates.
     pub(super) fn handle_heard(&mut self) {
         self.sizes.handle_heard();
         self.heard.clone_from(&self.said.start);
     }
 
-    /// The peer took no note of what it was told.
+    /// Records that the peer ignored the updates.
     pub(super) fn handle_ignored(&mut self) {
         self.said.start.clone_from(&self.heard);
         let size = self.sizes.handle_ignored();

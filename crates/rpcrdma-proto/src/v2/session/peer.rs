@@ -9,29 +9,30 @@ use crate::v2::characteristics::{
 use crate::v2::operations::{InitXch, Operation, Outcome, ReqXch, RespXch, UpdXch, Update};
 use std::collections::VecDeque;
 
-/// What the peer is, as far as it has said.
+/// Characteristics of the peer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peer {
-    /// Those that we know, without the designs for remote invalidation: they have a rule of their own.
+    /// Values of known characteristics, without the remote invalidation designs, which have their
+    /// own rule.
     values: XcharSpec,
-    /// Of these, those it said will not change.
+    /// Of these, the ones announced as unchanging.
     fixed: Vec<XcharId>,
-    /// Whether its INITXCH has come.
+    /// Whether its INITXCH has arrived.
     said: bool,
-    /// Whether it has refused to take in a REQXCH, or an UPDXCH.
+    /// Whether it has refused a REQXCH or an UPDXCH.
     no_requests: bool,
     no_updates: bool,
-    /// What its backward requests have shown, if there were any.
+    /// Backward direction support shown by its backward calls, if any.
     shown: Option<BackwardSupport>,
-    /// What was asked of it, one for each characteristic.
+    /// Requests to it, at most one for each characteristic.
     wanted: Vec<Wanted>,
 }
 
-/// What was asked for.
+/// A requested value.
 #[derive(Clone, Debug)]
 struct Wanted {
     value: XcharVal,
-    /// The value when it was asked for.
+    /// The value at the time of the request.
     before: XcharVal,
     state: State,
 }
