@@ -185,7 +185,7 @@ impl<'a, const N: usize> From<&'a [u8; N]> for Full<'a> {
 }
 
 impl Full<'_> {
-    fn to_vec(self) -> Vec<u8> {
+    pub(crate) fn to_vec(self) -> Vec<u8> {
         let path = self.path;
         match self.export.strip_suffix(b"/").unwrap_or(self.export) {
             b"" => path.to_vec(),

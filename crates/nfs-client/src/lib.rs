@@ -72,6 +72,7 @@ pub use mount::{ExportedDir, Mount};
 pub use nfs3::{Created, Nfs3, ReadAt, WriteAt};
 pub use node::Node;
 pub use read::ReadStream;
+pub use remove::Removal;
 pub use rpc::{Reply, Rpc};
 pub use show::printable;
 pub use tuning::Tuning;

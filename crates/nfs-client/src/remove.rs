@@ -51,6 +51,15 @@ impl Doomed {
     }
 }
 
+/// What became of something that was to be removed with a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// The file, or the directory, of this path is removed; the path begins as those of errors do.
+    Removed(Vec<u8>),
+    /// It was not removed.
+    Failed(Error),
+}
+
 /// What became of an entry.
 enum Fate {
     Removed,
@@ -79,6 +88,23 @@ impl<T: Transport + Send + Sync> Export<T> {
         path: impl AsRef<[u8]>,
         mut failed: impl FnMut(Error),
     ) -> Result<(), Error> {
+        let tell = |removal| match removal {
+            Removal::Removed(_) => {}
+            Removal::Failed(error) => failed(error),
+        };
+        self.remove_tree(path, tell).await
+    }
+
+    /// As [`remove_all`](Self::remove_all), but also tells what was removed.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove_all`](Self::remove_all).
+    pub async fn remove_tree(
+        &self,
+        path: impl AsRef<[u8]>,
+        mut tell: impl FnMut(Removal),
+    ) -> Result<(), Error> {
         let path = path.as_ref();
         let (parent, name) = self.place(path).await.at("remove", self.full(path))?;
         let node = self
@@ -86,17 +112,16 @@ impl<T: Transport + Send + Sync> Export<T> {
             .await
             .at("remove", self.full(path))?;
         if node.attributes.file_type != FileType::Directory {
-            return self
-                .nfs()
-                .remove(parent, name)
-                .await
-                .at("remove", self.full(path));
+            let removed = self.nfs().remove(parent, name).await;
+            removed.at("remove", self.full(path))?;
+            tell(Removal::Removed(self.full(path).to_vec()));
+            return Ok(());
         }
         let first = Doomed::new(parent, &name, path.to_vec(), node.handle, 0);
         // Each directory is behind the one that it is in.
         let mut doomed = vec![first];
         while let Some(mut last) = doomed.pop() {
-            let mut left = match self.empty(&mut last, &mut failed).await {
+            let mut left = match self.empty(&mut last, &mut tell).await {
                 Ok(None) => !last.kept.is_empty(),
                 Ok(Some(below)) => {
                     doomed.push(last);
@@ -104,16 +129,20 @@ impl<T: Transport + Send + Sync> Export<T> {
                     continue;
                 }
                 Err(error) => {
-                    tolerate(error, &mut failed)?;
+                    tolerate(error, &mut tell)?;
                     true
                 }
             };
             if !left {
                 let name = Name::new(&last.name).at("remove", self.full(&last.path))?;
                 let removed = gone(self.nfs().remove_dir(last.parent, name).await);
-                if let Err(error) = removed.at("remove", self.full(&last.path)) {
-                    tolerate(error, &mut failed)?;
-                    left = true;
+                match removed.at("remove", self.full(&last.path)) {
+                    Ok(Some(())) => tell(Removal::Removed(self.full(&last.path).to_vec())),
+                    Ok(None) => {}
+                    Err(error) => {
+                        tolerate(error, &mut tell)?;
+                        left = true;
+                    }
                 }
             }
             if left && let Some(above) = doomed.iter_mut().rfind(|d| d.handle == last.parent) {
@@ -132,7 +161,7 @@ impl<T: Transport + Send + Sync> Export<T> {
     async fn empty(
         &self,
         dir: &mut Doomed,
-        failed: &mut impl FnMut(Error),
+        tell: &mut impl FnMut(Removal),
     ) -> Result<Option<Vec<Doomed>>, Error> {
         if dir.kept.len() > MAX_KEPT {
             return Err(Fault::TooManyLeft(MAX_KEPT)).at("remove", self.full(&dir.path));
@@ -142,7 +171,7 @@ impl<T: Transport + Send + Sync> Export<T> {
             return Ok(None);
         }
         let before = dir.kept.len();
-        let (removed, below) = self.remove_files(dir, page, failed).await?;
+        let (removed, below) = self.remove_files(dir, page, tell).await?;
         if removed == 0 && below.is_empty() && dir.kept.len() == before {
             dir.idle += 1;
             if dir.idle > MAX_IDLE {
@@ -176,7 +205,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         &self,
         dir: &mut Doomed,
         page: Vec<DirEntry>,
-        failed: &mut impl FnMut(Error),
+        tell: &mut impl FnMut(Removal),
     ) -> Result<(usize, Vec<Doomed>), Error> {
         let mut page = page.into_iter();
         let mut running = InOrder::new();
@@ -198,13 +227,16 @@ impl<T: Transport + Send + Sync> Export<T> {
             };
             match fate {
                 Ok(Fate::Gone) => {}
-                Ok(Fate::Removed) => removed += 1,
+                Ok(Fate::Removed) => {
+                    removed += 1;
+                    tell(Removal::Removed(self.full(&path).to_vec()));
+                }
                 Ok(Fate::Directory(node)) => {
                     let below = Doomed::new(dir.handle, &name, path, node.handle, dir.depth + 1);
                     dirs.push(below);
                 }
                 Err(error) => {
-                    tolerate(error, failed)?;
+                    tolerate(error, tell)?;
                     dir.kept.insert(name);
                 }
             }
@@ -229,14 +261,14 @@ impl<T: Transport + Send + Sync> Export<T> {
 /// # Errors
 ///
 /// Anything else, where nothing more can be done.
-fn tolerate(error: Error, failed: &mut impl FnMut(Error)) -> Result<(), Error> {
+fn tolerate(error: Error, tell: &mut impl FnMut(Removal)) -> Result<(), Error> {
     if !matches!(
         error.fault,
         Fault::Status(_) | Fault::Nonsense(_) | Fault::TooManyLeft(_)
     ) {
         return Err(error);
     }
-    failed(error);
+    tell(Removal::Failed(error));
     Ok(())
 }
 
