@@ -2,9 +2,13 @@
 
 use crate::bench::{self, BenchArgs};
 use crate::cat::{self, CatArgs};
+use crate::chmod::{self, ChmodArgs};
+use crate::chown::{self, ChownArgs};
 use crate::clients::{self, ClientsArgs};
 use crate::completions::{self, CompletionsArgs};
+use crate::cp::{self, CpArgs};
 use crate::df::{self, DfArgs};
+use crate::du::{self, DuArgs};
 use crate::exports::{self, ExportsArgs};
 use crate::failure::Ended;
 use crate::get::{self, GetArgs};
@@ -18,9 +22,11 @@ use crate::ping::{self, PingArgs};
 use crate::probe::{self, ProbeArgs};
 use crate::put::{self, PutArgs};
 use crate::rm::{self, RmArgs};
+use crate::rmdir::{self, RmdirArgs};
 use crate::serve::{self, Given, ServeArgs};
 use crate::stat::{self, StatArgs};
 use crate::stats::{self, StatsArgs};
+use crate::touch::{self, TouchArgs};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::str::FromStr;
@@ -61,11 +67,17 @@ enum Command {
     Cat(CatArgs),
     Get(GetArgs),
     Put(PutArgs),
+    Cp(CpArgs),
     Mkdir(MkdirArgs),
+    Rmdir(RmdirArgs),
     Rm(RmArgs),
     Mv(MvArgs),
     Ln(LnArgs),
+    Touch(TouchArgs),
+    Chmod(ChmodArgs),
+    Chown(ChownArgs),
     Stat(StatArgs),
+    Du(DuArgs),
     Df(DfArgs),
     Exports(ExportsArgs),
     Ping(PingArgs),
@@ -127,11 +139,17 @@ impl Cli {
             Command::Cat(args) => cat::run(&args).await,
             Command::Get(args) => get::run(&args).await,
             Command::Put(args) => put::run(&args).await,
+            Command::Cp(args) => cp::run(&args).await,
             Command::Mkdir(args) => mkdir::run(&args).await,
+            Command::Rmdir(args) => rmdir::run(&args).await,
             Command::Rm(args) => rm::run(&args).await,
             Command::Mv(args) => mv::run(&args).await,
             Command::Ln(args) => ln::run(&args).await,
+            Command::Touch(args) => touch::run(&args).await,
+            Command::Chmod(args) => chmod::run(&args).await,
+            Command::Chown(args) => chown::run(&args).await,
             Command::Stat(args) => stat::run(&args).await,
+            Command::Du(args) => du::run(&args).await,
             Command::Df(args) => df::run(&args).await,
             Command::Exports(args) => exports::run(&args).await,
             Command::Ping(args) => ping::run(&args).await,

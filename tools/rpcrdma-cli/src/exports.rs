@@ -1,5 +1,6 @@
 //! `rpcrdma exports`: lists what a server exports, and for whom; of one on this machine, whether it is there.
 
+use crate::columns::{self, Align};
 use crate::connect::ConnectArgs;
 use crate::control::{ControlArgs, ExportStatus, Request, ServerStatus};
 use crate::endpoint::Endpoint;
@@ -147,23 +148,18 @@ impl ExportsArgs {
 
 /// One line for each export: its path, and for whom it is.
 fn table(exports: &[ExportedDir]) -> String {
-    let paths: Vec<String> = exports
+    let rows: Vec<[String; 2]> = exports
         .iter()
-        .map(|export| printable(&export.path).to_string())
+        .map(|export| {
+            let names = export.groups.iter().map(|name| printable(name));
+            let clients = match export.groups.is_empty() {
+                true => "everybody".to_owned(),
+                false => names.collect::<Vec<_>>().join(","),
+            };
+            [printable(&export.path), clients]
+        })
         .collect();
-    let width = paths.iter().map(|path| path.chars().count()).max();
-    let width = width.unwrap_or(0).min(MAX_WIDTH);
-    let mut text = String::new();
-    for (path, export) in paths.iter().zip(exports) {
-        let names = export.groups.iter();
-        let names: Vec<String> = names.map(|name| printable(name).to_string()).collect();
-        let clients = match names.is_empty() {
-            true => "everybody".to_owned(),
-            false => names.join(","),
-        };
-        text += &format!("{path:width$}  {clients}\n");
-    }
-    text
+    columns::table(&rows, &[Align::Left, Align::Left], 2)
 }
 
 /// An export of the server on this machine, in two or three lines.
@@ -186,9 +182,6 @@ fn own(export: &ExportStatus) -> String {
     )
 }
 
-/// Columns for paths; longer ones push their clients to the right.
-const MAX_WIDTH: usize = 60;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,11 +197,12 @@ mod tests {
     fn table_shows_paths_and_clients_and_no_control_characters() {
         let exports = [
             export(b"/data", &[b"192.0.2.0/24", b"laptop"]),
+            export("/文字".as_bytes(), &[b"laptop"]),
             export(b"/a\x1b[2J", &[]),
         ];
         assert_eq!(
             table(&exports),
-            "/data      192.0.2.0/24,laptop\n/a\\x1b[2J  everybody\n"
+            "/data      192.0.2.0/24,laptop\n/文字      laptop\n/a\\x1b[2J  everybody\n"
         );
         assert_eq!(table(&[]), "");
     }

@@ -109,7 +109,7 @@ fn is_interrupt(error: &anyhow::Error) -> bool {
 }
 
 /// Whether the reader of our output has gone away.
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
+pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause
             .downcast_ref::<std::io::Error>()

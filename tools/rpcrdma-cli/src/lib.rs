@@ -2,7 +2,8 @@
 //!
 //! Each command is a module with its arguments and a `run`. What they share is what a user sees: how
 //! servers and files are named (`endpoint`, `session`), how connections are made (`transport`,
-//! `connect`), how files are shown (`show`, `times`, `owners`, `columns`), durations and sizes with units
+//! `connect`), how files are walked
+//! through (`tree`, `in_flight`), changed (`modes`) and shown (`show`, `times`, `owners`, `columns`), durations and sizes with units
 //! (`units`), how copies are made (`copy`, `partial`, `progress`),
 //! how a command ends (`failure`, `interrupt`), and where it logs (`log`). Here, and nowhere else, a
 //! provider is chosen.
@@ -10,6 +11,8 @@
 mod allocations;
 mod bench;
 mod cat;
+mod chmod;
+mod chown;
 mod cli;
 mod clients;
 mod columns;
@@ -17,18 +20,24 @@ mod completions;
 mod connect;
 mod control;
 mod copy;
+mod cp;
 mod df;
+mod du;
 mod endpoint;
 mod exports;
 mod failure;
 mod get;
+mod in_flight;
 mod interrupt;
 mod ln;
 mod log;
 mod ls;
 mod man_pages;
 mod mkdir;
+mod modes;
 mod mv;
+#[cfg(test)]
+mod options;
 mod owners;
 mod partial;
 mod ping;
@@ -36,13 +45,16 @@ mod probe;
 mod progress;
 mod put;
 mod rm;
+mod rmdir;
 mod serve;
 mod session;
 mod show;
 mod stat;
 mod stats;
 mod times;
+mod touch;
 mod transport;
+mod tree;
 mod units;
 
 use std::process::ExitCode;

@@ -1,25 +1,35 @@
 //! `rpcrdma mkdir`: makes directories.
 
 use crate::failure::Ended;
-use crate::session::{Session, SessionArgs};
+use crate::modes::{ModeChange, umask};
+use crate::session::{Follow, Of, Place, Session, SessionArgs};
 use clap::Args;
 use nfs_client::NfsUrl;
-use nfs_proto::SetAttributes;
-use rustix::fs::Mode;
+use nfs_proto::{FileType, SetAttributes};
+use std::io::{self, Write};
 
 /// Make directories
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma mkdir nfs://127.0.0.1/new
-  rpcrdma mkdir -p nfs://127.0.0.1/a/b/c")]
+  rpcrdma mkdir -p nfs://127.0.0.1/a/b/c
+  rpcrdma mkdir -m 2770 nfs://127.0.0.1/shared")]
 pub(crate) struct MkdirArgs {
     /// nfs://HOST[:PORT]/PATH of directories to make
     #[arg(value_name = "URL", required = true)]
     urls: Vec<NfsUrl>,
 
-    /// Make the directories above too; no error if it is there already
+    /// Make the directories above, too; no error if it is there already
     #[arg(short, long)]
     parents: bool,
+
+    /// Permissions, as for chmod, instead of those that the umask leaves; not of the directories above
+    #[arg(short, long, value_name = "MODE", allow_hyphen_values = true)]
+    mode: Option<ModeChange>,
+
+    /// Say what is made
+    #[arg(short, long)]
+    verbose: bool,
 
     #[command(flatten)]
     session: SessionArgs,
@@ -29,16 +39,14 @@ pub(crate) struct MkdirArgs {
 pub(crate) async fn run(args: &MkdirArgs) -> anyhow::Result<Ended> {
     let mut session = Session::new(&args.session);
     let mut ended = Ended::Well;
-    let attributes = new_directory();
+    let umask = umask();
     for url in &args.urls {
         let made = async {
             let place = session.place(url).await?;
-            if args.parents {
-                place.export.make_dirs(&place.path, attributes).await?;
-            } else {
-                place.export.make_dir(&place.path, attributes).await?;
+            match args.parents {
+                true => with_parents(&place, args, umask).await,
+                false => one(&place, args, last_mode(args, umask)).await,
             }
-            Ok(())
         };
         ended.check(made.await)?;
     }
@@ -46,13 +54,61 @@ pub(crate) async fn run(args: &MkdirArgs) -> anyhow::Result<Ended> {
     Ok(ended)
 }
 
-/// What a directory gets that is made as `mkdir` does.
-fn new_directory() -> SetAttributes {
-    // Asking for the umask means setting it. Nobody makes files meanwhile.
-    let umask = rustix::process::umask(Mode::empty());
-    rustix::process::umask(umask);
-    SetAttributes {
-        mode: Some(0o777 & !umask.as_raw_mode()),
-        ..SetAttributes::default()
+/// Permissions of a directory that the user named.
+fn last_mode(args: &MkdirArgs, umask: u32) -> u32 {
+    match &args.mode {
+        Some(change) => change.apply(0o777, true, umask),
+        None => 0o777 & !umask,
     }
+}
+
+/// Makes a directory, and those above it that are not there.
+async fn with_parents(place: &Place, args: &MkdirArgs, umask: u32) -> anyhow::Result<()> {
+    let mut way = vec![place.clone()];
+    while let Some(above) = way.last().and_then(Place::parent)
+        && above.name().is_some()
+    {
+        way.push(above);
+    }
+    let last = way.len() - 1;
+    for (index, place) in way.iter().rev().enumerate() {
+        let mode = match index == last {
+            true => last_mode(args, umask),
+            // Its owner must be able to put the next one in.
+            false => 0o777 & !umask | 0o300,
+        };
+        let Err(error) = one(place, args, mode).await else {
+            continue;
+        };
+        // A directory that is there is as good.
+        match place.find(Follow::Yes).await {
+            Ok(Some(node)) if node.attributes.file_type == FileType::Directory => {}
+            _ => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+async fn one(place: &Place, args: &MkdirArgs, mode: u32) -> anyhow::Result<()> {
+    let attributes = SetAttributes {
+        mode: Some(mode),
+        ..SetAttributes::default()
+    };
+    place
+        .export
+        .make_dir(&place.path, attributes)
+        .await
+        .of(place)?;
+    // Set-user-ID, set-group-ID and sticky are not for mkdir(2), which servers call.
+    if mode & 0o7000 != 0 {
+        place
+            .export
+            .set_attributes(&place.path, attributes)
+            .await
+            .of(place)?;
+    }
+    if args.verbose {
+        writeln!(io::stdout(), "made {}", place.url)?;
+    }
+    Ok(())
 }

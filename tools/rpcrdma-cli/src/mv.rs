@@ -1,10 +1,12 @@
 //! `rpcrdma mv`: renames files.
 
 use crate::failure::{Ended, Usage};
-use crate::session::{Session, SessionArgs};
+use crate::session::{Follow, Of, Session, SessionArgs};
 use anyhow::bail;
 use clap::Args;
 use nfs_client::NfsUrl;
+use nfs_proto::FileType;
+use std::io::{self, Write};
 
 /// Rename files and directories, or move them into a directory
 #[derive(Args, Debug)]
@@ -12,11 +14,28 @@ use nfs_client::NfsUrl;
   rpcrdma mv nfs://127.0.0.1/old nfs://127.0.0.1/new
   rpcrdma mv nfs://127.0.0.1/a nfs://127.0.0.1/b nfs://127.0.0.1/directory/
 
-What has the new name is replaced. Everything stays in one export of one server.")]
+What has the new name is replaced, unless -n is given. Everything stays in one export of one server. With
+-n the name is looked up before: NFS version 3 has no call that does both.")]
 pub(crate) struct MvArgs {
     /// nfs://HOST[:PORT]/PATH of what to move, and where to
     #[arg(value_name = "URL", required = true, num_args = 2..)]
     urls: Vec<NfsUrl>,
+
+    /// Replace nothing
+    #[arg(short, long, overrides_with = "force")]
+    no_clobber: bool,
+
+    /// Replace what has the new name, as without -n
+    #[arg(short, long)]
+    force: bool,
+
+    /// Take the last URL for the new name, also if it is a directory
+    #[arg(short = 'T', long)]
+    no_target_directory: bool,
+
+    /// Say what is renamed
+    #[arg(short, long)]
+    verbose: bool,
 
     #[command(flatten)]
     session: SessionArgs,
@@ -27,10 +46,14 @@ pub(crate) async fn run(args: &MvArgs) -> anyhow::Result<Ended> {
     let Some((to, sources)) = args.urls.split_last() else {
         bail!(Usage("there is nothing to move".to_owned()));
     };
+    let several = sources.len() > 1;
+    if several && args.no_target_directory {
+        bail!(Usage("with -T there is one thing to move".to_owned()));
+    }
     let mut session = Session::new(&args.session);
     let mut ended = Ended::Well;
     for from in sources {
-        let moved = one(&mut session, from, to, sources.len() > 1).await;
+        let moved = one(&mut session, from, to, several, args).await;
         ended.check(moved)?;
     }
     session.close().await;
@@ -42,18 +65,35 @@ async fn one(
     from: &NfsUrl,
     to: &NfsUrl,
     several: bool,
+    args: &MvArgs,
 ) -> anyhow::Result<()> {
     let (from, mut to) = session.places(from, to).await?;
     let Some(name) = from.name() else {
         bail!(
-            "{} is the root of an export, which cannot be moved",
+            "{}: it is the root of an export, which cannot be moved",
             from.url
         );
     };
-    if to.is_directory().await? {
+    let node = from.export.lstat(&from.path).await.of(&from)?;
+    if !args.no_target_directory && to.is_directory().await? {
         to = to.join(name);
-    } else if several || to.url.path.ends_with(b"/") {
-        bail!("{} is not a directory", to.url);
+    } else if several
+        || to.url.path.ends_with(b"/") && node.attributes.file_type != FileType::Directory
+    {
+        bail!("{}: it is not a directory", to.url);
     }
-    Ok(from.export.rename(&from.path, &to.path).await?)
+    if let Some(there) = to.find(Follow::No).await? {
+        if args.no_clobber {
+            return Ok(());
+        }
+        if from.is_same(&node, &to, &there) {
+            // Renaming a file to another name of it does nothing (RFC 1813 §3.3.14).
+            bail!("{} and {} are the same file", from.url, to.url);
+        }
+    }
+    from.export.rename(&from.path, &to.path).await.of(&from)?;
+    if args.verbose {
+        writeln!(io::stdout(), "renamed {} to {}", from.url, to.url)?;
+    }
+    Ok(())
 }

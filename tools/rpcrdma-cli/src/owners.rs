@@ -3,6 +3,7 @@
 //! The ids are those of the server. Names are right where both machines have the same users, as
 //! NFS version 3 with AUTH_SYS demands of them anyway.
 
+use crate::failure::Usage;
 use nfs_client::printable;
 use nix::unistd::{Gid, Group, Uid, User};
 use std::collections::{BTreeMap, BTreeSet};
@@ -120,6 +121,75 @@ async fn look_up(users: BTreeSet<u32>, groups: BTreeSet<u32>) -> Option<(Found, 
     found.await.ok()
 }
 
+/// The user and the group that `USER`, `USER:GROUP`, `USER:` or `:GROUP` means, each a name or a number;
+/// `USER:` stands for the group that the user database has for the user.
+///
+/// # Errors
+///
+/// [`Usage`] if there is no such user or group.
+pub(crate) fn parse_owner(text: &str) -> Result<(Option<u32>, Option<u32>), Usage> {
+    let (user, group) = match text.split_once(':') {
+        Some((user, group)) => (user, Some(group)),
+        None => (text, None),
+    };
+    let uid = match user {
+        "" => None,
+        user => Some(find_user(user)?),
+    };
+    let gid = match group {
+        None => None,
+        Some("") => match uid {
+            Some(uid) => Some(login_group(user, uid)?),
+            None => None,
+        },
+        Some(group) => Some(find_group(group)?),
+    };
+    Ok((uid, gid))
+}
+
+/// The largest id: the one above it means that there is none (chown(2)).
+const MAX_ID: u32 = u32::MAX - 1;
+
+fn find_user(user: &str) -> Result<u32, Usage> {
+    match User::from_name(user) {
+        Ok(Some(found)) => Ok(found.uid.as_raw()),
+        Ok(None) | Err(_) => number(user).ok_or_else(|| {
+            Usage(format!(
+                "there is no user {} on this machine (a number needs none)",
+                printable(user.as_bytes())
+            ))
+        }),
+    }
+}
+
+fn find_group(group: &str) -> Result<u32, Usage> {
+    match Group::from_name(group) {
+        Ok(Some(found)) => Ok(found.gid.as_raw()),
+        Ok(None) | Err(_) => number(group).ok_or_else(|| {
+            Usage(format!(
+                "there is no group {} on this machine (a number needs none)",
+                printable(group.as_bytes())
+            ))
+        }),
+    }
+}
+
+fn login_group(user: &str, uid: u32) -> Result<u32, Usage> {
+    match User::from_uid(Uid::from_raw(uid)) {
+        Ok(Some(found)) => Ok(found.gid.as_raw()),
+        Ok(None) | Err(_) => Err(Usage(format!(
+            "user {} is not known on this machine: give the group, as in {}:GROUP",
+            printable(user.as_bytes()),
+            printable(user.as_bytes())
+        ))),
+    }
+}
+
+fn number(text: &str) -> Option<u32> {
+    let text = text.strip_prefix('+').unwrap_or(text);
+    text.parse().ok().filter(|id| *id <= MAX_ID)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,6 +216,28 @@ mod tests {
         for first in (0..many).step_by(1000) {
             owners.learn((first..first + 1000).map(|id| (id, id))).await;
             assert!(owners.users.len() <= MAX_NAMES && owners.groups.len() <= MAX_NAMES);
+        }
+    }
+
+    #[test]
+    fn owners_are_names_or_numbers() {
+        let check = |text: &str, owner| assert_eq!(parse_owner(text).unwrap(), owner, "{text}");
+        check("root", (Some(0), None));
+        check("root:", (Some(0), Some(0)));
+        check(":root", (None, Some(0)));
+        check("0:0", (Some(0), Some(0)));
+        check("+7:+8", (Some(7), Some(8)));
+        check("4294967294", (Some(MAX_ID), None));
+        check(":", (None, None));
+        check("", (None, None));
+        for bad in [
+            "no such user",
+            "-1",
+            "4294967295",
+            "4294967290:",
+            "root:no such group",
+        ] {
+            assert!(parse_owner(bad).is_err(), "{bad}");
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::endpoint::Endpoint;
 use crate::failure::Usage;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use nfs_client::{Error, Export, Fault, Mount, NfsUrl, current_user};
+use nfs_client::{Error, Export, Fault, Mount, NfsUrl, Node, current_user};
 use nfs_proto::mount::{MountStatus, Mounted};
 use nfs_proto::{FileType, MOUNT_PORT, Status};
 use oncrpc::RpcError;
@@ -49,6 +49,16 @@ pub(crate) struct FileError {
     fault: Fault,
 }
 
+impl FileError {
+    /// The status that the server returned, if it is the server that refused.
+    pub(crate) fn status(&self) -> Option<Status> {
+        match self.fault {
+            Fault::Status(status) => Some(status),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.url)?;
@@ -84,6 +94,15 @@ impl<T> Of<T> for Result<T, Error> {
     fn of(self, place: &Place) -> Result<T, FileError> {
         self.map_err(|error| place.error(error))
     }
+}
+
+/// What a symbolic link at the end of a path stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follow {
+    /// For what it leads to.
+    Yes,
+    /// For itself.
+    No,
 }
 
 /// The servers that one command uses. Each is connected to once.
@@ -139,7 +158,7 @@ impl Session {
         let (first, second) = (self.place(first).await?, self.place(second).await?);
         if !Arc::ptr_eq(&first.export, &second.export) {
             bail!(Usage(format!(
-                "{} and {} are not in the same export: copy with `get` and `put`",
+                "{} and {} are not in the same export: copy with `rpcrdma cp`",
                 first.url, second.url
             )));
         }
@@ -260,31 +279,75 @@ impl Place {
             .filter(|name| !matches!(*name, b"." | b".."))
     }
 
+    /// The directory that it is in; none for the root of the export.
+    pub(crate) fn parent(&self) -> Option<Self> {
+        self.name()?;
+        let above = |path: &[u8]| {
+            let end = path.iter().rposition(|byte| *byte != b'/').unwrap_or(0);
+            let slash = path[..end].iter().rposition(|byte| *byte == b'/');
+            path[..slash.unwrap_or(0)].to_vec()
+        };
+        let mut url = self.url.clone();
+        url.path = above(&url.path);
+        Some(Self {
+            export: Arc::clone(&self.export),
+            path: above(&self.path),
+            url,
+        })
+    }
+
+    /// Handle and attributes, if there is something.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot say.
+    pub(crate) async fn find(&self, follow: Follow) -> Result<Option<Node>, FileError> {
+        let found = match follow {
+            Follow::Yes => self.export.stat(&self.path).await,
+            Follow::No => self.export.lstat(&self.path).await,
+        };
+        match found {
+            Ok(node) => Ok(Some(node)),
+            Err(error) if error.status() == Some(Status::NoEntry) => Ok(None),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    /// Whether this and something else that was found are one file of one server, as far as can be told.
+    pub(crate) fn is_same(&self, node: &Node, other: &Self, other_node: &Node) -> bool {
+        let id = |node: &Node| (node.attributes.fsid, node.attributes.file_id);
+        let server = |place: &Self| (place.url.host.clone(), place.url.port);
+        node.handle == other_node.handle
+            || server(self) == server(other) && id(node) == id(other_node)
+    }
+
     /// Whether it is there and a directory, a symbolic link to one included.
     ///
     /// # Errors
     ///
     /// If the server cannot say.
     pub(crate) async fn is_directory(&self) -> anyhow::Result<bool> {
-        match self.export.stat(&self.path).await {
-            Ok(node) => Ok(node.attributes.file_type == FileType::Directory),
-            Err(error) if error.status() == Some(Status::NoEntry) => Ok(false),
-            Err(error) => Err(self.error(error).into()),
-        }
+        let found = self.find(Follow::Yes).await?;
+        Ok(found.is_some_and(|node| node.attributes.file_type == FileType::Directory))
     }
 
     /// The error of an operation in the same export, of the file that its path names.
     pub(crate) fn error(&self, error: Error) -> FileError {
         let Error { doing, path, fault } = error;
+        let url = self.url_of(path);
+        FileError { url, doing, fault }
+    }
+
+    /// The URL of something in the same export, by its path from the root of the server: as errors have it.
+    pub(crate) fn url_of(&self, path: Vec<u8>) -> NfsUrl {
         let path = match path.starts_with(b"/") {
             true => path,
             false => [b"/", &path[..]].concat(),
         };
-        let url = NfsUrl {
+        NfsUrl {
             path,
             ..self.url.clone()
-        };
-        FileError { url, doing, fault }
+        }
     }
 
     /// The error of an operation on this.
@@ -293,6 +356,16 @@ impl Place {
             url: self.url.clone(),
             doing,
             fault: fault.into(),
+        }
+    }
+
+    /// What a walk from here has found at a path, which begins with that of this place.
+    pub(crate) fn found(&self, path: &[u8]) -> Self {
+        let below = path.strip_prefix(&self.path[..]).unwrap_or(path);
+        let begin = below.iter().position(|byte| *byte != b'/');
+        match &below[begin.unwrap_or(below.len())..] {
+            b"" => self.clone(),
+            below => self.join(below),
         }
     }
 

@@ -1,0 +1,178 @@
+//! `rpcrdma chmod`: changes permissions.
+
+use crate::failure::{Ended, Usage};
+use crate::in_flight::InFlight;
+use crate::modes::{ModeChange, umask};
+use crate::session::{Follow, Place, Session, SessionArgs};
+use crate::show;
+use crate::tree::{Step, Tree};
+use anyhow::bail;
+use clap::{ArgAction, Args};
+use nfs_client::{NfsUrl, Node};
+use nfs_proto::{FileType, SetAttributes, Status};
+use std::io::{self, Write};
+
+/// Change permissions
+#[derive(Args, Debug)]
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:
+  rpcrdma chmod 640 nfs://127.0.0.1/file
+  rpcrdma chmod -R u=rwX,go=rX nfs://127.0.0.1/directory
+  rpcrdma chmod -w nfs://127.0.0.1/file
+  rpcrdma chmod --reference nfs://127.0.0.1/like-this nfs://127.0.0.1/file
+
+A symbolic link on the command line stands for what it leads to; others are left alone. Directories
+keep set-user-ID and set-group-ID unless MODE names them or has five octal digits."
+)]
+pub(crate) struct ChmodArgs {
+    /// Octal digits, or changes such as u+x,go=rX; none with --reference
+    #[arg(value_name = "MODE", allow_hyphen_values = true)]
+    mode: String,
+
+    /// nfs://HOST[:PORT]/PATH of files and directories
+    #[arg(value_name = "URL", required_unless_present = "reference")]
+    urls: Vec<NfsUrl>,
+
+    /// Change directories with all that is in them
+    #[arg(short = 'R', long)]
+    recursive: bool,
+
+    /// Say what is done with each file
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// Say what is changed
+    #[arg(short, long)]
+    changes: bool,
+
+    /// Give files the mode of this one
+    #[arg(long, value_name = "URL")]
+    reference: Option<NfsUrl>,
+
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// How to change modes, and what to say of it.
+#[derive(Clone)]
+struct Change {
+    to: To,
+    umask: u32,
+    verbose: bool,
+    changes: bool,
+}
+
+#[derive(Clone)]
+enum To {
+    Mode(ModeChange),
+    /// That of another file.
+    Same(u32),
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: &ChmodArgs) -> anyhow::Result<Ended> {
+    let mut session = Session::new(&args.session);
+    let (to, urls) = args.parse(&mut session).await?;
+    let change = Change {
+        to,
+        umask: umask(),
+        verbose: args.verbose,
+        changes: args.changes,
+    };
+    let mut all = InFlight::new();
+    for url in &urls {
+        let changed = async {
+            let place = session.place(url).await?;
+            change.named(place, args.recursive, &mut all).await
+        };
+        let changed = changed.await;
+        all.check(changed)?;
+    }
+    all.settle().await?;
+    session.close().await;
+    Ok(all.ended())
+}
+
+impl ChmodArgs {
+    /// The mode and the files: with --reference the first argument is a file.
+    async fn parse(&self, session: &mut Session) -> anyhow::Result<(To, Vec<NfsUrl>)> {
+        let Some(reference) = &self.reference else {
+            let mode = self.mode.parse::<ModeChange>();
+            let mode = mode.map_err(|error| Usage(format!("{:?}: {error}", self.mode)))?;
+            return Ok((To::Mode(mode), self.urls.clone()));
+        };
+        let first: NfsUrl = match self.mode.parse() {
+            Ok(url) => url,
+            Err(error) => bail!(Usage(format!("{:?}: {error}", self.mode))),
+        };
+        let mut urls = vec![first];
+        urls.extend(self.urls.iter().cloned());
+        let place = session.place(reference).await?;
+        let Some(node) = place.find(Follow::Yes).await? else {
+            bail!(place.fault("find", Status::NoEntry));
+        };
+        Ok((To::Same(node.attributes.mode & 0o7777), urls))
+    }
+}
+
+impl Change {
+    /// Changes what the user named.
+    async fn named(&self, place: Place, recursive: bool, all: &mut InFlight) -> anyhow::Result<()> {
+        let Some(node) = place.find(Follow::Yes).await? else {
+            bail!(place.fault("find", Status::NoEntry));
+        };
+        self.one(&place, &node).await?;
+        if !recursive || node.attributes.file_type != FileType::Directory {
+            return Ok(());
+        }
+        let mut tree = Tree::new(&place).await?;
+        loop {
+            match tree.next().await {
+                // Before what is in it is looked at: that may need the new permissions.
+                Ok(Some(Step::Enter(place, node))) => {
+                    let changed = self.one(&place, &node).await;
+                    all.check(changed)?;
+                }
+                Ok(Some(Step::Other(_, node)))
+                    if node.attributes.file_type == FileType::Symlink => {}
+                Ok(Some(Step::Other(place, node))) => {
+                    let change = self.clone();
+                    all.begin(async move { change.one(&place, &node).await })
+                        .await?;
+                }
+                Ok(Some(Step::Leave(..))) => {}
+                Ok(None) => return Ok(()),
+                Err(error) => all.check(Err(error.into()))?,
+            }
+        }
+    }
+
+    async fn one(&self, place: &Place, node: &Node) -> anyhow::Result<()> {
+        let before = node.attributes.mode & 0o7777;
+        let directory = node.attributes.file_type == FileType::Directory;
+        let mode = match &self.to {
+            To::Mode(change) => change.apply(before, directory, self.umask),
+            To::Same(mode) => *mode,
+        };
+        let attributes = SetAttributes {
+            mode: Some(mode),
+            ..SetAttributes::default()
+        };
+        let set = place.export.nfs();
+        let set = set.set_attributes(node.handle, attributes, None).await;
+        set.map_err(|fault| place.fault("change the mode", fault))?;
+        let text = |mode| format!("{mode:04o} ({})", show::permissions(mode));
+        if mode != before && (self.changes || self.verbose) {
+            let (before, mode) = (text(before), text(mode));
+            writeln!(io::stdout(), "{}: {before} changed to {mode}", place.url)?;
+        } else if self.verbose {
+            writeln!(io::stdout(), "{}: {} kept", place.url, text(mode))?;
+        }
+        Ok(())
+    }
+}

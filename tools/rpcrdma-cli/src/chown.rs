@@ -1,0 +1,171 @@
+//! `rpcrdma chown`: changes owners and groups.
+
+use crate::failure::{Ended, Usage};
+use crate::in_flight::InFlight;
+use crate::owners::parse_owner;
+use crate::session::{Follow, Place, Session, SessionArgs};
+use crate::tree::{Step, Tree};
+use anyhow::bail;
+use clap::{ArgAction, Args};
+use nfs_client::{NfsUrl, Node};
+use nfs_proto::{FileType, SetAttributes, Status};
+use std::io::{self, Write};
+
+/// Change owners and groups
+#[derive(Args, Debug)]
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:
+  rpcrdma chown alice nfs://127.0.0.1/file
+  rpcrdma chown -R alice:staff nfs://127.0.0.1/directory
+  rpcrdma chown :1000 nfs://127.0.0.1/file
+  rpcrdma chown --reference nfs://127.0.0.1/like-this nfs://127.0.0.1/file
+
+Names are those of this machine: the server is told numbers. A symbolic link on the command line stands
+for what it leads to, unless -h or -R is given. Only root can give files away, and a server that takes root
+for nobody (squash) does not let root either."
+)]
+pub(crate) struct ChownArgs {
+    /// USER, USER:GROUP, USER: (with the user's own group) or :GROUP, by name or number; none with
+    /// --reference
+    #[arg(value_name = "OWNER")]
+    owner: String,
+
+    /// nfs://HOST[:PORT]/PATH of files and directories
+    #[arg(value_name = "URL", required_unless_present = "reference")]
+    urls: Vec<NfsUrl>,
+
+    /// Change directories with all that is in them
+    #[arg(short = 'R', long)]
+    recursive: bool,
+
+    /// Change symbolic links and not what they lead to
+    #[arg(short = 'h', long)]
+    no_dereference: bool,
+
+    /// Say what is done with each file
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// Say what is changed
+    #[arg(short, long)]
+    changes: bool,
+
+    /// Give files the owner and group of this one
+    #[arg(long, value_name = "URL")]
+    reference: Option<NfsUrl>,
+
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// The new owner and group, as far as they change, and what to say of it.
+#[derive(Clone, Copy)]
+struct Change {
+    uid: Option<u32>,
+    gid: Option<u32>,
+    verbose: bool,
+    changes: bool,
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: &ChownArgs) -> anyhow::Result<Ended> {
+    let mut session = Session::new(&args.session);
+    let ((uid, gid), urls) = args.parse(&mut session).await?;
+    let change = Change {
+        uid,
+        gid,
+        verbose: args.verbose,
+        changes: args.changes,
+    };
+    let mut all = InFlight::new();
+    for url in &urls {
+        let changed = async {
+            let place = session.place(url).await?;
+            change.named(place, args, &mut all).await
+        };
+        let changed = changed.await;
+        all.check(changed)?;
+    }
+    all.settle().await?;
+    session.close().await;
+    Ok(all.ended())
+}
+
+/// Owner and group, and files.
+type Parsed = ((Option<u32>, Option<u32>), Vec<NfsUrl>);
+
+impl ChownArgs {
+    /// The owner and the files: with --reference the first argument is a file.
+    async fn parse(&self, session: &mut Session) -> anyhow::Result<Parsed> {
+        let Some(reference) = &self.reference else {
+            return Ok((parse_owner(&self.owner)?, self.urls.clone()));
+        };
+        let first: NfsUrl = match self.owner.parse() {
+            Ok(url) => url,
+            Err(error) => bail!(Usage(format!("{:?}: {error}", self.owner))),
+        };
+        let mut urls = vec![first];
+        urls.extend(self.urls.iter().cloned());
+        let place = session.place(reference).await?;
+        let Some(node) = place.find(Follow::Yes).await? else {
+            bail!(place.fault("find", Status::NoEntry));
+        };
+        let owner = (Some(node.attributes.uid), Some(node.attributes.gid));
+        Ok((owner, urls))
+    }
+}
+
+impl Change {
+    /// Changes what the user named.
+    async fn named(self, place: Place, args: &ChownArgs, all: &mut InFlight) -> anyhow::Result<()> {
+        let follow = match args.no_dereference || args.recursive {
+            true => Follow::No,
+            false => Follow::Yes,
+        };
+        let Some(node) = place.find(follow).await? else {
+            bail!(place.fault("find", Status::NoEntry));
+        };
+        self.one(&place, &node).await?;
+        if !args.recursive || node.attributes.file_type != FileType::Directory {
+            return Ok(());
+        }
+        let mut tree = Tree::new(&place).await?;
+        loop {
+            match tree.next().await {
+                Ok(Some(Step::Enter(place, node) | Step::Other(place, node))) => {
+                    all.begin(async move { self.one(&place, &node).await })
+                        .await?;
+                }
+                Ok(Some(Step::Leave(..))) => {}
+                Ok(None) => return Ok(()),
+                Err(error) => all.check(Err(error.into()))?,
+            }
+        }
+    }
+
+    async fn one(self, place: &Place, node: &Node) -> anyhow::Result<()> {
+        let attributes = SetAttributes {
+            uid: self.uid,
+            gid: self.gid,
+            ..SetAttributes::default()
+        };
+        let set = place.export.nfs();
+        let set = set.set_attributes(node.handle, attributes, None).await;
+        set.map_err(|fault| place.fault("change the owner", fault))?;
+        let before = (node.attributes.uid, node.attributes.gid);
+        let now = (self.uid.unwrap_or(before.0), self.gid.unwrap_or(before.1));
+        let text = |(uid, gid): (u32, u32)| format!("{uid}:{gid}");
+        if now != before && (self.changes || self.verbose) {
+            let (before, now) = (text(before), text(now));
+            writeln!(io::stdout(), "{}: {before} changed to {now}", place.url)?;
+        } else if self.verbose {
+            writeln!(io::stdout(), "{}: {} kept", place.url, text(now))?;
+        }
+        Ok(())
+    }
+}
