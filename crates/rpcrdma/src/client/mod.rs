@@ -172,6 +172,13 @@ impl Client {
         shared.all().filter_map(|seen| seen.info.clone()).collect()
     }
 
+    /// Number of connections that were made so far in place of one that had ended, summed over all connections of
+    /// this client.
+    pub fn reconnects(&self) -> u64 {
+        let made = self.handle.shared.all().map(|seen| seen.made);
+        made.map(|made| made.saturating_sub(1)).sum()
+    }
+
     /// Protocol counters, summed over all connections of this client.
     pub fn counters(&self) -> Counters {
         let mut all = Counters::default();

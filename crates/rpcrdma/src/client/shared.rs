@@ -54,6 +54,8 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) info: Option<ConnectionInfo>,
+    /// Number of connections so far, the present one included.
+    pub(super) made: u64,
     /// Counters of ended connections.
     pub(super) past: Counters,
     pub(super) present: Counters,
@@ -77,7 +79,9 @@ impl Shared {
     }
 
     pub(super) fn connected(&self, conn: usize, info: ConnectionInfo) {
-        self.seen(conn).info = Some(info);
+        let mut seen = self.seen(conn);
+        seen.info = Some(info);
+        seen.made += 1;
     }
 
     pub(super) fn publish(&self, conn: usize, connection: &Connection, io: IoCounters) {

@@ -280,6 +280,7 @@ fn lost_connection_is_made_again_and_calls_are_sent_again() {
                 check(&reply.expect("answered in the end"), &[60_000 + i]);
             });
         }
+        assert_eq!(client.reconnects(), 0);
         world.service.wait_for_blocked(5).await;
         for connection in world.fabric.connections() {
             world.fabric.cut(connection);
@@ -290,6 +291,7 @@ fn lost_connection_is_made_again_and_calls_are_sent_again() {
             done.expect("answered");
         }
         assert!(client.connection().is_some());
+        assert_eq!(client.reconnects(), 1);
         world.server.shutdown().await;
     });
 }
