@@ -25,7 +25,7 @@ pub(crate) struct ConnectArgs {
     /// Connections to the server, over which calls are spread
     #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Connection",
         value_parser = clap::value_parser!(u8).range(1..=MAX_CONNECTIONS))]
-    nconnect: u8,
+    pub(crate) nconnect: u8,
 
     /// Copy arguments of up to this size to memory that stays registered: as many times so much as
     /// there are --credits. The server may read what was there last, and take along handles only if

@@ -3,41 +3,73 @@
 use crate::connect::ConnectArgs;
 use crate::endpoint::Endpoint;
 use crate::failure::Ended;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Interrupted};
+use crate::latency::{Latencies, milliseconds};
 use crate::units;
+use anyhow::anyhow;
 use clap::Args;
+use nfs_client::printable;
 use nfs_proto::{NFS_PROGRAM, NFS_V3};
 use oncrpc::xdr;
 use oncrpc::{
     Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, RpcError, Transport, TransportError,
 };
-use rpcrdma::{ConnectionInfo, Design};
+use rpcrdma::{Client, ConnectionInfo, Design, Version};
 use serde::Serialize;
-use std::io::Write;
-use std::time::{Duration, Instant};
+use std::io::{self, Write};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 /// Call the server's procedure NULL again and again, and say how long each call takes
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma ping 127.0.0.1
   rpcrdma ping -c 5 -i 200ms files.example.org:20049
-  rpcrdma ping -c 100 -i 0 --json 127.0.0.1
+  rpcrdma ping -q -w 1m 127.0.0.1
+  rpcrdma ping -c 1 -W 2s --json 127.0.0.1
 
-Ends with exit code 1 if a call was not answered.")]
+The options are those of ping(8). Calls are sent at the interval, also while earlier ones wait for their
+replies. A call that fails is reported and counted, and the next one is sent; a connection that is lost is made
+again, which is reported too.
+
+Exit codes: 0 all calls were answered, 1 there was no call or one was not answered, 2 the command line was not
+understood. So it is after an interrupt (Ctrl-C) too, which ends the command with its summary.")]
 pub(crate) struct PingArgs {
     /// The server; port 20049 if none is given
     #[arg(value_name = "HOST[:PORT]")]
     server: Endpoint,
 
-    /// End after this many calls; without it, at an interrupt (Ctrl-C)
+    /// End after this many calls; with --deadline, after this many replies
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Time between the beginnings of two calls; a plain number is in seconds, 0 does not wait
-    #[arg(short, long, default_value = "1s", value_name = "DURATION", value_parser = units::parse_duration)]
+    /// Time from the beginning of a call to that of the next; 0 is the same as --adaptive
+    #[arg(short, long, default_value = "1s", value_name = "DURATION",
+        value_parser = units::parse_duration)]
     interval: Duration,
 
-    /// Print nothing but one JSON object at the end
+    /// Send the next call as soon as the one before it has ended
+    #[arg(short = 'A', long, conflicts_with = "interval")]
+    adaptive: bool,
+
+    /// End after this time, however many calls were sent
+    #[arg(short = 'w', long, value_name = "DURATION", value_parser = units::parse_duration)]
+    deadline: Option<Duration>,
+
+    /// How long to wait for the reply to a call [default: 10s, or --timeout if that is less]
+    #[arg(short = 'W', long, value_name = "DURATION", value_parser = units::parse_duration)]
+    wait: Option<Duration>,
+
+    /// Print only the first line and the summary
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// Print what was agreed on the connection, and how to see it in Wireshark
+    #[arg(short, long, conflicts_with_all = ["quiet", "json"])]
+    verbose: bool,
+
+    /// Print nothing but one JSON object at the end, also when there is no connection
     #[arg(long)]
     json: bool,
 
@@ -45,17 +77,29 @@ pub(crate) struct PingArgs {
     connect: ConnectArgs,
 }
 
-/// Times of the calls so far.
-#[derive(Clone, Debug, Default)]
+/// How long a call waits for its reply unless the user says.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// Calls that wait for their replies at a time.
+const MAX_OUTSTANDING: usize = 1024;
+
+/// How long calls that are outstanding at the deadline or at an interrupt are waited for: two round trips, as
+/// ping(8) does, and never longer than this.
+const LAST_REPLIES: Duration = Duration::from_secs(1);
+
+/// How long the end of the connection may take.
+const CLOSED_WITHIN: Duration = Duration::from_secs(2);
+
+/// What is known so far.
+#[derive(Debug, Default)]
 struct Statistics {
     sent: u64,
-    received: u64,
-    min: Duration,
-    max: Duration,
-    /// In seconds.
-    sum: f64,
-    /// In seconds squared.
-    sum_of_squares: f64,
+    /// Calls that have ended without a reply.
+    failed: u64,
+    /// Of the calls that were answered.
+    latencies: Latencies,
+    /// Connections that replaced a lost one.
+    reconnects: u64,
 }
 
 /// The statistics as a program reads them; times in milliseconds.
@@ -68,8 +112,12 @@ struct Report<'a> {
     received: u64,
     loss_percent: f64,
     total_ms: f64,
+    reconnects: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     rtt_ms: Option<RoundTrip>,
+    /// Why it ended before its time, or what the last call that failed failed with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 /// What was agreed on, if there is a connection in the end.
@@ -99,83 +147,245 @@ struct RoundTrip {
     avg: f64,
     max: f64,
     mdev: f64,
+    p50: f64,
+    p90: f64,
+    p99: f64,
 }
 
 /// Runs the command.
 pub(crate) async fn run(args: &PingArgs) -> anyhow::Result<Ended> {
-    let interrupt = Interrupt::listen()?;
-    let (client, _) = args.connect.connect(&args.server).await?;
-    let server = args.server.to_string();
-    let mut out = std::io::stdout();
-    if !args.json {
-        let (version, about) = match client.connection() {
-            Some(info) => {
-                let number = info.version.number();
-                let design = info.remote_invalidation.map_or("off", Design::name);
-                let version = format!(" version {number}, remote invalidation {design}");
-                (version, info.description)
+    let mut ping = Ping {
+        args,
+        server: args.server.to_string(),
+        interrupt: Interrupt::listen()?,
+        start: Instant::now(),
+        statistics: Statistics::default(),
+        last_error: None,
+    };
+    let client = match ping.connect().await {
+        Ok(client) => client,
+        Err(error) => {
+            if args.json {
+                let why = printable(format!("{error:#}").as_bytes());
+                ping.print_json(Agreed::default(), Some(why))?;
             }
-            None => (String::new(), args.connect.transport.describe()),
-        };
+            return Err(error);
+        }
+    };
+    if !args.json {
+        ping.print_header(&client)?;
+    }
+    // What cannot be printed any more ends it, and the connection is closed all the same.
+    let called = ping.call(&client).await;
+    ping.statistics.reconnects = client.reconnects();
+    let agreed = client.connection().as_ref().map(Agreed::from);
+    // Nothing is lost with a connection on which no call waits.
+    let _ = timeout(CLOSED_WITHIN, client.close()).await;
+    called?;
+    if args.json {
+        let last_error = ping.last_error.take();
+        ping.print_json(agreed.unwrap_or_default(), last_error)?;
+    } else {
+        let total = ping.start.elapsed();
         writeln!(
-            out,
-            "PING {server}: NFS NULL over RPC-over-RDMA{version} ({about})"
+            io::stdout(),
+            "\n{}",
+            ping.statistics.text(&ping.server, total)
         )?;
     }
-    let start = Instant::now();
-    let mut statistics = Statistics::default();
-    while args.count != Some(statistics.sent) {
-        let begin = Instant::now();
-        let seq = statistics.sent + 1;
-        let called = tokio::select! {
-            biased;
-            () = interrupt.wait() => break,
-            called = answered(&client) => called,
-        };
-        let took = begin.elapsed();
-        statistics.add(called.is_ok().then_some(took));
-        match called {
-            Ok(()) if args.json => {}
-            Ok(()) => writeln!(
-                out,
-                "reply from {server}: seq={seq} time={:.3} ms",
-                ms(took)
-            )?,
-            Err(error) => {
-                let why = nfs_client::printable(format!("{error:#}").as_bytes());
-                eprintln!("rpcrdma: seq={seq}: {why}");
-            }
-        }
-        let pause = args.interval.saturating_sub(took);
-        if args.count == Some(seq) || pause.is_zero() {
-            continue;
-        }
-        tokio::select! {
-            () = interrupt.wait() => break,
-            () = tokio::time::sleep(pause) => {}
-        }
-    }
-    let total = start.elapsed();
-    let agreed = client.connection().as_ref().map(Agreed::from);
-    client.close().await;
-    if args.json {
-        let report = statistics.report(&server, agreed.unwrap_or_default(), total);
-        writeln!(out, "{}", serde_json::to_string(&report)?)?;
-    } else {
-        writeln!(out, "\n{}", statistics.text(&server, total))?;
-    }
-    Ok(
-        if statistics.received == statistics.sent && statistics.sent > 0 {
-            Ended::Well
-        } else {
-            Ended::Partly
-        },
-    )
+    Ok(ping.statistics.ended())
 }
 
-/// A call that is answered as it should be.
-async fn answered(client: &impl Transport) -> anyhow::Result<()> {
-    Ok(null(client).await??)
+/// One run of the command.
+struct Ping<'a> {
+    args: &'a PingArgs,
+    server: String,
+    interrupt: Interrupt,
+    start: Instant,
+    statistics: Statistics,
+    /// What the last call that failed failed with.
+    last_error: Option<String>,
+}
+
+/// How a call ended.
+struct Called {
+    seq: u64,
+    took: Duration,
+    answered: anyhow::Result<()>,
+}
+
+impl Ping<'_> {
+    /// How long a call waits for its reply.
+    fn wait(&self) -> Duration {
+        let usual = WAIT.min(self.args.connect.timeout);
+        self.args.wait.unwrap_or(usual)
+    }
+
+    /// Ends at the deadline, if there is one.
+    async fn deadline(start: Instant, deadline: Option<Duration>) {
+        match deadline {
+            Some(deadline) => sleep_until(start + deadline).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn connect(&self) -> anyhow::Result<Client> {
+        let (client, _) = tokio::select! {
+            biased;
+            () = self.interrupt.wait() => return Err(Interrupted.into()),
+            connected = self.args.connect.connect(&self.args.server) => connected?,
+            () = Self::deadline(self.start, self.args.deadline) => {
+                let deadline = units::duration(self.args.deadline.unwrap_or_default());
+                return Err(anyhow!("no connection to {} within {deadline}", self.server));
+            }
+        };
+        Ok(client)
+    }
+
+    fn print_header(&self, client: &Client) -> io::Result<()> {
+        let mut out = io::stdout();
+        let server = &self.server;
+        let Some(info) = client.connection() else {
+            let about = self.args.connect.transport.describe();
+            return writeln!(out, "PING {server}: NFS NULL over RPC-over-RDMA ({about})");
+        };
+        let number = info.version.number();
+        let design = info.remote_invalidation.map_or("off", Design::name);
+        writeln!(
+            out,
+            "PING {server}: NFS NULL over RPC-over-RDMA version {number}, remote invalidation {design} \
+             ({})",
+            info.description
+        )?;
+        if self.args.verbose {
+            writeln!(
+                out,
+                "inline threshold: {} bytes to the server, {} bytes from it\n{}",
+                info.thresholds.send.bytes(),
+                info.thresholds.receive.bytes(),
+                wireshark(info.version)
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Makes calls until there were enough, or the time is over, or the user interrupts.
+    async fn call(&mut self, client: &Client) -> anyhow::Result<()> {
+        let mut calls = JoinSet::new();
+        let mut next = Instant::now();
+        let (interval, most) = match self.args.interval {
+            _ if self.args.adaptive => (Duration::ZERO, 1),
+            Duration::ZERO => (Duration::ZERO, 1),
+            interval => (interval, MAX_OUTSTANDING),
+        };
+        let deadline = Self::deadline(self.start, self.args.deadline);
+        let mut deadline = std::pin::pin!(deadline);
+        let is_over = loop {
+            let wants_calls = self.wants_calls();
+            if !wants_calls && calls.is_empty() {
+                break true;
+            }
+            tokio::select! {
+                biased;
+                () = self.interrupt.wait() => break false,
+                () = &mut deadline => break false,
+                Some(called) = calls.join_next() => self.ended(client, called?)?,
+                () = sleep_until(next), if wants_calls && calls.len() < most => {
+                    self.statistics.sent += 1;
+                    calls.spawn(null_within(client.clone(), self.wait(), self.statistics.sent));
+                    // Calls that could not be sent in time are not made up for.
+                    next = (next + interval).max(Instant::now());
+                }
+            }
+        };
+        if !is_over {
+            let until = Instant::now() + LAST_REPLIES.min(2 * self.statistics.latencies.max());
+            while let Ok(Some(called)) = timeout_at(until, calls.join_next()).await {
+                self.ended(client, called?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether another call is to be sent. With a deadline it is replies that are counted.
+    fn wants_calls(&self) -> bool {
+        let Statistics { sent, failed, .. } = self.statistics;
+        let counted = match self.args.deadline {
+            Some(_) => sent - failed,
+            None => sent,
+        };
+        self.args.count.is_none_or(|count| counted < count)
+    }
+
+    /// Counts and prints a call that has ended.
+    fn ended(&mut self, client: &Client, called: Called) -> io::Result<()> {
+        let silent = self.args.json || self.args.quiet;
+        let server = &self.server;
+        let reconnects = client.reconnects();
+        if reconnects > self.statistics.reconnects && !silent {
+            // Of a terminal that has gone nobody reads it.
+            let _ = writeln!(
+                io::stderr(),
+                "rpcrdma: the connection to {server} was lost and made again"
+            );
+        }
+        self.statistics.reconnects = reconnects;
+        let Called {
+            seq,
+            took,
+            answered,
+        } = called;
+        match answered {
+            Ok(()) => {
+                self.statistics.latencies.record(took);
+                if !silent {
+                    let time = milliseconds(took);
+                    writeln!(
+                        io::stdout(),
+                        "reply from {server}: seq={seq} time={time:.3} ms"
+                    )?;
+                }
+            }
+            Err(error) => {
+                let why = printable(format!("{error:#}").as_bytes());
+                if !silent {
+                    let _ = writeln!(io::stderr(), "rpcrdma: seq={seq}: {why}");
+                }
+                self.statistics.failed += 1;
+                self.last_error = Some(why);
+            }
+        }
+        Ok(())
+    }
+
+    fn print_json(&self, agreed: Agreed, error: Option<String>) -> anyhow::Result<()> {
+        let total = self.start.elapsed();
+        let report = self.statistics.report(&self.server, agreed, total, error);
+        writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
+        Ok(())
+    }
+}
+
+/// Whether Wireshark decodes what was agreed on.
+fn wireshark(version: Version) -> &'static str {
+    match version.number() {
+        1 => "Wireshark decodes this version of RPC-over-RDMA",
+        _ => {
+            "Wireshark does not decode this version of RPC-over-RDMA by itself: load its dissector,\n\
+             contrib/wireshark/rpcrdma-v2.lua, or ping with --rpcrdma-version 1"
+        }
+    }
+}
+
+/// One call that is to be answered within this time.
+async fn null_within(client: Client, limit: Duration, seq: u64) -> Called {
+    let begin = Instant::now();
+    let answered = async { anyhow::Ok(null(&client.within(limit)).await??) }.await;
+    Called {
+        seq,
+        took: begin.elapsed(),
+        answered,
+    }
 }
 
 /// One call of NFS NULL (RFC 1813 §3.3.0): what RPC says of it, if there is a reply.
@@ -198,61 +408,56 @@ pub(crate) async fn null(
     Ok(oncrpc::read_reply(&reply, xid).map(drop))
 }
 
-fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
-}
-
 impl Statistics {
-    /// Counts one call; none is a call without an answer.
-    fn add(&mut self, took: Option<Duration>) {
-        self.sent += 1;
-        let Some(took) = took else {
-            return;
-        };
-        self.min = if self.received == 0 {
-            took
-        } else {
-            self.min.min(took)
-        };
-        self.max = self.max.max(took);
-        self.received += 1;
-        self.sum += took.as_secs_f64();
-        self.sum_of_squares += took.as_secs_f64().powi(2);
+    fn received(&self) -> u64 {
+        self.latencies.count()
+    }
+
+    /// All is well if there were calls, and each was answered.
+    fn ended(&self) -> Ended {
+        match self.sent > 0 && self.received() == self.sent {
+            true => Ended::Well,
+            false => Ended::Partly,
+        }
     }
 
     fn loss_percent(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a share in percent")]
-        let share = (self.sent - self.received) as f64 / self.sent.max(1) as f64;
-        share * 100.0
+        let share = (self.sent - self.received()) as f64 / self.sent.max(1) as f64;
+        (share * 1e5).round() / 1e3
     }
 
     /// None without an answer.
     fn round_trip(&self) -> Option<RoundTrip> {
-        if self.received == 0 {
-            return None;
-        }
-        #[expect(clippy::cast_precision_loss, reason = "nobody waits for 2^53 replies")]
-        let count = self.received as f64;
-        let avg = self.sum / count;
-        let variance = self.sum_of_squares / count - avg * avg;
-        Some(RoundTrip {
-            min: ms(self.min),
-            avg: avg * 1e3,
-            max: ms(self.max),
-            // Rounding may leave less than nothing.
-            mdev: variance.max(0.0).sqrt() * 1e3,
+        let latencies = &self.latencies;
+        (latencies.count() > 0).then(|| RoundTrip {
+            min: milliseconds(latencies.min()),
+            avg: milliseconds(latencies.mean()),
+            max: milliseconds(latencies.max()),
+            mdev: milliseconds(latencies.deviation()),
+            p50: milliseconds(latencies.percentile(50.0)),
+            p90: milliseconds(latencies.percentile(90.0)),
+            p99: milliseconds(latencies.percentile(99.0)),
         })
     }
 
-    fn report<'a>(&self, server: &'a str, agreed: Agreed, total: Duration) -> Report<'a> {
+    fn report<'a>(
+        &self,
+        server: &'a str,
+        agreed: Agreed,
+        total: Duration,
+        error: Option<String>,
+    ) -> Report<'a> {
         Report {
             server,
             agreed,
             sent: self.sent,
-            received: self.received,
+            received: self.received(),
             loss_percent: self.loss_percent(),
-            total_ms: ms(total),
+            total_ms: milliseconds(total),
+            reconnects: self.reconnects,
             rtt_ms: self.round_trip(),
+            error,
         }
     }
 
@@ -260,18 +465,29 @@ impl Statistics {
         let mut text = format!(
             "--- {server} ping statistics ---\n{} calls, {} replies, {:.0}% lost, time {:.0} ms",
             self.sent,
-            self.received,
+            self.received(),
             self.loss_percent(),
-            ms(total)
+            milliseconds(total)
         );
-        if let Some(RoundTrip {
-            min,
-            avg,
-            max,
-            mdev,
-        }) = self.round_trip()
-        {
-            text += &format!("\nrtt min/avg/max/mdev = {min:.3}/{avg:.3}/{max:.3}/{mdev:.3} ms");
+        match self.reconnects {
+            0 => {}
+            1 => text += ", 1 reconnect",
+            several => text += &format!(", {several} reconnects"),
+        }
+        if let Some(rtt) = self.round_trip() {
+            let RoundTrip {
+                min,
+                avg,
+                max,
+                mdev,
+                p50,
+                p90,
+                p99,
+            } = rtt;
+            text += &format!(
+                "\nrtt min/avg/max/mdev = {min:.3}/{avg:.3}/{max:.3}/{mdev:.3} ms\n\
+                 rtt p50/p90/p99/max = {p50:.3}/{p90:.3}/{p99:.3}/{max:.3} ms"
+            );
         }
         text
     }
@@ -282,39 +498,46 @@ mod tests {
     use super::*;
 
     fn statistics(calls: &[Option<u64>]) -> Statistics {
-        let mut statistics = Statistics::default();
-        for took in calls {
-            statistics.add(took.map(Duration::from_micros));
+        let answered = calls.iter().flatten();
+        Statistics {
+            sent: calls.len() as u64,
+            failed: 0,
+            latencies: answered.copied().map(Duration::from_micros).collect(),
+            reconnects: 0,
         }
-        statistics
     }
 
     #[test]
     fn statistics_are_those_of_ping() {
-        let text = statistics(&[Some(100), None, Some(300), Some(200)])
-            .text("h:1", Duration::from_millis(3001));
+        let mut some = statistics(&[Some(100), None, Some(300), Some(200)]);
+        some.reconnects = 1;
         assert_eq!(
-            text,
+            some.text("h:1", Duration::from_millis(3001)),
             "--- h:1 ping statistics ---\n\
-             4 calls, 3 replies, 25% lost, time 3001 ms\n\
-             rtt min/avg/max/mdev = 0.100/0.200/0.300/0.082 ms"
+             4 calls, 3 replies, 25% lost, time 3001 ms, 1 reconnect\n\
+             rtt min/avg/max/mdev = 0.100/0.200/0.300/0.082 ms\n\
+             rtt p50/p90/p99/max = 0.200/0.300/0.300/0.300 ms"
         );
+        assert_eq!(some.ended(), Ended::Partly);
+        assert_eq!(statistics(&[Some(1)]).ended(), Ended::Well);
+        assert_eq!(statistics(&[]).ended(), Ended::Partly);
     }
 
     #[test]
     fn without_an_answer_there_are_no_times() {
         let none = statistics(&[None, None]);
         assert_eq!(none.round_trip(), None);
-        let json =
-            serde_json::to_string(&none.report("h:1", Agreed::default(), Duration::ZERO)).unwrap();
+        let report = none.report(
+            "h:1",
+            Agreed::default(),
+            Duration::ZERO,
+            Some("gone".into()),
+        );
         assert_eq!(
-            json,
-            r#"{"server":"h:1","sent":2,"received":0,"loss_percent":100.0,"total_ms":0.0}"#
+            serde_json::to_string(&report).unwrap(),
+            r#"{"server":"h:1","sent":2,"received":0,"loss_percent":100.0,"total_ms":0.0,"reconnects":0,"error":"gone"}"#
         );
-        assert!(
-            statistics(&[])
-                .text("h:1", Duration::ZERO)
-                .contains("0% lost")
-        );
+        let none = statistics(&[]).text("h:1", Duration::ZERO);
+        assert!(none.contains("0% lost"), "{none}");
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct SessionArgs {
     mount_port: u16,
 
     #[command(flatten)]
-    connect: ConnectArgs,
+    pub(crate) connect: ConnectArgs,
 }
 
 /// Something on a server: the export it is in, and its path there.

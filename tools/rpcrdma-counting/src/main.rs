@@ -1,6 +1,6 @@
 //! The `rpcrdma` program on an allocator that counts.
 //!
-//! `rpcrdma bench` starts it to count allocations: the program that serves, and whose times are
+//! `rpcrdma bench self` starts it to count allocations: the program that serves, and whose times are
 //! measured, has the allocator of the system.
 
 use std::alloc::System;

@@ -5,7 +5,7 @@ use std::process::Command;
 #[test]
 fn allocations_of_a_null_are_counted_at_both_ends() {
     let done = Command::new(env!("CARGO_BIN_EXE_rpcrdma-counting"))
-        .args(["bench", "--count-allocations", "--only", "null"])
+        .args(["bench", "self", "--count-allocations", "--only", "null"])
         .output()
         .unwrap();
     assert!(done.status.success(), "{done:?}");

@@ -13,6 +13,7 @@ mod report;
 mod tables;
 mod traffic;
 
+use crate::bench::output::print;
 use crate::failure::{Ended, Usage};
 use crate::units::{parse_duration, size_in};
 use anyhow::{Context, Result};
@@ -220,7 +221,7 @@ pub(crate) async fn run(args: &InvalidationArgs) -> Result<Ended> {
         true => Report::markdown,
         false => Report::print,
     };
-    super::print(args.json, &report, table)?;
+    print(args.json, &report, table)?;
     Ok(Ended::Well)
 }
 

@@ -8,6 +8,7 @@ mod cost;
 mod mix;
 mod report;
 
+use crate::bench::output::print;
 use crate::failure::{Ended, Usage};
 use crate::units;
 use anyhow::{Context, Result};
@@ -92,7 +93,7 @@ pub(crate) fn run(args: &ThresholdsArgs) -> Result<Ended> {
         std::fs::write(path, report.plot().to_svg())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    super::print(args.json, &report, Report::print)?;
+    print(args.json, &report, Report::print)?;
     Ok(Ended::Well)
 }
 

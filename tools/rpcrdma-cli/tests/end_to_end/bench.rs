@@ -1,7 +1,8 @@
-//! What `bench` does without the program that counts allocations, and with another one; and how it says
+//! What `bench self` does without the program that counts allocations, and with another one; and how it says
 //! where the time of a call goes.
 
 use super::running::{PROGRAM, fails, ok, text};
+use super::terminal::{assert_fits, shown};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,6 +26,7 @@ fn bench(counting: Option<&str>) -> (Value, String) {
     let output = Command::new(&program)
         .args([
             "bench",
+            "self",
             "--only",
             "null",
             "-r",
@@ -55,7 +57,7 @@ fn bench_works_without_the_counting_program() {
 
 #[test]
 fn bench_shows_the_figures_of_the_counting_program() {
-    let script = "#!/bin/sh\n[ \"$*\" = 'bench --count-allocations --only null' ] && \
+    let script = "#!/bin/sh\n[ \"$*\" = 'bench self --count-allocations --only null' ] && \
                   echo '{\"null\": {\"client\": 1.5, \"server\": 0.25}}'\n";
     let (report, errors) = bench(Some(script));
     let counted = &report["results"][0]["allocations"];
@@ -89,6 +91,7 @@ fn profile_names_the_layers_that_a_call_passes() {
     let svg = folder.path().join("profile.svg");
     let null = [
         "bench",
+        "self",
         "--profile",
         "--only",
         "null",
@@ -136,5 +139,34 @@ fn profile_names_the_layers_that_a_call_passes() {
 
 #[test]
 fn plot_is_of_a_profile() {
-    fails(&["bench", "--svg", "profile.svg"], 2, "--profile");
+    fails(&["bench", "self", "--svg", "profile.svg"], 2, "--profile");
+}
+
+#[test]
+fn tables_fit_80_columns_and_have_bounds_where_they_are_asked_for() {
+    let args = [
+        "bench",
+        "self",
+        "--only",
+        "read_4k_qd32_crc",
+        "-r1",
+        "--run-time=10ms",
+    ];
+    let shown = |args: &[&str]| {
+        let mut lines = shown(80, args);
+        // It names a path.
+        lines.retain(|line| !line.starts_with("allocations are not counted: "));
+        lines
+    };
+    let lines = shown(&args);
+    assert_fits(80, &lines);
+    let has = |lines: &[String], part| lines.iter().any(|line| line.contains(part));
+    assert!(
+        has(&lines, "plain TCP") && has(&lines, "Idle connection: "),
+        "{lines:#?}"
+    );
+    assert!(!has(&lines, "at least"), "{lines:#?}");
+    let lines = shown(&[&args[..], &["--bounds"]].concat());
+    assert_fits(80, &lines);
+    assert!(has(&lines, "at least 0.52"), "{lines:#?}");
 }

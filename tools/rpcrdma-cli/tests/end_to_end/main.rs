@@ -1,6 +1,7 @@
 //! The program against itself: a server, and every command that works on it.
 
 mod bench;
+mod bench_server;
 mod commands;
 mod common_options;
 mod config;
@@ -16,10 +17,13 @@ mod ls;
 mod manual;
 mod mount;
 mod operation;
+mod ping;
 mod probe;
 mod running;
+mod scripted;
 mod statistics;
 mod systemd;
+mod terminal;
 mod thresholds;
 
 use running::{Served, text};

@@ -76,5 +76,9 @@ fn invalid_mix_is_reported_with_its_line() {
         2,
         "there is no part nowhere in the mix; there are build, ",
     );
-    fails(&["bench", "--json", "thresholds"], 2, "cannot be used with");
+    fails(
+        &["bench", "--json", "thresholds"],
+        2,
+        "`bench thresholds` go behind its name",
+    );
 }

@@ -4,7 +4,7 @@ use super::InvalidationArgs;
 use super::cases::{Case, Memory, ProviderName, Varied};
 use super::counted::Counts;
 use super::traffic::Outcome;
-use crate::bench::report::median;
+use crate::bench::median::median;
 use serde::Serialize;
 use std::io::Write;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Shares of layers, and how they are printed and drawn.
 
+use crate::bench::loopback::profiler::{Layer, Tally};
 use crate::bench::plot::{Bar, BarPanel, Bars, Part};
-use crate::bench::profiler::{Layer, Tally};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -351,7 +351,8 @@ impl Report {
     pub(in crate::bench) fn plot(&self) -> Bars {
         Bars {
             title: "Where the CPU time of a call goes".into(),
-            subtitle: "rpcrdma bench --profile: both ends on one machine, over loopback".into(),
+            subtitle: "rpcrdma bench self --profile: both ends on one machine, over loopback"
+                .into(),
             series: Group::ALL.map(Group::label).into(),
             unit: "µs of CPU time per call",
             panels: self.results.iter().map(Row::bars).collect(),

@@ -81,7 +81,7 @@ pub(super) struct Child {
 impl Child {
     pub(super) fn start() -> Result<Self> {
         let mut process = Command::new(std::env::current_exe()?)
-            .args(["bench", "--child"])
+            .args(["bench", "self", "--child"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

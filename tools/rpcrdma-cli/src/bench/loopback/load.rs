@@ -1,9 +1,10 @@
 //! Operations on the measured server, as many at a time as the measurement says.
 
 use super::child::{Child, Usage};
-use super::raw::{self, Measured, histogram};
+use super::raw::{self, Measured};
 use super::report::Idle;
 use super::spinning::Spinning;
+use crate::latency::Latencies;
 use anyhow::Result;
 use bytes::Bytes;
 use nfs_client::{Export, Mount, Nfs3, current_user};
@@ -92,14 +93,14 @@ impl Load {
     pub(super) async fn run(&self, count: usize) -> Result<Measured> {
         let taken = Arc::new(AtomicUsize::new(0));
         // One for all workers, which are on one thread: each of its own would not fit the cache.
-        let latency = Arc::new(Mutex::new(histogram()?));
+        let latencies = Arc::new(Mutex::new(Latencies::default()));
         // The latency of one in so many is taken.
         let timed = self.depth.div_ceil(TIMED_OF_DEPTH);
         let mut workers = JoinSet::new();
         let begin = Instant::now();
         for _ in 0..self.depth {
             let (nfs, taken) = (Arc::clone(&self.nfs), Arc::clone(&taken));
-            let (latency, data) = (Arc::clone(&latency), self.data.clone());
+            let (latencies, data) = (Arc::clone(&latencies), self.data.clone());
             let (file, operation) = (self.file, self.operation);
             // Caches shall help plain TCP and us alike.
             let range = raw::memory(data.len(), self.depth).min(FILE);
@@ -118,9 +119,8 @@ impl Load {
                     let Some(begin) = begin else { continue };
                     let now = Instant::now();
                     ended = (timed == 1).then_some(now);
-                    let ns = u64::try_from((now - begin).as_nanos()).unwrap_or(u64::MAX);
-                    let mut latency = latency.lock().unwrap_or_else(PoisonError::into_inner);
-                    latency.saturating_record(ns);
+                    let mut latencies = latencies.lock().unwrap_or_else(PoisonError::into_inner);
+                    latencies.record(now - begin);
                 }
             });
         }
@@ -128,10 +128,10 @@ impl Load {
             worker??;
         }
         let elapsed = begin.elapsed();
-        let latency = latency.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latencies = latencies.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Measured {
             elapsed,
-            latency: latency.clone(),
+            latencies: std::mem::take(&mut latencies),
         })
     }
 }

@@ -1,12 +1,13 @@
 //! Allocations of each operation.
 //!
 //! A program that counts allocations is slower, so it is another one than that whose times are
-//! measured, and runs by itself: `rpcrdma bench` starts it, and it starts a second process of its own.
+//! measured, and runs by itself: `rpcrdma bench self` starts it, and it starts a second process of its own.
 
 use super::Measurement;
 use super::child::{Child, Usage};
 use super::load::Load;
 use super::report::Allocations;
+use crate::bench::output::print;
 use crate::failure::Ended;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ pub(super) fn ask(only: &[String]) -> Result<Counted> {
     ensure!(program.is_file(), "{}", how_to_get(&program, &ours));
     let only = only.iter().flat_map(|name| ["--only", name]);
     let done = Command::new(&program)
-        .args(["bench", "--count-allocations"])
+        .args(["bench", "self", "--count-allocations"])
         .args(only)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
@@ -75,7 +76,7 @@ pub(super) async fn count<'a>(
         let allocations = allocations.with_context(|| format!("counting {}", measurement.name))?;
         counted.insert(measurement.name.to_owned(), allocations);
     }
-    super::print(true, &counted, |_, _| Ok(()))?;
+    print(true, &counted, |_, _| Ok(()))?;
     Ok(Ended::Well)
 }
 

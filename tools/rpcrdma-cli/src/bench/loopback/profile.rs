@@ -1,4 +1,4 @@
-//! `rpcrdma bench --profile`: where the CPU time of a call goes, by layer, at both ends.
+//! `rpcrdma bench self --profile`: where the CPU time of a call goes, by layer, at both ends.
 //!
 //! Both processes take samples of themselves while they make the same runs as for the other figures.
 
@@ -6,7 +6,7 @@ mod report;
 
 use super::child::{Child, Usage};
 use super::profiler::Profiler;
-use super::{BenchArgs, Measurement, Prepared, operations, raw, with_affinity};
+use super::{LoopbackArgs, Measurement, Prepared, operations, raw, with_affinity};
 use anyhow::{Context, Result, ensure};
 pub(super) use report::Report;
 use report::{Both, End, Row};
@@ -22,7 +22,7 @@ const MORE_REPETITIONS: usize = 10;
 
 pub(super) async fn run(
     measurements: impl Iterator<Item = &Measurement>,
-    args: &BenchArgs,
+    args: &LoopbackArgs,
 ) -> Result<Report> {
     let mut profiler = Profiler::new()?;
     let mut child = Child::start().context("cannot start the second process")?;
@@ -42,7 +42,7 @@ pub(super) async fn run(
 
 async fn profile(
     m: &Measurement,
-    args: &BenchArgs,
+    args: &LoopbackArgs,
     child: &mut Child,
     profiler: &mut Profiler,
 ) -> Result<Row> {

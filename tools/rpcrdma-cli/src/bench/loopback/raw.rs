@@ -5,8 +5,8 @@
 //! nothing else.
 
 use super::spinning::Spinning;
-use anyhow::{Context, Result, ensure};
-use hdrhistogram::Histogram;
+use crate::latency::Latencies;
+use anyhow::{Result, ensure};
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
@@ -99,16 +99,8 @@ async fn serve_one(mut socket: TcpStream) -> Result<()> {
 pub(super) struct Measured {
     /// Wall time of all exchanges.
     pub(super) elapsed: Duration,
-    /// Nanoseconds from the sending of a request to the end of its reply.
-    pub(super) latency: Histogram<u64>,
-}
-
-/// Latencies beyond this are recorded as this: a minute.
-const LONGEST_NS: u64 = 60_000_000_000;
-
-/// An empty histogram of latencies, three digits exact.
-pub(super) fn histogram() -> Result<Histogram<u64>> {
-    Histogram::new_with_max(LONGEST_NS, 3).context("a histogram of three digits")
+    /// From the sending of a request to the end of its reply.
+    pub(super) latencies: Latencies,
 }
 
 /// Makes `count` exchanges over a connection of its own.
@@ -130,7 +122,7 @@ pub(super) async fn run(
     }
     socket.write_all(&hello).await?;
     let mut end = End::new(socket, exchange.reply, exchange.request, 1, spinning)?;
-    let mut latency = histogram()?;
+    let mut latencies = Latencies::default();
     let mut sent = std::collections::VecDeque::with_capacity(exchange.depth);
     let (mut started, mut done) = (0, 0);
     let begin = Instant::now();
@@ -148,7 +140,7 @@ pub(super) async fn run(
         if moved.messages > 0 {
             let now = Instant::now();
             for at in sent.drain(..moved.messages) {
-                latency.saturating_record(u64::try_from((now - at).as_nanos()).unwrap_or(u64::MAX));
+                latencies.record(now - at);
             }
             done += moved.messages;
         }
@@ -158,7 +150,7 @@ pub(super) async fn run(
     }
     Ok(Measured {
         elapsed: begin.elapsed(),
-        latency,
+        latencies,
     })
 }
 
@@ -378,7 +370,7 @@ mod tests {
             let to = listener.local_addr().unwrap();
             let server = tokio::spawn(serve(listener));
             let measured = run(to, exchange, Spinning::Park, 50).await.unwrap();
-            assert_eq!(measured.latency.len(), 50);
+            assert_eq!(measured.latencies.count(), 50);
             server.abort();
         });
     }

@@ -1,0 +1,20 @@
+//! Printing what was measured.
+
+use anyhow::Result;
+use serde::Serialize;
+use std::io::{StdoutLock, Write};
+
+/// Prints what was measured: one JSON document, or a table.
+pub(super) fn print<R: Serialize>(
+    json: bool,
+    report: &R,
+    table: fn(&R, &mut StdoutLock<'static>) -> std::io::Result<()>,
+) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(report)?)?;
+    } else {
+        table(report, &mut out)?;
+    }
+    Ok(())
+}

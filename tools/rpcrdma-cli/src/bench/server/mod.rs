@@ -1,0 +1,240 @@
+//! `rpcrdma bench HOST[:PORT][/PATH]`: latency, IOPS and bandwidth of any NFS server on RPC-over-RDMA.
+//!
+//! Each of `--depth` times `--nconnect` tasks makes one call after another on one client. A turn takes one
+//! lock, looks at the clock once, and allocates nothing beyond the call itself: data to write is one buffer
+//! that all WRITEs share, and data that was read is dropped where it arrived.
+
+mod load;
+mod progress;
+mod rates;
+mod report;
+mod subject;
+mod target;
+mod workload;
+
+use crate::bench::output::print;
+use crate::failure::{Ended, Usage};
+use crate::interrupt::Interrupt;
+use crate::session::{Session, SessionArgs};
+use crate::units;
+use anyhow::Result;
+use clap::Args;
+use load::{Load, Outcome};
+use nfs_client::{Nfs3, current_user};
+use progress::Progress;
+use report::Report;
+use std::sync::Arc;
+use std::time::Duration;
+use subject::Subject;
+pub(super) use target::Target;
+use tokio::time::timeout;
+use workload::{Pattern, Stability, Workload};
+
+/// Options of `bench HOST`.
+#[derive(Args, Debug)]
+pub(super) struct ServerArgs {
+    /// The server, and there a file to read, or a directory for a temporary file; also as
+    /// nfs://HOST[:PORT]/PATH
+    #[arg(value_name = "HOST[:PORT][/PATH]")]
+    pub(super) target: Option<Target>,
+
+    /// What to measure: NULL calls, or READs and WRITEs in sequence or at random offsets; `rw` and
+    /// `randrw` are mixed [default: read, or null without a PATH]
+    #[arg(long, visible_alias = "readwrite", value_enum, value_name = "PATTERN")]
+    rw: Option<Pattern>,
+
+    /// Bytes of each READ and WRITE
+    #[arg(long, default_value = "4k", value_name = "SIZE", value_parser = units::size_in::<u32>(1..=MAX_BS))]
+    bs: u32,
+
+    /// Calls outstanding on each connection
+    #[arg(long, visible_alias = "iodepth", default_value_t = 1, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=MAX_DEPTH))]
+    depth: u32,
+
+    /// How long to measure
+    #[arg(long, visible_alias = "runtime", default_value = "10s", value_name = "DURATION",
+        value_parser = units::parse_duration)]
+    time: Duration,
+
+    /// How long to make calls before anything is measured
+    #[arg(long, default_value = "0", value_name = "DURATION", value_parser = units::parse_duration)]
+    ramp_time: Duration,
+
+    /// Bytes of the file to use [default: all of a file, 256 MiB of a temporary one]
+    #[arg(long, value_name = "SIZE", value_parser = units::size_in::<u64>(1..=u64::MAX))]
+    size: Option<u64>,
+
+    /// Percentage of READs in `rw` and `randrw`
+    #[arg(long, visible_alias = "rwmixread", default_value_t = 50, value_name = "PERCENT",
+        value_parser = clap::value_parser!(u8).range(0..=100))]
+    rwmix: u8,
+
+    /// How stable a WRITE is when it is answered: UNSTABLE, DATA_SYNC or FILE_SYNC (RFC 1813). After
+    /// UNSTABLE there is a COMMIT at the end, whose time is shown by itself
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    sync: Stability,
+
+    /// Allow writing to an existing file: its content is lost
+    #[arg(long)]
+    overwrite: bool,
+
+    /// Seed of the random offsets, the mix and the written data [default: a new one each time, which
+    /// is printed]
+    #[arg(long, visible_alias = "randseed", value_name = "N")]
+    seed: Option<u64>,
+
+    /// Print one JSON document, also when a call failed
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// Most bytes of one READ or WRITE; a server may take less.
+const MAX_BS: u64 = nfs_proto::limits::MAX_DATA as u64;
+
+/// Most calls outstanding on a connection: as many as there can be credits.
+const MAX_DEPTH: i64 = 1024;
+
+/// Most bytes of data in flight: block size times depth times connections.
+const MAX_IN_FLIGHT: u64 = 1 << 30;
+
+/// How long the end of the connection may take.
+const CLOSED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Runs the command.
+pub(super) async fn run(args: &ServerArgs, target: &Target) -> Result<Ended> {
+    let interrupt = Interrupt::listen()?;
+    let workload = workload(args, target)?;
+    let report = match measured(args, target, workload, &interrupt).await {
+        Ok(report) => report,
+        // Where nothing was measured, an error says all there is to say to people.
+        Err(error) if args.json => Report::failed(target, &workload, error),
+        Err(error) => return Err(error),
+    };
+    print(args.json, &report, Report::print)?;
+    report.ended()
+}
+
+/// Connects and measures.
+async fn measured(
+    args: &ServerArgs,
+    target: &Target,
+    workload: Workload,
+    interrupt: &Interrupt,
+) -> Result<Report> {
+    let mut session_args = args.session.clone();
+    // Otherwise calls would wait for credits that nobody asked for.
+    let credits = &mut session_args.connect.transport.credits;
+    *credits = (*credits).max(args.depth);
+    let progress = Progress::new(!args.json);
+    match target {
+        Target::Server(server) => {
+            let connecting = session_args.connect.connect(server);
+            let (client, _) = interrupt.unless(connecting).await?;
+            let nfs = Arc::new(Nfs3::new(client.clone(), current_user()));
+            let outcome = Load::null(nfs, workload).run(interrupt, &progress).await;
+            let report = Report::new(target, &workload, None, &client, outcome);
+            // Nothing is lost with a connection on which no call waits.
+            let _ = timeout(CLOSED_WITHIN, client.close()).await;
+            Ok(report)
+        }
+        Target::Path(url) => {
+            let mut session = Session::new(&session_args);
+            let place = interrupt.unless(session.place(url)).await?;
+            let (overwrite, size) = (args.overwrite, args.size);
+            let subject = Subject::new(&place, &workload, overwrite, size, interrupt).await?;
+            let mut outcome = measure(&subject, workload, interrupt, &progress).await;
+            if let Err(left) = subject.remove().await {
+                match &outcome.error {
+                    None => outcome.error = Some(left),
+                    Some(_) => Ended::Well.failed(&left),
+                }
+            }
+            let report = Report::new(target, &workload, Some(&subject), subject.client(), outcome);
+            session.close().await;
+            Ok(report)
+        }
+    }
+}
+
+/// Fills the file if it is a temporary one, and measures.
+async fn measure(
+    subject: &Subject,
+    workload: Workload,
+    interrupt: &Interrupt,
+    progress: &Progress,
+) -> Outcome {
+    let data = workload.data();
+    let filled = async {
+        let data = data?;
+        interrupt.unless(subject.fill(&data, progress)).await?;
+        anyhow::Ok(data)
+    };
+    let data = match filled.await {
+        Ok(data) => data,
+        Err(error) => {
+            progress.finish();
+            return Outcome::failed(error);
+        }
+    };
+    let mut outcome = Load::file(subject, workload, &data)
+        .run(interrupt, progress)
+        .await;
+    if workload.needs_commit() && outcome.error.is_none() {
+        match interrupt.unless(subject.commit()).await {
+            Ok(took) => outcome.commit = Some(took),
+            Err(error) => outcome.error = Some(error),
+        }
+    }
+    outcome
+}
+
+/// What is to be done, if it makes sense.
+fn workload(args: &ServerArgs, target: &Target) -> Result<Workload> {
+    let usage = |what: String| Err(Usage(what).into());
+    let pattern = match (args.rw, target) {
+        (None | Some(Pattern::Null), Target::Server(_)) => Pattern::Null,
+        (Some(pattern), Target::Server(server)) => {
+            return usage(format!(
+                "--rw {} needs a file or a directory, as in {server}/PATH",
+                pattern.name()
+            ));
+        }
+        (Some(Pattern::Null), Target::Path(_)) => {
+            return usage("--rw null makes no use of a file: leave the path out".to_owned());
+        }
+        (None, Target::Path(_)) => Pattern::Read,
+        (Some(pattern), Target::Path(_)) => pattern,
+    };
+    if args.time.is_zero() {
+        return usage("--time 0 measures nothing".to_owned());
+    }
+    let connections = args.session.connect.nconnect;
+    let in_flight = u64::from(args.bs) * u64::from(args.depth) * u64::from(connections);
+    if pattern != Pattern::Null && in_flight > MAX_IN_FLIGHT {
+        return usage(format!(
+            "--bs times --depth times --nconnect is {}: more than {} in flight would have to be kept in \
+             memory",
+            units::size(in_flight),
+            units::size(MAX_IN_FLIGHT)
+        ));
+    }
+    let seed = match args.seed {
+        Some(seed) => seed,
+        None => fastrand::u64(..),
+    };
+    Ok(Workload {
+        pattern,
+        bs: args.bs,
+        depth: args.depth,
+        connections,
+        time: args.time,
+        ramp_time: args.ramp_time,
+        read_percent: args.rwmix,
+        sync: args.sync,
+        seed,
+    })
+}
