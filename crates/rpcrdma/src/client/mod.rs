@@ -3,6 +3,7 @@
 mod connector;
 mod first_reply_timeout;
 mod pump;
+mod responsiveness;
 mod shared;
 
 use crate::ClientConfig;

@@ -409,6 +409,8 @@ impl Policy for Calling<'_> {
             return Ok(());
         }
         self.next_look = now + SWEEP.min(self.connector.config.call_timeout / 4);
+        // Bytes may have moved though no message is complete.
+        self.before_replies(endpoint);
         if let Some(limit) = self.outgoing.overdue(now, endpoint) {
             return Err(CloseReason::CallTimedOut(limit));
         }

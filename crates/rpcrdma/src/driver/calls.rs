@@ -516,6 +516,11 @@ impl Calls {
         self.lock().made
     }
 
+    /// Whether a call was made that has not ended.
+    pub(crate) fn pending(&self) -> bool {
+        self.lock().conns.iter().any(|conn| conn.calls > 0)
+    }
+
     /// Whether no call waits to be sent over this queue.
     pub(crate) fn is_idle(&self, conn: usize) -> bool {
         self.lock().conns[conn].is_idle()

@@ -157,6 +157,43 @@ fn call_of_a_connection_that_stays_silent_goes_over_the_next_with_the_same_xid()
 }
 
 #[test]
+fn server_is_unresponsive_while_it_leaves_calls_unanswered_and_until_it_answers() {
+    run_in_each_version_in_virtual_time(async || {
+        let scene = Scene::new(Some(1), Duration::ZERO).await;
+        let client = scene.client(ClientConfig::default()).await;
+        // Nobody calls.
+        let idle = tokio::time::timeout(100 * SECOND, client.unresponsive(5 * SECOND));
+        assert!(idle.await.is_err());
+        let pending = calls(&client, 1);
+        let took = seconds(client.unresponsive(5 * SECOND)).await;
+        assert!((5..7).contains(&took), "{took} s");
+        let took = seconds(client.responsive()).await;
+        assert!((8..13).contains(&took), "{took} s");
+        all_answered(pending).await;
+        scene.end(client).await;
+    });
+}
+
+#[test]
+fn slow_server_is_responsive_if_each_answer_comes_in_time() {
+    run_in_each_version_in_virtual_time(async || {
+        let scene = Scene::new(Some(0), 4 * SECOND).await;
+        let client = scene.client(ClientConfig::default()).await;
+        let in_turn = async {
+            for _ in 0..20 {
+                exchange(&client, &[], &[]).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = client.unresponsive(5 * SECOND) => panic!("it answers"),
+            () = in_turn => {}
+        }
+        scene.end(client).await;
+    });
+}
+
+#[test]
 fn connection_without_a_call_is_not_silent() {
     run_in_each_version_in_virtual_time(async || {
         let scene = Scene::new(Some(0), Duration::ZERO).await;
