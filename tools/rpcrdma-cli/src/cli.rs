@@ -45,7 +45,8 @@ use std::str::FromStr;
   rpcrdma help serve                       all there is to say about `serve`
 
 Exit codes: 0 all was done, 1 something failed, 2 the command line was not understood, 78 the file of
-`serve --config` is wrong."
+`serve --config` is wrong. A command that SIGINT, SIGTERM or SIGHUP ends has cleaned up; a shell
+sees 130, 143 or 129."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

@@ -1,9 +1,10 @@
 //! Exit codes and error messages of commands.
 
-use crate::interrupt::Interrupted;
+use crate::interrupt::{self, Interrupted};
 use crate::log;
 use crate::progress;
 use nfs_client::printable;
+use rustix::process::Signal;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -62,8 +63,14 @@ impl Ended {
     }
 }
 
+/// The signal that ended a command before all was done, if one did.
+pub(crate) fn ended_by(ended: &anyhow::Result<Ended>) -> Option<Signal> {
+    let error = ended.as_ref().err()?;
+    Some(error.downcast_ref::<Interrupted>()?.0)
+}
+
 /// What the shell is told: 0 if all was done, 1 if something was not, 2 if it was not understood, 78 if a file
-/// of exports is wrong.
+/// of exports is wrong, 128 and the number of a signal if that ended it.
 pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
     match ended {
         Ok(Ended::Well) => ExitCode::SUCCESS,
@@ -74,6 +81,11 @@ pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
         }
         Err(error) => {
             report(&error);
+            let interrupted = error.downcast_ref::<Interrupted>();
+            let signal = interrupted.map(|interrupted| interrupt::exit_code(interrupted.0));
+            if let Some(Ok(code)) = signal.map(u8::try_from) {
+                return ExitCode::from(code);
+            }
             ExitCode::from(match () {
                 () if is_usage(&error) => 2,
                 () if error.downcast_ref::<Misconfigured>().is_some() => EX_CONFIG,

@@ -1,38 +1,77 @@
-//! Handling of SIGINT and SIGTERM.
+//! Handling of SIGINT, SIGTERM and SIGHUP.
+//!
+//! A command that has something to clean up listens to these signals, cleans up, and then ends by the default
+//! action of the signal ([`end_by`]), as if it had never handled it: a shell sees 130 for SIGINT, 143 for
+//! SIGTERM and 129 for SIGHUP, and a script that runs the command in a loop ends on Ctrl-C too. All other
+//! commands leave these signals alone, with the same outcome. A signal that was ignored when the program began,
+//! as by nohup(1), stays ignored.
 
+use rustix::process::{Signal, getpid};
+use signal_hook::low_level::emulate_default_handler;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-/// SIGINT or SIGTERM: the first one asks, a second one ends the process at once.
-#[derive(Clone, Debug)]
-pub(crate) struct Interrupt(watch::Receiver<bool>);
+/// Signals that end a copy.
+const OF_A_COPY: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 
-/// The user asked for an end before all was done.
+/// Signals that end other commands in good order: SIGHUP has a meaning of its own for a server.
+const OF_A_SERVER: [Signal; 2] = [Signal::INT, Signal::TERM];
+
+/// A signal that asks for the end: the first one asks, a second one ends the process at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Interrupt(watch::Receiver<Option<Signal>>);
+
+/// The user asked by this signal for an end before all was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("interrupted")]
-pub(crate) struct Interrupted;
+pub(crate) struct Interrupted(pub(crate) Signal);
 
 impl Interrupt {
-    /// Listens from now on. Signals do not end the process by themselves any more.
+    /// Listens to SIGINT and SIGTERM from now on, whether they were ignored or not. They do not end the
+    /// process by themselves any more.
     ///
     /// # Errors
     ///
     /// If the system does not let us.
     pub(crate) fn listen() -> anyhow::Result<Self> {
-        let (asked, receiver) = watch::channel(false);
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        Self::listen_to(OF_A_SERVER.into_iter())
+    }
+
+    /// Listens to SIGINT, SIGTERM and SIGHUP from now on, but to none that is ignored so far.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not let us.
+    pub(crate) fn of_copy() -> anyhow::Result<Self> {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let heeded = OF_A_COPY
+            .into_iter()
+            .filter(|signal| !is_ignored(&status, *signal));
+        Self::listen_to(heeded)
+    }
+
+    fn listen_to(signals: impl Iterator<Item = Signal>) -> anyhow::Result<Self> {
+        let (asked, receiver) = watch::channel(None);
+        let (tell, mut told) = mpsc::unbounded_channel();
+        for number in signals {
+            let mut signals = signal(SignalKind::from_raw(number.as_raw()))?;
+            let tell = tell.clone();
+            tokio::spawn(async move {
+                while signals.recv().await.is_some() {
+                    if tell.send(number).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
         tokio::spawn(async move {
-            loop {
-                let number = tokio::select! {
-                    _ = interrupt.recv() => SignalKind::interrupt().as_raw_value(),
-                    _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
-                };
-                if asked.send_replace(true) {
-                    // The exit code of a process that a signal ended, as a shell sees it.
-                    std::process::exit(128 + number);
+            // Those who tell, live as long as the event loop.
+            let _tell = tell;
+            while let Some(signal) = told.recv().await {
+                if asked.send_replace(Some(signal)).is_some() {
+                    end_by(signal);
                 }
             }
         });
@@ -41,8 +80,17 @@ impl Interrupt {
 
     /// Waits until the user asks for the end.
     pub(crate) async fn wait(&self) {
+        self.signal().await;
+    }
+
+    /// Waits until the user asks for the end, and tells by which signal.
+    async fn signal(&self) -> Signal {
+        let mut asked = self.0.clone();
         // The sender lives as long as the event loop, and so longer than anybody who waits.
-        let _ = self.0.clone().wait_for(|asked| *asked).await;
+        match asked.wait_for(Option::is_some).await.map(|signal| *signal) {
+            Ok(Some(signal)) => signal,
+            Ok(None) | Err(_) => std::future::pending().await,
+        }
     }
 
     /// Does something unless the user asks for the end before it is done.
@@ -56,7 +104,7 @@ impl Interrupt {
     ) -> anyhow::Result<T> {
         tokio::select! {
             biased;
-            () = self.wait() => Err(Interrupted.into()),
+            signal = self.signal() => Err(Interrupted(signal).into()),
             done = done => done,
         }
     }
@@ -73,13 +121,64 @@ impl Interrupt {
         done: impl Future<Output = Result<T, E>>,
     ) -> anyhow::Result<T> {
         let late = async {
-            self.wait().await;
+            let signal = self.signal().await;
             sleep(patience).await;
+            signal
         };
         tokio::select! {
             biased;
             done = done => done.map_err(Into::into),
-            () = late => Err(Interrupted.into()),
+            signal = late => Err(Interrupted(signal).into()),
         }
+    }
+}
+
+/// The exit code that a shell has for a process that a signal ended.
+pub(crate) fn exit_code(signal: Signal) -> i32 {
+    128 + signal.as_raw()
+}
+
+/// Ends the process by the default action of a signal. Where that does not end it, as with the first process
+/// of a container, it exits with the [code](exit_code) that a shell has for it.
+pub(crate) fn end_by(signal: Signal) -> ! {
+    if !getpid().is_init() {
+        // It returns only where the signal is unknown.
+        let _ = emulate_default_handler(signal.as_raw());
+    }
+    std::process::exit(exit_code(signal))
+}
+
+/// Whether a process with this status (proc_pid_status(5)) ignores a signal.
+pub(crate) fn is_ignored(status: &str, signal: Signal) -> bool {
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // Signal number 1 is bit 0.
+    ignored.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signal_is_seen_in_the_status_of_the_process() {
+        let check = |status: &str, signal, ignored| {
+            assert_eq!(is_ignored(status, signal), ignored, "{status}");
+        };
+        let hangup = "Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0\n";
+        check(hangup, Signal::HUP, true);
+        check(hangup, Signal::INT, false);
+        check(
+            "SigIgn:\t0000000000001002\nSigCgt:\t1\n",
+            Signal::HUP,
+            false,
+        );
+        check("SigIgn:\t0000000000001002\nSigCgt:\t1\n", Signal::INT, true);
+        check("", Signal::HUP, false);
+    }
+
+    #[test]
+    fn exit_codes_are_those_of_a_shell() {
+        assert_eq!(OF_A_COPY.map(exit_code), [130, 143, 129]);
     }
 }

@@ -67,7 +67,7 @@ use std::process::ExitCode;
 pub fn main(allocations: Option<fn() -> u64>) -> ExitCode {
     allocations::set(allocations);
     let cli = cli::Cli::from_args();
-    let _flushes = match log::start(cli.log_filter(), cli.log_format()) {
+    let flushes = match log::start(cli.log_filter(), cli.log_format()) {
         Ok(flushes) => flushes,
         Err(error) => return failure::exit_code(Err(error)),
     };
@@ -82,5 +82,12 @@ pub fn main(allocations: Option<fn() -> u64>) -> ExitCode {
             ));
         }
     };
-    failure::exit_code(runtime.block_on(cli.run()))
+    let ended = runtime.block_on(cli.run());
+    let signal = failure::ended_by(&ended);
+    let code = failure::exit_code(ended);
+    if let Some(signal) = signal {
+        drop(flushes);
+        interrupt::end_by(signal);
+    }
+    code
 }

@@ -70,7 +70,7 @@ impl Copy {
     /// A copy that begins. From now on an interrupt does not end the process by itself.
     pub(crate) fn new(args: &CopyArgs) -> anyhow::Result<Self> {
         let shared = Shared {
-            interrupt: Interrupt::listen()?,
+            interrupt: Interrupt::of_copy()?,
             progress: Progress::new(!args.quiet, false),
             bytes: Arc::new(Semaphore::new(BYTES_IN_FLIGHT as usize)),
             left: Arc::default(),
@@ -209,6 +209,7 @@ fn returned(copied: Result<anyhow::Result<()>, JoinError>) -> anyhow::Result<()>
 mod tests {
     use super::*;
     use crate::interrupt::Interrupted;
+    use rustix::process::Signal;
     use std::future::poll_fn;
     use std::pin::pin;
     use std::task::Poll;
@@ -283,7 +284,8 @@ mod tests {
             })
             .await?;
             loop {
-                copy.begin(async { Err(Interrupted.into()) }).await?;
+                copy.begin(async { Err(Interrupted(Signal::INT).into()) })
+                    .await?;
             }
         };
         let error = copy().all(find).await.unwrap_err();

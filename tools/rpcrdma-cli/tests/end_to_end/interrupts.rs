@@ -1,29 +1,110 @@
 //! Copies that are interrupted.
 
-use crate::running::{Served, fails, text, tree};
+use crate::running::{PROGRAM, Served, fails, text, tree};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 /// Larger than what can be copied before anybody notices that the copy has begun. It is all hole.
 const LARGE: u64 = 1 << 40;
 
-/// Runs a copy, and interrupts it when something is in `dest` beside the names given.
-fn interrupted(args: &[&str], dest: &Path, before: usize) {
-    let copy = Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
+/// Begins a copy to which signals mean what they usually do, however the tests were started, and waits until
+/// something is in `dest`.
+fn begun(args: &[&str], dest: &Path) -> Child {
+    let mut copy = Command::new("env")
+        .args(["--default-signal=INT,TERM,HUP", PROGRAM])
         .args(args)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    while dest.read_dir().unwrap().count() == before {
+    while dest.read_dir().unwrap().count() == 0 {
+        assert!(copy.try_wait().unwrap().is_none(), "the copy has ended");
         std::thread::yield_now();
     }
-    kill_process(Pid::from_child(&copy), Signal::INT).unwrap();
+    copy
+}
+
+/// Sends a signal to a copy, which must end by it.
+#[track_caller]
+fn end_by(signal: Signal, copy: Child) -> String {
+    kill_process(Pid::from_child(&copy), signal).unwrap();
     let output = copy.wait_with_output().unwrap();
-    assert_eq!(text(&output.stderr), "rpcrdma: interrupted\n");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.signal(), Some(signal.as_raw()));
+    text(&output.stderr)
+}
+
+/// Runs a copy, and interrupts it when something is in `dest`.
+#[track_caller]
+fn interrupted(args: &[&str], dest: &Path) {
+    let said = end_by(Signal::INT, begun(args, dest));
+    assert_eq!(said, "rpcrdma: interrupted\n");
+}
+
+#[test]
+fn signals_end_a_copy_by_their_default_action_once_it_has_cleaned_up() {
+    let served = Served::new(&[]);
+    let large = File::create(served.dir.join("large")).unwrap();
+    large.set_len(LARGE).unwrap();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let dest = tempfile::tempdir().unwrap();
+        let args = ["get", &served.url("large"), dest.path().to_str().unwrap()];
+        let said = end_by(signal, begun(&args, dest.path()));
+        assert_eq!(said, "rpcrdma: interrupted\n");
+        assert!(tree(dest.path()).is_empty(), "after {signal:?}");
+    }
+}
+
+#[test]
+fn shell_sees_130_when_a_copy_is_interrupted() {
+    let served = Served::new(&[]);
+    let large = File::create(served.dir.join("large")).unwrap();
+    large.set_len(LARGE).unwrap();
+    let dest = tempfile::tempdir().unwrap();
+    let script = "env --default-signal=INT \"$@\" & pid=$!; echo $pid; wait $pid; echo $?";
+    let mut shell = Command::new("sh")
+        .args(["-c", script, "sh", PROGRAM, "get", &served.url("large")])
+        .arg(dest.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(shell.stdout.take().unwrap());
+    let mut pid = String::new();
+    said.read_line(&mut pid).unwrap();
+    while dest.path().read_dir().unwrap().count() == 0 {
+        assert!(shell.try_wait().unwrap().is_none(), "the copy has ended");
+        std::thread::yield_now();
+    }
+    let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let mut code = String::new();
+    said.read_line(&mut code).unwrap();
+    assert_eq!(code, "130\n");
+    shell.wait().unwrap();
+}
+
+#[test]
+fn copy_under_nohup_goes_on_after_a_hangup() {
+    let served = Served::new(&[]);
+    let large = File::create(served.dir.join("large")).unwrap();
+    large.set_len(LARGE).unwrap();
+    let dest = tempfile::tempdir().unwrap();
+    let copy = Command::new("env")
+        .args(["--default-signal=TERM", "--ignore-signal=HUP", PROGRAM])
+        .args(["get", &served.url("large")])
+        .arg(dest.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while dest.path().read_dir().unwrap().count() == 0 {
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&copy), Signal::HUP).unwrap();
+    assert_eq!(end_by(Signal::TERM, copy), "rpcrdma: interrupted\n");
 }
 
 #[test]
@@ -36,7 +117,7 @@ fn interrupted_put_leaves_nothing_behind() {
         .unwrap()
         .set_len(LARGE)
         .unwrap();
-    interrupted(&["put", &source, &served.url("")], &served.dir, 0);
+    interrupted(&["put", &source, &served.url("")], &served.dir);
     assert!(tree(&served.dir).is_empty());
 }
 
@@ -46,27 +127,17 @@ fn interrupted_put_ends_though_the_server_does_not_answer() {
     let source = served.local("large", b"");
     let large = File::options().write(true).open(&source).unwrap();
     large.set_len(LARGE).unwrap();
-    let put = Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
-        .args(["put", &source, &served.url("")])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    while served.dir.read_dir().unwrap().count() == 0 {
-        std::thread::yield_now();
-    }
+    let put = begun(&["put", &source, &served.url("")], &served.dir);
     served.signal(Signal::STOP);
     let since = Instant::now();
-    kill_process(Pid::from_child(&put), Signal::INT).unwrap();
-    let output = put.wait_with_output().unwrap();
+    let said = end_by(Signal::INT, put);
     // A client gives a silent server up after 60 s.
     assert!(since.elapsed().as_secs() < 40, "{:?}", since.elapsed());
     served.signal(Signal::CONT);
-    let said = text(&output.stderr);
     assert!(
         said.contains("incomplete files are left on the server"),
         "{said}"
     );
-    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
@@ -77,7 +148,7 @@ fn interrupted_get_leaves_nothing_behind() {
     let dest = served.around.path().join("dest");
     std::fs::create_dir(&dest).unwrap();
     let args = ["get", &served.url("large"), dest.to_str().unwrap()];
-    interrupted(&args, &dest, 0);
+    interrupted(&args, &dest);
     assert!(tree(&dest).is_empty());
 }
 
@@ -110,14 +181,14 @@ fn interrupted_copy_of_many_files_leaves_whole_ones() {
     let to = served.dir.join("to");
     std::fs::create_dir(&to).unwrap();
     let put = ["put", "-r", from.to_str().unwrap(), &served.url("to")];
-    interrupted(&put, &to, 0);
+    interrupted(&put, &to);
     check_whole(&to.join("from"));
 
     std::fs::rename(&from, served.dir.join("from")).unwrap();
     let back = served.around.path().join("back");
     std::fs::create_dir(&back).unwrap();
     let get = ["get", "-r", &served.url("from"), back.to_str().unwrap()];
-    interrupted(&get, &back, 0);
+    interrupted(&get, &back);
     check_whole(&back.join("from"));
 }
 
@@ -127,7 +198,7 @@ fn server_that_ends_during_a_copy_fails_it() {
     let large = File::create(served.dir.join("large")).unwrap();
     large.set_len(LARGE).unwrap();
     let dest = tempfile::tempdir().unwrap();
-    let copy = Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
+    let copy = Command::new(PROGRAM)
         .args(["get", "--timeout", "1", &served.url("large")])
         .arg(dest.path())
         .stderr(Stdio::piped())
