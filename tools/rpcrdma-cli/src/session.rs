@@ -3,21 +3,27 @@
 use crate::connect::ConnectArgs;
 use crate::endpoint::Endpoint;
 use crate::failure::Usage;
+use crate::progress;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use nfs_client::{Error, Export, Fault, Mount, NfsUrl, Node, current_user};
+use nfs_client::{Error, Export, Fault, Mount, NfsUrl, Node, current_user, printable};
 use nfs_proto::mount::{MountStatus, Mounted};
 use nfs_proto::{FileType, MOUNT_PORT, Status};
 use oncrpc::RpcError;
 use rpcrdma::Client;
 use std::fmt;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// How long a server may take to take part in the end of a connection.
 const CLOSED_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long a server may leave calls unanswered before the user is told.
+const NOT_RESPONDING_AFTER: Duration = Duration::from_secs(5);
 
 /// Options of everything that works on files of a server.
 #[derive(Args, Clone, Debug)]
@@ -109,6 +115,8 @@ pub(crate) enum Follow {
 pub(crate) struct Session {
     args: SessionArgs,
     servers: Vec<Server>,
+    /// Tell the user when a server does not answer. They end with the session.
+    watches: JoinSet<()>,
 }
 
 struct Server {
@@ -125,6 +133,7 @@ impl Session {
         Self {
             args: args.clone(),
             servers: Vec::new(),
+            watches: JoinSet::new(),
         }
     }
 
@@ -167,6 +176,7 @@ impl Session {
 
     /// Ends all connections, in good order if the server takes part in it soon.
     pub(crate) async fn close(self) {
+        drop(self.watches);
         for server in self.servers {
             // Nothing is lost with a connection on which no call waits.
             let _ = timeout(CLOSED_WITHIN, server.client.close()).await;
@@ -181,7 +191,9 @@ impl Session {
         if let Some(index) = self.servers.iter().position(|s| s.endpoint == endpoint) {
             return Ok(index);
         }
-        let (client, addr) = self.args.connect.connect(&endpoint).await?;
+        let connected = self.args.connect.connect(&endpoint);
+        let (client, addr) = said_if_late(&endpoint, connected).await?;
+        self.watches.spawn(watch(client.clone(), endpoint.clone()));
         self.servers.push(Server {
             endpoint,
             addr,
@@ -210,7 +222,8 @@ impl Server {
                 mounted => return self.explain(url, mounted),
             }
             let addr = SocketAddr::new(self.addr.ip(), args.mount_port);
-            let client = oncrpc_tcp::Client::connect(addr, args.connect.timeout)
+            let connected = oncrpc_tcp::Client::connect(addr, args.connect.timeout);
+            let client = said_if_late(&self.endpoint, connected)
                 .await
                 .with_context(|| {
                     format!(
@@ -222,7 +235,8 @@ impl Server {
             self.mount = Some(Mount::new(client, current_user()));
         }
         let mount = self.mount.as_ref().expect("it was set just now");
-        self.explain(url, mount.mount_above(&url.path).await)
+        let mounted = said_if_late(&self.endpoint, mount.mount_above(&url.path)).await;
+        self.explain(url, mounted)
     }
 
     fn explain<T>(&self, url: &NfsUrl, mounted: Result<T, Error>) -> anyhow::Result<T> {
@@ -256,6 +270,48 @@ impl Server {
         self.exports.push(Arc::clone(&export));
         Ok(export)
     }
+}
+
+/// Tells the user when a server does not answer, and when it does again, in the words of the kernel's NFS
+/// client.
+async fn watch(client: Client, server: Endpoint) {
+    loop {
+        client.unresponsive(NOT_RESPONDING_AFTER).await;
+        say_not_responding(&server);
+        client.responsive().await;
+        say_ok(&server);
+    }
+}
+
+/// The same around something that the server is asked by other means.
+async fn said_if_late<T, E>(
+    server: &Endpoint,
+    asked: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let mut asked = std::pin::pin!(asked);
+    match timeout(NOT_RESPONDING_AFTER, &mut asked).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            say_not_responding(server);
+            let answer = asked.await?;
+            say_ok(server);
+            Ok(answer)
+        }
+    }
+}
+
+fn say_not_responding(server: &Endpoint) {
+    say(&format!("server {server} not responding, still trying"));
+}
+
+fn say_ok(server: &Endpoint) {
+    say(&format!("server {server} OK"));
+}
+
+fn say(what: &str) {
+    let what = printable(what.as_bytes());
+    // Of a terminal that has gone nobody reads it.
+    let _ = progress::suspend(|| writeln!(std::io::stderr(), "rpcrdma: {what}"));
 }
 
 /// The name of an export: of a path on a server, what is above the path in the export.
