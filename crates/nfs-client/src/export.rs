@@ -3,11 +3,11 @@
 use crate::error::{At, Full};
 use crate::path::{Last, split};
 use crate::{
-    DirEntry, Directory, Error, Fault, Mount, Nfs3, Node, ReadStream, Tuning, Upload, Walk,
+    DirEntry, Directory, Error, Fault, Mount, Nfs3, Node, ReadStream, Resume, Tuning, Upload, Walk,
     WriteStream,
 };
 use nfs_proto::args::CreateHow;
-use nfs_proto::{Access, FileHandle, FileType, Name, SetAttributes, Status, results};
+use nfs_proto::{Access, Attributes, FileHandle, FileType, Name, SetAttributes, Status, results};
 use oncrpc::xdr::Gather;
 use oncrpc::{Credential, Transport};
 use std::time::Instant;
@@ -269,6 +269,29 @@ impl<T: Transport + Send + Sync> Export<T> {
         let path = path.as_ref();
         let (_, name) = split(path).at("create", self.full(path))?;
         Upload::begin(self, dir, name, path, attributes).await
+    }
+
+    /// As [`upload_in`](Self::upload_in), with a temporary name that stays the same, so that an upload that was
+    /// cut off can be continued: [`Upload::offset`] tells how much of it is there. Dropped, it can be continued
+    /// by another.
+    ///
+    /// `is_ours` is to tell by its attributes whether a file that has the name was made by the caller: names are
+    /// no secret, and others may have put something else there.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::Exist`] if it was not, or is no regular file of one name.
+    pub async fn resume_upload_in(
+        &self,
+        dir: FileHandle,
+        path: impl AsRef<[u8]>,
+        attributes: SetAttributes,
+        resume: Resume,
+        is_ours: impl FnOnce(&Attributes) -> bool,
+    ) -> Result<Upload<'_, T>, Error> {
+        let path = path.as_ref();
+        let (_, name) = split(path).at("continue", self.full(path))?;
+        Upload::resume(self, dir, name, path, (attributes, resume), is_ours).await
     }
 
     /// Writes a whole file at once, as [`upload`](Self::upload) does.

@@ -1,12 +1,12 @@
 //! Atomic uploads: a file appears under its name only when it is complete.
 
 use crate::error::At;
-use crate::{Error, Export, Fault, Nfs3, WriteStream};
+use crate::{Error, Export, Fault, Nfs3, Node, WriteStream};
 use nfs_proto::args::CreateHow;
 use nfs_proto::limits::MAX_NAME;
-use nfs_proto::{FileHandle, Name, SetAttributes, Status};
+use nfs_proto::{Attributes, FileHandle, FileType, Name, SetAttributes, Status};
 use oncrpc::Transport;
-use oncrpc::xdr::Gather;
+use oncrpc::xdr::{Gather, gather_len};
 use std::hash::{BuildHasher, RandomState};
 
 /// What temporary names end in, before a number.
@@ -34,6 +34,28 @@ pub struct Upload<'c, T> {
     /// What is left to be set when the data is written.
     attributes: SetAttributes,
     stream: WriteStream<'c, T>,
+    /// Whether the last bytes so far were left out, so that the size is still to be set.
+    ends_in_hole: bool,
+    /// How far the file is on stable storage, if it is to be continued when it is cut off.
+    checkpoints: Option<Checkpoints>,
+}
+
+/// The file of an upload that is cut off, so that another upload can continue it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resume {
+    /// The number in its temporary name: one that stands for one version of one source, so that what is there
+    /// under that name is the beginning of the same data.
+    pub number: u64,
+    /// Bytes at the end of what is there that are sent again, as the server may have lost them. All before them
+    /// is on stable storage: while it is sent, what is not never reaches back further.
+    pub window: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Checkpoints {
+    window: u64,
+    /// All before this offset is on stable storage.
+    stable_to: u64,
 }
 
 impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
@@ -60,7 +82,74 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
                 ..attributes
             },
             stream: export.write_at(file, 0, path),
+            ends_in_hole: false,
+            checkpoints: None,
         })
+    }
+
+    pub(crate) async fn resume(
+        export: &'c Export<T>,
+        dir: FileHandle,
+        name: Name<'_>,
+        path: &[u8],
+        (attributes, resume): (SetAttributes, Resume),
+        is_ours: impl FnOnce(&Attributes) -> bool,
+    ) -> Result<Self, Error> {
+        let temporary = temporary_name(&name, resume.number);
+        let (file, from) = continued(export, dir, &temporary, resume, is_ours)
+            .await
+            .at("continue", export.full(path))?;
+        Ok(Self {
+            export,
+            dir,
+            name: name.to_vec(),
+            temporary,
+            path: path.to_vec(),
+            attributes: SetAttributes {
+                mode: Some(attributes.mode.unwrap_or(USUAL_MODE)),
+                ..attributes
+            },
+            stream: export.write_at(file, from, path),
+            ends_in_hole: false,
+            checkpoints: Some(Checkpoints {
+                window: resume.window,
+                stable_to: from,
+            }),
+        })
+    }
+
+    /// Begins anew, as what is there turned out to be something else.
+    ///
+    /// # Errors
+    ///
+    /// What the server says. Only [`abandon`](Self::abandon) is left to do then.
+    pub async fn restart(&mut self) -> Result<(), Error> {
+        let file = self.stream.handle();
+        let empty = self.export.nfs().set_attributes(file, size(0), None).await;
+        empty.at("begin anew", self.export.full(&self.path))?;
+        self.stream = self.export.write_at(file, 0, &self.path);
+        self.ends_in_hole = false;
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.stable_to = 0;
+        }
+        Ok(())
+    }
+
+    /// Offset of the next byte; of an upload that [continues](Export::resume_upload_in) one, how much is there
+    /// already.
+    pub fn offset(&self) -> u64 {
+        self.stream.offset()
+    }
+
+    /// Handle of the file.
+    pub fn handle(&self) -> FileHandle {
+        self.stream.handle()
+    }
+
+    /// Leaves out bytes: a hole, which reads as zeros.
+    pub fn skip(&mut self, bytes: u64) {
+        self.stream.skip(bytes);
+        self.ends_in_hole |= bytes > 0;
     }
 
     /// The stream that writes the file.
@@ -79,6 +168,15 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
     ///
     /// The server's error, or a failed call. Only [`abandon`](Self::abandon) is useful after that.
     pub async fn write(&mut self, data: Gather) -> Result<(), Error> {
+        self.ends_in_hole &= data.is_empty();
+        if let Some(Checkpoints { window, stable_to }) = &mut self.checkpoints {
+            let begin = self.stream.offset();
+            let end = begin.saturating_add(gather_len(&data) as u64);
+            if end - *stable_to > *window {
+                self.stream.finish().await?;
+                *stable_to = begin;
+            }
+        }
         self.stream.write(data).await
     }
 
@@ -89,6 +187,7 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
     ///
     /// Those of [`write`](Self::write).
     pub async fn write_last(&mut self, data: Gather) -> Result<(), Error> {
+        self.ends_in_hole &= data.is_empty();
         self.stream.write_last(data).await
     }
 
@@ -116,6 +215,9 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
     pub async fn complete(&mut self) -> Result<(), Error> {
         self.stream.finish().await?;
         let nfs = self.export.nfs();
+        if self.ends_in_hole {
+            self.attributes.size = Some(self.stream.offset());
+        }
         if self.attributes != SetAttributes::default() {
             nfs.set_attributes(self.stream.handle(), self.attributes, None)
                 .await
@@ -153,6 +255,43 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
         let removed = export.nfs().remove(dir, name).await;
         removed.at("remove", export.full(&path))
     }
+}
+
+/// Sets the size alone.
+fn size(bytes: u64) -> SetAttributes {
+    SetAttributes {
+        size: Some(bytes),
+        ..SetAttributes::default()
+    }
+}
+
+/// The file of this temporary name, and how much of it is there and on stable storage; a new one, if there is
+/// none.
+async fn continued<T: Transport + Send + Sync>(
+    export: &Export<T>,
+    dir: FileHandle,
+    temporary: &[u8],
+    resume: Resume,
+    is_ours: impl FnOnce(&Attributes) -> bool,
+) -> Result<(FileHandle, u64), Fault> {
+    let name = Name::new(temporary)?;
+    let Node { handle, attributes } = match export.lookup(dir, name).await {
+        Ok(found) => found,
+        Err(Fault::Status(Status::NoEntry)) => {
+            let how = CreateHow::Guarded(SetAttributes {
+                mode: Some(WRITABLE),
+                ..SetAttributes::default()
+            });
+            return Ok((export.create_in(dir, name, how).await?, 0));
+        }
+        Err(fault) => return Err(fault),
+    };
+    let is_file = attributes.file_type == FileType::Regular && attributes.links == 1;
+    if !is_file || !is_ours(&attributes) {
+        return Err(Status::Exist.into());
+    }
+    // What is behind that stays: another upload may be sending it at this moment.
+    Ok((handle, attributes.size.saturating_sub(resume.window)))
 }
 
 /// Whether a file is what has a name. Handles of one file may differ; numbers do not.

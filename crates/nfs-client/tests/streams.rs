@@ -4,7 +4,7 @@ mod fake;
 
 use bytes::Bytes;
 use fake::{Carry, Direct, Faults, bytes, export};
-use nfs_client::{Export, Fault, Tuning};
+use nfs_client::{Export, Fault, Resume, Tuning};
 use nfs_proto::args::CreateHow;
 use nfs_proto::{SetAttributes, Status};
 use oncrpc::RpcError;
@@ -404,4 +404,110 @@ async fn program_that_is_not_served_is_an_rpc_error() {
         .await
         .unwrap_err();
     assert_eq!(error, Fault::Rpc(RpcError::ProcUnavail));
+}
+
+/// Writes what is left of a file, with a hole in it where there are zeros; up to `end`.
+async fn send_rest<T: oncrpc::Transport + Send + Sync>(
+    upload: &mut nfs_client::Upload<'_, T>,
+    data: &[u8],
+    end: usize,
+) {
+    const PIECE: usize = 10_000;
+    while upload.offset() < end as u64 {
+        let begin = usize::try_from(upload.offset()).unwrap();
+        let piece = &data[begin..end.min(begin + PIECE)];
+        match piece.iter().all(|byte| *byte == 0) {
+            true => upload.skip(piece.len() as u64),
+            false => {
+                let piece = Bytes::copy_from_slice(piece);
+                upload
+                    .write(std::iter::once(piece).collect())
+                    .await
+                    .unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn upload_that_was_cut_off_is_continued_with_what_is_on_stable_storage() {
+    let (server, export) = export(Faults::default(), Carry::Apart).await;
+    let mut data = bytes(1_000_000, 5);
+    data[300_000..600_000].fill(0);
+    data[950_000..].fill(0);
+    let resume = Resume {
+        number: 7,
+        window: 100_000,
+    };
+    let root = export.root().handle;
+    let usual = SetAttributes::default();
+    let begin = async || {
+        let upload = export.resume_upload_in(root, "file", usual, resume, |_| true);
+        upload.await.unwrap()
+    };
+    let mut before = 0;
+    for cut in [50_000, 250_000, 650_000, 760_000, 960_000] {
+        let mut upload = begin().await;
+        let there = usize::try_from(upload.offset()).unwrap();
+        assert!(before <= there && there < 1_000_000, "{before}, {there}");
+        before = there;
+        let name = String::from_utf8(upload.temporary_name().to_vec()).unwrap();
+        if there > 0 {
+            let found = server.disk.lock().unwrap().read(&name);
+            assert!(found[..there] == data[..there], "up to {there}");
+        }
+        send_rest(&mut upload, &data, cut.max(there)).await;
+        drop(upload);
+        // What is not committed is lost.
+        server.disk.lock().unwrap().crash();
+    }
+    assert!(before > 500_000, "{before}");
+    let mut upload = begin().await;
+    send_rest(&mut upload, &data, data.len()).await;
+    upload.finish().await.unwrap();
+    assert!(server.disk.lock().unwrap().read("file") == data);
+    assert_eq!(export.entries("/").await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn file_of_somebody_else_is_not_continued_and_one_of_another_version_is_begun_anew() {
+    let (server, export) = export(Faults::default(), Carry::Apart).await;
+    let resume = Resume {
+        number: 7,
+        window: 1000,
+    };
+    let name = nfs_client::temporary_name(b"file", 7);
+    let other = bytes(50_000, 9);
+    let usual = SetAttributes::default();
+    export.write_all(&name, other, usual).await.unwrap();
+    let root = export.root().handle;
+    let refused = export.resume_upload_in(root, "file", usual, resume, |_| false);
+    let refused = refused.await.err().unwrap();
+    assert_eq!(refused.status(), Some(Status::Exist));
+
+    let mut upload = export
+        .resume_upload_in(root, "file", usual, resume, |_| true)
+        .await
+        .unwrap();
+    assert_eq!(upload.offset(), 49_000);
+    upload.restart().await.unwrap();
+    let data = bytes(30_000, 10);
+    send_rest(&mut upload, &data, data.len()).await;
+    upload.finish().await.unwrap();
+    assert!(server.disk.lock().unwrap().read("file") == data);
+}
+
+#[tokio::test]
+async fn upload_may_consist_of_a_hole_and_end_with_one() {
+    let (server, export) = export(Faults::default(), Carry::Apart).await;
+    for data in [
+        vec![0; 50_000],
+        [bytes(20_000, 2), vec![0; 40_000]].concat(),
+    ] {
+        let usual = SetAttributes::default();
+        let mut upload = export.upload("/file", usual).await.unwrap();
+        send_rest(&mut upload, &data, data.len()).await;
+        upload.finish().await.unwrap();
+        assert!(server.disk.lock().unwrap().read("/file") == data);
+    }
 }

@@ -98,6 +98,12 @@ pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
 /// The exit code for what is wrong in a file of exports (sysexits(3)).
 const EX_CONFIG: u8 = 78;
 
+/// Tells the user something that is no failure.
+pub(crate) fn note(text: &str) {
+    // Of a terminal that has gone nobody reads it.
+    let _ = progress::suspend(|| writeln!(io::stderr(), "rpcrdma: {}", printable(text.as_bytes())));
+}
+
 /// Prints an error with its causes, in one line, or logs it where the log is for programs.
 fn report(error: &anyhow::Error) {
     let text = line(error);

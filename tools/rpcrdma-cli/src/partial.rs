@@ -4,31 +4,50 @@
 //! file under the final name is never half of one, and an interrupted copy can simply be made
 //! again.
 
+use crate::copy::resume::RESUME_WINDOW;
 use anyhow::Context;
+use rustix::fs::OFlags;
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A path beside `to` for it while it is not complete, which nobody else uses.
 pub(crate) fn temporary(to: &Path) -> PathBuf {
+    numbered(to, RandomState::new().hash_one(0))
+}
+
+fn numbered(to: &Path, number: u64) -> PathBuf {
     let name = to.file_name().unwrap_or_default();
-    let number = RandomState::new().hash_one(0);
     let name = nfs_client::temporary_name(name.as_bytes(), number);
     to.with_file_name(OsStr::from_bytes(&name))
 }
 
-/// A local file on its way to completion. Dropped before [`finish`](Self::finish) it is removed.
+/// Permissions without which a file could not be continued.
+const WRITABLE: u32 = 0o600;
+
+/// Whether a file cannot be opened because it is not one of this user.
+fn is_of_another(error: &io::Error) -> bool {
+    let is_link = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+    is_link || error.kind() == io::ErrorKind::PermissionDenied
+}
+
+/// A local file on its way to completion. Dropped before [`finish`](Self::finish) it is removed, unless it
+/// [can be continued](Self::resume).
 #[derive(Debug)]
 pub(crate) struct Partial {
     file: Arc<File>,
     at: PathBuf,
     /// Where it goes; none once it is there.
     to: Option<PathBuf>,
+    /// Whether it stays where it is when it is cut off.
+    stays: bool,
+    /// Permissions that it gets when it is complete, if they are fewer than are needed to write it.
+    last_mode: Option<u32>,
 }
 
 impl Partial {
@@ -52,7 +71,61 @@ impl Partial {
             file: Arc::new(file),
             at,
             to: Some(to.to_owned()),
+            stays: false,
+            last_mode: None,
         })
+    }
+
+    /// The same under a name that this number is part of, so that it can be continued when it is cut off: what is
+    /// there already, and how much of it is on the disk. None if somebody else has it.
+    ///
+    /// # Errors
+    ///
+    /// If no file can be made beside it.
+    pub(crate) fn resume(to: &Path, mode: u32, number: u64) -> anyhow::Result<Option<(Self, u64)>> {
+        let cannot = || format!("cannot create {}", crate::show::path(to));
+        let at = numbered(to, number);
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(mode & 0o777 | WRITABLE)
+            .custom_flags(flags.bits().cast_signed())
+            .open(&at);
+        let file = match opened {
+            // What another user has put there is none of ours.
+            Err(error) if is_of_another(&error) => return Ok(None),
+            opened => opened.with_context(cannot)?,
+        };
+        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Ok(None);
+        }
+        let about = file.metadata().with_context(cannot)?;
+        let is_ours = about.is_file()
+            && about.uid() == rustix::process::geteuid().as_raw()
+            && about.nlink() == 1;
+        // Before it was locked, another process may have completed it.
+        let named = at
+            .symlink_metadata()
+            .map(|named| (named.dev(), named.ino()));
+        if !is_ours || named.ok() != Some((about.dev(), about.ino())) {
+            return Ok(None);
+        }
+        let partial = Self {
+            file: Arc::new(file),
+            at,
+            to: Some(to.to_owned()),
+            stays: true,
+            last_mode: (mode & WRITABLE != WRITABLE).then_some(about.mode() & (mode | !WRITABLE)),
+        };
+        Ok(Some((partial, about.len().saturating_sub(RESUME_WINDOW))))
+    }
+
+    /// Has it removed when it is dropped.
+    pub(crate) fn discard(mut self) {
+        self.stays = false;
     }
 
     /// The file, to write to it at any offset.
@@ -67,6 +140,10 @@ impl Partial {
     ///
     /// If that is not possible; the file is then removed.
     pub(crate) fn finish(mut self) -> io::Result<()> {
+        if let Some(mode) = self.last_mode {
+            self.file
+                .set_permissions(Permissions::from_mode(mode & 0o777))?;
+        }
         self.file.sync_all()?;
         if let Some(to) = &self.to {
             std::fs::rename(&self.at, to)?;
@@ -78,7 +155,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        if self.to.is_some() {
+        if self.to.is_some() && !self.stays {
             // It may be gone already: then that is done.
             let _ = std::fs::remove_file(&self.at);
         }
@@ -109,6 +186,44 @@ mod tests {
         assert_eq!(std::fs::read(&to).unwrap(), b"after");
         assert_eq!(to.metadata().unwrap().permissions().mode() & 0o7777, 0o500);
         assert_eq!(names(dir.path()), ["file"]);
+    }
+
+    #[test]
+    fn file_that_was_cut_off_is_continued_by_its_number_and_by_one_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path().join("file");
+        let resume = |number| Partial::resume(&to, 0o440, number).unwrap();
+        let (partial, there) = resume(1).unwrap();
+        assert_eq!(there, 0);
+        assert!(resume(1).is_none(), "it is locked");
+        partial.file().set_len(RESUME_WINDOW + 7).unwrap();
+        drop(partial);
+        let (other, there) = resume(2).unwrap();
+        assert_eq!(there, 0, "it is another version");
+        other.discard();
+        let (partial, there) = resume(1).unwrap();
+        assert_eq!(there, 7);
+        partial.file().set_len(3).unwrap();
+        partial.finish().unwrap();
+        assert_eq!(to.metadata().unwrap().len(), 3);
+        assert_eq!(to.metadata().unwrap().permissions().mode() & 0o7777, 0o440);
+        assert_eq!(names(dir.path()), ["file"]);
+    }
+
+    #[test]
+    fn file_that_may_not_be_ours_is_not_continued() {
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path().join("file");
+        let at = numbered(&to, 1);
+        let resume = || Partial::resume(&to, 0o600, 1).unwrap();
+        std::fs::write(dir.path().join("elsewhere"), "").unwrap();
+        std::os::unix::fs::symlink(dir.path().join("elsewhere"), &at).unwrap();
+        assert!(resume().is_none(), "a symbolic link");
+        std::fs::remove_file(&at).unwrap();
+        std::fs::hard_link(dir.path().join("elsewhere"), &at).unwrap();
+        assert!(resume().is_none(), "it has another name");
+        std::fs::remove_file(&at).unwrap();
+        assert!(resume().is_some());
     }
 
     #[test]

@@ -62,6 +62,8 @@ struct Counts {
     begun_files: AtomicU64,
     begun_bytes: AtomicU64,
     done: AtomicU64,
+    /// Bytes that were there.
+    already: AtomicU64,
     failed: AtomicU64,
 }
 
@@ -126,9 +128,17 @@ impl Progress {
         self.bar.set_length(self.counts.total_bytes());
     }
 
-    /// Bytes that were copied, or need not be: holes, and what is there already.
+    /// Bytes that were copied, holes included.
     pub(crate) fn add(&self, bytes: u64) {
         self.bar.inc(bytes);
+    }
+
+    /// Bytes of files in flight that need not be copied, as they are there already.
+    pub(crate) fn already(&self, bytes: u64) {
+        self.counts.already.fetch_add(bytes, Relaxed);
+        self.bar.inc(bytes);
+        // They were not copied, and tell nothing of how fast the others are.
+        self.bar.reset_eta();
     }
 
     /// A file is complete.
@@ -147,7 +157,8 @@ impl Progress {
         *on_terminal() = None;
         if self.sums_up {
             let took = self.begun.elapsed();
-            let summary = summary(&self.counts, self.bar.position(), took);
+            let copied = self.bar.position() - self.counts.already.load(Relaxed);
+            let summary = summary(&self.counts, copied, took);
             // Of a terminal that has gone nobody reads it.
             let _ = writeln!(std::io::stderr(), "{summary}");
         }
@@ -427,13 +438,13 @@ mod tests {
         let second = Duration::from_secs(1);
         assert_eq!(
             summary(counts, 3 << 20, second),
-            "1 file copied: 3.00 MiB in 1.00s (3.00 MiB/s)"
+            "1 file copied: 3.00 MiB in 1 s (3.00 MiB/s)"
         );
         progress.done();
         progress.failed();
         assert_eq!(
             summary(counts, 0, second),
-            "2 files copied: 0 B in 1.00s, 1 failed"
+            "2 files copied: 0 B in 1 s, 1 failed"
         );
     }
 }

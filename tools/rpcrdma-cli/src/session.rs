@@ -2,17 +2,15 @@
 
 use crate::connect::ConnectArgs;
 use crate::endpoint::Endpoint;
-use crate::failure::Usage;
-use crate::progress;
+use crate::failure::{self, Usage};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use nfs_client::{Error, Export, Fault, Mount, NfsUrl, Node, current_user, printable};
+use nfs_client::{Error, Export, Fault, Mount, NfsUrl, Node, current_user};
 use nfs_proto::mount::{MountStatus, Mounted};
 use nfs_proto::{FileType, MOUNT_PORT, Status};
 use oncrpc::RpcError;
 use rpcrdma::Client;
 use std::fmt;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -301,17 +299,11 @@ async fn said_if_late<T, E>(
 }
 
 fn say_not_responding(server: &Endpoint) {
-    say(&format!("server {server} not responding, still trying"));
+    failure::note(&format!("server {server} not responding, still trying"));
 }
 
 fn say_ok(server: &Endpoint) {
-    say(&format!("server {server} OK"));
-}
-
-fn say(what: &str) {
-    let what = printable(what.as_bytes());
-    // Of a terminal that has gone nobody reads it.
-    let _ = progress::suspend(|| writeln!(std::io::stderr(), "rpcrdma: {what}"));
+    failure::note(&format!("server {server} OK"));
 }
 
 /// The name of an export: of a path on a server, what is above the path in the export.

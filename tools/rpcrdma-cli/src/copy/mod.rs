@@ -4,13 +4,18 @@
 //! each is a task of its own, so that a small file costs its share of the bandwidth and not its
 //! round trips.
 
-use crate::failure::Ended;
+pub(crate) mod resume;
+pub(crate) mod sparse;
+
+use crate::failure::{self, Ended};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::session::SessionArgs;
 use anyhow::anyhow;
 use clap::Args;
 use nfs_proto::Status;
+use resume::{Kept, RESUME_WINDOW, Version};
+use sparse::Sparse;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -38,6 +43,23 @@ pub(crate) struct CopyArgs {
     #[arg(short, long)]
     recursive: bool,
 
+    /// When copies have holes, ranges of zeros that take no space: where the source has them, wherever there
+    /// are zeros, or nowhere
+    ///
+    /// `put` finds holes of local files without reading them. NFS version 3 cannot tell where holes are: `get`
+    /// reads all of a file, and leaves out blocks of zeros if it takes less space on the server than its size.
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    sparse: Sparse,
+
+    /// Keep a large file that is cut off, and go on with what an earlier run with this option has kept
+    ///
+    /// It is under a name like .NAME.rpcrdma-NUMBER beside the file. Only the same version of the source, by inode,
+    /// size and times, is gone on with; the last 32 MiB are copied again, as a crash may have damaged them, and 1
+    /// MiB before those is compared. If the source is changed while it is copied, the copy fails. Files up to 32
+    /// MiB are copied as a whole.
+    #[arg(long)]
+    resume: bool,
+
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -61,6 +83,11 @@ pub(crate) struct Copy {
 pub(crate) struct Shared {
     pub(crate) interrupt: Interrupt,
     pub(crate) progress: Progress,
+    pub(crate) sparse: Sparse,
+    /// Whether large files that are cut off are kept, and continued.
+    resume: bool,
+    /// Files that were cut off and are kept.
+    kept: Arc<AtomicUsize>,
     bytes: Arc<Semaphore>,
     /// Incomplete files that could not be removed.
     left: Arc<AtomicUsize>,
@@ -72,6 +99,9 @@ impl Copy {
         let shared = Shared {
             interrupt: Interrupt::of_copy()?,
             progress: Progress::new(!args.quiet, false),
+            sparse: args.sparse,
+            resume: args.resume,
+            kept: Arc::default(),
             bytes: Arc::new(Semaphore::new(BYTES_IN_FLIGHT as usize)),
             left: Arc::default(),
         };
@@ -171,6 +201,12 @@ impl Copy {
                  with a name like .NAME.rpcrdma-NUMBER"
             ));
         }
+        let kept = self.shared.kept.load(Relaxed);
+        if kept > 0 {
+            failure::note(&format!(
+                "incomplete files are kept: {kept}; the same command goes on with them"
+            ));
+        }
         found.and(settled)?;
         Ok(self.ended)
     }
@@ -180,6 +216,17 @@ impl Shared {
     /// Notes an incomplete file that could not be removed.
     pub(crate) fn leave_incomplete(&self) {
         self.left.fetch_add(1, Relaxed);
+    }
+
+    /// The version of a file of this size, if a copy of it is kept when it is cut off; counted as kept until
+    /// it is done.
+    pub(crate) fn resumes(
+        &self,
+        size: u64,
+        version: impl Into<Version>,
+    ) -> Option<(Version, Kept)> {
+        let resumes = self.resume && size > RESUME_WINDOW;
+        resumes.then(|| (version.into(), Kept::new(&self.kept)))
     }
 
     /// Waits until there is room for a file of this size; of small ones only their number counts.
@@ -218,6 +265,9 @@ mod tests {
         let shared = Shared {
             interrupt: Interrupt::listen().unwrap(),
             progress: Progress::new(false, false),
+            sparse: Sparse::default(),
+            resume: false,
+            kept: Arc::default(),
             bytes: Arc::new(Semaphore::new(BYTES_IN_FLIGHT as usize)),
             left: Arc::default(),
         };

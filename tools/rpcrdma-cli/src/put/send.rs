@@ -1,17 +1,20 @@
 //! The data of one file on its way to a server.
 
 use super::Put;
-use super::read::Reader;
+use super::read::{Piece, Reader, has_holes};
+use crate::copy::resume::{Changed, Kept, RESUME_WINDOW, Version, are_equal, is_ours};
+use crate::copy::sparse::{Sparse, runs};
 use crate::interrupt::Interrupted;
 use crate::show;
 use anyhow::Context;
 use bytes::Bytes;
-use nfs_client::Upload;
-use nfs_proto::{FileHandle, SetAttributes};
+use nfs_client::{Resume, Upload};
+use nfs_proto::{FileHandle, SetAttributes, Status};
 use oncrpc::xdr::Gather;
 use rpcrdma::Client;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -29,7 +32,7 @@ impl Put {
         to: &[u8],
     ) -> anyhow::Result<()> {
         let len = data.len() as u64;
-        self.copied((len, mode), dir, to, async |upload| {
+        self.copied((len, mode), dir, to, None, async |upload| {
             upload.write_last(Gather::from_elem(data, 1)).await?;
             self.shared.progress.add(len);
             Ok(())
@@ -45,18 +48,40 @@ impl Put {
         dir: FileHandle,
         to: &[u8],
     ) -> anyhow::Result<()> {
-        self.copied((size, mode), dir, to, async |upload| {
-            self.send(file, source, upload).await
+        let unreadable = || format!("cannot read {}", show::path(source));
+        let about = file.metadata().with_context(unreadable)?;
+        let file = Arc::new(file);
+        let resume = self.shared.resumes(size, &about);
+        let version = resume.as_ref().map(|(version, _)| *version);
+        self.copied((size, mode), dir, to, resume, async |upload| {
+            let there = upload.offset();
+            if there > 0 {
+                let remote = (upload.handle(), to);
+                match are_equal(&self.export, remote, &file, there).await? {
+                    true => self.shared.progress.already(there),
+                    false => upload.restart().await?,
+                }
+            }
+            self.send(&file, source, upload, &about).await?;
+            if let Some(version) = version {
+                let now = file.metadata().with_context(unreadable)?;
+                if version != Version::from(&now) {
+                    return Err(anyhow::Error::new(Changed).context(show::path(source)));
+                }
+            }
+            Ok(())
         })
         .await
     }
 
-    /// Makes a file that gets its name when `send` is through; an interrupt removes it.
+    /// Makes a file that gets its name when `send` is through; an interrupt removes it, unless it can be
+    /// continued.
     async fn copied(
         &self,
         (size, mode): (u64, u32),
         dir: FileHandle,
         to: &[u8],
+        resume: Option<(Version, Kept)>,
         send: impl AsyncFnOnce(&mut Upload<'_, Client>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         self.shared.progress.begin(size);
@@ -66,9 +91,32 @@ impl Put {
             ..SetAttributes::default()
         };
         let interrupt = &self.shared.interrupt;
-        let begun = self.export.upload_in(dir, to, attributes);
+        let begun = async {
+            let Some((version, kept)) = resume else {
+                return Ok((self.export.upload_in(dir, to, attributes).await?, None));
+            };
+            let resume = Resume {
+                number: version.number(),
+                window: RESUME_WINDOW,
+            };
+            let resumed = self
+                .export
+                .resume_upload_in(dir, to, attributes, resume, is_ours);
+            match resumed.await {
+                Ok(upload) => Ok((upload, Some(kept))),
+                // Somebody else has put something there.
+                Err(error) if error.status() == Some(Status::Exist) => {
+                    kept.done();
+                    Ok((self.export.upload_in(dir, to, attributes).await?, None))
+                }
+                Err(error) => {
+                    kept.done();
+                    Err(error)
+                }
+            }
+        };
         let begun = interrupt.unless_late(REMOVED_WITHIN, begun).await;
-        let mut upload = begun.inspect_err(|error| {
+        let (mut upload, kept) = begun.inspect_err(|error| {
             // Whether it was begun is not known.
             if error.is::<Interrupted>() {
                 self.shared.leave_incomplete();
@@ -82,6 +130,15 @@ impl Put {
             }
             Err(error) => Err(error),
         };
+        match (&copied, kept) {
+            (Err(error), Some(kept)) if !error.is::<Changed>() => {
+                // It stays, and is counted as it is dropped.
+                drop(kept);
+                return copied;
+            }
+            (_, Some(kept)) => kept.done(),
+            (_, None) => {}
+        }
         if copied.is_err() {
             let removed = timeout(REMOVED_WITHIN, upload.abandon()).await;
             if !matches!(removed, Ok(Ok(()))) {
@@ -91,23 +148,52 @@ impl Put {
         copied
     }
 
-    /// Sends a file.
+    /// Sends a file, from where the upload is.
     async fn send(
         &self,
-        file: File,
+        file: &Arc<File>,
         source: &Path,
         upload: &mut Upload<'_, Client>,
+        about: &Metadata,
     ) -> anyhow::Result<()> {
-        let mut reader = Reader::new(file, &self.pool);
+        let holes = self.shared.sparse != Sparse::Never && has_holes(about);
+        let mut reader = Reader::new(Arc::clone(file), &self.pool, upload.offset(), holes);
         loop {
             let piece = reader.next().await;
             let piece = piece.with_context(|| format!("cannot read {}", show::path(source)))?;
-            if piece.is_empty() {
-                return Ok(());
-            }
-            let len = piece.len() as u64;
-            upload.write(Gather::from_elem(piece.freeze(), 1)).await?;
+            let len = match piece {
+                Piece::End => return Ok(()),
+                Piece::Hole(len) => {
+                    upload.skip(len);
+                    len
+                }
+                Piece::Data(piece) => {
+                    let len = piece.len() as u64;
+                    let data = piece.freeze();
+                    match self.shared.sparse {
+                        Sparse::Always => write_data(upload, &data).await?,
+                        Sparse::Auto | Sparse::Never => {
+                            upload.write(Gather::from_elem(data, 1)).await?;
+                        }
+                    }
+                    len
+                }
+            };
             self.shared.progress.add(len);
         }
     }
+}
+
+/// Writes data, and leaves out zeros.
+async fn write_data(upload: &mut Upload<'_, Client>, data: &Bytes) -> anyhow::Result<()> {
+    for run in runs(data, upload.offset()) {
+        match run.is_hole {
+            true => upload.skip(run.data.len() as u64),
+            false => {
+                let run = data.slice_ref(run.data);
+                upload.write(Gather::from_elem(run, 1)).await?;
+            }
+        }
+    }
+    Ok(())
 }

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-/// Larger than what can be copied before anybody notices that the copy has begun. It is all hole.
+/// Larger than what can be copied before anybody notices that the copy has begun. It is all hole, which `put` must be
+/// told to read.
 const LARGE: u64 = 1 << 40;
 
 /// Begins a copy to which signals mean what they usually do, however the tests were started, and waits until
@@ -117,7 +118,8 @@ fn interrupted_put_leaves_nothing_behind() {
         .unwrap()
         .set_len(LARGE)
         .unwrap();
-    interrupted(&["put", &source, &served.url("")], &served.dir);
+    let put = ["put", "--sparse", "never", &source, &served.url("")];
+    interrupted(&put, &served.dir);
     assert!(tree(&served.dir).is_empty());
 }
 
@@ -127,7 +129,8 @@ fn interrupted_put_ends_though_the_server_does_not_answer() {
     let source = served.local("large", b"");
     let large = File::options().write(true).open(&source).unwrap();
     large.set_len(LARGE).unwrap();
-    let put = begun(&["put", &source, &served.url("")], &served.dir);
+    let put = ["put", "--sparse", "never", &source, &served.url("")];
+    let put = begun(&put, &served.dir);
     served.signal(Signal::STOP);
     let since = Instant::now();
     let said = end_by(Signal::INT, put);
@@ -180,7 +183,8 @@ fn interrupted_copy_of_many_files_leaves_whole_ones() {
     many(&from);
     let to = served.dir.join("to");
     std::fs::create_dir(&to).unwrap();
-    let put = ["put", "-r", from.to_str().unwrap(), &served.url("to")];
+    let from_dir = from.to_str().unwrap();
+    let put = ["put", "-r", "--sparse=never", from_dir, &served.url("to")];
     interrupted(&put, &to);
     check_whole(&to.join("from"));
 

@@ -79,7 +79,8 @@ impl Terminal {
     }
 }
 
-/// Lines as they were drawn, one over the other or one below the other, without control sequences.
+/// Lines as they were drawn, one over the other or one below the other, without control sequences and the space
+/// that they are filled up with.
 fn lines(said: &str) -> Vec<String> {
     let mut plain = String::new();
     let mut chars = said.chars();
@@ -92,7 +93,7 @@ fn lines(said: &str) -> Vec<String> {
         }
     }
     let lines = plain.split(['\r', '\n']).filter(|line| !line.is_empty());
-    lines.map(str::to_owned).collect()
+    lines.map(|line| line.trim_end().to_owned()).collect()
 }
 
 fn kill(mut copy: Child) {
@@ -115,7 +116,7 @@ fn bar_fits_the_terminal_and_follows_its_size() {
     let copy = terminal.run(&["get", &url, dest.path().to_str().unwrap()]);
     let is_whole = |line: &str| {
         line.starts_with("0/1 file  ")
-            && line.contains("GiB/1.00 TiB  [")
+            && line.contains("iB/1.00 TiB  [")
             && line.contains("%  ")
             && line.contains("iB/s  ")
             && line.ends_with(" left")

@@ -1,6 +1,8 @@
 //! Running the program.
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, kill_process, prlimit, waitid,
+};
 use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read};
@@ -126,6 +128,16 @@ impl Served {
         Self::serving(command, around, dir, args, Say::Json)
     }
 
+    /// A server that another program runs, with these arguments before the server's.
+    pub(crate) fn under(runner: &[&str]) -> Self {
+        let around = tempfile::tempdir().unwrap();
+        let dir = around.path().join("stuff");
+        std::fs::create_dir(&dir).unwrap();
+        let mut command = Command::new(runner[0]);
+        command.args(&runner[1..]).arg(PROGRAM);
+        Self::serving(command, around, dir, &[], Say::Json)
+    }
+
     fn serving(
         mut command: Command,
         around: TempDir,
@@ -239,6 +251,16 @@ impl Served {
     /// The path of something beside the export.
     pub(crate) fn beside(&self, name: &str) -> String {
         self.around.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Sets how large files may get that it writes.
+    pub(crate) fn limit_files(&self, bytes: Option<u64>) {
+        let limit = Rlimit {
+            current: bytes,
+            maximum: None,
+        };
+        let pid = Pid::from_child(self.child.as_ref().unwrap());
+        prlimit(Some(pid), Resource::Fsize, limit).unwrap();
     }
 
     /// Sends a signal.
