@@ -112,7 +112,7 @@ pub(crate) async fn run(args: &CpArgs) -> anyhow::Result<Ended> {
     if args.no_target_directory && sources.len() > 1 {
         bail!(Usage("with -T there is one thing to copy".to_owned()));
     }
-    let interrupt = Interrupt::listen()?;
+    let interrupt = Interrupt::of_copy()?;
     let left = Arc::<AtomicUsize>::default();
     let mut cp = Cp {
         how: How {

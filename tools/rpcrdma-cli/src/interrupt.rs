@@ -84,7 +84,7 @@ impl Interrupt {
     }
 
     /// Waits until the user asks for the end, and tells by which signal.
-    async fn signal(&self) -> Signal {
+    pub(crate) async fn signal(&self) -> Signal {
         let mut asked = self.0.clone();
         // The sender lives as long as the event loop, and so longer than anybody who waits.
         match asked.wait_for(Option::is_some).await.map(|signal| *signal) {

@@ -232,7 +232,7 @@ impl Ping<'_> {
     async fn connect(&self) -> anyhow::Result<Client> {
         let (client, _) = tokio::select! {
             biased;
-            () = self.interrupt.wait() => return Err(Interrupted.into()),
+            signal = self.interrupt.signal() => return Err(Interrupted(signal).into()),
             connected = self.args.connect.connect(&self.args.server) => connected?,
             () = Self::deadline(self.start, self.args.deadline) => {
                 let deadline = units::duration(self.args.deadline.unwrap_or_default());

@@ -194,7 +194,7 @@ async fn watch(
     loop {
         tokio::select! {
             biased;
-            () = interrupt.wait() => return Some(Interrupted.into()),
+            signal = interrupt.signal() => return Some(Interrupted(signal).into()),
             ended = tasks.join_next() => match ended? {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => return Some(error),

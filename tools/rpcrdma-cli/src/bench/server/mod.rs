@@ -106,7 +106,7 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Runs the command.
 pub(super) async fn run(args: &ServerArgs, target: &Target) -> Result<Ended> {
-    let interrupt = Interrupt::listen()?;
+    let interrupt = Interrupt::of_copy()?;
     let workload = workload(args, target)?;
     let report = match measured(args, target, workload, &interrupt).await {
         Ok(report) => report,
