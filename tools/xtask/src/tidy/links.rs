@@ -51,6 +51,7 @@ impl Pages {
         Ok(pages)
     }
 
+    /// Reads the pages of a folder. A symbolic link is not one: its page is read where that is.
     fn enter(&mut self, root: &Path, folder: &Path, deep: bool) -> Result<()> {
         let list = fs::read_dir(folder).with_context(|| format!("{}", folder.display()))?;
         for entry in list {
@@ -58,11 +59,12 @@ impl Pages {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             let path = entry.path();
-            if entry.file_type()?.is_dir() {
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
                 if deep && !name.starts_with('.') && name != "target" {
                     self.enter(root, &path, true)?;
                 }
-            } else if name.ends_with(".md") {
+            } else if kind.is_file() && name.ends_with(".md") {
                 let text =
                     fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
                 let path = path.strip_prefix(root).unwrap_or(&path).to_owned();
@@ -269,6 +271,18 @@ mod tests {
                 "docs/b.md:1: docs/SUMMARY.md does not list it",
             ],
         );
+    }
+
+    #[test]
+    fn linked_page_is_read_where_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("README.md"), "[a](a)\n").unwrap();
+        fs::create_dir_all(dir.path().join("tools/t")).unwrap();
+        let link = dir.path().join("tools/t/README.md");
+        std::os::unix::fs::symlink("../../README.md", link).unwrap();
+        let pages = Pages::read(dir.path()).unwrap();
+        let paths: Vec<&PathBuf> = pages.0.keys().collect();
+        assert_eq!(paths, [Path::new("README.md")]);
     }
 
     #[test]
