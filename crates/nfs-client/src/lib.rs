@@ -76,7 +76,7 @@ pub use remove::Removal;
 pub use rpc::{Reply, Rpc};
 pub use show::printable;
 pub use tuning::Tuning;
-pub use upload::{Resume, Upload, temporary_name};
+pub use upload::{Resume, Upload, is_temporary_name, temporary_name};
 pub use url::{NfsUrl, UrlError, host_and_port};
 pub use walk::{Walk, WalkEntry};
 pub use write::WriteStream;

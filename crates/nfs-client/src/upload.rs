@@ -354,6 +354,18 @@ pub fn temporary_name(name: &[u8], number: u64) -> Vec<u8> {
     [b".", kept, end.as_bytes()].concat()
 }
 
+/// Whether a name is one that [`temporary_name`] gives.
+pub fn is_temporary_name(name: &[u8]) -> bool {
+    let Some(rest) = name.strip_prefix(b".") else {
+        return false;
+    };
+    let Some((kept, number)) = rest.split_last_chunk::<16>() else {
+        return false;
+    };
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    kept.ends_with(MARK.as_bytes()) && number.iter().all(is_digit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,5 +378,20 @@ mod tests {
         let long = temporary_name(&long, 1);
         assert_eq!(long.len(), MAX_NAME);
         assert!(Name::new(&long).is_ok());
+    }
+
+    #[test]
+    fn temporary_names_are_recognised() {
+        assert!(is_temporary_name(&temporary_name(b"a", u64::MAX)));
+        assert!(is_temporary_name(&temporary_name(&[b'x'; MAX_NAME], 1)));
+        for other in [
+            "a",
+            ".a.rpcrdma-1",
+            "a.rpcrdma-0000000000000001",
+            ".a.rpcrdma-000000000000000G",
+            ".a.rpcrdma-0000000000000001~",
+        ] {
+            assert!(!is_temporary_name(other.as_bytes()), "{other}");
+        }
     }
 }
