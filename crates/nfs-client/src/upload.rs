@@ -213,16 +213,8 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
     ///
     /// Those of [`finish`](Self::finish). Only [`abandon`](Self::abandon) is useful after that.
     pub async fn complete(&mut self) -> Result<(), Error> {
-        self.stream.finish().await?;
+        self.settle().await?;
         let nfs = self.export.nfs();
-        if self.ends_in_hole {
-            self.attributes.size = Some(self.stream.offset());
-        }
-        if self.attributes != SetAttributes::default() {
-            nfs.set_attributes(self.stream.handle(), self.attributes, None)
-                .await
-                .at("change attributes of", self.export.full(&self.path))?;
-        }
         let from = Name::new(&self.temporary).at("name", self.export.full(&self.path))?;
         let to = Name::new(&self.name).at("name", self.export.full(&self.path))?;
         let (dir, ours) = (self.dir, self.stream.handle());
@@ -232,6 +224,25 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
             named => named,
         };
         named.at("name", self.export.full(&self.path))
+    }
+
+    /// Waits until all data is on stable storage, and sets the attributes. Others that are set from then on stay.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`finish`](Self::finish). Only [`abandon`](Self::abandon) is useful after that.
+    pub async fn settle(&mut self) -> Result<(), Error> {
+        self.stream.finish().await?;
+        if std::mem::take(&mut self.ends_in_hole) {
+            self.attributes.size = Some(self.stream.offset());
+        }
+        let attributes = std::mem::take(&mut self.attributes);
+        if attributes != SetAttributes::default() {
+            let file = self.stream.handle();
+            let set = self.export.nfs().set_attributes(file, attributes, None).await;
+            set.at("change attributes of", self.export.full(&self.path))?;
+        }
+        Ok(())
     }
 
     /// Removes the temporary file.

@@ -1,23 +1,31 @@
 //! `rpcrdma get`: copies files from a server.
 
 mod receive;
+mod stream;
 
 use crate::cli::NOT_UTF8;
-use crate::copy::{Copy, CopyArgs, Shared};
+use crate::copy::attributes::{Kept, Wanted};
+use crate::copy::decide::Action;
+use crate::copy::tree::{Tree, local};
+use crate::copy::{
+    Copy, CopyArgs, Held, Inside, Last, Options, Other, Plan, Root, STREAM, Shared, Step, Target,
+    Way, delete, unfinished,
+};
 use crate::failure::{Ended, Usage};
 use crate::partial;
-use crate::session::{Place, Session};
+use crate::session::Session;
 use crate::show;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use nfs_client::{Export, NfsUrl, Node};
-use nfs_proto::{Attributes, FileType};
+use nfs_client::{Export, Fault, NfsUrl, Node};
+use nfs_proto::{FileType, Status};
 use rpcrdma::Client;
-use std::ffi::{OsStr, OsString};
-use std::fs::DirBuilder;
+use rustix::fs::OFlags;
+use std::ffi::OsString;
+use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,11 +35,21 @@ use std::sync::Arc;
   rpcrdma get nfs://127.0.0.1/file
   rpcrdma get nfs://127.0.0.1/file other-name
   rpcrdma get -r nfs://127.0.0.1/photos nfs://127.0.0.1/notes.txt directory/
+  rpcrdma get nfs://127.0.0.1/backup.tar - | tar -t
+  rpcrdma get -rp --delete --exclude '*.tmp' nfs://127.0.0.1/photos/. photos
+  rpcrdma get -r --delete --dry-run nfs://127.0.0.1/photos/. photos
 
-A file gets its name when it is complete, and replaces what has it. An interrupted copy leaves no
-half file behind and can be made again.")]
+A directory is copied into DEST if that is there, and otherwise becomes DEST; of URL/. only what is in it
+is copied. Conflicts, such as a file where a directory is to go, are found before anything is copied, and
+then nothing is.
+
+A file gets its name when it is complete, and replaces what has it; a symbolic link in the place of DEST is
+followed. A device or FIFO named as DEST is written to, and - is standard output. An interrupted copy leaves
+no half file behind and can be made again; what a killed one left behind is removed by the next copy into
+the same directory once it is 24 hours old.")]
 pub(crate) struct GetArgs {
-    /// nfs://HOST[:PORT]/PATH of files, and then the file or directory to copy to [default: .]
+    /// nfs://HOST[:PORT]/PATH of files, and then the file or directory to copy to, or - for standard
+    /// output [default: .]
     #[arg(value_name = "URL... [DEST]", required = true)]
     paths: Vec<OsString>,
 
@@ -42,34 +60,53 @@ pub(crate) struct GetArgs {
 /// Runs the command.
 pub(crate) async fn run(args: &GetArgs) -> anyhow::Result<Ended> {
     let (urls, dest) = sources(&args.paths)?;
-    let into = dest.is_dir();
-    if !into && (urls.len() > 1 || dest.as_os_str().as_bytes().ends_with(b"/")) {
+    let mut options = Options::new(&args.copy)?;
+    options.to_stdout = dest == Path::new(STREAM);
+    if options.to_stdout {
+        check_stdout(&args.copy, &urls)?;
+    }
+    let path = dest.as_os_str().as_bytes();
+    let target = match options.to_stdout {
+        true => None,
+        false => Some(Target::new(&Tree::Local, path, urls.len()).await?),
+    };
+    if target.as_ref().is_some_and(|target| !target.is_directory())
+        && (urls.len() > 1 || path.ends_with(b"/"))
+    {
         bail!("{} is not a directory", show::path(&dest));
     }
     let mut session = Session::new(&args.copy.session);
-    let copy = Copy::new(&args.copy)?;
+    let copy = Copy::new(options)?;
     let all = async |copy: &mut Copy| {
+        let mut roots = Vec::new();
         for url in &urls {
-            let copied = async {
-                let place = session.place(url).await?;
-                let name = place.name().map(OsStr::from_bytes);
-                let dest = match name {
-                    Some(name) if into => dest.join(name),
-                    Some(_) | None => dest.clone(),
-                };
-                if copy.is_named_again(name) {
-                    copy.settle().await?;
-                }
-                get(copy, &place, &dest).await
-            };
-            let copied = copied.await;
-            copy.check(copied)?;
+            match root(&mut session, url, target.as_ref()).await {
+                Ok(root) => roots.push(root),
+                Err(error) => copy.check(Err(error))?,
+            }
         }
-        Ok(())
+        get(copy, &roots).await
     };
     let ended = copy.all(all).await?;
     session.close().await;
     Ok(ended)
+}
+
+/// Standard output has neither a name nor attributes, and no two files.
+fn check_stdout(args: &CopyArgs, urls: &[NfsUrl]) -> anyhow::Result<()> {
+    if let Some(option) = args.not_for_streams() {
+        bail!(Usage(format!(
+            "{option} cannot be used with -, which is standard output"
+        )));
+    }
+    if urls.len() > 1 {
+        bail!(Usage(
+            "only one file can be copied to -, which is standard output: print several with \
+             `rpcrdma cat`"
+                .to_owned()
+        ));
+    }
+    Ok(())
 }
 
 /// What to copy, and where to: the last argument, if it is no URL.
@@ -100,128 +137,229 @@ fn sources(paths: &[OsString]) -> anyhow::Result<(Vec<NfsUrl>, PathBuf)> {
     Ok((urls.iter().map(url).collect::<Result<_, _>>()?, dest))
 }
 
-/// Copies what the user named.
-async fn get(copy: &mut Copy, place: &Place, dest: &Path) -> anyhow::Result<()> {
-    let node = place.export.stat(&place.path).await?;
-    if node.attributes.file_type != FileType::Directory {
-        copy.shared.progress.expect(1, node.attributes.size);
-        let one = Remote::new(copy, place, place.path.clone(), node);
-        return copy.begin(one.copied(dest.to_owned())).await;
-    }
-    if !copy.recursive {
-        bail!("{} is a directory: copy it with -r", place.url);
-    }
-    make_directory(dest, &node.attributes, Follow::Yes)?;
-    let mut walk = place.export.walk(&place.path).await?;
-    loop {
-        let found = match walk.next().await {
-            Ok(Some(found)) => found,
-            Ok(None) => return Ok(()),
-            Err(error) => {
-                copy.check(Err(error.into()))?;
-                continue;
-            }
-        };
-        let below = found.path.strip_prefix(&place.path[..]);
-        let below = below.expect("a walk stays below its beginning");
-        let begin = below.iter().position(|byte| *byte != b'/');
-        let below = &below[begin.unwrap_or(below.len())..];
-        let dest = dest.join(OsStr::from_bytes(below));
-        if found.node.attributes.file_type == FileType::Directory {
-            let made = make_directory(&dest, &found.node.attributes, Follow::No);
-            copy.check(made.inspect_err(|_| walk.skip()))?;
-        } else {
-            let one = Remote::new(copy, place, found.path, found.node);
-            copy.begin(one.copied(dest)).await?;
+/// What a URL names, and where it goes: without a target, to standard output.
+async fn root(
+    session: &mut Session,
+    url: &NfsUrl,
+    target: Option<&Target<'_>>,
+) -> anyhow::Result<Root> {
+    let place = session.place(url).await?;
+    let tree = Tree::of(&place);
+    let Some(source) = tree.follow(&place.path).await? else {
+        return Err(Fault::from(Status::NoEntry).at("find", &url.path).into());
+    };
+    // Of `URL/.` only the contents are meant.
+    let name = place.name().filter(|_| !url.path.ends_with(b"/."));
+    match target {
+        Some(target) => target.root((tree, source), name).await,
+        None if source.about.is_directory() => {
+            bail!("{url} is a directory: only a file can be copied to standard output")
         }
+        None => Ok(Root::to_stream((tree, source), STREAM.as_bytes())),
     }
 }
 
-/// Something on the server that is no directory.
+/// Copies what the user named.
+async fn get(copy: &mut Copy, roots: &[Root]) -> anyhow::Result<()> {
+    let options = Arc::clone(&copy.shared.options);
+    let dest = Tree::Local;
+    delete::check(&options, roots)?;
+    let mut plan = {
+        let conflict = async |error| copy.check(Err(error));
+        Plan::make(&dest, &options, roots, conflict).await?
+    };
+    if plan.conflicts {
+        return copy.check(Err(anyhow!("nothing was copied")));
+    }
+    copy.shared.progress.expect(plan.files, plan.bytes);
+    if !options.dry_run && !options.resumes {
+        unfinished::remove_beside(roots, &dest).await;
+    }
+    let mut steps = plan.steps(&dest, &options, roots);
+    let mut way = Way::default();
+    while let Some(step) = steps.next().await {
+        match step {
+            Step::Enter(inside) => {
+                if !way.enters() {
+                    continue;
+                }
+                let entered = enter(&copy.shared, roots, &inside, way.last()).await;
+                let entered = entered.map_err(|error| copy.check(Err(error)));
+                way.enter(entered)?;
+            }
+            Step::Leave => way.leave(),
+            Step::Other(other) if way.is_there() => {
+                let held = way.last().cloned();
+                one(copy, roots, *other, held).await?;
+            }
+            // Why there is no directory for it has been told.
+            Step::Other(_) => {}
+            Step::Conflict(error) | Step::Failed(error) => copy.check(Err(error))?,
+        }
+    }
+    drop(way);
+    delete::after(copy, roots, &dest).await
+}
+
+/// Makes a directory, unless it is there.
+async fn enter(
+    shared: &Shared,
+    roots: &[Root],
+    inside: &Inside,
+    above: Option<&Arc<Held>>,
+) -> anyhow::Result<Arc<Held>> {
+    let options = &shared.options;
+    let above = above.cloned();
+    if inside.there.is_none() {
+        let tree = &roots[inside.root].tree;
+        shared.tell(|| said(tree, &inside.source.path, &inside.to))?;
+    }
+    if options.dry_run {
+        return Ok(shared.hold(above, None));
+    }
+    let wanted = Wanted::of(&inside.source.about, options);
+    let dest = local(&inside.to).to_owned();
+    let made = make_directory(&dest, wanted.first_directory_mode())?;
+    if let Some(there) = &inside.there
+        && !options.resumes
+    {
+        unfinished::remove(&Tree::Local, there, &inside.unfinished).await;
+    }
+    let last = match made {
+        Some(mode) => wanted.last_of_directory(mode),
+        None => wanted.kept.is_some().then_some(wanted),
+    };
+    let last = last.map(|wanted| -> Last {
+        Box::pin(async move {
+            let set = set_directory(&dest, &wanted);
+            set.with_context(|| format!("cannot change attributes of {}", show::path(&dest)))
+        })
+    });
+    Ok(shared.hold(above, last))
+}
+
+/// Copies what is no directory, as it was decided.
+async fn one(
+    copy: &mut Copy,
+    roots: &[Root],
+    other: Other,
+    held: Option<Arc<Held>>,
+) -> anyhow::Result<()> {
+    let tree = roots[other.root].tree.clone();
+    let path = &other.source.path;
+    let shared = copy.shared.clone();
+    match other.action {
+        Action::Copy { .. } | Action::Write => {}
+        Action::Skip(why) => {
+            return shared.tell(|| format!("{} skipped: {why}", tree.show(path)));
+        }
+        Action::Unsupported | Action::Refuse(_) => {
+            let (from, kind) = (tree.show(path), show::file_type(other.source.about.kind));
+            return copy.check(Err(anyhow!("{from} is a {kind}, which is not copied")));
+        }
+    }
+    if shared.options.dry_run {
+        return shared.tell(|| said(&tree, path, &other.to));
+    }
+    let (Tree::Remote(export, _), Some(node)) = (&tree, other.source.node) else {
+        return copy.check(Err(anyhow!("{} is not on a server", tree.show(path))));
+    };
+    let remote = Remote {
+        export: Arc::clone(export),
+        wanted: Wanted::of(&other.source.about, &shared.options),
+        shared,
+        path: other.source.path,
+        node,
+    };
+    let is_stream = other.action == Action::Write;
+    copy.begin(async move {
+        let to = local(&other.to).to_owned();
+        match is_stream {
+            true => remote.stream(to).await?,
+            false => remote.copy_to(to).await?,
+        }
+        remote.shared.progress.done();
+        let told = || said(&tree, &remote.path, &other.to);
+        remote.shared.tell(told)?;
+        drop(held);
+        Ok(())
+    })
+    .await
+}
+
+/// What is said of something that is copied.
+fn said(tree: &Tree, from: &[u8], to: &[u8]) -> String {
+    format!("{} -> {}", tree.show(from), Tree::Local.show(to))
+}
+
+/// A file or symbolic link on the server.
 struct Remote {
     export: Arc<Export<Client>>,
     shared: Shared,
     path: Vec<u8>,
     node: Node,
+    wanted: Wanted,
 }
 
 impl Remote {
-    fn new(copy: &Copy, place: &Place, path: Vec<u8>, node: Node) -> Self {
-        Self {
-            export: Arc::clone(&place.export),
-            shared: copy.shared.clone(),
-            path,
-            node,
-        }
-    }
-
-    /// Copies it.
-    async fn copied(self, dest: PathBuf) -> anyhow::Result<()> {
-        self.copy_to(dest).await?;
-        self.shared.progress.done();
-        Ok(())
-    }
-
+    /// Copies it, and replaces what has the name.
     async fn copy_to(&self, dest: PathBuf) -> anyhow::Result<()> {
-        match self.node.attributes.file_type {
-            FileType::Regular => {
-                let copied = self.file(&dest);
-                self.shared.interrupt.unless(copied).await
-            }
-            FileType::Symlink => {
-                self.shared.progress.begin(0);
-                let target = self.export.nfs().read_link(self.node.handle).await;
-                let target = target.map_err(|fault| fault.at("read symbolic link", &self.path))?;
-                link(target, &dest)
-            }
-            other => bail!(
-                "{} is a {}, which is not copied",
-                nfs_client::printable(&self.path),
-                show::file_type(other)
-            ),
+        if self.node.attributes.file_type == FileType::Symlink {
+            self.shared.progress.begin(0);
+            let target = self.export.nfs().read_link(self.node.handle).await;
+            let target = target.map_err(|fault| fault.at("read symbolic link", &self.path))?;
+            return link(target, &dest, self.wanted.kept.as_ref());
+        }
+        let copied = self.file(&dest);
+        self.shared.interrupt.unless(copied).await
+    }
+}
+
+/// Makes a directory, and returns the mode that it has; none if it is there. A symbolic link to one is not as
+/// good: what the server sends must not go through it to somewhere else, least of all through a link that came
+/// from the server.
+fn make_directory(dest: &Path, mode: u32) -> anyhow::Result<Option<u32>> {
+    let made = DirBuilder::new().mode(mode).create(dest);
+    let cannot = || format!("cannot make the directory {}", show::path(dest));
+    let about = dest.symlink_metadata();
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match about {
+            Ok(found) if found.is_dir() => Ok(None),
+            Ok(_) | Err(_) => bail!("{}: something else has that name", cannot()),
+        },
+        made => {
+            made.with_context(cannot)?;
+            Ok(Some(about.with_context(cannot)?.mode()))
         }
     }
 }
 
-/// Whether a symbolic link is good for a directory.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Follow {
-    /// The user named it.
-    Yes,
-    /// It stands where a directory of the copy belongs: what the server sends must not go through
-    /// it to somewhere else, least of all through a link that came from the server.
-    No,
-}
-
-fn make_directory(dest: &Path, attributes: &Attributes, follow: Follow) -> anyhow::Result<()> {
-    // We must be able to put something in.
-    let mode = attributes.mode & 0o777 | 0o700;
-    match DirBuilder::new().mode(mode).create(dest) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let found = match follow {
-                Follow::Yes => dest.metadata(),
-                Follow::No => dest.symlink_metadata(),
-            };
-            match found {
-                Ok(found) if found.is_dir() => Ok(()),
-                Ok(_) | Err(_) => bail!(
-                    "cannot make the directory {}: something else has that name",
-                    show::path(dest)
-                ),
-            }
-        }
-        made => made.with_context(|| format!("cannot make the directory {}", show::path(dest))),
+/// Gives a directory the attributes that it has in the end.
+fn set_directory(path: &Path, wanted: &Wanted) -> io::Result<()> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let dir = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    match &wanted.kept {
+        Some(kept) => kept.set(&dir),
+        None => dir.set_permissions(Permissions::from_mode(wanted.mode)),
     }
 }
 
-/// Makes a symbolic link, in place of one that has the name.
-fn link(target: Vec<u8>, dest: &Path) -> anyhow::Result<()> {
+/// Makes a symbolic link, in place of a file or link that has the name.
+fn link(target: Vec<u8>, dest: &Path, kept: Option<&Kept>) -> anyhow::Result<()> {
     let at = partial::temporary(dest);
-    let made = symlink(OsString::from_vec(target), &at).and_then(|()| {
-        std::fs::rename(&at, dest).inspect_err(|_| {
-            // The error to be told is that of renaming.
-            let _ = std::fs::remove_file(&at);
-        })
+    let named = || {
+        symlink(OsString::from_vec(target), &at)?;
+        if let Some(kept) = kept {
+            kept.set_link(&at)?;
+        }
+        std::fs::rename(&at, dest)
+    };
+    let made = named().inspect_err(|_| {
+        // The error to be told is the first one.
+        let _ = std::fs::remove_file(&at);
     });
     made.with_context(|| format!("cannot make the symbolic link {}", show::path(dest)))
 }
@@ -230,28 +368,9 @@ fn link(target: Vec<u8>, dest: &Path) -> anyhow::Result<()> {
 mod tests {
     use super::*;
     use crate::partial::Partial;
-    use nfs_proto::{Device, FileId, NfsTime};
 
     fn args(paths: &[&str]) -> anyhow::Result<(Vec<NfsUrl>, PathBuf)> {
         sources(&paths.iter().map(OsString::from).collect::<Vec<_>>())
-    }
-
-    fn directory() -> Attributes {
-        Attributes {
-            file_type: FileType::Directory,
-            mode: 0o755,
-            links: 2,
-            uid: 0,
-            gid: 0,
-            size: 0,
-            used: 0,
-            device: Device::default(),
-            fsid: 0,
-            file_id: FileId(1),
-            atime: NfsTime::default(),
-            mtime: NfsTime::default(),
-            ctime: NfsTime::default(),
-        }
     }
 
     #[test]
@@ -276,10 +395,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         let dest = dir.path().join("name");
-        link(elsewhere.path().as_os_str().as_bytes().to_vec(), &dest).unwrap();
-        assert!(make_directory(&dest, &directory(), Follow::No).is_err());
-        assert!(make_directory(&dest, &directory(), Follow::Yes).is_ok());
-        let partial = Partial::create(&dest, 0o600).unwrap();
+        let target = elsewhere.path().as_os_str().as_bytes();
+        link(target.to_vec(), &dest, None).unwrap();
+        assert!(make_directory(&dest, 0o755).is_err());
+        let wanted = Wanted {
+            mode: 0o600,
+            kept: None,
+        };
+        let partial = Partial::create(&dest, &wanted).unwrap();
         partial.finish().unwrap();
         assert!(dest.symlink_metadata().unwrap().is_file());
         assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
@@ -289,12 +412,12 @@ mod tests {
     fn symbolic_link_replaces_one_but_no_directory() {
         let dir = tempfile::tempdir().unwrap();
         let dest = dir.path().join("name");
-        link(b"one".to_vec(), &dest).unwrap();
-        link(b"two".to_vec(), &dest).unwrap();
+        link(b"one".to_vec(), &dest, None).unwrap();
+        link(b"two".to_vec(), &dest, None).unwrap();
         assert_eq!(std::fs::read_link(&dest).unwrap(), Path::new("two"));
         let taken = dir.path().join("directory");
         std::fs::create_dir(&taken).unwrap();
-        assert!(link(b"three".to_vec(), &taken).is_err());
+        assert!(link(b"three".to_vec(), &taken, None).is_err());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 }

@@ -4,6 +4,7 @@
 //! file under the final name is never half of one, and an interrupted copy can simply be made
 //! again.
 
+use crate::copy::attributes::{Kept, Wanted};
 use crate::copy::resume::RESUME_WINDOW;
 use anyhow::Context;
 use rustix::fs::OFlags;
@@ -44,6 +45,8 @@ pub(crate) struct Partial {
     at: PathBuf,
     /// Where it goes; none once it is there.
     to: Option<PathBuf>,
+    /// Attributes of the source that it gets at the end.
+    kept: Option<Kept>,
     /// Whether it stays where it is when it is cut off.
     stays: bool,
     /// Permissions that it gets when it is complete, if they are fewer than are needed to write it.
@@ -53,24 +56,26 @@ pub(crate) struct Partial {
 impl Partial {
     /// Begins the file `to`, which may exist and stays as it is for now.
     ///
-    /// Of `mode` it gets the permissions that the umask of this process leaves, and never the
-    /// right to run as its owner or group: that is the owner's to give.
+    /// It is locked while it is written, so that no other copy takes it for one that was left behind.
     ///
     /// # Errors
     ///
     /// If no file can be made beside it.
-    pub(crate) fn create(to: &Path, mode: u32) -> anyhow::Result<Self> {
+    pub(crate) fn create(to: &Path, wanted: &Wanted) -> anyhow::Result<Self> {
         let at = temporary(to);
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
-            .mode(mode & 0o777)
+            .mode(wanted.first_mode())
             .open(&at)
             .with_context(|| format!("cannot create {}", crate::show::path(to)))?;
+        // Not all file systems have locks; its age protects it there.
+        let _ = file.try_lock();
         Ok(Self {
             file: Arc::new(file),
             at,
             to: Some(to.to_owned()),
+            kept: wanted.kept,
             stays: false,
             last_mode: None,
         })
@@ -82,7 +87,12 @@ impl Partial {
     /// # Errors
     ///
     /// If no file can be made beside it.
-    pub(crate) fn resume(to: &Path, mode: u32, number: u64) -> anyhow::Result<Option<(Self, u64)>> {
+    pub(crate) fn resume(
+        to: &Path,
+        wanted: &Wanted,
+        number: u64,
+    ) -> anyhow::Result<Option<(Self, u64)>> {
+        let mode = wanted.first_mode();
         let cannot = || format!("cannot create {}", crate::show::path(to));
         let at = numbered(to, number);
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -91,7 +101,7 @@ impl Partial {
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(mode & 0o777 | WRITABLE)
+            .mode(mode | WRITABLE)
             .custom_flags(flags.bits().cast_signed())
             .open(&at);
         let file = match opened {
@@ -117,6 +127,7 @@ impl Partial {
             file: Arc::new(file),
             at,
             to: Some(to.to_owned()),
+            kept: wanted.kept,
             stays: true,
             last_mode: (mode & WRITABLE != WRITABLE).then_some(about.mode() & (mode | !WRITABLE)),
         };
@@ -140,7 +151,9 @@ impl Partial {
     ///
     /// If that is not possible; the file is then removed.
     pub(crate) fn finish(mut self) -> io::Result<()> {
-        if let Some(mode) = self.last_mode {
+        if let Some(kept) = &self.kept {
+            kept.set(&self.file)?;
+        } else if let Some(mode) = self.last_mode {
             self.file
                 .set_permissions(Permissions::from_mode(mode & 0o777))?;
         }
@@ -167,6 +180,10 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{FileExt, PermissionsExt};
 
+    fn wanted(mode: u32) -> Wanted {
+        Wanted { mode, kept: None }
+    }
+
     fn names(dir: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(dir).unwrap();
         entries
@@ -179,7 +196,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let to = dir.path().join("file");
         std::fs::write(&to, "before").unwrap();
-        let partial = Partial::create(&to, 0o4500).unwrap();
+        let partial = Partial::create(&to, &wanted(0o500)).unwrap();
         partial.file().write_all_at(b"after", 0).unwrap();
         assert_eq!(std::fs::read(&to).unwrap(), b"before");
         partial.finish().unwrap();
@@ -192,7 +209,7 @@ mod tests {
     fn file_that_was_cut_off_is_continued_by_its_number_and_by_one_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
         let to = dir.path().join("file");
-        let resume = |number| Partial::resume(&to, 0o440, number).unwrap();
+        let resume = |number| Partial::resume(&to, &wanted(0o440), number).unwrap();
         let (partial, there) = resume(1).unwrap();
         assert_eq!(there, 0);
         assert!(resume(1).is_none(), "it is locked");
@@ -215,7 +232,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let to = dir.path().join("file");
         let at = numbered(&to, 1);
-        let resume = || Partial::resume(&to, 0o600, 1).unwrap();
+        let resume = || Partial::resume(&to, &wanted(0o600), 1).unwrap();
         std::fs::write(dir.path().join("elsewhere"), "").unwrap();
         std::os::unix::fs::symlink(dir.path().join("elsewhere"), &at).unwrap();
         assert!(resume().is_none(), "a symbolic link");
@@ -229,7 +246,7 @@ mod tests {
     #[test]
     fn incomplete_file_leaves_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
-        drop(Partial::create(&dir.path().join("file"), 0o600).unwrap());
+        drop(Partial::create(&dir.path().join("file"), &wanted(0o600)).unwrap());
         assert!(names(dir.path()).is_empty());
     }
 }

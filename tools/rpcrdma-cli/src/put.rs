@@ -3,19 +3,31 @@
 mod local;
 mod read;
 mod send;
+mod stream;
 
-use crate::copy::{Copy, CopyArgs, FILES_IN_FLIGHT, Shared};
-use crate::failure::Ended;
-use crate::session::{Place, Session};
-use anyhow::bail;
+use crate::copy::attributes::Wanted;
+use crate::copy::decide::Action;
+use crate::copy::entry::{Entry, split};
+use crate::copy::tree::{Tree, local};
+use crate::copy::{
+    Copy, CopyArgs, FILES_IN_FLIGHT, Held, Inside, Last, Options, Other, Root, STREAM, Shared,
+    Step, Target, Way, delete, unfinished,
+};
+use crate::failure::{Ended, Usage};
+use crate::session::Session;
+use crate::show;
+use anyhow::{Context, anyhow, bail};
 use buffer::Pool;
 use clap::Args;
-use local::{Content, Dir, Found, Source, Target, What};
+use local::{Content, Found};
 use nfs_client::{Export, Fault, NfsUrl};
-use nfs_proto::{FileHandle, FileType, Name, SetAttributes, Status};
+use nfs_proto::{FileHandle, FileType, Name, NfsTime, SetAttributes, Status};
 use rpcrdma::Client;
+use std::hash::{BuildHasher, RandomState};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
@@ -28,13 +40,21 @@ const POOL_KEEP: usize = 32 << 20;
   rpcrdma put file nfs://127.0.0.1/
   rpcrdma put file nfs://127.0.0.1/other-name
   rpcrdma put -r photos notes.txt nfs://127.0.0.1/directory/
+  tar -c photos | rpcrdma put - nfs://127.0.0.1/photos.tar
+  rpcrdma put -rp --delete --exclude '*.tmp' photos/. nfs://127.0.0.1/photos
+  rpcrdma put -r --delete --dry-run photos/. nfs://127.0.0.1/photos
 
-A file gets its name when it is complete and on stable storage, and replaces what has it. An
-interrupted copy can be made again, and leaves no half file behind if the server can be reached
-and still allows changes.")]
+A directory is copied into that of the URL if that is there, and otherwise becomes it; of DIRECTORY/. only
+what is in it is copied. Conflicts, such as a file where a directory is to go, are found before anything is
+copied, and then nothing is.
+
+A file gets its name when it is complete and on stable storage, and replaces what has it; a symbolic link in
+the place of the URL is followed, and a device or FIFO of the server is not replaced. An interrupted copy can
+be made again, and leaves no half file behind if the server can be reached and still allows changes; what a
+killed one left behind is removed by the next copy into the same directory once it is 24 hours old.")]
 pub(crate) struct PutArgs {
-    /// Files and directories to copy
-    #[arg(required = true)]
+    /// Files and directories to copy; FIFOs and devices are read, and - is standard input
+    #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<PathBuf>,
 
     /// nfs://HOST[:PORT]/PATH of the file or directory to copy to
@@ -47,61 +67,87 @@ pub(crate) struct PutArgs {
 
 /// Runs the command.
 pub(crate) async fn run(args: &PutArgs) -> anyhow::Result<Ended> {
+    let mut options = Options::new(&args.copy)?;
+    if args.sources.iter().any(|source| source == STREAM) {
+        check_stdin(args)?;
+    }
     let mut session = Session::new(&args.copy.session);
-    let to = session.place(&args.url).await?;
-    let into = directory(&to).await?;
-    if into.is_none() && (args.sources.len() > 1 || to.url.path.ends_with(b"/")) {
+    let place = session.place(&args.url).await?;
+    let dest = Tree::of(&place);
+    let target = Target::new(&dest, &place.path, args.sources.len()).await?;
+    if !target.is_directory() && (args.sources.len() > 1 || place.url.path.ends_with(b"/")) {
         bail!(
             "{} is not a directory: make it with `rpcrdma mkdir`",
-            to.url
+            place.url
         );
     }
-    let mut copy = Copy::new(&args.copy)?;
-    let sources = sources(args, &to, into, &mut copy).await?;
+    options.resolution = resolution(place.export.info().time_delta);
+    let copy = Copy::new(options)?;
     let put = Arc::new(Put {
-        export: Arc::clone(&to.export),
+        export: Arc::clone(&place.export),
         shared: copy.shared.clone(),
         pool: Pool::new(POOL_KEEP),
     });
-    let ended = copy.all(async |copy| put.all(copy, sources).await).await?;
+    let all = async |copy: &mut Copy| {
+        let mut roots = Vec::new();
+        for source in &args.sources {
+            match root(source, &target, &place.url).await {
+                Ok(root) => roots.push(root),
+                Err(error) => copy.check(Err(error))?,
+            }
+        }
+        put.all(copy, &dest, Arc::new(roots)).await
+    };
+    let ended = copy.all(all).await?;
     session.close().await;
     Ok(ended)
 }
 
-/// The handle of a directory, if one is there.
-async fn directory(to: &Place) -> anyhow::Result<Option<FileHandle>> {
-    match to.export.stat(&to.path).await {
-        Ok(node) if node.attributes.file_type == FileType::Directory => Ok(Some(node.handle)),
-        Ok(_) => Ok(None),
-        Err(error) if error.status() == Some(Status::NoEntry) => Ok(None),
-        Err(error) => Err(error.into()),
+/// Standard input has neither a name nor attributes.
+fn check_stdin(args: &PutArgs) -> anyhow::Result<()> {
+    if let Some(option) = args.copy.not_for_streams() {
+        bail!(Usage(format!(
+            "{option} cannot be used with -, which is standard input"
+        )));
     }
+    if args.sources.len() > 1 {
+        bail!(Usage(
+            "-, which is standard input, is the only source if it is one".to_owned()
+        ));
+    }
+    Ok(())
+}
+
+/// To what the server rounds times, in nanoseconds, as it says: two seconds at most, as FAT does.
+fn resolution(delta: NfsTime) -> i128 {
+    let nanos = i128::from(delta.seconds) * 1_000_000_000 + i128::from(delta.nanoseconds);
+    nanos.clamp(1, 2_000_000_000)
 }
 
 /// What the user named, and where it goes.
-async fn sources(
-    args: &PutArgs,
-    to: &Place,
-    into: Option<FileHandle>,
-    copy: &mut Copy,
-) -> anyhow::Result<Vec<Source>> {
-    let parent = match into {
-        Some(handle) => Dir::there(&to.path, handle),
-        None => Dir::there(b"", to.export.parent(&to.path).await?),
-    };
-    let source = |path: &PathBuf| {
-        let target = match path.file_name() {
-            Some(name) if into.is_some() => Target::In(parent.clone(), parent.join(name)),
-            Some(_) | None if into.is_some() => Target::Is(parent.clone()),
-            Some(_) | None => Target::In(parent.clone(), to.path.clone()),
-        };
-        Source {
-            path: path.clone(),
-            target,
-            waits: copy.is_named_again(path.file_name()),
+async fn root(source: &Path, target: &Target<'_>, url: &NfsUrl) -> anyhow::Result<Root> {
+    let path = source.as_os_str().as_bytes();
+    // Of `dir/.`, as of `.`, only the contents are meant.
+    let is_contents = path.ends_with(b"/.") || source.file_name().is_none();
+    let name = source.file_name().filter(|_| !is_contents);
+    let name = name.map(OsStrExt::as_bytes);
+    if source == STREAM {
+        if target.is_directory() {
+            bail!(Usage(format!(
+                "{url} is a directory: standard input needs a name in it, as in {}",
+                url.join(b"NAME")
+            )));
         }
+        let stream = Entry::stream(path);
+        return target.root((Tree::Local, stream), name).await;
+    }
+    let Some(found) = Tree::Local.follow(path).await? else {
+        bail!(
+            "cannot read {}: no such file or directory",
+            show::path(source)
+        );
     };
-    Ok(args.sources.iter().map(source).collect())
+    target.root((Tree::Local, found), name).await
 }
 
 /// What a file needs to get to the server.
@@ -112,96 +158,272 @@ struct Put {
     pool: Pool,
 }
 
+/// A directory on the server that things are put into.
+#[derive(Clone)]
+struct Within {
+    handle: FileHandle,
+    held: Option<Arc<Held>>,
+}
+
 impl Put {
     /// Copies all that a thread finds and reads ahead.
-    async fn all(self: Arc<Self>, copy: &mut Copy, sources: Vec<Source>) -> anyhow::Result<()> {
+    async fn all(
+        self: Arc<Self>,
+        copy: &mut Copy,
+        dest: &Tree,
+        roots: Arc<Vec<Root>>,
+    ) -> anyhow::Result<()> {
+        let options = Arc::clone(&self.shared.options);
+        delete::check(&options, &roots)?;
         let (finds, mut found) = mpsc::channel(FILES_IN_FLIGHT);
-        let recursive = copy.recursive;
-        spawn_blocking(move || local::find(sources, recursive, &finds));
-        while let Some(Found { path, what }) = found.recv().await {
-            match what {
-                Ok(What::Wait) => copy.settle().await?,
-                Ok(What::Directory { parent, dir, mode }) => {
-                    let made = self.make_directory(&parent, &dir, mode).await;
-                    copy.check(made)?;
-                }
-                Ok(What::Other { dir, to, content }) => {
-                    // Why there is no directory has been told.
-                    if let Some(dir) = dir.handle() {
-                        let put = Arc::clone(&self);
-                        let copied = async move {
-                            put.one(&path, content, dir, &to).await?;
-                            put.shared.progress.done();
-                            Ok(())
-                        };
-                        copy.begin(copied).await?;
+        let (to, from) = (dest.clone(), Arc::clone(&roots));
+        let runtime = Handle::current();
+        // Most of what it does is system calls; a call to the server now and then is made by the event loop.
+        spawn_blocking(move || runtime.block_on(local::find(to, options, from, finds)));
+        let mut way = Way::default();
+        while let Some(found) = found.recv().await {
+            match found {
+                Found::Planned { files, bytes } => {
+                    self.shared.progress.expect(files, bytes);
+                    let options = &self.shared.options;
+                    if !options.dry_run && !options.resumes {
+                        unfinished::remove_beside(&roots, dest).await;
                     }
                 }
-                Err(error) => copy.check(Err(error))?,
+                Found::Step(Step::Enter(inside)) => {
+                    if way.enters() {
+                        let entered = self.enter(&roots, dest, &inside, way.last()).await;
+                        let entered = entered.map_err(|error| copy.check(Err(error)));
+                        way.enter(entered)?;
+                    }
+                }
+                Found::Step(Step::Leave) => way.leave(),
+                Found::Step(Step::Other(other)) => {
+                    // Why there is no directory for it has been told.
+                    if way.is_there() {
+                        self.left_out(copy, dest, *other)?;
+                    }
+                }
+                Found::File(other, content) => {
+                    if way.is_there() {
+                        let into = match way.last() {
+                            Some(into) => into.clone(),
+                            None => base(&roots, other.root)?,
+                        };
+                        let put = Arc::clone(&self);
+                        let dest = dest.clone();
+                        copy.begin(async move { put.one(*other, content?, &into, &dest).await })
+                            .await?;
+                    }
+                }
+                Found::Step(Step::Conflict(error) | Step::Failed(error)) => {
+                    copy.check(Err(error))?;
+                }
             }
         }
-        Ok(())
+        drop(way);
+        delete::after(copy, &roots, dest).await
     }
 
-    /// Makes a directory, unless there is one.
-    async fn make_directory(&self, parent: &Dir, dir: &Dir, mode: u32) -> anyhow::Result<()> {
-        let Some(handle) = parent.handle() else {
-            dir.set(None);
-            return Ok(());
+    /// Makes a directory, unless it is there.
+    async fn enter(
+        self: &Arc<Self>,
+        roots: &[Root],
+        dest: &Tree,
+        inside: &Inside,
+        above: Option<&Within>,
+    ) -> anyhow::Result<Within> {
+        let shared = &self.shared;
+        let parent = match above {
+            Some(above) => above.clone(),
+            None => base(roots, inside.root)?,
         };
+        if inside.there.is_none() {
+            shared.tell(|| said(dest, &inside.source.path, &inside.to))?;
+        }
+        if shared.options.dry_run {
+            return Ok(parent);
+        }
+        let wanted = Wanted::of(&inside.source.about, &shared.options);
+        let (handle, last) = match inside.there.as_ref().and_then(|there| there.node) {
+            Some(node) => {
+                if let Some(there) = &inside.there
+                    && !shared.options.resumes
+                {
+                    unfinished::remove(dest, there, &inside.unfinished).await;
+                }
+                (node.handle, wanted.kept.is_some().then_some(wanted))
+            }
+            None => {
+                let mode = wanted.first_directory_mode();
+                let made = self.make_directory(parent.handle, &inside.to, mode).await;
+                let (handle, mode) =
+                    made.map_err(|fault| fault.at("make directory", &inside.to))?;
+                (handle, wanted.last_of_directory(mode))
+            }
+        };
+        let last = last.map(|wanted| -> Last {
+            let (put, path) = (Arc::clone(self), inside.to.clone());
+            Box::pin(async move {
+                let set = put.set_attributes(handle, &path, &wanted);
+                put.shared
+                    .interrupt
+                    .unless_late(send::REMOVED_WITHIN, set)
+                    .await
+            })
+        });
+        Ok(Within {
+            handle,
+            held: Some(shared.hold(parent.held, last)),
+        })
+    }
+
+    /// Makes a directory, and returns its handle and mode. One that was made meanwhile is as good.
+    async fn make_directory(
+        &self,
+        parent: FileHandle,
+        path: &[u8],
+        mode: u32,
+    ) -> Result<(FileHandle, u32), Fault> {
+        let nfs = self.export.nfs();
+        let name = Name::new(split(path).1)?;
         let attributes = SetAttributes {
-            // We must be able to put something in.
-            mode: Some(mode & 0o777 | 0o700),
+            mode: Some(mode),
             ..SetAttributes::default()
         };
-        let made = self.export.make_dir_in(handle, &dir.path, attributes).await;
-        dir.set(made.as_ref().ok().copied());
-        Ok(made.map(|_| ())?)
+        let (handle, attributes) = match nfs.make_dir(parent, name, attributes).await {
+            Ok(made) => match made.handle {
+                Some(handle) => (handle, made.attributes),
+                None => nfs.lookup(parent, name).await?,
+            },
+            Err(Fault::Status(Status::Exist)) => nfs.lookup(parent, name).await?,
+            Err(fault) => return Err(fault),
+        };
+        let attributes = match attributes {
+            Some(attributes) => attributes,
+            None => nfs.get_attributes(handle).await?,
+        };
+        match attributes.file_type {
+            FileType::Directory => Ok((handle, attributes.mode)),
+            _ => Err(Status::Exist.into()),
+        }
+    }
+
+    /// Gives a directory the attributes that it has in the end.
+    async fn set_attributes(
+        &self,
+        dir: FileHandle,
+        path: &[u8],
+        wanted: &Wanted,
+    ) -> anyhow::Result<()> {
+        let nfs = self.export.nfs();
+        if let Some(kept) = &wanted.kept {
+            return kept.set_remote(nfs, dir, path).await;
+        }
+        let attributes = SetAttributes {
+            mode: Some(wanted.mode),
+            ..SetAttributes::default()
+        };
+        let set = nfs.set_attributes(dir, attributes, None).await;
+        Ok(set.map_err(|fault| fault.at("change attributes of", path))?)
+    }
+
+    /// Tells of what is not copied, or would be.
+    fn left_out(&self, copy: &mut Copy, dest: &Tree, other: Other) -> anyhow::Result<()> {
+        let path = &other.source.path;
+        match other.action {
+            Action::Copy { .. } | Action::Write => self.shared.tell(|| said(dest, path, &other.to)),
+            Action::Skip(why) => {
+                let told = || format!("{} skipped: {why}", Tree::Local.show(path));
+                self.shared.tell(told)
+            }
+            Action::Unsupported | Action::Refuse(_) => {
+                let from = Tree::Local.show(path);
+                let kind = show::file_type(other.source.about.kind);
+                copy.check(Err(anyhow!("{from} is a {kind}, which is not copied")))
+            }
+        }
     }
 
     /// Copies what is no directory.
     async fn one(
         &self,
-        source: &Path,
+        other: Other,
         content: Content,
-        dir: FileHandle,
-        to: &[u8],
+        into: &Within,
+        dest: &Tree,
     ) -> anyhow::Result<()> {
+        let wanted = Wanted::of(&other.source.about, &self.shared.options);
+        let (dir, to, source) = (into.handle, &other.to[..], local(&other.source.path));
         match content {
-            Content::Small { data, mode } => self.small(data, mode, dir, to).await,
-            Content::Large { file, size, mode } => {
+            Content::Small { data } => self.small(data, &wanted, dir, to).await?,
+            Content::Large { file, size } => {
                 let _room = self.shared.room(size).await;
-                self.large(source, (file, size, mode), dir, to).await
+                self.large(source, (file, size), &wanted, dir, to).await?;
+            }
+            Content::Stream => {
+                let _room = self.shared.room(u64::MAX).await;
+                self.stream(source, &wanted, dir, to).await?;
             }
             Content::Symlink(text) => {
                 self.shared.progress.begin(0);
-                let linked = self.link(&text, dir, to).await;
-                Ok(linked.map_err(|fault| fault.at("make symbolic link", to))?)
+                let replaces = other.action == Action::Copy { replaces: true };
+                let linked = self.link(&text, dir, to, replaces).await;
+                let link = linked.map_err(|fault| fault.at("make symbolic link", to))?;
+                if let Some(kept) = &wanted.kept {
+                    kept.set_remote_link(self.export.nfs(), link, to).await?;
+                }
             }
         }
+        self.shared.progress.done();
+        self.shared
+            .tell(|| said(dest, &other.source.path, &other.to))
     }
 
-    /// Makes a symbolic link, in place of one that has the name.
-    async fn link(&self, text: &[u8], dir: FileHandle, to: &[u8]) -> Result<(), Fault> {
+    /// Makes a symbolic link, in place of a file or link that has the name, and returns its handle.
+    async fn link(
+        &self,
+        text: &[u8],
+        dir: FileHandle,
+        to: &[u8],
+        replaces: bool,
+    ) -> Result<FileHandle, Fault> {
         let nfs = self.export.nfs();
-        let name = to.rsplit(|byte| *byte == b'/').next().unwrap_or(to);
-        let name = Name::new(name)?;
+        let name = Name::new(split(to).1)?;
         let usual = SetAttributes::default();
-        match nfs.symlink(dir, name, usual, text).await {
-            Err(Fault::Status(Status::Exist)) => {
-                let (there, attributes) = nfs.lookup(dir, name).await?;
-                let attributes = match attributes {
-                    Some(attributes) => attributes,
-                    None => nfs.get_attributes(there).await?,
-                };
-                if attributes.file_type != FileType::Symlink {
-                    return Err(Status::Exist.into());
-                }
-                nfs.remove(dir, name).await?;
-                nfs.symlink(dir, name, usual, text).await?;
-                Ok(())
-            }
-            made => made.map(|_| ()),
+        let temporary = match replaces {
+            true => nfs_client::temporary_name(&name, random()),
+            false => name.to_vec(),
+        };
+        let first = Name::new(&temporary)?;
+        let made = nfs.symlink(dir, first, usual, text).await?;
+        if replaces && let Err(fault) = nfs.rename((dir, first), (dir, name)).await {
+            // The error to be told is that of renaming.
+            let _ = nfs.remove(dir, first).await;
+            return Err(fault);
+        }
+        match made.handle {
+            Some(handle) => Ok(handle),
+            None => Ok(nfs.lookup(dir, name).await?.0),
         }
     }
+}
+
+/// What is said of something that is copied.
+fn said(dest: &Tree, from: &[u8], to: &[u8]) -> String {
+    format!("{} -> {}", Tree::Local.show(from), dest.show(to))
+}
+
+/// The directory that something goes into which the user named.
+fn base(roots: &[Root], root: usize) -> anyhow::Result<Within> {
+    let node = roots[root].base.node.context("it is not on the server")?;
+    Ok(Within {
+        handle: node.handle,
+        held: None,
+    })
+}
+
+/// A number that nobody else uses.
+fn random() -> u64 {
+    RandomState::new().hash_one(0)
 }

@@ -369,6 +369,14 @@ impl Place {
             || server(self) == server(other) && id(node) == id(other_node)
     }
 
+    /// The URL of the root of the export.
+    pub(crate) fn export_url(&self) -> NfsUrl {
+        NfsUrl {
+            path: above(&self.url.path, &self.path),
+            ..self.url.clone()
+        }
+    }
+
     /// Whether it is there and a directory, a symbolic link to one included.
     ///
     /// # Errors

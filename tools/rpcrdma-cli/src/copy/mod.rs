@@ -2,26 +2,48 @@
 //!
 //! A copy finds files in order, one after the other, and copies a bounded number of them at a time:
 //! each is a task of its own, so that a small file costs its share of the bandwidth and not its
-//! round trips.
+//! round trips. What there is to copy is known by then: a `plan` was made of it, which found what does
+//! not go together. Both sides, local files and those of a server, are looked at in the same way (`tree`), so that
+//! what is decided about a file is the same both ways.
 
+pub(crate) mod attributes;
+pub(crate) mod decide;
+pub(crate) mod delete;
+pub(crate) mod entry;
+mod exclude;
+mod held;
+mod options;
+mod plan;
 pub(crate) mod resume;
+mod root;
 pub(crate) mod sparse;
+pub(crate) mod tree;
+pub(crate) mod unfinished;
+mod walk;
+mod way;
+
+pub(crate) use held::{Held, Last};
+pub(crate) use options::{CopyArgs, Options};
+pub(crate) use plan::Plan;
+pub(crate) use root::{Root, Target};
+pub(crate) use walk::{Inside, Other, Step};
+pub(crate) use way::Way;
 
 use crate::failure::{self, Ended};
 use crate::interrupt::Interrupt;
-use crate::progress::Progress;
-use crate::session::SessionArgs;
-use anyhow::anyhow;
-use clap::Args;
+use crate::progress::{self, Progress};
+use anyhow::{Context, anyhow};
 use nfs_proto::Status;
-use resume::{Kept, RESUME_WINDOW, Version};
-use sparse::Sparse;
-use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use resume::{Kept as KeptFile, RESUME_WINDOW, Version};
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
+
+/// What stands for standard input or output.
+pub(crate) const STREAM: &str = "-";
 
 /// Files that are copied at a time.
 pub(crate) const FILES_IN_FLIGHT: usize = 64;
@@ -36,86 +58,56 @@ const BYTES_IN_FLIGHT: u32 = 32 << 20;
 /// Bytes that a file counts at least, if it is not small.
 const LEAST_COUNTED: u32 = 2 << 20;
 
-/// Options of copies.
-#[derive(Args, Debug)]
-pub(crate) struct CopyArgs {
-    /// Copy directories with all that is in them
-    #[arg(short, long)]
-    recursive: bool,
-
-    /// When copies have holes, ranges of zeros that take no space: where the source has them, wherever there
-    /// are zeros, or nowhere
-    ///
-    /// `put` finds holes of local files without reading them. NFS version 3 cannot tell where holes are: `get`
-    /// reads all of a file, and leaves out blocks of zeros if it takes less space on the server than its size.
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
-    sparse: Sparse,
-
-    /// Keep a large file that is cut off, and go on with what an earlier run with this option has kept
-    ///
-    /// It is under a name like .NAME.rpcrdma-NUMBER beside the file. Only the same version of the source, by inode,
-    /// size and times, is gone on with; the last 32 MiB are copied again, as a crash may have damaged them, and 1
-    /// MiB before those is compared. If the source is changed while it is copied, the copy fails. Files up to 32
-    /// MiB are copied as a whole.
-    #[arg(long)]
-    resume: bool,
-
-    /// Show no progress
-    #[arg(short, long)]
-    quiet: bool,
-
-    #[command(flatten)]
-    pub(crate) session: SessionArgs,
-}
-
-/// A copy: what it is to do, the files in flight, and how it went so far.
+/// A copy: the files in flight, and how it went so far.
 pub(crate) struct Copy {
-    pub(crate) recursive: bool,
     pub(crate) shared: Shared,
     ended: Ended,
     in_flight: JoinSet<anyhow::Result<()>>,
-    /// Names of what the user named; none for what has no name of its own.
-    named: HashSet<Option<OsString>>,
+    /// Directories that have all that is to be in them.
+    ends: UnboundedReceiver<Last>,
 }
 
 /// What each file of a copy needs.
 #[derive(Clone)]
 pub(crate) struct Shared {
+    pub(crate) options: Arc<Options>,
     pub(crate) interrupt: Interrupt,
     pub(crate) progress: Progress,
-    pub(crate) sparse: Sparse,
-    /// Whether large files that are cut off are kept, and continued.
-    resume: bool,
     /// Files that were cut off and are kept.
     kept: Arc<AtomicUsize>,
     bytes: Arc<Semaphore>,
     /// Incomplete files that could not be removed.
     left: Arc<AtomicUsize>,
+    ends: UnboundedSender<Last>,
 }
 
 impl Copy {
     /// A copy that begins. From now on an interrupt does not end the process by itself.
-    pub(crate) fn new(args: &CopyArgs) -> anyhow::Result<Self> {
+    pub(crate) fn new(options: Options) -> anyhow::Result<Self> {
+        let (ends, ended) = unbounded_channel();
         let shared = Shared {
             interrupt: Interrupt::of_copy()?,
-            progress: Progress::new(!args.quiet, false),
-            sparse: args.sparse,
-            resume: args.resume,
+            progress: Progress::new(
+                !options.quiet && !options.dry_run,
+                options.verbose && !options.dry_run,
+            ),
+            options: Arc::new(options),
             kept: Arc::default(),
             bytes: Arc::new(Semaphore::new(BYTES_IN_FLIGHT as usize)),
             left: Arc::default(),
+            ends,
         };
-        Ok(Self::with(shared, args.recursive))
-    }
-
-    fn with(shared: Shared, recursive: bool) -> Self {
-        Self {
-            recursive,
+        Ok(Self {
             shared,
             ended: Ended::Well,
             in_flight: JoinSet::new(),
-            named: HashSet::new(),
-        }
+            ends: ended,
+        })
+    }
+
+    /// Whether nothing has failed so far.
+    pub(crate) fn is_well(&self) -> bool {
+        self.ended == Ended::Well
     }
 
     /// As [`Ended::check`], and counts what failed.
@@ -146,6 +138,16 @@ impl Copy {
         &mut self,
         file: impl Future<Output = anyhow::Result<()>> + Send + 'static,
     ) -> anyhow::Result<()> {
+        while let Ok(last) = self.ends.try_recv() {
+            self.spawn(last).await?;
+        }
+        self.spawn(file).await
+    }
+
+    async fn spawn(
+        &mut self,
+        file: impl Future<Output = anyhow::Result<()>> + Send + 'static,
+    ) -> anyhow::Result<()> {
         while let Some(copied) = self.in_flight.try_join_next() {
             self.check(returned(copied))?;
         }
@@ -158,14 +160,6 @@ impl Copy {
         Ok(())
     }
 
-    /// Whether what the user named may get the name of something he named before, so that it has to
-    /// wait until that is copied: the last one is to stay.
-    pub(crate) fn is_named_again(&mut self, name: Option<&OsStr>) -> bool {
-        let all = self.named.contains(&None);
-        let again = !self.named.insert(name.map(OsStr::to_owned));
-        all || again || name.is_none() && self.named.len() > 1
-    }
-
     /// Waits until nothing is in flight.
     ///
     /// # Errors
@@ -173,11 +167,18 @@ impl Copy {
     /// The first of those that concern the whole command.
     pub(crate) async fn settle(&mut self) -> anyhow::Result<()> {
         let mut settled = Ok(());
-        while let Some(copied) = self.in_flight.join_next().await {
+        loop {
+            while self.in_flight.len() < FILES_IN_FLIGHT
+                && let Ok(last) = self.ends.try_recv()
+            {
+                self.in_flight.spawn(last);
+            }
+            let Some(copied) = self.in_flight.join_next().await else {
+                return settled;
+            };
             let checked = self.check(returned(copied));
             settled = settled.and(checked);
         }
-        settled
     }
 
     /// Finds all that is to be copied, unless the user asks for the end, and waits until nothing is in
@@ -213,6 +214,30 @@ impl Copy {
 }
 
 impl Shared {
+    /// Says what was done, or would be done in a dry run, if the user wants to know.
+    ///
+    /// # Errors
+    ///
+    /// Nobody reads the output any more.
+    pub(crate) fn tell(&self, line: impl FnOnce() -> String) -> anyhow::Result<()> {
+        let options = &self.options;
+        if !options.verbose && !options.dry_run {
+            return Ok(());
+        }
+        let line = nfs_client::printable(line().as_bytes());
+        // Standard output may be what is copied to.
+        let said = progress::suspend(|| match options.to_stdout {
+            true => writeln!(io::stderr(), "{line}"),
+            false => writeln!(io::stdout(), "{line}"),
+        });
+        said.context("cannot write the output")
+    }
+
+    /// Holds a directory in another one open for changes, and has this done at its end, if anything.
+    pub(crate) fn hold(&self, above: Option<Arc<Held>>, last: Option<Last>) -> Arc<Held> {
+        Held::new(above, last, &self.ends)
+    }
+
     /// Notes an incomplete file that could not be removed.
     pub(crate) fn leave_incomplete(&self) {
         self.left.fetch_add(1, Relaxed);
@@ -224,9 +249,9 @@ impl Shared {
         &self,
         size: u64,
         version: impl Into<Version>,
-    ) -> Option<(Version, Kept)> {
-        let resumes = self.resume && size > RESUME_WINDOW;
-        resumes.then(|| (version.into(), Kept::new(&self.kept)))
+    ) -> Option<(Version, KeptFile)> {
+        let resumes = self.options.resumes && size > RESUME_WINDOW;
+        resumes.then(|| (version.into(), KeptFile::new(&self.kept)))
     }
 
     /// Waits until there is room for a file of this size; of small ones only their number counts.
@@ -262,16 +287,11 @@ mod tests {
     use std::task::Poll;
 
     fn copy() -> Copy {
-        let shared = Shared {
-            interrupt: Interrupt::listen().unwrap(),
-            progress: Progress::new(false, false),
-            sparse: Sparse::default(),
-            resume: false,
-            kept: Arc::default(),
-            bytes: Arc::new(Semaphore::new(BYTES_IN_FLIGHT as usize)),
-            left: Arc::default(),
+        let options = Options {
+            quiet: true,
+            ..Options::default()
         };
-        Copy::with(shared, true)
+        Copy::new(options).unwrap()
     }
 
     #[tokio::test]
@@ -356,12 +376,36 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_may_replace_something_named_before_is_told() {
-        let mut copy = copy();
-        let mut again = |name: Option<&str>| copy.is_named_again(name.map(OsStr::new));
-        assert!(!again(Some("a")) && !again(Some("b")));
-        assert!(again(Some("a")));
-        assert!(again(None), "what is in it may have any name");
-        assert!(again(Some("c")));
+    async fn directories_end_after_what_is_in_them_whether_it_was_copied_or_not() {
+        let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let find = async |copy: &mut Copy| {
+            let ends = |name: &'static str| -> Option<Last> {
+                let order = Arc::clone(&order);
+                Some(Box::pin(async move {
+                    order.lock().unwrap().push(name);
+                    Ok(())
+                }))
+            };
+            let top = copy.shared.hold(None, ends("top"));
+            let deep = copy.shared.hold(Some(Arc::clone(&top)), ends("deep"));
+            for number in 0..200 {
+                let (held, order) = (Arc::clone(&deep), Arc::clone(&order));
+                copy.begin(async move {
+                    tokio::task::yield_now().await;
+                    order.lock().unwrap().push("file");
+                    drop(held);
+                    match number {
+                        7 => Err(anyhow!("expected by a test")),
+                        _ => Ok(()),
+                    }
+                })
+                .await?;
+            }
+            Ok(())
+        };
+        assert_eq!(copy().all(find).await.unwrap(), Ended::Partly);
+        let order = order.lock().unwrap();
+        assert_eq!(order.len(), 202);
+        assert_eq!(order[200..], ["deep", "top"]);
     }
 }

@@ -1,6 +1,7 @@
 //! The data of one file on its way from a server.
 
 use super::Remote;
+use crate::copy::attributes::Wanted;
 use crate::copy::resume::{Changed, RESUME_WINDOW, Version, are_equal};
 use crate::copy::sparse::runs;
 use crate::partial::Partial;
@@ -19,11 +20,12 @@ use tokio::task::{JoinHandle, spawn_blocking};
 impl Remote {
     /// Copies a regular file; an interrupt leaves nothing of it behind.
     pub(super) async fn file(&self, dest: &Path) -> anyhow::Result<()> {
-        let Attributes { size, mode, .. } = self.node.attributes;
+        let size = self.node.attributes.size;
+        let wanted = self.wanted;
         let room = self.shared.room(size).await;
         self.shared.progress.begin(size);
         if let Some((version, kept)) = self.shared.resumes(size, &self.node.attributes) {
-            match Partial::resume(dest, mode, version.number())? {
+            match Partial::resume(dest, &wanted, version.number())? {
                 Some((partial, there)) => {
                     let copied = self.continued(partial, there, version, dest).await;
                     match &copied {
@@ -41,7 +43,8 @@ impl Remote {
         if stream.has_ended() {
             self.shared.progress.add(gather_len(&first) as u64);
             let to = dest.to_owned();
-            let written = spawn_blocking(move || write_whole(&to, mode, &first, leave_out_zeros));
+            let written =
+                spawn_blocking(move || write_whole(&to, &wanted, &first, leave_out_zeros));
             return written.await.expect(NO_PANIC);
         }
         let _room = match room {
@@ -49,7 +52,7 @@ impl Remote {
             // It is not as small as the server said.
             None => self.shared.room(u64::MAX).await,
         };
-        let partial = Partial::create(dest, mode)?;
+        let partial = Partial::create(dest, &wanted)?;
         let begin = Begin {
             first: Some(first),
             offset: 0,
@@ -62,7 +65,7 @@ impl Remote {
     /// Whether zeros are not written.
     fn leaves_out_zeros(&self) -> bool {
         let Attributes { size, used, .. } = self.node.attributes;
-        self.shared.sparse.leaves_out_zeros(used, size)
+        self.shared.options.sparse.leaves_out_zeros(used, size)
     }
 
     /// Goes on with a file of which so much is there.
@@ -158,8 +161,13 @@ async fn written(writing: Option<JoinHandle<io::Result<()>>>, dest: &Path) -> an
 }
 
 /// Writes a whole file.
-fn write_whole(dest: &Path, mode: u32, data: &Gather, leave_out_zeros: bool) -> anyhow::Result<()> {
-    let partial = Partial::create(dest, mode)?;
+fn write_whole(
+    dest: &Path,
+    wanted: &Wanted,
+    data: &Gather,
+    leave_out_zeros: bool,
+) -> anyhow::Result<()> {
+    let partial = Partial::create(dest, wanted)?;
     let written = write_at(partial.file(), data, 0, leave_out_zeros)
         .and_then(|()| match leave_out_zeros {
             true => partial.file().set_len(gather_len(data) as u64),

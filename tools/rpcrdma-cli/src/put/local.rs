@@ -3,282 +3,116 @@
 //! One thread does it all, without a change of threads for each file; it is held back by the channel
 //! that it feeds.
 
-use crate::copy::SMALL_FILE;
+use crate::copy::decide::Action;
+use crate::copy::entry::Entry;
+use crate::copy::tree::{Tree, local};
+use crate::copy::{Options, Other, Plan, Root, SMALL_FILE, Step};
 use crate::show;
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use bytes::Bytes;
-use nfs_proto::FileHandle;
-use std::ffi::{OsStr, OsString};
-use std::fs::{File, FileType, Metadata};
-use std::io::{self, Read};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use nfs_proto::FileType;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
 
-/// Something that the user named.
-pub(super) struct Source {
-    pub(super) path: PathBuf,
-    pub(super) target: Target,
-    /// Whether it has to wait until all that was found before is copied.
-    pub(super) waits: bool,
-}
-
-/// Where something goes that the user named.
-pub(super) enum Target {
-    /// Into this directory, to this path.
-    In(Arc<Dir>, Vec<u8>),
-    /// What is in it goes into this directory.
-    Is(Arc<Dir>),
-}
-
-/// A directory of the server, which is made while what goes into it is read.
-pub(super) struct Dir {
-    pub(super) path: Vec<u8>,
-    /// Set once it is known; to nothing if it cannot be made.
-    handle: OnceLock<Option<FileHandle>>,
-}
-
-/// Something found, by its local path.
-pub(super) struct Found {
-    pub(super) path: PathBuf,
-    pub(super) what: anyhow::Result<What>,
-}
-
-/// What is to be done on the server, in order.
-pub(super) enum What {
-    /// A directory. What goes into it follows.
-    Directory {
-        parent: Arc<Dir>,
-        dir: Arc<Dir>,
-        mode: u32,
-    },
-    /// Anything else: into this directory, to this path.
-    Other {
-        dir: Arc<Dir>,
-        to: Vec<u8>,
-        content: Content,
-    },
-    /// What follows may replace what came before.
-    Wait,
+/// What was found, in order.
+pub(super) enum Found {
+    /// All of it was counted, and goes together.
+    Planned { files: u64, bytes: u64 },
+    /// A step, but for files that are copied.
+    Step(Step),
+    /// What is to be copied and no directory.
+    File(Box<Other>, anyhow::Result<Content>),
 }
 
 /// What something consists of that is no directory.
 pub(super) enum Content {
     /// A file of at most [`SMALL_FILE`] bytes.
-    Small { data: Bytes, mode: u32 },
+    Small { data: Bytes },
     /// Any other.
-    Large { file: File, size: u64, mode: u32 },
+    Large { file: File, size: u64 },
+    /// Standard input, a FIFO or a device, which is read when its turn comes.
+    Stream,
     /// The text of a symbolic link.
     Symlink(Vec<u8>),
 }
 
-impl Dir {
-    /// A directory that is there.
-    pub(super) fn there(path: &[u8], handle: FileHandle) -> Arc<Self> {
-        Arc::new(Self {
-            path: path.to_vec(),
-            handle: OnceLock::from(Some(handle)),
-        })
-    }
-
-    /// Its handle, if it is there.
-    pub(super) fn handle(&self) -> Option<FileHandle> {
-        self.handle.get().copied().flatten()
-    }
-
-    /// Sets what became of making it.
-    pub(super) fn set(&self, handle: Option<FileHandle>) {
-        self.handle
-            .set(handle)
-            .expect("a directory is made only once");
-    }
-
-    /// The path of a name in it.
-    pub(super) fn join(&self, name: &OsStr) -> Vec<u8> {
-        match &self.path[..] {
-            [] => name.as_bytes().to_vec(),
-            path => [path, b"/", name.as_bytes()].concat(),
-        }
-    }
-
-    fn cannot_be_made(&self) -> bool {
-        matches!(self.handle.get(), Some(None))
+/// Counts what there is to copy, and then finds it once more: each directory before what is in it. It ends when
+/// nobody wants to know of more.
+pub(super) async fn find(
+    dest: Tree,
+    options: Arc<Options>,
+    roots: Arc<Vec<Root>>,
+    finds: Sender<Found>,
+) {
+    tokio::select! {
+        biased;
+        // It may wait for the server then.
+        () = finds.closed() => {}
+        () = find_all(&dest, &options, &roots, &finds) => {}
     }
 }
 
-/// Nobody wants to know of more.
-struct Enough;
-
-/// Finds what there is to copy, each directory before what is in it, and the files in it before the
-/// directories in it.
-pub(super) fn find(sources: Vec<Source>, recursive: bool, finds: &Sender<Found>) {
-    let finder = Finder { recursive, finds };
-    for source in sources {
-        if finder.source(source).is_err() {
+async fn find_all(dest: &Tree, options: &Options, roots: &[Root], finds: &Sender<Found>) {
+    let conflict = async |error| tell(finds, Found::Step(Step::Conflict(error))).await;
+    let Ok(mut plan) = Plan::make(dest, options, roots, conflict).await else {
+        return;
+    };
+    if plan.conflicts {
+        // Whether it is heard or not, nothing follows.
+        let nothing = Step::Failed(anyhow!("nothing was copied"));
+        let _ = tell(finds, Found::Step(nothing)).await;
+        return;
+    }
+    let (files, bytes) = (plan.files, plan.bytes);
+    if tell(finds, Found::Planned { files, bytes }).await.is_err() {
+        return;
+    }
+    let mut steps = plan.steps(dest, options, roots);
+    while let Some(step) = steps.next().await {
+        let found = match step {
+            Step::Other(other) if is_copied(&other.action) && !options.dry_run => {
+                let content = content(&other.source);
+                Found::File(other, content)
+            }
+            step => Found::Step(step),
+        };
+        if tell(finds, found).await.is_err() {
             return;
         }
     }
 }
 
-struct Finder<'a> {
-    recursive: bool,
-    finds: &'a Sender<Found>,
-}
-
-/// A directory that is to be gone through: its path, the directory it goes into, and where to.
-struct Left {
-    path: PathBuf,
-    parent: Arc<Dir>,
-    to: Vec<u8>,
-}
-
-impl Finder<'_> {
-    fn tell(&self, path: PathBuf, what: anyhow::Result<What>) -> Result<(), Enough> {
-        let found = Found { path, what };
-        self.finds.blocking_send(found).map_err(|_| Enough)
-    }
-
-    /// What the user named: a symbolic link stands for what it leads to.
-    fn source(&self, source: Source) -> Result<(), Enough> {
-        let Source {
-            path,
-            target,
-            waits,
-        } = source;
-        if waits {
-            self.tell(PathBuf::new(), Ok(What::Wait))?;
-        }
-        let about = path
-            .metadata()
-            .with_context(|| format!("cannot read {}", show::path(&path)));
-        let about = match about {
-            Ok(about) => about,
-            Err(error) => return self.tell(path, Err(error)),
-        };
-        if about.is_dir() && !self.recursive {
-            let error = anyhow!("{} is a directory: copy it with -r", show::path(&path));
-            return self.tell(path, Err(error));
-        }
-        match target {
-            Target::Is(dir) => self.tree(&path, dir),
-            Target::In(parent, to) if about.is_dir() => {
-                let dir = self.directory(&path, &about, parent, to)?;
-                self.tree(&path, dir)
-            }
-            Target::In(dir, to) => self.other(path, Ok(about.file_type()), dir, to),
-        }
-    }
-
-    /// Tells what is in a directory and those in it.
-    fn tree(&self, top: &Path, dir: Arc<Dir>) -> Result<(), Enough> {
-        let mut left = Vec::new();
-        self.entries(top, &dir, &mut left)?;
-        while let Some(Left { path, parent, to }) = left.pop() {
-            if parent.cannot_be_made() {
-                continue;
-            }
-            let about = path
-                .symlink_metadata()
-                .with_context(|| format!("cannot read {}", show::path(&path)));
-            match about {
-                Ok(about) => {
-                    let dir = self.directory(&path, &about, parent, to)?;
-                    self.entries(&path, &dir, &mut left)?;
-                }
-                Err(error) => self.tell(path, Err(error))?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Tells of a directory.
-    fn directory(
-        &self,
-        path: &Path,
-        about: &Metadata,
-        parent: Arc<Dir>,
-        to: Vec<u8>,
-    ) -> Result<Arc<Dir>, Enough> {
-        let dir = Arc::new(Dir {
-            path: to,
-            handle: OnceLock::new(),
-        });
-        let made = What::Directory {
-            parent,
-            dir: Arc::clone(&dir),
-            mode: about.mode(),
-        };
-        self.tell(path.to_owned(), Ok(made))?;
-        Ok(dir)
-    }
-
-    /// Tells what is in a directory; the directories in it are added to `left`.
-    fn entries(&self, path: &Path, dir: &Arc<Dir>, left: &mut Vec<Left>) -> Result<(), Enough> {
-        let entries = match sorted_entries(path) {
-            Ok(entries) => entries,
-            Err(error) => return self.tell(path.to_owned(), Err(error)),
-        };
-        let mut directories = Vec::new();
-        for (name, file_type) in entries {
-            if dir.cannot_be_made() {
-                return Ok(());
-            }
-            let (path, to) = (path.join(&name), dir.join(&name));
-            if file_type.as_ref().is_ok_and(FileType::is_dir) {
-                let parent = Arc::clone(dir);
-                directories.push(Left { path, parent, to });
-            } else {
-                self.other(path, file_type, Arc::clone(dir), to)?;
-            }
-        }
-        left.extend(directories.into_iter().rev());
-        Ok(())
-    }
-
-    /// Tells of what is no directory.
-    fn other(
-        &self,
-        path: PathBuf,
-        file_type: io::Result<FileType>,
-        dir: Arc<Dir>,
-        to: Vec<u8>,
-    ) -> Result<(), Enough> {
-        let what = content(&path, file_type).map(|content| What::Other { dir, to, content });
-        self.tell(path, what)
+fn is_copied(action: &Action) -> bool {
+    match action {
+        Action::Copy { .. } | Action::Write => true,
+        Action::Skip(_) | Action::Refuse(_) | Action::Unsupported => false,
     }
 }
 
-/// The names in a directory in order, and what they stand for.
-fn sorted_entries(dir: &Path) -> anyhow::Result<Vec<(OsString, io::Result<FileType>)>> {
-    let unreadable = || format!("cannot read the directory {}", show::path(dir));
-    let mut entries = Vec::new();
-    for entry in dir.read_dir().with_context(unreadable)? {
-        let entry = entry.with_context(unreadable)?;
-        entries.push((entry.file_name(), entry.file_type()));
-    }
-    entries.sort_by(|one, other| one.0.cmp(&other.0));
-    Ok(entries)
+/// # Errors
+///
+/// Nobody wants to know of more.
+async fn tell(finds: &Sender<Found>, found: Found) -> anyhow::Result<()> {
+    let told = finds.send(found).await;
+    told.map_err(|_| anyhow!("nobody wants to know of more"))
 }
 
 /// Reads a small file, opens another, or reads the text of a symbolic link.
-fn content(path: &Path, file_type: io::Result<FileType>) -> anyhow::Result<Content> {
+fn content(source: &Entry) -> anyhow::Result<Content> {
+    let path = local(&source.path);
     let unreadable = || format!("cannot read {}", show::path(path));
-    let file_type = file_type.with_context(unreadable)?;
-    if file_type.is_symlink() {
-        let text = path.read_link().with_context(unreadable)?;
-        return Ok(Content::Symlink(OsString::from(text).into_vec()));
+    if source.about.is_special() {
+        return Ok(Content::Stream);
     }
-    if !file_type.is_file() {
-        bail!(
-            "{} is neither a file nor a directory nor a symbolic link: it is not copied",
-            show::path(path)
-        );
+    if source.about.kind == FileType::Symlink {
+        let text = path.read_link().with_context(unreadable)?;
+        return Ok(Content::Symlink(text.into_os_string().into_vec()));
     }
     let file = File::open(path).with_context(unreadable)?;
-    let about = file.metadata().with_context(unreadable)?;
-    let (size, mode) = (about.len(), about.mode());
+    let size = file.metadata().with_context(unreadable)?.len();
     if let Ok(room) = usize::try_from(size)
         && size <= SMALL_FILE
     {
@@ -288,10 +122,10 @@ fn content(path: &Path, file_type: io::Result<FileType>) -> anyhow::Result<Conte
         start.read_to_end(&mut data).with_context(unreadable)?;
         if data.len() as u64 <= SMALL_FILE {
             let data = Bytes::from(data);
-            return Ok(Content::Small { data, mode });
+            return Ok(Content::Small { data });
         }
     }
     // A file that grew meanwhile is not a small one either.
     let size = size.max(SMALL_FILE + 1);
-    Ok(Content::Large { file, size, mode })
+    Ok(Content::Large { file, size })
 }

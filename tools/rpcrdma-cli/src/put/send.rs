@@ -2,6 +2,7 @@
 
 use super::Put;
 use super::read::{Piece, Reader, has_holes};
+use crate::copy::attributes::Wanted;
 use crate::copy::resume::{Changed, Kept, RESUME_WINDOW, Version, are_equal, is_ours};
 use crate::copy::sparse::{Sparse, runs};
 use crate::interrupt::Interrupted;
@@ -20,19 +21,19 @@ use tokio::time::timeout;
 
 /// How long a server may take, after an interrupt, to make a file or give it its name, and to remove what is
 /// incomplete: who interrupts a copy may do so because the server does not answer.
-const REMOVED_WITHIN: Duration = Duration::from_secs(3);
+pub(super) const REMOVED_WITHIN: Duration = Duration::from_secs(3);
 
 impl Put {
     /// Copies a file that was read as a whole.
     pub(super) async fn small(
         &self,
         data: Bytes,
-        mode: u32,
+        wanted: &Wanted,
         dir: FileHandle,
         to: &[u8],
     ) -> anyhow::Result<()> {
         let len = data.len() as u64;
-        self.copied((len, mode), dir, to, None, async |upload| {
+        self.copied(len, wanted, dir, to, None, async |upload| {
             upload.write_last(Gather::from_elem(data, 1)).await?;
             self.shared.progress.add(len);
             Ok(())
@@ -44,7 +45,8 @@ impl Put {
     pub(super) async fn large(
         &self,
         source: &Path,
-        (file, size, mode): (File, u64, u32),
+        (file, size): (File, u64),
+        wanted: &Wanted,
         dir: FileHandle,
         to: &[u8],
     ) -> anyhow::Result<()> {
@@ -53,7 +55,7 @@ impl Put {
         let file = Arc::new(file);
         let resume = self.shared.resumes(size, &about);
         let version = resume.as_ref().map(|(version, _)| *version);
-        self.copied((size, mode), dir, to, resume, async |upload| {
+        self.copied(size, wanted, dir, to, resume, async |upload| {
             let there = upload.offset();
             if there > 0 {
                 let remote = (upload.handle(), to);
@@ -76,9 +78,10 @@ impl Put {
 
     /// Makes a file that gets its name when `send` is through; an interrupt removes it, unless it can be
     /// continued.
-    async fn copied(
+    pub(super) async fn copied(
         &self,
-        (size, mode): (u64, u32),
+        size: u64,
+        wanted: &Wanted,
         dir: FileHandle,
         to: &[u8],
         resume: Option<(Version, Kept)>,
@@ -86,8 +89,7 @@ impl Put {
     ) -> anyhow::Result<()> {
         self.shared.progress.begin(size);
         let attributes = SetAttributes {
-            // What runs with the rights of its owner is made so by the owner, not by copying.
-            mode: Some(mode & 0o777),
+            mode: Some(wanted.first_mode()),
             ..SetAttributes::default()
         };
         let interrupt = &self.shared.interrupt;
@@ -122,7 +124,16 @@ impl Put {
                 self.shared.leave_incomplete();
             }
         })?;
-        let sent = send(&mut upload);
+        let sent = async {
+            send(&mut upload).await?;
+            if let Some(kept) = &wanted.kept {
+                // All of it is written first: that would change the times.
+                upload.settle().await?;
+                kept.set_remote(self.export.nfs(), upload.handle(), to)
+                    .await?;
+            }
+            Ok(())
+        };
         let copied = match interrupt.unless(sent).await {
             Ok(()) => {
                 let completed = upload.complete();
@@ -156,7 +167,7 @@ impl Put {
         upload: &mut Upload<'_, Client>,
         about: &Metadata,
     ) -> anyhow::Result<()> {
-        let holes = self.shared.sparse != Sparse::Never && has_holes(about);
+        let holes = self.shared.options.sparse != Sparse::Never && has_holes(about);
         let mut reader = Reader::new(Arc::clone(file), &self.pool, upload.offset(), holes);
         loop {
             let piece = reader.next().await;
@@ -170,7 +181,7 @@ impl Put {
                 Piece::Data(piece) => {
                     let len = piece.len() as u64;
                     let data = piece.freeze();
-                    match self.shared.sparse {
+                    match self.shared.options.sparse {
                         Sparse::Always => write_data(upload, &data).await?,
                         Sparse::Auto | Sparse::Never => {
                             upload.write(Gather::from_elem(data, 1)).await?;

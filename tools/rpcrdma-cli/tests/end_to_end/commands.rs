@@ -110,41 +110,6 @@ fn many_files_of_all_sizes_come_back_as_they_were_put() {
 }
 
 #[test]
-fn last_of_several_files_with_one_name_stays() {
-    let served = Served::new(&[]);
-    let directories: Vec<_> = (0..20).map(|number| format!("from-{number}")).collect();
-    let mut sources = Vec::new();
-    let mut urls = Vec::new();
-    for directory in &directories {
-        // The first ones take longest.
-        let len = 2_000_000 / (1 + sources.len() * sources.len());
-        let mut content = data(len);
-        content.extend_from_slice(directory.as_bytes());
-        sources.push(served.local(&format!("{directory}/name"), &content));
-        fs::create_dir(served.dir.join(directory)).unwrap();
-        fs::write(served.dir.join(directory).join("name"), &content).unwrap();
-        urls.push(served.url(&format!("{directory}/name")));
-    }
-    let last = fs::read(sources.last().unwrap()).unwrap();
-    let root = served.url("");
-    let args = |command, from: &[String], to: &str| {
-        let mut args = vec![String::from(command)];
-        args.extend_from_slice(from);
-        args.push(to.to_owned());
-        args
-    };
-    for args in [
-        args("put", &sources, &root),
-        args("get", &urls, served.around.path().to_str().unwrap()),
-    ] {
-        let args: Vec<_> = args.iter().map(String::as_str).collect();
-        ok(&args);
-    }
-    assert!(fs::read(served.dir.join("name")).unwrap() == last);
-    assert!(fs::read(served.beside("name")).unwrap() == last);
-}
-
-#[test]
 fn large_directory_is_listed_whole() {
     let served = Served::new(&[]);
     let mut names: Vec<String> = (0..3000).map(|number| format!("file-{number}")).collect();

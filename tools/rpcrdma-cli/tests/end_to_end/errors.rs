@@ -1,10 +1,12 @@
 //! What goes wrong says what was wrong and what to do, and the server goes on.
 
+use crate::copies::fifo;
 use crate::running::{Served, fails, free_port, ok, run, text, tree};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 #[test]
 fn absent_server_is_reported_with_how_to_start_one() {
@@ -148,23 +150,24 @@ fn file_that_cannot_be_copied_does_not_keep_others_from_being_copied() {
     for number in 0..300 {
         served.local(&format!("from/{number}"), b"content");
     }
-    let from = served.beside("from");
-    // What has its name cannot be replaced.
-    fs::create_dir_all(served.dir.join("from/150/directory")).unwrap();
-    let put = ["put", "-r", &from, &served.url("")];
-    fails(&put, 1, "cannot name /from/150: ");
-    let there = || tree(&served.dir.join("from"));
+    let from = served.around.path().join("from");
+    let fifo_at_150 = |dir: &Path| {
+        fs::remove_file(dir.join("150")).unwrap();
+        fifo(&dir.join("150"));
+    };
+    fifo_at_150(&from);
+    let put = ["put", "-r", from.to_str().unwrap(), &served.url("")];
+    fails(&put, 1, "from/150 is a fifo, which is not copied");
+    let there = served.dir.join("from");
     let copied = |(_, content): &&(_, Vec<u8>)| content == b"content";
-    assert_eq!(there().iter().filter(copied).count(), 299);
-    assert_eq!(there().len(), 301, "nothing temporary is left");
+    assert_eq!(tree(&there).iter().filter(copied).count(), 299);
+    assert_eq!(tree(&there).len(), 299, "nothing temporary is left");
 
-    fs::remove_dir_all(served.dir.join("from/150")).unwrap();
-    fs::write(served.dir.join("from/150"), b"content").unwrap();
-    let to = served.around.path().join("to");
-    fs::create_dir_all(to.join("from/150/directory")).unwrap();
-    let get = ["get", "-r", &served.url("from"), to.to_str().unwrap()];
-    fails(&get, 1, "150: ");
-    let there = tree(&to);
+    fifo(&there.join("150"));
+    let to = served.beside("to");
+    let get = ["get", "-r", &served.url("from"), &to];
+    fails(&get, 1, "150 is a fifo, which is not copied");
+    let there = tree(Path::new(&to));
     assert_eq!(there.iter().filter(copied).count(), 299);
 }
 
@@ -179,7 +182,8 @@ fn tree_that_has_no_directory_to_go_to_is_reported_once() {
     let output = run(&["put", "-r", &served.beside("from"), &served.url("")]);
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert_eq!(errors.matches("which is a file").count(), 1, "{errors}");
+    assert_eq!(errors.lines().count(), 2, "{errors}");
     assert_eq!(fs::read(served.dir.join("from")).unwrap(), b"no directory");
 }
 

@@ -6,6 +6,8 @@ mod commands;
 mod common_options;
 mod config;
 mod contrib;
+mod copies;
+mod copy_plan;
 mod coreutils;
 mod designs;
 mod errors;

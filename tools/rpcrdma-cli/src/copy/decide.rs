@@ -1,0 +1,243 @@
+//! What is to be done with one thing that is copied, by what is there on both sides.
+
+use super::entry::{About, Entry};
+use super::options::Options;
+use nfs_proto::FileType;
+use std::fmt;
+
+/// What is done with something that is no directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// It is copied, and replaces what is there if something is.
+    Copy { replaces: bool },
+    /// It is written to the device or FIFO that is there.
+    Write,
+    /// It is left out, as the user asked.
+    Skip(Skip),
+    /// Nothing at all is copied: what is there does not go together with it.
+    Refuse(Conflict),
+    /// It is of a type that is not copied; the rest is.
+    Unsupported,
+}
+
+/// Why something is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Skip {
+    /// `--no-clobber`, and it is there.
+    Exists,
+    /// `--update`, and what is there is not older.
+    NotOlder,
+}
+
+/// What does not go together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Conflict {
+    /// A directory is there, where something else is to go.
+    Directory,
+    /// Something else is there, where a directory is to go.
+    NotDirectory(FileType),
+    /// A device, FIFO or socket is there: it would be replaced.
+    Special(FileType),
+    /// Source and destination are one object.
+    Same,
+    /// The destination is in the directory that is copied.
+    IntoItself,
+    /// A symbolic link that leads nowhere is there.
+    Dangling,
+    /// Something else that is copied is to have the same name.
+    Twice,
+}
+
+impl fmt::Display for Skip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exists => "it is there",
+            Self::NotOlder => "what is there is not older",
+        })
+    }
+}
+
+impl Conflict {
+    /// The conflict as an error, of what is copied and where it goes.
+    pub(crate) fn error(&self, source: &str, dest: &str) -> anyhow::Error {
+        let kind = |kind: &FileType| crate::show::file_type(*kind);
+        anyhow::anyhow!(match self {
+            Self::Directory =>
+                format!("cannot replace the directory {dest} by {source}, which is not a directory"),
+            Self::NotDirectory(there) => format!(
+                "cannot copy the directory {source} to {dest}, which is a {}",
+                kind(there)
+            ),
+            Self::Special(there) => format!(
+                "cannot copy {source} to {dest}, which is a {}: it is not replaced",
+                kind(there)
+            ),
+            Self::Same => format!("{source} and {dest} are one and the same"),
+            Self::IntoItself =>
+                format!("cannot copy the directory {source} into itself, to {dest}"),
+            Self::Dangling => format!(
+                "cannot copy {source} to {dest}, a symbolic link to something that is not there"
+            ),
+            Self::Twice => format!(
+                "cannot copy {source} to {dest}: something else of this copy gets that name"
+            ),
+        })
+    }
+}
+
+/// What devices and FIFOs are good for: their data is copied as it comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Streams {
+    /// A source is read.
+    pub(crate) read: bool,
+    /// A destination is written to.
+    pub(crate) written: bool,
+}
+
+/// Decides about something that is no directory.
+pub(crate) fn other(
+    source: &About,
+    there: Option<&About>,
+    streams: Streams,
+    options: &Options,
+) -> Action {
+    if source.is_special() && !streams.read {
+        return Action::Unsupported;
+    }
+    let Some(there) = there else {
+        return Action::Copy { replaces: false };
+    };
+    match () {
+        () if there.is_directory() => Action::Refuse(Conflict::Directory),
+        () if there.is_special() && streams.written && options.keeps_existing => {
+            Action::Skip(Skip::Exists)
+        }
+        () if there.is_special() && streams.written && source.kind == FileType::Regular => {
+            Action::Write
+        }
+        () if there.is_special() => Action::Refuse(Conflict::Special(there.kind)),
+        () if source.is_same_object(there) => Action::Refuse(Conflict::Same),
+        () if options.keeps_existing => Action::Skip(Skip::Exists),
+        () if options.updates && !is_newer(source, there, options) => Action::Skip(Skip::NotOlder),
+        () => Action::Copy { replaces: true },
+    }
+}
+
+/// Decides whether a directory can be where something is.
+pub(crate) fn directory(there: Option<&Entry>) -> Option<Conflict> {
+    let there = there?;
+    (!there.about.is_directory()).then_some(Conflict::NotDirectory(there.about.kind))
+}
+
+/// Whether the source was changed later, by more than what times at the destination are rounded to.
+fn is_newer(source: &About, there: &About, options: &Options) -> bool {
+    source.mtime.nanos() - there.mtime.nanos() >= options.resolution.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::Time;
+    use super::*;
+
+    fn about(kind: FileType, id: u64, seconds: i64) -> About {
+        let at = Time {
+            seconds,
+            nanoseconds: 0,
+        };
+        About {
+            kind,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            size: 1,
+            id,
+            atime: at,
+            mtime: at,
+            ctime: at,
+        }
+    }
+
+    #[test]
+    fn what_is_there_decides() {
+        let source = about(FileType::Regular, 1, 5);
+        let usual = Options::default();
+        let check = |there: Option<About>, options: &Options, expected| {
+            assert_eq!(
+                other(&source, there.as_ref(), Streams::default(), options),
+                expected
+            );
+        };
+        let file = |at| Some(about(FileType::Regular, 2, at));
+        check(None, &usual, Action::Copy { replaces: false });
+        check(file(5), &usual, Action::Copy { replaces: true });
+        check(
+            Some(about(FileType::Symlink, 2, 5)),
+            &usual,
+            Action::Copy { replaces: true },
+        );
+        check(
+            Some(about(FileType::Directory, 2, 5)),
+            &usual,
+            Action::Refuse(Conflict::Directory),
+        );
+        check(
+            Some(about(FileType::Fifo, 2, 5)),
+            &usual,
+            Action::Refuse(Conflict::Special(FileType::Fifo)),
+        );
+        check(Some(source), &usual, Action::Refuse(Conflict::Same));
+        let keeps = Options {
+            keeps_existing: true,
+            ..Options::default()
+        };
+        check(file(4), &keeps, Action::Skip(Skip::Exists));
+        check(None, &keeps, Action::Copy { replaces: false });
+        let updates = Options {
+            updates: true,
+            ..Options::default()
+        };
+        check(file(4), &updates, Action::Copy { replaces: true });
+        check(file(5), &updates, Action::Skip(Skip::NotOlder));
+        check(file(6), &updates, Action::Skip(Skip::NotOlder));
+    }
+
+    #[test]
+    fn times_that_the_destination_rounds_do_not_make_a_file_newer() {
+        let mut source = about(FileType::Regular, 1, 5);
+        source.mtime.nanoseconds = 999_999_999;
+        let there = about(FileType::Regular, 2, 5);
+        let options = |resolution| Options {
+            updates: true,
+            resolution,
+            ..Options::default()
+        };
+        let copied = Action::Copy { replaces: true };
+        assert_eq!(
+            other(&source, Some(&there), Streams::default(), &options(1)),
+            copied
+        );
+        let rounds = options(1_000_000_000);
+        assert_eq!(
+            other(&source, Some(&there), Streams::default(), &rounds),
+            Action::Skip(Skip::NotOlder)
+        );
+    }
+
+    #[test]
+    fn devices_and_fifos_are_read_and_written_where_the_user_named_them() {
+        let fifo = about(FileType::Fifo, 1, 5);
+        let file = about(FileType::Regular, 2, 5);
+        let usual = Options::default();
+        let named = Streams {
+            read: true,
+            written: true,
+        };
+        let copied = Action::Copy { replaces: false };
+        assert_eq!(
+            other(&fifo, None, Streams::default(), &usual),
+            Action::Unsupported
+        );
+        assert_eq!(other(&fifo, None, named, &usual), copied);
+        assert_eq!(other(&file, Some(&fifo), named, &usual), Action::Write);
+    }
+}

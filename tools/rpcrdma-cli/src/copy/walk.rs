@@ -1,0 +1,354 @@
+//! Goes through what is copied, with an eye on what is there at the destination, and says step by step what is
+//! to be done.
+//!
+//! A walk changes nothing, so that a plan can be made from it. It holds, for each directory on the way down, a
+//! page of its entries, and of what is at the destination no more than [`MAX_KNOWN`] names in all.
+
+use super::decide::{self, Action, Conflict, Streams};
+use super::entry::{Entry, join};
+use super::options::Options;
+use super::root::Root;
+use super::tree::{Listing, Tree};
+use anyhow::anyhow;
+use nfs_client::Node;
+use nfs_proto::FileType;
+use std::collections::HashMap;
+
+/// Directories within directories that are copied; a server that invents more is given up.
+const MAX_DEPTH: usize = 1000;
+
+/// Names of a destination on a server that are remembered at a time, so as not to ask for each; of a directory
+/// for which there is no room, each is asked for.
+const MAX_KNOWN: usize = 65_536;
+
+/// Unfinished files in a directory that are looked at by one copy.
+const MAX_UNFINISHED: usize = 256;
+
+/// Times that two objects which may be one are looked at, as others may change them.
+const LOOKS: usize = 3;
+
+/// Whether something is a file that a copy, this one or another, has not finished.
+fn is_unfinished(name: &[u8], entry: &Entry) -> bool {
+    entry.about.kind == FileType::Regular && nfs_client::is_temporary_name(name)
+}
+
+/// A step of a copy.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// A directory: what is in it follows, up to its [`Leave`](Self::Leave).
+    Enter(Box<Inside>),
+    /// The end of the directory that was entered last and not left.
+    Leave,
+    /// Anything else.
+    Other(Box<Other>),
+    /// Nothing is to be copied, as this does not go together.
+    Conflict(anyhow::Error),
+    /// Something cannot be read.
+    Failed(anyhow::Error),
+}
+
+/// A directory that is copied.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    /// Number of the root that it is in.
+    pub(crate) root: usize,
+    pub(crate) source: Entry,
+    pub(crate) to: Vec<u8>,
+    /// The directory that is there.
+    pub(crate) there: Option<Entry>,
+    /// Names there of files that a copy has not finished.
+    pub(crate) unfinished: Vec<Vec<u8>>,
+    /// Whether what is in it goes to where the user said, and not it itself.
+    pub(crate) is_contents: bool,
+}
+
+/// Something that is copied and no directory.
+#[derive(Debug)]
+pub(crate) struct Other {
+    /// Number of the root that it is in, or that it is.
+    pub(crate) root: usize,
+    pub(crate) source: Entry,
+    pub(crate) to: Vec<u8>,
+    pub(crate) action: Action,
+}
+
+/// A walk through what the user named.
+pub(crate) struct Walk<'a> {
+    dest: &'a Tree,
+    options: &'a Options,
+    roots: &'a [Root],
+    /// Number of the root that comes next.
+    next: usize,
+    /// Directories on the way down.
+    levels: Vec<Level<'a>>,
+    /// Names that may still be remembered.
+    room: usize,
+}
+
+struct Level<'a> {
+    entries: Listing<'a>,
+    to: Vec<u8>,
+    /// Its path for patterns.
+    name: Vec<u8>,
+    there: Known,
+}
+
+/// What is known of a directory at the destination.
+pub(super) enum Known {
+    /// It is not there, and so is nothing in it.
+    Absent,
+    /// Each name has to be asked for.
+    Asked(Box<Entry>),
+    /// All of it.
+    Listed(HashMap<Vec<u8>, Node>),
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(dest: &'a Tree, options: &'a Options, roots: &'a [Root]) -> Self {
+        Self {
+            dest,
+            options,
+            roots,
+            next: 0,
+            levels: Vec::new(),
+            room: MAX_KNOWN,
+        }
+    }
+
+    /// The next step; nothing at the end.
+    pub(crate) async fn next(&mut self) -> Option<Step> {
+        loop {
+            let Some(level) = self.levels.last_mut() else {
+                let root = self.roots.get(self.next)?;
+                self.next += 1;
+                match self.root(root).await {
+                    Some(step) => return Some(step),
+                    None => continue,
+                }
+            };
+            let (name, source) = match level.entries.next().await {
+                Ok(Some(entry)) => entry,
+                Ok(None) => {
+                    self.leave();
+                    return Some(Step::Leave);
+                }
+                Err(error) => return Some(Step::Failed(error)),
+            };
+            let path = join(&level.name, &name);
+            let is_directory = source.about.is_directory();
+            if self.options.exclude.matches(&path, is_directory) || is_unfinished(&name, &source) {
+                continue;
+            }
+            let to = join(&level.to, &name);
+            let there = match level.there.get(self.dest, &name, &to).await {
+                Ok(there) => there,
+                Err(error) => return Some(Step::Failed(error)),
+            };
+            return Some(match is_directory {
+                true => self.enter(source, to, there, path).await,
+                false => self.other(source, to, there.as_ref(), Streams::default()),
+            });
+        }
+    }
+
+    async fn root(&mut self, root: &'a Root) -> Option<Step> {
+        let is_directory = root.source.about.is_directory();
+        if self.options.exclude.matches(&root.name, is_directory) {
+            return None;
+        }
+        if is_directory && !self.options.recursive {
+            let source = root.tree.show(&root.source.path);
+            return Some(Step::Failed(anyhow!(
+                "{source} is a directory: copy it with -r"
+            )));
+        }
+        if root.dangles {
+            return Some(self.conflict(&Conflict::Dangling, &root.source, &root.to));
+        }
+        let (source, to, there) = (root.source.clone(), root.to.clone(), root.there.clone());
+        Some(match is_directory {
+            true => self.enter(source, to, there, root.name.clone()).await,
+            false => {
+                // What the user named is read and written as it is; on a server that is not possible.
+                let streams = Streams {
+                    read: matches!(root.tree, Tree::Local),
+                    written: matches!(self.dest, Tree::Local),
+                };
+                self.other(source, to, there.as_ref(), streams)
+            }
+        })
+    }
+
+    /// Something that is no directory.
+    fn other(&self, source: Entry, to: Vec<u8>, there: Option<&Entry>, streams: Streams) -> Step {
+        let there = there.map(|there| &there.about);
+        match decide::other(&source.about, there, streams, self.options) {
+            Action::Refuse(conflict) => self.conflict(&conflict, &source, &to),
+            action => Step::Other(Box::new(Other {
+                root: self.next - 1,
+                source,
+                to,
+                action,
+            })),
+        }
+    }
+
+    async fn enter(
+        &mut self,
+        source: Entry,
+        to: Vec<u8>,
+        there: Option<Entry>,
+        name: Vec<u8>,
+    ) -> Step {
+        if let Some(conflict) = decide::directory(there.as_ref()) {
+            return self.conflict(&conflict, &source, &to);
+        }
+        let root = self.current();
+        let goes_to = root.there.as_ref().unwrap_or(&root.base);
+        if self.are_one(&source, goes_to).await {
+            let conflict = match self.levels.is_empty() && root.there.is_some() {
+                true => Conflict::Same,
+                false => Conflict::IntoItself,
+            };
+            return self.conflict(&conflict, &source, &to);
+        }
+        if self.levels.len() >= MAX_DEPTH {
+            let source = root.tree.show(&source.path);
+            return Step::Failed(anyhow!("{source}: directories are nested too deeply"));
+        }
+        let entries = match root.tree.list(&source) {
+            Ok(entries) => entries,
+            Err(error) => return Step::Failed(error),
+        };
+        let (known, unfinished) = match &there {
+            Some(there) => Known::of(self.dest, there, &mut self.room).await,
+            None => (Known::Absent, Vec::new()),
+        };
+        let is_contents = name.is_empty();
+        self.levels.push(Level {
+            entries,
+            to: to.clone(),
+            name,
+            there: known,
+        });
+        Step::Enter(Box::new(Inside {
+            root: self.next - 1,
+            source,
+            to,
+            there,
+            unfinished,
+            is_contents,
+        }))
+    }
+
+    /// What the user named that is gone through.
+    fn current(&self) -> &'a Root {
+        &self.roots[self.next - 1]
+    }
+
+    fn leave(&mut self) {
+        if let Some(level) = self.levels.pop() {
+            self.room += level.there.len();
+        }
+    }
+
+    fn conflict(&self, conflict: &Conflict, source: &Entry, to: &[u8]) -> Step {
+        let source = self.current().tree.show(&source.path);
+        let to = self.dest.show(to);
+        Step::Conflict(conflict.error(&source, &to))
+    }
+
+    /// Whether a directory of the source is this one of the destination.
+    async fn are_one(&self, source: &Entry, dest: &Entry) -> bool {
+        if source.about.id != dest.about.id {
+            return false;
+        }
+        for _ in 0..LOOKS {
+            let looks = (
+                self.current().tree.follow(&source.path).await,
+                self.dest.follow(&dest.path).await,
+            );
+            let (Ok(Some(source)), Ok(Some(dest))) = looks else {
+                return false;
+            };
+            if source.about.is_same_object(&dest.about) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Known {
+    /// Lists a directory, if there is room for its names; and the names of unfinished files in it.
+    pub(super) async fn of(tree: &Tree, dir: &Entry, room: &mut usize) -> (Self, Vec<Vec<u8>>) {
+        let mut unfinished = Vec::new();
+        let mut note = |name: &[u8]| {
+            if nfs_client::is_temporary_name(name) && unfinished.len() < MAX_UNFINISHED {
+                unfinished.push(name.to_vec());
+            }
+        };
+        let known = match tree.list(dir) {
+            // To ask for a name costs no more than to remember it.
+            Ok(Listing::Local(mut entries)) => {
+                while let Ok(Some(name)) = entries.next_name() {
+                    note(&name);
+                }
+                None
+            }
+            Ok(mut entries @ Listing::Remote(_)) => {
+                let mut names = HashMap::new();
+                loop {
+                    match entries.next().await {
+                        Ok(Some((
+                            name,
+                            Entry {
+                                node: Some(node), ..
+                            },
+                        ))) if names.len() < *room => {
+                            note(&name);
+                            names.insert(name, node);
+                        }
+                        Ok(None) => break Some(names),
+                        Ok(Some(_)) | Err(_) => break None,
+                    }
+                }
+            }
+            // Names in a directory that cannot be listed can still be asked for.
+            Err(_) => None,
+        };
+        let known = match known {
+            Some(names) => {
+                *room -= names.len();
+                Self::Listed(names)
+            }
+            None => Self::Asked(Box::new(dir.clone())),
+        };
+        (known, unfinished)
+    }
+
+    /// Names that are remembered.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Absent | Self::Asked(_) => 0,
+            Self::Listed(names) => names.len(),
+        }
+    }
+
+    /// What has this name.
+    pub(super) async fn get(
+        &self,
+        tree: &Tree,
+        name: &[u8],
+        path: &[u8],
+    ) -> anyhow::Result<Option<Entry>> {
+        match self {
+            Self::Absent => Ok(None),
+            Self::Asked(dir) => tree.look_in(dir, name).await,
+            Self::Listed(names) => {
+                let node = names.get(name);
+                Ok(node.map(|node| Entry::remote(path.to_vec(), *node)))
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! What `get` and `put` find out before they copy anything, and what an earlier copy left behind.
+
+use crate::commands::data;
+use crate::copies::{mode, set_times};
+use crate::running::{PROGRAM, Served, fails, ok, run, text, tree};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn conflicts_are_all_reported_and_then_nothing_is_copied() {
+    let served = Served::new(&[]);
+    let source = served.around.path().join("tree");
+    served.local("tree/a", b"a");
+    served.local("tree/file-there-directory", b"f");
+    served.local("tree/directory-there-file/x", b"x");
+    let dest = served.around.path().join("dest/tree");
+    for there in [&served.dir.join("tree"), &dest] {
+        fs::create_dir_all(there.join("file-there-directory")).unwrap();
+        fs::write(there.join("directory-there-file"), "").unwrap();
+    }
+    let before = tree(&served.dir);
+    let output = run(&["put", "-r", path(&source), &served.url("")]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    for says in [
+        "cannot replace the directory ",
+        "directory-there-file, which is a file",
+        "nothing was copied",
+    ] {
+        assert!(errors.contains(says), "{errors}");
+    }
+    assert!(tree(&served.dir) == before);
+
+    fs::rename(&source, served.dir.join("source")).unwrap();
+    let (url, before) = (served.url("source/."), tree(&dest));
+    let output = run(&["get", "-r", &url, path(&dest)]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(errors.matches("cannot ").count(), 2, "{errors}");
+    assert!(errors.contains("nothing was copied"), "{errors}");
+    assert!(tree(&dest) == before);
+}
+
+#[test]
+fn sources_that_would_get_one_name_are_refused() {
+    let served = Served::new(&[]);
+    let (a, b) = (served.local("a/name", b"a"), served.local("b/name", b"b"));
+    let says = "something else of this copy gets that name";
+    fails(&["put", &a, &b, &served.url("")], 1, says);
+    for dir in ["a", "b"] {
+        fs::create_dir(served.dir.join(dir)).unwrap();
+        fs::write(served.dir.join(dir).join("name"), dir).unwrap();
+    }
+    let dest = served.around.path().join("dest");
+    fs::create_dir(&dest).unwrap();
+    let urls = [served.url("a/name"), served.url("b/name")];
+    fails(&["get", &urls[0], &urls[1], path(&dest)], 1, says);
+    // Contents of directories have names too.
+    let contents = [served.url("a/."), served.url("b/.")];
+    fails(
+        &["get", "-r", &contents[0], &contents[1], path(&dest)],
+        1,
+        says,
+    );
+    fails(&["get", "-r", &contents[0], &urls[1], path(&dest)], 1, says);
+    assert!(tree(&dest).is_empty());
+    fs::rename(served.dir.join("b/name"), served.dir.join("b/other")).unwrap();
+    ok(&["get", "-r", &contents[0], &contents[1], path(&dest)]);
+    assert_eq!(dest.read_dir().unwrap().count(), 2);
+}
+
+#[test]
+fn copy_into_itself_is_refused_before_it_starts() {
+    let served = Served::new(&[]);
+    fs::create_dir_all(served.dir.join("a/b")).unwrap();
+    fs::write(served.dir.join("a/file"), "content").unwrap();
+    let before = tree(&served.dir);
+    let into_itself = "into itself";
+    let same = "one and the same";
+    let (root, a) = (served.dir.clone(), served.dir.join("a"));
+    let url = |path: &str| served.url(path);
+    let into = |path: &str| served.dir.join(path).to_str().unwrap().to_owned();
+    fails(&["put", "-r", path(&root), &url("")], 1, into_itself);
+    fails(&["put", "-r", path(&root), &url("a/b/new")], 1, into_itself);
+    fails(&["put", "-r", path(&a), &url("a/b")], 1, into_itself);
+    fails(&["put", "-r", path(&a), &url("")], 1, same);
+    fails(&["put", path(&a.join("file")), &url("a")], 1, same);
+    fails(&["get", "-r", &url(""), &into("a/b/new")], 1, into_itself);
+    fails(&["get", "-r", &url("a"), &into("a")], 1, into_itself);
+    fails(&["get", "-r", &url("a/."), &into("a")], 1, same);
+    fails(&["get", &url("a/file"), &into("a")], 1, same);
+    assert_eq!(tree(&served.dir), before);
+    // Beside itself is another place.
+    ok(&["put", "-r", path(&a), &url("copy")]);
+    ok(&["get", "-r", &url("a"), &into("second")]);
+    assert_eq!(tree(&served.dir.join("copy")), tree(&a));
+    assert_eq!(tree(&served.dir.join("second")), tree(&a));
+}
+
+#[test]
+fn one_source_that_is_missing_does_not_keep_others_from_being_copied() {
+    let served = Served::new(&[]);
+    let file = served.local("file", b"f");
+    let missing = served.beside("missing");
+    fails(
+        &["put", &missing, &file, &served.url("")],
+        1,
+        "no such file",
+    );
+    assert_eq!(fs::read(served.dir.join("file")).unwrap(), b"f");
+    let dest = served.around.path().join("dest");
+    fs::create_dir(&dest).unwrap();
+    let urls = [served.url("missing"), served.url("file")];
+    fails(&["get", &urls[0], &urls[1], path(&dest)], 1, "no such file");
+    assert_eq!(fs::read(dest.join("file")).unwrap(), b"f");
+}
+
+/// More than a plan keeps in memory, so that it is gone through a second time.
+#[test]
+fn tree_of_any_size_is_copied() {
+    let served = Served::new(&[]);
+    let source = served.around.path().join("many");
+    for dir in 0..40 {
+        let dir = source.join(format!("{dir}"));
+        fs::create_dir_all(&dir).unwrap();
+        for name in 0..900 {
+            // Symbolic links are made by one call.
+            symlink("x", dir.join(format!("{name}"))).unwrap();
+        }
+    }
+    let url = served.url("many");
+    ok(&["put", "-r", path(&source), &url]);
+    let put = served.dir.join("many");
+    assert_eq!(put.read_dir().unwrap().count(), 40);
+    let expected = tree(&source);
+    assert!(tree(&put) == expected);
+    let back = served.around.path().join("back");
+    ok(&["get", "-r", &url, path(&back)]);
+    assert!(tree(&back) == expected);
+}
+
+/// A name that a copy gives to a file that it has not finished.
+const UNFINISHED: &str = ".name.rpcrdma-0123456789abcdef";
+
+#[test]
+fn what_a_killed_copy_left_behind_is_removed_when_it_is_old() {
+    let served = Served::new(&[]);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let old = now.as_secs() - 25 * 60 * 60;
+    let source = served.local("source", b"content");
+    let dest = served.around.path().join("dest");
+    fs::create_dir(&dest).unwrap();
+    let leave = |dir: &Path, name: &str, second: u64| {
+        fs::write(dir.join(name), "half").unwrap();
+        set_times(&dir.join(name), second);
+    };
+    let check = |copy: &[&str], dir: &Path| {
+        let young = UNFINISHED.replace('0', "1");
+        leave(dir, UNFINISHED, old);
+        leave(dir, "old", old);
+        leave(dir, &young, now.as_secs());
+        ok(copy);
+        assert!(!dir.join(UNFINISHED).exists());
+        assert!(dir.join("old").exists() && dir.join(&young).exists());
+        assert!(dir.read_dir().unwrap().all(|entry| {
+            !entry
+                .unwrap()
+                .file_name()
+                .to_str()
+                .unwrap()
+                .starts_with(".age")
+        }));
+        fs::remove_file(dir.join(young)).unwrap();
+    };
+    check(&["put", &source, &served.url("")], &served.dir);
+    check(&["get", &served.url("source"), path(&dest)], &dest);
+    // In the directories of a tree too.
+    served.local("tree/dir/file", b"f");
+    let from = served.around.path().join("tree");
+    fs::create_dir_all(served.dir.join("tree/dir")).unwrap();
+    let put = ["put", "-r", path(&from), &served.url("")];
+    check(&put, &served.dir.join("tree/dir"));
+    fs::create_dir_all(dest.join("tree/dir")).unwrap();
+    let get = ["get", "-r", &served.url("tree"), path(&dest)];
+    check(&get, &dest.join("tree/dir"));
+}
+
+#[test]
+fn unfinished_files_are_neither_copied_nor_removed_as_extraneous() {
+    let served = Served::new(&[]);
+    let source = served.around.path().join("tree");
+    served.local("tree/file", b"f");
+    served.local(&format!("tree/{UNFINISHED}"), b"half");
+    ok(&["put", "-r", path(&source), &served.url("")]);
+    assert_eq!(served.dir.join("tree").read_dir().unwrap().count(), 1);
+    fs::write(served.dir.join("tree").join(UNFINISHED), "half").unwrap();
+    ok(&["put", "-r", "--delete", path(&source), &served.url("")]);
+    assert!(served.dir.join("tree").join(UNFINISHED).exists());
+}
+
+/// Makes a file whose copy does not end before somebody notices that it has begun.
+fn large(path: &Path) {
+    fs::write(path, data(1 << 20)).unwrap();
+    let file = File::options().write(true).open(path).unwrap();
+    file.set_len(1 << 40).unwrap();
+}
+
+/// Runs a copy that does not end, and sends a signal when something is in `dest`.
+fn signalled(args: &[&str], dest: &Path, signal: Signal) {
+    let mut copy = Command::new(PROGRAM)
+        .args(args)
+        .stdin(File::open("/dev/zero").unwrap())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while dest.read_dir().unwrap().count() == 0 {
+        assert!(copy.try_wait().unwrap().is_none(), "it has ended");
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&copy), signal).unwrap();
+    let output = copy.wait_with_output().unwrap();
+    assert!(!output.status.success());
+}
+
+#[test]
+fn copy_whose_terminal_is_closed_leaves_nothing_behind() {
+    let served = Served::new(&[]);
+    let put = ["put", "-", &served.url("endless")];
+    signalled(&put, &served.dir, Signal::HUP);
+    assert!(tree(&served.dir).is_empty());
+    large(&served.dir.join("large"));
+    let dest = served.around.path().join("dest");
+    fs::create_dir(&dest).unwrap();
+    let get = ["get", &served.url("large"), path(&dest)];
+    signalled(&get, &dest, Signal::HUP);
+    assert!(tree(&dest).is_empty());
+}
+
+#[test]
+fn interrupted_copy_leaves_directories_with_their_own_modes() {
+    let served = Served::new(&[]);
+    let dir = served.dir.join("tree/dir");
+    fs::create_dir_all(&dir).unwrap();
+    large(&dir.join("large"));
+    let closed = std::os::unix::fs::PermissionsExt::from_mode(0o555);
+    fs::set_permissions(&dir, closed).unwrap();
+    let dest = served.around.path().join("dest");
+    fs::create_dir(&dest).unwrap();
+    let get = ["get", "-r", &served.url("tree/."), path(&dest)];
+    let mut copy = Command::new(PROGRAM)
+        .args(get)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let unfinished = || {
+        dest.join("dir")
+            .read_dir()
+            .is_ok_and(|mut all| all.next().is_some())
+    };
+    while !unfinished() {
+        assert!(copy.try_wait().unwrap().is_none(), "it has ended");
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&copy), Signal::TERM).unwrap();
+    copy.wait_with_output().unwrap();
+    assert_eq!(mode(&dest.join("dir")), 0o555);
+    assert_eq!(dest.join("dir").read_dir().unwrap().count(), 0);
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&dir, open).unwrap();
+}
