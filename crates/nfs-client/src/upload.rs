@@ -239,7 +239,11 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
         let attributes = std::mem::take(&mut self.attributes);
         if attributes != SetAttributes::default() {
             let file = self.stream.handle();
-            let set = self.export.nfs().set_attributes(file, attributes, None).await;
+            let set = self
+                .export
+                .nfs()
+                .set_attributes(file, attributes, None)
+                .await;
             set.at("change attributes of", self.export.full(&self.path))?;
         }
         Ok(())

@@ -6,6 +6,7 @@ mod stream;
 use crate::cli::NOT_UTF8;
 use crate::copy::attributes::{Kept, Wanted};
 use crate::copy::decide::Action;
+use crate::copy::links::{FileKey, FirstCopy, Links};
 use crate::copy::tree::{Tree, local};
 use crate::copy::{
     Copy, CopyArgs, Held, Inside, Last, Options, Other, Plan, Root, STREAM, Shared, Step, Target,
@@ -177,6 +178,7 @@ async fn get(copy: &mut Copy, roots: &[Root]) -> anyhow::Result<()> {
     }
     let mut steps = plan.steps(&dest, &options, roots);
     let mut way = Way::default();
+    let links = Arc::new(Links::default());
     while let Some(step) = steps.next().await {
         match step {
             Step::Enter(inside) => {
@@ -190,7 +192,7 @@ async fn get(copy: &mut Copy, roots: &[Root]) -> anyhow::Result<()> {
             Step::Leave => way.leave(),
             Step::Other(other) if way.is_there() => {
                 let held = way.last().cloned();
-                one(copy, roots, *other, held).await?;
+                one(copy, roots, &links, *other, held).await?;
             }
             // Why there is no directory for it has been told.
             Step::Other(_) => {}
@@ -242,6 +244,7 @@ async fn enter(
 async fn one(
     copy: &mut Copy,
     roots: &[Root],
+    links: &Arc<Links<PathBuf>>,
     other: Other,
     held: Option<Arc<Held>>,
 ) -> anyhow::Result<()> {
@@ -270,6 +273,9 @@ async fn one(
         shared,
         path: other.source.path,
         node,
+        // Exports of one server are as good as servers: no link leads from one to the other.
+        key: other.source.about.file_key(Arc::as_ptr(export).addr()),
+        links: Arc::clone(links),
     };
     let is_stream = other.action == Action::Write;
     copy.begin(async move {
@@ -298,6 +304,8 @@ struct Remote {
     shared: Shared,
     path: Vec<u8>,
     node: Node,
+    key: FileKey,
+    links: Arc<Links<PathBuf>>,
     wanted: Wanted,
 }
 
@@ -310,8 +318,36 @@ impl Remote {
             let target = target.map_err(|fault| fault.at("read symbolic link", &self.path))?;
             return link(target, &dest, self.wanted.kept.as_ref());
         }
-        let copied = self.file(&dest);
+        let copied = async {
+            match self.links.of(self.key, self.node.attributes.links) {
+                Some(first) => self.one_of_several_names(&first, &dest).await,
+                None => self.file(&dest).await,
+            }
+        };
         self.shared.interrupt.unless(copied).await
+    }
+
+    /// Makes a link to the copy of the file, or the copy.
+    async fn one_of_several_names(
+        &self,
+        first: &FirstCopy<PathBuf>,
+        dest: &Path,
+    ) -> anyhow::Result<()> {
+        let mut first = first.lock().await;
+        if let Some(copy) = first.clone() {
+            let to = dest.to_owned();
+            let linked = tokio::task::spawn_blocking(move || partial::link(&copy, &to)).await;
+            // A file system may have no links, or not as many.
+            if linked.expect("a link does not panic").is_ok() {
+                let size = self.node.attributes.size;
+                self.shared.progress.begin(size);
+                self.shared.progress.already(size);
+                return Ok(());
+            }
+        }
+        self.file(dest).await?;
+        *first = Some(dest.to_owned());
+        Ok(())
     }
 }
 

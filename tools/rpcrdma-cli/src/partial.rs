@@ -22,6 +22,20 @@ pub(crate) fn temporary(to: &Path) -> PathBuf {
     numbered(to, RandomState::new().hash_one(0))
 }
 
+/// Gives a file another name, in place of what has that name.
+///
+/// # Errors
+///
+/// If that is not possible, as on a file system without links, or between two.
+pub(crate) fn link(file: &Path, to: &Path) -> io::Result<()> {
+    let at = temporary(to);
+    std::fs::hard_link(file, &at)?;
+    let named = std::fs::rename(&at, to);
+    // It is left there on failure, and where both were names of one file before: renaming does nothing then.
+    let _ = std::fs::remove_file(&at);
+    named
+}
+
 fn numbered(to: &Path, number: u64) -> PathBuf {
     let name = to.file_name().unwrap_or_default();
     let name = nfs_client::temporary_name(name.as_bytes(), number);
@@ -241,6 +255,21 @@ mod tests {
         assert!(resume().is_none(), "it has another name");
         std::fs::remove_file(&at).unwrap();
         assert!(resume().is_some());
+    }
+
+    #[test]
+    fn link_replaces_what_has_the_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, to) = (dir.path().join("a"), dir.path().join("b"));
+        std::fs::write(&file, "file").unwrap();
+        std::fs::write(&to, "other").unwrap();
+        for _ in 0..2 {
+            link(&file, &to).unwrap();
+            assert_eq!(to.metadata().unwrap().ino(), file.metadata().unwrap().ino());
+            assert_eq!(names(dir.path()).len(), 2);
+        }
+        assert!(link(&dir.path().join("absent"), &to).is_err());
+        assert_eq!(names(dir.path()).len(), 2);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod stream;
 use crate::copy::attributes::Wanted;
 use crate::copy::decide::Action;
 use crate::copy::entry::{Entry, split};
+use crate::copy::links::Links;
 use crate::copy::tree::{Tree, local};
 use crate::copy::{
     Copy, CopyArgs, FILES_IN_FLIGHT, Held, Inside, Last, Options, Other, Root, STREAM, Shared,
@@ -87,6 +88,7 @@ pub(crate) async fn run(args: &PutArgs) -> anyhow::Result<Ended> {
         export: Arc::clone(&place.export),
         shared: copy.shared.clone(),
         pool: Pool::new(POOL_KEEP),
+        links: Links::default(),
     });
     let all = async |copy: &mut Copy| {
         let mut roots = Vec::new();
@@ -156,6 +158,7 @@ struct Put {
     shared: Shared,
     /// Memory for reading.
     pool: Pool,
+    links: Links<FileHandle>,
 }
 
 /// A directory on the server that things are put into.
@@ -355,11 +358,38 @@ impl Put {
     ) -> anyhow::Result<()> {
         let wanted = Wanted::of(&other.source.about, &self.shared.options);
         let (dir, to, source) = (into.handle, &other.to[..], local(&other.source.path));
+        let about = &other.source.about;
+        let first = match &content {
+            Content::Small { .. } | Content::Large { .. } => {
+                self.links.of(about.file_key(0), about.links)
+            }
+            Content::Stream | Content::Symlink(_) => None,
+        };
+        let mut first = match &first {
+            Some(first) => {
+                let locked = async { Ok(first.lock().await) };
+                Some(self.shared.interrupt.unless(locked).await?)
+            }
+            None => None,
+        };
+        if let Some(Some(copy)) = first.as_deref()
+            && self.hard_link(*copy, dir, to).await?
+        {
+            self.shared.progress.begin(about.size);
+            self.shared.progress.already(about.size);
+            self.shared.progress.done();
+            return self.shared.tell(said);
+        }
+        let mut note = |copy| {
+            if let Some(first) = &mut first {
+                **first = Some(copy);
+            }
+        };
         match content {
-            Content::Small { data } => self.small(data, &wanted, dir, to).await?,
+            Content::Small { data } => note(self.small(data, &wanted, dir, to).await?),
             Content::Large { file, size } => {
                 let _room = self.shared.room(size).await;
-                self.large(source, (file, size), &wanted, dir, to).await?;
+                note(self.large(source, (file, size), &wanted, dir, to).await?);
             }
             Content::Stream => {
                 let _room = self.shared.room(u64::MAX).await;
@@ -378,6 +408,37 @@ impl Put {
         self.shared.progress.done();
         self.shared
             .tell(|| said(dest, &other.source.path, &other.to))
+    }
+
+    /// Gives a file on the server another name, in place of what has it; whether that was possible. A file system
+    /// may have no links, or not as many.
+    async fn hard_link(
+        &self,
+        file: FileHandle,
+        dir: FileHandle,
+        to: &[u8],
+    ) -> anyhow::Result<bool> {
+        let linked = async {
+            let nfs = self.export.nfs();
+            let name = Name::new(split(to).1)?;
+            let temporary = nfs_client::temporary_name(&name, random());
+            let first = Name::new(&temporary)?;
+            match nfs.link(file, dir, first).await {
+                // The call came twice, as it was sent again: nobody else knows the name.
+                Ok(()) | Err(Fault::Status(Status::Exist)) => {}
+                Err(Fault::Status(_)) => return Ok(false),
+                Err(fault) => return Err(fault),
+            }
+            if let Err(fault) = nfs.rename((dir, first), (dir, name)).await {
+                // The error to be told is that of renaming.
+                let _ = nfs.remove(dir, first).await;
+                return Err(fault);
+            }
+            Ok(true)
+        };
+        let linked = async { linked.await.map_err(|fault| fault.at("link", to)) };
+        let interrupt = &self.shared.interrupt;
+        interrupt.unless_late(send::REMOVED_WITHIN, linked).await
     }
 
     /// Makes a symbolic link, in place of a file or link that has the name, and returns its handle.

@@ -229,6 +229,8 @@ mod tests {
             gid: rustix::process::getegid().as_raw(),
             size: 0,
             id: 1,
+            fs: 1,
+            links: 1,
             atime: at(-5),
             mtime: at(1_000_000_000),
             ctime: at(0),

@@ -151,6 +151,8 @@ mod tests {
             gid: 0,
             size: 1,
             id,
+            fs: 1,
+            links: 1,
             atime: at,
             mtime: at,
             ctime: at,

@@ -1,5 +1,6 @@
 //! What a copy knows of a file, a directory or a symbolic link, on either side.
 
+use super::links::FileKey;
 use nfs_client::Node;
 use nfs_proto::{Attributes, FileType, NfsTime};
 use std::fs::Metadata;
@@ -27,6 +28,10 @@ pub(crate) struct About {
     pub(crate) size: u64,
     /// Number in its file system: inode number or fileid.
     pub(crate) id: u64,
+    /// Number of its file system.
+    pub(crate) fs: u64,
+    /// Names that it has.
+    pub(crate) links: u32,
     pub(crate) atime: Time,
     pub(crate) mtime: Time,
     pub(crate) ctime: Time,
@@ -72,6 +77,15 @@ impl About {
         self.kind == FileType::Directory
     }
 
+    /// The file, whatever its name is, on one of several servers.
+    pub(crate) fn file_key(&self, server: usize) -> FileKey {
+        FileKey {
+            server,
+            fs: self.fs,
+            id: self.id,
+        }
+    }
+
     /// Whether it is a device, a FIFO or a socket: what is written to it does not stay there.
     pub(crate) fn is_special(&self) -> bool {
         match self.kind {
@@ -101,6 +115,8 @@ impl From<&Metadata> for About {
             gid: about.gid(),
             size: about.len(),
             id: about.ino(),
+            fs: about.dev(),
+            links: u32::try_from(about.nlink()).unwrap_or(u32::MAX),
             atime: time(about.atime(), about.atime_nsec()),
             mtime: time(about.mtime(), about.mtime_nsec()),
             ctime: time(about.ctime(), about.ctime_nsec()),
@@ -130,6 +146,8 @@ impl From<&Attributes> for About {
             gid: about.gid,
             size: about.size,
             id: about.file_id.0,
+            fs: about.fsid,
+            links: about.links,
             atime: about.atime.into(),
             mtime: about.mtime.into(),
             ctime: about.ctime.into(),
@@ -155,6 +173,8 @@ impl Entry {
             gid: 0,
             size: 0,
             id: 0,
+            fs: 0,
+            links: 1,
             atime: Time::default(),
             mtime: Time::default(),
             ctime: Time::default(),

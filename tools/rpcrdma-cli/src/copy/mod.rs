@@ -12,6 +12,7 @@ pub(crate) mod delete;
 pub(crate) mod entry;
 mod exclude;
 mod held;
+pub(crate) mod links;
 mod options;
 mod plan;
 pub(crate) mod resume;

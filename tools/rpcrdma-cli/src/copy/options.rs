@@ -9,7 +9,8 @@ use rustix::fs::Mode;
 /// Options of copies.
 #[derive(Args, Debug)]
 pub(crate) struct CopyArgs {
-    /// Copy directories with all that is in them; symbolic links in them are copied, not followed
+    /// Copy directories with all that is in them; symbolic links in them are copied, not followed, and names of
+    /// one file (hard links) are names of one copy
     #[arg(short, long)]
     pub(super) recursive: bool,
 

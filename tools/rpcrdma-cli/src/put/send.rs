@@ -24,14 +24,14 @@ use tokio::time::timeout;
 pub(super) const REMOVED_WITHIN: Duration = Duration::from_secs(3);
 
 impl Put {
-    /// Copies a file that was read as a whole.
+    /// Copies a file that was read as a whole, and returns the handle of the copy.
     pub(super) async fn small(
         &self,
         data: Bytes,
         wanted: &Wanted,
         dir: FileHandle,
         to: &[u8],
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<FileHandle> {
         let len = data.len() as u64;
         self.copied(len, wanted, dir, to, None, async |upload| {
             upload.write_last(Gather::from_elem(data, 1)).await?;
@@ -41,7 +41,7 @@ impl Put {
         .await
     }
 
-    /// Copies a file that is read while it is sent.
+    /// Copies a file that is read while it is sent, and returns its handle.
     pub(super) async fn large(
         &self,
         source: &Path,
@@ -49,7 +49,7 @@ impl Put {
         wanted: &Wanted,
         dir: FileHandle,
         to: &[u8],
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<FileHandle> {
         let unreadable = || format!("cannot read {}", show::path(source));
         let about = file.metadata().with_context(unreadable)?;
         let file = Arc::new(file);
@@ -77,7 +77,7 @@ impl Put {
     }
 
     /// Makes a file that gets its name when `send` is through; an interrupt removes it, unless it can be
-    /// continued.
+    /// continued. Returns its handle.
     pub(super) async fn copied(
         &self,
         size: u64,
@@ -86,7 +86,7 @@ impl Put {
         to: &[u8],
         resume: Option<(Version, Kept)>,
         send: impl AsyncFnOnce(&mut Upload<'_, Client>) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<FileHandle> {
         self.shared.progress.begin(size);
         let attributes = SetAttributes {
             mode: Some(wanted.first_mode()),
@@ -141,22 +141,29 @@ impl Put {
             }
             Err(error) => Err(error),
         };
-        match (&copied, kept) {
-            (Err(error), Some(kept)) if !error.is::<Changed>() => {
-                // It stays, and is counted as it is dropped.
+        let error = match copied {
+            Ok(()) => {
+                if let Some(kept) = kept {
+                    kept.done();
+                }
+                return Ok(upload.handle());
+            }
+            Err(error) => error,
+        };
+        match kept {
+            // It stays, and is counted as it is dropped.
+            Some(kept) if !error.is::<Changed>() => {
                 drop(kept);
-                return copied;
+                return Err(error);
             }
-            (_, Some(kept)) => kept.done(),
-            (_, None) => {}
+            Some(kept) => kept.done(),
+            None => {}
         }
-        if copied.is_err() {
-            let removed = timeout(REMOVED_WITHIN, upload.abandon()).await;
-            if !matches!(removed, Ok(Ok(()))) {
-                self.shared.leave_incomplete();
-            }
+        let removed = timeout(REMOVED_WITHIN, upload.abandon()).await;
+        if !matches!(removed, Ok(Ok(()))) {
+            self.shared.leave_incomplete();
         }
-        copied
+        Err(error)
     }
 
     /// Sends a file, from where the upload is.

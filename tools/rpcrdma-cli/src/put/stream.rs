@@ -40,7 +40,8 @@ impl Put {
             }
             Ok(())
         })
-        .await
+        .await?;
+        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ mod coreutils;
 mod designs;
 mod errors;
 mod files;
+mod hard_links;
 mod holes;
 mod interrupts;
 mod invalidation;

@@ -1,0 +1,57 @@
+//! Files with several names that are copied.
+
+use crate::running::{Served, ok};
+use std::fs::hard_link;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// A small and a large file with several names each, in two directories, and one with a name elsewhere.
+fn tree(dir: &Path, elsewhere: &Path) {
+    std::fs::create_dir_all(dir.join("deep")).unwrap();
+    for (name, size) in [("small", 5_000), ("large", 300_000)] {
+        let file = dir.join(name);
+        std::fs::write(&file, vec![b'c'; size]).unwrap();
+        hard_link(&file, dir.join(format!("{name}-too"))).unwrap();
+        hard_link(&file, dir.join("deep").join(name)).unwrap();
+    }
+    std::fs::write(elsewhere, "content").unwrap();
+    hard_link(elsewhere, dir.join("one-here")).unwrap();
+    std::fs::write(dir.join("single"), "content").unwrap();
+}
+
+#[track_caller]
+fn check(dir: &Path) {
+    let number = |name: &str| dir.join(name).metadata().unwrap().ino();
+    let links = |name: &str| dir.join(name).metadata().unwrap().nlink();
+    for (name, size) in [("small", 5_000), ("large", 300_000)] {
+        assert_eq!(std::fs::read(dir.join(name)).unwrap(), vec![b'c'; size]);
+        assert_eq!(links(name), 3, "{name}");
+        assert_eq!(number(name), number(&format!("{name}-too")));
+        assert_eq!(number(name), number(&format!("deep/{name}")));
+    }
+    assert_ne!(number("small"), number("large"));
+    for name in ["one-here", "single"] {
+        assert_eq!(std::fs::read(dir.join(name)).unwrap(), b"content");
+        assert_eq!(links(name), 1, "{name}");
+    }
+    let entries = dir.read_dir().unwrap().count();
+    assert_eq!(entries, 7, "nothing temporary is left");
+}
+
+#[test]
+fn names_of_one_file_are_names_of_one_copy_both_ways() {
+    let served = Served::new(&[]);
+    let from = served.around.path().join("tree");
+    tree(&from, &served.around.path().join("elsewhere"));
+    // The second time they replace what is there.
+    for _ in 0..2 {
+        ok(&["put", "-r", from.to_str().unwrap(), &served.url("")]);
+        check(&served.dir.join("tree"));
+    }
+    let back = served.around.path().join("back");
+    std::fs::create_dir(&back).unwrap();
+    for _ in 0..2 {
+        ok(&["get", "-r", &served.url("tree"), back.to_str().unwrap()]);
+        check(&back.join("tree"));
+    }
+}
