@@ -39,6 +39,8 @@ use std::sync::Arc;
   rpcrdma get nfs://127.0.0.1/backup.tar - | tar -t
   rpcrdma get -rp --delete --exclude '*.tmp' nfs://127.0.0.1/photos/. photos
   rpcrdma get -r --delete --dry-run nfs://127.0.0.1/photos/. photos
+  rpcrdma get --resume nfs://127.0.0.1/disk.img images/
+  rpcrdma get --sparse always nfs://127.0.0.1/disk.img images/
 
 A directory is copied into DEST if that is there, and otherwise becomes DEST; of URL/. only what is in it
 is copied. Conflicts, such as a file where a directory is to go, are found before anything is copied, and
@@ -47,7 +49,11 @@ then nothing is.
 A file gets its name when it is complete, and replaces what has it; a symbolic link in the place of DEST is
 followed. A device or FIFO named as DEST is written to, and - is standard output. An interrupted copy leaves
 no half file behind and can be made again; what a killed one left behind is removed by the next copy into
-the same directory once it is 24 hours old.")]
+the same directory once it is 24 hours old.
+
+A terminal shows files, bytes, rate and time left, and a summary at the end; other output, and -q, show
+neither. Without an answer for 5 seconds the server is said not to respond; calls go on for --timeout.
+Ctrl-C, SIGTERM and SIGHUP clean up and end the command: a shell sees 130, 143 or 129.")]
 pub(crate) struct GetArgs {
     /// nfs://HOST[:PORT]/PATH of files, and then the file or directory to copy to, or - for standard
     /// output [default: .]

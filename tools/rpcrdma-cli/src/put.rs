@@ -44,6 +44,8 @@ const POOL_KEEP: usize = 32 << 20;
   tar -c photos | rpcrdma put - nfs://127.0.0.1/photos.tar
   rpcrdma put -rp --delete --exclude '*.tmp' photos/. nfs://127.0.0.1/photos
   rpcrdma put -r --delete --dry-run photos/. nfs://127.0.0.1/photos
+  rpcrdma put --resume disk.img nfs://127.0.0.1/images/
+  rpcrdma put --sparse always disk.img nfs://127.0.0.1/images/
 
 A directory is copied into that of the URL if that is there, and otherwise becomes it; of DIRECTORY/. only
 what is in it is copied. Conflicts, such as a file where a directory is to go, are found before anything is
@@ -52,7 +54,11 @@ copied, and then nothing is.
 A file gets its name when it is complete and on stable storage, and replaces what has it; a symbolic link in
 the place of the URL is followed, and a device or FIFO of the server is not replaced. An interrupted copy can
 be made again, and leaves no half file behind if the server can be reached and still allows changes; what a
-killed one left behind is removed by the next copy into the same directory once it is 24 hours old.")]
+killed one left behind is removed by the next copy into the same directory once it is 24 hours old.
+
+A terminal shows files, bytes, rate and time left, and a summary at the end; other output, and -q, show
+neither. Without an answer for 5 seconds the server is said not to respond; calls go on for --timeout.
+Ctrl-C, SIGTERM and SIGHUP clean up and end the command: a shell sees 130, 143 or 129.")]
 pub(crate) struct PutArgs {
     /// Files and directories to copy; FIFOs and devices are read, and - is standard input
     #[arg(value_name = "SOURCE", required = true)]

@@ -69,7 +69,7 @@ pub(crate) struct CopyArgs {
     #[arg(short, long)]
     pub(super) verbose: bool,
 
-    /// Show no progress
+    /// Show neither progress nor a summary
     #[arg(short, long)]
     pub(super) quiet: bool,
 
