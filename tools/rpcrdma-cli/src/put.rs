@@ -384,6 +384,7 @@ impl Put {
             self.shared.progress.begin(about.size);
             self.shared.progress.already(about.size);
             self.shared.progress.done();
+            let said = || said(dest, &other.source.path, &other.to);
             return self.shared.tell(said);
         }
         let mut note = |copy| {
