@@ -220,7 +220,7 @@ fn compare(
     conversation: &Conversation,
     layout: &str,
 ) -> Result<usize> {
-    let rows = tshark.rows(file, "tcp", &FIELDS)?;
+    let rows = tshark.rows(file, "tcp", &FIELDS, &[])?;
     for fault in FAULTS {
         let seen = rows.iter().filter(|row| row.has(fault)).count();
         ensure!(

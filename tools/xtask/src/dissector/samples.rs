@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 
 use super::capture::Capture;
-use super::conversation::{To, send, start, words};
+use super::conversation::{Pieces, To, send, start, words};
 use super::tshark::{Row, Tshark};
 
 /// The page with the messages, from the root of the work tree.
@@ -45,43 +45,60 @@ pub(super) fn check(tshark: &Tshark) -> Result<usize> {
     let offer = find(&samples, "none", "RDMA2_OPTIONAL CALL ROPT_INITXCH", 1)?;
     let answer = find(&samples, "none", "RDMA2_OPTIONAL REPLY ROPT_INITXCH", 1)?;
     let plain_answer = find(&samples, "none", "RDMA2_OPTIONAL REPLY ROPT_INITXCH", 0)?;
-    let mut capture = Capture::new()?;
-    for sample in &samples {
+    let conversations = samples.iter().map(|sample| {
         let answer = match sample.layout.as_str() {
             "none" => plain_answer.clone(),
             "one" => with_design(answer, ONE_HANDLE)?,
             "several" => with_design(answer, SEVERAL_HANDLES)?,
             other => anyhow::bail!("{PAGE} has a layout \"{other}\""),
         };
+        let setup = [(To::Server, offer.clone()), (To::Client, answer)];
+        Ok((sample, setup.to_vec()))
+    });
+    let conversations: Vec<_> = conversations.collect::<Result<_>>()?;
+    read(tshark, "samples", &conversations, &[])?;
+    // A capture without the first messages: the user says which layout the connection has.
+    for (layout, chosen) in [("one", "One handle"), ("several", "Several handles")] {
+        let of_layout = samples.iter().filter(|sample| sample.layout == layout);
+        let late: Vec<_> = of_layout.map(|sample| (sample, Vec::new())).collect();
+        ensure!(!late.is_empty(), "{PAGE} has no message of layout {layout}");
+        let preference = format!("rpcordma2.layout:{chosen}");
+        read(tshark, &format!("late-{layout}"), &late, &[&preference])?;
+    }
+    Ok(samples.len())
+}
+
+/// Has Wireshark read each message, on a connection on which these others precede it.
+fn read(
+    tshark: &Tshark,
+    name: &str,
+    conversations: &[(&Sample, Pieces)],
+    preferences: &[&str],
+) -> Result<()> {
+    let mut capture = Capture::new()?;
+    for (sample, setup) in conversations {
         let mut connection = capture.connect()?;
         for to in [To::Server, To::Client] {
             connection.say(to, &start(to).bytes()?, usize::MAX)?;
         }
-        let conversation = [
-            (To::Server, 1, offer),
-            (To::Client, 1, &answer),
-            (direction_of(&sample.message), 2, &sample.message),
-        ];
-        for (to, sequence, message) in conversation {
-            for segment in send(sequence, message, SEGMENT)? {
-                connection.say(to, &segment.bytes()?, usize::MAX)?;
+        let last = (direction_of(&sample.message), sample.message.clone());
+        for (number, (to, message)) in setup.iter().chain([&last]).enumerate() {
+            for segment in send(u32::try_from(number)? + 1, message, SEGMENT)? {
+                connection.say(*to, &segment.bytes()?, usize::MAX)?;
             }
         }
     }
-    let file = tshark.write("samples", &capture.finish())?;
-    let rows = tshark.rows(&file, "rpcordma2.procedure", &FIELDS)?;
-    for (stream, sample) in samples.iter().enumerate() {
+    let file = tshark.write(name, &capture.finish())?;
+    let rows = tshark.rows(&file, "rpcordma2.procedure", &FIELDS, preferences)?;
+    for (stream, (sample, setup)) in conversations.iter().enumerate() {
         let stream = stream.to_string();
-        let of_stream: Vec<&Row> = rows
-            .iter()
-            .filter(|row| row.is("tcp.stream", &stream))
-            .collect();
-        let read = of_stream.get(2).copied();
+        let mut of_stream = rows.iter().filter(|row| row.is("tcp.stream", &stream));
+        let read = of_stream.nth(setup.len());
         check_one(sample, read).with_context(|| {
-            format!("{PAGE}, \"{} {}\": {read:?}", sample.layout, sample.meaning)
+            format!("{name}, \"{} {}\": {read:?}", sample.layout, sample.meaning)
         })?;
     }
-    Ok(samples.len())
+    Ok(())
 }
 
 /// Which end a message goes to; a reply goes to the client.

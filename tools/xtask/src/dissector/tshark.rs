@@ -69,14 +69,18 @@ impl Tshark {
         Ok(path)
     }
 
-    /// These fields of each frame that a filter selects.
+    /// These fields of each frame that a filter selects, with further preferences.
     pub(super) fn rows(
         &self,
         capture: &Path,
         filter: &str,
         fields: &[&'static str],
+        preferences: &[&str],
     ) -> Result<Vec<Row>> {
         let mut command = self.reading(capture, filter);
+        for preference in preferences {
+            command.args(["-o", preference]);
+        }
         command.args(["-T", "fields", "-E", "occurrence=a"]);
         for field in fields {
             command.args(["-e", field]);
