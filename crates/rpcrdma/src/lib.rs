@@ -149,7 +149,7 @@ pub use config::{
     CallbackService, ClientConfig, HealthCheck, HealthChecks, MAX_CONNECTIONS,
     REMEMBER_VERSION_ONE, ServerConfig, Spin,
 };
-pub use driver::endpoint::CloseReason;
+pub use driver::close_reason::CloseReason;
 pub use oncrpc::xdr::{self, Payload};
 pub use oncrpc::{
     Answer, AuthStat, AuthSys, Call, Caller, Cause, ConnectionId, Credential, LocalUserError,

@@ -1,6 +1,6 @@
 //! Calls of the peer, from arrival to reply.
 
-use super::endpoint::CloseReason;
+use super::close_reason::CloseReason;
 use super::jobs::{JobCounts, Jobs, JobsOfConnection, MAX_BLOCKING, Work};
 use super::owner::{CallId, Connection};
 use oncrpc::xdr::Payload;

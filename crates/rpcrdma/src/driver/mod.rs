@@ -15,6 +15,7 @@
 pub(crate) mod budget;
 pub(crate) mod calls;
 pub(crate) mod clock;
+pub(crate) mod close_reason;
 pub(crate) mod deadlines;
 pub(crate) mod dispatch;
 pub(crate) mod endpoint;
@@ -30,9 +31,10 @@ pub(crate) mod receives;
 pub(crate) mod spin;
 pub(crate) mod xids;
 
+use close_reason::CloseReason;
 use deadlines::{Deadline, Deadlines};
 use dispatch::Dispatch;
-use endpoint::{CloseReason, Endpoint};
+use endpoint::Endpoint;
 use lease_rate::LeaseRate;
 use liveness::{Health, IdleTimer, Liveness, heard, null_call};
 use outgoing::Outgoing;

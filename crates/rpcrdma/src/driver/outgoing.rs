@@ -2,7 +2,8 @@
 
 use super::calls::{CallHandle, Calls, Outcome, Work};
 use super::clock;
-use super::endpoint::{CloseReason, Endpoint};
+use super::close_reason::CloseReason;
+use super::endpoint::Endpoint;
 use super::owner::Connection;
 use oncrpc::TransportError;
 use std::sync::Arc;

@@ -3,7 +3,8 @@
 use super::backward_memory::{BackwardMemory, Kept};
 use crate::config::ServerConfig;
 use crate::driver::calls::{Calls, FIRST_USER, PendingCall};
-use crate::driver::endpoint::{CloseReason, Endpoint};
+use crate::driver::close_reason::CloseReason;
+use crate::driver::endpoint::Endpoint;
 use crate::driver::outgoing::{Outgoing, SWEEP};
 use crate::driver::owner::Connection;
 use oncrpc::xdr::Payload;

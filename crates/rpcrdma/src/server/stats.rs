@@ -1,7 +1,8 @@
 //! Statistics of a server and of each connection.
 
 use crate::driver::clock;
-use crate::driver::endpoint::{CloseReason, Endpoint};
+use crate::driver::close_reason::CloseReason;
+use crate::driver::endpoint::Endpoint;
 use crate::driver::jobs::JobCounts;
 use oncrpc::ConnectionId;
 use rpcrdma_proto::v2::characteristics::XcharSpec;

@@ -1,6 +1,6 @@
 //! The slot of one call: state shared by its future and the owner of a connection.
 
-use crate::driver::endpoint::CloseReason;
+use crate::driver::close_reason::CloseReason;
 use oncrpc::TransportError;
 use oncrpc::xdr::Payload;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

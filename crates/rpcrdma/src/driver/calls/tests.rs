@@ -1,7 +1,7 @@
 //! What becomes of calls.
 
 use super::*;
-use crate::driver::endpoint::CloseReason;
+use crate::driver::close_reason::CloseReason;
 use oncrpc::ReplyBound;
 use oncrpc::xdr;
 use std::pin::pin;
