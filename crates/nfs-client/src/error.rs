@@ -8,6 +8,7 @@ use std::fmt;
 
 /// Why an operation of one or several calls failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Fault {
     /// The server returned an NFS error.
     #[error(transparent)]

@@ -21,6 +21,7 @@ pub struct NfsUrl {
 
 /// Why a text is not a valid NFS URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum UrlError {
     /// The text does not begin with `nfs://`.
     #[error("it does not begin with nfs://, as in nfs://HOST/PATH")]

@@ -15,6 +15,7 @@ pub struct Network {
 /// Why a text is not a valid [`Network`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant is documented by its message")]
+#[non_exhaustive]
 pub enum NetworkError {
     #[error("'{0}' is no IP address; write a network as 192.0.2.0/24 or 2001:db8::/32")]
     Address(String),

@@ -18,6 +18,7 @@ use std::sync::Arc;
 /// Why an export is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant is documented by its message")]
+#[non_exhaustive]
 pub enum ExportError {
     #[error("'{0}' is no name for an export: it begins with / and has no empty part, . or ..")]
     Name(String),

@@ -38,6 +38,7 @@ pub struct HandleKey([u8; Self::LEN]);
 /// Why the key cannot be loaded or created.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant is documented by its message")]
+#[non_exhaustive]
 pub enum KeyError {
     #[error("cannot use the key of file handles, {path}: {error}; --state-dir names another place")]
     File { path: PathBuf, error: io::Error },

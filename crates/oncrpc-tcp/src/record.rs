@@ -36,6 +36,7 @@ enum State {
 
 /// Why a stream cannot be decoded further: the start of the next record is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RecordError {
     /// A record is larger than allowed.
     #[error("a record of {len} bytes or more exceeds the limit of {limit}")]

@@ -120,6 +120,7 @@ pub struct Registration {
 
 /// Why a request to rpcbind failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RpcbindError {
     /// rpcbind cannot be reached, or does not answer.
     #[error(transparent)]

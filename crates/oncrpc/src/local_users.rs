@@ -54,6 +54,7 @@ impl Origin {
 /// Why a connection from the server's own machine is closed.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant is documented by its message")]
+#[non_exhaustive]
 pub enum LocalUserError {
     #[error(
         "the socket of the client was not found on this machine: it is closed, or its address is translated"

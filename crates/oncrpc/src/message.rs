@@ -37,6 +37,7 @@ pub struct CallHeader<'a> {
 
 /// Why a message cannot be executed as a call, and which error its sender gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CallError {
     /// The message is not a call; it gets no reply.
     #[error("the message is not a call")]
@@ -370,6 +371,7 @@ impl RejectStatus {
 
 /// Why a reply has no results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RpcError {
     /// PROG_UNAVAIL.
     #[error("the server does not have this program")]

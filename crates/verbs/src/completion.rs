@@ -79,6 +79,7 @@ pub enum WorkError {
 
 /// Why a connection has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CloseReason {
     /// This end closed it.
     #[error("closed by this end")]

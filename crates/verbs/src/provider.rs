@@ -289,6 +289,7 @@ pub struct NotPersistent(pub Handle);
 
 /// Why a connection could not be established. The text suggests a remedy where one is known.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SetupError {
     /// An error of the system: connection refused, no route, port in use.
     #[error(transparent)]

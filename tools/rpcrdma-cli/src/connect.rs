@@ -104,6 +104,7 @@ fn explain(addr: SocketAddr, error: SetupError) -> anyhow::Error {
              RPC-over-RDMA over iWARP is served there, and that no firewall drops the connection",
             units::duration(after)
         ),
+        other => anyhow!(other).context(format!("cannot connect to {addr}")),
     }
 }
 

@@ -119,6 +119,7 @@ pub fn default_state_dir() -> Option<PathBuf> {
 /// Why a directory cannot be exported.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant is documented by its message")]
+#[non_exhaustive]
 pub enum OpenError {
     #[error("cannot open the directory {path}: {error}")]
     Directory { path: PathBuf, error: io::Error },

@@ -19,6 +19,7 @@ pub use writer::Writer;
 
 /// Why a value could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The stream ended inside a value.
     #[error("the stream ends {missing} bytes early")]

@@ -172,7 +172,7 @@ impl Verdict {
         let Some(last) = exchanges.last() else {
             return match error {
                 Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Self::Refused,
-                Io(_) | Rejected(_) | NotOurProtocol(_) | TimedOut(..) => Self::Unreachable,
+                _ => Self::Unreachable,
             };
         };
         let is_mpa = Kind::Reply

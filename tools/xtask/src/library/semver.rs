@@ -19,7 +19,7 @@ const SEMVER_CHECKS: Tool = Tool {
 
 /// The revision to compare with as long as no release has a tag: the first one with the interface that
 /// is to be kept.
-const FIRST_BASELINE: &str = "BASELINE";
+const FIRST_BASELINE: &str = "c033e39f";
 
 #[derive(Args)]
 pub(crate) struct Options {
