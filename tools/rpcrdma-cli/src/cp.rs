@@ -2,6 +2,7 @@
 
 mod file;
 
+use crate::copy::sparse::Sparse;
 use crate::failure::{Ended, Usage};
 use crate::in_flight::InFlight;
 use crate::interrupt::Interrupt;
@@ -33,8 +34,7 @@ const MAX_FILLED: usize = 1 << 16;
 
 NFS version 3 has no call that copies: all data comes to this machine and goes back. The URLs may be of
 different exports or servers. A file gets its name when it is complete, and replaces what has it: other
-names of that stand for the old file. Blocks of zeros in a file with holes become holes. Symbolic links are
-followed on the command line without -r only.")]
+names of that stand for the old file. Symbolic links are followed on the command line without -r only.")]
 pub(crate) struct CpArgs {
     /// nfs://HOST[:PORT]/PATH of what to copy, and where to
     #[arg(value_name = "URL", required = true, num_args = 2..)]
@@ -64,6 +64,10 @@ pub(crate) struct CpArgs {
     #[arg(short = 'T', long)]
     no_target_directory: bool,
 
+    /// When copies have holes, ranges of zeros that take no space
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    sparse: Sparse,
+
     /// Say what is copied
     #[arg(short, long)]
     verbose: bool,
@@ -78,6 +82,7 @@ struct How {
     preserve: bool,
     no_clobber: bool,
     verbose: bool,
+    sparse: Sparse,
     umask: u32,
     interrupt: Interrupt,
     bytes: Arc<Semaphore>,
@@ -119,6 +124,7 @@ pub(crate) async fn run(args: &CpArgs) -> anyhow::Result<Ended> {
             preserve: args.preserve || args.archive,
             no_clobber: args.no_clobber,
             verbose: args.verbose,
+            sparse: args.sparse,
             umask: umask(),
             interrupt: interrupt.clone(),
             bytes: Arc::new(Semaphore::new(BYTES_IN_FLIGHT as usize)),

@@ -1,12 +1,12 @@
-//! Short options of commands that are named after one of coreutils: each means what it means there, or
-//! nothing.
+//! Short options of commands that are named after one of coreutils, or ping(8): each means what it means
+//! there, or nothing.
 
 use crate::cli::Cli;
 use clap::CommandFactory;
 
 /// For each command its short options there, with what they are called here; `-` stands for those that
 /// we do not have, which must not mean anything else.
-const COREUTILS: [(&str, &str); 13] = [
+const COREUTILS: [(&str, &str); 14] = [
     (
         "ls",
         "a=all A=almost-all b=- B=- c=changed C=columns d=directory D=- f=- F=classify g=- G=- \
@@ -51,6 +51,11 @@ const COREUTILS: [(&str, &str); 13] = [
     (
         "touch",
         "a=accessed c=no-create d=date f=- h=no-dereference m=modified r=reference t=stamp",
+    ),
+    (
+        "ping",
+        "a=- A=adaptive b=- B=- c=count C=- d=- D=- e=- f=- i=interval I=- l=- L=- m=- M=- n=- N=- O=- p=- \
+         q=quiet Q=- r=- R=- s=- S=- t=- T=- v=verbose w=deadline W=wait U=- 3=- 4=- 6=-",
     ),
     ("cat", "A=- b=- e=- E=- n=- s=- t=- T=- u=- v=-"),
 ];

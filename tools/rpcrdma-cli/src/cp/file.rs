@@ -1,15 +1,15 @@
 //! A copy of one file, symbolic link or special file.
 
 use super::{BYTES_IN_FLIGHT, How};
+use crate::copy::sparse::runs;
 use crate::interrupt::Interrupted;
 use crate::session::{FileError, Of, Place};
 use anyhow::bail;
-use bytes::Bytes;
 use nfs_client::{Fault, Node, Upload};
 use nfs_proto::{
     Attributes, FileHandle, FileType, Name, SetAttributes, SetTime, Status, args as nfs,
 };
-use oncrpc::xdr::{Gather, gather_len};
+use oncrpc::xdr::Gather;
 use rpcrdma::Client;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -22,9 +22,6 @@ const SMALL_FILE: u64 = 64 << 10;
 
 /// Bytes that a file counts at least, if it is not small.
 const LEAST_COUNTED: u32 = 2 << 20;
-
-/// Bytes of zeros that become a hole, and of which there are none with another byte.
-const BLOCK: usize = 4096;
 
 /// How long a server may take, after an interrupt, to finish or remove what is incomplete.
 const REMOVED_WITHIN: Duration = Duration::from_secs(3);
@@ -198,27 +195,33 @@ impl File {
     async fn send(&self, upload: &mut Upload<'_, Client>, how: &How) -> anyhow::Result<()> {
         let (source, target) = (&self.source, &self.target);
         let attributes = &self.node.attributes;
-        // Where a file has no holes, its zeros are not looked for.
-        let sparse = attributes.used < attributes.size;
+        let sparse = how
+            .sparse
+            .leaves_out_zeros(attributes.used, attributes.size);
         let mut stream = source.export.read_node(&self.node, &source.path);
         let mut ends_in_hole = false;
         while let Some(data) = stream.next().await.of(source)? {
-            if !sparse && stream.has_ended() && upload.stream().offset() == 0 {
-                upload.write_last(data).await.of(target)?;
-            } else if !sparse {
-                upload.write(data).await.of(target)?;
-            } else {
-                for part in parts(data) {
-                    ends_in_hole = matches!(part, Part::Zeros(_));
-                    match part {
-                        Part::Zeros(len) => upload.stream().skip(len as u64),
-                        Part::Data(data) => upload.write(data).await.of(target)?,
+            if sparse {
+                for piece in data {
+                    for run in runs(&piece, upload.offset()) {
+                        ends_in_hole = run.is_hole;
+                        if run.is_hole {
+                            upload.stream().skip(run.data.len() as u64);
+                        } else {
+                            let data = Gather::from_elem(piece.slice_ref(run.data), 1);
+                            upload.write(data).await.of(target)?;
+                        }
                     }
                 }
+            } else if stream.has_ended() && upload.offset() == 0 {
+                upload.write_last(data).await.of(target)?;
+            } else {
+                upload.write(data).await.of(target)?;
             }
         }
         upload.stream().finish().await.of(target)?;
-        let (handle, end) = (upload.stream().handle(), upload.stream().offset());
+        let (handle, end) = (upload.handle(), upload.offset());
+        // Before the times are set, which this changes.
         if ends_in_hole {
             let attributes = SetAttributes {
                 size: Some(end),
@@ -261,99 +264,4 @@ pub(super) async fn preserve(
     };
     let set = nfs.set_attributes(copy, attributes, None).await;
     Ok(set.map_err(|fault: Fault| -> FileError { place.fault("change attributes of", fault) })?)
-}
-
-/// A part of the data of a file.
-#[derive(Debug, PartialEq, Eq)]
-enum Part {
-    Data(Gather),
-    /// So many zeros.
-    Zeros(usize),
-}
-
-/// Divides data into parts of blocks that are zeros and others, without copying any. A piece that is no
-/// whole number of blocks ends in data or zeros as it has them.
-fn parts(data: Gather) -> Vec<Part> {
-    let mut parts = Vec::new();
-    for piece in data {
-        for (zeros, piece) in runs(&piece) {
-            match (zeros, parts.last_mut()) {
-                (true, Some(Part::Zeros(len))) => *len += piece.len(),
-                (true, _) => parts.push(Part::Zeros(piece.len())),
-                (false, Some(Part::Data(data))) => data.push(piece),
-                (false, _) => parts.push(Part::Data(Gather::from_elem(piece, 1))),
-            }
-        }
-    }
-    debug_assert!(parts.iter().all(|part| match part {
-        Part::Data(data) => gather_len(data) > 0,
-        Part::Zeros(len) => *len > 0,
-    }));
-    parts
-}
-
-/// Blocks of a piece that follow each other and are zeros, or are not.
-fn runs(piece: &Bytes) -> Vec<(bool, Bytes)> {
-    let mut runs: Vec<(bool, Bytes)> = Vec::new();
-    let mut begin = 0;
-    let mut blocks = piece.chunks(BLOCK).peekable();
-    let mut end = 0;
-    while let Some(block) = blocks.next() {
-        end += block.len();
-        let zeros = is_zeros(block);
-        if blocks.peek().is_none_or(|next| is_zeros(next) != zeros) {
-            runs.push((zeros, piece.slice(begin..end)));
-            begin = end;
-        }
-    }
-    runs
-}
-
-fn is_zeros(block: &[u8]) -> bool {
-    block.iter().all(|byte| *byte == 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_of_zeros_are_holes_and_all_other_bytes_stay() {
-        let mut data = vec![0; 5 * BLOCK + 10];
-        data[0] = 1;
-        data[3 * BLOCK + 7] = 2;
-        let pieces = [&data[..2 * BLOCK], &data[2 * BLOCK..]].map(Bytes::copy_from_slice);
-        let parts = parts(pieces.into_iter().collect());
-        let lens: Vec<(bool, usize)> = parts
-            .iter()
-            .map(|part| match part {
-                Part::Data(data) => (false, gather_len(data)),
-                Part::Zeros(len) => (true, *len),
-            })
-            .collect();
-        assert_eq!(
-            lens,
-            [
-                (false, BLOCK),
-                (true, 2 * BLOCK),
-                (false, BLOCK),
-                (true, BLOCK + 10)
-            ]
-        );
-        let all: Vec<u8> = parts
-            .into_iter()
-            .flat_map(|part| match part {
-                Part::Data(data) => data.concat(),
-                Part::Zeros(len) => vec![0; len],
-            })
-            .collect();
-        assert!(all == data);
-    }
-
-    #[test]
-    fn data_without_zeros_is_one_part() {
-        let data: Gather = std::iter::once(Bytes::from(vec![1; 3 * BLOCK + 1])).collect();
-        assert_eq!(parts(data.clone()), [Part::Data(data)]);
-        assert_eq!(parts(Gather::new()), []);
-    }
 }

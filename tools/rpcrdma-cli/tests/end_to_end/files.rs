@@ -619,6 +619,12 @@ fn copies_keep_times_and_modes_and_holes() {
     assert!(about("copy/hole").blocks() * 512 < 1 << 20);
     let whole = |name: &str| fs::read(served.dir.join(name)).unwrap();
     assert!(whole("copy/hole") == whole("d/hole"));
+    let (hole, full) = (served.url("d/hole"), served.url("full"));
+    ours(&["cp", "--sparse=never", &hole, &full]);
+    assert!(about("full").blocks() * 512 >= 100 << 20);
+    ours(&["cp", "--sparse=always", &full, &served.url("again")]);
+    assert!(about("again").blocks() * 512 < 1 << 20);
+    assert!(whole("full") == whole("d/hole") && whole("again") == whole("d/hole"));
     // What runs with the rights of its owner is not made so by copying.
     ours(&["cp", &served.url("d/f"), &served.url("plain")]);
     assert_eq!(about("plain").mode() & 0o7000, 0);

@@ -89,6 +89,17 @@ fn shell_sees_130_when_a_copy_is_interrupted() {
 }
 
 #[test]
+fn interrupted_copy_on_a_server_leaves_nothing_behind() {
+    let served = Served::new(&[]);
+    let large = File::create(served.dir.join("large")).unwrap();
+    large.set_len(LARGE).unwrap();
+    let into = served.dir.join("into");
+    std::fs::create_dir(&into).unwrap();
+    interrupted(&["cp", &served.url("large"), &served.url("into")], &into);
+    assert!(tree(&into).is_empty());
+}
+
+#[test]
 fn copy_under_nohup_goes_on_after_a_hangup() {
     let served = Served::new(&[]);
     let large = File::create(served.dir.join("large")).unwrap();
