@@ -1,6 +1,7 @@
 //! NFS URLs (RFC 2224) of servers on RDMA.
 
 use nfs_proto::NFS_RDMA_PORT;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use std::fmt;
 use std::str::FromStr;
 
@@ -117,29 +118,40 @@ pub fn host_and_port(authority: &str) -> Result<(&str, u16), UrlError> {
     }
 }
 
+/// Bytes that a path in a URL has as escapes: all but letters, digits and these marks.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'.')
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b'=')
+    .remove(b'@')
+    .remove(b':');
+
 fn unescape(path: &str) -> Result<Vec<u8>, UrlError> {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.bytes();
-    while let Some(byte) = rest.next() {
-        let byte = match byte {
-            b'%' => {
-                let digit = |c: Option<u8>| char::from(c?).to_digit(16);
-                let high = digit(rest.next()).ok_or(UrlError::BadEscape)?;
-                let low = digit(rest.next()).ok_or(UrlError::BadEscape)?;
-                let byte = u8::try_from(high * 16 + low).map_err(|_| UrlError::BadEscape)?;
-                // An escaped slash would be part of a name (RFC 2224 §1), which no name can have.
-                if matches!(byte, 0 | b'/') {
-                    return Err(UrlError::BadByte(byte));
-                }
-                byte
-            }
-            0 => return Err(UrlError::BadByte(0)),
-            b'?' | b'#' => return Err(UrlError::Reserved(char::from(byte))),
-            byte => byte,
-        };
-        bytes.push(byte);
+    if let Some(reserved) = path.chars().find(|c| matches!(c, '?' | '#')) {
+        return Err(UrlError::Reserved(reserved));
     }
-    Ok(bytes)
+    // The decoder takes a % that begins no escape for itself.
+    let mut escapes = path.split('%').skip(1).map(str::as_bytes);
+    let is_escape = |rest: &[u8]| {
+        let digits = rest.first_chunk::<2>();
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !escapes.all(is_escape) {
+        return Err(UrlError::BadEscape);
+    }
+    let bytes: Vec<u8> = percent_decode_str(path).collect();
+    let slashes = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte == b'/').count();
+    match () {
+        () if bytes.contains(&0) => Err(UrlError::BadByte(0)),
+        // An escaped slash would be part of a name (RFC 2224 §1), which no name can have.
+        () if slashes(&bytes) != slashes(path.as_bytes()) => Err(UrlError::BadByte(b'/')),
+        () => Ok(bytes),
+    }
 }
 
 impl fmt::Display for NfsUrl {
@@ -151,16 +163,7 @@ impl fmt::Display for NfsUrl {
         if self.port != NFS_RDMA_PORT {
             write!(f, ":{}", self.port)?;
         }
-        for byte in &self.path {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => write!(f, "{}", char::from(*byte))?,
-                b'/' | b'.' | b'-' | b'_' | b'~' | b'+' | b',' | b'=' | b'@' | b':' => {
-                    write!(f, "{}", char::from(*byte))?;
-                }
-                byte => write!(f, "%{byte:02X}")?,
-            }
-        }
-        Ok(())
+        percent_encode(&self.path, ESCAPED).fmt(f)
     }
 }
 

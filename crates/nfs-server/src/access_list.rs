@@ -1,16 +1,14 @@
 //! Access list by network address.
 
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// A range of addresses, as in `192.0.2.0/24` or `2001:db8::/32`. An address alone is a range of
-/// one.
+/// one. It has no bits behind its prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Network {
-    address: IpAddr,
-    prefix: u8,
-}
+pub struct Network(IpNet);
 
 /// Why a text is not a valid [`Network`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,57 +26,39 @@ pub enum NetworkError {
 impl Network {
     /// Addresses of this machine only.
     pub const LOOPBACK: [Self; 2] = [
-        Self {
-            address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)),
-            prefix: 8,
-        },
-        Self {
-            address: IpAddr::V6(Ipv6Addr::LOCALHOST),
-            prefix: 128,
-        },
+        Self(IpNet::V4(Ipv4Net::new_assert(
+            Ipv4Addr::new(127, 0, 0, 0),
+            8,
+        ))),
+        Self(IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128))),
     ];
 
     /// Whether it contains every address of its family.
     pub fn is_everybody(self) -> bool {
-        self.prefix == 0
+        self.0.prefix_len() == 0
+    }
+
+    /// Whether its addresses are those of IPv4, and not of IPv6.
+    pub fn is_ipv4(self) -> bool {
+        self.0.addr().is_ipv4()
     }
 
     /// Whether it contains every address of the other network.
     pub fn covers(self, other: Self) -> bool {
-        self.prefix <= other.prefix && self.contains(other.address)
+        self.0.contains(&other.0)
     }
 
     /// Whether it contains the address. An IPv4-mapped IPv6 address, as a dual-stack socket reports
     /// it, counts as the IPv4 address.
     pub fn contains(self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(network), IpAddr::V4(address)) => {
-                let differ = network.to_bits() ^ address.to_bits();
-                differ.leading_zeros() >= u32::from(self.prefix)
-            }
-            (IpAddr::V6(network), IpAddr::V6(address)) => {
-                let differ = network.to_bits() ^ address.to_bits();
-                differ.leading_zeros() >= u32::from(self.prefix)
-            }
-            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
-        }
+        self.0.contains(&address.to_canonical())
     }
-}
-
-/// The first `prefix` of `width` bits.
-fn mask(bits: u128, width: u8, prefix: u8) -> u128 {
-    let drop = u32::from(width - prefix);
-    bits.checked_shr(drop)
-        .and_then(|kept| kept.checked_shl(drop))
-        .unwrap_or(0)
 }
 
 impl From<IpAddr> for Network {
     /// The range of one address.
     fn from(address: IpAddr) -> Self {
-        let address = address.to_canonical();
-        let prefix = if address.is_ipv4() { 32 } else { 128 };
-        Self { address, prefix }
+        Self(address.to_canonical().into())
     }
 }
 
@@ -93,41 +73,30 @@ impl FromStr for Network {
         let address: IpAddr = address
             .parse()
             .map_err(|_| NetworkError::Address(text.into()))?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = match prefix {
-            None => most,
-            Some(prefix) => prefix
-                .parse()
-                .ok()
-                .filter(|&prefix| prefix <= most)
-                .ok_or_else(|| NetworkError::Prefix {
+        let network = match prefix {
+            None => address.into(),
+            Some(prefix) => {
+                let length = prefix.parse().ok();
+                let network = length.and_then(|length| IpNet::new(address, length).ok());
+                network.ok_or_else(|| NetworkError::Prefix {
                     prefix: prefix.into(),
-                    most,
-                })?,
-        };
-        let meant = match address {
-            IpAddr::V4(address) => {
-                let kept = mask(address.to_bits().into(), 32, prefix);
-                Ipv4Addr::from_bits(u32::try_from(kept).unwrap_or(0)).into()
+                    most: IpNet::from(address).max_prefix_len(),
+                })?
             }
-            IpAddr::V6(address) => Ipv6Addr::from_bits(mask(address.to_bits(), 128, prefix)).into(),
         };
-        if meant != address {
+        if network != network.trunc() {
             return Err(NetworkError::HostBits {
                 network: text.into(),
-                meant: Self {
-                    address: meant,
-                    prefix,
-                },
+                meant: Self(network.trunc()),
             });
         }
-        Ok(Self { address, prefix })
+        Ok(Self(network))
     }
 }
 
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix)
+        self.0.fmt(f)
     }
 }
 

@@ -40,17 +40,19 @@ pub struct HandleKey([u8; Self::LEN]);
 #[expect(missing_docs, reason = "each variant is documented by its message")]
 #[non_exhaustive]
 pub enum KeyError {
-    #[error("cannot use the key of file handles, {path}: {error}; --state-dir names another place")]
+    #[error(
+        "{path}: cannot use the key of file handles: {error} (--state-dir names another place)"
+    )]
     File { path: PathBuf, error: io::Error },
     #[error(
-        "{path} is not a key of {} bytes; remove it to go on, and clients have to mount again",
+        "{path}: it is not a key of {} bytes (remove it to go on; clients have to mount again)",
         HandleKey::LEN
     )]
     Length { path: PathBuf },
     #[error("the system has no random numbers for a key: {0}")]
     Random(getrandom::Error),
     #[error(
-        "{path} belongs to uid {uid}, who can make file handles with it; remove it, or name another place with --state-dir"
+        "{path}: it belongs to uid {uid}, who can make file handles with it (remove it, or name another place with --state-dir)"
     )]
     Owner { path: PathBuf, uid: u32 },
 }

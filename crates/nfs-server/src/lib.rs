@@ -58,6 +58,7 @@ mod metrics;
 mod mount3;
 mod nfs3;
 mod permission;
+mod state_dir;
 mod user_groups;
 
 pub use access_list::{AccessList, Network, NetworkError};
@@ -65,13 +66,12 @@ pub use client_options::{ANONYMOUS, Anonymous, ClientOptions, ClientRule, Export
 pub use exports::{ExportError, Exports};
 pub use fs::FileSystem;
 pub use handle::{HandleKey, KeyError};
-pub use localfs::{
-    Changes, Handles, INLINE_WRITE, LocalFs, LocalFsOptions, OpenError, default_state_dir,
-};
+pub use localfs::{Changes, Handles, INLINE_WRITE, LocalFs, LocalFsOptions, OpenError};
 pub use memfs::MemFs;
 pub use metrics::{
     ErrorClass, LATENCY_BUCKETS, LatencyHistogram, ProcedureStats, ProgramStats, SAMPLED,
 };
 pub use mount3::Mount3;
 pub use nfs3::{DuplicateRequestStats, MAX_READ, MAX_WRITE, Nfs3, NfsAcl3};
+pub use state_dir::default_state_dir;
 pub use user_groups::{SystemUsers, UserDatabase, UserEntry, UserGroups};

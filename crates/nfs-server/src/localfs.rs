@@ -86,7 +86,7 @@ use kernel::KernelHandles;
 use lru::Lru;
 use node::{Link, Node};
 use oncrpc::xdr::Gather;
-pub use open::{Changes, Handles, LocalFsOptions, OpenError, default_state_dir};
+pub use open::{Changes, Handles, LocalFsOptions, OpenError};
 use open_files::OpenFiles;
 use owed::Owed;
 use passes::Passes;

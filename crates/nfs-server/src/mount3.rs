@@ -37,6 +37,8 @@ pub struct Mount3 {
     users: UserGroups,
     mounts: Arc<Mutex<VecDeque<Entry>>>,
     warnings: Arc<Warnings>,
+    /// The last refusal that was logged.
+    refused: Arc<Mutex<Option<Entry>>>,
     metrics: Metrics<PROCEDURES>,
 }
 
@@ -104,6 +106,7 @@ impl Mount3 {
             users: UserGroups::default(),
             mounts: Arc::default(),
             warnings: Arc::default(),
+            refused: Arc::default(),
             metrics: Metrics::new(COUNTED),
         }
     }
@@ -189,7 +192,7 @@ impl Mount3 {
         let now = Instant::now();
         self.summarise(now);
         let client = call.caller.addr.ip().to_canonical();
-        if self.warnings.allows(call.caller.group, now) {
+        if !self.is_next_try(client, path) && self.warnings.allows(call.caller.group, now) {
             tracing::warn!(
                 %client,
                 path = %path.escape_ascii(),
@@ -198,6 +201,20 @@ impl Mount3 {
             );
         }
         reply(call, &Err::<Mounted, _>(refusal.status))
+    }
+
+    /// Whether a client goes on with a path above the one that it was refused last: one look for the
+    /// export that something is in is one line of the log. Another path is remembered.
+    fn is_next_try(&self, host: IpAddr, path: &[u8]) -> bool {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_next = refused
+            .as_ref()
+            .is_some_and(|last| last.host == host && is_above(path, &last.path));
+        if !is_next {
+            let path = path.to_vec();
+            *refused = Some(Entry { host, path });
+        }
+        is_next
     }
 
     /// Logs the number of suppressed warnings about refusals, in periods of
@@ -314,6 +331,16 @@ fn descend(fs: &dyn FileSystem, who: &Identity, path: &[u8]) -> Result<FileId, M
         at = found.file;
     }
     Ok(at)
+}
+
+/// Whether a path is that of a directory somewhere above another.
+fn is_above(path: &[u8], other: &[u8]) -> bool {
+    let names = |path| -> Vec<&[u8]> {
+        let names = <[u8]>::split(path, |&byte| byte == b'/');
+        names.filter(|name| !name.is_empty()).collect()
+    };
+    let (path, other) = (names(path), names(other));
+    path.len() < other.len() && other.starts_with(&path)
 }
 
 fn status(error: Error) -> MountStatus {

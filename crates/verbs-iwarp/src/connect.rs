@@ -152,7 +152,7 @@ fn not_ours(to: SocketAddr, why: &str) -> SetupError {
 
 fn plain_tcp(to: SocketAddr, why: &str) -> SetupError {
     SetupError::NotOurProtocol(format!(
-        "{to} does not speak MPA ({why}); is this the plain NFS/TCP port? NFS/RDMA usually is 20049"
+        "{to}: it does not speak MPA ({why}); is this the plain NFS/TCP port? NFS/RDMA usually is 20049"
     ))
 }
 

@@ -193,7 +193,7 @@ fn responder_that_only_closes_is_tried_with_both_revisions() {
         let enhanced = [&[ENHANCED, 2, 0, 32, 0, 32][..], b"hello"].concat();
         assert_eq!(requests, [enhanced, [&[0, 1][..], b"hello"].concat()]);
         let error = text(result);
-        assert!(error.contains("does not speak MPA"), "{error}");
+        assert!(error.contains("it does not speak MPA"), "{error}");
         assert!(error.contains("20049"), "{error}");
     });
 }
@@ -243,7 +243,7 @@ fn responder_of_another_protocol_is_reported() {
         })
         .await;
         let error = text(result);
-        assert!(error.contains("does not speak MPA"), "{error}");
+        assert!(error.contains("it does not speak MPA"), "{error}");
     });
 }
 
@@ -325,7 +325,7 @@ fn malformed_replies_close_the_connection_without_a_terminate() {
     let mut key = frame(REPLY, ENHANCED, 2, &DEPTHS);
     key[15] ^= 1;
     let cases = [
-        (key, "does not speak MPA"),
+        (key, "it does not speak MPA"),
         (frame(REQUEST, ENHANCED, 2, &DEPTHS), "the same role"),
         (enhanced(3, &DEPTHS), "revision 3"),
         (enhanced(2, &DEPTHS[..3]), "IRD and ORD"),

@@ -1,12 +1,14 @@
 //! Connecting to a server, with errors that say what to do.
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, NO_ADDRESS};
+use crate::failure::plain;
 use crate::transport::TransportArgs;
 use crate::units;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use rpcrdma::{Client, ClientConfig, PersistentArguments};
-use std::io::ErrorKind;
+use std::fmt::Display;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
 use verbs::SetupError;
@@ -69,43 +71,78 @@ impl ConnectArgs {
     ///
     /// What was wrong with the last of them, and what to do about it.
     pub(crate) async fn connect(&self, server: &Endpoint) -> anyhow::Result<(Client, SocketAddr)> {
-        let addrs = server
-            .resolve()
-            .await
-            .with_context(|| format!("cannot find the host {}", server.host))?;
+        self.connect_for(server, server).await
+    }
+
+    /// The same for something on the server, such as a URL, which errors name.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`connect`](Self::connect).
+    pub(crate) async fn connect_for(
+        &self,
+        server: &Endpoint,
+        what: &(impl Display + ?Sized),
+    ) -> anyhow::Result<(Client, SocketAddr)> {
+        let connected = self.connect_to(server).await;
+        connected.with_context(|| what.to_string())
+    }
+
+    async fn connect_to(&self, server: &Endpoint) -> anyhow::Result<(Client, SocketAddr)> {
+        let addrs = server.addresses().await?;
         let provider = self.transport.provider();
-        let mut last = anyhow!("the host {} has no address", server.host);
+        let mut last = anyhow!(NO_ADDRESS);
         for addr in addrs {
             match Client::connect(provider.clone(), addr, self.config()).await {
                 Ok(client) => return Ok((client, addr)),
-                Err(error) => last = explain(addr, error),
+                Err(error) => {
+                    let error = explain(addr, error);
+                    last = match server.is(addr) {
+                        true => error,
+                        // A host may have several.
+                        false => error.context(addr),
+                    };
+                }
             }
         }
         Err(last)
     }
 }
 
-/// What went wrong in setting up a connection, and what to do about it.
+/// What went wrong in setting up a connection, and what to do about it, without the address.
 fn explain(addr: SocketAddr, error: SetupError) -> anyhow::Error {
     match error {
-        SetupError::Io(error) if error.kind() == ErrorKind::ConnectionRefused => anyhow!(
-            "no server at {addr}: start one with `rpcrdma serve DIR`, or check host and port"
-        ),
-        SetupError::Io(error) => anyhow!(error).context(format!("cannot connect to {addr}")),
+        SetupError::Io(error) => explain_io(addr, error),
         SetupError::Rejected(_) => anyhow!(
-            "the server at {addr} refused the connection: it has no export for this address (--allow, or \
-             hosts in its file, say for which it has){}, or has too many connections",
+            "the server refused the connection: it has no export for this address (--allow, or hosts in \
+             its file, say for which it has){}, or has too many connections",
             other_user(addr)
         ),
-        // Its words name the address and say what to look for.
-        SetupError::NotOurProtocol(what) => anyhow!(what),
+        SetupError::NotOurProtocol(what) => anyhow!(without(addr, &what).to_owned()),
         SetupError::TimedOut(what, after) => anyhow!(
-            "no answer from {addr}: {what} did not come within {}; check host and port, that \
-             RPC-over-RDMA over iWARP is served there, and that no firewall drops the connection",
+            "no answer: {what} did not come within {} (check host and port, that RPC-over-RDMA over iWARP \
+             is served there, and that no firewall drops the connection)",
             units::duration(after)
         ),
         other => anyhow!(other).context(format!("cannot connect to {addr}")),
     }
+}
+
+fn explain_io(addr: SocketAddr, error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => {
+            anyhow!("no server there (start one with `rpcrdma serve DIR`, or check host and port)")
+        }
+        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+            anyhow!("there is no way to this host (check the address, and the network)")
+        }
+        _ => anyhow!("cannot connect: {}", without(addr, &plain(&error))),
+    }
+}
+
+/// An error that begins with an address, without it.
+fn without(addr: SocketAddr, text: &str) -> &str {
+    text.strip_prefix(&format!("{addr}: ")).unwrap_or(text)
 }
 
 /// Why a server of this machine may refuse a connection besides.
@@ -138,13 +175,26 @@ mod tests {
     }
 
     #[test]
+    fn address_is_left_out_where_it_stands_in_front() {
+        let addr = "127.0.0.1:20049".parse().unwrap();
+        let text = |what: &str| explain(addr, SetupError::NotOurProtocol(what.into())).to_string();
+        assert_eq!(text("127.0.0.1:20049: it is SSH"), "it is SSH");
+        assert_eq!(
+            text("127.0.0.1:2049: it is SSH"),
+            "127.0.0.1:2049: it is SSH"
+        );
+        let reset = io::Error::other("127.0.0.1:20049: it ended (os error 104)");
+        assert_eq!(
+            explain(addr, reset.into()).to_string(),
+            "cannot connect: it ended"
+        );
+    }
+
+    #[test]
     fn absent_server_is_reported_with_how_to_start_one() {
         let addr = "127.0.0.1:20049".parse().unwrap();
         let refused = std::io::Error::from(ErrorKind::ConnectionRefused);
         let text = explain(addr, SetupError::Io(refused)).to_string();
-        assert!(
-            text.starts_with("no server at 127.0.0.1:20049: start one"),
-            "{text}"
-        );
+        assert!(text.starts_with("no server there (start one"), "{text}");
     }
 }

@@ -4,12 +4,14 @@
 //! document back: a [`ServerStatus`] or a list of [`ClientStatus`]. Only the user who runs the server, and
 //! root, may connect.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
+use nfs_client::printable;
 use nfs_server::default_state_dir;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -75,8 +77,43 @@ pub(crate) struct ExportStatus {
     pub(crate) read_only: bool,
     /// For whom it is, as rules name them.
     pub(crate) clients: Vec<String>,
+    /// What each of them may do: the first rule with the address of a client counts.
+    #[serde(default)]
+    pub(crate) rules: Vec<RuleStatus>,
     /// Why it is not served now, if it is not.
     pub(crate) absent: Option<String>,
+}
+
+/// What some clients may do with an export.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RuleStatus {
+    /// Address, network or host name.
+    pub(crate) clients: String,
+    pub(crate) read_only: bool,
+    /// Whose requests are treated as those of nobody: `root`, `remote-root`, `all` or `none`.
+    pub(crate) squash: String,
+    /// The user and the group that nobody is.
+    pub(crate) anonuid: u32,
+    pub(crate) anongid: u32,
+}
+
+impl RuleStatus {
+    /// A rule in one line.
+    pub(crate) fn describe(&self) -> String {
+        let Self {
+            clients,
+            squash,
+            anonuid,
+            anongid,
+            ..
+        } = self;
+        let how = match self.read_only {
+            true => "read-only",
+            false => "read-write",
+        };
+        let clients = printable(clients.as_bytes());
+        format!("{clients}: {how}, squash {squash}, nobody is {anonuid}:{anongid}")
+    }
 }
 
 /// How often the file of exports was read again.
@@ -236,32 +273,56 @@ fn usual_places() -> Vec<PathBuf> {
 }
 
 async fn connect(path: &Path) -> anyhow::Result<UnixStream> {
-    UnixStream::connect(path)
-        .await
-        .with_context(|| format!("no server answers at {}", path.display()))
+    let connected = UnixStream::connect(path).await;
+    connected.map_err(|error| {
+        let path = path.display();
+        match error.kind() {
+            ErrorKind::PermissionDenied => anyhow!("{path}: {DENIED}"),
+            ErrorKind::NotFound => anyhow!(
+                "{path}: no server has its control socket there (`rpcrdma serve` says at its start where \
+                 it has)"
+            ),
+            ErrorKind::ConnectionRefused => {
+                anyhow!("{path}: the server that had this control socket has ended")
+            }
+            _ => anyhow::Error::new(error).context(format!("{path}: cannot ask the server")),
+        }
+    })
 }
+
+/// What there is to say where a server may not be asked.
+const DENIED: &str =
+    "this user may not ask the server (ask as root, with sudo, or as the user who runs it)";
 
 /// The socket of the one server that runs.
 async fn only_one() -> anyhow::Result<UnixStream> {
     let dirs = usual_places();
-    let mut found = Vec::new();
+    let (mut found, mut denied) = (Vec::new(), None);
     for path in dirs.iter().flat_map(|dir| sockets_in(dir)) {
-        // Others are left of servers that were killed, or not ours.
-        if let Ok(stream) = UnixStream::connect(&path).await {
-            found.push((path, stream));
+        match UnixStream::connect(&path).await {
+            Ok(stream) => found.push((path, stream)),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => denied = Some(path),
+            // It is left of a server that was killed, or not ours.
+            Err(_) => {}
         }
     }
-    match found.len() {
-        1 => Ok(found.remove(0).1),
-        0 => {
+    let closed = |dir: &&PathBuf| {
+        let read = std::fs::read_dir(dir);
+        read.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    };
+    let denied = denied.or_else(|| dirs.iter().find(closed).cloned());
+    match (found.len(), denied) {
+        (1, _) => Ok(found.remove(0).1),
+        (0, Some(path)) => bail!("{}: {DENIED}", path.display()),
+        (0, None) => {
             let dirs: Vec<_> = dirs.iter().map(|dir| dir.display().to_string()).collect();
             bail!(
-                "no server that this user may ask runs here: there is no control socket in {}; say \
-                 where it is with --socket",
+                "no server that this user may ask runs here: there is no control socket in {} (--socket \
+                 says where it is)",
                 dirs.join(", ")
             )
         }
-        _ => {
+        (_, _) => {
             let paths: Vec<_> = found
                 .iter()
                 .map(|(path, _)| path.display().to_string())

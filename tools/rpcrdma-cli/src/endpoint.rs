@@ -1,10 +1,15 @@
 //! Host and port of a server.
 
+use crate::failure::plain;
+use anyhow::anyhow;
 use nfs_client::{UrlError, host_and_port};
 use nfs_proto::NFS_RDMA_PORT;
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::str::FromStr;
+
+/// What there is to say of a host that the system knows and that has no address.
+pub(crate) const NO_ADDRESS: &str = "this host has no address";
 
 /// A host, by name or address, and a port; [`NFS_RDMA_PORT`] if none is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,10 +24,23 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// If the name cannot be resolved.
-    pub(crate) async fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
-        let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await?;
-        Ok(found.collect())
+    /// If the name cannot be resolved; the host is not named.
+    pub(crate) async fn addresses(&self) -> anyhow::Result<Vec<SocketAddr>> {
+        let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
+        let found = found.map_err(|error| {
+            let text = plain(&error);
+            let why = text.strip_prefix("failed to lookup address information: ");
+            anyhow!(
+                "cannot find this host: {} (check the name)",
+                why.unwrap_or(&text)
+            )
+        });
+        Ok(found?.collect())
+    }
+
+    /// Whether it is written with this address, and not with a name.
+    pub(crate) fn is(&self, addr: SocketAddr) -> bool {
+        self.host.parse() == Ok(addr.ip())
     }
 }
 

@@ -3,9 +3,9 @@
 use crate::columns::{self, Align};
 use crate::connect::ConnectArgs;
 use crate::control::{ControlArgs, ExportStatus, Request, ServerStatus};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::failure::Ended;
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use nfs_client::{Error, ExportedDir, Fault, Mount, current_user, printable};
 use nfs_proto::MOUNT_PORT;
@@ -20,7 +20,7 @@ use std::net::SocketAddr;
   rpcrdma exports 127.0.0.1
       as clients see it
   rpcrdma exports
-      of the server that runs on this machine: also the directories, and exports that are not there
+      of the server that runs on this machine: also directories, squashing, and exports that are not there
   rpcrdma exports --tcp files.example.org
       by MOUNT over TCP, as `showmount -e` asks
   rpcrdma exports --json 192.0.2.1:20049
@@ -107,43 +107,47 @@ impl ExportsArgs {
             Err(Error {
                 fault: Fault::Rpc(RpcError::ProgUnavail | RpcError::ProgMismatch { .. }),
                 ..
-            }) => {
-                self.ask_at(SocketAddr::new(addr.ip(), self.mount_port))
-                    .await
-            }
-            asked => asked.with_context(|| format!("the server at {addr}")),
+            }) => self.ask_at(addr).await,
+            asked => asked.map_err(unlisted),
         }
+        .with_context(|| server.to_string())
     }
 
     async fn ask_over_tcp(&self, server: &Endpoint) -> anyhow::Result<Vec<ExportedDir>> {
-        let host = &server.host;
-        let addrs = server.resolve().await;
-        let addrs = addrs.with_context(|| format!("cannot find the host {host}"))?;
-        let mut last = anyhow::anyhow!("the host {host} has no address");
-        for addr in addrs {
-            match self
-                .ask_at(SocketAddr::new(addr.ip(), self.mount_port))
-                .await
-            {
+        let context = || server.to_string();
+        let mut last = anyhow!(NO_ADDRESS);
+        for addr in server.addresses().await.with_context(context)? {
+            match self.ask_at(addr).await {
                 Ok(exports) => return Ok(exports),
                 Err(error) => last = error,
             }
         }
-        Err(last)
+        Err(last).with_context(context)
     }
 
-    async fn ask_at(&self, addr: SocketAddr) -> anyhow::Result<Vec<ExportedDir>> {
-        let client = oncrpc_tcp::Client::connect(addr, self.connect.timeout)
-            .await
-            .with_context(|| {
-                format!(
-                    "nobody answers MOUNT over TCP at {addr}: say with --mount-port where it is \
-                     (`rpcinfo -p` shows it)"
-                )
-            })?;
+    /// Asks over TCP at the port of MOUNT.
+    async fn ask_at(&self, server: SocketAddr) -> anyhow::Result<Vec<ExportedDir>> {
+        let port = self.mount_port;
+        let addr = SocketAddr::new(server.ip(), port);
+        let client = oncrpc_tcp::Client::connect(addr, self.connect.timeout).await;
+        let client = client.map_err(|_| {
+            anyhow!(
+                "nobody answers MOUNT over TCP at port {port} (--mount-port says where it is; `rpcinfo -p` \
+                 shows it)"
+            )
+        })?;
         let asked = Mount::new(client, current_user()).exports().await;
-        asked.with_context(|| format!("the server at {addr}"))
+        asked.map_err(unlisted)
     }
+}
+
+/// Why exports cannot be listed, without the path, which is none.
+fn unlisted(error: Error) -> anyhow::Error {
+    let hint = error
+        .fault
+        .hint()
+        .map_or(String::new(), |hint| format!(" ({hint})"));
+    anyhow!("cannot list the exports: {}{hint}", error.fault)
 }
 
 /// One line for each export: its path, and for whom it is.
@@ -162,24 +166,17 @@ fn table(exports: &[ExportedDir]) -> String {
     columns::table(&rows, &[Align::Left, Align::Left], 2)
 }
 
-/// An export of the server on this machine, in two or three lines.
+/// An export of the server on this machine, with a line for each rule.
 fn own(export: &ExportStatus) -> String {
     let shown = |text: &str| printable(text.as_bytes());
-    let clients: Vec<String> = export.clients.iter().map(|name| shown(name)).collect();
-    let absent = match &export.absent {
-        Some(why) => format!("  not served now: {}\n", shown(why)),
-        None => String::new(),
-    };
-    format!(
-        "{} is {} ({})\n  {}\n{absent}",
-        shown(&export.name),
-        shown(&export.directory),
-        match export.read_only {
-            true => "read-only",
-            false => "read-write",
-        },
-        clients.join(",")
-    )
+    let mut text = format!("{} is {}\n", shown(&export.name), shown(&export.directory));
+    for rule in &export.rules {
+        text += &format!("  {}\n", rule.describe());
+    }
+    if let Some(why) = &export.absent {
+        text += &format!("  not served now: {}\n", shown(why));
+    }
+    text
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::log;
 use crate::progress;
 use nfs_client::printable;
 use rustix::process::Signal;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -115,7 +116,27 @@ fn report(error: &anyhow::Error) {
 
 /// The causes may have words of a server in them, which must not steer the terminal.
 fn line(error: &anyhow::Error) -> String {
-    printable(format!("{error:#}").as_bytes())
+    printable(without_numbers(&format!("{error:#}")).as_bytes())
+}
+
+/// An error in the words that people use for it.
+pub(crate) fn plain(error: &dyn Display) -> String {
+    without_numbers(&error.to_string())
+}
+
+/// A text without the `(os error 2)` that the standard library has behind the words of the system.
+fn without_numbers(text: &str) -> String {
+    const BEFORE: &str = " (os error ";
+    let mut parts = text.split(BEFORE);
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let behind = part.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-');
+        match behind.strip_prefix(')') {
+            Some(behind) if behind.len() + 1 < part.len() => kept += behind,
+            _ => kept = kept + BEFORE + part,
+        }
+    }
+    kept
 }
 
 fn is_usage(error: &anyhow::Error) -> bool {
@@ -154,6 +175,22 @@ mod tests {
     fn control_characters_in_errors_are_escaped() {
         let error = anyhow::anyhow!("\u{1b}[2J").context("said\n");
         assert_eq!(line(&error), "said\\x0a: \\x1b[2J");
+    }
+
+    #[test]
+    fn numbers_of_errors_are_left_out() {
+        let check = |text: &str, expected: &str| assert_eq!(without_numbers(text), expected);
+        check("a: No such file (os error 2)", "a: No such file");
+        check(
+            "No such file (os error 2): b (os error 13)!",
+            "No such file: b!",
+        );
+        check("Unknown (os error -1)", "Unknown");
+        for other in ["a (os error x)", "a (os error )", "a (os error 2", ""] {
+            check(other, other);
+        }
+        let missing = std::fs::File::open("/no/such").unwrap_err();
+        assert_eq!(plain(&missing), "No such file or directory");
     }
 
     #[test]

@@ -5,10 +5,11 @@
 
 mod journal;
 
-use crate::failure::Usage;
+use crate::failure::{self, Usage};
 use anyhow::Context;
 use clap::ValueEnum;
 use journal::Journal;
+use std::borrow::Cow;
 use std::env::{self, VarError};
 use std::io::{self, IsTerminal, Write};
 use std::str::FromStr;
@@ -191,6 +192,7 @@ impl Log {
     }
 
     fn put(&self, line: &[u8]) {
+        let line = &*without_numbers(line);
         let line = match line.get(..MAX_LINE) {
             Some(beginning) if line.len() > MAX_LINE => match self.format {
                 // Half an object is none.
@@ -205,6 +207,14 @@ impl Log {
         if self.lines.try_send(Entry::Line(line.into())).is_err() {
             self.lost.fetch_add(1, Relaxed);
         }
+    }
+}
+
+/// A line without the `(os error 2)` behind the words of the system.
+fn without_numbers(line: &[u8]) -> Cow<'_, [u8]> {
+    match std::str::from_utf8(line) {
+        Ok(text) if text.contains("(os error ") => failure::plain(&text).into_bytes().into(),
+        Ok(_) | Err(_) => line.into(),
     }
 }
 
@@ -327,6 +337,13 @@ mod tests {
             "as soon as there is room"
         );
         assert_eq!(lines[MAX_LINES], (MAX_LINES - 1).to_string());
+    }
+
+    #[test]
+    fn numbers_of_errors_are_not_logged() {
+        let (log, entries) = Log::new(LogFormat::Text);
+        log.put(b"gone error=No such file (os error 2)\n");
+        assert_eq!(written(log, &entries), "gone error=No such file\n");
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) struct ManPagesArgs {
 
 /// Runs the command; `program` is the definition of all commands.
 pub(crate) fn run(args: &ManPagesArgs, program: Command) -> anyhow::Result<Ended> {
-    let context = || format!("cannot write to {}", args.dir.display());
+    let context = || format!("{}: cannot write there", args.dir.display());
     fs::create_dir_all(&args.dir).with_context(context)?;
     let mut program = program.disable_help_subcommand(true);
     program.build();

@@ -40,7 +40,7 @@ use buffer::Pool;
 pub(crate) use given::Given;
 use guard::Guarded;
 use mount_server::MountServer;
-use nfs_server::{Exports, HandleKey, LocalFs, Mount3, Nfs3, NfsAcl3};
+use nfs_server::{Exports, LocalFs, Mount3, Nfs3, NfsAcl3};
 use observed::{CountedPrograms, Observed};
 use oncrpc::Programs;
 use oncrpc::warnings::WARNING_PERIOD;
@@ -71,17 +71,17 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     if args.check {
         return check::check(&settings, args.json).await;
     }
-    let state_dir = settings.state_dir();
-    let key = match &state_dir {
-        Some(dir) => HandleKey::load_or_create(dir)?,
-        None => HandleKey::random()?,
-    };
+    let (state_dir, key) = settings.state()?;
     let (mut config, capacity) = settings.config();
     let pool = Pool::new(POOL_KEEP);
     let how = settings.how_to_open(state_dir.clone(), pool.clone(), &capacity);
     let served = Served::open(Exports::new(key), settings.plans.clone(), how).await?;
     let exports = served.exports.clone();
-    hints::warn(served.plans(), served.addresses());
+    hints::warn(
+        served.plans(),
+        served.addresses(),
+        settings.args.listen.ip(),
+    );
 
     let trust = &settings.args.trust;
     // Of exports that are not there nobody can be asked.

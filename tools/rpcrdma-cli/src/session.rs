@@ -189,7 +189,7 @@ impl Session {
         if let Some(index) = self.servers.iter().position(|s| s.endpoint == endpoint) {
             return Ok(index);
         }
-        let connected = self.args.connect.connect(&endpoint);
+        let connected = self.args.connect.connect_for(&endpoint, url);
         let (client, addr) = said_if_late(&endpoint, connected).await?;
         self.watches.spawn(watch(client.clone(), endpoint.clone()));
         self.servers.push(Server {

@@ -54,7 +54,7 @@ impl Drop for Counted {
 /// Options for exporting a directory.
 #[derive(Clone, Debug)]
 pub struct LocalFsOptions {
-    /// Directory for persistent state of all exports; see [`default_state_dir`]. Without one,
+    /// Directory for persistent state of all exports; see [`default_state_dir`](crate::default_state_dir). Without one,
     /// handles are valid until the server ends.
     pub state_dir: Option<PathBuf>,
     /// Pool for the memory of data.
@@ -103,17 +103,20 @@ impl Default for LocalFsOptions {
     }
 }
 
-/// Returns the default state directory of this user: `$XDG_STATE_HOME/rpcrdma`, or
-/// `~/.local/state/rpcrdma`; `None` without a home directory.
-pub fn default_state_dir() -> Option<PathBuf> {
-    let absolute = |name| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    absolute("XDG_STATE_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
-        .map(|state| state.join("rpcrdma"))
+/// What is wrong where directories cannot be opened as the server does: by openat2, within an export.
+fn without_openat2(errno: Errno) -> &'static str {
+    match errno {
+        Errno::NOSYS => {
+            "openat2, which keeps clients within it, is missing: the kernel is older than Linux 5.6, or \
+             the seccomp filter of a container hides it"
+        }
+        // Nothing else forbids to open a directory that may be searched.
+        Errno::PERM => {
+            "openat2, which keeps clients within it, is forbidden: the seccomp filter of a container or \
+             a service has to allow it"
+        }
+        _ => "it cannot be opened with openat2, which keeps clients within it",
+    }
 }
 
 /// Why a directory cannot be exported.
@@ -121,29 +124,29 @@ pub fn default_state_dir() -> Option<PathBuf> {
 #[expect(missing_docs, reason = "each variant is documented by its message")]
 #[non_exhaustive]
 pub enum OpenError {
-    #[error("cannot open the directory {path}: {error}")]
+    #[error("{path}: cannot open the directory: {error}")]
     Directory { path: PathBuf, error: io::Error },
-    #[error("cannot export {path}: {what}: {error}")]
+    #[error("{path}: cannot be exported: {what}: {error}")]
     Kernel {
         path: PathBuf,
         what: &'static str,
         error: io::Error,
     },
-    #[error("cannot keep file handles in {path}: {error}; --state-dir names another directory")]
+    #[error("{path}: cannot keep file handles here: {error} (--state-dir names another directory)")]
     State { path: PathBuf, error: io::Error },
     #[error(
-        "{path} is in {kind}: what is there has no file handles and no sizes, as the kernel makes it up when it is looked at; export a directory of a disk"
+        "{path}: it is in {kind}, and what is there has no file handles and no sizes, as the kernel makes it up when it is looked at; export a directory of a disk"
     )]
     Pseudo { path: PathBuf, kind: &'static str },
     #[error(
-        "{path} holds the state of this server, the key of its file handles among it, and cannot be exported; --state-dir names another directory for the state"
+        "{path}: it holds the state of this server, the key of its file handles among it, and cannot be exported (--state-dir names another directory for the state)"
     )]
     OwnState { path: PathBuf },
     #[error(
-        "{path} is in use: the same directory is exported twice, or by another server with the same --state-dir"
+        "{path}: it is in use: the same directory is exported twice, or by another server with the same --state-dir"
     )]
     InUse { path: PathBuf },
-    #[error("{path} is damaged: {error}; remove it to go on, and clients have to mount again")]
+    #[error("{path}: it is damaged: {error} (remove it to go on; clients have to mount again)")]
     Damaged { path: PathBuf, error: redb::Error },
 }
 
@@ -180,15 +183,12 @@ impl Inner {
                  may lead to a new one with its inode number"
             );
         }
-        // Fails on kernels before 5.6 and in sandboxes without it.
         sys::open_entry(&root, b".", Pace::Patient).map_err(|errno| match errno {
             Errno::ACCESS => OpenError::Directory {
                 path: path.clone(),
                 error: errno.into(),
             },
-            errno => {
-                kernel_error("this kernel has no openat2, which keeps clients within it")(errno)
-            }
+            errno => kernel_error(without_openat2(errno))(errno),
         })?;
         // Where there is no such directory yet, nothing that exists is within it.
         let state_path = options.state_dir.as_ref();

@@ -570,7 +570,7 @@ fn directories_that_cannot_be_exported_are_refused_with_a_reason() {
     let message = |path: &Path| open(path).err().unwrap().to_string();
     let none = dir.path().join("none");
     assert!(
-        message(&none).contains("none: No such file"),
+        message(&none).contains("none: cannot open the directory: No such file"),
         "{}",
         message(&none)
     );

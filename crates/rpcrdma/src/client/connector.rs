@@ -344,7 +344,7 @@ impl Failure {
         match self {
             Self::Setup(error) => error,
             Self::Version(over) => SetupError::NotOurProtocol(format!(
-                "no version of RPC-over-RDMA was agreed on with {to}: {over}"
+                "{to}: no version of RPC-over-RDMA was agreed on: {over}"
             )),
         }
     }

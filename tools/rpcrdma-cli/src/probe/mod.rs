@@ -12,13 +12,13 @@ mod report;
 mod text;
 mod version_two;
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::failure::Ended;
 use crate::ping;
 use crate::transport::{self, Invalidation};
 use crate::units::parse_duration;
 use answer::Answer;
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::Args;
 use conversation::{Conversation, NoAnswer};
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3};
@@ -131,8 +131,8 @@ fn offer(text: &str) -> Result<Invalidation, String> {
 
 /// Runs the command.
 pub(crate) async fn run(args: &ProbeArgs) -> anyhow::Result<Ended> {
-    let addrs = args.server.resolve().await;
-    let addrs = addrs.with_context(|| format!("cannot find the host {}", args.server.host))?;
+    let context = || args.server.to_string();
+    let addrs = args.server.addresses().await.with_context(context)?;
     let mut found = None;
     for addr in addrs.into_iter().take(MAX_ADDRESSES) {
         let report = args.look_at(addr).await;
@@ -142,7 +142,7 @@ pub(crate) async fn run(args: &ProbeArgs) -> anyhow::Result<Ended> {
             break;
         }
     }
-    let report = found.ok_or_else(|| anyhow!("the host {} has no address", args.server.host))?;
+    let report = found.context(NO_ADDRESS).with_context(context)?;
     let mut out = std::io::stdout();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;

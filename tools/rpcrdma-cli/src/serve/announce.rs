@@ -3,6 +3,7 @@
 use super::exports::Export;
 use super::plan::{self, ClientPlan, Plan, Presence};
 use super::served::AbsentExports;
+use crate::control::RuleStatus;
 use crate::show;
 use nfs_client::{NfsUrl, printable};
 use nfs_server::Squash;
@@ -267,16 +268,7 @@ struct CheckedExport<'a> {
     mountpoint: Option<String>,
     /// Why it would not be served now.
     absent: Option<&'a str>,
-    clients: Vec<CheckedClient>,
-}
-
-#[derive(Serialize)]
-struct CheckedClient {
-    clients: String,
-    read_only: bool,
-    squash: &'static str,
-    anonuid: u32,
-    anongid: u32,
+    clients: Vec<RuleStatus>,
 }
 
 impl Described<'_> {
@@ -293,7 +285,7 @@ impl Described<'_> {
                 Presence::Required | Presence::Optional => None,
             },
             absent: self.absent.get(&plan.export.name).map(|why| &**why),
-            clients: plan.clients.iter().map(checked).collect(),
+            clients: plan.clients.iter().map(rule_status).collect(),
         });
         serde_json::to_string(&CheckLine {
             listen: self.listen,
@@ -304,9 +296,10 @@ impl Described<'_> {
     }
 }
 
-fn checked(rule: &ClientPlan) -> CheckedClient {
+/// What the clients of a rule may do.
+pub(super) fn rule_status(rule: &ClientPlan) -> RuleStatus {
     let options = rule.options;
-    CheckedClient {
+    RuleStatus {
         clients: rule.clients.to_string(),
         read_only: options.read_only,
         squash: match options.squash {
@@ -314,7 +307,8 @@ fn checked(rule: &ClientPlan) -> CheckedClient {
             Squash::RemoteRoot => "remote-root",
             Squash::All => "all",
             Squash::None => "none",
-        },
+        }
+        .to_owned(),
         anonuid: options.anonymous.uid,
         anongid: options.anonymous.gid,
     }
@@ -344,18 +338,7 @@ impl fmt::Display for Described<'_> {
             let absent = not_there(self.absent, plan);
             writeln!(f, "\n{}{fsid}{mounts}{presence}{absent}", is(plan))?;
             for rule in &plan.clients {
-                let CheckedClient {
-                    clients,
-                    read_only,
-                    squash,
-                    anonuid,
-                    anongid,
-                } = checked(rule);
-                let how = if read_only { "read-only" } else { "read-write" };
-                writeln!(
-                    f,
-                    "  {clients}: {how}, squash {squash}, nobody is {anonuid}:{anongid}"
-                )?;
+                writeln!(f, "  {}", rule_status(rule).describe())?;
             }
         }
         Ok(())

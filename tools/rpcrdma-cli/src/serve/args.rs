@@ -50,7 +50,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(super) check: bool,
 
-    /// Where to listen; port 20049 if none is given, 0 is any free port
+    /// Where to listen, by address or as localhost; port 20049 if none is given, 0 is any free port
     #[arg(short, long, value_name = "ADDR[:PORT]", default_value = "127.0.0.1",
         value_parser = listen::parse)]
     pub(super) listen: SocketAddr,

@@ -6,10 +6,10 @@ use super::listen;
 use super::names::Names;
 use super::plan::{Addresses, Plan};
 use super::served;
-use super::settings::Settings;
+use super::settings::{NO_HOME, Settings, unusable, without_state};
 use super::systemd;
 use crate::control::{self, ServerStatus};
-use crate::failure::Ended;
+use crate::failure::{Ended, plain};
 use anyhow::Context;
 use nfs_server::HandleKey;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
@@ -27,16 +27,18 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     let plans = &settings.plans;
     let state_dir = settings.state_dir();
     let absent = served::check(plans, state_dir.as_deref())?;
-    if let Some(dir) = &state_dir {
-        check_state(dir)?;
-    }
     let mut warnings = Vec::new();
+    check_state(settings, &mut warnings)?;
     for (name, why) in &absent {
         warnings.push(format!("{name} is not there now: {why}"));
     }
     let addresses = check_names(plans, &mut warnings).await;
     check_ports(settings, state_dir.as_deref(), &mut warnings).await?;
-    warnings.extend(hints::warnings(plans, &addresses));
+    warnings.extend(hints::warnings(
+        plans,
+        &addresses,
+        settings.args.listen.ip(),
+    ));
     for warning in &warnings {
         tracing::warn!(target: "serve", "{warning}");
     }
@@ -56,23 +58,40 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     Ok(Ended::Well)
 }
 
-/// Whether state can be kept in a directory, and a key that is there be used. Nothing is made.
-fn check_state(dir: &Path) -> anyhow::Result<()> {
-    HandleKey::load(dir)?;
+/// Whether state can be kept where it is to be, and a key that is there be used. Nothing is made.
+///
+/// # Errors
+///
+/// If not, and the administrator wants it there, or a key that is there is not to be used.
+fn check_state(settings: &Settings, warnings: &mut Vec<String>) -> anyhow::Result<()> {
+    let given = settings.given_state_dir();
+    let Some(dir) = settings.state_dir() else {
+        warnings.push(without_state(NO_HOME));
+        return Ok(());
+    };
+    let loaded = HandleKey::load(&dir);
+    if given.is_some() {
+        loaded?;
+        return may_write(&dir).context("state cannot be kept (--state-dir names another place)");
+    }
+    let missing = match loaded {
+        Ok(_) => may_write(&dir)
+            .err()
+            .map(|error| plain(&format_args!("{error:#}"))),
+        Err(error) => Some(unusable(&error).ok_or(error)?),
+    };
+    warnings.extend(missing.map(|why| without_state(&why)));
+    Ok(())
+}
+
+/// Whether this user may make a directory, or files in it.
+fn may_write(dir: &Path) -> anyhow::Result<()> {
     let there = dir.ancestors().find(|dir| dir.exists());
     let there = there.unwrap_or(Path::new("/"));
-    accessat(
-        CWD,
-        there,
-        Access::WRITE_OK | Access::EXEC_OK,
-        AtFlags::EACCESS,
-    )
-    .with_context(|| {
-        format!(
-            "cannot keep state in {}: this user may not write to {}; --state-dir names another place",
-            dir.display(),
-            there.display()
-        )
+    let rights = Access::WRITE_OK | Access::EXEC_OK;
+    accessat(CWD, there, rights, AtFlags::EACCESS).with_context(|| {
+        let there = there.display();
+        format!("{}: this user may not write to {there}", dir.display())
     })
 }
 

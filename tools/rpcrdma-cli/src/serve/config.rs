@@ -191,7 +191,7 @@ impl Config {
     pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
         use std::io::Read;
         let cannot = |error: std::io::Error| {
-            Misconfigured(format!("cannot read {}: {error}", path.display()))
+            Misconfigured(format!("{}: cannot read: {error}", path.display()))
         };
         let file = std::fs::File::open(path).map_err(cannot)?;
         let mut text = String::new();
@@ -521,7 +521,7 @@ mod tests {
             "{error}"
         );
         let error = plan("mountpoint = 1").unwrap_err().to_string();
-        let says = "expected true, false, or the path of a mount point";
+        let says = "1 does not fit: it is true, false, or the path of a mount point";
         assert!(error.contains(says), "{error}");
     }
 
@@ -531,18 +531,24 @@ mod tests {
         let with = |rest: &str| format!("{export}{rest}\n");
         refused(
             &with("redonly = true"),
-            "exports.toml:3: export[0].redonly: unknown field",
+            "exports.toml:3: export[0].redonly: there is no key redonly: write read_only = true",
         );
         refused(
             &with("read_only = 1"),
-            "exports.toml:3: export[0].read_only: invalid type",
+            "exports.toml:3: export[0].read_only: 1 does not fit: it is true or false",
         );
         refused(
             &with("squash = \"rot\""),
-            "exports.toml:3: export[0].squash: unknown variant",
+            "exports.toml:3: export[0].squash: it is \"root\"",
         );
-        refused(&with("fsid = 0"), "exports.toml:3: export[0].fsid: ");
-        refused(&with("anonuid = -1"), "exports.toml:3: export[0].anonuid: ");
+        refused(
+            &with("fsid = 0"),
+            "exports.toml:3: export[0].fsid: 0 does not fit: it is a number, 1 to",
+        );
+        refused(
+            &with("anonuid = -1"),
+            "exports.toml:3: export[0].anonuid: -1 does not fit: it is a number, 0 to",
+        );
         refused(
             &with("name = \"x\""),
             "exports.toml:3: export[0].name: it does not begin with /",
@@ -554,7 +560,7 @@ mod tests {
         );
         refused(
             &with("[[export.client]]\n"),
-            "exports.toml:3: export[0].client[0]: missing field",
+            "exports.toml:3: export[0].client[0]: hosts is missing",
         );
         refused(
             &with("[[export.client]]\nhosts = []"),
@@ -562,12 +568,12 @@ mod tests {
         );
         refused(
             &with("[[exports]]"),
-            "exports.toml:3: exports: unknown field",
+            "exports.toml:3: exports: there is no key exports: write [[export]]",
         );
         refused(&with("read_only true"), "exports.toml:3: ");
         refused(
             "[[export]]\nname = \"/x\"\n",
-            "exports.toml:1: export[0]: missing field `path`",
+            "exports.toml:1: export[0]: path is missing",
         );
         refused(
             "[[export]]\npath = \"usr\"",
@@ -575,7 +581,7 @@ mod tests {
         );
         refused(
             "[[export]]\npath = \"/no/such\"",
-            "exports.toml:2: export[0].path: cannot serve",
+            "exports.toml:2: export[0].path: /no/such: cannot be served: ",
         );
         refused("", "exports.toml:1: export: there has to be one");
         refused(
@@ -599,8 +605,11 @@ mod tests {
         for word in ["yes", "no", "True", "OFF # not yet"] {
             check(&format!("read_only = {word}"), ": write true or false");
         }
-        check("read_only = 1", "integer `1`: expected true or false");
-        check("read_only = \"yes\"", "expected true or false");
+        check("read_only = 1", ": 1 does not fit: it is true or false");
+        check(
+            "read_only = \"yes\"",
+            "\"yes\" does not fit: it is true or false",
+        );
         check("path = \"/x\"", "exports.toml:3: path is there twice");
         check(
             "[server]\n[server]",
@@ -616,13 +625,16 @@ mod tests {
         let with = |hosts: &str| format!("[[export.client]]\nhosts = {hosts}");
         check(
             &with("\"x\""),
-            "hosts: invalid type: string \"x\": write hosts = [\"x\"]",
+            "hosts: \"x\" does not fit: write hosts = [\"x\"]",
         );
         check(
             &with("[10.0.0.0/8, laptop]"),
             "write hosts = [\"10.0.0.0/8\", \"laptop\"]",
         );
-        check(&with("[1]"), "client[0].hosts[0]: invalid type: integer");
+        check(
+            &with("[1]"),
+            "client[0].hosts[0]: 1 does not fit: it is a text, in quotes",
+        );
         check(
             &with("[\"*\"]"),
             "for everybody, write 0.0.0.0/0 (IPv4) and ::/0 (IPv6)",
@@ -640,26 +652,26 @@ mod tests {
             "[export.client]\nhosts = [\"x\"]",
             "write [[export.client]], in two brackets",
         );
-        check("anonuid = \"nobody\"", "expected a number, 0 to 4294967295");
-        check("anongid = 4294967296", "expected a number, 0 to 4294967295");
-        check("fsid = 0", "expected a number, 1 to 4294967295");
-        check("ro = true", "unknown field `ro`: write read_only = true");
+        check("anonuid = \"nobody\"", "it is a number, 0 to 4294967295");
+        check("anongid = 4294967296", "it is a number, 0 to 4294967295");
+        check("fsid = 0", "it is a number, 1 to 4294967295");
+        check("ro = true", "there is no key ro: write read_only = true");
         check("no_root_squash = true", "write squash = \"none\"");
         check(
             "[[export.clients]]",
-            "unknown field `clients`: write [[export.client]]",
+            "there is no key clients: write [[export.client]]",
         );
         check(
             "colour = 1",
-            "unknown field `colour`, expected one of `path`",
+            "there is no key colour; there are path, name, ",
         );
         refused(
             "[export]\npath = \"/usr\"",
-            "exports.toml:1: export: invalid type: map: write [[export]], in two brackets",
+            "exports.toml:1: export: a table does not fit: write [[export]], in two brackets",
         );
         refused(
             "[[export]]\npath = [\"/usr\"]",
-            "exports.toml:2: export[0].path: invalid type: sequence: expected the path of a directory",
+            "exports.toml:2: export[0].path: a list does not fit: it is the path of a directory, in quotes",
         );
     }
 

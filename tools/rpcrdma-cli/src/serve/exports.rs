@@ -82,9 +82,9 @@ pub(crate) fn resolve(args: &[ExportArg]) -> anyhow::Result<Vec<Export>> {
 pub(super) fn directory(dir: &Path) -> anyhow::Result<PathBuf> {
     let found = dir
         .canonicalize()
-        .with_context(|| format!("cannot serve {}", dir.display()))?;
+        .with_context(|| format!("{}: cannot be served", dir.display()))?;
     if !found.is_dir() {
-        bail!("cannot serve {}: it is not a directory", dir.display());
+        bail!("{}: cannot be served: it is not a directory", dir.display());
     }
     Ok(found)
 }

@@ -3,21 +3,24 @@
 use super::plan::{Addresses, ClientPlan, Clients, Plan};
 use nfs_client::printable;
 use nfs_server::{Network, Squash};
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::fs::MetadataExt;
 
-/// Logs what an administrator may not have meant with these exports; of hosts these addresses are known.
-pub(super) fn warn(plans: &[Plan], addresses: &Addresses) {
-    for warning in warnings(plans, addresses) {
+/// Logs what an administrator may not have meant with these exports; of hosts these addresses are known,
+/// and clients connect to this one.
+pub(super) fn warn(plans: &[Plan], addresses: &Addresses, listen: IpAddr) {
+    for warning in warnings(plans, addresses, listen) {
         tracing::warn!(target: "serve", "{warning}");
     }
 }
 
 /// What an administrator may not have meant, one sentence each.
-pub(super) fn warnings(plans: &[Plan], addresses: &Addresses) -> Vec<String> {
+pub(super) fn warnings(plans: &[Plan], addresses: &Addresses, listen: IpAddr) -> Vec<String> {
     let mut warnings = dangers(plans);
     let plans = &plans[..plans.len().min(COMPARED)];
     for (index, plan) in plans.iter().enumerate() {
         warnings.extend(rules_that_never_count(plan, addresses));
+        warnings.extend(rules_of_no_listener(plan, addresses, listen));
         for other in &plans[..index] {
             warnings.extend(twice(other, plan));
         }
@@ -125,6 +128,36 @@ fn rules_that_never_count(plan: &Plan, addresses: &Addresses) -> Vec<String> {
         }
     }
     found
+}
+
+/// Rules for clients that cannot connect to where the server listens.
+fn rules_of_no_listener(plan: &Plan, addresses: &Addresses, listen: IpAddr) -> Vec<String> {
+    let listen = listen.to_canonical();
+    // A socket at :: takes IPv4 too.
+    let everywhere = listen == IpAddr::from(Ipv6Addr::UNSPECIFIED);
+    let comes_here = |network: &Network| {
+        let is_loopback = Network::LOOPBACK.iter().any(|here| here.covers(*network));
+        let may_come = !listen.is_loopback() && network.is_ipv4() == listen.is_ipv4();
+        everywhere || is_loopback || network.is_everybody() || may_come
+    };
+    let rules = plan.clients.iter().take(COMPARED);
+    let unreached = rules.filter(|rule| {
+        let own = networks(rule, addresses);
+        !own.is_empty() && !own.iter().any(comes_here)
+    });
+    let why = match listen.is_loopback() {
+        true => "where only this machine connects",
+        false if listen.is_ipv4() => "an IPv4 address, and they have IPv6 addresses",
+        false => "an IPv6 address, and they have IPv4 addresses",
+    };
+    let said = unreached.map(|rule| {
+        format!(
+            "the rule of {} for {} never counts: the server listens at {listen}, {why} (--listen)",
+            name(plan),
+            rule.clients
+        )
+    });
+    said.collect()
 }
 
 /// Two exports of one directory.
@@ -235,6 +268,42 @@ mod tests {
     }
 
     #[test]
+    fn rules_for_clients_that_cannot_connect_are_hinted_at() {
+        let said = |clients: &[&str], listen: &str| {
+            let plan = plan("/srv", clients, false);
+            let said = rules_of_no_listener(&plan, &Addresses::new(), listen.parse().unwrap());
+            said.into_iter().next().unwrap_or_default()
+        };
+        for listen in ["0.0.0.0", "192.0.2.1", "::", "::ffff:192.0.2.1"] {
+            assert_eq!(
+                said(&["192.0.2.0/24", "127.0.0.1", "::1"], listen),
+                "",
+                "{listen}"
+            );
+        }
+        for listen in ["127.0.0.1", "::1"] {
+            assert_eq!(
+                said(&["127.0.0.0/8", "::1", "0.0.0.0/0", "laptop"], listen),
+                ""
+            );
+        }
+        let here = said(&["192.0.2.0/24"], "127.0.0.1");
+        let begins = "the rule of /data for 192.0.2.0/24 never counts: the server listens at 127.0.0.1, \
+                      where only this machine connects";
+        assert!(here.starts_with(begins), "{here}");
+        let other = said(&["2001:db8::/32"], "0.0.0.0");
+        assert!(
+            other.contains("an IPv4 address, and they have IPv6"),
+            "{other}"
+        );
+        let other = said(&["192.0.2.0/24"], "2001:db8::1");
+        assert!(
+            other.contains("an IPv6 address, and they have IPv4"),
+            "{other}"
+        );
+    }
+
+    #[test]
     fn directories_that_are_exported_twice_are_hinted_at() {
         let within =
             |outer: &Plan, inner: &Plan| written_through(outer, inner, &Addresses::new()).is_some();
@@ -257,7 +326,7 @@ mod tests {
         assert!(twice(&usr, &lib).is_none());
         let said = twice(&usr, &usr).unwrap();
         assert!(said.starts_with("/data and /data are both /usr"), "{said}");
-        let said = warnings(&[usr, lib], &Addresses::new());
+        let said = warnings(&[usr, lib], &Addresses::new(), Ipv6Addr::UNSPECIFIED.into());
         let says = "is read-only, but lies within /data, through which clients can change it";
         assert!(said[0].contains(says), "{said:?}");
     }

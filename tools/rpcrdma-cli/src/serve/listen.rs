@@ -2,16 +2,20 @@
 
 use nfs_proto::NFS_RDMA_PORT;
 use socket2::{Domain, Socket, Type};
+use std::borrow::Cow;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// An address to listen at, `ADDR` or `ADDR:PORT`; the port is 20049 if none is given.
+/// An address to listen at, `ADDR` or `ADDR:PORT`; the port is 20049 if none is given. `localhost` is
+/// 127.0.0.1.
 ///
 /// # Errors
 ///
-/// If it is neither. Names are not accepted: they may mean several addresses, and other ones
+/// If it is neither. Other names are not accepted: they may mean several addresses, and other ones
 /// tomorrow.
 pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
+    let numeric = numeric(text);
+    let text = &*numeric;
     if let Ok(addr) = text.parse() {
         return Ok(addr);
     }
@@ -22,7 +26,22 @@ pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
     unbracketed
         .parse::<IpAddr>()
         .map(|addr| SocketAddr::new(addr, NFS_RDMA_PORT))
-        .map_err(|_| "it is not an address, as 127.0.0.1, 0.0.0.0:20049 and [::]:20049 are".into())
+        .map_err(|_| {
+            "it is not an address, as 127.0.0.1, 0.0.0.0:20049 and [::]:20049 are, or localhost"
+                .into()
+        })
+}
+
+/// The same with 127.0.0.1 for the host `localhost` (RFC 6761 §6.3).
+pub(super) fn numeric(text: &str) -> Cow<'_, str> {
+    let (host, port) = match text.split_once(':') {
+        Some((host, _)) => text.split_at(host.len()),
+        None => (text, ""),
+    };
+    match host.eq_ignore_ascii_case("localhost") {
+        true => format!("{}{port}", Ipv4Addr::LOCALHOST).into(),
+        false => text.into(),
+    }
 }
 
 /// Whether an address could be listened at.
@@ -75,7 +94,16 @@ mod tests {
         check("::1", "[::1]:20049");
         check("[::]", "[::]:20049");
         check("[::1]:7", "[::1]:7");
-        for bad in ["", "localhost", "127.0.0.1:", "127.0.0.1:65536", ":20049"] {
+        check("localhost", "127.0.0.1:20049");
+        check("LocalHost:7", "127.0.0.1:7");
+        for bad in [
+            "",
+            "localhost:",
+            "example.org",
+            "127.0.0.1:",
+            "127.0.0.1:65536",
+            ":20049",
+        ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

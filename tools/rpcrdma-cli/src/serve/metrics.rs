@@ -2,6 +2,7 @@
 
 mod families;
 
+use super::listen;
 use super::observed::Observed;
 use families::families;
 use http_body_util::Full;
@@ -51,8 +52,9 @@ pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
-    text.parse()
-        .map_err(|_| "it is neither a port nor an address with one, as 127.0.0.1:9049 is".into())
+    listen::numeric(text)
+        .parse()
+        .map_err(|_| "it is neither a port nor an address with one, as localhost:9049 is".into())
 }
 
 /// What answers requests for metrics, until it is dropped.
@@ -184,7 +186,8 @@ mod tests {
         check("9049", "127.0.0.1:9049");
         check("0.0.0.0:9049", "0.0.0.0:9049");
         check("[::]:0", "[::]:0");
-        for text in ["", "localhost:9049", "127.0.0.1", "70000"] {
+        check("localhost:9049", "127.0.0.1:9049");
+        for text in ["", "localhost", "127.0.0.1", "70000"] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

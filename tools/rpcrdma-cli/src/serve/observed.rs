@@ -1,5 +1,6 @@
 //! What a running server tells of itself.
 
+use super::announce::rule_status;
 use super::plan::Plan;
 use super::served::{AbsentExports, Served};
 use crate::control::shown;
@@ -275,6 +276,7 @@ fn export(plan: &Plan, absent: &AbsentExports) -> ExportStatus {
         directory: plan.export.dir.to_string_lossy().into_owned(),
         read_only: plan.read_only(),
         clients: clients.map(|rule| rule.clients.to_string()).collect(),
+        rules: plan.clients.iter().map(rule_status).collect(),
         absent: absent.get(&plan.export.name).cloned(),
     }
 }

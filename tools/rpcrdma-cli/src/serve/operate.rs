@@ -111,7 +111,8 @@ impl Operation<'_> {
                 self.observed.was_reloaded(Ok(()));
                 self.observed.serves(&self.served);
                 tracing::info!(target: "serve", %file, "exports read again: {replaced}");
-                hints::warn(self.served.plans(), self.served.addresses());
+                let listen = settings.args.listen.ip();
+                hints::warn(self.served.plans(), self.served.addresses(), listen);
                 if !settings.same_server(&self.settings) {
                     tracing::warn!(
                         target: "serve",

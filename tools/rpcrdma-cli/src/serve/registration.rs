@@ -47,11 +47,29 @@ impl Registered {
         for entry in &self.entries {
             match self.rpcbind.unset(entry).await {
                 Ok(true) => {}
-                Ok(false) => tracing::warn!(?entry, "the registration was not ours any more"),
-                Err(error) => tracing::warn!(?entry, %error, "cannot remove a registration"),
+                Ok(false) => tracing::warn!(
+                    entry = shown(entry),
+                    "the registration was not ours any more"
+                ),
+                Err(error) => tracing::warn!(
+                    entry = shown(entry),
+                    %error,
+                    "cannot remove a registration"
+                ),
             }
         }
     }
+}
+
+/// A registration as `rpcinfo` shows it.
+fn shown(entry: &Registration) -> String {
+    let Registration {
+        prog,
+        vers,
+        netid,
+        addr,
+    } = entry;
+    format!("program {prog} version {vers} {netid} {addr}")
 }
 
 /// Registers one program.

@@ -4,7 +4,7 @@ use super::mounts::{self, MountTable};
 use super::names::Names;
 use super::plan::{self, Addresses, Plan, Presence};
 use super::replaced::Replaced;
-use crate::failure::Misconfigured;
+use crate::failure::{Misconfigured, plain};
 use anyhow::Context;
 use nfs_client::printable;
 use nfs_server::{ExportOptions, Exports, LocalFs, LocalFsOptions, OpenError};
@@ -445,7 +445,7 @@ impl Making {
     /// A directory, as it is if it is open.
     fn open(&mut self, path: &Path, count: usize) -> anyhow::Result<Arc<LocalFs>> {
         let identity =
-            identity(path).with_context(|| format!("cannot serve {}", path.display()))?;
+            identity(path).with_context(|| format!("{}: cannot be served", path.display()))?;
         let is_it = |other: &&OpenDirectory| other.path == *path && other.identity == identity;
         if let Some(open) = self.open.iter().find(is_it) {
             return Ok(Arc::clone(&open.fs));
@@ -502,7 +502,7 @@ fn present<T>(plan: &Plan, opened: anyhow::Result<T>) -> anyhow::Result<Result<T
         Some(OpenError::Pseudo { .. } | OpenError::OwnState { .. })
     );
     if plan.presence != Presence::Required && !is_wrong {
-        return Ok(Err(format!("{error:#}")));
+        return Ok(Err(plain(&format_args!("{error:#}"))));
     }
     match &plan.origin {
         Some(origin) if is_wrong => Err(Misconfigured(format!("{origin}: {error:#}")).into()),

@@ -7,12 +7,15 @@ use super::exports;
 use super::plan::{ClientPlan, Clients, Plan, Presence};
 use super::served::HowToOpen;
 use super::systemd;
-use crate::failure::{Misconfigured, Usage};
+use crate::failure::{Misconfigured, Usage, plain};
 use crate::units;
 use anyhow::bail;
 use buffer::Pool;
-use nfs_server::{Changes, ClientOptions, LocalFsOptions, Network, Squash, default_state_dir};
+use nfs_server::{
+    Changes, ClientOptions, HandleKey, KeyError, LocalFsOptions, Network, Squash, default_state_dir,
+};
 use rpcrdma::ServerConfig;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -149,10 +152,37 @@ impl Settings {
         self.server == other.server
     }
 
-    /// Where state is kept, if anywhere.
+    /// Where state is to be kept, if anywhere.
     pub(super) fn state_dir(&self) -> Option<PathBuf> {
+        self.given_state_dir().or_else(default_state_dir)
+    }
+
+    /// Where the administrator has state kept.
+    pub(super) fn given_state_dir(&self) -> Option<PathBuf> {
         let given = self.args.state_dir.clone();
-        given.or_else(systemd::state_dir).or_else(default_state_dir)
+        given.or_else(systemd::state_dir)
+    }
+
+    /// Where state is kept, if anywhere, and the key of file handles there. The usual place, which
+    /// nobody asked for, need not be usable.
+    ///
+    /// # Errors
+    ///
+    /// If the key cannot be used.
+    pub(super) fn state(&self) -> Result<(Option<PathBuf>, HandleKey), KeyError> {
+        if let Some(dir) = self.given_state_dir() {
+            let key = HandleKey::load_or_create(&dir)?;
+            return Ok((Some(dir), key));
+        }
+        let missing = match default_state_dir() {
+            None => NO_HOME.to_owned(),
+            Some(dir) => match HandleKey::load_or_create(&dir) {
+                Ok(key) => return Ok((Some(dir), key)),
+                Err(error) => unusable(&error).ok_or(error)?,
+            },
+        };
+        tracing::warn!(target: "serve", "{}", without_state(&missing));
+        Ok((None, HandleKey::random()?))
     }
 
     /// How directories are opened.
@@ -201,6 +231,31 @@ impl Settings {
         config.max_connections_per_address = capacity.connections.div_ceil(2);
         (config, capacity)
     }
+}
+
+/// Why there is no usual place for state.
+pub(super) const NO_HOME: &str = "this user has no home";
+
+/// Why there is no place for a key, unless one that is there cannot be used.
+pub(super) fn unusable(error: &KeyError) -> Option<String> {
+    let KeyError::File { path, error } = error else {
+        return None;
+    };
+    let no_place = matches!(
+        error.kind(),
+        ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::NotADirectory
+            | ErrorKind::ReadOnlyFilesystem
+    );
+    no_place.then(|| plain(&format_args!("{}: {error}", path.display())))
+}
+
+/// What it means that there is no place for state, and why there is none.
+pub(super) fn without_state(why: &str) -> String {
+    format!(
+        "file handles will not survive a restart: {why} (--state-dir names a directory for the key)"
+    )
 }
 
 /// Where state is kept, in words.

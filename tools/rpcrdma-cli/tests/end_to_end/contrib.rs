@@ -82,7 +82,7 @@ fn man_page_has_every_key_and_limit_of_the_file() {
         fs::write(&path, format!("{table}no_such_key = 1\n")).unwrap();
         let output = run(&["serve", "--check", "--config", path.to_str().unwrap()]);
         let said = text(&output.stderr);
-        let known = said.split("expected one of ").nth(1).unwrap().trim();
+        let known = said.split("there are ").nth(1).unwrap().trim();
         for key in known.split(", ").map(|key| key.trim_matches('`')) {
             keys += 1;
             let described = [format!(".BR {key} "), format!(" {key} "), format!("{key}]")];
@@ -120,7 +120,7 @@ fn example_of_a_file_exports_nothing_until_its_comments_are_removed() {
         "{said}"
     );
     fs::write(&path, begun.replace("[server]", "[sever]")).unwrap();
-    fails(&check, 78, "sever: unknown field");
+    fails(&check, 78, "sever: there is no key sever");
 }
 
 /// The text with these of its lines no comments any more, where they are no sentences.

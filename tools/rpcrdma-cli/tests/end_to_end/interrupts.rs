@@ -230,5 +230,5 @@ fn server_that_ends_during_a_copy_fails_it() {
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.contains("cannot read /large: "), "{errors}");
     assert!(tree(dest.path()).is_empty());
-    fails(&["ls", &url], 1, "no server at");
+    fails(&["ls", &url], 1, "no server there");
 }

@@ -19,6 +19,7 @@ mod invalidation;
 mod local_users;
 mod ls;
 mod manual;
+mod mistakes;
 mod mount;
 mod operation;
 mod outage;

@@ -78,7 +78,7 @@ fn errors_at_the_start_have_the_form_of_the_log() {
     let said: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
     assert_eq!(said["level"], "ERROR");
     let message = said["message"].as_str().unwrap();
-    let says = "cannot serve /no/such/directory: No such file";
+    let says = "/no/such/directory: cannot be served: No such file";
     assert!(message.starts_with(says), "{message}");
 }
 

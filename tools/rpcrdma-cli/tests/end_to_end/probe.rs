@@ -406,7 +406,7 @@ fn invalid_probe_arguments_are_reported() {
     fails(
         &["probe", "host.invalid"],
         1,
-        "cannot find the host host.invalid",
+        "host.invalid:20049: cannot find this host",
     );
     fails(&["probe", "127.0.0.1:0"], 2, "1 to 65535");
     fails(&["probe", "-c", "1001", "127.0.0.1"], 2, "1001");

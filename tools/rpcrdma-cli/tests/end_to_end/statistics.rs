@@ -198,5 +198,9 @@ fn control_socket_is_for_the_user_alone_and_goes_with_the_server() {
     ok(&["stats", "--socket", &path]);
     served.stop(Signal::TERM);
     assert!(!Path::new(&path).exists());
-    fails(&["stats", "--socket", &path], 1, "no server answers at");
+    fails(
+        &["stats", "--socket", &path],
+        1,
+        "no server has its control socket there",
+    );
 }

@@ -64,7 +64,7 @@ fn manager_is_told_of_readiness_reload_and_end() {
     let says = "READY=1\nSTATUS=serving /stuff; the last reload failed: ";
     assert!(said.starts_with(says), "{said}");
     assert!(
-        said.contains("exports.toml:5: exprt: unknown field"),
+        said.contains("exports.toml:5: exprt: there is no key exprt"),
         "{said}"
     );
     served.signal(Signal::TERM);

@@ -35,31 +35,53 @@ pub(super) fn of_syntax(text: &str, at: usize, message: &str) -> String {
 pub(super) fn of_value(key: &str, message: &str) -> String {
     let last = key.rsplit('.').next().unwrap_or(key);
     if let Some(field) = quoted(message, "unknown field `", '`') {
-        return match as_in_exports(field) {
-            Some(here) => format!("unknown field `{field}`: write {here}"),
-            None => message.to_owned(),
+        let known = message.split_once(", expected ").map(|(_, known)| known);
+        let known = known.map(|known| known.trim_start_matches("one of ").replace('`', ""));
+        return match (as_in_exports(field), known) {
+            (Some(here), _) => format!("there is no key {field}: write {here}"),
+            (None, Some(known)) => format!("there is no key {field}; there are {known}"),
+            (None, None) => format!("there is no key {field}"),
         };
     }
-    if last == "squash" && message.starts_with("wanted ") {
+    if let Some(field) = quoted(message, "missing field `", '`') {
+        return format!("{field} is missing");
+    }
+    if last == "squash" && message.contains("expected") || message.starts_with("wanted ") {
         return "it is \"root\", \"remote-root\", \"all\" or \"none\"".to_owned();
     }
     let Some((found, expected)) = message.split_once(", expected ") else {
         return message.to_owned();
     };
     let expected = match (last, expected) {
-        (_, "a boolean") => "expected true or false".to_owned(),
-        (_, "u32") => format!("expected a number, 0 to {}", u32::MAX),
-        (_, "a nonzero u32") => format!("expected a number, 1 to {}", u32::MAX),
-        (_, "path string") => "expected the path of a directory, in quotes".to_owned(),
+        (_, "a boolean") => "it is true or false".to_owned(),
+        (_, "u32") => format!("it is a number, 0 to {}", u32::MAX),
+        (_, "a nonzero u32") => format!("it is a number, 1 to {}", u32::MAX),
+        (_, "path string") => "it is the path of a directory, in quotes".to_owned(),
+        (_, "a string") => "it is a text, in quotes".to_owned(),
         ("export", "a sequence") => "write [[export]], in two brackets".to_owned(),
         ("client", "a sequence") => "write [[export.client]], in two brackets".to_owned(),
         ("hosts", "a sequence") => match quoted(found, "string \"", '"') {
             Some(host) => format!("write hosts = [\"{host}\"]"),
             None => "write hosts = [\"192.0.2.7\"]".to_owned(),
         },
-        _ => return message.to_owned(),
+        (_, expected) => format!("it is {expected}"),
     };
-    format!("{found}: {expected}")
+    format!("{} does not fit: {expected}", in_toml(found))
+}
+
+/// What was found, in the words of the file: `invalid type: integer `1`` is `1`.
+fn in_toml(found: &str) -> &str {
+    let found = found
+        .trim_start_matches("invalid type: ")
+        .trim_start_matches("invalid value: ");
+    let kinds = ["integer `", "boolean `", "floating point `"];
+    let number = kinds.iter().find_map(|kind| found.strip_prefix(kind));
+    match (number, found) {
+        (Some(number), _) => number.trim_end_matches('`'),
+        (None, "sequence") => "a list",
+        (None, "map") => "a table",
+        (None, found) => found.strip_prefix("string ").unwrap_or(found),
+    }
 }
 
 /// How what exports(5) has is written here.
