@@ -6,23 +6,25 @@
 //! the cuts between TCP segments move to where a message ends.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+use pcap_file::DataLink;
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
 
-/// Of a capture with microseconds, as QEMU writes it: in the host's byte order.
-const MAGIC: u32 = 0xa1b2_c3d4;
-
-const ETHERNET: u32 = 1;
-
-/// Bytes of Ethernet, IPv4 and TCP headers without options.
-const ETHERNET_HEADER: usize = 14;
-const IP_HEADER: usize = 20;
-const TCP_HEADER: usize = 20;
+/// Bytes of IPv4 and TCP headers without options.
+const HEADERS: usize = 20 + 20;
 
 /// The largest payload that fits an IPv4 packet with these headers.
-const MAX_PAYLOAD: usize = 65535 - IP_HEADER - TCP_HEADER;
+const MAX_PAYLOAD: usize = 65535 - HEADERS;
 
-const PROTOCOL_TCP: u8 = 6;
+/// The largest packet of a capture.
+const MAX_PACKET: u32 = 1 << 18;
+
+/// Hops and window of packets that are made.
+const HOPS: u8 = 64;
+const WINDOW: u16 = u16::MAX;
 
 /// What the messages of a stream are.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,9 +34,6 @@ pub(super) enum Framing {
     /// RPC messages behind record marks (RFC 5531 §11), each in one fragment, as Linux sends them.
     RecordMarks,
 }
-
-const SYN: u8 = 0x02;
-const PSH_ACK: u8 = 0x18;
 
 /// Bytes of an MPA Request or Reply before its private data (RFC 5044 §7.1.1).
 const MPA_START: usize = 20;
@@ -55,45 +54,21 @@ const LAST_FRAGMENT: u32 = 1 << 31;
 ///
 /// It is not such a capture, bytes of a connection are missing, or a connection is not framed so.
 pub(super) fn frame_by_frame(capture: &[u8], port: u16, framing: Framing) -> Result<Vec<u8>> {
-    let mut rewriter = Rewriter {
-        port,
-        framing,
-        out: header(),
-        positions: HashMap::new(),
-    };
+    let mut reader = PcapReader::new(capture).context("not a capture")?;
     ensure!(
-        capture.get(..24).is_some_and(is_known),
-        "not a capture as QEMU writes it"
+        reader.header().datalink == DataLink::ETHERNET,
+        "not a capture of Ethernet"
     );
-    let mut rest = &capture[24..];
-    while !rest.is_empty() {
-        let (record, after) = rest.split_at_checked(16).context("a cut capture")?;
-        let length = usize::try_from(number(record, 8))?;
-        let (packet, after) = after.split_at_checked(length).context("a cut capture")?;
-        rest = after;
-        if let Some(segment) = Segment::parse(packet)
+    let mut rewriter = Rewriter::new(port, framing)?;
+    while let Some(packet) = reader.next_packet() {
+        let packet = packet.context("a cut capture")?;
+        if let Some(segment) = Segment::parse(&packet.data)
             && (segment.flow.source.1 == port || segment.flow.destination.1 == port)
         {
-            rewriter.take(&record[..8], &segment)?;
+            rewriter.take(packet.timestamp, &segment)?;
         }
     }
-    Ok(rewriter.out)
-}
-
-fn header() -> Vec<u8> {
-    let version = 2_u32 | 4 << 16;
-    [MAGIC, version, 0, 0, 1 << 18, ETHERNET]
-        .iter()
-        .flat_map(|field| field.to_ne_bytes())
-        .collect()
-}
-
-fn is_known(header: &[u8]) -> bool {
-    number(header, 0) == MAGIC && number(header, 20) == ETHERNET
-}
-
-fn number(bytes: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+    Ok(rewriter.out.into_writer())
 }
 
 /// One direction of a connection.
@@ -112,34 +87,44 @@ impl Flow {
     }
 }
 
+/// What a TCP segment is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Syn,
+    SynAck,
+    Data,
+}
+
 /// A TCP segment of a capture.
 struct Segment<'a> {
     flow: Flow,
     sequence: u32,
-    flags: u8,
+    kind: Kind,
     payload: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
     /// Reads an Ethernet frame; `None` if it is not TCP over IPv4, whole.
     fn parse(frame: &'a [u8]) -> Option<Self> {
-        let (ethernet, ip) = frame.split_at_checked(ETHERNET_HEADER)?;
-        if ethernet[12..] != [0x08, 0x00] || *ip.get(9)? != PROTOCOL_TCP {
+        let packet = SlicedPacket::from_ethernet(frame).ok()?;
+        let (Some(NetSlice::Ipv4(ip)), Some(TransportSlice::Tcp(tcp))) =
+            (packet.net, packet.transport)
+        else {
             return None;
-        }
-        // Behind a short packet Ethernet may have padding.
-        let total = usize::from(u16::from_be_bytes(ip.get(2..4)?.try_into().ok()?));
-        let tcp = ip.get(usize::from(ip[0] & 0x0f) * 4..total)?;
-        let port = |at: usize| Some(u16::from_be_bytes(tcp.get(at..at + 2)?.try_into().ok()?));
-        let address = |at: usize| ip.get(at..at + 4)?.try_into().ok();
+        };
+        let ip = ip.header();
         Some(Self {
             flow: Flow {
-                source: (address(12)?, port(0)?),
-                destination: (address(16)?, port(2)?),
+                source: (ip.source(), tcp.source_port()),
+                destination: (ip.destination(), tcp.destination_port()),
             },
-            sequence: u32::from_be_bytes(tcp.get(4..8)?.try_into().ok()?),
-            flags: *tcp.get(13)?,
-            payload: tcp.get(usize::from(tcp[12] >> 4) * 4..)?,
+            sequence: tcp.sequence_number(),
+            kind: match (tcp.syn(), tcp.ack()) {
+                (true, false) => Kind::Syn,
+                (true, true) => Kind::SynAck,
+                (false, _) => Kind::Data,
+            },
+            payload: tcp.payload(),
         })
     }
 }
@@ -157,14 +142,28 @@ struct Position {
 struct Rewriter {
     port: u16,
     framing: Framing,
-    out: Vec<u8>,
+    out: PcapWriter<Vec<u8>>,
     positions: HashMap<Flow, Position>,
 }
 
 impl Rewriter {
-    fn take(&mut self, time: &[u8], segment: &Segment<'_>) -> Result<()> {
-        if segment.flags & SYN != 0 {
-            self.write(time, segment.flow, segment.sequence, segment.flags, &[]);
+    fn new(port: u16, framing: Framing) -> Result<Self> {
+        let header = PcapHeader {
+            datalink: DataLink::ETHERNET,
+            snaplen: MAX_PACKET,
+            ..PcapHeader::default()
+        };
+        Ok(Self {
+            port,
+            framing,
+            out: PcapWriter::with_header(Vec::new(), header)?,
+            positions: HashMap::new(),
+        })
+    }
+
+    fn take(&mut self, time: Duration, segment: &Segment<'_>) -> Result<()> {
+        if segment.kind != Kind::Data {
+            self.write(time, segment.flow, segment.sequence, segment.kind, &[])?;
             let sequence = segment.sequence.wrapping_add(1);
             let position = Position {
                 sequence,
@@ -200,7 +199,7 @@ impl Rewriter {
         self.write_whole_messages(time, segment.flow)
     }
 
-    fn write_whole_messages(&mut self, time: &[u8], flow: Flow) -> Result<()> {
+    fn write_whole_messages(&mut self, time: Duration, flow: Flow) -> Result<()> {
         loop {
             let position = self
                 .positions
@@ -215,40 +214,37 @@ impl Rewriter {
             position.sequence = sequence.wrapping_add(u32::try_from(length)?);
             position.started = true;
             for piece in message.chunks(MAX_PAYLOAD) {
-                self.write(time, flow, sequence, PSH_ACK, piece);
+                self.write(time, flow, sequence, Kind::Data, piece)?;
                 sequence = sequence.wrapping_add(u32::try_from(piece.len())?);
             }
         }
     }
 
-    fn write(&mut self, time: &[u8], flow: Flow, sequence: u32, flags: u8, payload: &[u8]) {
-        let acknowledged = self
-            .positions
-            .get(&flow.reversed())
-            .map_or(0, |peer| peer.sequence);
-        let in_ip = u16::try_from(IP_HEADER + TCP_HEADER + payload.len()).expect("MAX_PAYLOAD");
-        let captured = u32::from(in_ip) + 14;
-        self.out.extend_from_slice(time);
-        self.out.extend_from_slice(&captured.to_ne_bytes());
-        self.out.extend_from_slice(&captured.to_ne_bytes());
-        self.out.extend_from_slice(&[0; 12]);
-        self.out.extend_from_slice(&[0x08, 0x00]);
-        // Version and header length, no service, the length, no fragment, 64 hops, no checksum.
-        self.out.extend_from_slice(&[0x45, 0]);
-        self.out.extend_from_slice(&in_ip.to_be_bytes());
+    fn write(
+        &mut self,
+        time: Duration,
+        flow: Flow,
+        sequence: u32,
+        kind: Kind,
+        payload: &[u8],
+    ) -> Result<()> {
+        let peer = self.positions.get(&flow.reversed());
+        let acknowledged = peer.map_or(0, |peer| peer.sequence);
+        let (source, destination) = (flow.source, flow.destination);
+        let segment = PacketBuilder::ethernet2([0; 6], [0; 6])
+            .ipv4(source.0, destination.0, HOPS)
+            .tcp(source.1, destination.1, sequence, WINDOW);
+        let segment = match kind {
+            Kind::Syn => segment.syn(),
+            Kind::SynAck => segment.syn().ack(acknowledged),
+            Kind::Data => segment.psh().ack(acknowledged),
+        };
+        let mut packet = Vec::with_capacity(segment.size(payload.len()));
+        segment.write(&mut packet, payload)?;
+        let length = u32::try_from(packet.len())?;
         self.out
-            .extend_from_slice(&[0, 0, 0, 0, 64, PROTOCOL_TCP, 0, 0]);
-        self.out.extend_from_slice(&flow.source.0);
-        self.out.extend_from_slice(&flow.destination.0);
-        self.out.extend_from_slice(&flow.source.1.to_be_bytes());
-        self.out
-            .extend_from_slice(&flow.destination.1.to_be_bytes());
-        self.out.extend_from_slice(&sequence.to_be_bytes());
-        self.out.extend_from_slice(&acknowledged.to_be_bytes());
-        // The header's length, the flags, a full window, no checksum, nothing urgent.
-        self.out
-            .extend_from_slice(&[0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
-        self.out.extend_from_slice(payload);
+            .write_packet(&PcapPacket::new_owned(time, length, packet))?;
+        Ok(())
     }
 }
 
@@ -302,32 +298,23 @@ mod tests {
 
     /// A capture of one direction: each payload a segment, at its distance behind the SYN.
     fn capture(segments: &[(u32, &[u8])]) -> Vec<u8> {
-        let mut made = Rewriter {
-            port: 4711,
-            framing: Framing::Mpa,
-            out: header(),
-            positions: HashMap::new(),
-        };
-        made.write(&[0; 8], CLIENT, FIRST, SYN, &[]);
+        let mut made = Rewriter::new(4711, Framing::Mpa).unwrap();
+        let time = Duration::ZERO;
+        made.write(time, CLIENT, FIRST, Kind::Syn, &[]).unwrap();
         for (offset, payload) in segments {
-            made.write(
-                &[0; 8],
-                CLIENT,
-                FIRST.wrapping_add(1 + offset),
-                PSH_ACK,
-                payload,
-            );
+            let sequence = FIRST.wrapping_add(1 + offset);
+            made.write(time, CLIENT, sequence, Kind::Data, payload)
+                .unwrap();
         }
-        made.out
+        made.out.into_writer()
     }
 
     fn payloads(capture: &[u8]) -> Vec<Vec<u8>> {
-        let mut rest = &capture[24..];
+        let mut reader = PcapReader::new(capture).unwrap();
         let mut found = Vec::new();
-        while !rest.is_empty() {
-            let end = 16 + usize::try_from(number(rest, 8)).unwrap();
-            found.push(Segment::parse(&rest[16..end]).unwrap().payload.to_vec());
-            rest = &rest[end..];
+        while let Some(packet) = reader.next_packet() {
+            let packet = packet.unwrap();
+            found.push(Segment::parse(&packet.data).unwrap().payload.to_vec());
         }
         found
     }
