@@ -9,8 +9,9 @@ use crate::completions::{self, CompletionsArgs};
 use crate::cp::{self, CpArgs};
 use crate::df::{self, DfArgs};
 use crate::du::{self, DuArgs};
+use crate::exit_codes;
 use crate::exports::{self, ExportsArgs};
-use crate::failure::Ended;
+use crate::failure::{self, Ended};
 use crate::get::{self, GetArgs};
 use crate::ln::{self, LnArgs};
 use crate::log::{LogFilter, LogFormat};
@@ -27,26 +28,19 @@ use crate::serve::{self, Given, ServeArgs};
 use crate::stat::{self, StatArgs};
 use crate::stats::{self, StatsArgs};
 use crate::touch::{self, TouchArgs};
+use crate::version;
 use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::str::FromStr;
 
 /// NFS over RDMA in userspace: serve, use, and look into it, with RDMA hardware or with none
 #[derive(Debug, Parser)]
 #[command(
     name = "rpcrdma",
-    version,
+    version = version::short(),
+    long_version = version::long(),
     propagate_version = true,
-    after_help = "Examples:
-  rpcrdma serve .                          export the current directory to this machine
-  rpcrdma ls -l nfs://127.0.0.1/           look at it
-  rpcrdma put -r photos nfs://127.0.0.1/   copy a directory there
-  rpcrdma probe 127.0.0.1                  say what is there, whatever it is
-  rpcrdma help serve                       all there is to say about `serve`
-
-Exit codes: 0 all was done, 1 something failed, 2 the command line was not understood, 78 the file of
-`serve --config` is wrong. A command that SIGINT, SIGTERM or SIGHUP ends has cleaned up; a shell
-sees 130, 143 or 129."
+    after_help = exit_codes::after(EXAMPLES)
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -58,6 +52,14 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_name = "LEVEL", value_parser = LogFilter::from_str)]
     log: Option<LogFilter>,
 }
+
+/// What stands first behind the options.
+const EXAMPLES: &str = "Examples:
+  rpcrdma serve .                          export the current directory to this machine
+  rpcrdma ls -l nfs://127.0.0.1/           look at it
+  rpcrdma put -r photos nfs://127.0.0.1/   copy a directory there
+  rpcrdma probe 127.0.0.1                  say what is there, whatever it is
+  rpcrdma help serve                       all there is to say about `serve`";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -95,6 +97,7 @@ impl Cli {
     /// What the user asked for. A command line that is not understood ends the process.
     pub(crate) fn from_args() -> Self {
         Self::parse_all().unwrap_or_else(|error| match error.kind() {
+            _ if error.use_stderr() && json_is_asked_for() => failure::exit_with_usage(&error),
             ErrorKind::InvalidUtf8 => Self::command()
                 .error(
                     ErrorKind::InvalidUtf8,
@@ -114,6 +117,7 @@ impl Cli {
         if let (Command::Serve(args), Some((_, given))) = (&mut cli.command, matches.subcommand()) {
             args.given = Given::of(given);
         }
+        failure::print_as_json(says_json(&matches));
         Ok(cli)
     }
 
@@ -156,10 +160,25 @@ impl Cli {
             Command::Ping(args) => ping::run(&args).await,
             Command::Probe(args) => probe::run(&args).await,
             Command::Bench(args) => bench::run(args).await,
-            Command::Completions(args) => completions::run(&args, Self::command()),
+            Command::Completions(args) => completions::run(&args, &Self::command()),
             Command::ManPages(args) => man_pages::run(&args, Self::command()),
         }
     }
+}
+
+/// Whether a command that was understood is to print JSON.
+fn says_json(matches: &ArgMatches) -> bool {
+    let here = matches.try_get_one::<bool>("json");
+    let below = matches
+        .subcommand()
+        .is_some_and(|(_, below)| says_json(below));
+    here.is_ok_and(|json| json == Some(&true)) || below
+}
+
+/// Whether a command line that was not understood has --json.
+fn json_is_asked_for() -> bool {
+    let options = std::env::args_os().take_while(|arg| arg != "--");
+    options.into_iter().any(|arg| arg == "--json")
 }
 
 #[cfg(test)]

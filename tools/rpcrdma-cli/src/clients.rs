@@ -2,6 +2,7 @@
 
 use crate::control::{ClientStatus, ControlArgs, Request};
 use crate::failure::Ended;
+use crate::json;
 use crate::units;
 use clap::Args;
 use std::fmt::Write as _;
@@ -35,7 +36,7 @@ pub(crate) async fn run(args: &ClientsArgs) -> anyhow::Result<Ended> {
         true => {
             let mut text = String::new();
             for client in &clients {
-                text += &serde_json::to_string(client)?;
+                text += &json::line(client)?;
                 text.push('\n');
             }
             text

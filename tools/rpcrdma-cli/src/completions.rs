@@ -1,6 +1,7 @@
 //! `rpcrdma completions`: prints the completions of a shell, made from the definitions of the command line.
 
 use crate::failure::Ended;
+use crate::version;
 use clap::{Args, Command};
 use clap_complete::Shell;
 use std::io::{self, Write};
@@ -17,10 +18,29 @@ pub(crate) struct CompletionsArgs {
 }
 
 /// Runs the command; `program` is the definition of all commands.
-pub(crate) fn run(args: &CompletionsArgs, mut program: Command) -> anyhow::Result<Ended> {
+pub(crate) fn run(args: &CompletionsArgs, program: &Command) -> anyhow::Result<Ended> {
     let name = program.get_name().to_owned();
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut program, name, &mut script);
+    clap_complete::generate(args.shell, &mut visible(program), name, &mut script);
     io::stdout().write_all(&script)?;
     Ok(Ended::Well)
+}
+
+/// A command without what is hidden from its users: scripts for some shells have all there is.
+fn visible(command: &Command) -> Command {
+    let args = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let below = command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set());
+    Command::new(kept(command.get_name()))
+        .about(command.get_about().cloned().unwrap_or_default())
+        .version(version::short())
+        .visible_aliases(command.get_visible_aliases().map(kept))
+        .args(args.cloned())
+        .subcommands(below.map(visible))
+}
+
+/// A name for as long as the process: definitions take no others, and this one prints them and ends.
+fn kept(name: &str) -> &'static str {
+    Box::leak(name.into())
 }

@@ -31,6 +31,7 @@ const OF_SERVICES: [&str; 2] = ["/run/rpcrdma", "/var/lib/rpcrdma"];
 
 /// What a server is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "get")]
 pub(crate) enum Request {
     /// What it did so far: a [`ServerStatus`].
@@ -41,37 +42,57 @@ pub(crate) enum Request {
 
 /// What a server did so far.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ServerStatus {
+    /// Version of the server program.
     pub(crate) version: String,
+    /// Process id of the server.
     pub(crate) pid: u32,
+    /// Where RPC-over-RDMA is served, as `ADDRESS:PORT`.
     pub(crate) listening: String,
     /// Where MOUNT is answered over TCP.
     pub(crate) mount: String,
     /// Where metrics are.
     pub(crate) metrics: Option<String>,
+    /// Seconds since the start.
     pub(crate) uptime_seconds: f64,
+    /// The exports, in order.
     pub(crate) exports: Vec<ExportStatus>,
+    /// Reloads of the file of exports.
     pub(crate) reloads: ReloadStatus,
+    /// Connections of RPC-over-RDMA.
     pub(crate) connections: ConnectionCounts,
+    /// Calls that clients may have in flight, on all connections together.
     pub(crate) credits_granted: u64,
+    /// Calls in flight now.
     pub(crate) credits_in_use: u64,
+    /// Calls that were given to threads which may wait for a disk.
     pub(crate) jobs: u64,
+    /// Those of them that are not answered yet.
     pub(crate) jobs_in_flight: u64,
+    /// Memory for the chunks of calls in flight.
     pub(crate) chunk_memory_bytes: u64,
+    /// Files kept open, of all exports.
     pub(crate) open_files: u64,
+    /// The duplicate request cache.
     pub(crate) duplicate_requests: DuplicateRequests,
     /// Counters of RPC-over-RDMA by name.
     pub(crate) rdma: BTreeMap<String, u64>,
     /// Bytes in and out, with all framing.
     pub(crate) bytes_in: u64,
+    /// The same, out.
     pub(crate) bytes_out: u64,
+    /// Calls by procedure.
     pub(crate) procedures: Vec<ProcedureStatus>,
 }
 
 /// An export of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ExportStatus {
+    /// The path that clients mount.
     pub(crate) name: String,
+    /// The directory that is served.
     pub(crate) directory: String,
     /// Whether nobody can change anything.
     pub(crate) read_only: bool,
@@ -86,14 +107,17 @@ pub(crate) struct ExportStatus {
 
 /// What some clients may do with an export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct RuleStatus {
     /// Address, network or host name.
     pub(crate) clients: String,
+    /// Whether they can change nothing.
     pub(crate) read_only: bool,
     /// Whose requests are treated as those of nobody: `root`, `remote-root`, `all` or `none`.
     pub(crate) squash: String,
     /// The user and the group that nobody is.
     pub(crate) anonuid: u32,
+    /// The group that nobody is.
     pub(crate) anongid: u32,
 }
 
@@ -118,8 +142,11 @@ impl RuleStatus {
 
 /// How often the file of exports was read again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ReloadStatus {
+    /// Reloads after which the exports were those of the file.
     pub(crate) succeeded: u64,
+    /// Reloads that changed nothing, as the file had an error.
     pub(crate) failed: u64,
     /// Time since the last one.
     pub(crate) last_seconds: Option<f64>,
@@ -129,16 +156,27 @@ pub(crate) struct ReloadStatus {
 
 /// Connections of a server now, and so far.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ConnectionCounts {
+    /// Connections that are being set up.
     pub(crate) setup: u64,
+    /// Connections without a call in flight.
     pub(crate) idle: u64,
+    /// Connections with calls in flight.
     pub(crate) active: u64,
+    /// Connections that end once their calls are answered.
     pub(crate) draining: u64,
+    /// Connections that speak version one of RPC-over-RDMA.
     pub(crate) version_one: u64,
+    /// Connections that speak version two.
     pub(crate) version_two: u64,
+    /// Connections accepted since the start.
     pub(crate) accepted: u64,
+    /// Connections refused since the start.
     pub(crate) refused: u64,
+    /// Connections closed to make room for others.
     pub(crate) evicted: u64,
+    /// Connections closed because the client did not answer.
     pub(crate) unanswered: u64,
 }
 
@@ -150,26 +188,37 @@ impl ConnectionCounts {
 
 /// The duplicate request cache.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct DuplicateRequests {
+    /// Repeated calls that were answered from the cache.
     pub(crate) hits: u64,
+    /// Calls that were not repetitions.
     pub(crate) misses: u64,
+    /// Calls that were not executed for want of room in the cache.
     pub(crate) refused: u64,
+    /// Results dropped to make room.
     pub(crate) evicted: u64,
+    /// Results dropped as they grew old.
     pub(crate) expired: u64,
+    /// Results kept now.
     pub(crate) entries: u64,
 }
 
 /// The calls of one procedure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ProcedureStatus {
     /// `nfs`, `nfsacl` or `mount`.
     pub(crate) program: String,
+    /// The procedure, such as `READ`.
     pub(crate) name: String,
+    /// Calls that were answered.
     pub(crate) calls: u64,
     /// Calls that failed, by kind of failure; kinds without any are left out.
     pub(crate) errors: BTreeMap<String, u64>,
     /// Calls in buckets of latency: up to 1 µs, 2 µs, 4 µs and so on, and beyond all bounds.
     pub(crate) latency_buckets: Vec<u64>,
+    /// Sum of the latencies in the buckets, in seconds.
     pub(crate) latency_sum_seconds: f64,
 }
 
@@ -183,30 +232,51 @@ pub(crate) fn shown(program: &str, procedure: &str) -> String {
 
 /// One connection of a server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ClientStatus {
+    /// Address and port of the client.
     pub(crate) address: String,
+    /// `setup`, `idle`, `active` or `draining`.
     pub(crate) state: String,
     /// Version of RPC-over-RDMA, once that is settled.
     pub(crate) version: Option<u32>,
+    /// Seconds since the connection was made.
     pub(crate) age_seconds: f64,
+    /// Calls that the client may have in flight.
     pub(crate) credits_granted: u32,
+    /// Calls in flight now.
     pub(crate) credits_in_use: u64,
+    /// Calls so far.
     pub(crate) calls: u64,
+    /// Calls that were given to threads which may wait for a disk.
     pub(crate) jobs: u64,
+    /// Those of them that are not answered yet.
     pub(crate) jobs_in_flight: u64,
+    /// Calls that came again and were not executed twice.
     pub(crate) duplicate_request_hits: u64,
+    /// Read chunks pulled from the client.
     pub(crate) read_chunks: u64,
+    /// Write chunks filled at the client.
     pub(crate) write_chunks: u64,
+    /// Reply chunks filled at the client.
     pub(crate) reply_chunks: u64,
+    /// Bytes pulled by RDMA Read.
     pub(crate) rdma_bytes_in: u64,
+    /// Bytes moved by RDMA Write.
     pub(crate) rdma_bytes_out: u64,
+    /// Bytes that came in Sends.
     pub(crate) inline_bytes_in: u64,
+    /// Bytes that went in Sends.
     pub(crate) inline_bytes_out: u64,
+    /// Registrations of memory of the server.
     pub(crate) registrations: u64,
+    /// Handles that the server invalidated itself.
     pub(crate) local_invalidations: u64,
+    /// Handles that the client invalidated.
     pub(crate) remote_invalidations: u64,
     /// Handles of the client that went with replies.
     pub(crate) invalidations_sent: u64,
+    /// Memory for the chunks of calls in flight.
     pub(crate) chunk_memory_bytes: u64,
 }
 

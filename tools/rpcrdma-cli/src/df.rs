@@ -2,6 +2,7 @@
 
 use crate::columns::{Align, table};
 use crate::failure::Ended;
+use crate::json;
 use crate::session::{Of, Session, SessionArgs};
 use crate::show::{self, Units};
 use clap::{ArgAction, Args};
@@ -59,12 +60,19 @@ pub(crate) struct DfArgs {
 
 /// A file system as a program reads it; sizes in bytes.
 #[derive(Serialize)]
-struct Line {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Line {
+    /// The URL that was asked about.
     url: String,
+    /// Size of the file system in bytes.
     total: u64,
+    /// Bytes in use.
     used: u64,
+    /// Bytes that this user can still use.
     available: u64,
+    /// Files that there can be.
     files: u64,
+    /// Files that there can still be.
     files_free: u64,
 }
 
@@ -91,7 +99,7 @@ fn print(lines: &[Line], args: &DfArgs) -> anyhow::Result<()> {
     let mut out = io::stdout();
     if args.json {
         for line in lines {
-            writeln!(out, "{}", serde_json::to_string(line)?)?;
+            writeln!(out, "{}", json::line(line)?)?;
         }
     } else if !lines.is_empty() {
         out.write_all(args.text(lines).as_bytes())?;

@@ -1,6 +1,7 @@
 //! `rpcrdma du`: sums up the disk space of trees.
 
 use crate::failure::Ended;
+use crate::json;
 use crate::session::{Follow, Place, Session, SessionArgs};
 use crate::show::{self, Units};
 use crate::tree::{Step, Tree};
@@ -128,7 +129,8 @@ impl Sum {
 
 /// A tree as a program reads it; sizes in bytes.
 #[derive(Serialize)]
-struct Line {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Line {
     /// None for the sum of everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
@@ -280,7 +282,7 @@ impl Du<'_> {
                 apparent,
                 entries,
             };
-            return Ok(writeln!(self.out, "{}", serde_json::to_string(&line)?)?);
+            return Ok(writeln!(self.out, "{}", json::line(&line)?)?);
         }
         let bytes = match self.args.apparent_size || self.args.bytes {
             true => sum.apparent,

@@ -5,6 +5,7 @@ use crate::connect::ConnectArgs;
 use crate::control::{ControlArgs, ExportStatus, Request, ServerStatus};
 use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::failure::Ended;
+use crate::json;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use nfs_client::{Error, ExportedDir, Fault, Mount, current_user, printable};
@@ -53,8 +54,11 @@ pub(crate) struct ExportsArgs {
 
 /// An export as a program reads it.
 #[derive(Serialize)]
-struct Line {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Line {
+    /// The path to mount.
     path: String,
+    /// For whom it is: addresses, networks and names. Empty is for everybody.
     clients: Vec<String>,
 }
 
@@ -75,7 +79,7 @@ pub(crate) async fn run(args: &ExportsArgs) -> anyhow::Result<Ended> {
                 path: text(&export.path),
                 clients: export.groups.iter().map(|name| text(name)).collect(),
             };
-            writeln!(out, "{}", serde_json::to_string(&line)?)?;
+            writeln!(out, "{}", json::line(&line)?)?;
         }
     } else {
         out.write_all(table(&exports).as_bytes())?;
@@ -90,7 +94,7 @@ impl ExportsArgs {
         let mut text = String::new();
         for export in &status.exports {
             text += &match self.json {
-                true => serde_json::to_string(export)? + "\n",
+                true => json::line(export)? + "\n",
                 false => own(export),
             };
         }

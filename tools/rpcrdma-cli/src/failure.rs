@@ -1,13 +1,17 @@
 //! Exit codes and error messages of commands.
 
+use crate::exit_codes;
 use crate::interrupt::{self, Interrupted};
+use crate::json;
 use crate::log;
 use crate::progress;
 use nfs_client::printable;
 use rustix::process::Signal;
+use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What was asked for cannot be understood, or makes no sense: exit code 2, as for options that
 /// do not exist.
@@ -38,7 +42,7 @@ pub(crate) enum Ended {
 impl Ended {
     /// Prints why one part of the work was not done; the others go on.
     pub(crate) fn failed(&mut self, error: &anyhow::Error) {
-        report(error);
+        report(error, 1);
         *self = Self::Partly;
     }
 
@@ -81,23 +85,54 @@ pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
             ExitCode::from(u8::from(error.downcast_ref::<AfterFailure>().is_some()))
         }
         Err(error) => {
-            report(&error);
             let interrupted = error.downcast_ref::<Interrupted>();
             let signal = interrupted.map(|interrupted| interrupt::exit_code(interrupted.0));
-            if let Some(Ok(code)) = signal.map(u8::try_from) {
-                return ExitCode::from(code);
-            }
-            ExitCode::from(match () {
-                () if is_usage(&error) => 2,
-                () if error.downcast_ref::<Misconfigured>().is_some() => EX_CONFIG,
-                () => 1,
-            })
+            let code = match signal.map(u8::try_from) {
+                Some(Ok(code)) => code,
+                _ if is_usage(&error) => exit_codes::USAGE,
+                _ if error.downcast_ref::<Misconfigured>().is_some() => exit_codes::CONFIG,
+                _ => 1,
+            };
+            report(&error, code);
+            ExitCode::from(code)
         }
     }
 }
 
-/// The exit code for what is wrong in a file of exports (sysexits(3)).
-const EX_CONFIG: u8 = 78;
+/// Whether errors are printed as JSON.
+static AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// What a command with `--json` writes to standard error for each failure, in one line.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Report {
+    /// What failed, and why.
+    error: String,
+    /// The exit code that the command ends with, if nothing worse follows.
+    exit_code: u8,
+}
+
+/// Prints errors as JSON from now on, or as text.
+pub(crate) fn print_as_json(json: bool) {
+    AS_JSON.store(json, Relaxed);
+}
+
+/// Prints why a command line was not understood as JSON, and ends the process.
+pub(crate) fn exit_with_usage(error: &clap::Error) -> ! {
+    let text = error.to_string();
+    // What is behind the first paragraph is how to call the command.
+    let what = text.split("\n\n").next().unwrap_or(&text);
+    let what = what.trim_start_matches("error: ").replace('\n', " ");
+    print_json(&what, exit_codes::USAGE);
+    std::process::exit(exit_codes::USAGE.into())
+}
+
+fn print_json(text: &str, exit_code: u8) {
+    let error = printable(text.as_bytes());
+    let report = json::line(&Report { error, exit_code });
+    // A text has a line, and of a terminal that has gone nobody reads it.
+    let _ = report.map(|line| progress::suspend(|| writeln!(io::stderr(), "{line}")));
+}
 
 /// Tells the user something that is no failure.
 pub(crate) fn note(text: &str) {
@@ -106,8 +141,11 @@ pub(crate) fn note(text: &str) {
 }
 
 /// Prints an error with its causes, in one line, or logs it where the log is for programs.
-fn report(error: &anyhow::Error) {
+fn report(error: &anyhow::Error, exit_code: u8) {
     let text = line(error);
+    if AS_JSON.load(Relaxed) {
+        return print_json(&text, exit_code);
+    }
     if !log::ends_with(&text) {
         // Of a terminal that has gone nobody reads it.
         let _ = progress::suspend(|| writeln!(io::stderr(), "rpcrdma: {text}"));

@@ -24,11 +24,13 @@ mod cp;
 mod df;
 mod du;
 mod endpoint;
+mod exit_codes;
 mod exports;
 mod failure;
 mod get;
 mod in_flight;
 mod interrupt;
+mod json;
 mod latency;
 mod ln;
 mod log;
@@ -47,6 +49,8 @@ mod progress;
 mod put;
 mod rm;
 mod rmdir;
+#[cfg(test)]
+mod schemas;
 mod serve;
 mod session;
 mod show;
@@ -58,6 +62,7 @@ mod touch;
 mod transport;
 mod tree;
 mod units;
+mod version;
 
 use std::process::ExitCode;
 

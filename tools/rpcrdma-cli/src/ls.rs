@@ -4,6 +4,7 @@ mod format;
 mod line;
 
 use crate::failure::Ended;
+use crate::json;
 use crate::owners::Owners;
 use crate::session::{FileError, Of, Place, Session, SessionArgs};
 use crate::times::TimeStyle;
@@ -560,7 +561,7 @@ impl List<'_> {
         let attributes = &node.attributes;
         self.owners.learn([(attributes.uid, attributes.gid)]).await;
         let line = Line::new(place, attributes, entry.target.as_deref(), &self.owners);
-        Ok(writeln!(self.out, "{}", serde_json::to_string(&line)?)?)
+        Ok(writeln!(self.out, "{}", json::line(&line)?)?)
     }
 
     /// Prints entries for people.

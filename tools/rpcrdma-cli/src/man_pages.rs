@@ -1,5 +1,6 @@
 //! `rpcrdma man-pages`: writes a manual page for each command, made from the definitions of the command line.
 
+use crate::exit_codes::{EXIT_CODES, ExitCode};
 use crate::failure::Ended;
 use anyhow::Context;
 use clap::{Args, Command};
@@ -42,7 +43,7 @@ fn write_all(program: &Command, command: &Command, dir: &Path) -> io::Result<()>
         .source(format!(
             "{} {}",
             program.get_name(),
-            program.get_version().unwrap_or_default()
+            env!("CARGO_PKG_VERSION")
         ))
         .manual("NFS over RDMA");
     let mut text = Vec::new();
@@ -72,8 +73,12 @@ fn write_page(
     }
     page.render_options_section(out)?;
     if let Some(text) = command.get_after_help() {
-        after_options(&text.to_string()).to_writer(out)?;
+        let text = text.to_string();
+        // The exit codes have a section of their own.
+        let text = text.split("\n\nExit codes:").next().unwrap_or_default();
+        after_options(text).to_writer(out)?;
     }
+    exit_status(program, command).to_writer(out)?;
     see_also(program, command).to_writer(out)
 }
 
@@ -115,6 +120,21 @@ fn after_options(text: &str) -> Roff {
         for paragraph in notes.split("\n\n") {
             page.control("PP", []);
             page.text([roman(paragraph)]);
+        }
+    }
+    page
+}
+
+/// The exit codes that a command can end with.
+fn exit_status(program: &Command, command: &Command) -> Roff {
+    let mut page = Roff::new();
+    page.control("SH", ["EXIT STATUS"]);
+    let is_program = command.get_name() == program.get_name();
+    for ExitCode { code, means, of } in EXIT_CODES {
+        if is_program || of.is_none_or(|of| of == command.get_name()) {
+            page.control("TP", []);
+            page.text([bold(code)]);
+            page.text([roman(means)]);
         }
     }
     page

@@ -4,6 +4,7 @@ use crate::connect::ConnectArgs;
 use crate::endpoint::Endpoint;
 use crate::failure::Ended;
 use crate::interrupt::{Interrupt, Interrupted};
+use crate::json;
 use crate::latency::{Latencies, milliseconds};
 use crate::units;
 use anyhow::anyhow;
@@ -104,15 +105,23 @@ struct Statistics {
 
 /// The statistics as a program reads them; times in milliseconds.
 #[derive(Serialize)]
-struct Report<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Report<'a> {
+    /// The server, as `HOST:PORT`.
     server: &'a str,
     #[serde(flatten)]
     agreed: Agreed,
+    /// Calls that were made.
     sent: u64,
+    /// Calls that were answered.
     received: u64,
+    /// Share of the calls that were not answered.
     loss_percent: f64,
+    /// Milliseconds from the first call to the end.
     total_ms: f64,
+    /// Connections that replaced a lost one.
     reconnects: u64,
+    /// Round-trip times, if there was a reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     rtt_ms: Option<RoundTrip>,
     /// Why it ended before its time, or what the last call that failed failed with.
@@ -122,6 +131,7 @@ struct Report<'a> {
 
 /// What was agreed on, if there is a connection in the end.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Agreed {
     /// Of RPC-over-RDMA.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,13 +152,21 @@ impl From<&ConnectionInfo> for Agreed {
 
 /// Round-trip times in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct RoundTrip {
+    /// The shortest.
     min: f64,
+    /// The mean.
     avg: f64,
+    /// The longest.
     max: f64,
+    /// The standard deviation.
     mdev: f64,
+    /// The median.
     p50: f64,
+    /// 90 % are not longer.
     p90: f64,
+    /// 99 % are not longer.
     p99: f64,
 }
 
@@ -361,7 +379,7 @@ impl Ping<'_> {
     fn print_json(&self, agreed: Agreed, error: Option<String>) -> anyhow::Result<()> {
         let total = self.start.elapsed();
         let report = self.statistics.report(&self.server, agreed, total, error);
-        writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
+        writeln!(io::stdout(), "{}", json::line(&report)?)?;
         Ok(())
     }
 }

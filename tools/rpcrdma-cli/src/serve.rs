@@ -35,6 +35,8 @@ use crate::failure::Ended;
 use crate::interrupt::Interrupt;
 use crate::log;
 use announce::Announcement;
+#[cfg(test)]
+pub(crate) use announce::{CheckLine, Line};
 pub(crate) use args::ServeArgs;
 use buffer::Pool;
 pub(crate) use given::Given;

@@ -1,6 +1,7 @@
 //! `rpcrdma stat`: shows all attributes of files.
 
 use crate::failure::Ended;
+use crate::json;
 use crate::ls::Line;
 use crate::owners::Owners;
 use crate::session::{Of, Place, Session, SessionArgs};
@@ -74,7 +75,7 @@ async fn one(
     owners.learn([(attributes.uid, attributes.gid)]).await;
     let text = if args.json {
         let line = Line::new(&place, attributes, target.as_deref(), owners);
-        serde_json::to_string(&line)? + "\n"
+        json::line(&line)? + "\n"
     } else {
         text(&place, attributes, target.as_deref(), owners)
     };

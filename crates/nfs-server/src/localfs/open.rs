@@ -54,7 +54,8 @@ impl Drop for Counted {
 /// Options for exporting a directory.
 #[derive(Clone, Debug)]
 pub struct LocalFsOptions {
-    /// Directory for persistent state of all exports; see [`default_state_dir`](crate::default_state_dir). Without one,
+    /// Directory for persistent state of all exports; see
+    /// [`default_state_dir`](crate::default_state_dir). Without one,
     /// handles are valid until the server ends.
     pub state_dir: Option<PathBuf>,
     /// Pool for the memory of data.

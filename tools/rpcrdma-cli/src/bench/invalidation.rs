@@ -21,7 +21,8 @@ use bed::{Bed, Simulated, Software};
 use buffer::Pool;
 use cases::{Case, DEPTH, Memory, ProviderName};
 use clap::{Args, ValueEnum};
-use report::{Report, Row};
+pub(super) use report::Report;
+use report::Row;
 use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::{
     Characteristics, Config, Design, InlineThreshold, PersistentArguments, PrivateData, Receives,

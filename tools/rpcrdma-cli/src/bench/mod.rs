@@ -90,3 +90,32 @@ pub(crate) async fn run(args: BenchArgs) -> Result<Ended> {
         },
     }
 }
+
+/// Names, schemas and commands of what `--json` prints.
+#[cfg(test)]
+pub(crate) fn schemas() -> Vec<(&'static str, schemars::Schema, &'static str)> {
+    use schemars::schema_for;
+    vec![
+        ("bench", schema_for!(server::Report), "bench --json"),
+        (
+            "bench-self",
+            schema_for!(loopback::Report),
+            "bench self --json",
+        ),
+        (
+            "bench-self-profile",
+            schema_for!(loopback::ProfileReport),
+            "bench self --profile --json",
+        ),
+        (
+            "bench-invalidation",
+            schema_for!(invalidation::Report),
+            "bench invalidation --json",
+        ),
+        (
+            "bench-thresholds",
+            schema_for!(thresholds::Report),
+            "bench thresholds --json",
+        ),
+    ]
+}

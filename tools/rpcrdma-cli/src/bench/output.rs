@@ -12,7 +12,7 @@ pub(super) fn print<R: Serialize>(
 ) -> Result<()> {
     let mut out = std::io::stdout().lock();
     if json {
-        writeln!(out, "{}", serde_json::to_string_pretty(report)?)?;
+        writeln!(out, "{}", crate::json::document(report)?)?;
     } else {
         table(report, &mut out)?;
     }

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use cost::{Bound, Cost, Form};
 use mix::Call;
-use report::Report;
+pub(super) use report::Report;
 use std::path::PathBuf;
 
 /// Count the explicit RDMA operations of recorded NFS calls as the inline threshold grows

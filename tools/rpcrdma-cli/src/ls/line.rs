@@ -8,17 +8,22 @@ use serde::Serialize;
 
 /// A file as a program reads it. Sizes are in bytes, times in UTC (RFC 3339).
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Line {
     /// In the export; bytes that are no text are replaced.
     path: String,
     /// With such bytes as `%XX`.
     url: String,
+    /// `file`, `directory`, `symlink`, `fifo`, `socket`, `block device` or `character device`.
     #[serde(rename = "type")]
     file_type: &'static str,
     /// Permission bits, in octal.
     mode: String,
+    /// Number of hard links.
     links: u32,
+    /// User id of the owner.
     uid: u32,
+    /// Group id.
     gid: u32,
     /// Name of the owner on this machine, if it has one and names were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,11 +31,17 @@ pub(crate) struct Line {
     /// Name of the group on this machine, if it has one and names were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<String>,
+    /// Size in bytes.
     size: u64,
+    /// Bytes that it takes on the disk.
     used: u64,
+    /// Inode number.
     fileid: u64,
+    /// When the content was changed, in UTC (RFC 3339).
     mtime: String,
+    /// When it was read, in UTC.
     atime: String,
+    /// When the attributes were changed, in UTC.
     ctime: String,
     /// Text of a symbolic link.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,18 +8,30 @@ use serde::Serialize;
 
 /// What came of a call of the procedure NULL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub(super) enum Answer {
     /// It was executed.
     Success,
     /// The server has the program in these versions (PROG_MISMATCH).
-    ProgMismatch { low: u32, high: u32 },
+    ProgMismatch {
+        /// The lowest version.
+        low: u32,
+        /// The highest version.
+        high: u32,
+    },
     /// The server does not have the program (PROG_UNAVAIL).
     ProgUnavail,
     /// It was answered in another way.
-    Error { detail: String },
+    Error {
+        /// What it was, in words.
+        detail: String,
+    },
     /// It was not answered.
-    Nothing { detail: String },
+    Nothing {
+        /// What it was, in words.
+        detail: String,
+    },
 }
 
 impl Answer {

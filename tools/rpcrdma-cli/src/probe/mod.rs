@@ -14,6 +14,7 @@ mod version_two;
 
 use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::failure::Ended;
+use crate::json;
 use crate::ping;
 use crate::transport::{self, Invalidation};
 use crate::units::parse_duration;
@@ -23,9 +24,9 @@ use clap::Args;
 use conversation::{Conversation, NoAnswer};
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3};
 use oncrpc::Procedure;
+pub(crate) use report::Report;
 use report::{
-    FirstBytes, Inline, Mpa, PrivateDataSeen, ProgramAnswer, Report, RoundTrip, RpcRdma, Verdict,
-    ms,
+    FirstBytes, Inline, Mpa, PrivateDataSeen, ProgramAnswer, RoundTrip, RpcRdma, Verdict, ms,
 };
 use rpcrdma::ClientConfig;
 use rpcrdma_proto::v2::characteristics::DesignBits;
@@ -145,7 +146,7 @@ pub(crate) async fn run(args: &ProbeArgs) -> anyhow::Result<Ended> {
     let report = found.context(NO_ADDRESS).with_context(context)?;
     let mut out = std::io::stdout();
     if args.json {
-        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+        writeln!(out, "{}", json::line(&report)?)?;
     } else {
         write!(out, "{}", text::Text(&report))?;
     }

@@ -9,29 +9,39 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use verbs_iwarp::Exchange;
 
-/// Everything. What could not be found out is null.
+/// What was found out about a peer. What could not be found out is null.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Report {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Report {
     /// As the user named it.
     pub(super) server: String,
     /// The address that was looked at.
     pub(super) address: String,
+    /// What is on the other side.
     pub(super) verdict: Verdict,
     /// The verdict in a sentence that says what to do.
     pub(super) explanation: String,
+    /// Milliseconds to connect over TCP.
     pub(super) tcp_connect_ms: Option<f64>,
+    /// What came in the place of an MPA Reply.
     pub(super) first_bytes: Option<FirstBytes>,
     /// NFS version 3 over plain TCP, where there is no MPA.
     pub(super) plain_tcp: Option<ProgramAnswer>,
+    /// The MPA Reply.
     pub(super) mpa: Option<Mpa>,
+    /// The private data of the peer.
     pub(super) private_data: Option<PrivateDataSeen>,
+    /// The inline thresholds.
     pub(super) inline: Option<Inline>,
+    /// What is known of RPC-over-RDMA.
     pub(super) rpcrdma: Option<RpcRdma>,
+    /// Calls of the procedure NULL of each program and version that was tried.
     pub(super) programs: Vec<ProgramAnswer>,
     /// Those of NFS that are there, in ascending order.
     pub(super) nfs_versions: Vec<u32>,
     /// Those of NFS version 4 that are there.
     pub(super) nfs4_minor_versions: Vec<u32>,
+    /// Times of calls of the procedure NULL.
     pub(super) rtt_ms: Option<RoundTrip>,
 }
 
@@ -60,6 +70,7 @@ impl Report {
 
 /// What is on the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Verdict {
     /// RPC-over-RDMA.
@@ -84,7 +95,9 @@ pub(super) enum Verdict {
 
 /// What came in the place of an MPA Reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct FirstBytes {
+    /// In hexadecimal digits.
     pub(super) hex: String,
     /// With `\xNN` for what is no text.
     pub(super) text: String,
@@ -92,55 +105,85 @@ pub(super) struct FirstBytes {
 
 /// The MPA Reply (RFC 5044 §7.1.1, RFC 6581 §9), as it stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Mpa {
+    /// Revision of MPA.
     pub(super) revision: u8,
+    /// Whether the connection setup is enhanced (RFC 6581).
     pub(super) enhanced: bool,
+    /// Whether the peer rejects the connection.
     pub(super) rejected: bool,
+    /// Whether the peer asks for CRCs.
     pub(super) crc: bool,
     /// Whether CRCs are used when we do not ask for them.
     pub(super) crc_required: Option<bool>,
+    /// Whether the peer asks for markers.
     pub(super) markers: bool,
+    /// Whether the peer asks for the peer-to-peer model (RFC 6581).
     pub(super) peer_to_peer: bool,
+    /// Inbound RDMA Reads of the peer.
     pub(super) ird: Option<u16>,
+    /// Outbound RDMA Reads of the peer.
     pub(super) ord: Option<u16>,
+    /// Inbound RDMA Reads that we offered.
     pub(super) offered_ird: Option<u16>,
+    /// Outbound RDMA Reads that we offered.
     pub(super) offered_ord: Option<u16>,
     /// Whether the peer closed the connection when it was offered revision 2.
     pub(super) fell_back: bool,
+    /// The reply in hexadecimal digits.
     pub(super) reply: String,
 }
 
 /// The peer's private data, without what belongs to MPA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PrivateDataSeen {
+    /// In hexadecimal digits.
     pub(super) bytes: String,
     /// Bytes in front of the message of RFC 8797, if there is one.
     pub(super) offset: Option<usize>,
+    /// The format that was recognised.
     pub(super) format: Option<&'static str>,
+    /// Version of that format.
     pub(super) version: Option<u8>,
+    /// Whether it is valid.
     pub(super) valid: bool,
+    /// Bits that are to be zero.
     pub(super) reserved_bits: Option<u8>,
+    /// Bytes of the largest message that the peer sends inline.
     pub(super) send_size: Option<usize>,
+    /// Bytes of the largest message that the peer receives inline.
     pub(super) receive_size: Option<usize>,
+    /// Whether the peer supports remote invalidation.
     pub(super) remote_invalidation: Option<bool>,
 }
 
 /// The inline thresholds between the peer and our commands (RFC 8797 §4.2), in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Inline {
+    /// Bytes of a message to the peer.
     pub(super) to_peer: usize,
+    /// Bytes of a message from the peer.
     pub(super) from_peer: usize,
 }
 
 /// What is known of the transport protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct RpcRdma {
+    /// Whether the peer answers in version one.
     pub(super) version_one: bool,
+    /// What came of version two.
     pub(super) version_two: Option<VersionTwo>,
+    /// Credits that we asked for.
     pub(super) credits_asked: u32,
+    /// Credits that the peer granted.
     pub(super) credits_granted: Option<u32>,
     /// Whether it invalidated memory of ours with its reply, though it may not have said so.
     pub(super) invalidates: Option<bool>,
+    /// Messages that answered nothing we had asked.
     pub(super) stray_messages: u64,
     /// Why the conversation ended early, if it did.
     pub(super) ended: Option<String>,
@@ -148,9 +191,13 @@ pub(super) struct RpcRdma {
 
 /// A call of the procedure NULL, and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct ProgramAnswer {
+    /// Name of the program.
     pub(super) name: &'static str,
+    /// Number of the program.
     pub(super) program: u32,
+    /// Version of the program.
     pub(super) version: u32,
     #[serde(flatten)]
     pub(super) answer: Answer,
@@ -158,10 +205,15 @@ pub(super) struct ProgramAnswer {
 
 /// Times of calls of the procedure NULL, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct RoundTrip {
+    /// Calls that were answered.
     pub(super) calls: usize,
+    /// The shortest.
     pub(super) min: f64,
+    /// The median.
     pub(super) median: f64,
+    /// The longest.
     pub(super) max: f64,
 }
 

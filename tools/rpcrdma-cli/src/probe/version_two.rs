@@ -26,25 +26,39 @@ use serde_json::Value;
 
 /// What came of a message of version two.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub(super) enum VersionTwo {
     /// It was refused: the peer supports these versions (RFC 8166 §4.5.1).
-    ErrVers { low: u32, high: u32 },
+    ErrVers {
+        /// The lowest version.
+        low: u32,
+        /// The highest version.
+        high: u32,
+    },
     /// A message of version two came back.
     Spoken(Spoken),
     /// Something else came back.
-    Error { detail: String },
+    Error {
+        /// What it was, in words.
+        detail: String,
+    },
     /// Nothing came back.
-    Nothing { detail: String },
+    Nothing {
+        /// What it was, in words.
+        detail: String,
+    },
 }
 
 /// How a peer speaks version two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Spoken {
     /// None where it has none.
     pub(super) characteristics: Option<Vec<Characteristic>>,
     /// Those that it takes in.
     pub(super) operations: Vec<&'static str>,
+    /// Credits that the peer granted.
     pub(super) credits_granted: u32,
     /// What is wrong with what it said.
     pub(super) odd: Option<String>,
@@ -52,11 +66,15 @@ pub(super) struct Spoken {
 
 /// What a peer says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Characteristic {
+    /// Number of the characteristic.
     pub(super) id: u32,
+    /// Its name, if it is known.
     pub(super) name: Option<&'static str>,
     /// If it is known and can be read.
     pub(super) value: Option<Value>,
+    /// The value in hexadecimal digits.
     pub(super) bytes: String,
     /// Whether it will not change on this connection.
     pub(super) fixed: bool,

@@ -4,6 +4,7 @@ use super::exports::Export;
 use super::plan::{self, ClientPlan, Plan, Presence};
 use super::served::AbsentExports;
 use crate::control::RuleStatus;
+use crate::json;
 use crate::show;
 use nfs_client::{NfsUrl, printable};
 use nfs_server::Squash;
@@ -42,24 +43,36 @@ pub(crate) struct Announcement<'a> {
 
 /// The line that `--json` prints.
 #[derive(Serialize)]
-struct Line<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Line<'a> {
+    /// Where RPC-over-RDMA is served.
     listening: SocketAddr,
+    /// Port of MOUNT over TCP, at the same address.
     mount_port: u16,
+    /// Where metrics are served over HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     metrics: Option<SocketAddr>,
+    /// The control socket, which `rpcrdma stats` asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     control: Option<Cow<'a, str>>,
     /// Names of designs.
     remote_invalidation: Vec<&'static str>,
+    /// The exports, in order.
     exports: Vec<ExportLine<'a>>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ExportLine<'a> {
+    /// The path that clients mount.
     name: &'a str,
+    /// The directory that is served.
     directory: String,
+    /// Whether nobody can change anything.
     read_only: bool,
+    /// Its URL for the other commands.
     url: String,
+    /// The command that mounts it on Linux.
     mount: String,
     /// Why it is not served now.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,7 +90,7 @@ impl Announcement<'_> {
             mount: self.mount(&plan.export),
             absent: self.absent.get(&plan.export.name).map(|why| &**why),
         });
-        serde_json::to_string(&Line {
+        json::line(&Line {
             listening: self.listening,
             mount_port: self.mount_port,
             metrics: self.metrics,
@@ -250,24 +263,36 @@ pub(super) struct Described<'a> {
 
 /// The line that `--check --json` prints.
 #[derive(Serialize)]
-struct CheckLine<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct CheckLine<'a> {
+    /// Where RPC-over-RDMA would be served.
     listen: SocketAddr,
+    /// Port of MOUNT over TCP.
     mount_port: u16,
+    /// The exports, in order.
     exports: Vec<CheckedExport<'a>>,
+    /// What an administrator may not have meant.
     warnings: &'a [String],
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct CheckedExport<'a> {
+    /// The path that clients mount.
     name: &'a str,
+    /// The directory that would be served.
     directory: String,
+    /// Its number in file handles, if the file gives one.
     fsid: Option<NonZeroU32>,
+    /// Whether what is mounted below is served with it.
     crossmnt: bool,
     /// Whether the others are served without it.
     nofail: bool,
+    /// Where something has to be mounted.
     mountpoint: Option<String>,
     /// Why it would not be served now.
     absent: Option<&'a str>,
+    /// The rules: the first with the address of a client counts.
     clients: Vec<RuleStatus>,
 }
 
@@ -287,7 +312,7 @@ impl Described<'_> {
             absent: self.absent.get(&plan.export.name).map(|why| &**why),
             clients: plan.clients.iter().map(rule_status).collect(),
         });
-        serde_json::to_string(&CheckLine {
+        json::line(&CheckLine {
             listen: self.listen,
             mount_port: self.mount_port,
             exports: exports.collect(),

@@ -3,6 +3,7 @@
 use super::observed::Observed;
 use super::systemd;
 use crate::control::{MAX_REQUEST, Request, socket_name};
+use crate::json;
 use rustix::fs::{Mode, fchmod};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
@@ -122,12 +123,12 @@ async fn answer(mut stream: UnixStream, observed: &Observed) -> io::Result<()> {
         .read_until(b'\n', &mut line)
         .await?;
     let mut reply = match serde_json::from_slice(&line) {
-        Ok(Request::Stats) => serde_json::to_vec(&observed.status()),
-        Ok(Request::Clients) => serde_json::to_vec(&observed.clients()),
-        Err(error) => serde_json::to_vec(&serde_json::json!({ "error": error.to_string() })),
+        Ok(Request::Stats) => json::line(&observed.status()),
+        Ok(Request::Clients) => json::line(&observed.clients()),
+        Err(error) => json::line(&serde_json::json!({ "error": error.to_string() })),
     }?;
-    reply.push(b'\n');
-    write.write_all(&reply).await?;
+    reply.push('\n');
+    write.write_all(reply.as_bytes()).await?;
     write.shutdown().await
 }
 

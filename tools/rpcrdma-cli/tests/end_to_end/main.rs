@@ -28,6 +28,7 @@ mod probe;
 mod progress;
 mod resume;
 mod running;
+mod schemas;
 mod scripted;
 mod statistics;
 mod systemd;

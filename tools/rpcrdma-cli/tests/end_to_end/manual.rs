@@ -44,6 +44,7 @@ fn every_command_has_a_manual_page_with_its_options_and_examples() {
             ".SH NAME",
             ".SH SYNOPSIS",
             ".SH EXAMPLES",
+            ".SH \"EXIT STATUS\"",
             ".SH \"SEE ALSO\"",
         ] {
             assert!(page.contains(part), "{part} is not in {}", path.display());
@@ -100,6 +101,9 @@ fn completions_know_every_command_and_are_understood_by_their_shell() {
         let script = text(&ok(&["completions", shell]));
         for command in commands() {
             assert!(script.contains(&command), "{shell}: {command}");
+        }
+        for hidden in ["man-pages", "count-allocations"] {
+            assert!(!script.contains(hidden), "{shell} offers {hidden}");
         }
         assert!(script.contains("remote-invalidation"), "{shell}");
         fs::write(&path, script).unwrap();

@@ -28,6 +28,7 @@ pub(super) enum ProviderName {
 
 /// Where a client has the arguments of its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Memory {
     /// In memory that is registered for the call.
@@ -60,6 +61,7 @@ pub(super) struct Case {
 
 /// A cost with another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Varied {
     pub(super) cost: Cost,
     /// Nanoseconds, or how many invalidations are signalled: 0 for the last, 1 for each.
@@ -68,6 +70,7 @@ pub(super) struct Varied {
 
 /// The costs that are varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Cost {
     Interrupt,

@@ -11,6 +11,7 @@ use verbs::{
 
 /// What was asked of one end, or of both.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Counts {
     /// Work posted, Receives and invalidations of its own included.
     pub(super) posted: u64,

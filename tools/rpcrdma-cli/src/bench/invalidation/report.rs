@@ -12,38 +12,61 @@ use verbs_sim::Costs;
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Report {
     model: Model,
+    /// What was measured, one entry for each case.
     rows: Vec<Row>,
 }
 
 /// What the simulated RNICs and their hosts were taken to cost, in nanoseconds.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Model {
+    /// Host time to post a work request.
     post_ns: u64,
+    /// Host time to take a completion.
     completion_ns: u64,
+    /// From a completion to a host that was asleep.
     interrupt_ns: u64,
+    /// Host time to register memory.
     register_ns: u64,
+    /// The same for each page of 4 KiB.
     register_page_ns: u64,
+    /// RNIC time to invalidate a handle with a Send of the peer.
     invalidate_ns: u64,
+    /// RNIC time to invalidate a handle for its host.
     invalidate_locally_ns: u64,
+    /// Whether the host is told of the last of several local invalidations only.
     signal_last: bool,
+    /// RNIC time for a message.
     message_ns: u64,
+    /// From one RNIC to the other.
     wire_ns: u64,
+    /// Rate of the wire.
     line_bytes_per_second: u64,
+    /// Rate at which a host copies.
     copied_bytes_per_second: u64,
+    /// How long the server works on a call.
     service_ns: u64,
+    /// How much each time varies.
     jitter_percent: u8,
+    /// Runs of each case.
     runs: u16,
+    /// Seed of the first run.
     first_seed: u64,
 }
 
 /// One measurement; counts are per call, both ends together.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Row {
+    /// The provider.
     pub(super) provider: &'static str,
+    /// The design for remote invalidation.
     pub(super) design: &'static str,
     pub(super) memory: Memory,
+    /// The kind of calls.
     pub(super) traffic: &'static str,
     /// Handles of a call with data.
     pub(super) stags: usize,
@@ -59,6 +82,7 @@ pub(super) struct Row {
     client_work_requests: f64,
     /// Completions that a host has to wait for.
     pub(super) completions: f64,
+    /// Completions of the client per call.
     client_completions: f64,
     /// Bytes of transport headers.
     pub(super) header_bytes: f64,
@@ -74,9 +98,13 @@ pub(super) struct Row {
 
 /// Several values: the one in the middle, the lowest and the highest.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Spread {
+    /// The median.
     pub(super) median: f64,
+    /// The lowest.
     pub(super) low: f64,
+    /// The highest.
     pub(super) high: f64,
 }
 

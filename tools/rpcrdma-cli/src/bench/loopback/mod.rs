@@ -20,7 +20,10 @@ use anyhow::{Context, Result};
 use child::Child;
 use clap::Args;
 use load::{Load, Operation};
-use report::{Bound, Cost, Figure, Report};
+#[cfg(test)]
+pub(super) use profile::Report as ProfileReport;
+pub(super) use report::Report;
+use report::{Bound, Cost, Figure};
 use rustix::thread::sched_setaffinity;
 use spinning::{Spinning, pin};
 use std::fs::OpenOptions;

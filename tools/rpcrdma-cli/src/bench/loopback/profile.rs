@@ -8,7 +8,7 @@ use super::child::{Child, Usage};
 use super::profiler::Profiler;
 use super::{LoopbackArgs, Measurement, Prepared, operations, raw, with_affinity};
 use anyhow::{Context, Result, ensure};
-pub(super) use report::Report;
+pub(in crate::bench) use report::Report;
 use report::{Both, End, Row};
 use std::time::Duration;
 use verbs::IoCounters;

@@ -7,6 +7,7 @@ use std::io::Write;
 
 /// One line of the report.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Figure {
     /// Which measurement.
     pub(super) name: &'static str,
@@ -22,9 +23,11 @@ pub(super) struct Figure {
     pub(super) bound: Bound,
     /// Repetitions whose two plain-TCP runs agreed, and all of them.
     pub(super) agreed: usize,
+    /// All repetitions.
     pub(super) repetitions: usize,
     /// Microseconds of the median and the 99th percentile of one operation.
     pub(super) p50_us: f64,
+    /// 99 % are not longer, in microseconds.
     pub(super) p99_us: f64,
     /// Of both processes, per operation.
     pub(super) cost: Cost,
@@ -32,14 +35,17 @@ pub(super) struct Figure {
     pub(super) allocations: Option<Allocations>,
     /// The bytes of one operation on the wire, to the server and back.
     pub(super) bytes_out: u64,
+    /// The same, in.
     pub(super) bytes_in: u64,
 }
 
 /// What one operation cost.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Cost {
     /// Microseconds of CPU, client and server.
     pub(super) client_cpu_us: f64,
+    /// The same at the server.
     pub(super) server_cpu_us: f64,
     /// System calls that moved bytes, at the client.
     pub(super) client_syscalls: f64,
@@ -51,8 +57,11 @@ pub(super) struct Cost {
 
 /// Allocations per operation.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Allocations {
+    /// Allocations of the client.
     pub(super) client: f64,
+    /// Allocations of the server.
     pub(super) server: f64,
 }
 
@@ -68,6 +77,7 @@ impl Allocations {
 
 /// Bound of a ratio.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Bound {
     /// A time: not more than this.
@@ -87,7 +97,9 @@ impl Bound {
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Report {
+    /// The measurements.
     pub(super) results: Vec<Figure>,
     /// Resident bytes of an idle connection.
     pub(super) idle_connection: Idle,
@@ -95,8 +107,11 @@ pub(super) struct Report {
 
 /// Bytes of resident memory that one more idle connection takes.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Idle {
+    /// At the client.
     pub(super) client: u64,
+    /// At the server.
     pub(super) server: u64,
 }
 

@@ -22,7 +22,7 @@ use clap::Args;
 use load::{Load, Outcome};
 use nfs_client::{Nfs3, current_user};
 use progress::Progress;
-use report::Report;
+pub(super) use report::Report;
 use std::sync::Arc;
 use std::time::Duration;
 use subject::Subject;

@@ -18,18 +18,23 @@ use std::time::Duration;
 
 /// A measurement; members are called as in fio's JSON output where there is such a thing there.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Report {
     /// `HOST:PORT`, or the URL of what was measured.
     target: String,
+    /// The file that was used, if one was.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<File>,
     #[serde(flatten)]
     connection: Connection,
     options: Options,
+    /// NULL calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     null: Option<Figures>,
+    /// READ calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     read: Option<Figures>,
+    /// WRITE calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     write: Option<Figures>,
     /// Nanoseconds of the COMMIT at the end.
@@ -46,20 +51,27 @@ pub(super) struct Report {
 
 /// The file that was used.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct File {
+    /// The URL of the file.
     url: String,
     /// Bytes from its beginning that were used.
     size: u64,
+    /// Whether it was made for the measurement and removed.
     temporary: bool,
 }
 
 /// What was agreed on, if there is a connection at the end.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Connection {
+    /// Version of RPC-over-RDMA.
     #[serde(skip_serializing_if = "Option::is_none")]
     rpcrdma_version: Option<u32>,
+    /// The design by which the server may invalidate handles of the client, if it may.
     #[serde(skip_serializing_if = "Option::is_none")]
     remote_invalidation: Option<&'static str>,
+    /// What moves the data, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     transport: Option<String>,
     /// Calls that the server takes at a time, on the connection that has the fewest.
@@ -71,17 +83,25 @@ struct Connection {
 
 /// What was asked for.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Options {
+    /// The pattern of reads and writes.
     rw: Pattern,
+    /// Bytes of a READ or WRITE.
     bs: u32,
+    /// Calls in flight on each connection.
     iodepth: u32,
+    /// Connections.
     nconnect: u8,
     /// Seconds.
     runtime: f64,
     /// Seconds.
     ramp_time: f64,
+    /// Percentage of reads in a mix.
     rwmixread: u8,
+    /// When written data is on the disk.
     sync: Stability,
+    /// Seed of random offsets.
     randseed: u64,
 }
 
@@ -103,27 +123,39 @@ impl Options {
 
 /// Calls of one kind.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Figures {
+    /// Bytes of data that were moved.
     io_bytes: u64,
     /// Bytes per second.
     bw_bytes: f64,
+    /// Calls per second.
     iops: f64,
     /// Milliseconds.
     runtime: f64,
+    /// Calls that were answered.
     total_ios: u64,
+    /// READs and WRITEs of fewer bytes than asked for.
     short_ios: u64,
     lat_ns: Latency,
 }
 
 /// Nanoseconds from the beginning of a call to its end.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Latency {
+    /// The shortest.
     min: u64,
+    /// The longest.
     max: u64,
+    /// The mean.
     mean: u64,
+    /// The standard deviation.
     stddev: u64,
+    /// Calls.
     #[serde(rename = "N")]
     count: u64,
+    /// Latencies by percentile.
     percentile: BTreeMap<String, u64>,
 }
 

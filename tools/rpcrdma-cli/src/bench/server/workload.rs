@@ -9,6 +9,7 @@ use std::time::Duration;
 
 /// Which calls are made; names are those of fio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Pattern {
     /// NULL calls, which carry no data
@@ -65,6 +66,7 @@ impl Pattern {
 
 /// How stable a WRITE is when it is answered; names are those of fio, and those of RFC 1813.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) enum Stability {
     /// In the server's memory (UNSTABLE)
     #[default]

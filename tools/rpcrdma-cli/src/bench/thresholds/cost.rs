@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 
 /// What the client knows of a reply before it is there (RFC 8267 §3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Bound {
     /// How large it will be: what no client knows, and none could do better.

@@ -9,7 +9,8 @@ use std::io::Write;
 
 /// All that was counted.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Report {
     /// Calls in flight at a time, each with a Receive of the threshold's size at either end.
     credits: u32,
     /// Each version, knowledge of replies and threshold, over all calls of the version.
@@ -20,25 +21,33 @@ pub(super) struct Report {
 
 /// What the calls of one version of NFS cost at one threshold, per call.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Counts {
+    /// Version of NFS.
     pub(super) nfs: String,
     /// The part of the work; none is all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) part: Option<String>,
     pub(super) bound: Bound,
+    /// The inline threshold in bytes.
     pub(super) threshold: usize,
     /// How many calls were looked at.
     pub(super) calls: u64,
+    /// RDMA Reads of the server, per call.
     pub(super) rdma_reads: f64,
+    /// RDMA Writes of the server, per call.
     pub(super) rdma_writes: f64,
     /// Both together.
     pub(super) rdma_operations: f64,
+    /// Registrations of memory of the client, per call.
     pub(super) registrations: f64,
     /// Of these, those left to the client to invalidate where the server invalidates one of each call.
     pub(super) local_invalidations: f64,
-    /// Parts of one.
+    /// The share of the calls that are Short.
     pub(super) short: f64,
+    /// The same of calls with chunks.
     pub(super) chunked: f64,
+    /// The same of Long calls and replies.
     pub(super) long: f64,
     /// Bytes of the two Sends of a call.
     pub(super) bytes_sent: f64,

@@ -99,20 +99,25 @@ impl Both {
 
 /// All that was profiled.
 #[derive(Debug, Serialize)]
-pub(in crate::bench) struct Report {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Report {
     /// Below which the layers of an end are not told.
     min_samples: u64,
+    /// The measurements.
     results: Vec<Row>,
 }
 
 /// One measurement.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Row {
+    /// Which measurement.
     name: &'static str,
     /// What a call is, in words.
     call: String,
     /// Nanoseconds from one call to the next, ours and the same bytes over plain TCP.
     ns: f64,
+    /// The same of plain TCP.
     plain_tcp_ns: f64,
     client: Compared,
     server: Compared,
@@ -120,6 +125,7 @@ pub(super) struct Row {
 
 /// One end, and the same end with plain TCP.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Compared {
     ours: Side,
     plain_tcp: Side,
@@ -127,7 +133,9 @@ struct Compared {
 
 /// What one end does for a call.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Side {
+    /// Nanoseconds of CPU per call.
     cpu_ns: f64,
     /// How many samples the shares stand on.
     samples: u64,
@@ -137,11 +145,15 @@ struct Side {
 
 /// What a layer has of the CPU time of a call at one end.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Share {
+    /// The layer.
     layer: &'static str,
     #[serde(skip)]
     which: Layer,
+    /// Samples in this layer.
     samples: u64,
+    /// Nanoseconds of CPU per call.
     ns: f64,
     /// Part of one.
     share: f64,

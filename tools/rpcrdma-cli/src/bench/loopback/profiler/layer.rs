@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// A part of the program, or of what it has the system do, in the order of the tables.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(in crate::bench) enum Layer {
     KernelWrite,
     KernelRead,
