@@ -69,7 +69,7 @@ impl Options {
     }
 }
 
-/// A test as [`tests`] lists it.
+/// A test as [`tests()`] lists it.
 pub(crate) struct Listed {
     pub(crate) name: &'static str,
     /// Part of a run that names no test.
