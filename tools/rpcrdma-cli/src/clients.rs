@@ -3,9 +3,9 @@
 use crate::control::{ClientStatus, ControlArgs, Request};
 use crate::failure::Ended;
 use crate::json;
+use crate::table::Columns;
 use crate::units;
 use clap::Args;
-use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -48,8 +48,8 @@ pub(crate) async fn run(args: &ClientsArgs) -> anyhow::Result<Ended> {
 }
 
 fn table(clients: &[ClientStatus]) -> String {
-    let mut text = format!(
-        "{:<24} {:<8} {:>2} {:>8} {:>8} {:>10} {:>5} {:>5} {:>9} {:>9} {:>11} {:>11} {:>11} {:>11}\n",
+    let mut table = Columns::new(&[0, 1]);
+    table.add([
         "client",
         "state",
         "v",
@@ -62,31 +62,27 @@ fn table(clients: &[ClientStatus]) -> String {
         "and out",
         "RDMA in",
         "and out",
-        "inline",
-        "and out"
-    );
+        "inline in",
+        "and out",
+    ]);
     for client in clients {
-        let version = client.version.map_or("-".to_owned(), |v| v.to_string());
         let age = Duration::try_from_secs_f64(client.age_seconds).unwrap_or_default();
-        // A string takes all that is written.
-        let _ = writeln!(
-            text,
-            "{:<24} {:<8} {version:>2} {:>8} {:>8} {:>10} {:>5} {:>5} {:>9} {:>9} {:>11} {:>11} {:>11} \
-             {:>11}",
-            client.address,
-            client.state,
+        table.add([
+            client.address.clone(),
+            client.state.clone(),
+            client.version.map_or("-".to_owned(), |v| v.to_string()),
             units::duration(age),
             format!("{}/{}", client.credits_in_use, client.credits_granted),
-            client.calls,
-            client.jobs_in_flight,
-            client.duplicate_request_hits,
-            client.read_chunks,
-            client.write_chunks + client.reply_chunks,
+            client.calls.to_string(),
+            client.jobs_in_flight.to_string(),
+            client.duplicate_request_hits.to_string(),
+            client.read_chunks.to_string(),
+            (client.write_chunks + client.reply_chunks).to_string(),
             units::size(client.rdma_bytes_in),
             units::size(client.rdma_bytes_out),
             units::size(client.inline_bytes_in),
-            units::size(client.inline_bytes_out)
-        );
+            units::size(client.inline_bytes_out),
+        ]);
     }
-    text
+    table.to_string()
 }

@@ -3,12 +3,12 @@
 use crate::control::{ControlArgs, ProcedureStatus, ReloadStatus, Request, ServerStatus, shown};
 use crate::failure::{Ended, Usage};
 use crate::interrupt::Interrupt;
+use crate::table::Columns;
 use crate::units;
 use anyhow::bail;
 use clap::Args;
 use nfs_client::printable;
 use nfs_server::{LATENCY_BUCKETS, LatencyHistogram};
-use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -79,14 +79,15 @@ pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<Ended> {
 fn since_start(now: &ServerStatus) -> String {
     let connections = &now.connections;
     let rdma = |name: &str| now.rdma.get(name).copied().unwrap_or(0);
-    let mut text = format!(
+    let text = format!(
         "rpcrdma {} at {}, process {}, up {}\n",
         now.version,
         now.listening,
         now.pid,
         units::duration(Duration::try_from_secs_f64(now.uptime_seconds).unwrap_or_default())
     );
-    let mut line = |name: &str, value: String| text += &format!("{name:<12} {value}\n");
+    let mut lines = Columns::new(&[0, 1]);
+    let mut line = |name: &str, value: String| lines.add([name, &value]);
     line("exports", exports(now));
     if let Some(reload) = reload(&now.reloads) {
         line("reload", reload);
@@ -155,8 +156,7 @@ fn since_start(now: &ServerStatus) -> String {
     );
     line("open files", now.open_files.to_string());
     line("chunk memory", units::size(now.chunk_memory_bytes));
-    text.push('\n');
-    text + &table(&now.procedures, None)
+    format!("{text}{lines}\n{}", table(&now.procedures, None))
 }
 
 /// How many exports there are, and which are not served.
@@ -251,10 +251,16 @@ fn table(procedures: &[ProcedureStatus], seconds: Option<f64>) -> String {
         Some(_) => "calls/s",
         None => "calls",
     };
-    let mut text = format!(
-        "{:<13} {calls:>10} {:>8} {:>9} {:>9} {:>9}  failed by\n",
-        "procedure", "failed", "mean", "p50", "p99"
-    );
+    let mut table = Columns::new(&[0, 6]);
+    table.add([
+        "procedure",
+        calls,
+        "failed",
+        "mean",
+        "p50",
+        "p99",
+        "failed by",
+    ]);
     for procedure in procedures.iter().filter(|procedure| procedure.calls > 0) {
         let latency = latency(procedure);
         let mean = match latency.count() {
@@ -269,19 +275,18 @@ fn table(procedures: &[ProcedureStatus], seconds: Option<f64>) -> String {
         let classes: Vec<_> = classes
             .map(|(class, count)| format!("{class} {count}"))
             .collect();
-        // A string takes all that is written.
-        let _ = writeln!(
-            text,
-            "{:<13} {:>10} {:>8} {mean:>9} {:>9} {:>9}  {}",
+        let calls = seconds.map_or(procedure.calls, |s| per_second(procedure.calls, s));
+        table.add([
             shown(&procedure.program, &procedure.name),
-            seconds.map_or(procedure.calls, |s| per_second(procedure.calls, s)),
-            procedure.errors.values().sum::<u64>(),
+            calls.to_string(),
+            procedure.errors.values().sum::<u64>().to_string(),
+            mean,
             quantile(0.5),
             quantile(0.99),
-            classes.join(", ")
-        );
+            classes.join(", "),
+        ]);
     }
-    text
+    table.to_string()
 }
 
 fn latency(procedure: &ProcedureStatus) -> LatencyHistogram {

@@ -20,6 +20,7 @@ mod server;
 mod soak;
 mod tidy;
 mod tool;
+mod tsv;
 
 use std::process::ExitCode;
 

@@ -2,6 +2,11 @@
 //!
 //! Colours follow whether the reader's screen is light or dark; lines differ by marker and dash too.
 //! What a point stands for is said when the pointer rests on it.
+//!
+//! The crate `plotters` was tried with the same lines and bars. Its SVG has fixed colours and no style sheet, so that
+//! it is dark on dark where the reader's screen is; no titles on points; markers and dashes only as separate series;
+//! one legend that covers data; and axes that each panel has for itself. All of that would be code of our own
+//! again, around its backend.
 
 mod bars;
 mod scale;

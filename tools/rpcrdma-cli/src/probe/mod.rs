@@ -15,6 +15,7 @@ mod version_two;
 use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::failure::Ended;
 use crate::json;
+use crate::latency::{Latencies, milliseconds};
 use crate::ping;
 use crate::transport::{self, Invalidation};
 use crate::units::parse_duration;
@@ -26,7 +27,7 @@ use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3};
 use oncrpc::Procedure;
 pub(crate) use report::Report;
 use report::{
-    FirstBytes, Inline, Mpa, PrivateDataSeen, ProgramAnswer, RoundTrip, RpcRdma, Verdict, ms,
+    FirstBytes, Inline, Mpa, PrivateDataSeen, ProgramAnswer, RoundTrip, RpcRdma, Verdict,
 };
 use rpcrdma::ClientConfig;
 use rpcrdma_proto::v2::characteristics::DesignBits;
@@ -161,7 +162,7 @@ impl ProbeArgs {
         let (startup, connected) = self.connect(addr, CrcMode::On).await;
         let exchanges = &startup.exchanges;
         let mut report = Report::new(self.server.to_string(), addr);
-        report.tcp_connect_ms = exchanges.first().map(|first| ms(first.connected));
+        report.tcp_connect_ms = exchanges.first().map(|first| milliseconds(first.connected));
         report.mpa = Mpa::new(exchanges);
         match connected {
             Ok(connected) => self.look_closer(addr, connected, &mut report).await,
@@ -245,11 +246,13 @@ impl ProbeArgs {
                 }
             }
         }
-        let mut times = Vec::new();
+        let mut latencies = Latencies::default();
         for _ in 0..self.count {
             let heard = talk.call(null(NFS_PROGRAM, NFS_V3), &[]).await;
-            times.extend(heard.as_ref().ok().map(|heard| heard.took));
-            report.rtt_ms = RoundTrip::new(&mut times);
+            if let Ok(heard) = &heard {
+                latencies.record(heard.took);
+            }
+            report.rtt_ms = RoundTrip::new(&latencies);
             heard?;
         }
         found.invalidates = talk

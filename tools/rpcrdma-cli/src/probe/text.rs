@@ -5,6 +5,7 @@ use super::report::{
     Inline, Mpa, PrivateDataSeen, ProgramAnswer, Report, RoundTrip, RpcRdma, Verdict,
 };
 use super::version_two::{Spoken, VersionTwo};
+use crate::table::Columns;
 use nfs_proto::{MOUNT_PROGRAM, NFS_PROGRAM};
 use serde_json::Value;
 use std::fmt::{self, Display, Formatter};
@@ -64,37 +65,42 @@ impl Display for Text<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let report = self.0;
         writeln!(f, "{}: {}", report.server, report.explanation)?;
+        let rows = &mut Columns::new(&[0, 1]);
         if report.server != report.address {
-            row(f, "address", &report.address)?;
+            row(rows, "address", &report.address);
         }
         if let Some(time) = report.tcp_connect_ms {
-            row(f, "TCP", &format!("connected in {time:.3} ms"))?;
+            row(rows, "TCP", &format!("connected in {time:.3} ms"));
         }
         if let Some(mpa) = &report.mpa {
-            mpa_rows(f, mpa)?;
+            mpa_rows(rows, mpa);
         }
         if let Some(private_data) = &report.private_data {
-            private_data_rows(f, private_data)?;
+            private_data_rows(rows, private_data);
         }
         if let Some(Inline { to_peer, from_peer }) = report.inline {
             let shown = format!("{to_peer} bytes to it, {from_peer} bytes from it");
-            row(f, "inline", &shown)?;
+            row(rows, "inline", &shown);
         }
         if let Some(found) = &report.rpcrdma {
             let announced = report.private_data.as_ref();
             let announced = announced.and_then(|seen| seen.remote_invalidation);
-            rpcrdma_rows(f, found, announced.unwrap_or(false))?;
+            rpcrdma_rows(rows, found, announced.unwrap_or(false));
         }
         for (name, program) in [("NFS", NFS_PROGRAM), ("MOUNT", MOUNT_PROGRAM)] {
             program_rows(
-                f,
+                rows,
                 name,
                 report.programs.iter().filter(|p| p.program == program),
-            )?;
+            );
         }
         if !report.nfs4_minor_versions.is_empty() {
             let minors = report.nfs4_minor_versions.iter().map(|m| format!("4.{m}"));
-            row(f, "NFS version 4", &minors.collect::<Vec<_>>().join(", "))?;
+            row(
+                rows,
+                "NFS version 4",
+                &minors.collect::<Vec<_>>().join(", "),
+            );
         }
         if let Some(RoundTrip {
             calls,
@@ -104,18 +110,18 @@ impl Display for Text<'_> {
         }) = report.rtt_ms
         {
             let shown = format!("min/median/max = {min:.3}/{median:.3}/{max:.3} ms, {calls} calls");
-            row(f, "round trip", &shown)?;
+            row(rows, "round trip", &shown);
         }
-        Ok(())
+        rows.fmt(f)
     }
 }
 
 /// A line, with the name of what it is about, or none if the line before it had it.
-fn row(f: &mut Formatter<'_>, name: &str, shown: &str) -> fmt::Result {
-    writeln!(f, "  {name:14} {shown}")
+fn row(rows: &mut Columns, name: &str, shown: &str) {
+    rows.add([&format!("  {name}"), shown]);
 }
 
-fn mpa_rows(f: &mut Formatter<'_>, mpa: &Mpa) -> fmt::Result {
+fn mpa_rows(rows: &mut Columns, mpa: &Mpa) {
     let mut shown = format!("revision {}", mpa.revision);
     if mpa.enhanced {
         shown += " enhanced";
@@ -137,13 +143,13 @@ fn mpa_rows(f: &mut Formatter<'_>, mpa: &Mpa) -> fmt::Result {
     if mpa.peer_to_peer {
         shown += ", peer to peer";
     }
-    row(f, "MPA", &shown)?;
+    row(rows, "MPA", &shown);
     if mpa.fell_back {
         row(
-            f,
+            rows,
             "",
             "it closed the connection when it was offered revision 2",
-        )?;
+        );
     }
     let depth = |depth: Option<u16>| depth.map_or("not negotiated".into(), |d| d.to_string());
     if mpa.enhanced {
@@ -154,23 +160,22 @@ fn mpa_rows(f: &mut Formatter<'_>, mpa: &Mpa) -> fmt::Result {
             depth(mpa.offered_ird),
             depth(mpa.offered_ord)
         );
-        row(f, "", &shown)?;
+        row(rows, "", &shown);
     }
-    Ok(())
 }
 
-fn private_data_rows(f: &mut Formatter<'_>, seen: &PrivateDataSeen) -> fmt::Result {
+fn private_data_rows(rows: &mut Columns, seen: &PrivateDataSeen) {
     let digits = seen.bytes.len().min(2 * SHOWN);
     let shown = match seen.bytes.len() {
         0 => "none".to_owned(),
         all if all == digits => seen.bytes.clone(),
         all => format!("{}... ({} bytes)", &seen.bytes[..digits], all / 2),
     };
-    row(f, "private data", &shown)?;
+    row(rows, "private data", &shown);
     let Some(offset) = seen.offset else {
         return match seen.bytes.len() {
-            0 => Ok(()),
-            _ => row(f, "", "no RPC-over-RDMA in it (RFC 8797)"),
+            0 => {}
+            _ => row(rows, "", "no RPC-over-RDMA in it (RFC 8797)"),
         };
     };
     let place = match offset {
@@ -178,25 +183,25 @@ fn private_data_rows(f: &mut Formatter<'_>, seen: &PrivateDataSeen) -> fmt::Resu
         offset => format!("behind {offset} other bytes"),
     };
     let format = seen.format.unwrap_or("unknown");
-    row(f, "", &format!("{format}, {place}"))?;
+    row(rows, "", &format!("{format}, {place}"));
     match (seen.send_size, seen.receive_size, seen.version) {
         (Some(send), Some(receive), _) => {
             let mut shown = format!("sends up to {send} bytes, receives up to {receive}");
             if seen.reserved_bits.is_some_and(|bits| bits != 0) {
                 shown += "; reserved bits are set";
             }
-            row(f, "", &shown)
+            row(rows, "", &shown)
         }
         (_, _, Some(version)) => row(
-            f,
+            rows,
             "",
             &format!("its version {version} is not known: ignored"),
         ),
-        (_, _, None) => Ok(()),
+        (_, _, None) => {}
     }
 }
 
-fn rpcrdma_rows(f: &mut Formatter<'_>, found: &RpcRdma, announced: bool) -> fmt::Result {
+fn rpcrdma_rows(rows: &mut Columns, found: &RpcRdma, announced: bool) {
     let invalidation = match (announced, found.invalidates) {
         (true, Some(true)) => "announced, and done",
         (true, Some(false)) => "announced, but not done in a reply to a call with one handle",
@@ -204,7 +209,7 @@ fn rpcrdma_rows(f: &mut Formatter<'_>, found: &RpcRdma, announced: bool) -> fmt:
         (false, Some(true)) => "not announced, but done",
         (false, Some(false) | None) => "not announced",
     };
-    row(f, "invalidation", invalidation)?;
+    row(rows, "invalidation", invalidation);
     let one = if found.version_one {
         "version 1"
     } else {
@@ -220,30 +225,29 @@ fn rpcrdma_rows(f: &mut Formatter<'_>, found: &RpcRdma, announced: bool) -> fmt:
             format!("; to version 2: {detail}")
         }
     };
-    row(f, "RPC-over-RDMA", &format!("{one}{two}"))?;
+    row(rows, "RPC-over-RDMA", &format!("{one}{two}"));
     if let Some(VersionTwo::Spoken(spoken)) = &found.version_two {
-        version_two_rows(f, spoken)?;
+        version_two_rows(rows, spoken);
     }
     if let Some(granted) = found.credits_granted {
         let shown = format!("{granted} granted, {} asked for", found.credits_asked);
-        row(f, "credits", &shown)?;
+        row(rows, "credits", &shown);
     }
     if found.stray_messages > 0 {
         let shown = format!("{} messages that answered nothing", found.stray_messages);
-        row(f, "unasked", &shown)?;
+        row(rows, "unasked", &shown);
     }
-    match &found.ended {
-        Some(why) => row(f, "ended early", why),
-        None => Ok(()),
+    if let Some(why) = &found.ended {
+        row(rows, "ended early", why);
     }
 }
 
-fn version_two_rows(f: &mut Formatter<'_>, spoken: &Spoken) -> fmt::Result {
+fn version_two_rows(rows: &mut Columns, spoken: &Spoken) {
     let operations = match &spoken.operations[..] {
         [] => "none".to_owned(),
         some => some.join(", "),
     };
-    row(f, "", &format!("its operations: {operations}"))?;
+    row(rows, "", &format!("its operations: {operations}"));
     for seen in spoken.characteristics.iter().flatten() {
         let name = match seen.name {
             Some(name) => name.to_owned(),
@@ -255,26 +259,29 @@ fn version_two_rows(f: &mut Formatter<'_>, spoken: &Spoken) -> fmt::Result {
             None => seen.bytes.clone(),
         };
         let fixed = if seen.fixed { ", for good" } else { "" };
-        row(f, "", &format!("{name}: {value}{fixed}"))?;
+        row(rows, "", &format!("{name}: {value}{fixed}"));
     }
-    match &spoken.odd {
-        Some(odd) => row(f, "", odd),
-        None => Ok(()),
+    if let Some(odd) = &spoken.odd {
+        row(rows, "", odd);
     }
 }
 
 /// One line for what is there, and one for each version of which something is to be said.
 fn program_rows<'a>(
-    f: &mut Formatter<'_>,
+    rows: &mut Columns,
     name: &str,
     answers: impl Iterator<Item = &'a ProgramAnswer>,
-) -> fmt::Result {
+) {
     let (there, not): (Vec<_>, Vec<_>) = answers.partition(|p| p.answer == Answer::Success);
     let mut name = name;
     if !there.is_empty() {
         let versions: Vec<_> = there.iter().map(|p| p.version.to_string()).collect();
         let plural = if versions.len() > 1 { "s" } else { "" };
-        row(f, name, &format!("version{plural} {}", versions.join(", ")))?;
+        row(
+            rows,
+            name,
+            &format!("version{plural} {}", versions.join(", ")),
+        );
         name = "";
     }
     for other in not {
@@ -286,8 +293,7 @@ fn program_rows<'a>(
             Answer::ProgUnavail => "not there: no such program".to_owned(),
             Answer::Error { detail } | Answer::Nothing { detail } => detail.clone(),
         };
-        row(f, name, &format!("version {}: {what}", other.version))?;
+        row(rows, name, &format!("version {}: {what}", other.version));
         name = "";
     }
-    Ok(())
 }

@@ -77,7 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         fs::remove_dir_all(&run.work)?;
     }
     let path = crate::root().join(&options.output);
-    fs::write(&path, calls::table(options.kernel.name(), &rows))
+    fs::write(&path, calls::table(options.kernel.name(), &rows)?)
         .with_context(|| format!("cannot write {}", path.display()))?;
     report.say("mix", &format!("{} rows in {}", rows.len(), path.display()));
     Ok(())

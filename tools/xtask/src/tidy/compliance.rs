@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 
 use super::fault::Fault;
 use super::sources::{Named, Sources};
+use crate::tsv;
 
 /// Where the tables are; the ids they must have are below, in `ids`.
 const FOLDER: &str = "docs/design/compliance";
@@ -214,17 +215,19 @@ impl Table<'_> {
     fn check(&mut self, wanted: &[(String, usize)]) -> Result<Count> {
         let text = fs::read_to_string(self.root.join(self.file))?;
         let known: HashSet<&str> = wanted.iter().map(|(id, _)| id.as_str()).collect();
-        let mut seen: HashMap<&str, usize> = HashMap::new();
+        let mut seen: HashMap<String, usize> = HashMap::new();
         let mut count = Count::default();
-        let mut lines = (1..).zip(text.lines());
-        let header = lines.next().map_or("", |(_, header)| header);
-        if header != COLUMNS.join("\t") {
+        let mut rows = tsv::reader(&text).into_records();
+        let header = rows.next().transpose()?.unwrap_or_default();
+        if !header.iter().eq(COLUMNS) {
             let what = format!("the columns are not {}", COLUMNS.join(", "));
             self.fault(1, what);
             return Ok(count);
         }
-        for (line, row) in lines {
-            let cells: Vec<&str> = row.split('\t').collect();
+        for row in rows {
+            let row = row?;
+            let line = tsv::line(&row);
+            let cells: Vec<&str> = row.iter().collect();
             let Ok(cells) = <[&str; 8]>::try_from(cells) else {
                 self.fault(line, "a row has eight cells, with a tab between each");
                 continue;
@@ -234,7 +237,7 @@ impl Table<'_> {
                 let what = format!("{id:?} is not in ids/{}.txt", self.name);
                 self.fault(line, what);
             }
-            if let Some(before) = seen.insert(id, line) {
+            if let Some(before) = seen.insert(id.to_owned(), line) {
                 self.fault(line, format!("{id} is in line {before} already"));
             }
             self.row(line, cells, &mut count);

@@ -1,6 +1,7 @@
 //! A mix of calls: their kinds, sizes and frequencies.
 
 use anyhow::{Context, Result, ensure};
+use csv::{Position, ReaderBuilder, StringRecord};
 use oncrpc::xdr;
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -66,12 +67,15 @@ pub(super) fn recorded() -> Vec<Call> {
 ///
 /// Says what is wrong in which line.
 pub(super) fn parse(text: &str) -> Result<Vec<Call>> {
-    let mut lines = text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.starts_with('#'));
-    let (_, head) = lines.next().context("there is nothing in it")?;
-    let columns: Vec<&str> = head.split('\t').collect();
+    let mut reader = ReaderBuilder::new()
+        .delimiter(b'\t')
+        .comment(Some(b'#'))
+        .quoting(false)
+        .flexible(true)
+        .from_reader(text.as_bytes());
+    let columns = reader.headers()?;
+    ensure!(!columns.is_empty(), "there is nothing in it");
+    let columns: Vec<&str> = columns.iter().collect();
     ensure!(
         columns == COLUMNS,
         "the columns have to be {}, but they are {}",
@@ -79,15 +83,16 @@ pub(super) fn parse(text: &str) -> Result<Vec<Call>> {
         columns.join(", ")
     );
     let mut calls = Vec::new();
-    for (number, line) in lines {
-        calls.push(call(line).with_context(|| format!("line {}", number + 1))?);
+    for record in reader.records() {
+        let record = record?;
+        let line = record.position().map_or(0, Position::line);
+        calls.push(call(&record).with_context(|| format!("line {line}"))?);
     }
     ensure!(!calls.is_empty(), "there are no calls in it");
     Ok(calls)
 }
 
-fn call(line: &str) -> Result<Call> {
-    let values: Vec<&str> = line.split('\t').collect();
+fn call(values: &StringRecord) -> Result<Call> {
     ensure!(
         values.len() == COLUMNS.len(),
         "{} values where {} belong",

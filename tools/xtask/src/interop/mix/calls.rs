@@ -1,8 +1,8 @@
 //! The calls of a recording: from what `tshark` and the client's kernel say to the rows of a mix.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write;
 
+use crate::tsv;
 use anyhow::{Context, Result, ensure};
 
 use super::operations;
@@ -192,8 +192,9 @@ fn is_eligible(operation: &str) -> bool {
 /// A column is not what it should be.
 pub(super) fn seen(columns: &str, port: u16) -> Result<HashMap<u32, Seen>> {
     let mut calls: HashMap<u32, Seen> = HashMap::new();
-    for line in columns.lines() {
-        let values: Vec<&str> = line.split('\t').collect();
+    for row in tsv::reader(columns).into_records() {
+        let row = row?;
+        let values: Vec<&str> = row.iter().collect();
         let [
             source,
             kind,
@@ -206,7 +207,7 @@ pub(super) fn seen(columns: &str, port: u16) -> Result<HashMap<u32, Seen>> {
             texts @ ..,
         ] = &values[..]
         else {
-            anyhow::bail!("tshark said \"{line}\"");
+            anyhow::bail!("tshark said {values:?}");
         };
         let from_server = *source == port.to_string();
         if from_server == (*kind == CALL) {
@@ -218,11 +219,11 @@ pub(super) fn seen(columns: &str, port: u16) -> Result<HashMap<u32, Seen>> {
             .into_iter()
             .find(|number| !number.is_empty());
         let message = Message {
-            bytes: bytes.parse().with_context(|| line.to_owned())?,
+            bytes: bytes.parse().with_context(|| format!("{values:?}"))?,
             operations: operations.map(str::parse).collect::<Result<_, _>>()?,
             data: data
                 .map_or(Ok(0), |number| number.parse())
-                .with_context(|| line.to_owned())?,
+                .with_context(|| format!("{values:?}"))?,
             text: texts.iter().map(|text| text.len()).sum(),
         };
         let call = calls.entry(hexadecimal(xid)?).or_default();
@@ -266,29 +267,44 @@ pub(super) fn join(nfs: &str, known: &[Known], seen: &HashMap<u32, Seen>) -> Res
 }
 
 /// The file of a mix.
-pub(super) fn table(kernel: &str, rows: &BTreeMap<Row, u32>) -> String {
-    let mut table = format!(
+///
+/// # Errors
+///
+/// A value is not text.
+pub(super) fn table(kernel: &str, rows: &BTreeMap<Row, u32>) -> Result<String> {
+    let head = format!(
         "# NFS calls of Linux {kernel} at work, recorded by `cargo xtask record-mix` (testing/interop/README.md).\n\
          # Bytes are those of RPC messages from their XIDs on. argument and result: what may move by itself\n\
-         # (RFC 8267 §4, §6.1). room and result_room: the largest reply that the client had room for.\n\
-         nfs\tpart\tcalls\tcall\targument\treply\tresult\troom\tresult_room\toperations\n"
+         # (RFC 8267 §4, §6.1). room and result_room: the largest reply that the client had room for.\n"
     );
+    let mut table = tsv::writer(head.into_bytes());
+    table.write_record([
+        "nfs",
+        "part",
+        "calls",
+        "call",
+        "argument",
+        "reply",
+        "result",
+        "room",
+        "result_room",
+        "operations",
+    ])?;
     for (row, calls) in rows {
-        let _ = writeln!(
-            table,
-            "{}\t{}\t{calls}\t{}\t{}\t{}\t{}\t{}\t{}\t{}",
-            row.nfs,
-            row.part,
-            row.call,
-            row.argument,
-            row.reply,
-            row.result,
-            row.room,
-            row.result_room,
-            row.operations
-        );
+        table.write_record([
+            &row.nfs,
+            &row.part,
+            &calls.to_string(),
+            &row.call.to_string(),
+            &row.argument.to_string(),
+            &row.reply.to_string(),
+            &row.result.to_string(),
+            &row.room.to_string(),
+            &row.result_room.to_string(),
+            &row.operations,
+        ])?;
     }
-    table
+    Ok(String::from_utf8(table.into_inner()?)?)
 }
 
 #[cfg(test)]
@@ -341,7 +357,7 @@ mod tests {
             ((8192, 0, 600, 0), "SEQUENCE PUTFH WRITE")
         );
         let rows = rows.into_iter().map(|row| (row, 2)).collect();
-        let table = table("6.1", &rows);
+        let table = table("6.1", &rows).unwrap();
         assert!(
             table.ends_with("\nx\tstream\t2\t8392\t8192\t160\t0\t600\t0\tSEQUENCE PUTFH WRITE\n"),
             "{table}"

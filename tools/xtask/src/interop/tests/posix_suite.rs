@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::command::{cargo, output};
 use crate::interop::guest::{Boot, Guest};
 use crate::interop::{TestRun, lab};
+use crate::tsv;
 
 /// The suite, as a crate of the registry. Nothing of it is part of this project.
 const SUITE: &str = "pjdfstest";
@@ -128,11 +129,12 @@ fn counts(results: &Results) -> String {
 /// Names the others, and those that are known to differ and do not.
 fn compare(ours: &Results, knfsd: &Results, known: &str) -> Result<()> {
     let mut expected = BTreeMap::new();
-    for line in known.lines().filter(|line| !line.starts_with('#')) {
-        let [case, ours, knfsd, _why] = line.split('\t').collect::<Vec<_>>()[..] else {
-            bail!("{DIFFERENCES}: not four fields: {line:?}");
+    for row in tsv::reader_without_comments(known).into_records() {
+        let row = row?;
+        let [case, ours, knfsd, _why] = row.iter().collect::<Vec<_>>()[..] else {
+            bail!("{DIFFERENCES}:{}: not four fields", tsv::line(&row));
         };
-        expected.insert(case, (ours, knfsd));
+        expected.insert(case.to_owned(), (ours.to_owned(), knfsd.to_owned()));
     }
     let mut wrong = Vec::new();
     let cases = ours.keys().chain(knfsd.keys());
@@ -140,7 +142,7 @@ fn compare(ours: &Results, knfsd: &Results, known: &str) -> Result<()> {
         let of = |results: &Results| results.get(case).cloned().unwrap_or("missing".into());
         let (ours, knfsd) = (of(ours), of(knfsd));
         let fine = match expected.remove(case.as_str()) {
-            Some(pair) => pair == (&*ours, &*knfsd),
+            Some(pair) => pair == (ours.clone(), knfsd.clone()),
             None => ours == knfsd,
         };
         if !fine {
