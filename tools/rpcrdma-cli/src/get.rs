@@ -260,6 +260,7 @@ async fn one(
     match other.action {
         Action::Copy { .. } | Action::Write => {}
         Action::Skip(why) => {
+            shared.progress.skipped();
             return shared.tell(|| format!("{} skipped: {why}", tree.show(path)));
         }
         Action::Unsupported | Action::Refuse(_) => {

@@ -65,6 +65,7 @@ struct Counts {
     /// Bytes that were there.
     already: AtomicU64,
     failed: AtomicU64,
+    skipped: AtomicU64,
 }
 
 impl Counts {
@@ -144,6 +145,11 @@ impl Progress {
     /// A file is complete.
     pub(crate) fn done(&self) {
         self.counts.done.fetch_add(1, Relaxed);
+    }
+
+    /// A file was left out, as the user asked.
+    pub(crate) fn skipped(&self) {
+        self.counts.skipped.fetch_add(1, Relaxed);
     }
 
     /// Something could not be copied.
@@ -344,6 +350,10 @@ fn summary(counts: &Counts, bytes: u64, took: Duration) -> String {
         let rate = rate(bytes as f64 / took.as_secs_f64());
         summary += &format!(" ({rate}/s)");
     }
+    match counts.skipped.load(Relaxed) {
+        0 => {}
+        skipped => summary += &format!(", {skipped} skipped"),
+    }
     match counts.failed.load(Relaxed) {
         0 => {}
         failed => summary += &format!(", {failed} failed"),
@@ -442,9 +452,10 @@ mod tests {
         );
         progress.done();
         progress.failed();
+        progress.skipped();
         assert_eq!(
             summary(counts, 0, second),
-            "2 files copied: 0 B in 1 s, 1 failed"
+            "2 files copied: 0 B in 1 s, 1 skipped, 1 failed"
         );
     }
 }

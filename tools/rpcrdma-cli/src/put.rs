@@ -343,6 +343,7 @@ impl Put {
         match other.action {
             Action::Copy { .. } | Action::Write => self.shared.tell(|| said(dest, path, &other.to)),
             Action::Skip(why) => {
+                self.shared.progress.skipped();
                 let told = || format!("{} skipped: {why}", Tree::Local.show(path));
                 self.shared.tell(told)
             }

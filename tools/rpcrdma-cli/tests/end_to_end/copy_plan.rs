@@ -4,8 +4,8 @@ use crate::commands::data;
 use crate::copies::{mode, set_times};
 use crate::running::{PROGRAM, Served, fails, ok, run, text, tree};
 use rustix::process::{Pid, Signal, kill_process};
-use std::fs::{self, File};
-use std::os::unix::fs::symlink;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -121,6 +121,55 @@ fn one_source_that_is_missing_does_not_keep_others_from_being_copied() {
     let urls = [served.url("missing"), served.url("file")];
     fails(&["get", &urls[0], &urls[1], path(&dest)], 1, "no such file");
     assert_eq!(fs::read(dest.join("file")).unwrap(), b"f");
+}
+
+#[test]
+fn several_sources_go_into_a_directory_whatever_is_there() {
+    let served = Served::new(&[]);
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let sources = names.map(|name| served.local(&format!("from/{name}"), name.as_bytes()));
+    let there = served.dir.join("there");
+    fs::create_dir(&there).unwrap();
+    fs::write(there.join("a"), "old").unwrap();
+    fs::write(there.join("target"), "old").unwrap();
+    symlink("target", there.join("b")).unwrap();
+    symlink("there", served.dir.join("link")).unwrap();
+    let url = served.url("link");
+    let put: Vec<&str> = ["put"]
+        .into_iter()
+        .chain(sources.iter().map(String::as_str))
+        .chain([&*url])
+        .collect();
+    ok(&put);
+    for name in names {
+        assert_eq!(fs::read_to_string(there.join(name)).unwrap(), name);
+    }
+    assert!(there.join("b").is_symlink());
+    assert_eq!(fs::read(there.join("target")).unwrap(), b"b");
+    fs::remove_file(there.join("f")).unwrap();
+    fs::create_dir(there.join("f")).unwrap();
+    fails(&put, 1, "cannot replace the directory");
+}
+
+#[test]
+fn directory_that_cannot_be_listed_is_reported_once_and_nothing_is_removed() {
+    // Run by root, the server takes callers for nobody; else it acts as the owner.
+    let served = Served::new(&["--squash", "all"]);
+    let closed = served.dir.join("tree/closed");
+    fs::create_dir_all(&closed).unwrap();
+    fs::write(served.dir.join("tree/file"), "f").unwrap();
+    fs::set_permissions(&closed, Permissions::from_mode(0o000)).unwrap();
+    let back = served.around.path().join("back");
+    served.local("back/extra", b"x");
+    let url = served.url("tree/.");
+    let output = run(&["get", "-r", "--delete", &url, path(&back)]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert_eq!(errors.matches("closed").count(), 1, "{errors}");
+    assert!(errors.contains("nothing was removed"), "{errors}");
+    assert_eq!(fs::read(back.join("file")).unwrap(), b"f");
+    assert!(back.join("extra").exists());
+    fs::set_permissions(&closed, Permissions::from_mode(0o755)).unwrap();
 }
 
 /// More than a plan keeps in memory, so that it is gone through a second time.
@@ -250,7 +299,7 @@ fn interrupted_copy_leaves_directories_with_their_own_modes() {
     let dir = served.dir.join("tree/dir");
     fs::create_dir_all(&dir).unwrap();
     large(&dir.join("large"));
-    let closed = std::os::unix::fs::PermissionsExt::from_mode(0o555);
+    let closed = Permissions::from_mode(0o555);
     fs::set_permissions(&dir, closed).unwrap();
     let dest = served.around.path().join("dest");
     fs::create_dir(&dest).unwrap();
@@ -273,6 +322,6 @@ fn interrupted_copy_leaves_directories_with_their_own_modes() {
     copy.wait_with_output().unwrap();
     assert_eq!(mode(&dest.join("dir")), 0o555);
     assert_eq!(dest.join("dir").read_dir().unwrap().count(), 0);
-    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    let open = Permissions::from_mode(0o755);
     fs::set_permissions(&dir, open).unwrap();
 }
