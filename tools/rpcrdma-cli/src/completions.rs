@@ -35,6 +35,7 @@ fn visible(command: &Command) -> Command {
     Command::new(kept(command.get_name()))
         .about(command.get_about().cloned().unwrap_or_default())
         .version(version::short())
+        .disable_help_flag(command.is_disable_help_flag_set())
         .visible_aliases(command.get_visible_aliases().map(kept))
         .args(args.cloned())
         .subcommands(below.map(visible))

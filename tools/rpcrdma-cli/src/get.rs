@@ -240,7 +240,7 @@ async fn enter(
     let last = last.map(|wanted| -> Last {
         Box::pin(async move {
             let set = set_directory(&dest, &wanted);
-            set.with_context(|| format!("cannot change attributes of {}", show::path(&dest)))
+            set.with_context(|| format!("{}: cannot change attributes", show::path(&dest)))
         })
     });
     Ok(shared.hold(above, last))
@@ -363,7 +363,7 @@ impl Remote {
 /// from the server.
 fn make_directory(dest: &Path, mode: u32) -> anyhow::Result<Option<u32>> {
     let made = DirBuilder::new().mode(mode).create(dest);
-    let cannot = || format!("cannot make the directory {}", show::path(dest));
+    let cannot = || format!("{}: cannot make the directory", show::path(dest));
     let about = dest.symlink_metadata();
     match made {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match about {
@@ -404,7 +404,7 @@ fn link(target: Vec<u8>, dest: &Path, kept: Option<&Kept>) -> anyhow::Result<()>
         // The error to be told is the first one.
         let _ = std::fs::remove_file(&at);
     });
-    made.with_context(|| format!("cannot make the symbolic link {}", show::path(dest)))
+    made.with_context(|| format!("{}: cannot make the symbolic link", show::path(dest)))
 }
 
 #[cfg(test)]

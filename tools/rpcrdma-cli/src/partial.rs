@@ -82,7 +82,7 @@ impl Partial {
             .create_new(true)
             .mode(wanted.first_mode())
             .open(&at)
-            .with_context(|| format!("cannot create {}", crate::show::path(to)))?;
+            .with_context(|| format!("{}: cannot create", crate::show::path(to)))?;
         // Not all file systems have locks; its age protects it there.
         let _ = file.try_lock();
         Ok(Self {
@@ -107,7 +107,7 @@ impl Partial {
         number: u64,
     ) -> anyhow::Result<Option<(Self, u64)>> {
         let mode = wanted.first_mode();
-        let cannot = || format!("cannot create {}", crate::show::path(to));
+        let cannot = || format!("{}: cannot create", crate::show::path(to));
         let at = numbered(to, number);
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let opened = OpenOptions::new()

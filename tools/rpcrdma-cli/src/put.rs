@@ -151,7 +151,7 @@ async fn root(source: &Path, target: &Target<'_>, url: &NfsUrl) -> anyhow::Resul
     }
     let Some(found) = Tree::Local.follow(path).await? else {
         bail!(
-            "cannot read {}: no such file or directory",
+            "{}: cannot read: no such file or directory",
             show::path(source)
         );
     };

@@ -225,9 +225,9 @@ impl Server {
                 .await
                 .with_context(|| {
                     format!(
-                        "the server at {} does not answer MOUNT over RDMA, and over TCP at port {} \
-                         there is nobody: say with --mount-port where it is (`rpcinfo -p` shows it)",
-                        self.addr, args.mount_port
+                        "{url}: the server does not answer MOUNT over RDMA, and nobody does over TCP at \
+                         port {} (--mount-port says where it is; `rpcinfo -p` shows it)",
+                        args.mount_port
                     )
                 })?;
             self.mount = Some(Mount::new(client, current_user()));

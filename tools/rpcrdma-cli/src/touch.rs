@@ -130,7 +130,7 @@ async fn reference(session: &mut Session, path: &Path) -> anyhow::Result<(SetTim
             (node.attributes.atime, node.attributes.mtime)
         }
         None => {
-            let unreadable = || format!("cannot read {}", show::path(path));
+            let unreadable = || format!("{}: cannot read", show::path(path));
             let about = path.metadata().with_context(unreadable)?;
             let accessed = about.accessed().with_context(unreadable)?;
             let modified = about.modified().with_context(unreadable)?;

@@ -178,7 +178,7 @@ fn write_whole(
 }
 
 fn cannot_write(written: io::Result<()>, dest: &Path) -> anyhow::Result<()> {
-    written.with_context(|| format!("cannot write {}", show::path(dest)))
+    written.with_context(|| format!("{}: cannot write", show::path(dest)))
 }
 
 /// Writes data to a place where nothing was written before, so that zeros need not be written.

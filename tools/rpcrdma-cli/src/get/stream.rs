@@ -51,9 +51,7 @@ impl Remote {
         match to == Path::new(STREAM) {
             true => written.context("cannot write the output"),
             // A FIFO that nobody reads any more is an error, other than an output that nobody reads.
-            false => {
-                written.map_err(|error| anyhow!("cannot write to {}: {error}", show::path(&to)))
-            }
+            false => written.map_err(|error| anyhow!("{}: cannot write: {error}", show::path(&to))),
         }
     }
 }

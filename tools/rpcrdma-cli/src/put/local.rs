@@ -103,7 +103,7 @@ async fn tell(finds: &Sender<Found>, found: Found) -> anyhow::Result<()> {
 /// Reads a small file, opens another, or reads the text of a symbolic link.
 fn content(source: &Entry) -> anyhow::Result<Content> {
     let path = local(&source.path);
-    let unreadable = || format!("cannot read {}", show::path(path));
+    let unreadable = || format!("{}: cannot read", show::path(path));
     if source.about.is_special() {
         return Ok(Content::Stream);
     }

@@ -50,7 +50,7 @@ impl Put {
         dir: FileHandle,
         to: &[u8],
     ) -> anyhow::Result<FileHandle> {
-        let unreadable = || format!("cannot read {}", show::path(source));
+        let unreadable = || format!("{}: cannot read", show::path(source));
         let about = file.metadata().with_context(unreadable)?;
         let file = Arc::new(file);
         let resume = self.shared.resumes(size, &about);
@@ -178,7 +178,7 @@ impl Put {
         let mut reader = Reader::new(Arc::clone(file), &self.pool, upload.offset(), holes);
         loop {
             let piece = reader.next().await;
-            let piece = piece.with_context(|| format!("cannot read {}", show::path(source)))?;
+            let piece = piece.with_context(|| format!("{}: cannot read", show::path(source)))?;
             let len = match piece {
                 Piece::End => return Ok(()),
                 Piece::Hole(len) => {

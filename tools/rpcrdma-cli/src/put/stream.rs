@@ -32,7 +32,7 @@ impl Put {
             while let Some(piece) = pieces.recv().await {
                 let piece = piece.with_context(|| match source == Path::new(STREAM) {
                     true => "cannot read standard input".to_owned(),
-                    false => format!("cannot read {}", show::path(source)),
+                    false => format!("{}: cannot read", show::path(source)),
                 })?;
                 let len = piece.len() as u64;
                 upload.write(Gather::from_elem(piece.freeze(), 1)).await?;

@@ -56,7 +56,7 @@ impl Reports {
         }
         let start = |path: &Path| {
             let control = Control::start(path, Arc::clone(&observed))
-                .with_context(|| format!("cannot make the control socket {}", path.display()))?;
+                .with_context(|| format!("{}: cannot make the control socket", path.display()))?;
             anyhow::Ok((path.to_owned(), control))
         };
         let usual = control::default_path(state_dir, observed.listening());

@@ -73,6 +73,16 @@ fn local_path_that_cannot_be_used_is_named_once() {
     mistake(&["clients", "--socket", &missing], &missing, no_server);
     mistake(&["stats", "--socket", &file], &file, "has ended");
     mistake(&["man-pages", &file], &file, "");
+    let served = Served::new(&[]);
+    let no_file = ": no such file or directory";
+    mistake(&["put", &missing, &served.url("")], &missing, no_file);
+    fs::write(served.dir.join("file"), "").unwrap();
+    let below = format!("{file}/below");
+    mistake(
+        &["get", &served.url("file"), &below],
+        &below,
+        "ot a directory",
+    );
 }
 
 #[test]
