@@ -222,7 +222,7 @@ fn look_locally(
 }
 
 fn unreadable(path: &[u8]) -> String {
-    format!("cannot read {}", show::path(local(path)))
+    format!("{}: cannot read", show::path(local(path)))
 }
 
 impl Listing<'_> {
@@ -340,7 +340,7 @@ impl LocalListing {
 }
 
 fn unlistable(path: &[u8]) -> String {
-    format!("cannot read the directory {}", show::path(local(path)))
+    format!("{}: cannot read the directory", show::path(local(path)))
 }
 
 #[cfg(test)]
