@@ -103,7 +103,7 @@ fn file_is_read_again_without_losing_a_connection() {
     let stats = || text(&ok(&["stats", "--socket", &control]));
     let failed = stats();
     assert!(
-        failed.contains("\nreload       failed ")
+        failed.contains("\nreload        failed ")
             && failed.contains("export[1].redonly: there is no key"),
         "{failed}"
     );
@@ -118,8 +118,8 @@ fn file_is_read_again_without_losing_a_connection() {
     assert!(said.contains("exports read again: 2 as before"), "{said}");
     served.hear("options of [server] have changed");
     let well = stats();
-    assert!(!well.contains("\nreload       failed "), "{well}");
-    assert!(well.contains("\nreload       "), "{well}");
+    assert!(!well.contains("\nreload        failed "), "{well}");
+    assert!(well.contains("\nreload        "), "{well}");
 
     let read_only = export(&around, "stuff", "read_only = true") + &export(&around, "books", "");
     let said = reloaded(&mut served, &read_only);

@@ -131,7 +131,7 @@ fn server_of_a_user_serves_nobody_else_of_this_machine() {
     assert!(errors.contains("another user of this machine"), "{errors}");
     assert_eq!(text(&output.stdout), "");
     let log = text(&served.stop(Signal::TERM).stderr);
-    assert!(log.contains("the socket is of uid 54322"), "{log}");
+    assert!(log.contains("the socket belongs to uid 54322"), "{log}");
 
     let served = Served::run_by(
         ALICE,
@@ -229,7 +229,7 @@ fn user_in_another_network_namespace_is_on_another_machine() {
     let output = cat(0);
     assert_eq!((output.status.code(), &*output.stdout), (Some(1), &b""[..]));
     let log = text(&served.stop(Signal::TERM).stderr);
-    assert!(log.contains("the socket is of uid 54322"), "{log}");
+    assert!(log.contains("the socket belongs to uid 54322"), "{log}");
 }
 
 #[test]

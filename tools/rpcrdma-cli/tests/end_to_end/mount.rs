@@ -88,7 +88,7 @@ fn mount_is_asked_for_over_tcp_where_rdma_has_none() {
 
     let nobody = free_port().to_string();
     let args_nobody = ["cat", "--mount-port", &nobody, &url];
-    fails(&args_nobody, 1, "say with --mount-port where it is");
+    fails(&args_nobody, 1, "nobody does over TCP at port");
 
     let mounts = Programs::new().with(Mount3::new(exports));
     let mounts = oncrpc_tcp::Server::new(listener, Arc::new(mounts), oncrpc_tcp::Limits::default());
