@@ -65,6 +65,10 @@ mod units;
 mod version;
 
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// Longest wait for threads that still work on files when a command has ended.
+const THREADS_END_WITHIN: Duration = Duration::from_secs(3);
 
 /// Runs the command that the arguments of the process name.
 ///
@@ -88,6 +92,8 @@ pub fn main(allocations: Option<fn() -> u64>) -> ExitCode {
         }
     };
     let ended = runtime.block_on(cli.run());
+    // A file that a thread is writing is completed or removed, but a thread that reads a pipe may wait for ever.
+    runtime.shutdown_timeout(THREADS_END_WITHIN);
     let signal = failure::ended_by(&ended);
     let code = failure::exit_code(ended);
     if let Some(signal) = signal {

@@ -3,7 +3,7 @@
 use crate::running::{PROGRAM, Served, fails, text, tree};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -131,6 +131,27 @@ fn interrupted_put_leaves_nothing_behind() {
         .unwrap();
     let put = ["put", "--sparse", "never", &source, &served.url("")];
     interrupted(&put, &served.dir);
+    assert!(tree(&served.dir).is_empty());
+}
+
+#[test]
+fn interrupted_put_ends_though_its_input_does_not() {
+    let served = Served::new(&[]);
+    let mut put = Command::new("env")
+        .args(["--default-signal=INT", PROGRAM])
+        .args(["put", "-", &served.url("file")])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = put.stdin.take().unwrap();
+    input.write_all(&vec![b'd'; 4 << 20]).unwrap();
+    while served.dir.read_dir().unwrap().count() == 0 {
+        assert!(put.try_wait().unwrap().is_none(), "the copy has ended");
+        std::thread::yield_now();
+    }
+    assert_eq!(end_by(Signal::INT, put), "rpcrdma: interrupted\n");
+    drop(input);
     assert!(tree(&served.dir).is_empty());
 }
 
