@@ -1,16 +1,16 @@
 //! `rpcrdma chmod`: changes permissions.
 
+use crate::change::{ChangeArgs, ReportArgs, all_files, of_reference};
 use crate::failure::{Ended, Usage};
 use crate::in_flight::InFlight;
 use crate::modes::{ModeChange, umask};
-use crate::session::{Follow, Place, Session, SessionArgs};
+use crate::session::{Follow, Place, Session};
 use crate::show;
 use crate::tree::{Step, Tree};
 use anyhow::bail;
-use clap::{ArgAction, Args};
+use clap::Args;
 use nfs_client::{NfsUrl, Node};
 use nfs_proto::{FileType, SetAttributes, Status};
-use std::io::{self, Write};
 
 /// Change permissions
 #[derive(Args, Debug)]
@@ -34,28 +34,12 @@ pub(crate) struct ChmodArgs {
     #[arg(value_name = "URL", required_unless_present = "reference")]
     urls: Vec<NfsUrl>,
 
-    /// Change directories with all that is in them
-    #[arg(short = 'R', long)]
-    recursive: bool,
-
-    /// Say what is done with each file
-    #[arg(short, long)]
-    verbose: bool,
-
-    /// Say what is changed
-    #[arg(short, long)]
-    changes: bool,
-
     /// Give files the mode of this one
     #[arg(long, value_name = "URL")]
     reference: Option<NfsUrl>,
 
-    /// Print help
-    #[arg(long, action = ArgAction::Help)]
-    help: Option<bool>,
-
     #[command(flatten)]
-    session: SessionArgs,
+    change: ChangeArgs,
 }
 
 /// How to change modes, and what to say of it.
@@ -63,8 +47,7 @@ pub(crate) struct ChmodArgs {
 struct Change {
     to: To,
     umask: u32,
-    verbose: bool,
-    changes: bool,
+    report: ReportArgs,
 }
 
 #[derive(Clone)]
@@ -76,19 +59,18 @@ enum To {
 
 /// Runs the command.
 pub(crate) async fn run(args: &ChmodArgs) -> anyhow::Result<Ended> {
-    let mut session = Session::new(&args.session);
+    let mut session = Session::new(&args.change.session);
     let (to, urls) = args.parse(&mut session).await?;
     let change = Change {
         to,
         umask: umask(),
-        verbose: args.verbose,
-        changes: args.changes,
+        report: args.change.report,
     };
     let mut all = InFlight::new();
     for url in &urls {
         let changed = async {
             let place = session.place(url).await?;
-            change.named(place, args.recursive, &mut all).await
+            change.named(place, args.change.recursive, &mut all).await
         };
         let changed = changed.await;
         all.check(changed)?;
@@ -106,17 +88,9 @@ impl ChmodArgs {
             let mode = mode.map_err(|error| Usage(format!("{:?}: {error}", self.mode)))?;
             return Ok((To::Mode(mode), self.urls.clone()));
         };
-        let first: NfsUrl = match self.mode.parse() {
-            Ok(url) => url,
-            Err(error) => bail!(Usage(format!("{:?}: {error}", self.mode))),
-        };
-        let mut urls = vec![first];
-        urls.extend(self.urls.iter().cloned());
-        let place = session.place(reference).await?;
-        let Some(node) = place.find(Follow::Yes).await? else {
-            bail!(place.fault("find", Status::NoEntry));
-        };
-        Ok((To::Same(node.attributes.mode & 0o7777), urls))
+        let urls = all_files(&self.mode, &self.urls)?;
+        let about = of_reference(session, reference).await?;
+        Ok((To::Same(about.mode & 0o7777), urls))
     }
 }
 
@@ -167,12 +141,7 @@ impl Change {
         let set = set.set_attributes(node.handle, attributes, None).await;
         set.map_err(|fault| place.fault("change the mode", fault))?;
         let text = |mode| format!("{mode:04o} ({})", show::permissions(mode));
-        if mode != before && (self.changes || self.verbose) {
-            let (before, mode) = (text(before), text(mode));
-            writeln!(io::stdout(), "{}: {before} changed to {mode}", place.url)?;
-        } else if self.verbose {
-            writeln!(io::stdout(), "{}: {} kept", place.url, text(mode))?;
-        }
-        Ok(())
+        let (before, mode) = (text(before), text(mode));
+        Ok(self.report.tell(place, &before, &mode)?)
     }
 }

@@ -1,15 +1,15 @@
 //! `rpcrdma chown`: changes owners and groups.
 
-use crate::failure::{Ended, Usage};
+use crate::change::{ChangeArgs, ReportArgs, all_files, of_reference};
+use crate::failure::Ended;
 use crate::in_flight::InFlight;
 use crate::owners::parse_owner;
-use crate::session::{Follow, Place, Session, SessionArgs};
+use crate::session::{Follow, Place, Session};
 use crate::tree::{Step, Tree};
 use anyhow::bail;
-use clap::{ArgAction, Args};
+use clap::Args;
 use nfs_client::{NfsUrl, Node};
 use nfs_proto::{FileType, SetAttributes, Status};
-use std::io::{self, Write};
 
 /// Change owners and groups
 #[derive(Args, Debug)]
@@ -35,32 +35,16 @@ pub(crate) struct ChownArgs {
     #[arg(value_name = "URL", required_unless_present = "reference")]
     urls: Vec<NfsUrl>,
 
-    /// Change directories with all that is in them
-    #[arg(short = 'R', long)]
-    recursive: bool,
-
     /// Change symbolic links and not what they lead to
     #[arg(short = 'h', long)]
     no_dereference: bool,
-
-    /// Say what is done with each file
-    #[arg(short, long)]
-    verbose: bool,
-
-    /// Say what is changed
-    #[arg(short, long)]
-    changes: bool,
 
     /// Give files the owner and group of this one
     #[arg(long, value_name = "URL")]
     reference: Option<NfsUrl>,
 
-    /// Print help
-    #[arg(long, action = ArgAction::Help)]
-    help: Option<bool>,
-
     #[command(flatten)]
-    session: SessionArgs,
+    change: ChangeArgs,
 }
 
 /// The new owner and group, as far as they change, and what to say of it.
@@ -68,19 +52,17 @@ pub(crate) struct ChownArgs {
 struct Change {
     uid: Option<u32>,
     gid: Option<u32>,
-    verbose: bool,
-    changes: bool,
+    report: ReportArgs,
 }
 
 /// Runs the command.
 pub(crate) async fn run(args: &ChownArgs) -> anyhow::Result<Ended> {
-    let mut session = Session::new(&args.session);
+    let mut session = Session::new(&args.change.session);
     let ((uid, gid), urls) = args.parse(&mut session).await?;
     let change = Change {
         uid,
         gid,
-        verbose: args.verbose,
-        changes: args.changes,
+        report: args.change.report,
     };
     let mut all = InFlight::new();
     for url in &urls {
@@ -105,17 +87,9 @@ impl ChownArgs {
         let Some(reference) = &self.reference else {
             return Ok((parse_owner(&self.owner)?, self.urls.clone()));
         };
-        let first: NfsUrl = match self.owner.parse() {
-            Ok(url) => url,
-            Err(error) => bail!(Usage(format!("{:?}: {error}", self.owner))),
-        };
-        let mut urls = vec![first];
-        urls.extend(self.urls.iter().cloned());
-        let place = session.place(reference).await?;
-        let Some(node) = place.find(Follow::Yes).await? else {
-            bail!(place.fault("find", Status::NoEntry));
-        };
-        let owner = (Some(node.attributes.uid), Some(node.attributes.gid));
+        let urls = all_files(&self.owner, &self.urls)?;
+        let about = of_reference(session, reference).await?;
+        let owner = (Some(about.uid), Some(about.gid));
         Ok((owner, urls))
     }
 }
@@ -123,7 +97,7 @@ impl ChownArgs {
 impl Change {
     /// Changes what the user named.
     async fn named(self, place: Place, args: &ChownArgs, all: &mut InFlight) -> anyhow::Result<()> {
-        let follow = match args.no_dereference || args.recursive {
+        let follow = match args.no_dereference || args.change.recursive {
             true => Follow::No,
             false => Follow::Yes,
         };
@@ -131,7 +105,7 @@ impl Change {
             bail!(place.fault("find", Status::NoEntry));
         };
         self.one(&place, &node).await?;
-        if !args.recursive || node.attributes.file_type != FileType::Directory {
+        if !args.change.recursive || node.attributes.file_type != FileType::Directory {
             return Ok(());
         }
         let mut tree = Tree::new(&place).await?;
@@ -160,12 +134,7 @@ impl Change {
         let before = (node.attributes.uid, node.attributes.gid);
         let now = (self.uid.unwrap_or(before.0), self.gid.unwrap_or(before.1));
         let text = |(uid, gid): (u32, u32)| format!("{uid}:{gid}");
-        if now != before && (self.changes || self.verbose) {
-            let (before, now) = (text(before), text(now));
-            writeln!(io::stdout(), "{}: {before} changed to {now}", place.url)?;
-        } else if self.verbose {
-            writeln!(io::stdout(), "{}: {} kept", place.url, text(now))?;
-        }
-        Ok(())
+        let (before, now) = (text(before), text(now));
+        Ok(self.report.tell(place, &before, &now)?)
     }
 }
