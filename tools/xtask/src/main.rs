@@ -1,5 +1,5 @@
 //! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `soak`, `scale`, `compare`,
-//! `dashboard`, `dissector`, `docs`, `interop`, `record-mix`, `package`, `examples`, `features`,
+//! `ibv-layout`, `dashboard`, `dissector`, `docs`, `interop`, `record-mix`, `package`, `examples`, `features`,
 //! `rust-version`, `publish`, `semver`.
 
 mod ci;
@@ -10,6 +10,7 @@ mod dashboard;
 mod dissector;
 mod docs;
 mod fuzz;
+mod ibv_layout;
 mod interop;
 mod library;
 mod lines;
@@ -50,6 +51,8 @@ enum Chore {
     Docs,
     /// Fuzz the parsers and state machines with libFuzzer
     Fuzz(fuzz::Options),
+    /// Compare the bindings of verbs-ibv with the headers of rdma-core that are installed
+    IbvLayout,
     /// Run clients and servers under faults, seed after seed, in virtual time
     Soak(soak::Options),
     /// Measure memory, rate and CPU time of a server with thousands of connections
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Chore::Dissector(options) => dissector::run(&options),
         Chore::Docs => docs::run(),
         Chore::Fuzz(options) => fuzz::run(&options),
+        Chore::IbvLayout => ibv_layout::run(),
         Chore::Soak(options) => soak::run(&options),
         Chore::Scale(options) => scale::run(&options),
         Chore::Compare(options) => compare::run(&options),

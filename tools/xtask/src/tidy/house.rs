@@ -135,7 +135,7 @@ fn has_module_doc(text: &str) -> bool {
 }
 
 /// Manifests of crates in which a block may be `unsafe`, with its reason.
-const UNSAFE: [&str; 1] = ["crates/syscalls/Cargo.toml"];
+const UNSAFE: [&str; 2] = ["crates/syscalls/Cargo.toml", "crates/verbs-ibv/Cargo.toml"];
 
 /// A crate takes the lints of the workspace, or `unsafe` would be allowed in it. One where it may be has
 /// to say so at each block.

@@ -1,0 +1,82 @@
+//! The libraries of rdma-core, loaded at run time.
+
+#![expect(
+    unsafe_code,
+    reason = "functions of a library have the types that their headers give them"
+)]
+
+use crate::error::OpenError;
+use crate::sys::{ibv_context, ibv_device, ibv_device_attr, ibv_gid_entry, ibv_pd, ibv_port_attr};
+use libc::{c_char, c_int};
+use std::sync::OnceLock;
+
+/// Declares the functions of one library, and how they are found in it.
+///
+/// A symbol with several versions is found in its default version, as a program gets it that is linked today.
+macro_rules! library {
+    (
+        $(#[$doc:meta])* $library:ident = $file:literal;
+        $(fn $name:ident($($parameter:ty),*) $(-> $result:ty)?;)+
+    ) => {
+        $(#[$doc])*
+        pub(crate) struct $library {
+            $(pub(crate) $name: unsafe extern "C" fn($($parameter),*) $(-> $result)?,)+
+        }
+
+        impl $library {
+            fn load() -> Result<Self, OpenError> {
+                // SAFETY: Loading runs the initialisers of the library, which is rdma-core's: a name without a
+                // directory is looked for where the system keeps its libraries.
+                let library = unsafe { libloading::Library::new($file) };
+                let library = library.map_err(|error| OpenError::no_library($file, &error))?;
+                let functions = Self {
+                    $($name: {
+                        // SAFETY: The types are those of the library's headers, whose interface has not changed since
+                        // its version 1.1.
+                        let symbol = unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) };
+                        *symbol.map_err(|_| OpenError::TooOld { library: $file, function: stringify!($name) })?
+                    },)+
+                };
+                // Never unloaded: drivers leave threads and handlers behind, and the functions are used for ever.
+                std::mem::forget(library);
+                Ok(functions)
+            }
+        }
+    };
+}
+
+library! {
+    /// Functions of libibverbs.
+    Ibverbs = "libibverbs.so.1";
+    fn ibv_get_device_list(*mut c_int) -> *mut *mut ibv_device;
+    fn ibv_free_device_list(*mut *mut ibv_device);
+    fn ibv_get_device_name(*mut ibv_device) -> *const c_char;
+    fn ibv_open_device(*mut ibv_device) -> *mut ibv_context;
+    fn ibv_close_device(*mut ibv_context) -> c_int;
+    fn ibv_query_device(*mut ibv_context, *mut ibv_device_attr) -> c_int;
+    fn ibv_query_port(*mut ibv_context, u8, *mut ibv_port_attr) -> c_int;
+    fn _ibv_query_gid_table(*mut ibv_context, *mut ibv_gid_entry, usize, u32, usize) -> isize;
+    fn ibv_alloc_pd(*mut ibv_context) -> *mut ibv_pd;
+    fn ibv_dealloc_pd(*mut ibv_pd) -> c_int;
+}
+
+/// Both libraries.
+pub(crate) struct Libraries {
+    pub(crate) verbs: Ibverbs,
+}
+
+impl Libraries {
+    /// The libraries, loaded when they are first asked for. A failure is not tried again.
+    pub(crate) fn get() -> Result<&'static Self, OpenError> {
+        static LIBRARIES: OnceLock<Result<Libraries, OpenError>> = OnceLock::new();
+        let loaded = LIBRARIES.get_or_init(|| {
+            if !cfg!(all(target_os = "linux", target_pointer_width = "64")) {
+                return Err(OpenError::Platform);
+            }
+            Ok(Self {
+                verbs: Ibverbs::load()?,
+            })
+        });
+        loaded.as_ref().map_err(Clone::clone)
+    }
+}
