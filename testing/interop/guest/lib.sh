@@ -10,7 +10,7 @@ step() { printf '@@step %s\n' "$*"; }
 die() {
   printf '@@fail %s\n' "$*"
   echo '--- kernel log'
-  dmesg | grep -iE 'rpc|rdma|siw|nfs|ib_|BUG|WARN|hung' | tail -n 30
+  dmesg | grep -iE 'rpc|rdma|siw|rxe|nfs|ib_|BUG|WARN|hung' | tail -n 30
   if grep -q ' /mnt ' /proc/mounts; then
     echo '--- mountstats'
     mountstats
@@ -33,14 +33,41 @@ wait_for() {
   done
 }
 
-siw_is_active() { rdma link show siw0/1 | grep -q 'state ACTIVE'; }
+link_is_active() { rdma link show "$1/1" | grep -q 'state ACTIVE'; }
 
-# Software iWARP on the guest's one network card, and NFS's RDMA transport.
+# link_up TYPE NETDEV: adds the RDMA link TYPE0 of that type and waits until it is active.
+link_up() {
+  rdma link add "${1}0" type "$1" netdev "$2" || die "cannot add the $1 link"
+  wait_for 20 link_is_active "${1}0" || die "the $1 link does not become active"
+}
+
+# Software iWARP on the guest's network card, and NFS's RDMA transport.
 siw_up() {
   modprobe -a ib_core iw_cm rdma_cm siw || die 'cannot load siw'
-  rdma link add siw0 type siw netdev eth0 || die 'cannot add the siw link'
-  wait_for 20 siw_is_active || die 'the siw link does not become active'
+  link_up siw eth0
   modprobe rpcrdma || die 'cannot load rpcrdma'
+}
+
+# Software RoCE on a network card of its own, so that its address is not siw's, and NFS's RDMA transport.
+RXE_IP=10.0.3.1
+rxe_up() {
+  modprobe -a dummy rdma_cm rdma_rxe || die 'cannot load rxe'
+  ip link add rxenet type dummy && ip addr add $RXE_IP/24 dev rxenet && ip link set rxenet up ||
+    die 'no network card for rxe'
+  link_up rxe rxenet
+  modprobe rpcrdma || die 'cannot load rpcrdma'
+}
+
+# What libibverbs and librdmacm open: /dev/infiniband/uverbs* and /dev/infiniband/rdma_cm.
+verbs_up() { modprobe -a ib_uverbs rdma_ucm || die 'cannot load userspace verbs'; }
+
+# address_of TYPE: the address at which the link of that type listens and connects, also to itself.
+address_of() {
+  case $1 in
+    rxe) echo $RXE_IP ;;
+    siw) echo $GUEST_IP ;;
+    *) die "no link of type $1" ;;
+  esac
 }
 
 # nfsd_up [OPTION...]: the kernel's NFS server with /export, on RDMA port 20049 and MOUNT port 20048;

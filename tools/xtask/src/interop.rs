@@ -9,6 +9,7 @@ mod image;
 mod mix;
 mod packages;
 mod pcap;
+mod program;
 mod relay;
 mod report;
 mod series;
@@ -31,6 +32,7 @@ use crate::command::build;
 
 pub(crate) use self::image::debian_root::{CHROOT, Purpose};
 pub(crate) use self::mix::{Options as MixOptions, run as record_mix};
+pub(crate) use self::program::{Options as GuestOptions, run as run_in_guest};
 pub(crate) use self::servers::{GuestMachine, ServerTimes, time_servers};
 
 #[derive(Args)]

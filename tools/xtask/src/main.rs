@@ -1,6 +1,6 @@
 //! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `soak`, `scale`, `compare`,
-//! `ibv-layout`, `dashboard`, `dissector`, `docs`, `interop`, `record-mix`, `package`, `examples`, `features`,
-//! `rust-version`, `publish`, `semver`.
+//! `ibv-layout`, `dashboard`, `dissector`, `docs`, `interop`, `guest`, `record-mix`, `package`, `examples`,
+//! `features`, `rust-version`, `publish`, `semver`.
 
 mod ci;
 mod command;
@@ -64,6 +64,8 @@ enum Chore {
     ScaleClients(scale::ClientOptions),
     /// Test the program against a stock Debian kernel, booted in QEMU
     Interop(interop::Options),
+    /// Run a program of this machine in a guest with a software RDMA device
+    Guest(interop::GuestOptions),
     /// Record calls of Linux' NFS client, for `rpcrdma bench thresholds`
     RecordMix(interop::MixOptions),
     /// Build the Debian package and the container image
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         Chore::Compare(options) => compare::run(&options),
         Chore::ScaleClients(options) => scale::run_clients(&options),
         Chore::Interop(options) => interop::run(&options),
+        Chore::Guest(options) => interop::run_in_guest(&options),
         Chore::RecordMix(options) => interop::record_mix(&options),
         Chore::Package(options) => package::run(&options),
         Chore::Examples => library::examples(),

@@ -22,6 +22,7 @@ mod power_loss;
 mod probe;
 mod server_restart;
 mod tree;
+mod verbs;
 
 use std::fs;
 use std::path::Path;
@@ -43,13 +44,20 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 25] = [
+pub(super) const TESTS: [Test; 26] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
         usual: true,
         ours: false,
         run: kernel_selftest::run,
+    },
+    Test {
+        name: "verbs-devices",
+        about: "the guest's software devices for userspace verbs: ibv_devinfo and rping over rxe and siw",
+        usual: true,
+        ours: false,
+        run: verbs::devices,
     },
     Test {
         name: "linux-mounts-us",

@@ -20,7 +20,7 @@ pub(super) const IMAGE: &str = "vmlinuz";
 pub(super) const MODULES: &str = "lib/modules";
 
 /// What the guest loads; what these depend on comes with them. Some are built into some kernels.
-const WANTED: [&str; 25] = [
+const WANTED: [&str; 28] = [
     "virtio_pci",
     "virtio_blk",
     "virtio_net",
@@ -30,6 +30,10 @@ const WANTED: [&str; 25] = [
     "rdma_cm",
     "ib_uverbs",
     "rdma_ucm",
+    // RoCE in software, the checksum it looks up by name, and a network card that is nobody else's.
+    "rdma_rxe",
+    "crc32_generic",
+    "dummy",
     "sunrpc",
     "rpcrdma",
     "lockd",
@@ -51,7 +55,7 @@ const WANTED: [&str; 25] = [
 ];
 
 /// Without these no test can run: they must be there, built in or not.
-const INDISPENSABLE: [&str; 14] = [
+const INDISPENSABLE: [&str; 18] = [
     "virtio_net",
     "virtio_blk",
     "loop",
@@ -62,6 +66,10 @@ const INDISPENSABLE: [&str; 14] = [
     "btrfs",
     "iw_cm",
     "rdma_cm",
+    "ib_uverbs",
+    "rdma_ucm",
+    "rdma_rxe",
+    "dummy",
     "rpcrdma",
     "nfsv3",
     "nfsv4",

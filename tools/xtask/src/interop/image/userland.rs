@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::cached;
 use crate::command::output;
@@ -13,7 +13,7 @@ use crate::interop::debian;
 use crate::interop::packages::tool;
 use crate::interop::report::Report;
 
-const PACKAGES: [&str; 20] = [
+const PACKAGES: [&str; 25] = [
     "acl",
     "bash",
     "btrfs-progs",
@@ -23,21 +23,26 @@ const PACKAGES: [&str; 20] = [
     "dmsetup",
     "e2fsprogs",
     "findutils",
+    "ibverbs-providers",
+    "ibverbs-utils",
     "iproute2",
     "kmod",
     "libc6",
     "libgcc-s1",
+    "libibverbs1",
+    "librdmacm1",
     "libtirpc-common",
     "netbase",
     "nfs-common",
     "nfs-kernel-server",
     "quota",
+    "rdmacm-utils",
     "rpcbind",
     "xfsprogs",
 ];
 
 /// Programs that are copied; busybox stands in for every other name it knows.
-const PROGRAMS: [&str; 29] = [
+const PROGRAMS: [&str; 31] = [
     "bash",
     "btrfs",
     "busybox",
@@ -55,12 +60,14 @@ const PROGRAMS: [&str; 29] = [
     "dmsetup",
     "find",
     "getfacl",
+    "ibv_devinfo",
     "ls",
     "mkfs.btrfs",
     "mkfs.ext4",
     "mkfs.xfs",
     "mv",
     "rm",
+    "rping",
     "setfacl",
     "setquota",
     "sha256sum",
@@ -78,11 +85,24 @@ const ALIASES: [(&str, &str); 5] = [
     ("umount.nfs", "mount.nfs"),
 ];
 
-/// Tables that programs look up names in.
-const TABLES: [&str; 4] = ["netconfig", "protocols", "rpc", "services"];
+/// Files of `/etc`: tables that programs look up names in, and the RDMA drivers that libibverbs loads.
+const TABLES: [&str; 6] = [
+    "libibverbs.d/rxe.driver",
+    "libibverbs.d/siw.driver",
+    "netconfig",
+    "protocols",
+    "rpc",
+    "services",
+];
 
-/// Opened at run time, so no program names it: the C library's, at the end of a thread.
-const OPENED: [&str; 1] = ["libgcc_s.so.1"];
+/// Opened at run time, so no program names them: the C library opens the first at the end of a thread, and
+/// our program the others if it is to use RDMA hardware.
+const OPENED: [&str; 3] = ["libgcc_s.so.1", "libibverbs.so.1", "librdmacm.so.1"];
+
+/// The folder of libibverbs' drivers, and how the names of those in the guest begin. The interface's version
+/// follows.
+const DRIVER_FOLDER: &str = "usr/lib/x86_64-linux-gnu/libibverbs";
+const DRIVERS: [&str; 2] = ["librxe-rdmav", "libsiw-rdmav"];
 
 const PROGRAM_FOLDERS: [&str; 4] = ["usr/sbin", "sbin", "usr/bin", "bin"];
 const LIBRARY_FOLDERS: [&str; 5] = [
@@ -104,7 +124,7 @@ const RECIPE: u32 = 1;
 ///
 /// A package cannot be got, or does not have what is expected of it.
 pub(super) fn ready(lab: &Path, report: &Report) -> Result<PathBuf> {
-    let inputs = (RECIPE, PACKAGES, PROGRAMS, ALIASES, TABLES, OPENED);
+    let inputs = (RECIPE, PACKAGES, PROGRAMS, ALIASES, TABLES, OPENED, DRIVERS);
     cached(lab, "userland", inputs, |scratch, made| {
         report.say("build", "the guest's programs, from Debian's packages");
         let unpacked = scratch.join("unpacked");
@@ -135,7 +155,8 @@ impl Assembly<'_> {
             "usr/sbin",
             "usr/lib/x86_64-linux-gnu",
             "usr/lib64",
-            "etc",
+            DRIVER_FOLDER,
+            "etc/libibverbs.d",
         ] {
             fs::create_dir_all(self.to.join(folder))?;
         }
@@ -144,6 +165,9 @@ impl Assembly<'_> {
         }
         for name in OPENED {
             self.library(name)?;
+        }
+        for start in DRIVERS {
+            self.driver(start)?;
         }
         let loader = self.find(LOADER, &LIBRARY_FOLDERS)?;
         fs::copy(loader, self.to.join("usr/lib64").join(LOADER))?;
@@ -183,6 +207,19 @@ impl Assembly<'_> {
         let source = self.find(name, &LIBRARY_FOLDERS)?;
         fs::copy(&source, self.to.join("usr/lib/x86_64-linux-gnu").join(name))?;
         self.linked_to(&source)
+    }
+
+    /// Copies the driver of libibverbs whose name begins like this.
+    fn driver(&mut self, start: &str) -> Result<()> {
+        for entry in fs::read_dir(self.from.join(DRIVER_FOLDER))? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(start) {
+                let driver = self.to.join(DRIVER_FOLDER).join(entry.file_name());
+                fs::copy(entry.path(), driver)?;
+                return self.linked_to(&entry.path());
+            }
+        }
+        bail!("the guest's packages have no {start}*.so")
     }
 
     /// Copies the libraries that an ELF file names.

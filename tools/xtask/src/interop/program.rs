@@ -1,0 +1,165 @@
+//! `cargo xtask guest`: any program of the host, in a guest with a software RDMA device.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+
+use super::guest::{Boot, Guest};
+use super::packages::tool;
+use super::report::Report;
+use super::series::Series;
+use super::{TestRun, empty_folder, image};
+use crate::command::output;
+
+/// A software device.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Link {
+    /// RoCE
+    Rxe,
+    /// iWARP
+    Siw,
+}
+
+impl Link {
+    /// The type of the link, as `rdma link add` calls it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Rxe => "rxe",
+            Self::Siw => "siw",
+        }
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Which of Debian's kernels to boot
+    #[arg(long, value_enum, default_value_t)]
+    kernel: Series,
+    /// The device that the guest has
+    #[arg(long, value_enum)]
+    link: Link,
+    /// How long the program may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    limit: u64,
+    /// A variable of the program's environment (may be given again)
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    environment: Vec<(String, String)>,
+    /// A program of this machine
+    program: PathBuf,
+    /// Its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// Parses `NAME=VALUE`, of which a shell can make an assignment.
+fn variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("it has no '='")?;
+    if value.contains(['\'', '\n']) {
+        return Err("the value must be one line without quotes".into());
+    }
+    Ok((name.into(), value.into()))
+}
+
+/// Boots a guest, runs the program in it as root, and prints what it printed.
+///
+/// # Errors
+///
+/// The guest cannot be made, or the program fails.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let report = Report::start();
+    let image = image(options.kernel, false, &report)?;
+    let folder = format!("{}-program-{}", options.kernel.name(), options.link.name());
+    let run = TestRun {
+        name: "guest",
+        image: &image,
+        program: Path::new(""),
+        report: &report,
+        keep_captures: false,
+        logs: empty_folder("logs", &folder)?,
+        work: empty_folder("work", &folder)?,
+    };
+    let log = run.logs.join("guest.log");
+    report.say(run.name, &format!("its output is in {}", log.display()));
+    let environment: Vec<_> = options
+        .environment
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.clone()))
+        .collect();
+    let job = Job {
+        link: options.link,
+        program: &options.program,
+        arguments: &options.arguments,
+        environment: &environment,
+        limit: Duration::from_secs(options.limit),
+    };
+    let done = job.run(&run);
+    print!("{}", fs::read_to_string(&log)?);
+    done
+}
+
+/// A program to run in a guest of its own.
+pub(super) struct Job<'a> {
+    pub(super) link: Link,
+    pub(super) program: &'a Path,
+    pub(super) arguments: &'a [String],
+    pub(super) environment: &'a [(&'a str, String)],
+    pub(super) limit: Duration,
+}
+
+impl Job<'_> {
+    /// Runs it; its output goes to the log of the guest.
+    ///
+    /// # Errors
+    ///
+    /// The machine does not come up, or the program fails or does not end in time.
+    pub(super) fn run(&self, run: &TestRun<'_>) -> Result<()> {
+        let program = stripped(self.program, &run.work)?;
+        let arguments = run.work.join("arguments");
+        let lines: String = self
+            .arguments
+            .iter()
+            .map(|one| format!("{one}\n"))
+            .collect();
+        fs::write(&arguments, lines)?;
+        let mut environment = self.environment.to_vec();
+        environment.push(("LINK", self.link.name().into()));
+        let boot = Boot {
+            name: "guest",
+            script: "run-program.sh",
+            environment: &environment,
+            files: &[("program", &program), ("arguments", &arguments)],
+            limit: self.limit,
+            ..Boot::default()
+        };
+        Guest::boot(run, &boot)?.finish()
+    }
+}
+
+/// A copy without debug information, which would be most of the guest's memory.
+fn stripped(program: &Path, work: &Path) -> Result<PathBuf> {
+    let copy = work.join("program");
+    output(
+        tool("strip")
+            .arg("--strip-debug")
+            .arg("-o")
+            .arg(&copy)
+            .arg(program),
+    )
+    .with_context(|| format!("{} is not a program", program.display()))?;
+    Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_must_be_assignments_of_a_shell() {
+        assert_eq!(variable("A=b=c").unwrap(), ("A".into(), "b=c".into()));
+        assert!(variable("A").is_err());
+        assert!(variable("A='").is_err());
+    }
+}
