@@ -58,6 +58,12 @@ rxe_up() {
   modprobe rpcrdma || die 'cannot load rpcrdma'
 }
 
+# link_down TYPE: removes a link. That waits until nobody uses it any more.
+link_down() {
+  timeout 10 rdma link delete "${1}0" || die "the $1 link cannot be removed"
+  [ "$1" != rxe ] || ip link delete rxenet || die 'the network card of rxe cannot be removed'
+}
+
 # What libibverbs and librdmacm open: /dev/infiniband/uverbs* and /dev/infiniband/rdma_cm.
 verbs_up() { modprobe -a ib_uverbs rdma_ucm || die 'cannot load userspace verbs'; }
 

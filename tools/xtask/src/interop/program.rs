@@ -1,4 +1,4 @@
-//! `cargo xtask guest`: any program of the host, in a guest with a software RDMA device.
+//! `cargo xtask guest`: any program of the host, in a guest with software RDMA devices.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,9 +38,9 @@ pub(crate) struct Options {
     /// Which of Debian's kernels to boot
     #[arg(long, value_enum, default_value_t)]
     kernel: Series,
-    /// The device that the guest has
-    #[arg(long, value_enum)]
-    link: Link,
+    /// The device that the guest has; if given twice, the program runs over one after the other
+    #[arg(long = "link", value_enum, required = true)]
+    links: Vec<Link>,
     /// How long the program may take
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     limit: u64,
@@ -71,7 +71,11 @@ fn variable(text: &str) -> Result<(String, String), String> {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let report = Report::start();
     let image = image(options.kernel, false, &report)?;
-    let folder = format!("{}-program-{}", options.kernel.name(), options.link.name());
+    let folder = format!(
+        "{}-program-{}",
+        options.kernel.name(),
+        names(&options.links).join("-")
+    );
     let run = TestRun {
         name: "guest",
         image: &image,
@@ -81,7 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         logs: empty_folder("logs", &folder)?,
         work: empty_folder("work", &folder)?,
     };
-    let log = run.logs.join("guest.log");
+    let log = log(&run);
     report.say(run.name, &format!("its output is in {}", log.display()));
     let environment: Vec<_> = options
         .environment
@@ -89,7 +93,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .map(|(name, value)| (name.as_str(), value.clone()))
         .collect();
     let job = Job {
-        link: options.link,
+        links: &options.links,
         program: &options.program,
         arguments: &options.arguments,
         environment: &environment,
@@ -97,12 +101,25 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let done = job.run(&run);
     print!("{}", fs::read_to_string(&log)?);
-    done
+    done.map(drop)
 }
+
+/// Where the guest's log of a run is.
+fn log(run: &TestRun<'_>) -> PathBuf {
+    run.logs.join(format!("{MACHINE}.log"))
+}
+
+fn names(links: &[Link]) -> Vec<&'static str> {
+    links.iter().map(|link| link.name()).collect()
+}
+
+/// The machine's name in logs.
+const MACHINE: &str = "guest";
 
 /// A program to run in a guest of its own.
 pub(super) struct Job<'a> {
-    pub(super) link: Link,
+    /// The devices over which it runs, one after the other.
+    pub(super) links: &'a [Link],
     pub(super) program: &'a Path,
     pub(super) arguments: &'a [String],
     pub(super) environment: &'a [(&'a str, String)],
@@ -110,12 +127,12 @@ pub(super) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Runs it; its output goes to the log of the guest.
+    /// Runs it, and returns the log of the guest with its output.
     ///
     /// # Errors
     ///
     /// The machine does not come up, or the program fails or does not end in time.
-    pub(super) fn run(&self, run: &TestRun<'_>) -> Result<()> {
+    pub(super) fn run(&self, run: &TestRun<'_>) -> Result<String> {
         let program = stripped(self.program, &run.work)?;
         let arguments = run.work.join("arguments");
         let lines: String = self
@@ -125,16 +142,17 @@ impl Job<'_> {
             .collect();
         fs::write(&arguments, lines)?;
         let mut environment = self.environment.to_vec();
-        environment.push(("LINK", self.link.name().into()));
+        environment.push(("LINKS", names(self.links).join(" ")));
         let boot = Boot {
-            name: "guest",
+            name: MACHINE,
             script: "run-program.sh",
             environment: &environment,
             files: &[("program", &program), ("arguments", &arguments)],
             limit: self.limit,
             ..Boot::default()
         };
-        Guest::boot(run, &boot)?.finish()
+        Guest::boot(run, &boot)?.finish()?;
+        fs::read_to_string(log(run)).context("the guest's log")
     }
 }
 
