@@ -277,7 +277,7 @@ impl Figures {
         if fields.bytes {
             let copied = HumanBytes(copied);
             parts.push(match fields.total {
-                true => format!("{copied}/{}", HumanBytes(bytes)),
+                true => format!("{copied}/{}", units::size(bytes)),
                 false => copied.to_string(),
             });
         }
@@ -288,7 +288,7 @@ impl Figures {
             parts.push(format!("{:>3}%", self.percent()));
         }
         if fields.rate {
-            parts.push(format!("{}/s", rate(self.rate)));
+            parts.push(format!("{}/s", HumanBytes(whole(self.rate))));
         }
         let left = self.left.map_or_else(|| "-:--".to_owned(), clock);
         parts.push(match fields.words {
@@ -318,14 +318,16 @@ impl Figures {
     }
 }
 
-/// A rate in bytes per second.
-fn rate(bytes: f64) -> HumanBytes {
+/// A rate in whole bytes per second.
+fn whole(bytes: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "the conversion saturates, and a rate is not negative"
     )]
-    HumanBytes(bytes as u64)
+    {
+        bytes as u64
+    }
 }
 
 /// A time as a clock shows it: `0:04`, `12:34`, `1:02:03`.
@@ -343,12 +345,12 @@ fn summary(counts: &Counts, bytes: u64, took: Duration) -> String {
     let noun = if files == 1 { "file" } else { "files" };
     let mut summary = format!(
         "{files} {noun} copied: {} in {}",
-        HumanBytes(bytes),
+        units::size(bytes),
         units::duration(took)
     );
     if bytes > 0 && took > Duration::ZERO {
-        let rate = rate(bytes as f64 / took.as_secs_f64());
-        summary += &format!(" ({rate}/s)");
+        let rate = whole(bytes as f64 / took.as_secs_f64());
+        summary += &format!(" ({}/s)", units::size(rate));
     }
     match counts.skipped.load(Relaxed) {
         0 => {}
@@ -383,11 +385,11 @@ mod tests {
     fn line_has_a_bar_at_80_columns_and_all_figures_at_50() {
         assert_eq!(
             SOME.line(80),
-            "3/12 files  1.20 GiB/4.00 GiB  [====>          ]   29%  812.00 MiB/s  0:04 left"
+            "3/12 files  1.20 GiB/4 GiB  [=====>            ]   29%  812.00 MiB/s  0:04 left"
         );
         assert_eq!(
             SOME.line(50),
-            "3/12  1.20 GiB/4.00 GiB   29%  812.00 MiB/s  0:04"
+            "3/12  1.20 GiB/4 GiB   29%  812.00 MiB/s  0:04"
         );
     }
 
@@ -448,7 +450,7 @@ mod tests {
         let second = Duration::from_secs(1);
         assert_eq!(
             summary(counts, 3 << 20, second),
-            "1 file copied: 3.00 MiB in 1 s (3.00 MiB/s)"
+            "1 file copied: 3 MiB in 1 s (3 MiB/s)"
         );
         progress.done();
         progress.failed();

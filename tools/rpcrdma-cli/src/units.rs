@@ -85,19 +85,24 @@ fn three_digits(number: f64) -> impl Display {
         9.995..99.95 => 1,
         _ => 0,
     };
-    let digits = format!("{number:.decimals$}");
+    without_zeros(&format!("{number:.decimals$}")).to_owned()
+}
+
+/// A number without zeros at the end of its fraction.
+fn without_zeros(digits: &str) -> &str {
     match digits.contains('.') {
-        true => digits
-            .trim_end_matches('0')
-            .trim_end_matches('.')
-            .to_owned(),
+        true => digits.trim_end_matches('0').trim_end_matches('.'),
         false => digits,
     }
 }
 
-/// A size in bytes with its unit, such as `512 B` and `1.50 GiB`.
+/// A size in bytes with its unit, such as `512 B`, `4 KiB` and `148.56 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
-    BinaryBytes(bytes).to_string()
+    let text = BinaryBytes(bytes).to_string();
+    match text.split_once(' ') {
+        Some((digits, unit)) => format!("{} {unit}", without_zeros(digits)),
+        None => text,
+    }
 }
 
 #[cfg(test)]
@@ -186,6 +191,10 @@ mod tests {
     fn sizes_have_their_unit() {
         assert_eq!(size(0), "0 B");
         assert_eq!(size(512), "512 B");
-        assert_eq!(size(3 << 29), "1.50 GiB");
+        assert_eq!(size(1000), "1000 B");
+        assert_eq!(size(4 << 10), "4 KiB");
+        assert_eq!(size(100 << 20), "100 MiB");
+        assert_eq!(size(3 << 29), "1.5 GiB");
+        assert_eq!(size(155_777_000), "148.56 MiB");
     }
 }
