@@ -11,7 +11,7 @@ use std::io::{self, Write};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma cat nfs://127.0.0.1/notes.txt
-  rpcrdma cat nfs://127.0.0.1/part1 nfs://127.0.0.1/part2 > whole")]
+  rpcrdma cat nfs://127.0.0.1/1 nfs://127.0.0.1/2 > whole")]
 pub(crate) struct CatArgs {
     /// nfs://HOST[:PORT]/PATH of files
     #[arg(value_name = "URL", required = true)]

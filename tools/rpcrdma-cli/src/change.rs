@@ -11,7 +11,7 @@ use std::io::{self, Write};
 /// Options of both commands.
 #[derive(Args, Debug)]
 pub(crate) struct ChangeArgs {
-    /// Change directories and everything in them
+    /// Change directories and their contents
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
 
@@ -29,11 +29,11 @@ pub(crate) struct ChangeArgs {
 /// Which files are named in the output.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct ReportArgs {
-    /// Name every file
+    /// Print every file
     #[arg(short, long)]
     verbose: bool,
 
-    /// Name the files that change
+    /// Print files that change
     #[arg(short, long)]
     changes: bool,
 }

@@ -20,13 +20,14 @@ use nfs_proto::{FileType, SetAttributes, Status};
   rpcrdma chmod 640 nfs://127.0.0.1/file
   rpcrdma chmod -R u=rwX,go=rX nfs://127.0.0.1/directory
   rpcrdma chmod -w nfs://127.0.0.1/file
-  rpcrdma chmod --reference nfs://127.0.0.1/like-this nfs://127.0.0.1/file
+  rpcrdma chmod --reference nfs://127.0.0.1/a \\
+    nfs://127.0.0.1/b
 
-A symbolic link on the command line stands for what it leads to; others are left alone. Directories
-keep set-user-ID and set-group-ID unless MODE names them or has five octal digits."
+A symbolic link on the command line is followed; others are left alone. Directories keep \
+set-user-ID and set-group-ID unless MODE names them or has five octal digits."
 )]
 pub(crate) struct ChmodArgs {
-    /// Octal digits, or changes such as u+x,go=rX; none with --reference
+    /// Octal digits, or changes such as u+x,go=rX; omitted with --reference
     #[arg(value_name = "MODE", allow_hyphen_values = true)]
     mode: String,
 
@@ -34,7 +35,7 @@ pub(crate) struct ChmodArgs {
     #[arg(value_name = "URL", required_unless_present = "reference")]
     urls: Vec<NfsUrl>,
 
-    /// Give files the mode of this one
+    /// Use the mode of this file
     #[arg(long, value_name = "URL")]
     reference: Option<NfsUrl>,
 

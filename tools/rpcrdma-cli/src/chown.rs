@@ -19,15 +19,16 @@ use nfs_proto::{FileType, SetAttributes, Status};
   rpcrdma chown alice nfs://127.0.0.1/file
   rpcrdma chown -R alice:staff nfs://127.0.0.1/directory
   rpcrdma chown :1000 nfs://127.0.0.1/file
-  rpcrdma chown --reference nfs://127.0.0.1/like-this nfs://127.0.0.1/file
+  rpcrdma chown --reference nfs://127.0.0.1/a \\
+    nfs://127.0.0.1/b
 
-Names are those of this machine: the server is told numbers. A symbolic link on the command line stands
-for what it leads to, unless -h or -R is given. Only root can give files away, and a server that takes root
-for nobody (squash) does not let root either."
+Names are those of this machine; the server receives numbers. A symbolic link on the command \
+line is followed, unless -h or -R is given. Only root can give files away, and only if the \
+server does not squash root."
 )]
 pub(crate) struct ChownArgs {
-    /// USER, USER:GROUP, USER: (with the user's own group) or :GROUP, by name or number; none with
-    /// --reference
+    /// USER, USER:GROUP, USER: (with the user's login group) or :GROUP, by name or number; omitted
+    /// with --reference
     #[arg(value_name = "OWNER")]
     owner: String,
 
@@ -35,11 +36,11 @@ pub(crate) struct ChownArgs {
     #[arg(value_name = "URL", required_unless_present = "reference")]
     urls: Vec<NfsUrl>,
 
-    /// Change symbolic links and not what they lead to
+    /// Change symbolic links themselves
     #[arg(short = 'h', long)]
     no_dereference: bool,
 
-    /// Give files the owner and group of this one
+    /// Use the owner and group of this file
     #[arg(long, value_name = "URL")]
     reference: Option<NfsUrl>,
 

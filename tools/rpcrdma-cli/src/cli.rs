@@ -33,7 +33,7 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::str::FromStr;
 
-/// NFS over RDMA in userspace: serve, use, and look into it, with RDMA hardware or with none
+/// NFS over RDMA in userspace, without RDMA hardware: serve it, access it, inspect it
 #[derive(Debug, Parser)]
 #[command(
     name = "rpcrdma",
@@ -46,20 +46,27 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
 
-    /// What to log to standard error: error, warn, info, debug (connections), trace (every work
-    /// request) or off, also by part of the program, as in warn,rpcrdma=debug; counts more than
-    /// RUST_LOG [default: warn, and info of `serve` itself]
+    /// Log level: off, error, warn, info, debug (connections) or trace (every work request); per
+    /// module as in warn,rpcrdma=debug. Overrides RUST_LOG [default: warn; info for `serve` itself]
     #[arg(long, global = true, value_name = "LEVEL", value_parser = LogFilter::from_str)]
     log: Option<LogFilter>,
 }
 
 /// What stands first behind the options.
 const EXAMPLES: &str = "Examples:
-  rpcrdma serve .                          export the current directory to this machine
-  rpcrdma ls -l nfs://127.0.0.1/           look at it
-  rpcrdma put -r photos nfs://127.0.0.1/   copy a directory there
-  rpcrdma probe 127.0.0.1                  say what is there, whatever it is
-  rpcrdma help serve                       all there is to say about `serve`";
+  rpcrdma serve .
+      export the current directory to this machine
+  rpcrdma ls -l nfs://127.0.0.1/
+      list it
+  rpcrdma put -r photos nfs://127.0.0.1/
+      copy a directory to it
+  rpcrdma probe 127.0.0.1
+      describe the peer, whatever it is
+  rpcrdma help serve
+      all options of `serve`
+
+Durations have units, as in 500ms, 10s and 1m30s; a plain number is in seconds. Units of sizes, as \
+in 64k and 1MiB, are powers of 1024; a plain number is in bytes.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -188,5 +195,32 @@ mod tests {
     #[test]
     fn command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// The columns of the narrowest terminal for which help is written.
+    const NARROW: usize = 60;
+
+    /// Checks the texts behind the options of a command and of those below it: lists, such as examples, fit a
+    /// narrow terminal, and each paragraph is one line, which is wrapped for the terminal.
+    fn check_layout(command: &clap::Command) {
+        let text = command.get_after_help().map(ToString::to_string);
+        for part in text.iter().flat_map(|text| text.split("\n\n")) {
+            let mut lines = part.lines();
+            let first = lines.next().unwrap();
+            let name = command.get_name();
+            for line in lines {
+                assert!(
+                    first.ends_with(':') && line.starts_with("  "),
+                    "{name}: {line}"
+                );
+                assert!(line.chars().count() <= NARROW, "{name}: too long: {line}");
+            }
+        }
+        command.get_subcommands().for_each(check_layout);
+    }
+
+    #[test]
+    fn texts_behind_options_fit_terminals_of_any_width() {
+        check_layout(&Cli::command());
     }
 }

@@ -13,12 +13,13 @@ use std::time::Duration;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma clients
-  rpcrdma clients --json --socket /run/rpcrdma/control-0.0.0.0:20049.sock
+  rpcrdma clients --json \\
+    --socket /run/rpcrdma/control-0.0.0.0:20049.sock
 
-Chunks are those that were read from and written to the client by RDMA. `again` counts calls that
-came again and were not executed twice. Only the user who runs the server, and root, may ask it.")]
+Chunks were read from or written to the client by RDMA. `again` counts retransmitted calls, \
+which are not executed twice. Only the user who runs the server, and root, can query it.")]
 pub(crate) struct ClientsArgs {
-    /// One JSON object per line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 

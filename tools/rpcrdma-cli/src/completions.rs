@@ -6,12 +6,15 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use std::io::{self, Write};
 
-/// Print a shell's completions of commands and options
+/// Generate shell completions
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  rpcrdma completions bash > ~/.local/share/bash-completion/completions/rpcrdma
-  rpcrdma completions zsh > /usr/local/share/zsh/site-functions/_rpcrdma
-  rpcrdma completions fish > ~/.config/fish/completions/rpcrdma.fish")]
+  rpcrdma completions bash \\
+    > ~/.local/share/bash-completion/completions/rpcrdma
+  rpcrdma completions zsh \\
+    > /usr/local/share/zsh/site-functions/_rpcrdma
+  rpcrdma completions fish \\
+    > ~/.config/fish/completions/rpcrdma.fish")]
 pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,

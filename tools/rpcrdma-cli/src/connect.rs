@@ -19,19 +19,19 @@ pub(crate) struct ConnectArgs {
     #[command(flatten)]
     pub(crate) transport: TransportArgs,
 
-    /// How long a call may take before it fails; a plain number is in seconds
+    /// Fail a call after this time
     #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = units::parse_duration,
         help_heading = "Connection")]
     pub(crate) timeout: Duration,
 
-    /// Connections to the server, over which calls are spread
+    /// Number of connections to the server; calls are spread over them
     #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Connection",
         value_parser = clap::value_parser!(u8).range(1..=MAX_CONNECTIONS))]
     pub(crate) nconnect: u8,
 
-    /// Copy arguments of up to this size to memory that stays registered: as many times so much as
-    /// there are --credits. The server may read what was there last, and take along handles only if
-    /// --remote-invalidation has per_call or per_call_several
+    /// Copy arguments up to this size into memory that stays registered, one buffer for each
+    /// credit. The server can read the previous content. Remote invalidation then needs per_call or
+    /// per_call_several
     #[arg(long, value_name = "SIZE", help_heading = "Connection",
         value_parser = units::size_in::<u32>(1..=MAX_PERSISTENT))]
     persistent_memory: Option<u32>,

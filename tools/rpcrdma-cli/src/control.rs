@@ -283,7 +283,7 @@ pub(crate) struct ClientStatus {
 /// Which server is asked.
 #[derive(Args, Debug)]
 pub(crate) struct ControlArgs {
-    /// Control socket of the server [default: that of the only one that runs here]
+    /// Control socket of the server [default: that of the only server on this machine]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }

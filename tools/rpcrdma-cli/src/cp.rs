@@ -25,50 +25,51 @@ const BYTES_IN_FLIGHT: u32 = 64 << 20;
 /// more, files in flight are waited for.
 const MAX_FILLED: usize = 1 << 16;
 
-/// Copy files on a server
+/// Copy files on a server, or from one server to another
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma cp nfs://127.0.0.1/file nfs://127.0.0.1/copy
-  rpcrdma cp -rp nfs://127.0.0.1/photos nfs://127.0.0.1/backup/
-  rpcrdma cp -n nfs://127.0.0.1/a nfs://127.0.0.1/b nfs://127.0.0.1/directory/
+  rpcrdma cp -rp nfs://127.0.0.1/photos nfs://127.0.0.1/b/
+  rpcrdma cp -n nfs://127.0.0.1/a nfs://127.0.0.1/dir/
 
-NFS version 3 has no call that copies: all data comes to this machine and goes back. The URLs may be of
-different exports or servers. A file gets its name when it is complete, and replaces what has it: other
-names of that stand for the old file. Symbolic links are followed on the command line without -r only.")]
+All data passes through this machine, because NFSv3 has no call that copies. The URLs may be of \
+different exports or servers. A file gets its name when it is complete, replacing a file of that \
+name, whose other hard links keep the old content. Symbolic links on the command line are \
+followed only without -r.")]
 pub(crate) struct CpArgs {
-    /// nfs://HOST[:PORT]/PATH of what to copy, and where to
+    /// nfs://HOST[:PORT]/PATH of the sources, then of the destination
     #[arg(value_name = "URL", required = true, num_args = 2..)]
     urls: Vec<NfsUrl>,
 
-    /// Copy directories with all that is in them, symbolic links and special files as such
+    /// Copy directories recursively; symbolic links and special files are copied as such
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
 
-    /// Keep mode, times, and where permitted owner and group
+    /// Preserve mode, times, and, if permitted, owner and group
     #[arg(short)]
     preserve: bool,
 
-    /// As -rp
+    /// Same as -rp
     #[arg(short, long)]
     archive: bool,
 
-    /// Replace nothing
+    /// Do not overwrite existing files
     #[arg(short, long, overrides_with = "force")]
     no_clobber: bool,
 
-    /// Replace what has the name, as without -n
+    /// Overwrite existing files, the default; cancels -n
     #[arg(short, long)]
     force: bool,
 
-    /// Take the last URL for the new name, also if it is a directory
+    /// Treat the last URL as the new name, even if it is a directory
     #[arg(short = 'T', long)]
     no_target_directory: bool,
 
-    /// When copies have holes, ranges of zeros that take no space
+    /// When copies get holes (ranges of zeros that take no space)
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     sparse: Sparse,
 
-    /// Say what is copied
+    /// Print each file that is copied
     #[arg(short, long)]
     verbose: bool,
 

@@ -11,42 +11,42 @@ use nfs_proto::results::FsStat;
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Show how full the file systems of a server are
+/// Show the space of a server's file systems
 #[derive(Args, Debug)]
 #[command(
     disable_help_flag = true,
     after_help = "Examples:
   rpcrdma df -h nfs://127.0.0.1/
   rpcrdma df -i nfs://127.0.0.1/data
-  rpcrdma df --json nfs://127.0.0.1/data nfs://127.0.0.1/music
+  rpcrdma df --json nfs://127.0.0.1/a nfs://127.0.0.1/b
 
-Sizes are in blocks of 1024 bytes unless an option says otherwise, as with df(1) of coreutils. Use% is
-the share of what users can have: space that is reserved for root counts as not there.
+As with df(1), sizes are in blocks of 1024 bytes by default, and Use% is the share of the space \
+that users can have: space reserved for root does not count.
 
-With --json there is one object per line, with sizes in bytes."
+--json prints one object per line, with sizes in bytes."
 )]
 pub(crate) struct DfArgs {
-    /// nfs://HOST[:PORT]/PATH of something in the file system
+    /// nfs://HOST[:PORT]/PATH of anything in the file system
     #[arg(value_name = "URL", required = true)]
     urls: Vec<NfsUrl>,
 
-    /// Sizes in units of 1024, as 1.5M
+    /// Print sizes in units of 1024, such as 1.5M
     #[arg(short = 'h', long, overrides_with_all = ["si", "kibibytes"])]
     human_readable: bool,
 
-    /// Sizes in units of 1000, as 1.5M
+    /// Print sizes in units of 1000, such as 1.5M
     #[arg(short = 'H', long, overrides_with = "kibibytes")]
     si: bool,
 
-    /// Sizes in blocks of 1024 bytes: what is shown anyway
+    /// Print sizes in blocks of 1024 bytes, the default
     #[arg(short)]
     kibibytes: bool,
 
-    /// Show how many files there can be instead
+    /// Show inodes instead of space
     #[arg(short, long)]
     inodes: bool,
 
-    /// One JSON object per line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 

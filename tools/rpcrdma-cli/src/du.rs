@@ -17,72 +17,72 @@ use std::io::{self, Write};
 /// time.
 const MAX_LINKED: usize = 1 << 20;
 
-/// Sum up the disk space of directories
+/// Show the disk space of directories
 #[derive(Args, Debug)]
 #[command(
     disable_help_flag = true,
     after_help = "Examples:
   rpcrdma du -sh nfs://127.0.0.1/photos
   rpcrdma du -h -d 1 nfs://127.0.0.1/
-  rpcrdma du -s --apparent-size --json nfs://127.0.0.1/a nfs://127.0.0.1/b
+  rpcrdma du -s --apparent-size --json nfs://127.0.0.1/a
 
-Sizes are in blocks of 1024 bytes unless an option says otherwise, as with du(1) of coreutils. A file with
-several names is counted once. Symbolic links are not followed. Apparent sizes are those of files and of the
-texts of symbolic links.
+As with du(1), sizes are in blocks of 1024 bytes by default, a file with several hard links is \
+counted once, and symbolic links are not followed. Apparent sizes are the sizes of files and of \
+the texts of symbolic links.
 
-With --json there is one object per line, with both sizes in bytes, and `entries`: the number of files and
-directories."
+--json prints one object per line, with both sizes in bytes, and `entries`: the number of files \
+and directories."
 )]
 pub(crate) struct DuArgs {
     /// nfs://HOST[:PORT]/PATH of directories or files
     #[arg(value_name = "URL", required = true)]
     urls: Vec<NfsUrl>,
 
-    /// Show the sums of what is named only
+    /// Show only the sum of each argument
     #[arg(short, long, conflicts_with_all = ["all", "max_depth"])]
     summarize: bool,
 
-    /// Show directories down to this depth; 0 is what is named
+    /// Show directories down to this depth; 0 is each argument
     #[arg(short = 'd', long, value_name = "N")]
     max_depth: Option<usize>,
 
-    /// Show files, too
+    /// Also show files
     #[arg(short, long)]
     all: bool,
 
-    /// Show the sum of everything
+    /// Show the sum of all arguments
     #[arg(short = 'c', long)]
     total: bool,
 
-    /// Sizes in units of 1024, as 1.5M
+    /// Print sizes in units of 1024, such as 1.5M
     #[arg(short = 'h', long, overrides_with_all = ["si", "kibibytes", "bytes"])]
     human_readable: bool,
 
-    /// Sizes in units of 1000, as 1.5M
+    /// Print sizes in units of 1000, such as 1.5M
     #[arg(long, overrides_with_all = ["kibibytes", "bytes"])]
     si: bool,
 
-    /// Sizes in blocks of 1024 bytes: what is shown anyway
+    /// Print sizes in blocks of 1024 bytes, the default
     #[arg(short, overrides_with = "bytes")]
     kibibytes: bool,
 
-    /// Apparent sizes, in bytes
+    /// Print apparent sizes in bytes
     #[arg(short, long)]
     bytes: bool,
 
-    /// Sum up sizes of files and not the disk space they take
+    /// Show sizes of files instead of disk space
     #[arg(long)]
     apparent_size: bool,
 
-    /// Count a file once for each of its names
+    /// Count a file once for each hard link
     #[arg(short = 'l', long)]
     count_links: bool,
 
-    /// Leave out what is on other file systems
+    /// Skip directories on other file systems
     #[arg(short = 'x', long)]
     one_file_system: bool,
 
-    /// One JSON object per line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 

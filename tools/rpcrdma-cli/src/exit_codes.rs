@@ -25,21 +25,15 @@ const fn of_all(code: &'static str, means: &'static str) -> ExitCode {
 
 /// All exit codes.
 pub(crate) const EXIT_CODES: [ExitCode; 5] = [
-    of_all("0", "Everything was done."),
-    of_all("1", "Something failed; standard error has the reason."),
-    of_all(
-        "2",
-        "The command line was not understood; nothing was done.",
-    ),
+    of_all("0", "Success."),
+    of_all("1", "Something failed: see standard error."),
+    of_all("2", "Wrong command line; nothing was done."),
     ExitCode {
         code: "78",
-        means: "The file of `serve --config` is wrong (EX_CONFIG).",
+        means: "Error in the file of `serve --config`.",
         of: Some("serve"),
     },
-    of_all(
-        "129, 130, 143",
-        "SIGHUP, SIGINT (Ctrl-C) or SIGTERM ended the command, after it had cleaned up. `serve` ends with 0 then.",
-    ),
+    of_all("129, 130, 143", "Ended by SIGHUP, SIGINT or SIGTERM."),
 ];
 
 /// What stands behind the options of the program: examples, and the exit codes.

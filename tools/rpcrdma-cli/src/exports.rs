@@ -15,33 +15,35 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
-/// List what a server exports, and for whom
+/// List a server's exports and who may mount them
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma exports 127.0.0.1
-      as clients see it
+      as clients see them
   rpcrdma exports
-      of the server that runs on this machine: also directories, squashing, and exports that are not there
+      of the server on this machine: also their directories,
+      squashing, and absent exports
   rpcrdma exports --tcp files.example.org
-      by MOUNT over TCP, as `showmount -e` asks
+      by MOUNT over TCP, as showmount(8) does
   rpcrdma exports --json 192.0.2.1:20049
 
-A server is asked over RDMA, and over TCP where it does not answer MOUNT over RDMA. Without HOST it is
-asked over its control socket, as by `rpcrdma stats`: by the user who runs it, or root.")]
+MOUNT is called over RDMA, and over TCP if the server does not answer it over RDMA. Without \
+HOST, the control socket of the server is used, as by `rpcrdma stats`; only the user who runs \
+the server, and root, can do that.")]
 pub(crate) struct ExportsArgs {
-    /// HOST or HOST:PORT of the server [default: the one that runs on this machine]
+    /// Server [default port: 20049; default server: the one on this machine]
     #[arg(value_name = "HOST[:PORT]", conflicts_with = "socket")]
     server: Option<Endpoint>,
 
-    /// Port of MOUNT over TCP
+    /// TCP port of MOUNT
     #[arg(long, value_name = "PORT", default_value_t = MOUNT_PORT, help_heading = "Connection")]
     mount_port: u16,
 
-    /// Ask over TCP only
+    /// Use MOUNT over TCP only
     #[arg(long, requires = "server")]
     tcp: bool,
 
-    /// One JSON object per line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 

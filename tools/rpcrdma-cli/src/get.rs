@@ -35,28 +35,29 @@ use std::sync::Arc;
 #[command(after_help = "Examples:
   rpcrdma get nfs://127.0.0.1/file
   rpcrdma get nfs://127.0.0.1/file other-name
-  rpcrdma get -r nfs://127.0.0.1/photos nfs://127.0.0.1/notes.txt directory/
+  rpcrdma get -r nfs://127.0.0.1/a nfs://127.0.0.1/b dir/
   rpcrdma get nfs://127.0.0.1/backup.tar - | tar -t
-  rpcrdma get -rp --delete --exclude '*.tmp' nfs://127.0.0.1/photos/. photos
-  rpcrdma get -r --delete --dry-run nfs://127.0.0.1/photos/. photos
+  rpcrdma get -r --exclude '*.tmp' nfs://127.0.0.1/photos .
+  rpcrdma get -rp --delete nfs://127.0.0.1/photos/. photos
+  rpcrdma get -r --delete --dry-run nfs://127.0.0.1/a/. a
   rpcrdma get --resume nfs://127.0.0.1/disk.img images/
-  rpcrdma get --sparse always nfs://127.0.0.1/disk.img images/
+  rpcrdma get --sparse always nfs://127.0.0.1/disk.img .
 
-A directory is copied into DEST if that is there, and otherwise becomes DEST; of URL/. only what is in it
-is copied. Conflicts, such as a file where a directory is to go, are found before anything is copied, and
-then nothing is.
+If DEST is an existing directory, a source directory is copied into it; otherwise it becomes \
+DEST. URL/. copies only the contents of a directory. Conflicts, such as a file where a directory \
+is needed, are found before anything is copied; then nothing is.
 
-A file gets its name when it is complete, and replaces what has it; a symbolic link in the place of DEST is
-followed. A device or FIFO named as DEST is written to, and - is standard output. An interrupted copy leaves
-no half file behind and can be made again; what a killed one left behind is removed by the next copy into
-the same directory once it is 24 hours old.
+A file gets its name when it is complete, replacing a file of that name. A symbolic link at DEST \
+is followed; a device or FIFO named as DEST is written to. An interrupted copy leaves no \
+incomplete file. Incomplete files of a killed copy are removed by the next copy into the same \
+directory when they are 24 hours old.
 
-A terminal shows files, bytes, rate and time left, and a summary at the end; other output, and -q, show
-neither. Without an answer for 5 seconds the server is said not to respond; calls go on for --timeout.
-Ctrl-C, SIGTERM and SIGHUP clean up and end the command: a shell sees 130, 143 or 129.")]
+On a terminal, progress and a summary are shown. If the server does not answer for 5 seconds, a \
+message says so; calls fail after --timeout. Ctrl-C, SIGTERM and SIGHUP clean up and end the \
+command: a shell sees 130, 143 or 129.")]
 pub(crate) struct GetArgs {
-    /// nfs://HOST[:PORT]/PATH of files, and then the file or directory to copy to, or - for standard
-    /// output [default: .]
+    /// nfs://HOST[:PORT]/PATH of files, then the destination: a file, a directory, or - for
+    /// standard output [default: .]
     #[arg(value_name = "URL... [DEST]", required = true)]
     paths: Vec<OsString>,
 

@@ -12,18 +12,18 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
-/// Give files a further name, or with -s make symbolic links
+/// Make hard links, or with -s symbolic links
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  rpcrdma ln nfs://127.0.0.1/file nfs://127.0.0.1/other-name
-  rpcrdma ln -s ../some/where nfs://127.0.0.1/directory/link
+  rpcrdma ln nfs://127.0.0.1/file nfs://127.0.0.1/name
+  rpcrdma ln -s ../some/where nfs://127.0.0.1/dir/link
   rpcrdma ln -sfn release-2 nfs://127.0.0.1/current
 
-The text of a symbolic link is stored as it is: whoever follows the link makes sense of it. With -f the name
-always stands for something: the old file or the new one.")]
+The text of a symbolic link is stored as given; the client that follows the link interprets it. \
+With -f the name always exists: as the old file or as the new one.")]
 pub(crate) struct LnArgs {
-    /// URLs of files, with -s texts of links; and then the URL of the new name, or of the directory that the
-    /// links go into
+    /// URLs of files, or with -s texts of links; then the URL of the new name, or of the directory
+    /// for the links
     #[arg(value_name = "TARGET... URL", required = true, num_args = 2..)]
     paths: Vec<OsString>,
 
@@ -31,19 +31,19 @@ pub(crate) struct LnArgs {
     #[arg(short, long)]
     symbolic: bool,
 
-    /// Replace what has the name, unless it is a directory
+    /// Replace existing files, but not directories
     #[arg(short, long)]
     force: bool,
 
-    /// A symbolic link to a directory is no directory for links to go into
+    /// Treat URL as the new name, even if it is a symbolic link to a directory
     #[arg(short, long)]
     no_dereference: bool,
 
-    /// Take the last URL for the new name, also if it is a directory
+    /// Treat URL as the new name, even if it is a directory
     #[arg(short = 'T', long)]
     no_target_directory: bool,
 
-    /// Say what is linked
+    /// Print each link that is made
     #[arg(short, long)]
     verbose: bool,
 

@@ -24,11 +24,11 @@ use tracing_subscriber::fmt::MakeWriter;
 /// The form of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Lines for people
+    /// Lines of text
     Text,
     /// One JSON object per line
     Json,
-    /// Records of systemd's journal, with fields
+    /// Records of the systemd journal, with fields
     Journald,
 }
 

@@ -33,33 +33,34 @@ const MAX_WAITING: usize = 1 << 20;
     after_help = "Examples:
   rpcrdma ls nfs://127.0.0.1/
   rpcrdma ls -lh nfs://files.example.org/photos
-  rpcrdma ls -ltr nfs://127.0.0.1/log          the newest last
-  rpcrdma ls -lR --time-style=long-iso nfs://127.0.0.1/a%20name%20with%20blanks
+  rpcrdma ls -ltr nfs://127.0.0.1/log
+      the newest last
+  rpcrdma ls -lR nfs://127.0.0.1/a%20name%20with%20blanks
   rpcrdma ls --json nfs://[::1]:20049/
 
-Options mean what they mean to ls(1) of coreutils. Names are sorted by their bytes, and control
-characters in them are shown as \\xNN. Owners have the names that this machine has for their ids, and
-times are in the time zone of TZ. Symbolic links are not followed by -R.
+Options have the meaning of ls(1) of coreutils. Names are sorted by their bytes; control \
+characters in them are printed as \\xNN. Owners are names of this machine, and times are in the \
+time zone TZ. -R does not follow symbolic links.
 
-With --json there is one object per line, in the order of the server, with times in UTC; `url` names
-the file exactly, `path` only as far as it is text.
+--json prints one object per line, in the order of the server, with times in UTC; `url` \
+identifies the file, `path` is text and can be inexact.
 
-Exit codes: 0 all was listed, 1 something was not, 2 the command line was not understood."
+Exit codes: 0 everything was listed, 1 something was not, 2 wrong command line."
 )]
 pub(crate) struct LsArgs {
     /// nfs://HOST[:PORT]/PATH of directories or files
     #[arg(value_name = "URL", required = true)]
     urls: Vec<NfsUrl>,
 
-    /// Show names that begin with a dot, `.` and `..` among them
+    /// Include names that begin with a dot, also `.` and `..`
     #[arg(short, long)]
     all: bool,
 
-    /// Show names that begin with a dot, except `.` and `..`
+    /// Include names that begin with a dot, except `.` and `..`
     #[arg(short = 'A', long)]
     almost_all: bool,
 
-    /// Show directories themselves, and not what is in them
+    /// List directories themselves, not their contents
     #[arg(short, long)]
     directory: bool,
 
@@ -67,27 +68,28 @@ pub(crate) struct LsArgs {
     #[arg(short, long)]
     long: bool,
 
-    /// Sizes in units of 1024, as 1.5M
+    /// Print sizes in units of 1024, such as 1.5M
     #[arg(short = 'h', long, overrides_with = "si")]
     human_readable: bool,
 
-    /// Sizes in units of 1000, as 1.5M
+    /// Print sizes in units of 1000, such as 1.5M
     #[arg(long)]
     si: bool,
 
-    /// As -l, with ids of owners and groups instead of names
+    /// Like -l, with numbers of users and groups instead of names
     #[arg(short, long)]
     numeric_uid_gid: bool,
 
-    /// Show the number of each file
+    /// Show inode numbers
     #[arg(short, long)]
     inode: bool,
 
-    /// Append what a name stands for: `/` directory, `*` program, `@` symbolic link, `|` pipe, `=` socket
+    /// Append the type to names: `/` directory, `*` program, `@` symbolic link, `|` pipe, `=`
+    /// socket
     #[arg(short = 'F', long)]
     classify: bool,
 
-    /// Colour names as LS_COLORS says
+    /// Colour names by LS_COLORS
     #[arg(
         long,
         value_name = "WHEN",
@@ -98,19 +100,19 @@ pub(crate) struct LsArgs {
     )]
     color: When,
 
-    /// List directories within directories
+    /// List subdirectories recursively
     #[arg(short = 'R', long)]
     recursive: bool,
 
-    /// Sort by time, the newest first
+    /// Sort by time, newest first
     #[arg(short = 't', overrides_with_all = ["by_size", "unsorted"])]
     by_time: bool,
 
-    /// Sort by size, the largest first
+    /// Sort by size, largest first
     #[arg(short = 'S', overrides_with = "unsorted")]
     by_size: bool,
 
-    /// Do not sort: the order of the server
+    /// Do not sort; list in the order of the server
     #[arg(short = 'U')]
     unsorted: bool,
 
@@ -118,43 +120,43 @@ pub(crate) struct LsArgs {
     #[arg(short, long)]
     reverse: bool,
 
-    /// Show the time of the last change of attributes, and without -l sort by it
+    /// Show the time of the last change of attributes; without -l also sort by it
     #[arg(short = 'c', overrides_with = "accessed")]
     changed: bool,
 
-    /// Show the time of the last access, and without -l sort by it
+    /// Show the time of the last access; without -l also sort by it
     #[arg(short = 'u')]
     accessed: bool,
 
-    /// One name per line
+    /// List one name per line
     #[arg(short = '1', overrides_with = "columns")]
     one_per_line: bool,
 
-    /// Names in columns, also where the output is no terminal
+    /// List names in columns, also if the output is not a terminal
     #[arg(short = 'C')]
     columns: bool,
 
-    /// Columns of the output, instead of those of the terminal; 0 is as many as there are names
+    /// Width of the output in columns (0 = no limit) [default: that of the terminal]
     #[arg(short, long, value_name = "COLUMNS")]
     width: Option<u16>,
 
-    /// Show what a symbolic link on the command line leads to
+    /// Follow symbolic links on the command line
     #[arg(short = 'H', long)]
     dereference_command_line: bool,
 
-    /// Show what symbolic links lead to
+    /// Show the target of symbolic links instead of the links
     #[arg(short = 'L', long)]
     dereference: bool,
 
-    /// Form of times: full-iso, long-iso, iso, locale or +FORMAT, as of date(1) [default: locale]
+    /// Format of times: full-iso, long-iso, iso, locale or +FORMAT of date(1) [default: locale]
     #[arg(long, value_name = "STYLE")]
     time_style: Option<TimeStyle>,
 
-    /// As -l --time-style=full-iso
+    /// Like -l --time-style=full-iso
     #[arg(long)]
     full_time: bool,
 
-    /// One JSON object per line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 
@@ -170,7 +172,7 @@ pub(crate) struct LsArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum When {
     Always,
-    /// If standard output is a terminal.
+    /// If standard output is a terminal
     Auto,
     Never,
 }

@@ -22,7 +22,7 @@ const RELATED: [(&str, (&str, &str)); 1] = [("rpcrdma-serve", ("rpcrdma.toml", "
 #[command(after_help = "Examples:
   rpcrdma man-pages /usr/local/share/man/man1")]
 pub(crate) struct ManPagesArgs {
-    /// Where the pages go; made if it is not there
+    /// Directory for the pages; made if it does not exist
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }

@@ -19,15 +19,15 @@ pub(crate) struct MkdirArgs {
     #[arg(value_name = "URL", required = true)]
     urls: Vec<NfsUrl>,
 
-    /// Make the directories above, too; no error if it is there already
+    /// Also make missing parent directories; no error if the directory exists
     #[arg(short, long)]
     parents: bool,
 
-    /// Permissions, as for chmod, instead of those that the umask leaves; not of the directories above
+    /// Permissions, as for chmod, instead of those that the umask leaves; not for parents
     #[arg(short, long, value_name = "MODE", allow_hyphen_values = true)]
     mode: Option<ModeChange>,
 
-    /// Say what is made
+    /// Print each directory that is made
     #[arg(short, long)]
     verbose: bool,
 

@@ -12,28 +12,28 @@ use std::io::{self, Write};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma mv nfs://127.0.0.1/old nfs://127.0.0.1/new
-  rpcrdma mv nfs://127.0.0.1/a nfs://127.0.0.1/b nfs://127.0.0.1/directory/
+  rpcrdma mv nfs://127.0.0.1/a nfs://127.0.0.1/directory/
 
-What has the new name is replaced, unless -n is given. Everything stays in one export of one server. With
--n the name is looked up before: NFS version 3 has no call that does both.")]
+Without -n, an existing file of the new name is replaced. All URLs are in one export of one \
+server. -n looks the new name up first, because NFSv3 has no call that does both.")]
 pub(crate) struct MvArgs {
-    /// nfs://HOST[:PORT]/PATH of what to move, and where to
+    /// nfs://HOST[:PORT]/PATH of the sources, then of the destination
     #[arg(value_name = "URL", required = true, num_args = 2..)]
     urls: Vec<NfsUrl>,
 
-    /// Replace nothing
+    /// Do not overwrite existing files
     #[arg(short, long, overrides_with = "force")]
     no_clobber: bool,
 
-    /// Replace what has the new name, as without -n
+    /// Overwrite existing files, the default; cancels -n
     #[arg(short, long)]
     force: bool,
 
-    /// Take the last URL for the new name, also if it is a directory
+    /// Treat the last URL as the new name, even if it is a directory
     #[arg(short = 'T', long)]
     no_target_directory: bool,
 
-    /// Say what is renamed
+    /// Print each file that is renamed
     #[arg(short, long)]
     verbose: bool,
 

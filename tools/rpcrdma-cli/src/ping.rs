@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-/// Call the server's procedure NULL again and again, and say how long each call takes
+/// Measure the round-trip time of NULL calls
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma ping 127.0.0.1
@@ -30,35 +30,35 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
   rpcrdma ping -q -w 1m 127.0.0.1
   rpcrdma ping -c 1 -W 2s --json 127.0.0.1
 
-The options are those of ping(8). Calls are sent at the interval, also while earlier ones wait for their
-replies. A call that fails is reported and counted, and the next one is sent; a connection that is lost is made
-again, which is reported too.
+The options are those of ping(8). Calls are sent at the interval even if earlier ones are \
+unanswered. A failed call is reported and counted, and the next one is sent. A lost connection \
+is reported and made again.
 
-Exit codes: 0 all calls were answered, 1 there was no call or one was not answered, 2 the command line was not
-understood. So it is after an interrupt (Ctrl-C) too, which ends the command with its summary.")]
+Exit codes: 0 every call was answered, 1 no call was made or one was not answered, 2 wrong \
+command line. This also holds after Ctrl-C, which prints the summary.")]
 pub(crate) struct PingArgs {
-    /// The server; port 20049 if none is given
+    /// Server [default port: 20049]
     #[arg(value_name = "HOST[:PORT]")]
     server: Endpoint,
 
-    /// End after this many calls; with --deadline, after this many replies
+    /// Stop after N calls, or with --deadline after N replies [default: until Ctrl-C]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Time from the beginning of a call to that of the next; 0 is the same as --adaptive
+    /// Interval between calls (0 = --adaptive)
     #[arg(short, long, default_value = "1s", value_name = "DURATION",
         value_parser = units::parse_duration)]
     interval: Duration,
 
-    /// Send the next call as soon as the one before it has ended
+    /// Send the next call when the previous one has ended
     #[arg(short = 'A', long, conflicts_with = "interval")]
     adaptive: bool,
 
-    /// End after this time, however many calls were sent
+    /// Stop after this time, however many calls were sent
     #[arg(short = 'w', long, value_name = "DURATION", value_parser = units::parse_duration)]
     deadline: Option<Duration>,
 
-    /// How long to wait for the reply to a call [default: 10s, or --timeout if that is less]
+    /// Time to wait for each reply [default: 10s, or --timeout if that is less]
     #[arg(short = 'W', long, value_name = "DURATION", value_parser = units::parse_duration)]
     wait: Option<Duration>,
 
@@ -66,11 +66,11 @@ pub(crate) struct PingArgs {
     #[arg(short, long)]
     quiet: bool,
 
-    /// Print what was agreed on the connection, and how to see it in Wireshark
+    /// Print what was negotiated, and how to see the connection in Wireshark
     #[arg(short, long, conflicts_with_all = ["quiet", "json"])]
     verbose: bool,
 
-    /// Print nothing but one JSON object at the end, also when there is no connection
+    /// Print only one JSON object at the end, also if the connection fails
     #[arg(long)]
     json: bool,
 

@@ -40,31 +40,33 @@ const POOL_KEEP: usize = 32 << 20;
 #[command(after_help = "Examples:
   rpcrdma put file nfs://127.0.0.1/
   rpcrdma put file nfs://127.0.0.1/other-name
-  rpcrdma put -r photos notes.txt nfs://127.0.0.1/directory/
+  rpcrdma put -r photos notes.txt nfs://127.0.0.1/dir/
   tar -c photos | rpcrdma put - nfs://127.0.0.1/photos.tar
-  rpcrdma put -rp --delete --exclude '*.tmp' photos/. nfs://127.0.0.1/photos
-  rpcrdma put -r --delete --dry-run photos/. nfs://127.0.0.1/photos
+  rpcrdma put -r --exclude '*.tmp' photos nfs://127.0.0.1/
+  rpcrdma put -rp --delete photos/. nfs://127.0.0.1/photos
+  rpcrdma put -r --delete --dry-run a/. nfs://127.0.0.1/a
   rpcrdma put --resume disk.img nfs://127.0.0.1/images/
-  rpcrdma put --sparse always disk.img nfs://127.0.0.1/images/
+  rpcrdma put --sparse always disk.img nfs://127.0.0.1/
 
-A directory is copied into that of the URL if that is there, and otherwise becomes it; of DIRECTORY/. only
-what is in it is copied. Conflicts, such as a file where a directory is to go, are found before anything is
-copied, and then nothing is.
+If URL is an existing directory, a source directory is copied into it; otherwise it becomes URL. \
+DIRECTORY/. copies only the contents of a directory. Conflicts, such as a file where a directory \
+is needed, are found before anything is copied; then nothing is.
 
-A file gets its name when it is complete and on stable storage, and replaces what has it; a symbolic link in
-the place of the URL is followed, and a device or FIFO of the server is not replaced. An interrupted copy can
-be made again, and leaves no half file behind if the server can be reached and still allows changes; what a
-killed one left behind is removed by the next copy into the same directory once it is 24 hours old.
+A file gets its name when it is complete and on stable storage, replacing a file of that name. A \
+symbolic link at URL is followed; a device or FIFO of the server is not replaced. An interrupted \
+copy leaves no incomplete file if the server can be reached and allows changes. Incomplete files \
+of a killed copy are removed by the next copy into the same directory when they are 24 hours \
+old.
 
-A terminal shows files, bytes, rate and time left, and a summary at the end; other output, and -q, show
-neither. Without an answer for 5 seconds the server is said not to respond; calls go on for --timeout.
-Ctrl-C, SIGTERM and SIGHUP clean up and end the command: a shell sees 130, 143 or 129.")]
+On a terminal, progress and a summary are shown. If the server does not answer for 5 seconds, a \
+message says so; calls fail after --timeout. Ctrl-C, SIGTERM and SIGHUP clean up and end the \
+command: a shell sees 130, 143 or 129.")]
 pub(crate) struct PutArgs {
-    /// Files and directories to copy; FIFOs and devices are read, and - is standard input
+    /// Files and directories to copy; FIFOs and devices are read, - is standard input
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<PathBuf>,
 
-    /// nfs://HOST[:PORT]/PATH of the file or directory to copy to
+    /// nfs://HOST[:PORT]/PATH of the destination: a file or a directory
     #[arg(value_name = "URL")]
     url: NfsUrl,
 

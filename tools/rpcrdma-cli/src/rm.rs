@@ -15,24 +15,25 @@ const MAX_ASKED: usize = 1 << 20;
 /// Directories within directories that are asked about; a server that invents more is given up.
 const MAX_DEPTH: usize = 1000;
 
-/// Remove files, and with -r directories with all that is in them
+/// Remove files, or with -r whole directories
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma rm nfs://127.0.0.1/old.txt
   rpcrdma rm -r nfs://127.0.0.1/old-directory
   rpcrdma rm -ri nfs://127.0.0.1/old-directory
 
-Symbolic links are removed, never followed. What cannot be removed is said, and the rest removed.")]
+Symbolic links are removed, never followed. What cannot be removed is reported, and the rest is \
+removed.")]
 pub(crate) struct RmArgs {
-    /// nfs://HOST[:PORT]/PATH of what to remove
+    /// nfs://HOST[:PORT]/PATH of files and directories to remove
     #[arg(value_name = "URL", required = true)]
     urls: Vec<NfsUrl>,
 
-    /// Remove directories too, with all that is in them
+    /// Remove directories and their contents
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
 
-    /// No error if it is not there, and no questions
+    /// Ignore missing files; never ask
     #[arg(short, long, overrides_with = "interactive")]
     force: bool,
 
@@ -40,11 +41,11 @@ pub(crate) struct RmArgs {
     #[arg(short)]
     interactive: bool,
 
-    /// Remove empty directories too
+    /// Also remove empty directories
     #[arg(short, long)]
     dir: bool,
 
-    /// Say what is removed
+    /// Print each file that is removed
     #[arg(short, long)]
     verbose: bool,
 

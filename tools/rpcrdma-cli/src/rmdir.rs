@@ -12,21 +12,22 @@ use std::io::{self, Write};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma rmdir nfs://127.0.0.1/empty
-  rpcrdma rmdir -p nfs://127.0.0.1/a/b/c      c, then b, then a")]
+  rpcrdma rmdir -p nfs://127.0.0.1/a/b/c
+      c, then b, then a")]
 pub(crate) struct RmdirArgs {
     /// nfs://HOST[:PORT]/PATH of directories
     #[arg(value_name = "URL", required = true)]
     urls: Vec<NfsUrl>,
 
-    /// Remove the directories above, too, up to the root of the export
+    /// Also remove the parent directories, up to the root of the export
     #[arg(short, long)]
     parents: bool,
 
-    /// No error if something is in a directory
+    /// No error if a directory is not empty
     #[arg(long)]
     ignore_fail_on_non_empty: bool,
 
-    /// Say what is removed
+    /// Print each directory that is removed
     #[arg(short, long)]
     verbose: bool,
 

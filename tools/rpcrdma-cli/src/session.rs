@@ -26,7 +26,7 @@ const NOT_RESPONDING_AFTER: Duration = Duration::from_secs(5);
 /// Options of everything that works on files of a server.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SessionArgs {
-    /// Port of MOUNT over TCP, for servers that do not answer it over RDMA
+    /// TCP port of MOUNT, for servers that do not answer MOUNT over RDMA
     #[arg(long, value_name = "PORT", default_value_t = MOUNT_PORT, help_heading = "Connection")]
     mount_port: u16,
 

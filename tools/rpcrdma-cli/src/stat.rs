@@ -19,19 +19,18 @@ use std::io::{self, Write as _};
   rpcrdma stat nfs://127.0.0.1/file
   rpcrdma stat -L --json nfs://127.0.0.1/link
 
-Owners have the names that this machine has for their ids, and times are in the time zone of TZ. With
---json there is one object per line, with times in UTC; `url` names the file exactly, `path` only as
-far as it is text.")]
+Owners are names of this machine, and times are in the time zone TZ. --json prints one object \
+per line, with times in UTC; `url` identifies the file, `path` is text and can be inexact.")]
 pub(crate) struct StatArgs {
     /// nfs://HOST[:PORT]/PATH of files
     #[arg(value_name = "URL", required = true)]
     urls: Vec<NfsUrl>,
 
-    /// Follow a symbolic link
+    /// Follow symbolic links
     #[arg(short = 'L', long)]
     dereference: bool,
 
-    /// One JSON object per line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 

@@ -12,29 +12,30 @@ use nfs_server::{LATENCY_BUCKETS, LatencyHistogram};
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Show what a server on this machine does: calls, failures and latencies
+/// Show calls, failures and latencies of a server on this machine
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma stats
-      what the server did since it started
+      totals since the server started
   rpcrdma stats --interval 5s
-      the same, then what it does, every five seconds
-  rpcrdma stats --json --socket /run/rpcrdma/control-0.0.0.0:20049.sock
-      as one JSON document, of that server
+      totals, then what happens, every five seconds
+  rpcrdma stats --json \\
+    --socket /run/rpcrdma/control-0.0.0.0:20049.sock
+      one JSON document, from that server
 
-Only the user who runs the server, and root, may ask it. Of calls that are answered at once, the
-times of one in sixteen or so are measured.")]
+Only the user who runs the server, and root, can query it. Latencies of calls that are answered \
+at once are sampled, about one in sixteen.")]
 pub(crate) struct StatsArgs {
-    /// Show again in such intervals what was done in between; a plain number is in seconds
+    /// Then show, at this interval, what happened since the last time
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     interval: Option<Duration>,
 
-    /// Show so many times in all [default: until interrupted]
+    /// Stop after this many reports [default: until Ctrl-C]
     #[arg(long, value_name = "N", requires = "interval",
         value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
 
-    /// One JSON document per line: counts since the server started
+    /// Print one JSON document per report, with counts since the server started
     #[arg(long)]
     json: bool,
 

@@ -15,51 +15,52 @@ use nfs_proto::{NfsTime, SetAttributes, SetTime, Status};
 use parse_datetime::{ParsedDateTime, parse_datetime_at_date};
 use std::path::{Path, PathBuf};
 
-/// Set the times of files, which are made if they are not there
+/// Set the times of files; make missing files
 #[derive(Args, Debug)]
 #[command(
     disable_help_flag = true,
     after_help = "Examples:
   rpcrdma touch nfs://127.0.0.1/file
   rpcrdma touch -c -d '2 hours ago' nfs://127.0.0.1/file
-  rpcrdma touch -m -d '2026-11-23 05:40:12.5' nfs://127.0.0.1/file
+  rpcrdma touch -m -d '2026-11-23 05:40' nfs://127.0.0.1/a
   rpcrdma touch -t 202611230540.12 nfs://127.0.0.1/file
-  rpcrdma touch -r nfs://127.0.0.1/like-this nfs://127.0.0.1/file
+  rpcrdma touch -r nfs://127.0.0.1/a nfs://127.0.0.1/b
 
-Without -d, -t and -r it is the time of the server's clock. Dates without a time zone are in that of TZ.
-NFS version 3 has times from 1970 to 2106."
+Without -d, -t and -r, the time is that of the server's clock. Dates without a time zone are in \
+TZ. NFSv3 stores times from 1970 to 2106."
 )]
 pub(crate) struct TouchArgs {
     /// nfs://HOST[:PORT]/PATH of files
     #[arg(value_name = "URL", required = true)]
     urls: Vec<NfsUrl>,
 
-    /// Set the time of the last access only
+    /// Set only the time of the last access
     #[arg(short = 'a')]
     accessed: bool,
 
-    /// Set the time of the last change only
+    /// Set only the time of the last modification
     #[arg(short = 'm')]
     modified: bool,
 
-    /// Make no file
+    /// Do not make missing files
     #[arg(short = 'c', long)]
     no_create: bool,
 
-    /// Set the times of symbolic links and not of what they lead to; make no file
+    /// Set the times of symbolic links themselves; do not make missing files
     #[arg(short = 'h', long)]
     no_dereference: bool,
 
-    /// To this time, as date(1) understands it: `2026-11-23 05:40`, `yesterday`, `2 days ago`, `@1795412412`
+    /// Use this time, in a form of date(1): `2026-11-23 05:40`, `yesterday`, `2 days ago`,
+    /// `@1795412412`
     #[arg(short, long, value_name = "DATE", allow_hyphen_values = true,
         conflicts_with_all = ["stamp", "reference"])]
     date: Option<String>,
 
-    /// To this time: [[CC]YY]MMDDhhmm[.ss]
+    /// Use this time: [[CC]YY]MMDDhhmm[.ss]
     #[arg(short = 't', value_name = "STAMP", conflicts_with = "reference")]
     stamp: Option<String>,
 
-    /// To the times of this file: a URL, or a path on this machine
+    /// Use the times of this file: a URL, or a path on this machine
     #[arg(short, long, value_name = "URL|PATH")]
     reference: Option<PathBuf>,
 

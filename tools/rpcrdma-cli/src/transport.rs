@@ -13,45 +13,42 @@ use verbs_iwarp::{Config, CrcMode, Iwarp};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct TransportArgs {
-    /// What moves the data
+    /// RDMA provider
     #[arg(long, value_enum, default_value_t, value_name = "NAME")]
     provider: ProviderName,
 
-    /// CRC32C of each frame: `strict` checks before anything is placed in memory, for one more copy
+    /// CRC32C of each frame; `strict` verifies before placing data in memory, at the cost of a copy
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     crc: Crc,
 
-    /// The same as --crc=off: no CRC is asked for; it is still used when the peer asks
+    /// Same as --crc=off: do not request CRC; it is still used if the peer requests it
     #[arg(long, conflicts_with = "crc")]
     no_crc: bool,
 
-    /// Versions of RPC-over-RDMA: `auto` offers version two, which has no RFC, and goes on in version
-    /// one where it is turned down; `serve` takes what each client begins with
+    /// RPC-over-RDMA version: `auto` offers version two (which has no RFC) and falls back to
+    /// version one; `serve` then accepts both
     #[arg(long, value_enum, default_value_t, value_name = "VERSION")]
     rpcrdma_version: VersionName,
 
-    /// Calls in flight at a time, per connection
+    /// Maximum number of calls in flight on each connection
     #[arg(long, default_value_t = 128, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=MAX_CREDITS))]
     pub(crate) credits: u32,
 
-    /// Largest message that is sent without registered memory: 1 KiB to 256 KiB
-    /// [default: 4 KiB, and 8 KiB from server to client]
+    /// Inline threshold: largest message sent without RDMA Read or Write, 1 KiB to 256 KiB
+    /// [default: 4 KiB; 8 KiB from server to client]
     #[arg(long, value_name = "SIZE", value_parser = units::size_in::<usize>(INLINE_SIZES))]
     inline_size: Option<usize>,
 
-    /// How replies may take along a handle of memory that their receiver does not need any more: `on`
-    /// (per_connection), `off` for hardware that says it can do so and cannot, or designs with commas
-    /// between, the best first: per_version, per_connection, fixed, per_call, per_call_several,
-    /// inter_call. A client offers them, `serve` takes the first that is offered. What is not given is
-    /// not used; all but per_connection need version two, and per_version counts where both ends have
-    /// it
+    /// Remote invalidation: `on` (per_connection), `off` (for hardware that announces it but
+    /// fails), or a comma-separated list of designs, best first: per_version, per_connection,
+    /// fixed, per_call, per_call_several, inter_call. A client offers the list; `serve` selects its
+    /// first design that is offered. All but per_connection need version two at both ends
     #[arg(long, visible_alias = "invalidation", default_value = "on", value_name = "HOW",
         value_parser = invalidation)]
     remote_invalidation: Invalidation,
 
-    /// What to do while there is nothing to do: look again and again for the least latency, or
-    /// let the system wake us
+    /// How to wait for data
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     spin: SpinName,
 }
@@ -65,7 +62,7 @@ const INLINE_SIZES: RangeInclusive<u64> =
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum ProviderName {
-    /// Software iWARP over TCP: needs no hardware, and Linux speaks it through siw
+    /// Software iWARP over TCP: needs no hardware, works with siw of Linux
     #[default]
     Iwarp,
 }
@@ -94,12 +91,12 @@ pub(crate) struct Invalidation(pub(crate) Vec<Design>);
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum SpinName {
-    /// Always wait
+    /// Sleep
     Park,
-    /// Look again for 50 µs, then wait
+    /// Poll for 50 µs, then sleep
     #[default]
     Adaptive,
-    /// Never wait
+    /// Poll: lowest latency, one busy CPU
     Always,
 }
 

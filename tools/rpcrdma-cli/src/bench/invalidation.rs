@@ -33,41 +33,43 @@ use std::time::Duration;
 use traffic::{Outcome, Shape, Traffic};
 use verbs_sim::Costs;
 
-/// Compare the designs for remote invalidation, and none
+/// Compare remote invalidation designs, and none, on a model of an RNIC
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma bench invalidation
-  rpcrdma bench invalidation --interrupt 20us --local-invalidate 2us
-  rpcrdma bench invalidation --sensitivity --markdown --svg invalidation.svg
+  rpcrdma bench invalidation --interrupt 20us
+  rpcrdma bench invalidation --sensitivity --svg plot.svg
   rpcrdma bench invalidation --provider iwarp
   rpcrdma bench invalidation --json > invalidation.json
 
-Calls carry their data in chunks, each with a handle (STag) of its own: one for results, or as many
-for arguments as for results. `mixed` traffic has eight calls in flight, every second one without data;
-`alone` has one. `persistent` is a client whose arguments are in memory that stays registered, which only
-some designs allow.
+Calls carry data in chunks, each with a handle (STag): one for results, or as many for arguments \
+as for results. `mixed` traffic has eight calls in flight, every second one without data; \
+`alone` has one call in flight. `persistent` is a client whose arguments are in memory that \
+stays registered, which only some designs allow.
 
-The simulated RNIC is a model, and its times are assumptions: work is posted, taken from the queue of
-completions, and registered in host time; a host that is asleep is woken by an interrupt; an RNIC sends
-one message after the other. Give your own, in ns, us or ms. Each time varies by --jitter, and each design
-runs with the same --runs seeds: shown are the median over the runs, and the lowest and highest.
+The simulated RNIC is a model, and its times are assumptions. Posting work, taking completions \
+and registering memory cost host time; a sleeping host is woken by an interrupt; an RNIC sends \
+one message after the other. Set your own times in ns, us or ms. Each time varies by --jitter, \
+and each design has the same --runs seeds. Results are the median over the runs, and the lowest \
+and highest.
 
-On software iWARP only the counts say anything: its times are those of a loop on this machine.")]
+With `--provider iwarp` only the counts are meaningful; the times are those of a loop on this \
+machine.")]
 pub(crate) struct InvalidationArgs {
-    /// What to measure on
+    /// Where to measure
     #[arg(long, value_enum, default_value_t)]
     provider: ProviderName,
 
-    /// Measure only this design; may be given several times
+    /// Measure only this design; repeatable
     #[arg(long, value_name = "NAME")]
     design: Vec<String>,
 
-    /// Data of a call and its reply, 16 bytes at least; may be given several times
+    /// Data of a call and its reply, at least 16 bytes; repeatable
     #[arg(long, value_name = "SIZE",
         value_parser = size_in::<u32>(16..=MAX_PAYLOAD as u64))]
     payload: Vec<u32>,
 
-    /// Calls of each run [default: as many as move 8 MiB, but 16 to 128]
+    /// Number of calls of each run [default: as many as move 8 MiB, but 16 to 128]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     calls: Option<u32>,
 
@@ -75,11 +77,11 @@ pub(crate) struct InvalidationArgs {
     #[arg(long, default_value = "100ns", value_name = "DURATION", value_parser = parse_duration)]
     post: Duration,
 
-    /// Host time to take a completion
+    /// Host time to take a completion from its queue
     #[arg(long, default_value = "150ns", value_name = "DURATION", value_parser = parse_duration)]
     completion: Duration,
 
-    /// From a completion to a host that was asleep
+    /// Time from a completion until a sleeping host is awake
     #[arg(long, default_value = "4us", value_name = "DURATION", value_parser = parse_duration)]
     interrupt: Duration,
 
@@ -87,50 +89,50 @@ pub(crate) struct InvalidationArgs {
     #[arg(long, default_value = "800ns", value_name = "DURATION", value_parser = parse_duration)]
     register: Duration,
 
-    /// Host time to register memory, beyond that, for each page of 4 KiB
+    /// Additional host time to register each page of 4 KiB
     #[arg(long, default_value = "20ns", value_name = "DURATION", value_parser = parse_duration)]
     register_page: Duration,
 
-    /// RNIC time to invalidate a handle with a Send of the peer
+    /// RNIC time to invalidate a handle by a Send of the peer
     #[arg(long, default_value = "500ns", value_name = "DURATION", value_parser = parse_duration)]
     invalidate: Duration,
 
-    /// RNIC time to invalidate a handle with a work request of its host
+    /// RNIC time to invalidate a handle by a work request of its host
     #[arg(long, default_value = "1us", value_name = "DURATION", value_parser = parse_duration)]
     local_invalidate: Duration,
 
-    /// Which of several local invalidations the host is told of
+    /// Which of several local invalidations are signalled
     #[arg(long, value_enum, default_value_t)]
     signal: Signal,
 
-    /// RNIC time for a message, whatever its length
+    /// RNIC time for each message, whatever its length
     #[arg(long, default_value = "200ns", value_name = "DURATION", value_parser = parse_duration)]
     message: Duration,
 
-    /// From one RNIC to the other
+    /// Time from one RNIC to the other
     #[arg(long, default_value = "1500ns", value_name = "DURATION", value_parser = parse_duration)]
     wire: Duration,
 
-    /// Gigabits that the wire carries in a second
+    /// Rate of the wire in gigabits per second
     #[arg(long, default_value_t = 100, value_name = "GBIT",
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     line_rate: u32,
 
-    /// Gigabytes that a host copies in a second
+    /// Rate at which a host copies, in gigabytes per second
     #[arg(long, default_value_t = 10, value_name = "GB",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     copy_rate: u32,
 
-    /// How long the server works on a call
+    /// Time that the server works on a call
     #[arg(long, default_value = "10us", value_name = "DURATION", value_parser = parse_duration)]
     service: Duration,
 
-    /// How much each time varies
+    /// Random variation of each time
     #[arg(long, default_value_t = 20, value_name = "PERCENT",
         value_parser = clap::value_parser!(u8).range(0..=100))]
     jitter: u8,
 
-    /// Runs with other seeds
+    /// Number of runs, each with another seed
     #[arg(long, default_value_t = 15, value_name = "N",
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     runs: u16,
@@ -139,7 +141,7 @@ pub(crate) struct InvalidationArgs {
     #[arg(long, default_value_t = 1, value_name = "SEED")]
     seed: u64,
 
-    /// Vary costs of the model one at a time, too
+    /// Also vary the costs of the model one at a time
     #[arg(long)]
     sensitivity: bool,
 
@@ -159,10 +161,10 @@ pub(crate) struct InvalidationArgs {
 /// Which local invalidations have a completion that the host waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Signal {
-    /// Each has a completion
+    /// All of them
     #[default]
     Each,
-    /// Of those that the RNIC has at one time, the last
+    /// The last of those that the RNIC has at one time
     Last,
 }
 

@@ -26,23 +26,26 @@ use thresholds::ThresholdsArgs;
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
-  rpcrdma bench 127.0.0.1                                 round trips: NULL calls, one at a time
-  rpcrdma bench --depth 32 files.example.org:20049        calls per second
-  rpcrdma bench --rw randread --bs 4k --depth 32 nfs://127.0.0.1/dir
-  rpcrdma bench --rw read --bs 1M --depth 8 --nconnect 2 127.0.0.1/dir/large.iso
-  rpcrdma bench --rw randrw --rwmix 70 --sync sync --size 1G --time 1m 127.0.0.1/dir
-  rpcrdma bench --rw write --overwrite 127.0.0.1/dir/scratch
-  rpcrdma bench --json --rw randread 127.0.0.1/dir | jq .read.lat_ns
-  rpcrdma bench self                                      this program beside plain TCP on loopback
+  rpcrdma bench 127.0.0.1
+      round trips: NULL calls, one at a time
+  rpcrdma bench --depth 32 files.example.org:20049
+      NULL calls per second
+  rpcrdma bench --rw randread --depth 32 127.0.0.1/dir
+  rpcrdma bench --rw read --bs 1M --depth 8 127.0.0.1/large
+  rpcrdma bench --rw randrw --rwmix 70 --sync sync \\
+    --size 1G --time 1m nfs://127.0.0.1/dir
+  rpcrdma bench --rw write --overwrite 127.0.0.1/scratch
+  rpcrdma bench --json --rw randread 127.0.0.1/dir
+  rpcrdma bench self
+      this program over loopback, beside plain TCP
 
-Options, defaults and names in the JSON document are those of fio where there is such a thing there: --depth is
-fio's iodepth, and counts for each connection (--nconnect), which is fio's numjobs. Calls go to the server
-directly: there is no cache on this side, as with fio's --direct=1. In a directory, the measured file is a
-temporary one, which is filled first and removed at the end, after an error and an interrupt too. Offsets of
-random patterns are drawn from --seed, with repetition (fio's norandommap).
+Options, defaults and names in the JSON document are those of fio where fio has the same: \
+--depth is iodepth and counts for each connection; --nconnect is numjobs. There is no cache at \
+the client, as with direct=1. In a directory, a temporary file is measured; it is filled first, \
+and removed at the end, also after an error or Ctrl-C. Random offsets may repeat (norandommap).
 
-Exit codes: 0 measured, 1 a call failed (what was measured until then is printed), 2 the command line was not
-understood.")]
+Exit codes: 0 measured, 1 a call failed (what was measured until then is printed), 2 wrong \
+command line.")]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     command: Option<BenchCommand>,

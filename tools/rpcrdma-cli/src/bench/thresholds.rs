@@ -18,7 +18,7 @@ use mix::Call;
 pub(super) use report::Report;
 use std::path::PathBuf;
 
-/// Count the explicit RDMA operations of recorded NFS calls as the inline threshold grows
+/// Count the RDMA operations of recorded NFS calls as the inline threshold grows
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma bench thresholds
@@ -27,28 +27,26 @@ use std::path::PathBuf;
   rpcrdma bench thresholds --svg thresholds.svg
   rpcrdma bench thresholds --json > thresholds.json
 
-Each call is planned by the same code that plans calls of the other commands; nothing is sent.
-Reads and writes are RDMA Reads and RDMA Writes of the server; registrations are those of the
-client's memory. `exact`, `recorded` and `unknown` say what the client knows of the size of a reply:
-what it will be, what the client worked out that was recorded, or nothing but the largest of a
-session.
+Each call is planned by the code that plans calls of the other commands; nothing is sent. Reads \
+and writes are RDMA Reads and RDMA Writes of the server; registrations are those of the client's \
+memory. `exact`, `recorded` and `unknown` say what the client knows about the size of a reply: \
+the size itself, the bound that the recorded client had, or only the largest reply of a session.
 
-The mix that comes with the program was recorded from Linux' NFS client at work. One of your own is
-a file of tab-separated values with the columns nfs, part, calls, call, argument, reply, result,
-room, result_room and operations: how many calls of so many bytes there were, of which so many are
-data that may move by itself, the same of their replies, and the largest reply that the client was
-prepared for.")]
+The built-in mix was recorded from the Linux NFS client. --mix takes tab-separated values with \
+the columns nfs, part, calls, call, argument, reply, result, room, result_room and operations: \
+the number of calls, bytes of a call and of its DDP-eligible data, the same of the reply, and \
+the largest reply that the client was prepared for.")]
 pub(crate) struct ThresholdsArgs {
-    /// Take the calls from this file instead
+    /// Take the calls from this file
     #[arg(long, value_name = "FILE")]
     mix: Option<PathBuf>,
 
-    /// Count only the calls of this part of the work; may be given several times
+    /// Count only this part of the workload; repeatable
     #[arg(long, value_name = "NAME")]
     part: Vec<String>,
 
     /// Plan for this threshold, up to 256 KiB, instead of the powers of two; a plain number is in
-    /// KiB; may be given several times
+    /// KiB; repeatable
     #[arg(long, value_name = "SIZE", value_parser = kibibytes)]
     threshold: Vec<u16>,
 

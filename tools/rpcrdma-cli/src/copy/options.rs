@@ -9,63 +9,65 @@ use rustix::fs::Mode;
 /// Options of copies.
 #[derive(Args, Debug)]
 pub(crate) struct CopyArgs {
-    /// Copy directories with all that is in them; symbolic links in them are copied, not followed, and names of
-    /// one file (hard links) are names of one copy
+    /// Copy directories recursively. Symbolic links inside are copied, not followed; hard links
+    /// between copied files are preserved
     #[arg(short, long)]
     pub(super) recursive: bool,
 
-    /// Keep modes, with the set-user-ID, set-group-ID and sticky bits, times to the nanosecond, and
-    /// owner and group where that is allowed. Otherwise files get the permissions of the source that
-    /// the umask leaves
+    /// Preserve mode (also set-user-ID, set-group-ID and sticky bits), times, and, if permitted,
+    /// owner and group. Without it, files get the permissions of the source, restricted by the
+    /// umask
     #[arg(short, long)]
     pub(super) preserve: bool,
 
-    /// Do not overwrite files that are there
+    /// Do not overwrite existing files
     #[arg(short, long, conflicts_with = "update")]
     pub(super) no_clobber: bool,
 
-    /// Overwrite a file only if that of the source was changed later
+    /// Overwrite a file only if the source was modified later
     #[arg(short, long)]
     pub(super) update: bool,
 
-    /// Leave out what matches this pattern. May be given several times
+    /// Leave out what matches this pattern; repeatable
     ///
-    /// As with rsync: a pattern is compared with the end of a path, whole names at a time: `*.o` and
-    /// `target/debug` are left out in every directory. With a slash at its beginning it is compared with
-    /// the whole path, which begins with the name of what is copied: `/photos/old`. `*` and `?` stop at
-    /// slashes, `**` does not. With a slash at its end it matches directories only.
+    /// As with rsync, a pattern is compared with the end of a path, in whole names: `*.o` and
+    /// `target/debug` are left out in every directory. A pattern that begins with a slash is
+    /// compared with the whole path, which begins with the name of the source: `/photos/old`. `*`
+    /// and `?` do not match a slash, `**` does. A pattern that ends with a slash matches only
+    /// directories.
     #[arg(long, value_name = "GLOB")]
     pub(super) exclude: Vec<String>,
 
-    /// Remove at the destination what is not in a directory that is copied
+    /// Remove from the destination what the source directory does not have
     ///
-    /// It is done after everything was copied, and not at all if the source could not be read in full.
-    /// What is excluded stays. --dry-run shows what would be removed.
+    /// This happens after everything has been copied, and not at all if part of the source could
+    /// not be read. Excluded names stay. --dry-run shows what would be removed.
     #[arg(long, requires = "recursive")]
     pub(super) delete: bool,
 
-    /// Show what would be copied and removed, and change nothing
+    /// Show what would be copied and removed; change nothing
     #[arg(long)]
     pub(super) dry_run: bool,
 
-    /// When copies have holes, ranges of zeros that take no space: where the source has them, wherever there
-    /// are zeros, or nowhere
+    /// When copies get holes (ranges of zeros that take no space)
     ///
-    /// `put` finds holes of local files without reading them. NFS version 3 cannot tell where holes are: `get`
-    /// reads all of a file, and leaves out blocks of zeros if it takes less space on the server than its size.
+    /// `put` finds holes of local files without reading them. NFSv3 does not report holes: `get`
+    /// reads the whole file, and skips blocks of zeros if the file takes less space on the server
+    /// than its size.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(super) sparse: Sparse,
 
-    /// Keep a large file that is cut off, and go on with what an earlier run with this option has kept
+    /// Keep a large incomplete file if the copy ends early, and continue the one that an earlier
+    /// run with this option kept
     ///
-    /// It is under a name like .NAME.rpcrdma-NUMBER beside the file. Only the same version of the source, by inode,
-    /// size and times, is gone on with; the last 32 MiB are copied again, as a crash may have damaged them, and 1
-    /// MiB before those is compared. If the source is changed while it is copied, the copy fails. Files up to 32
-    /// MiB are copied as a whole.
+    /// It is named .NAME.rpcrdma-NUMBER, beside the file. It is continued only if the source has
+    /// the same inode, size and times. The last 32 MiB are copied again, because a crash can damage
+    /// them, and the 1 MiB before those is compared. If the source changes during the copy, the
+    /// copy fails. Files up to 32 MiB are copied as a whole.
     #[arg(long)]
     pub(super) resume: bool,
 
-    /// Name each file that was copied, left out or removed
+    /// Print each file that is copied, left out or removed
     #[arg(short, long)]
     pub(super) verbose: bool,
 

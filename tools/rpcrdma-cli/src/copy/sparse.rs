@@ -9,7 +9,7 @@ pub(crate) const BLOCK: usize = 4096;
 /// When a copy has holes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sparse {
-    /// Where the source has them
+    /// Where the source has holes
     #[default]
     Auto,
     /// Wherever there are zeros

@@ -79,41 +79,41 @@ const fn null(prog: u32, vers: u32) -> Procedure {
     }
 }
 
-/// Say what is on the other side: MPA, private data, versions, credits, programs, times
+/// Describe the peer at an address: MPA, private data, versions, credits, programs, times
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma probe 127.0.0.1
   rpcrdma probe files.example.org:20049
-  rpcrdma probe --json --timeout 2 192.0.2.7 | jq .verdict
-  rpcrdma probe --remote-invalidation fixed,per_call,per_call_several,inter_call 127.0.0.1
+  rpcrdma probe --json --timeout 2s 192.0.2.7 | jq .verdict
+  rpcrdma probe --invalidation fixed,per_call 127.0.0.1
 
-It changes nothing at the server: it makes two connections, and calls procedures that do nothing.
-The fields of --json are explained in docs/guide/probe.md. The verdict is one of: rpcrdma, mpa_only,
+It changes nothing at the peer: it makes two connections and calls procedures that do nothing. \
+docs/guide/probe.md describes the members of --json. The verdict is one of: rpcrdma, mpa_only, \
 rejected, bad_mpa, not_mpa, closed, silent, refused, unreachable.
 
-Ends with exit code 0 if RPC-over-RDMA is spoken there, and 1 if not.")]
+Exit codes: 0 the peer speaks RPC-over-RDMA, 1 it does not, 2 wrong command line.")]
 pub(crate) struct ProbeArgs {
-    /// The peer; port 20049 if none is given
+    /// Peer [default port: 20049]
     #[arg(value_name = "HOST[:PORT]")]
     server: Endpoint,
 
-    /// Calls whose time is taken
+    /// Number of calls to measure the round-trip time
     #[arg(short, long, default_value_t = 10, value_name = "N",
         value_parser = clap::value_parser!(u16).range(1..=MAX_CALLS))]
     count: u16,
 
-    /// How long to wait for each answer; a plain number is in seconds
+    /// Time to wait for each answer
     #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = parse_duration)]
     timeout: Duration,
 
-    /// Designs for remote invalidation to offer in version two, with commas between: fixed, per_call,
-    /// per_call_several, inter_call. What is answered shows which one the server takes. It is an
-    /// experimental characteristic, so nothing is offered without this
+    /// Remote invalidation designs to offer in version two (comma-separated): fixed, per_call,
+    /// per_call_several, inter_call. The answer shows which one the server selects. Experimental,
+    /// so nothing is offered by default
     #[arg(long, visible_alias = "invalidation", value_name = "DESIGN[,DESIGN...]",
         value_parser = offer)]
     remote_invalidation: Option<Invalidation>,
 
-    /// Print nothing but one JSON object
+    /// Print only one JSON object
     #[arg(long)]
     json: bool,
 }

@@ -15,103 +15,101 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Export directories over NFSv3 on RPC-over-RDMA, to Linux and to the other commands
+/// Export directories over NFSv3 on RPC-over-RDMA, to Linux clients and to this program
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   rpcrdma serve .
-      the current directory, read-write, to this machine only
-  rpcrdma serve /data=/srv/data /music=/home/me/Music --read-only
-      two directories under names of their own
-  rpcrdma serve /srv/data --listen 0.0.0.0 --allow 192.168.1.0/24
-      one directory to everybody in that network
-  rpcrdma serve --config /etc/rpcrdma/exports.toml
-      what the file says, which is read again at SIGHUP; see rpcrdma.toml(5)
-  rpcrdma serve --config /etc/rpcrdma/exports.toml --check
-      whether the file can be used, and what would be served
-  rpcrdma serve . --remote-invalidation inter_call,per_call,per_connection
-      remote invalidation as the client offers it: the first of these, per_connection being usual
+      the current directory, read-write, to this machine
+  rpcrdma serve /data=/srv/data /music=/home/me --read-only
+      two directories under other names
+  rpcrdma serve . --listen 0.0.0.0 --allow 192.168.1.0/24
+      one directory to a network
+  rpcrdma serve --config /etc/rpcrdma/rpcrdma.toml
+      exports and options from a file: see rpcrdma.toml(5)
+  rpcrdma serve --config /etc/rpcrdma/rpcrdma.toml --check
+      whether that file can be served, and what it exports
+  rpcrdma serve . --invalidation per_call,per_connection
+      the first of these designs that the client offers
 
-An interrupt (Ctrl-C) or SIGTERM lets calls finish and ends with exit code 0; a second one ends at
-once. SIGHUP reads the file of --config again, SIGUSR1 logs statistics. The server believes the user
-ids that other machines tell it (AUTH_SYS): allow only machines you trust. Of this machine each user
-speaks for itself only.")]
+SIGTERM or Ctrl-C finishes calls and exits with code 0; a second one exits at once. SIGHUP reads \
+the file of --config again. SIGUSR1 logs statistics.
+
+The server trusts the user ids that other machines send (AUTH_SYS): allow only machines you \
+trust. Local users can act only as themselves.")]
 pub(crate) struct ServeArgs {
-    /// Directories to export; `/NAME=DIR` gives one another name. A single one is also `/`
+    /// Directories to export, each under its last name or as /NAME=DIR. A single export is also /
     #[arg(value_name = "DIR | /NAME=DIR", default_value = ".")]
     pub(super) exports: Vec<ExportArg>,
 
-    /// Take exports and options from a TOML file; an option given here too counts more than there. Not
-    /// with --allow, --read-only, --squash or directories: each export in the file says these for itself
+    /// Read exports and options from a TOML file; the command line overrides its options. Excludes
+    /// directories, --allow, --read-only and --squash, which the file has for each export
     #[arg(short, long, value_name = "FILE",
         conflicts_with_all = ["exports", "allow", "read_only", "squash"])]
     pub(super) config: Option<PathBuf>,
 
-    /// Say what would be served, and whether that is possible, but do not serve
+    /// Check the configuration, print what would be served, and exit
     #[arg(long)]
     pub(super) check: bool,
 
-    /// Where to listen, by address or as localhost; port 20049 if none is given, 0 is any free port
+    /// Address to listen on, or localhost [default port: 20049; 0 = any free port]
     #[arg(short, long, value_name = "ADDR[:PORT]", default_value = "127.0.0.1",
         value_parser = listen::parse)]
     pub(super) listen: SocketAddr,
 
-    /// Port of MOUNT over TCP, at the same address; 0 is any free port
+    /// TCP port of MOUNT, at the same address (0 = any free port)
     #[arg(long, value_name = "PORT", default_value_t = MOUNT_PORT)]
     pub(super) mount_port: u16,
 
-    /// Who may connect, by address, network or name; may be given several times. Not with --config
-    /// [default: this machine]
+    /// Address, network or host name that may connect; repeatable [default: this machine]
     #[arg(long, value_name = "ADDR[/BITS] | HOST")]
     pub(super) allow: Vec<Clients>,
 
-    /// Nothing can be changed. Not with --config
+    /// Export read-only
     #[arg(long)]
     pub(super) read_only: bool,
 
-    /// Whose requests are treated as those of nobody. Not with --config
+    /// Users that are treated as nobody
     #[arg(long, value_enum, value_name = "WHO", default_value_t)]
     pub(super) squash: SquashName,
 
     #[command(flatten)]
     pub(super) trust: Trust,
 
-    /// When a change of names and attributes is on the disk: before it is answered, as RFC 1813
-    /// demands, or when the system comes to it, which is faster and can lose changes in a crash of
-    /// this machine
+    /// When changes of names and attributes reach the disk
     #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
     pub(super) changes: ChangesName,
 
-    /// Where to keep what makes file handles survive a restart [default: in the user's state
-    /// directory]
+    /// Directory for the state that keeps file handles valid across restarts [default: rpcrdma in
+    /// the user's state directory]
     #[arg(long, value_name = "DIR")]
     pub(super) state_dir: Option<PathBuf>,
 
-    /// Tell rpcbind where the programs are
+    /// Register NFS and MOUNT with rpcbind
     #[arg(long)]
     pub(super) rpcbind: bool,
 
-    /// Threads that serve connections [default: one for each CPU]
+    /// Number of threads that serve connections [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS))]
     pub(super) threads: Option<u16>,
 
-    /// Connections at a time, if there are descriptors and memory for them; one address has half of
-    /// them at most
+    /// Maximum number of connections, if descriptors and memory suffice; one address gets at most
+    /// half
     #[arg(long, value_name = "N", default_value_t = 1024,
         value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) max_connections: u16,
 
-    /// Close connections on which no call came for so long; a plain number is in seconds, 0 never does
+    /// Close connections without a call for this long (0 = never)
     #[arg(long, value_name = "DURATION", default_value = "6m", value_parser = units::parse_duration)]
     pub(super) idle_timeout: Duration,
 
     #[command(flatten)]
     pub(super) reports: ReportArgs,
 
-    /// Say where it listens in one line of JSON
+    /// Print the listening addresses and exports as one line of JSON
     #[arg(long)]
     pub(super) json: bool,
 
-    /// The form of the log [default: journald where standard error is the journal, text elsewhere]
+    /// Format of the log [default: journald if standard error is the journal, otherwise text]
     #[arg(long, value_enum, value_name = "FORM")]
     pub(crate) log_format: Option<LogFormat>,
 
@@ -132,14 +130,14 @@ const MAX_THREADS: i64 = 256;
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(super) enum SquashName {
-    /// Those of root of other machines: root of this one is root, unless --trust-local
+    /// Root of other machines; with --trust-local also root of this machine
     #[default]
     RemoteRoot,
-    /// Those of the user root
+    /// Root of any machine
     Root,
-    /// Everybody's
+    /// Everybody
     All,
-    /// Nobody's
+    /// No user
     None,
 }
 

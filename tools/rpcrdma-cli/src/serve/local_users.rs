@@ -9,13 +9,13 @@ use std::sync::Arc;
 /// How far callers are believed.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Trust {
-    /// Believe users of this machine whatever uid they claim, as other machines are believed: for
-    /// tunnels and proxies here that bring calls of several users
+    /// Trust local users to claim any uid, as other machines are trusted: for tunnels and proxies
+    /// that relay calls of several users
     #[arg(long)]
     trust_local: bool,
 
-    /// Look up the groups of each caller in the user database of this machine: those that it claims do
-    /// not count, and there may be more than 16
+    /// Take a caller's groups from this machine's user database, not from the call; allows more
+    /// than 16 groups
     #[arg(long)]
     manage_gids: bool,
 }

@@ -13,13 +13,12 @@ use std::sync::Arc;
 /// Where it tells.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ReportArgs {
-    /// Serve metrics in the text format of Prometheus at http://ADDR:PORT/metrics; a port alone is
-    /// one of this machine only
+    /// Serve Prometheus metrics at http://ADDR:PORT/metrics; a port alone is on 127.0.0.1
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics::parse)]
     pub(super) metrics: Option<SocketAddr>,
 
-    /// Socket at which `rpcrdma stats` and `rpcrdma clients` ask [default: control-ADDR:PORT.sock
-    /// in the runtime directory of the service, or where the state is]
+    /// Unix socket for `rpcrdma stats` and `rpcrdma clients` [default: control-ADDR:PORT.sock in
+    /// the runtime directory of the service, or in the state directory]
     #[arg(long, value_name = "PATH")]
     pub(super) control_socket: Option<PathBuf>,
 }

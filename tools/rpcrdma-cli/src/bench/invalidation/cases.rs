@@ -19,7 +19,7 @@ const VARIED_PAGES: usize = 128 << 10;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum ProviderName {
-    /// The model of an RNIC, in virtual time
+    /// Model of an RNIC, in virtual time
     #[default]
     Sim,
     /// Software iWARP over TCP on loopback, both ends on one thread

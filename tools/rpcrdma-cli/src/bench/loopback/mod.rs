@@ -30,34 +30,35 @@ use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Measure this client and server on loopback, each figure beside the same bytes over plain TCP
+/// Measure this machine: NFS calls over loopback beside plain TCP
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma bench self
-  rpcrdma bench self --only null --only read_1m --repetitions 15
+  rpcrdma bench self --only null --only read_1m
   rpcrdma bench self --json > figures.json
-  rpcrdma bench self --profile --only null --only read_4k_qd32
+  rpcrdma bench self --profile --only read_4k_qd32
   rpcrdma bench self --profile --svg profile.svg
 
-It needs two CPUs that are otherwise idle. `null`, `null_crc` and `null_parked` are the median round
-trip of NULL; the others are rates. Names say the size, and `qd` how many calls are outstanding, 8
-without it. Names ending in `_crc` have CRC32C on, the others off. --profile needs a program with
-debug information, as cargo builds it, and /proc; it takes about half a minute for each name.")]
+It needs two idle CPUs. `null`, `null_crc` and `null_parked` are median round-trip times of \
+NULL; the others are rates. Names contain the size, and after `qd` the number of outstanding \
+calls, 8 by default. Names that end in `_crc` use CRC32C, the others do not. --profile needs \
+debug information in the program, as cargo builds it, and /proc; it takes about half a minute \
+for each name.")]
 pub(super) struct LoopbackArgs {
-    /// Runs of each kind; ratios are medians over them
+    /// Number of runs of each measurement; ratios are medians over them
     #[arg(short, long, default_value_t = 7, value_name = "N",
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     repetitions: u16,
 
-    /// Approximate length of one run [default: 400ms, with --profile 2s]
+    /// Approximate length of one run [default: 400ms; 2s with --profile]
     #[arg(long, value_name = "DURATION", value_parser = crate::units::parse_duration)]
     run_time: Option<Duration>,
 
-    /// Measure only this; may be given several times
+    /// Measure only this; repeatable
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
 
-    /// Profile instead: CPU time of a call by layer, at both ends. Repetitions are added up
+    /// Show the CPU time of a call by layer, at both ends, summed over the repetitions
     #[arg(long)]
     profile: bool,
 
@@ -65,7 +66,7 @@ pub(super) struct LoopbackArgs {
     #[arg(long, value_name = "FILE", requires = "profile")]
     svg: Option<PathBuf>,
 
-    /// Show the bound that this project has set for each ratio, and how many repetitions agreed
+    /// Show the bound that this project has set for each ratio, and how many repetitions met it
     #[arg(long, conflicts_with = "profile")]
     bounds: bool,
 

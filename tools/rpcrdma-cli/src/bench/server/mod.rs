@@ -33,31 +33,30 @@ use workload::{Pattern, Stability, Workload};
 /// Options of `bench HOST`.
 #[derive(Args, Debug)]
 pub(super) struct ServerArgs {
-    /// The server, and there a file to read, or a directory for a temporary file; also as
-    /// nfs://HOST[:PORT]/PATH
+    /// Server, optionally with a file to read or a directory for a temporary file; nfs:// may
+    /// precede it [default port: 20049]
     #[arg(value_name = "HOST[:PORT][/PATH]")]
     pub(super) target: Option<Target>,
 
-    /// What to measure: NULL calls, or READs and WRITEs in sequence or at random offsets; `rw` and
-    /// `randrw` are mixed [default: read, or null without a PATH]
+    /// Access pattern [default: read, or null without a PATH]
     #[arg(long, visible_alias = "readwrite", value_enum, value_name = "PATTERN")]
     rw: Option<Pattern>,
 
-    /// Bytes of each READ and WRITE
+    /// Size of each READ and WRITE
     #[arg(long, default_value = "4k", value_name = "SIZE", value_parser = units::size_in::<u32>(1..=MAX_BS))]
     bs: u32,
 
-    /// Calls outstanding on each connection
+    /// Number of outstanding calls on each connection
     #[arg(long, visible_alias = "iodepth", default_value_t = 1, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=MAX_DEPTH))]
     depth: u32,
 
-    /// How long to measure
+    /// Time to measure
     #[arg(long, visible_alias = "runtime", default_value = "10s", value_name = "DURATION",
         value_parser = units::parse_duration)]
     time: Duration,
 
-    /// How long to make calls before anything is measured
+    /// Time to make calls before measuring
     #[arg(long, default_value = "0", value_name = "DURATION", value_parser = units::parse_duration)]
     ramp_time: Duration,
 
@@ -70,21 +69,21 @@ pub(super) struct ServerArgs {
         value_parser = clap::value_parser!(u8).range(0..=100))]
     rwmix: u8,
 
-    /// How stable a WRITE is when it is answered: UNSTABLE, DATA_SYNC or FILE_SYNC (RFC 1813). After
-    /// UNSTABLE there is a COMMIT at the end, whose time is shown by itself
+    /// Stability of each WRITE (RFC 1813). UNSTABLE writes are followed by one COMMIT at the end,
+    /// whose time is shown separately
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     sync: Stability,
 
-    /// Allow writing to an existing file: its content is lost
+    /// Allow writing to an existing file, whose content is lost
     #[arg(long)]
     overwrite: bool,
 
-    /// Seed of the random offsets, the mix and the written data [default: a new one each time, which
-    /// is printed]
+    /// Seed of the random offsets, the mix and the data [default: a new one each time, which is
+    /// printed]
     #[arg(long, visible_alias = "randseed", value_name = "N")]
     seed: Option<u64>,
 
-    /// Print one JSON document, also when a call failed
+    /// Print one JSON document, also if a call failed
     #[arg(long)]
     json: bool,
 

@@ -12,11 +12,11 @@ use std::time::Duration;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Pattern {
-    /// NULL calls, which carry no data
+    /// NULL calls, without data
     Null,
-    /// READs in sequence
+    /// Sequential READs
     Read,
-    /// WRITEs in sequence
+    /// Sequential WRITEs
     Write,
     /// READs at random offsets
     #[value(name = "randread")]
@@ -24,7 +24,7 @@ pub(super) enum Pattern {
     /// WRITEs at random offsets
     #[value(name = "randwrite")]
     RandWrite,
-    /// READs and WRITEs, each in sequence
+    /// Sequential READs and WRITEs
     #[value(alias = "readwrite")]
     Rw,
     /// READs and WRITEs at random offsets
@@ -68,16 +68,16 @@ impl Pattern {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) enum Stability {
-    /// In the server's memory (UNSTABLE)
+    /// UNSTABLE: in the server's memory
     #[default]
     #[value(name = "none", alias = "unstable")]
     #[serde(rename = "none")]
     Unstable,
-    /// Its data on stable storage (DATA_SYNC)
+    /// DATA_SYNC: data on stable storage
     #[value(name = "dsync", alias = "data_sync")]
     #[serde(rename = "dsync")]
     DataSync,
-    /// Its data and metadata on stable storage (FILE_SYNC)
+    /// FILE_SYNC: data and metadata on stable storage
     #[value(name = "sync", alias = "file_sync")]
     #[serde(rename = "sync")]
     FileSync,
