@@ -21,10 +21,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use self::capture::{Capture, MAX_PAYLOAD, SERVER_PORT};
+use self::capture::{Capture, SERVER_PORT};
 use self::conversation::{Pieces, Recorder, To, frames};
 use self::tshark::{Row, Tshark};
 use crate::command::{build, within};
+use crate::pcap::MAX_PAYLOAD;
 use crate::server::Server;
 
 /// Designs for remote invalidation, and the layout of chunk lists that each leads to.

@@ -15,6 +15,7 @@ mod interop;
 mod library;
 mod lines;
 mod package;
+mod pcap;
 mod root;
 mod scale;
 mod server;

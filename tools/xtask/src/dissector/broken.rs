@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use super::capture::Capture;
 use super::conversation::{Frame, Pieces, frames};
 use super::tshark::Tshark;
+use crate::pcap;
 
 /// How many times each recorded connection is broken.
 const ROUNDS: u64 = 12;
@@ -62,8 +63,11 @@ pub(super) fn check(tshark: &Tshark, recorded: &[Vec<Pieces>]) -> Result<usize> 
                 }
                 let bytes = frame.bytes()?;
                 match random.below(16) {
-                    0 => connection.say_cut(to, &bytes, 40 + random.below(bytes.len()))?,
-                    _ => connection.say(to, &bytes, super::MAX_PAYLOAD)?,
+                    0 => {
+                        let captured = pcap::HEADERS + random.below(bytes.len());
+                        connection.say_cut(to, &bytes, captured)?;
+                    }
+                    _ => connection.say(to, &bytes, pcap::MAX_PAYLOAD)?,
                 }
             }
         }

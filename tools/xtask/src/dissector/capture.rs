@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use etherparse::PacketBuilder;
-use pcap_file::DataLink;
-use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
-
 use super::conversation::To;
+use crate::pcap::{self, Flow, Kind, Segment};
+use anyhow::{Context, Result};
 
 /// The server's TCP port: the one that is registered for NFS over RDMA.
 pub(super) const SERVER_PORT: u16 = 20049;
@@ -15,20 +12,15 @@ pub(super) const SERVER_PORT: u16 = 20049;
 /// The client port of the first connection; each further one has the next.
 const FIRST_CLIENT_PORT: u16 = 33000;
 
-/// The largest payload of an IPv4 packet with a TCP header without options.
-pub(super) const MAX_PAYLOAD: usize = 65535 - 20 - 20;
-
 const CLIENT: [u8; 4] = [192, 0, 2, 1];
 const SERVER: [u8; 4] = [192, 0, 2, 2];
-const HOPS: u8 = 64;
-const WINDOW: u16 = u16::MAX;
 
 /// The time between two packets.
 const STEP: Duration = Duration::from_micros(10);
 
 /// A capture in the making.
 pub(super) struct Capture {
-    writer: PcapWriter<Vec<u8>>,
+    file: pcap::Capture,
     time: Duration,
     connections: u16,
 }
@@ -43,12 +35,8 @@ pub(super) struct Connection<'a> {
 
 impl Capture {
     pub(super) fn new() -> Result<Self> {
-        let header = PcapHeader {
-            datalink: DataLink::RAW,
-            ..PcapHeader::default()
-        };
         Ok(Self {
-            writer: PcapWriter::with_header(Vec::new(), header)?,
+            file: pcap::Capture::new()?,
             time: Duration::from_secs(1),
             connections: 0,
         })
@@ -73,15 +61,8 @@ impl Capture {
 
     /// The bytes of the file.
     pub(super) fn finish(self) -> Vec<u8> {
-        self.writer.into_writer()
+        self.file.finish()
     }
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Syn,
-    SynAck,
-    Data,
 }
 
 impl Connection<'_> {
@@ -93,7 +74,8 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Sends bytes in one segment, of which the capture holds no more than `captured` bytes.
+    /// Sends bytes in one segment, of which the capture holds no more than `captured` bytes of its
+    /// frame.
     pub(super) fn say_cut(&mut self, to: To, bytes: &[u8], captured: usize) -> Result<()> {
         self.packet(to, Kind::Data, bytes, captured)
     }
@@ -103,28 +85,25 @@ impl Connection<'_> {
             To::Server => (0, 1),
             To::Client => (1, 0),
         };
-        let addresses = [CLIENT, SERVER];
-        let ports = [self.client_port, SERVER_PORT];
-        let (sequence, acknowledged) = (self.next[from], self.next[peer]);
-        let tcp = PacketBuilder::ipv4(addresses[from], addresses[peer], HOPS).tcp(
-            ports[from],
-            ports[peer],
-            sequence,
-            WINDOW,
-        );
-        let (tcp, advance) = match kind {
-            Kind::Syn => (tcp.syn(), 1),
-            Kind::SynAck => (tcp.syn().ack(acknowledged), 1),
-            Kind::Data => (tcp.psh().ack(acknowledged), payload.len()),
+        let ends = [(CLIENT, self.client_port), (SERVER, SERVER_PORT)];
+        let segment = Segment {
+            flow: Flow {
+                source: ends[from],
+                destination: ends[peer],
+            },
+            sequence: self.next[from],
+            kind,
+            payload,
         };
-        self.next[from] = sequence.wrapping_add(u32::try_from(advance)?);
-        let mut packet = Vec::with_capacity(tcp.size(payload.len()));
-        tcp.write(&mut packet, payload)?;
-        let whole = u32::try_from(packet.len())?;
-        packet.truncate(captured);
+        let advance = match kind {
+            Kind::Syn | Kind::SynAck => 1,
+            Kind::Data => payload.len(),
+        };
+        self.next[from] = segment.sequence.wrapping_add(u32::try_from(advance)?);
         self.capture.time += STEP;
-        let record = PcapPacket::new(self.capture.time, whole, &packet);
-        self.capture.writer.write_packet(&record)?;
-        Ok(())
+        let (time, acknowledged) = (self.capture.time, self.next[peer]);
+        self.capture
+            .file
+            .write(time, &segment, acknowledged, captured)
     }
 }

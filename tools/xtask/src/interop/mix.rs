@@ -20,7 +20,7 @@ use clap::Args;
 use self::calls::{Known, Row, Seen};
 use super::guest::{Boot, Guest, free_ports};
 use super::packages::tool;
-use super::pcap::{self, Framing};
+use super::reframe::{self, Framing};
 use super::report::Report;
 use super::{Series, TestRun, empty_folder};
 use crate::command::output;
@@ -129,7 +129,7 @@ fn record(run: &TestRun<'_>, version: &str, rows: &mut BTreeMap<Row, u32>) -> Re
     let messages = kept.join("messages.pcap");
     fs::write(
         &messages,
-        pcap::frame_by_frame(&fs::read(&capture)?, port, Framing::RecordMarks)?,
+        reframe::frame_by_frame(&fs::read(&capture)?, port, Framing::RecordMarks)?,
     )?;
     run.report.say(run.name, "tshark reads the capture");
     let seen = dissect(&messages, port)?;

@@ -13,7 +13,7 @@ use crate::command::{output, tail};
 use crate::interop::TestRun;
 use crate::interop::guest::{Boot, Guest};
 use crate::interop::packages::tool;
-use crate::interop::pcap::{self, Framing};
+use crate::interop::reframe::{self, Framing};
 use crate::interop::serve::{EXPORT, Serve};
 
 const LIMIT: Duration = Duration::from_secs(240);
@@ -88,7 +88,7 @@ pub(super) fn dissect(run: &TestRun<'_>, capture: &Path, port: u16) -> Result<Pa
     let frames = run.logs.join("frame-by-frame.pcap");
     fs::write(
         &frames,
-        pcap::frame_by_frame(&fs::read(capture)?, port, Framing::Mpa)?,
+        reframe::frame_by_frame(&fs::read(capture)?, port, Framing::Mpa)?,
     )?;
     for (filter, least) in LAYERS {
         let seen = select(&frames, filter)?.len();

@@ -9,22 +9,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use pcap_file::DataLink;
-use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
+use pcap_file::pcap::PcapReader;
 
-/// Bytes of IPv4 and TCP headers without options.
-const HEADERS: usize = 20 + 20;
-
-/// The largest payload that fits an IPv4 packet with these headers.
-const MAX_PAYLOAD: usize = 65535 - HEADERS;
-
-/// The largest packet of a capture.
-const MAX_PACKET: u32 = 1 << 18;
-
-/// Hops and window of packets that are made.
-const HOPS: u8 = 64;
-const WINDOW: u16 = u16::MAX;
+use crate::pcap::{Capture, Flow, Kind, MAX_PAYLOAD, Segment};
 
 /// What the messages of a stream are.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,39 +57,7 @@ pub(super) fn frame_by_frame(capture: &[u8], port: u16, framing: Framing) -> Res
             rewriter.take(packet.timestamp, &segment)?;
         }
     }
-    Ok(rewriter.out.into_writer())
-}
-
-/// One direction of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Flow {
-    source: ([u8; 4], u16),
-    destination: ([u8; 4], u16),
-}
-
-impl Flow {
-    fn reversed(self) -> Self {
-        Self {
-            source: self.destination,
-            destination: self.source,
-        }
-    }
-}
-
-/// What a TCP segment is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Syn,
-    SynAck,
-    Data,
-}
-
-/// A TCP segment of a capture.
-struct Segment<'a> {
-    flow: Flow,
-    sequence: u32,
-    kind: Kind,
-    payload: &'a [u8],
+    Ok(rewriter.out.finish())
 }
 
 impl<'a> Segment<'a> {
@@ -142,21 +99,16 @@ struct Position {
 struct Rewriter {
     port: u16,
     framing: Framing,
-    out: PcapWriter<Vec<u8>>,
+    out: Capture,
     positions: HashMap<Flow, Position>,
 }
 
 impl Rewriter {
     fn new(port: u16, framing: Framing) -> Result<Self> {
-        let header = PcapHeader {
-            datalink: DataLink::ETHERNET,
-            snaplen: MAX_PACKET,
-            ..PcapHeader::default()
-        };
         Ok(Self {
             port,
             framing,
-            out: PcapWriter::with_header(Vec::new(), header)?,
+            out: Capture::new()?,
             positions: HashMap::new(),
         })
     }
@@ -230,21 +182,13 @@ impl Rewriter {
     ) -> Result<()> {
         let peer = self.positions.get(&flow.reversed());
         let acknowledged = peer.map_or(0, |peer| peer.sequence);
-        let (source, destination) = (flow.source, flow.destination);
-        let segment = PacketBuilder::ethernet2([0; 6], [0; 6])
-            .ipv4(source.0, destination.0, HOPS)
-            .tcp(source.1, destination.1, sequence, WINDOW);
-        let segment = match kind {
-            Kind::Syn => segment.syn(),
-            Kind::SynAck => segment.syn().ack(acknowledged),
-            Kind::Data => segment.psh().ack(acknowledged),
+        let segment = Segment {
+            flow,
+            sequence,
+            kind,
+            payload,
         };
-        let mut packet = Vec::with_capacity(segment.size(payload.len()));
-        segment.write(&mut packet, payload)?;
-        let length = u32::try_from(packet.len())?;
-        self.out
-            .write_packet(&PcapPacket::new_owned(time, length, packet))?;
-        Ok(())
+        self.out.write(time, &segment, acknowledged, usize::MAX)
     }
 }
 
@@ -306,7 +250,7 @@ mod tests {
             made.write(time, CLIENT, sequence, Kind::Data, payload)
                 .unwrap();
         }
-        made.out.into_writer()
+        made.out.finish()
     }
 
     fn payloads(capture: &[u8]) -> Vec<Vec<u8>> {
