@@ -1,10 +1,10 @@
 //! `rpcrdma df`: shows the free space of file systems.
 
-use crate::columns::{Align, table};
 use crate::failure::Ended;
 use crate::json;
 use crate::session::{Of, Session, SessionArgs};
 use crate::show::{self, Units};
+use crate::table::Columns;
 use clap::{ArgAction, Args};
 use nfs_client::NfsUrl;
 use nfs_proto::results::FsStat;
@@ -142,8 +142,9 @@ impl DfArgs {
             (false, Some(_)) => ["Size", "Used", "Avail", "Use%"],
             (false, None) => ["1K-blocks", "Used", "Available", "Use%"],
         };
-        let mut rows = vec![row("Filesystem", head.map(str::to_owned))];
-        rows.extend(lines.iter().map(|line| {
+        let mut table = Columns::with_long_lines(&[0], 1);
+        table.add(["Filesystem"].into_iter().chain(head));
+        for line in lines {
             let cells = match self.inodes {
                 true => {
                     let used = line.files.saturating_sub(line.files_free);
@@ -165,21 +166,10 @@ impl DfArgs {
                     ]
                 }
             };
-            row(&line.url, cells)
-        }));
-        let columns = [
-            Align::Left,
-            Align::Right,
-            Align::Right,
-            Align::Right,
-            Align::Right,
-        ];
-        table(&rows, &columns, 1)
+            table.add([line.url.clone()].into_iter().chain(cells));
+        }
+        table.to_string()
     }
-}
-
-fn row(url: &str, cells: [String; 4]) -> Vec<String> {
-    [url.to_owned()].into_iter().chain(cells).collect()
 }
 
 /// The share that is used of what users can have.

@@ -1,11 +1,11 @@
 //! `rpcrdma exports`: lists what a server exports, and for whom; of one on this machine, whether it is there.
 
-use crate::columns::{self, Align};
 use crate::connect::ConnectArgs;
 use crate::control::{ControlArgs, ExportStatus, Request, ServerStatus};
 use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::failure::Ended;
 use crate::json;
+use crate::table::Columns;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use nfs_client::{Error, ExportedDir, Fault, Mount, current_user, printable};
@@ -158,18 +158,16 @@ fn unlisted(error: Error) -> anyhow::Error {
 
 /// One line for each export: its path, and for whom it is.
 fn table(exports: &[ExportedDir]) -> String {
-    let rows: Vec<[String; 2]> = exports
-        .iter()
-        .map(|export| {
-            let names = export.groups.iter().map(|name| printable(name));
-            let clients = match export.groups.is_empty() {
-                true => "everybody".to_owned(),
-                false => names.collect::<Vec<_>>().join(","),
-            };
-            [printable(&export.path), clients]
-        })
-        .collect();
-    columns::table(&rows, &[Align::Left, Align::Left], 2)
+    let mut table = Columns::with_long_lines(&[0, 1], 2);
+    for export in exports {
+        let names = export.groups.iter().map(|name| printable(name));
+        let clients = match export.groups.is_empty() {
+            true => "everybody".to_owned(),
+            false => names.collect::<Vec<_>>().join(","),
+        };
+        table.add([printable(&export.path), clients]);
+    }
+    table.to_string()
 }
 
 /// An export of the server on this machine, with a line for each rule.

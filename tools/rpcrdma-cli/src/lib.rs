@@ -2,11 +2,10 @@
 //!
 //! Each command is a module with its arguments and a `run`. What they share is what a user sees: how
 //! servers and files are named (`endpoint`, `session`), how connections are made (`transport`,
-//! `connect`), how files are walked
-//! through (`tree`, `in_flight`), changed (`modes`) and shown (`show`, `times`, `owners`, `columns`), durations and sizes with units
-//! (`units`), how copies are made (`copy`, `partial`, `progress`),
-//! how a command ends (`failure`, `interrupt`), and where it logs (`log`). Here, and nowhere else, a
-//! provider is chosen.
+//! `connect`), how files are walked through (`tree`, `in_flight`), changed (`modes`, `change`) and shown
+//! (`show`, `times`, `owners`), what tables, JSON, durations and sizes look like (`table`, `json`, `units`), how
+//! copies are made (`copy`, `partial`, `progress`), how a command ends (`failure`, `interrupt`), and where it logs
+//! (`log`). Here, and nowhere else, a provider is chosen.
 
 mod allocations;
 mod bench;
@@ -16,7 +15,6 @@ mod chmod;
 mod chown;
 mod cli;
 mod clients;
-mod columns;
 mod completions;
 mod connect;
 mod control;

@@ -1,5 +1,6 @@
 //! `rpcrdma ls`: lists directories.
 
+mod columns;
 mod format;
 mod line;
 

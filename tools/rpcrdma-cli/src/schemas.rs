@@ -109,7 +109,6 @@ fn every_command_with_json_has_a_schema() {
     fn visit(command: &Command, path: &str, schemas: &BTreeMap<&str, Schema>, found: &mut usize) {
         if command.get_arguments().any(|arg| arg.get_id() == "json") {
             assert!(schemas.contains_key(path), "`{path} --json` has no schema");
-            assert!(schemas.contains_key(path), "`{path} --json` has no schema");
             *found += 1;
         }
         for below in command.get_subcommands() {

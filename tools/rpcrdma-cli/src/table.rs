@@ -9,7 +9,7 @@ use std::fmt::{self, Display, Formatter};
 const USUAL_WIDTH: u16 = 80;
 
 /// The columns of the terminal that standard output is; none if it is none, where lines have no end.
-fn terminal_width() -> Option<u16> {
+pub(crate) fn terminal_width() -> Option<u16> {
     let terminal = Term::stdout();
     let size = terminal.size_checked();
     terminal
@@ -23,30 +23,36 @@ pub(crate) struct Columns {
     table: Table,
     /// Which columns are text.
     text: &'static [usize],
+    /// Spaces between columns.
+    gap: u16,
 }
 
 impl Columns {
     /// A table without a row.
     pub(crate) fn new(text: &'static [usize]) -> Self {
-        Self::within(text, terminal_width())
+        Self::within(text, 2, terminal_width())
     }
 
-    /// The same in lines of this width.
-    fn within(text: &'static [usize], width: Option<u16>) -> Self {
+    /// One whose lines are as long as it takes, on terminals too.
+    pub(crate) fn with_long_lines(text: &'static [usize], gap: u16) -> Self {
+        Self::within(text, gap, None)
+    }
+
+    fn within(text: &'static [usize], gap: u16, width: Option<u16>) -> Self {
         let mut table = Table::new();
         table.load_style(NOTHING);
         if let Some(width) = width {
             table.set_content_arrangement(ContentArrangement::Dynamic);
             table.set_width(width);
         }
-        Self { table, text }
+        Self { table, text, gap }
     }
 
     /// Adds a row.
     pub(crate) fn add(&mut self, row: impl Into<Row>) {
         self.table.add_row(row);
         for (index, column) in self.table.column_iter_mut().enumerate() {
-            column.set_padding((if index == 0 { 0 } else { 2 }, 0));
+            column.set_padding((if index == 0 { 0 } else { self.gap }, 0));
             column.set_cell_alignment(match self.text.contains(&index) {
                 true => CellAlignment::Left,
                 false => CellAlignment::Right,
@@ -70,7 +76,7 @@ mod tests {
     use super::*;
 
     fn shown(width: Option<u16>) -> String {
-        let mut columns = Columns::within(&[0, 2], width);
+        let mut columns = Columns::within(&[0, 2], 2, width);
         columns.add(["name", "calls", "note"]);
         columns.add(["READ", "10", "one that is rather long"]);
         columns.to_string()
@@ -81,7 +87,7 @@ mod tests {
         let expected = "name  calls  note\nREAD     10  one that is rather long\n";
         assert_eq!(shown(None), expected);
         assert_eq!(shown(Some(80)), expected);
-        assert_eq!(Columns::within(&[], None).to_string(), "");
+        assert_eq!(Columns::new(&[]).to_string(), "");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! How `ls` shows entries to people: in long lines, one per line, or in columns.
 
+use super::columns::{Align, table};
 use super::{Entry, LsArgs, When};
-use crate::columns::{Align, table};
 use crate::owners::Owners;
 use crate::show::{self, Units};
+use crate::table::terminal_width;
 use crate::times::{Clock, TimeStyle};
 use lscolors::{Indicator, LsColors};
 use nfs_client::printable;
@@ -251,8 +252,7 @@ fn number(entry: &Entry) -> String {
 /// Columns of the output: those that the user says, or `COLUMNS`, or the terminal has.
 fn width(given: Option<u16>) -> usize {
     let environment = || std::env::var("COLUMNS").ok()?.parse().ok();
-    let terminal = || Some(terminal_size::terminal_size()?.0.0);
-    match given.or_else(environment).or_else(terminal) {
+    match given.or_else(environment).or_else(terminal_width) {
         Some(0) => usize::MAX,
         Some(width) => width.into(),
         None => USUAL_WIDTH,

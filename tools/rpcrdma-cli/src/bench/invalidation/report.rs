@@ -5,6 +5,7 @@ use super::cases::{Case, Memory, ProviderName, Varied};
 use super::counted::Counts;
 use super::traffic::Outcome;
 use crate::bench::median::median;
+use crate::table::Columns;
 use serde::Serialize;
 use std::io::Write;
 use std::time::Duration;
@@ -221,9 +222,8 @@ impl Report {
 
     /// The table for people.
     pub(super) fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
-        writeln!(
-            out,
-            "{:<8} {:<7} {:<10} {:>5} {:>8} {:<17} {:>6} {:>6} {:>7} {:>11} {:>7} {:>13} {:>6}  varied",
+        let mut table = Columns::new(&[0, 1, 2, 5, 13]);
+        table.add([
             "provider",
             "traffic",
             "memory",
@@ -236,8 +236,9 @@ impl Report {
             "latency us",
             "of none",
             "lowest-highest",
-            "local"
-        )?;
+            "local",
+            "varied",
+        ]);
         let mut rows: Vec<&Row> = self.rows.iter().collect();
         // What is to be compared stands together.
         rows.sort_by_key(|row| {
@@ -268,24 +269,23 @@ impl Report {
             let varied = row.varied.map_or_else(String::new, |varied| {
                 format!("{} {}", varied.cost.said(), varied.said())
             });
-            writeln!(
-                out,
-                "{:<8} {:<7} {:<10} {:>5} {:>8} {:<17} {:>6.2} {:>6.2} {:>7.1} {:>11.2} {:>7} {:>13} {:>5.0}%  {varied}",
-                row.provider,
-                row.traffic,
-                row.memory.name(),
-                row.stags,
-                row.payload,
-                row.design,
-                row.work_requests,
-                row.completions,
-                row.header_bytes,
-                row.latency_us.median,
+            table.add([
+                row.provider.to_owned(),
+                row.traffic.to_owned(),
+                row.memory.name().to_owned(),
+                row.stags.to_string(),
+                row.payload.to_string(),
+                row.design.to_owned(),
+                format!("{:.2}", row.work_requests),
+                format!("{:.2}", row.completions),
+                format!("{:.1}", row.header_bytes),
+                format!("{:.2}", row.latency_us.median),
                 share,
                 range,
-                row.local_share * 100.0
-            )?;
+                format!("{:.0}%", row.local_share * 100.0),
+                varied,
+            ]);
         }
-        Ok(())
+        write!(out, "{table}")
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Bound, Call, Cost, Form, distinct};
 use crate::bench::plot::{Axis, Figure, Line, Panel, Reach, Scale, Series, Unit};
+use crate::table::Columns;
 use anyhow::{Context, Result};
 use rpcrdma::ClientConfig;
 use serde::Serialize;
@@ -110,9 +111,21 @@ impl Counts {
 }
 
 /// Above the columns of a table.
-const HEAD: &str = "\
-threshold     RDMA    RDMA    both           registrations  left to   Short Chunked   Long    bytes   Receives
-             Reads  Writes           exact  record unknown   client       %       %      %  in Sends";
+const HEAD: [&str; 13] = [
+    "threshold",
+    "RDMA\nReads",
+    "RDMA\nWrites",
+    "both",
+    "registered\nexact",
+    "registered\nrecorded",
+    "registered\nunknown",
+    "left to\nclient",
+    "Short\n%",
+    "Chunked\n%",
+    "Long\n%",
+    "bytes\nin Sends",
+    "Receives",
+];
 
 impl Report {
     /// # Errors
@@ -170,15 +183,14 @@ impl Report {
                 .row(nfs, Bound::Recorded)
                 .next()
                 .map_or(0, |counts| counts.calls);
-            writeln!(out, "NFSv{nfs}, {calls} calls; per call:\n\n{HEAD}")?;
+            writeln!(out, "NFSv{nfs}, {calls} calls; per call:\n")?;
+            let mut table = Columns::new(&[]);
+            table.add(HEAD);
             let rows = self
                 .row(nfs, Bound::Exact)
                 .zip(self.row(nfs, Bound::Unknown));
             for (counts, (exact, unknown)) in self.row(nfs, Bound::Recorded).zip(rows) {
-                writeln!(
-                    out,
-                    "{:>9}  {:>7.3} {:>7.3} {:>7.3}  {:>6.3} {:>7.3} {:>7.3}  {:>7.3}  {:>6.1} {:>7.1} {:>6.1}  {:>8.0}  {:>9}",
-                    size(counts.threshold as u64),
+                let each = [
                     counts.rdma_reads,
                     counts.rdma_writes,
                     counts.rdma_operations,
@@ -186,14 +198,15 @@ impl Report {
                     counts.registrations,
                     unknown.registrations,
                     counts.local_invalidations,
-                    100.0 * counts.short,
-                    100.0 * counts.chunked,
-                    100.0 * counts.long,
-                    counts.bytes_sent,
-                    size(counts.receives),
-                )?;
+                ];
+                let shares = [counts.short, counts.chunked, counts.long];
+                let mut row = vec![size(counts.threshold as u64)];
+                row.extend(each.map(|number| format!("{number:.3}")));
+                row.extend(shares.map(|share| format!("{:.1}", 100.0 * share)));
+                row.extend([format!("{:.0}", counts.bytes_sent), size(counts.receives)]);
+                table.add(row);
             }
-            writeln!(out)?;
+            writeln!(out, "{table}")?;
         }
         writeln!(
             out,

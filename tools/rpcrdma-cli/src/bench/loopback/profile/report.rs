@@ -2,6 +2,7 @@
 
 use crate::bench::loopback::profiler::{Layer, Tally};
 use crate::bench::plot::{Bar, BarPanel, Bars, Part};
+use crate::table::Columns;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -194,44 +195,30 @@ impl Row {
             self.plain_tcp_ns,
             self.ns / self.plain_tcp_ns,
         )?;
-        let ends = format!(
-            "{:<17} {:^31}   {:^31}",
-            "ns of CPU a call", "client", "server"
-        );
-        writeln!(out, "{}", ends.trim_end())?;
-        let head = format!("{:>15} {:>15}", "ours", "plain TCP");
-        writeln!(out, "{:<17} {head}   {head}", "")?;
-        let sides = self.sides().map(|(_, side)| side);
+        let mut table = Columns::new(&[0]);
+        table.add([
+            "ns of CPU a call",
+            "client\nours",
+            "\nplain TCP",
+            "server\nours",
+            "\nplain TCP",
+        ]);
         let mut line = |name: &str, cells: [String; 4]| {
-            let [a, b, c, d] = cells.map(|cell| format!("{cell:>15}"));
-            writeln!(
-                out,
-                "{}",
-                format!("{name:<17} {a} {b}   {c} {d}").trim_end()
-            )
+            table.add([name.to_owned()].into_iter().chain(cells));
         };
-        let shares = |side: &&Side| {
-            side.layers
-                .iter()
-                .flatten()
-                .map(|share| share.which)
-                .collect()
-        };
-        let layers: BTreeSet<Layer> = sides
-            .iter()
-            .flat_map(|side| -> Vec<_> { shares(side) })
-            .collect();
+        let sides = self.sides().map(|(_, side)| side);
+        let shares = sides.iter().flat_map(|side| side.layers.iter().flatten());
+        let layers: BTreeSet<Layer> = shares.map(|share| share.which).collect();
         for layer in layers {
-            line(layer.name(), sides.map(|side| side.cell(layer)))?;
+            line(layer.name(), sides.map(|side| side.cell(layer)));
         }
-        line(
-            "total",
-            sides.map(|side| format!("{:.0} {:>5}", side.cpu_ns, "")),
-        )?;
+        let without_share = |number: f64| format!("{number:.0} {:>6}", "");
+        line("total", sides.map(|side| without_share(side.cpu_ns)));
         line(
             "samples",
-            sides.map(|side| format!("{} {:>5}", side.samples, "")),
-        )
+            sides.map(|side| without_share(side.samples as f64)),
+        );
+        writeln!(out, "{table}")
     }
 
     fn bars(&self) -> BarPanel {
@@ -250,11 +237,11 @@ impl Side {
     /// Nanoseconds and percent of one layer, as they stand in the table.
     fn cell(&self, layer: Layer) -> String {
         let Some(layers) = &self.layers else {
-            return format!("? {:>5}", "");
+            return format!("? {:>6}", "");
         };
         let found = layers.iter().find(|share| share.which == layer);
-        found.map_or(format!("- {:>5}", ""), |share| {
-            format!("{:.0} {:>4.1}%", share.ns, 100.0 * share.share)
+        found.map_or(format!("- {:>6}", ""), |share| {
+            format!("{:.0} {:>5.1}%", share.ns, 100.0 * share.share)
         })
     }
 
@@ -345,7 +332,6 @@ impl Report {
     pub(in crate::bench) fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
         for row in &self.results {
             row.print(out)?;
-            writeln!(out)?;
         }
         writeln!(
             out,

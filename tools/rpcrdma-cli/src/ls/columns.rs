@@ -1,17 +1,20 @@
-//! Tables of text: columns as wide as their widest cell, by the width that a terminal shows.
+//! The columns of `ls -l`, as wide as their widest cell, by the width that a terminal shows.
+//!
+//! Other commands have the tables of `table`. Names can end with spaces, which are kept here, and a directory can
+//! have a million of them.
 
 use unicode_width::UnicodeWidthStr;
 
 /// To which side of its column a cell goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
+pub(super) enum Align {
     Left,
     Right,
 }
 
 /// Rows in lines, with `gap` spaces between columns and none behind the last cell. A row may have fewer
 /// cells than there are columns.
-pub(crate) fn table<'a, R>(rows: &'a [R], columns: &[Align], gap: usize) -> String
+pub(super) fn table<'a, R>(rows: &'a [R], columns: &[Align], gap: usize) -> String
 where
     R: AsRef<[String]> + 'a,
 {
