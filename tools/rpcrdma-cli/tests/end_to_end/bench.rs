@@ -1,7 +1,8 @@
 //! What `bench self` does without the program that counts allocations, and with another one; and how it says
 //! where the time of a call goes.
 
-use super::running::{PROGRAM, fails, ok, text};
+use super::running::{PROGRAM, fails, text};
+use super::schemas::prints;
 use super::terminal::{assert_fits, shown};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -101,9 +102,8 @@ fn profile_names_the_layers_that_a_call_passes() {
         "0.5",
     ];
     let written = ["--json", "--svg", svg.to_str().unwrap()];
-    let report = ok(&[&null[..], &written].concat());
-    let report: Value = serde_json::from_slice(&report).unwrap();
-    let row = &report["results"][0];
+    let report = prints("bench-self-profile", &[&null[..], &written].concat());
+    let row = &report[0]["results"][0];
     assert_eq!(row["name"], "null");
     for (end, other) in [("client", "nfs-server"), ("server", "nfs-client")] {
         let ours = shares(&row[end]["ours"]);

@@ -1,6 +1,6 @@
 //! `bench HOST[/PATH]`: what it measures, and what it leaves behind.
 
-use crate::running::{PROGRAM, Served, fails, free_port, ok, run, text, tree};
+use crate::running::{PROGRAM, Running, Served, fails, free_port, ok, run, text, tree};
 use crate::scripted::{Do, server};
 use crate::terminal::{assert_fits, shown};
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,14 +15,10 @@ fn bench(args: &[&str]) -> Value {
 }
 
 /// Starts a measurement that goes on until it is told to end.
-fn endless(args: &[&str]) -> std::process::Child {
-    Command::new(PROGRAM)
-        .args(["bench", "--json", "--time", "1h"])
-        .args(args)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+fn endless(args: &[&str]) -> Running {
+    let mut command = Command::new(PROGRAM);
+    command.args(["bench", "--json", "--time", "1h"]).args(args);
+    Running::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
 }
 
 fn number(value: &Value) -> f64 {
@@ -186,7 +182,7 @@ fn interrupt_prints_what_was_measured_and_removes_the_file() {
             std::thread::yield_now();
         }
         kill_process(Pid::from_child(&bench), Signal::INT).unwrap();
-        let output = bench.wait_with_output().unwrap();
+        let output = bench.output();
         let found: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(found["error"], "interrupted", "{found}");
         let failure: Value = serde_json::from_slice(&output.stderr).unwrap();
@@ -208,7 +204,7 @@ fn server_that_ends_fails_the_measurement_and_leaves_the_file() {
     }
     // The directory is gone with what it is in.
     drop(served);
-    let output = bench.wait_with_output().unwrap();
+    let output = bench.output();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(found["error"].is_string(), "{found}");
     let errors = text(&output.stderr);

@@ -2,7 +2,7 @@
 
 use crate::commands::data;
 use crate::copies::{mode, set_times};
-use crate::running::{PROGRAM, Served, fails, ok, run, text, tree};
+use crate::running::{PROGRAM, Running, Served, fails, ok, run, text, tree};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -264,18 +264,18 @@ fn large(path: &Path) {
 
 /// Runs a copy that does not end, and sends a signal when something is in `dest`.
 fn signalled(args: &[&str], dest: &Path, signal: Signal) {
-    let mut copy = Command::new(PROGRAM)
-        .args(args)
-        .stdin(File::open("/dev/zero").unwrap())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut copy = Running::spawn(
+        Command::new(PROGRAM)
+            .args(args)
+            .stdin(File::open("/dev/zero").unwrap())
+            .stderr(Stdio::piped()),
+    );
     while dest.read_dir().unwrap().count() == 0 {
         assert!(copy.try_wait().unwrap().is_none(), "it has ended");
         std::thread::yield_now();
     }
     kill_process(Pid::from_child(&copy), signal).unwrap();
-    let output = copy.wait_with_output().unwrap();
+    let output = copy.output();
     assert!(!output.status.success());
 }
 
@@ -304,11 +304,7 @@ fn interrupted_copy_leaves_directories_with_their_own_modes() {
     let dest = served.around.path().join("dest");
     fs::create_dir(&dest).unwrap();
     let get = ["get", "-r", &served.url("tree/."), path(&dest)];
-    let mut copy = Command::new(PROGRAM)
-        .args(get)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut copy = Running::spawn(Command::new(PROGRAM).args(get).stderr(Stdio::piped()));
     let unfinished = || {
         dest.join("dir")
             .read_dir()
@@ -319,7 +315,7 @@ fn interrupted_copy_leaves_directories_with_their_own_modes() {
         std::thread::yield_now();
     }
     kill_process(Pid::from_child(&copy), Signal::TERM).unwrap();
-    copy.wait_with_output().unwrap();
+    copy.output();
     assert_eq!(mode(&dest.join("dir")), 0o555);
     assert_eq!(dest.join("dir").read_dir().unwrap().count(), 0);
     let open = Permissions::from_mode(0o755);

@@ -1,12 +1,12 @@
 //! Copies that are interrupted.
 
-use crate::running::{PROGRAM, Served, fails, text, tree};
+use crate::running::{PROGRAM, Running, Served, fails, text, tree};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// Larger than what can be copied before anybody notices that the copy has begun. It is all hole, which `put` must be
@@ -15,13 +15,12 @@ const LARGE: u64 = 1 << 40;
 
 /// Begins a copy to which signals mean what they usually do, however the tests were started, and waits until
 /// something is in `dest`.
-fn begun(args: &[&str], dest: &Path) -> Child {
-    let mut copy = Command::new("env")
+fn begun(args: &[&str], dest: &Path) -> Running {
+    let mut command = Command::new("env");
+    command
         .args(["--default-signal=INT,TERM,HUP", PROGRAM])
-        .args(args)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .args(args);
+    let mut copy = Running::spawn(command.stderr(Stdio::piped()));
     while dest.read_dir().unwrap().count() == 0 {
         assert!(copy.try_wait().unwrap().is_none(), "the copy has ended");
         std::thread::yield_now();
@@ -31,9 +30,9 @@ fn begun(args: &[&str], dest: &Path) -> Child {
 
 /// Sends a signal to a copy, which must end by it.
 #[track_caller]
-fn end_by(signal: Signal, copy: Child) -> String {
+fn end_by(signal: Signal, copy: Running) -> String {
     kill_process(Pid::from_child(&copy), signal).unwrap();
-    let output = copy.wait_with_output().unwrap();
+    let output = copy.output();
     assert_eq!(output.status.signal(), Some(signal.as_raw()));
     text(&output.stderr)
 }
@@ -66,13 +65,13 @@ fn shell_sees_130_when_a_copy_is_interrupted() {
     large.set_len(LARGE).unwrap();
     let dest = tempfile::tempdir().unwrap();
     let script = "env --default-signal=INT \"$@\" & pid=$!; echo $pid; wait $pid; echo $?";
-    let mut shell = Command::new("sh")
-        .args(["-c", script, "sh", PROGRAM, "get", &served.url("large")])
-        .arg(dest.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut shell = Running::spawn(
+        Command::new("sh")
+            .args(["-c", script, "sh", PROGRAM, "get", &served.url("large")])
+            .arg(dest.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null()),
+    );
     let mut said = BufReader::new(shell.stdout.take().unwrap());
     let mut pid = String::new();
     said.read_line(&mut pid).unwrap();
@@ -105,13 +104,13 @@ fn copy_under_nohup_goes_on_after_a_hangup() {
     let large = File::create(served.dir.join("large")).unwrap();
     large.set_len(LARGE).unwrap();
     let dest = tempfile::tempdir().unwrap();
-    let copy = Command::new("env")
-        .args(["--default-signal=TERM", "--ignore-signal=HUP", PROGRAM])
-        .args(["get", &served.url("large")])
-        .arg(dest.path())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let copy = Running::spawn(
+        Command::new("env")
+            .args(["--default-signal=TERM", "--ignore-signal=HUP", PROGRAM])
+            .args(["get", &served.url("large")])
+            .arg(dest.path())
+            .stderr(Stdio::piped()),
+    );
     while dest.path().read_dir().unwrap().count() == 0 {
         std::thread::yield_now();
     }
@@ -137,13 +136,13 @@ fn interrupted_put_leaves_nothing_behind() {
 #[test]
 fn interrupted_put_ends_though_its_input_does_not() {
     let served = Served::new(&[]);
-    let mut put = Command::new("env")
-        .args(["--default-signal=INT", PROGRAM])
-        .args(["put", "-", &served.url("file")])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut put = Running::spawn(
+        Command::new("env")
+            .args(["--default-signal=INT", PROGRAM])
+            .args(["put", "-", &served.url("file")])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped()),
+    );
     let mut input = put.stdin.take().unwrap();
     input.write_all(&vec![b'd'; 4 << 20]).unwrap();
     while served.dir.read_dir().unwrap().count() == 0 {
@@ -234,19 +233,19 @@ fn server_that_ends_during_a_copy_fails_it() {
     let large = File::create(served.dir.join("large")).unwrap();
     large.set_len(LARGE).unwrap();
     let dest = tempfile::tempdir().unwrap();
-    let copy = Command::new(PROGRAM)
-        .args(["get", "--timeout", "1", &served.url("large")])
-        .arg(dest.path())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let copy = Running::spawn(
+        Command::new(PROGRAM)
+            .args(["get", "--timeout", "1", &served.url("large")])
+            .arg(dest.path())
+            .stderr(Stdio::piped()),
+    );
     while dest.path().read_dir().unwrap().count() == 0 {
         std::thread::yield_now();
     }
     let url = served.url("");
     let stopped = served.stop(Signal::TERM);
     assert_eq!(stopped.status.code(), Some(0), "{}", text(&stopped.stderr));
-    let output = copy.wait_with_output().unwrap();
+    let output = copy.output();
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.contains("cannot read /large: "), "{errors}");

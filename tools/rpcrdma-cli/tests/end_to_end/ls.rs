@@ -1,15 +1,13 @@
 //! `ls` beside that of coreutils, and what only ours can show.
 
 use crate::coreutils::{ours, theirs};
-use crate::running::{PROGRAM, Served, run, text};
+use crate::running::{Served, run, text};
+use crate::terminal::shown;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
-use std::io::{BufRead, BufReader};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::fs::{self, File, FileTimes, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 /// A directory `d` with all that `ls` can show without being root.
@@ -244,33 +242,10 @@ fn names_have_the_colours_of_ls_colors() {
 }
 
 /// Lines that a terminal of this width shows.
-fn on_a_terminal(width: &str, args: &[&str]) -> Vec<String> {
-    let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&near).unwrap();
-    unlockpt(&near).unwrap();
-    let name = ptsname(&near, Vec::new()).unwrap().into_string().unwrap();
-    let mut far = OpenOptions::new();
-    far.read(true).write(true);
-    let far = far.custom_flags(libc_noctty()).open(name).unwrap();
-    let mut child = Command::new(PROGRAM)
-        .args(args)
-        .env("COLUMNS", width)
-        .stdout(far)
-        .spawn()
-        .unwrap();
-    let mut lines = Vec::new();
-    for line in BufReader::new(File::from(near)).lines() {
-        // The last end is closed: the terminal is gone.
-        let Ok(line) = line else { break };
-        lines.push(line);
-    }
-    assert!(child.wait().unwrap().success());
+fn on_a_terminal(width: u16, args: &[&str]) -> Vec<String> {
+    let mut lines = shown(width, args);
+    lines.retain(|line| !line.is_empty());
     lines
-}
-
-/// `O_NOCTTY`, which std does not have.
-fn libc_noctty() -> i32 {
-    rustix::fs::OFlags::NOCTTY.bits().try_into().unwrap()
 }
 
 #[test]
@@ -280,15 +255,12 @@ fn names_are_in_columns_on_a_terminal() {
         fs::write(served.dir.join(name), "").unwrap();
     }
     let url = served.url("");
+    assert_eq!(on_a_terminal(80, &["ls", &url]), ["four  one  three  two"]);
     assert_eq!(
-        on_a_terminal("80", &["ls", &url]),
-        ["four  one  three  two"]
-    );
-    assert_eq!(
-        on_a_terminal("12", &["ls", &url]),
+        on_a_terminal(12, &["ls", &url]),
         ["four  three", "one   two"]
     );
-    assert_eq!(on_a_terminal("80", &["ls", "-1", &url]).len(), 4);
+    assert_eq!(on_a_terminal(80, &["ls", "-1", &url]).len(), 4);
     let piped = text(&run(&["ls", &url]).stdout);
     assert_eq!(piped, "four\none\nthree\ntwo\n");
 }

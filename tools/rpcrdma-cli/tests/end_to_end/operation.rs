@@ -1,10 +1,8 @@
 //! A server as its administrator sees it: signals, the log, what it leaves on the disk.
 
 use crate::running::{PROGRAM, Say, Served, fails, ok, run};
+use crate::terminal::Terminal;
 use rustix::process::Signal;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use std::fs::OpenOptions;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
@@ -82,17 +80,9 @@ fn errors_at_the_start_have_the_form_of_the_log() {
     assert!(message.starts_with(says), "{message}");
 }
 
-/// A server in a session of its own that has a terminal, and the other end of the terminal.
-fn in_a_terminal(before: &[&str]) -> (Served, OwnedFd) {
-    let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&near).unwrap();
-    unlockpt(&near).unwrap();
-    let name = ptsname(&near, Vec::new()).unwrap().into_string().unwrap();
-    let far = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(name)
-        .unwrap();
+/// A server in a session of its own that has a terminal, and that terminal.
+fn in_a_terminal(before: &[&str]) -> (Served, Terminal) {
+    let terminal = Terminal::new(80);
     let around = tempfile::tempdir().unwrap();
     let dir = around.path().join("stuff");
     std::fs::create_dir(&dir).unwrap();
@@ -105,8 +95,8 @@ fn in_a_terminal(before: &[&str]) -> (Served, OwnedFd) {
         .arg("--state-dir")
         .arg(around.path().join("state"))
         .arg(&dir)
-        .stdin(far);
-    (Served::started(around, dir, command, Say::Json), near)
+        .stdin(terminal.far());
+    (Served::started(around, dir, command, Say::Json), terminal)
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Servers that stop answering, and answer again.
 
-use crate::running::{PROGRAM, Served, text};
+use crate::running::{PROGRAM, Running, Served, text};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// Longer than a copy takes until its server is stopped. It is all hole.
 const LARGE: u64 = 1 << 40;
@@ -25,13 +25,10 @@ fn hear(said: &mut impl BufRead, part: &str) -> String {
     }
 }
 
-fn begun(args: &[&str]) -> Child {
-    Command::new(PROGRAM)
-        .args(args)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+fn begun(args: &[&str]) -> Running {
+    let mut command = Command::new(PROGRAM);
+    command.args(args).stdout(Stdio::piped());
+    Running::spawn(command.stderr(Stdio::piped()))
 }
 
 #[test]
@@ -75,7 +72,7 @@ fn user_is_told_that_a_server_does_not_answer_a_connection() {
     hear(&mut said, "not responding, still trying");
     served.signal(Signal::CONT);
     hear(&mut said, "OK");
-    let output = ls.wait_with_output().unwrap();
+    let output = ls.output();
     assert_eq!(text(&output.stdout), "file\n");
     assert_eq!(output.status.code(), Some(0));
 }

@@ -1,11 +1,11 @@
 //! What `ping` counts and says.
 
-use crate::running::{PROGRAM, Served, free_port, ok, run, text};
+use crate::running::{PROGRAM, Running, Served, free_port, ok, run, text};
 use crate::scripted::{Do, server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 
 const VERSION_ONE: &str = "--rpcrdma-version=1";
@@ -20,13 +20,10 @@ fn ping(code: i32, args: &[&str]) -> (Value, String) {
 }
 
 /// A ping that goes on.
-fn start(args: &[&str]) -> Child {
-    Command::new(PROGRAM)
-        .args(["ping", VERSION_ONE])
-        .args(args)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
+fn start(args: &[&str]) -> Running {
+    let mut command = Command::new(PROGRAM);
+    command.args(["ping", VERSION_ONE]).args(args);
+    Running::spawn(command.stdout(Stdio::piped()))
 }
 
 #[test]
@@ -58,7 +55,7 @@ fn call_that_is_outstanding_at_an_interrupt_is_counted() {
     let ping = start(&["-A", "-W1h", &addr]);
     while hears.recv().unwrap() != 2 {}
     kill_process(Pid::from_child(&ping), Signal::INT).unwrap();
-    let output = ping.wait_with_output().unwrap();
+    let output = ping.output();
     let said = text(&output.stdout);
     assert!(
         said.contains("2 calls, 1 replies, 50% lost, time "),

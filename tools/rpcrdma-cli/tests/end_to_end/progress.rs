@@ -1,55 +1,39 @@
 //! What a copy shows on a terminal, and on what is none.
 
-use crate::running::{PROGRAM, Served, run, text};
-use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use std::fs::{File, OpenOptions};
+use crate::running::{PROGRAM, Running, Served, run, text};
+use crate::terminal::Terminal;
+use std::fs::File;
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// Longer than any test looks at it. It is all hole.
 const LARGE: u64 = 1 << 40;
 
-/// A pseudo-terminal, and what was written to it.
-struct Terminal {
-    master: File,
-    path: String,
+/// A terminal, and what was written to it.
+struct Screen {
+    terminal: Terminal,
     said: String,
 }
 
-impl Terminal {
-    fn new(columns: usize) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let path = ptsname(&master, Vec::new()).unwrap();
-        let terminal = Self {
-            master: master.into(),
-            path: path.into_string().unwrap(),
+impl Screen {
+    fn new(columns: u16) -> Self {
+        Self {
+            terminal: Terminal::new(columns),
             said: String::new(),
-        };
-        terminal.resize(columns);
-        terminal
-    }
-
-    fn resize(&self, columns: usize) {
-        let mut stty = Command::new("stty");
-        stty.args(["-F", &self.path, "rows", "24", "cols", &columns.to_string()]);
-        assert!(stty.status().unwrap().success());
+        }
     }
 
     /// Begins a command of which standard error is the terminal.
-    fn run(&self, args: &[&str]) -> Child {
-        let end = OpenOptions::new().write(true).open(&self.path).unwrap();
-        Command::new(PROGRAM)
+    fn run(&self, args: &[&str]) -> Running {
+        let mut command = Command::new(PROGRAM);
+        command
             .args(args)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(end)
+            .stderr(self.terminal.far())
             .env("TERM", "xterm")
-            .env_remove("RUST_LOG")
-            .spawn()
-            .unwrap()
+            .env_remove("RUST_LOG");
+        Running::spawn(&mut command)
     }
 
     /// Reads on until this is true of a line that was drawn.
@@ -61,7 +45,7 @@ impl Terminal {
     }
 
     /// Reads to the end of a command.
-    fn see_all(&mut self, mut command: Child) {
+    fn see_all(&mut self, mut command: Running) {
         command.wait().unwrap();
         while self.read() {}
     }
@@ -69,7 +53,7 @@ impl Terminal {
     /// Reads some; whether there was any. After the last other end is closed, there is an error.
     fn read(&mut self) -> bool {
         let mut some = [0; 4096];
-        match self.master.read(&mut some) {
+        match self.terminal.near.read(&mut some) {
             Ok(len) => {
                 self.said += std::str::from_utf8(&some[..len]).unwrap();
                 len > 0
@@ -96,11 +80,6 @@ fn lines(said: &str) -> Vec<String> {
     lines.map(|line| line.trim_end().to_owned()).collect()
 }
 
-fn kill(mut copy: Child) {
-    kill_process(Pid::from_child(&copy), Signal::KILL).unwrap();
-    copy.wait().unwrap();
-}
-
 fn large(served: &Served) -> String {
     let large = File::create(served.dir.join("large")).unwrap();
     large.set_len(LARGE).unwrap();
@@ -112,8 +91,8 @@ fn bar_fits_the_terminal_and_follows_its_size() {
     let served = Served::new(&[]);
     let url = large(&served);
     let dest = tempfile::tempdir().unwrap();
-    let mut terminal = Terminal::new(80);
-    let copy = terminal.run(&["get", &url, dest.path().to_str().unwrap()]);
+    let mut screen = Screen::new(80);
+    let copy = screen.run(&["get", &url, dest.path().to_str().unwrap()]);
     let is_whole = |line: &str| {
         line.starts_with("0/1 file  ")
             && line.contains("iB/1 TiB  [")
@@ -121,21 +100,21 @@ fn bar_fits_the_terminal_and_follows_its_size() {
             && line.contains("iB/s  ")
             && line.ends_with(" left")
     };
-    terminal.see(is_whole);
-    for line in lines(&terminal.said) {
+    screen.see(is_whole);
+    for line in lines(&screen.said) {
         assert!(line.chars().count() < 80, "{line:?}");
     }
-    terminal.resize(50);
-    terminal.said.clear();
+    screen.terminal.resize(50);
+    screen.said.clear();
     // One may have been drawn before.
-    terminal.see(|line| line.len() < 50);
-    terminal.said.clear();
+    screen.see(|line| line.len() < 50);
+    screen.said.clear();
     let is_short = |line: &str| line.starts_with("0/1  ") && line.contains("iB/1 TiB  ");
-    terminal.see(is_short);
-    for line in lines(&terminal.said) {
+    screen.see(is_short);
+    for line in lines(&screen.said) {
         assert!(line.chars().count() < 50, "{line:?}");
     }
-    kill(copy);
+    drop(copy);
 }
 
 #[test]
@@ -143,21 +122,21 @@ fn summary_is_shown_on_a_terminal_at_the_end() {
     let served = Served::new(&[]);
     served.local("tree/one", &[b'1'; 2000]);
     served.local("tree/deep/two", &[b'2'; 48]);
-    let mut terminal = Terminal::new(80);
+    let mut screen = Screen::new(80);
     let put = ["put", "-r", &served.beside("tree"), &served.url("")];
-    let copy = terminal.run(&put);
-    terminal.see_all(copy);
-    let shown = lines(&terminal.said);
+    let copy = screen.run(&put);
+    screen.see_all(copy);
+    let shown = lines(&screen.said);
     let last = shown.last().unwrap();
     assert!(last.starts_with("2 files copied: 2 KiB in "), "{shown:?}");
     assert!(last.contains("iB/s)"), "{shown:?}");
 
-    let mut terminal = Terminal::new(80);
+    let mut screen = Screen::new(80);
     let dest = tempfile::tempdir().unwrap();
     let to = dest.path().to_str().unwrap();
-    let copy = terminal.run(&["get", &served.url("tree/one"), &served.url("absent"), to]);
-    terminal.see_all(copy);
-    let shown = lines(&terminal.said);
+    let copy = screen.run(&["get", &served.url("tree/one"), &served.url("absent"), to]);
+    screen.see_all(copy);
+    let shown = lines(&screen.said);
     let last = shown.last().unwrap();
     assert!(last.starts_with("1 file copied: 1.95 KiB in "), "{shown:?}");
     assert!(last.ends_with(", 1 failed"), "{shown:?}");
@@ -167,10 +146,10 @@ fn summary_is_shown_on_a_terminal_at_the_end() {
 fn quiet_copy_shows_nothing_on_a_terminal() {
     let served = Served::new(&[]);
     let file = served.local("file", &[b'1'; 2000]);
-    let mut terminal = Terminal::new(80);
-    let copy = terminal.run(&["put", "-q", &file, &served.url("")]);
-    terminal.see_all(copy);
-    assert_eq!(terminal.said, "");
+    let mut screen = Screen::new(80);
+    let copy = screen.run(&["put", "-q", &file, &served.url("")]);
+    screen.see_all(copy);
+    assert_eq!(screen.said, "");
 }
 
 #[test]
@@ -188,11 +167,11 @@ fn other_lines_stand_above_the_bar() {
     let url = large(&served);
     let dest = tempfile::tempdir().unwrap();
     let to = dest.path().to_str().unwrap();
-    let mut terminal = Terminal::new(80);
-    let copy = terminal.run(&["get", &url, &served.url("absent"), to]);
+    let mut screen = Screen::new(80);
+    let copy = screen.run(&["get", &url, &served.url("absent"), to]);
     let is_error = |line: &str| line.starts_with("rpcrdma: cannot find /absent: ");
-    terminal.see(is_error);
-    terminal.said.clear();
-    terminal.see(|line| line.starts_with("0/1 file"));
-    kill(copy);
+    screen.see(is_error);
+    screen.said.clear();
+    screen.see(|line| line.starts_with("0/1 file"));
+    drop(copy);
 }

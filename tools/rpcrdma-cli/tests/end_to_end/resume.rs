@@ -1,6 +1,6 @@
 //! Copies that are cut off and continued.
 
-use crate::running::{PROGRAM, Served, ok, text};
+use crate::running::{PROGRAM, Running, Served, ok, text};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -186,20 +186,20 @@ fn signalled(way: Way, resume: bool, signal: Signal) -> (String, bool) {
     let scene = Scene::new(way);
     let source = File::options().write(true).open(&scene.source).unwrap();
     source.set_len(1 << 40).unwrap();
-    let mut copy = Command::new("env")
-        .args(["--default-signal=TERM", PROGRAM])
-        .args(&scene.args)
-        .arg("--sparse=never")
-        .args(resume.then_some("--resume"))
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut copy = Running::spawn(
+        Command::new("env")
+            .args(["--default-signal=TERM", PROGRAM])
+            .args(&scene.args)
+            .arg("--sparse=never")
+            .args(resume.then_some("--resume"))
+            .stderr(Stdio::piped()),
+    );
     while scene.partial().is_none_or(|path| len(&path) == 0) {
         assert!(copy.try_wait().unwrap().is_none(), "the copy has ended");
         std::thread::yield_now();
     }
     kill_process(Pid::from_child(&copy), signal).unwrap();
-    let output = copy.wait_with_output().unwrap();
+    let output = copy.output();
     (text(&output.stderr), scene.partial().is_some())
 }
 

@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
+use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -70,6 +71,44 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
+/// A command that runs. Dropped, it is killed, unless it has ended.
+pub(crate) struct Running(Option<Child>);
+
+impl Running {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        Self(Some(command.spawn().unwrap()))
+    }
+
+    /// Waits for the end.
+    pub(crate) fn output(mut self) -> Output {
+        self.0.take().unwrap().wait_with_output().unwrap()
+    }
+}
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        self.0.as_ref().unwrap()
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        self.0.as_mut().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            // One that has ended is waited for already.
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
+
 /// What a server says about itself at the start.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Say {
@@ -79,7 +118,7 @@ pub(crate) enum Say {
 
 /// A server of one directory, `stuff`, on free ports of this machine. Dropped, it is killed.
 pub(crate) struct Served {
-    child: Option<Child>,
+    child: Running,
     out: BufReader<ChildStdout>,
     /// Its log, once somebody has listened to it.
     log: Option<BufReader<ChildStderr>>,
@@ -188,15 +227,14 @@ impl Served {
 
     /// Runs a command that serves.
     pub(crate) fn started(around: TempDir, dir: PathBuf, mut command: Command, say: Say) -> Self {
-        let mut child = command
+        command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .env_remove("RUST_LOG")
-            .spawn()
-            .unwrap();
+            .env_remove("RUST_LOG");
+        let mut child = Running::spawn(&mut command);
         let out = BufReader::new(child.stdout.take().unwrap());
         let mut served = Self {
-            child: Some(child),
+            child,
             out,
             log: None,
             listening: String::new(),
@@ -218,13 +256,8 @@ impl Served {
             let len = self.out.read_line(&mut self.said).unwrap();
             if len == 0 {
                 let mut errors = String::new();
-                let child = self.child.as_mut().unwrap();
-                child
-                    .stderr
-                    .take()
-                    .unwrap()
-                    .read_to_string(&mut errors)
-                    .unwrap();
+                let mut log = self.child.stderr.take().unwrap();
+                log.read_to_string(&mut errors).unwrap();
                 panic!("the server ended: {}{errors}", self.said);
             }
         }
@@ -259,21 +292,20 @@ impl Served {
             current: bytes,
             maximum: None,
         };
-        let pid = Pid::from_child(self.child.as_ref().unwrap());
+        let pid = Pid::from_child(&self.child);
         prlimit(Some(pid), Resource::Fsize, limit).unwrap();
     }
 
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
-        let child = self.child.as_ref().unwrap();
-        kill_process(Pid::from_child(child), signal).unwrap();
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// The next line of the log that has this in it. Lines that were read are not in the output of
     /// [`stop`](Self::stop).
     #[track_caller]
     pub(crate) fn hear(&mut self, part: &str) -> String {
-        let child = self.child.as_mut().unwrap();
+        let child = &mut self.child;
         let log = self
             .log
             .get_or_insert_with(|| BufReader::new(child.stderr.take().unwrap()));
@@ -299,9 +331,8 @@ impl Served {
 
     /// Waits until a signal has stopped it.
     pub(crate) fn wait_until_stopped(&self) {
-        let child = self.child.as_ref().unwrap();
         let stopped = waitid(
-            WaitId::Pid(Pid::from_child(child)),
+            WaitId::Pid(Pid::from_child(&self.child)),
             WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT,
         );
         assert!(stopped.unwrap().unwrap().stopped());
@@ -309,7 +340,7 @@ impl Served {
 
     /// Closes the end of its standard error that somebody could read.
     pub(crate) fn close_log(&mut self) {
-        drop(self.child.as_mut().unwrap().stderr.take());
+        drop(self.child.stderr.take());
     }
 
     /// Sends a signal, and waits for the end.
@@ -319,8 +350,8 @@ impl Served {
     }
 
     /// Waits for the end.
-    pub(crate) fn wait(mut self) -> Output {
-        self.child.take().unwrap().wait_with_output().unwrap()
+    pub(crate) fn wait(self) -> Output {
+        self.child.output()
     }
 }
 
@@ -333,15 +364,6 @@ fn config(around: &Path, exports: &str) -> PathBuf {
     );
     std::fs::write(&path, server).unwrap();
     path
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
-    }
 }
 
 /// Every name below a directory, with the content of files and the text of symbolic links.

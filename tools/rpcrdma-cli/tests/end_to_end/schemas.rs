@@ -1,11 +1,11 @@
 //! What `--json` prints is what docs/schemas says, and has no noise.
 
-use crate::running::{PROGRAM, Served, free_port, ok, run, text};
+use crate::running::{PROGRAM, Running, Served, free_port, ok, run, text};
 use serde_json::{Deserializer, Value};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// Digits of a number with a fraction.
 const MOST_DIGITS: usize = 7;
@@ -54,35 +54,8 @@ fn no_noise(name: &str, value: &Value) {
 
 /// Runs the program, which must succeed, and holds what it prints against a schema.
 #[track_caller]
-fn prints(name: &str, args: &[&str]) -> Vec<Value> {
+pub(crate) fn prints(name: &str, args: &[&str]) -> Vec<Value> {
     valid(name, &text(&ok(args)))
-}
-
-/// A client that has called once and stays connected. Dropped, it is killed.
-struct Connected {
-    child: Child,
-    out: BufReader<ChildStdout>,
-}
-
-impl Connected {
-    fn to(host: &str) -> Self {
-        let mut child = Command::new(PROGRAM)
-            .args(["ping", "-i", "1h", host])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        Self { child, out }
-    }
-}
-
-impl Drop for Connected {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
 }
 
 fn control(served: &Served) -> String {
@@ -129,10 +102,12 @@ fn output_about_a_server_is_what_the_schemas_say() {
         &[&check[..], &["--state-dir", &served.beside("state"), dir]].concat(),
     );
 
-    let mut connected = Connected::to(host);
+    let ping = ["ping", "-i", "1h", host];
+    let mut connected = Running::spawn(Command::new(PROGRAM).args(ping).stdout(Stdio::piped()));
+    let mut out = BufReader::new(connected.stdout.take().unwrap());
     let mut said = String::new();
     while !said.contains("seq=") {
-        assert!(connected.out.read_line(&mut said).unwrap() > 0, "{said}");
+        assert!(out.read_line(&mut said).unwrap() > 0, "{said}");
     }
     let clients = prints("clients", &["clients", "--json", "--socket", &socket]);
     assert!(clients.iter().all(|client| client["address"].is_string()));

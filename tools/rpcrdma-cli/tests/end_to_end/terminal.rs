@@ -9,29 +9,52 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
+/// A pseudo-terminal, seen from where its text goes.
+pub(crate) struct Terminal {
+    pub(crate) near: File,
+    path: String,
+}
+
+impl Terminal {
+    /// One of this width.
+    pub(crate) fn new(columns: u16) -> Self {
+        let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&near).unwrap();
+        unlockpt(&near).unwrap();
+        let path = ptsname(&near, Vec::new()).unwrap();
+        let terminal = Self {
+            near: near.into(),
+            path: path.into_string().unwrap(),
+        };
+        terminal.resize(columns);
+        terminal
+    }
+
+    pub(crate) fn resize(&self, columns: u16) {
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&self.near, size).unwrap();
+    }
+
+    /// The end of a program, whose controlling terminal it does not become.
+    pub(crate) fn far(&self) -> File {
+        let mut far = OpenOptions::new();
+        let flags = OFlags::NOCTTY.bits().try_into().unwrap();
+        far.read(true).write(true).custom_flags(flags);
+        far.open(&self.path).unwrap()
+    }
+}
+
 /// What the program shows on a terminal of this width, on which it must succeed: the lines that were there at
 /// some time, those of its progress among them, without what only moves the cursor or colours the text.
 #[track_caller]
 pub(crate) fn shown(width: u16, args: &[&str]) -> Vec<String> {
-    let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&near).unwrap();
-    unlockpt(&near).unwrap();
-    let size = Winsize {
-        ws_row: 24,
-        ws_col: width,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    tcsetwinsize(&near, size).unwrap();
-    let name = ptsname(&near, Vec::new()).unwrap().into_string().unwrap();
-    let flags = OFlags::NOCTTY.bits().try_into().unwrap();
-    let mut far = OpenOptions::new();
-    let far = far
-        .read(true)
-        .write(true)
-        .custom_flags(flags)
-        .open(name)
-        .unwrap();
+    let mut terminal = Terminal::new(width);
+    let far = terminal.far();
     let mut child = Command::new(PROGRAM)
         .args(args)
         .env("TERM", "xterm")
@@ -43,7 +66,7 @@ pub(crate) fn shown(width: u16, args: &[&str]) -> Vec<String> {
         .unwrap();
     let mut bytes = Vec::new();
     // When the last end is closed the terminal is gone, which is an error.
-    let _ = File::from(near).read_to_end(&mut bytes);
+    let _ = terminal.near.read_to_end(&mut bytes);
     let status = child.wait().unwrap();
     let all = plain(&text(&bytes));
     assert!(status.success(), "{args:?}: {status}: {all}");
