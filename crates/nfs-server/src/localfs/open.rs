@@ -104,9 +104,13 @@ impl Default for LocalFsOptions {
     }
 }
 
-/// What is wrong where directories cannot be opened as the server does: by openat2, within an export.
-fn without_openat2(errno: Errno) -> &'static str {
-    match errno {
+/// What is wrong where a directory cannot be opened as the server does: by openat2, within an export.
+fn cannot_enter(path: PathBuf, errno: Errno) -> OpenError {
+    let what = match errno {
+        Errno::ACCESS => {
+            let error = errno.into();
+            return OpenError::Directory { path, error };
+        }
         Errno::NOSYS => {
             "openat2, which keeps clients within it, is missing: the kernel is older than Linux 5.6, or \
              the seccomp filter of a container hides it"
@@ -117,7 +121,9 @@ fn without_openat2(errno: Errno) -> &'static str {
              a service has to allow it"
         }
         _ => "it cannot be opened with openat2, which keeps clients within it",
-    }
+    };
+    let error = errno.into();
+    OpenError::Kernel { path, what, error }
 }
 
 /// Why a directory cannot be exported.
@@ -184,13 +190,8 @@ impl Inner {
                  may lead to a new one with its inode number"
             );
         }
-        sys::open_entry(&root, b".", Pace::Patient).map_err(|errno| match errno {
-            Errno::ACCESS => OpenError::Directory {
-                path: path.clone(),
-                error: errno.into(),
-            },
-            errno => kernel_error(without_openat2(errno))(errno),
-        })?;
+        sys::open_entry(&root, b".", Pace::Patient)
+            .map_err(|errno| cannot_enter(path.clone(), errno))?;
         // Where there is no such directory yet, nothing that exists is within it.
         let state_path = options.state_dir.as_ref();
         let state_path = state_path.and_then(|path| std::fs::canonicalize(path).ok());
@@ -434,6 +435,19 @@ fn private(path: &Path) -> io::Result<std::fs::File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_and_forbidden_openat2_are_told_from_a_closed_directory() {
+        let text = |errno| cannot_enter("/d".into(), errno).to_string();
+        assert!(text(Errno::NOSYS).contains("openat2, which keeps clients within it, is missing"));
+        assert!(text(Errno::PERM).contains("openat2, which keeps clients within it, is forbidden"));
+        let closed = text(Errno::ACCESS);
+        assert!(
+            closed.contains("ermission denied") && !closed.contains("openat2"),
+            "{closed}"
+        );
+        assert!(text(Errno::MFILE).contains("it cannot be opened with openat2"));
+    }
 
     #[test]
     fn user_namespace_with_one_user_has_nobody_to_act_for() {
