@@ -16,8 +16,9 @@ use std::io;
 use std::mem::zeroed;
 use std::ptr::NonNull;
 
-/// Entries of the table of addresses of one device that are read, whatever the device claims.
-const MAX_GID_ENTRIES: usize = 4096;
+/// Entries of the table of addresses of one device that are read, whatever the device claims: as many as fit into an
+/// attribute of a command, whose length has 16 bits.
+const MAX_GID_ENTRIES: usize = u16::MAX as usize / size_of::<ibv_gid_entry>();
 
 /// The devices of this machine at one time.
 pub(crate) struct DeviceList {
