@@ -3,6 +3,7 @@
 use crate::be;
 use crate::ddp;
 use crate::rdmap::ReadRequest;
+use verbs::{ProtocolError, Reason};
 
 /// An error in a Terminate Message: layer, type and code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,6 +122,57 @@ impl std::fmt::Display for Cause {
     }
 }
 
+impl std::error::Error for Cause {}
+
+/// The kind of the error in terms of all transports, with the error itself as its detail.
+impl From<Cause> for Reason<ProtocolError> {
+    fn from(cause: Cause) -> Self {
+        Self::new(cause.kind()).with_detail(cause)
+    }
+}
+
+impl Cause {
+    /// The kind of the error in terms of all transports.
+    fn kind(self) -> ProtocolError {
+        match self {
+            Self::DDP_NO_BUFFER => ProtocolError::NoBuffer,
+            Self::DDP_TOO_LONG => ProtocolError::TooLong,
+            Self::MPA_CRC => ProtocolError::Checksum,
+            Self::MPA_IRD | Self::MPA_RTR => ProtocolError::Demands,
+            Self::RDMA_CANNOT_INVALIDATE | Self::RDMA_OPERATION_CANNOT_INVALIDATE => {
+                ProtocolError::Invalidation
+            }
+            Self::RDMA_STREAM_CATASTROPHIC
+            | Self::RDMA_GLOBAL_CATASTROPHIC
+            | Self::MPA_CATASTROPHIC
+            | Self {
+                layer: 0 | 1,
+                etype: 0,
+                ..
+            } => ProtocolError::Internal,
+            // Remote protection, and tagged buffers but for the version in their header.
+            Self {
+                layer: 0, etype: 1, ..
+            } => ProtocolError::MemoryAccess,
+            Self::DDP_INVALID_STAG
+            | Self::DDP_BOUNDS
+            | Self::DDP_NOT_ASSOCIATED
+            | Self::DDP_WRAP => ProtocolError::MemoryAccess,
+            Self::RDMA_VERSION
+            | Self::RDMA_OPCODE
+            | Self::RDMA_OPERATION
+            | Self::DDP_TAGGED_VERSION
+            | Self::DDP_UNTAGGED_VERSION
+            | Self::DDP_QUEUE
+            | Self::DDP_SEQUENCE
+            | Self::DDP_OFFSET
+            | Self::MPA_MARKER
+            | Self::MPA_FRAME => ProtocolError::InvalidMessage,
+            _ => ProtocolError::Unspecified,
+        }
+    }
+}
+
 /// A Terminate Message, without its DDP header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terminate {
@@ -226,6 +278,34 @@ impl TerminatedSegment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn causes_have_a_kind_for_all_transports_and_are_the_detail() {
+        let check = |cause: Cause, kind| {
+            let reason = Reason::<ProtocolError>::from(cause);
+            assert_eq!(reason.kind(), kind, "{cause}");
+            let detail = reason.detail().and_then(|error| error.downcast_ref());
+            assert_eq!(detail, Some(&cause));
+        };
+        check(Cause::DDP_NO_BUFFER, ProtocolError::NoBuffer);
+        check(Cause::DDP_TOO_LONG, ProtocolError::TooLong);
+        check(Cause::MPA_CRC, ProtocolError::Checksum);
+        check(Cause::MPA_IRD, ProtocolError::Demands);
+        check(Cause::RDMA_ACCESS, ProtocolError::MemoryAccess);
+        check(Cause::DDP_BOUNDS, ProtocolError::MemoryAccess);
+        check(Cause::RDMA_CANNOT_INVALIDATE, ProtocolError::Invalidation);
+        check(Cause::RDMA_OPCODE, ProtocolError::InvalidMessage);
+        check(Cause::RDMA_CATASTROPHIC, ProtocolError::Internal);
+        let unknown = |layer, etype| Cause {
+            layer,
+            etype,
+            code: 0x77,
+        };
+        check(unknown(0, 1), ProtocolError::MemoryAccess);
+        check(unknown(1, 0), ProtocolError::Internal);
+        check(unknown(2, 0), ProtocolError::Unspecified);
+        check(unknown(9, 9), ProtocolError::Unspecified);
+    }
 
     fn bare(cause: Cause) -> Terminate {
         Terminate {

@@ -126,7 +126,7 @@ pub enum RpcbindError {
     #[error(transparent)]
     Transport(#[from] TransportError),
     /// rpcbind answers with an error.
-    #[error("rpcbind: {0}")]
+    #[error("rpcbind answered with an error")]
     Rpc(#[from] RpcError),
     /// rpcbind refused: another owner has registered the program, or the caller lacks the right.
     #[error(

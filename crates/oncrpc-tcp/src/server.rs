@@ -6,7 +6,7 @@ use oncrpc::admission::{Admission, Admitted, ConnectionLimits};
 use oncrpc::warnings::{Suppressed, WARNING_PERIOD, Warnings};
 use oncrpc::xdr::Payload;
 use oncrpc::{
-    Answer, Caller, LocalUserError, LocalUsers, Origin, PeerGroup, Reply, Respond, Service,
+    Answer, Caller, Chain, LocalUserError, LocalUsers, Origin, PeerGroup, Reply, Respond, Service,
 };
 use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
@@ -158,7 +158,7 @@ impl Server {
                 Ok(origin) => Caller::new(addr).from(origin),
                 Err(error) => {
                     if log.may_warn(error.group()) {
-                        tracing::warn!(%addr, %error, "refused a connection");
+                        tracing::warn!(%addr, error = %Chain(&error), "refused a connection");
                     }
                     continue;
                 }

@@ -16,18 +16,6 @@ impl Cause {
     pub fn error(&self) -> &(dyn Error + Send + Sync + 'static) {
         &*self.0
     }
-
-    /// The messages of the error and its sources, separated by colons.
-    fn text(&self) -> String {
-        let mut text = self.0.to_string();
-        let mut source = self.0.source();
-        while let Some(error) = source {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            source = error.source();
-        }
-        text
-    }
 }
 
 impl<E: Error + Send + Sync + 'static> From<E> for Cause {
@@ -38,7 +26,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for Cause {
 
 impl PartialEq for Cause {
     fn eq(&self, other: &Self) -> bool {
-        self.text() == other.text()
+        self.to_string() == other.to_string()
     }
 }
 
@@ -53,7 +41,34 @@ impl fmt::Debug for Cause {
 /// The messages of the error and its sources.
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text())
+        write!(f, "{}", Chain(&*self.0))
+    }
+}
+
+/// An error with its sources, displayed in one line with colons between them: for logs and other
+/// messages, since the message of an error does not repeat those of its sources.
+///
+/// ```
+/// use oncrpc::{Chain, TransportError};
+/// use std::io;
+///
+/// let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+/// let error = TransportError::Disconnected(refused.into());
+/// assert_eq!(error.to_string(), "the connection ended");
+/// assert_eq!(Chain(&error).to_string(), "the connection ended: connection refused");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Chain<'a>(pub &'a (dyn Error + 'a));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = self.0.source();
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        Ok(())
     }
 }
 

@@ -69,7 +69,7 @@ pub mod warnings;
 pub mod xdr;
 
 pub use auth::{AuthStat, AuthSys, Credential};
-pub use cause::Cause;
+pub use cause::{Cause, Chain};
 pub use local_users::{LocalUserError, LocalUsers, Origin};
 pub use message::{
     AcceptStatus, CallError, CallHeader, EncodedCredential, MAX_REPLY_HEADER, Procedure,

@@ -64,7 +64,7 @@ pub enum LocalUserError {
         "the socket belongs to uid {uid}; this server runs as uid {served} and serves only that user here"
     )]
     OtherUser { uid: u32, served: u32 },
-    #[error("cannot look up the user of a connection from this machine (sock_diag): {0}")]
+    #[error("cannot look up the user of a connection from this machine (sock_diag)")]
     Unavailable(#[source] io::Error),
 }
 

@@ -408,7 +408,7 @@ pub enum RpcError {
     #[error("the reply has another transaction id than the call")]
     OtherXid,
     /// The reply or its results cannot be read.
-    #[error("the reply is malformed: {0}")]
+    #[error("the reply is malformed")]
     Malformed(#[from] Error),
 }
 

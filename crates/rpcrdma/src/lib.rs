@@ -152,9 +152,9 @@ pub use config::{
 pub use driver::close_reason::CloseReason;
 pub use oncrpc::xdr::{self, Payload};
 pub use oncrpc::{
-    Answer, AuthStat, AuthSys, Call, Caller, Cause, ConnectionId, Credential, LocalUserError,
-    LocalUsers, Origin, PeerGroup, Procedure, Program, Programs, Reply, ReplyBound, ReplyRoom,
-    Respond, RpcError, Service, Transport, TransportError, read_reply, write_call,
+    Answer, AuthStat, AuthSys, Call, Caller, Cause, Chain, ConnectionId, Credential,
+    LocalUserError, LocalUsers, Origin, PeerGroup, Procedure, Program, Programs, Reply, ReplyBound,
+    ReplyRoom, Respond, RpcError, Service, Transport, TransportError, read_reply, write_call,
 };
 pub use rpcrdma_proto::{
     Counters, Design, InlineThreshold, PersistentArguments, PrivateData, Thresholds, Version,
@@ -164,6 +164,9 @@ pub use server::{
     Backchannel, Backchannels, BackwardClient, ConnectionState, ConnectionStats, Server,
     ServerMonitor, ServerStats,
 };
-pub use verbs::{IoCounters, Limits, Provider, SetupError};
+pub use verbs::{
+    IoCounters, Limits, Loss, ProtocolError, ProtocolMismatch, Provider, Reason, RejectReason,
+    SetupError,
+};
 #[cfg(feature = "iwarp")]
 pub use verbs_iwarp::Iwarp;

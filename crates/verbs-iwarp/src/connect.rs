@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::handshake::{self, NoFrame};
 use crate::queue_pair::{IwarpQp, invalid};
+use crate::setup_failure::{SetupFailure, SystemFailure};
 use crate::shared::Shared;
 use crate::socket;
 use crate::startup::{Exchange, Startup};
@@ -46,7 +47,7 @@ pub(crate) async fn connect(
     let agreed = match initiator.reply(&reply) {
         Ok(agreed) => agreed,
         Err(Refusal::Rejected(private_data)) => return Err(SetupError::Rejected(private_data)),
-        Err(Refusal::Invalid(why)) => return Err(not_ours(to, why)),
+        Err(Refusal::Invalid(why)) => return Err(SetupFailure::Reply(why).into()),
         Err(Refusal::Terminate(cause)) => {
             // With its own depths: nothing but the Terminate is ever sent.
             let agreed = Initiator::revision_one(offer)
@@ -54,10 +55,10 @@ pub(crate) async fn connect(
                     revision: iwarp_proto::mpa::Revision::One,
                     ..reply
                 })
-                .map_err(|_| not_ours(to, "the MPA reply makes no sense"))?;
+                .map_err(|_| SetupFailure::Reply("the MPA reply contradicts itself"))?;
             let mut qp = IwarpQp::new(provider, stream, Role::Initiator, &agreed, options)?;
             qp.refuse(cause).await;
-            return Err(not_ours(to, &format!("its demands cannot be met: {cause}")));
+            return Err(SetupFailure::Demands(cause).into());
         }
     };
     let mut qp = IwarpQp::new(provider, stream, Role::Initiator, &agreed, options)?;
@@ -97,7 +98,7 @@ impl Attempt<'_> {
         let mut stream = timeout_at(self.deadline, connecting)
             .await
             .map_err(|_| SetupError::TimedOut("the TCP connection", timeout))?
-            .map_err(|error| explain(self.to, &error))?;
+            .map_err(explain)?;
         let connected = begin.elapsed();
         let request = initiator.request(self.private_data);
         let mut reader = FrameReader::new(Kind::Reply);
@@ -118,14 +119,11 @@ impl Attempt<'_> {
         match answer.map_err(|_| SetupError::TimedOut("the answer to our MPA request", timeout))? {
             Ok(reply) => Ok(Answer::Reply(stream, reply)),
             Err(NoFrame::Closed) => Ok(Answer::Closed),
-            Err(NoFrame::Torn) => Err(not_ours(
-                self.to,
-                "it closed the connection within its MPA reply",
-            )),
-            Err(NoFrame::Frame(error @ FrameError::NotMpa(_))) => {
-                Err(plain_tcp(self.to, &error.to_string()))
+            Err(NoFrame::Torn) => Err(SetupFailure::TornReply.into()),
+            Err(NoFrame::Frame(FrameError::NotMpa(first))) => {
+                Err(SetupFailure::NotMpa(first).into())
             }
-            Err(NoFrame::Frame(error)) => Err(not_ours(self.to, &error.to_string())),
+            Err(NoFrame::Frame(error)) => Err(SetupFailure::Frame(error).into()),
             Err(NoFrame::Io(error)) => Err(error.into()),
         }
     }
@@ -138,34 +136,21 @@ impl Attempt<'_> {
         let initiator = Initiator::revision_one(offer);
         match self.exchange(&initiator).await? {
             Answer::Reply(stream, reply) => Ok((stream, initiator, reply)),
-            Answer::Closed => Err(plain_tcp(
-                self.to,
-                "it closed the connection without an answer",
-            )),
+            Answer::Closed => Err(SetupFailure::NoReply.into()),
         }
     }
 }
 
-fn not_ours(to: SocketAddr, why: &str) -> SetupError {
-    SetupError::NotOurProtocol(format!("{to}: MPA was not agreed on: {why}"))
-}
-
-fn plain_tcp(to: SocketAddr, why: &str) -> SetupError {
-    SetupError::NotOurProtocol(format!(
-        "{to}: it does not speak MPA ({why}); is this the plain NFS/TCP port? NFS/RDMA usually is 20049"
-    ))
-}
-
-/// Says what to do, where the system only says what happened.
-fn explain(to: SocketAddr, error: &io::Error) -> io::Error {
-    let text = match error.kind() {
+/// Adds what to check to an error of the system; the kind stays.
+fn explain(error: io::Error) -> io::Error {
+    let what = match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            format!("{to}: nobody listens there; is the server running, and is this its port?")
+            "nobody listens there (is the server running, and is this its port?)"
         }
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-            format!("{to}: there is no way to it ({error}); is the address right?")
+            "there is no route to it (is the address right?)"
         }
-        _ => format!("{to}: {error}"),
+        _ => return error,
     };
-    io::Error::new(error.kind(), text)
+    SystemFailure::explain(what, error)
 }

@@ -63,12 +63,14 @@ mod connect;
 mod handshake;
 mod listen;
 mod queue_pair;
+mod setup_failure;
 mod shared;
 mod socket;
 mod startup;
 mod timers;
 
 pub use config::{Config, CrcMode, FpduPolicy};
+pub use setup_failure::SetupFailure;
 pub use startup::{Exchange, Startup};
 
 use buffer::PoolStats;

@@ -2,6 +2,7 @@
 
 use crate::handshake::{self, NoFrame};
 use crate::queue_pair::{IwarpQp, invalid};
+use crate::setup_failure::{SetupFailure, SystemFailure};
 use crate::shared::Shared;
 use crate::socket;
 use iwarp_proto::Role;
@@ -30,15 +31,12 @@ pub(crate) async fn listen(
 ) -> Result<Box<dyn Listener>, SetupError> {
     let explain = |error: io::Error| {
         let hint = match error.kind() {
-            io::ErrorKind::AddrInUse => "; another server has this port",
-            io::ErrorKind::AddrNotAvailable => "; this machine has no such address",
-            io::ErrorKind::PermissionDenied => "; ports below 1024 need privilege",
+            io::ErrorKind::AddrInUse => " (another server has this port)",
+            io::ErrorKind::AddrNotAvailable => " (this machine has no such address)",
+            io::ErrorKind::PermissionDenied => " (ports below 1024 need privilege)",
             _ => "",
         };
-        io::Error::new(
-            error.kind(),
-            format!("cannot listen on {on}: {error}{hint}"),
-        )
+        SystemFailure::explain(format!("cannot listen on {on}{hint}"), error)
     };
     let listener = socket::listen(on, &provider.config).map_err(explain)?;
     Ok(accept_from(provider, listener)?)
@@ -193,25 +191,21 @@ impl IwarpIncoming {
         let request = timeout(limit, reading)
             .await
             .map_err(|_| SetupError::TimedOut("the peer's MPA request", limit))?
-            .map_err(|error| self.explain(&error))?;
+            .map_err(refusal)?;
         self.stream = Some(stream.into_std()?);
         Ok(self.requested.insert(Responder.request(request)))
     }
+}
 
-    fn explain(&self, error: &NoFrame) -> SetupError {
-        let why = match error {
-            NoFrame::Closed => "it closed the connection without an MPA request".into(),
-            NoFrame::Torn => "it closed the connection within its MPA request".into(),
-            // A record mark: the last fragment, of reasonable length (RFC 5531 §11).
-            NoFrame::Frame(FrameError::NotMpa([0x80, 0, _, _])) => {
-                "it speaks RPC over plain TCP here; it should mount with proto=rdma, or use the \
-                 NFS/TCP port"
-                    .into()
-            }
-            NoFrame::Frame(error) => error.to_string(),
-            NoFrame::Io(error) => format!("the connection was lost: {error}"),
-        };
-        SetupError::NotOurProtocol(format!("{}: {why}", self.peer))
+/// Reason why there is no MPA Request.
+fn refusal(error: NoFrame) -> SetupError {
+    match error {
+        NoFrame::Closed => SetupFailure::NoRequest.into(),
+        NoFrame::Torn => SetupFailure::TornRequest.into(),
+        // A record mark: the last fragment, of reasonable length (RFC 5531 §11).
+        NoFrame::Frame(FrameError::NotMpa([0x80, 0, _, _])) => SetupFailure::PlainRpc.into(),
+        NoFrame::Frame(error) => SetupFailure::Frame(error).into(),
+        NoFrame::Io(error) => error.into(),
     }
 }
 

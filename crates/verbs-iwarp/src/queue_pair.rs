@@ -17,9 +17,9 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use verbs::{
-    CloseReason, Completion, Handle, Invalidation, IoCounters, Limits, Memory, NotPersistent,
-    PostError, PrivateDataCapacity, QpOptions, QueuePair, RegisterError, RemoteAddress, SetupError,
-    WorkRequest,
+    CloseReason, Completion, Handle, Invalidation, IoCounters, Limits, Loss, Memory, NotPersistent,
+    PostError, PrivateDataCapacity, QpOptions, QueuePair, Reason, RegisterError, RemoteAddress,
+    SetupError, WorkRequest,
 };
 
 /// Receives that can be posted at a time on one connection, whatever its options ask for.
@@ -182,7 +182,7 @@ impl IwarpQp {
                     break;
                 }
                 Err(error) => {
-                    self.write_failed(&error);
+                    self.write_failed(error);
                     return true;
                 }
             }
@@ -227,21 +227,21 @@ impl IwarpQp {
             Ok((read, _)) => Read::More(read),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Read::Blocked,
             Err(error) => {
-                self.endpoint.lost(lost(&error));
+                self.endpoint.lost(lost(error));
                 Read::End
             }
         }
     }
 
     /// A write that fails may mean that the peer said why and left: its last words count more.
-    fn write_failed(&mut self, error: &io::Error) {
+    fn write_failed(&mut self, error: io::Error) {
         while self.endpoint.closed().is_none() {
             if self.endpoint.resume() {
                 continue;
             }
             match self.read() {
                 Read::More(_) | Read::All => {}
-                Read::Blocked => self.endpoint.lost(lost(error)),
+                Read::Blocked => return self.endpoint.lost(lost(error)),
                 Read::End => return,
             }
         }
@@ -274,7 +274,7 @@ impl IwarpQp {
             match self.stream.poll_read_ready(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => {
-                    self.endpoint.lost(lost(&error));
+                    self.endpoint.lost(lost(error));
                     return Poll::Ready(());
                 }
                 Poll::Ready(Ok(())) => {}
@@ -296,7 +296,7 @@ impl IwarpQp {
             match self.stream.poll_write_ready(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => {
-                    self.endpoint.lost(lost(&error));
+                    self.endpoint.lost(lost(error));
                     return Poll::Ready(());
                 }
                 Poll::Ready(Ok(())) => {}
@@ -314,7 +314,7 @@ impl IwarpQp {
                     self.moved_early = true;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                Err(error) => self.write_failed(&error),
+                Err(error) => self.write_failed(error),
             }
             return Poll::Ready(());
         }
@@ -473,13 +473,14 @@ fn read(endpoint: &mut Endpoint, stream: &TcpStream) -> io::Result<(usize, usize
     Ok((read, offered))
 }
 
-/// Why a connection is lost, for the operator.
-fn lost(error: &io::Error) -> CloseReason {
-    CloseReason::Lost(match error.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => "the peer reset it".into(),
-        io::ErrorKind::TimedOut => "the peer does not answer any more".into(),
-        _ => error.to_string(),
-    })
+/// Reason of a connection lost by an error of its socket.
+fn lost(error: io::Error) -> CloseReason {
+    let loss = match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Loss::Reset,
+        io::ErrorKind::TimedOut => Loss::Unresponsive,
+        _ => Loss::System,
+    };
+    CloseReason::Lost(Reason::new(loss).with_detail(error))
 }
 
 fn describe(agreed: &Agreed, endpoint: &Endpoint) -> String {

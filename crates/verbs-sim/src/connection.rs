@@ -8,6 +8,7 @@ use crate::wire::{Message, Wire};
 use std::net::SocketAddr;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use verbs::ProtocolError;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -115,9 +116,9 @@ impl Connection {
     }
 
     /// Ends the connection with a last word to one end: the rule that it broke.
-    pub(crate) fn terminate(&mut self, side: Side, now: Duration, text: &str) {
+    pub(crate) fn terminate(&mut self, side: Side, now: Duration, error: ProtocolError) {
         let message = Message::Terminate {
-            text: text.to_owned(),
+            reason: error.into(),
             refused: None,
         };
         let wire = &mut self.wires[side.other().index()];

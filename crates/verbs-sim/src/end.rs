@@ -14,8 +14,9 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use verbs::{
-    CloseReason, Completion, Handle, IoCounters, Limits, Memory, NoBlock, NotPersistent, PostError,
-    ReceiveShare, RegisterError, RemoteAddress, SharedReceiveQueue, WorkError, WorkRequest, WrId,
+    CloseReason, Completion, Handle, IoCounters, Limits, Loss, Memory, NoBlock, NotPersistent,
+    PostError, ReceiveShare, RegisterError, RemoteAddress, SharedReceiveQueue, WorkError,
+    WorkRequest, WrId,
 };
 
 /// How long an orderly close may take before it is over anyway.
@@ -521,7 +522,7 @@ impl End {
             State::Open => false,
         };
         if !said_goodbye {
-            self.send(now, Message::Reset("the peer went away"), inward, outward);
+            self.send(now, Message::Reset(Loss::Reset), inward, outward);
         }
         inward.deafen();
         self.end(CloseReason::Local, None);

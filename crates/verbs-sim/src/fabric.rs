@@ -14,6 +14,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use verbs::ProtocolError;
 
 /// First ephemeral port.
 const FIRST_FREE_PORT: u16 = 49152;
@@ -158,13 +159,13 @@ impl Fabric {
     }
 
     /// Sends one end a Terminate as if from its peer, which ends the connection.
-    pub fn terminate(&self, connection: ConnectionId, side: Side, text: &str) {
+    pub fn terminate(&self, connection: ConnectionId, side: Side, error: ProtocolError) {
         self.with(|world| {
             let now = world.now;
-            let event = || format!("{} is terminated: {text}", side.of(connection));
+            let event = || format!("{} is terminated: {error}", side.of(connection));
             world.trace.event(now, event);
             if let Some(connection) = world.connections.get_mut(&connection) {
-                connection.terminate(side, now, text);
+                connection.terminate(side, now, error);
             }
         });
     }

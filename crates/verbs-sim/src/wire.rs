@@ -3,7 +3,7 @@
 use crate::options::Cut;
 use std::collections::VecDeque;
 use std::time::Duration;
-use verbs::{Handle, RemoteAddress, Segment};
+use verbs::{Handle, Loss, ProtocolError, Reason, RemoteAddress, Segment};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
@@ -19,14 +19,14 @@ pub(crate) enum Message {
     ReadResponse(Vec<u8>),
     /// The sender found that the receiver broke a rule, and ends the connection.
     Terminate {
-        text: String,
+        reason: Reason<ProtocolError>,
         /// The Read request, counted from 0, that it refused.
         refused: Option<u64>,
     },
     /// The sender is done, in good order.
     Fin,
     /// The connection went away.
-    Reset(&'static str),
+    Reset(Loss),
 }
 
 impl Message {
@@ -80,7 +80,7 @@ enum State {
     Deaf,
 }
 
-pub(crate) const CUT: &str = "the path to the peer was cut";
+pub(crate) const CUT: Loss = Loss::PathCut;
 
 impl Wire {
     pub(crate) fn new(window: usize, cut: Option<Cut>) -> Self {

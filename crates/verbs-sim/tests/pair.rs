@@ -5,8 +5,9 @@ use bytes::Bytes;
 use std::future::Future;
 use std::time::Duration;
 use verbs::{
-    CloseReason, Completion, Handle, Memory, PostError, Provider, QpOptions, QueuePair,
-    RegisterError, RemoteAddress, Segment, SharedReceiveQueue, WorkError, WorkRequest, WrId,
+    CloseReason, Completion, Handle, Memory, PostError, ProtocolError, Provider, QpOptions,
+    QueuePair, RegisterError, RemoteAddress, Segment, SharedReceiveQueue, WorkError, WorkRequest,
+    WrId,
 };
 use verbs_sim::{Cut, EndOptions, Fabric, Outstanding, PairOptions, Side, SimQp, Stall, Way};
 
@@ -459,9 +460,9 @@ fn terminate_from_outside_names_its_reason() {
     let connection = bench.left.connection();
     bench
         .fabric
-        .terminate(connection, Side::Left, "bad manners");
+        .terminate(connection, Side::Left, ProtocolError::Checksum);
     bench.drive();
-    let reason = CloseReason::Terminated("bad manners".to_owned());
+    let reason = CloseReason::Terminated(ProtocolError::Checksum.into());
     assert_eq!(bench.left.closed(), Some(&reason));
 }
 

@@ -1,7 +1,9 @@
 //! Completions of posted work.
 
-use crate::{Handle, Memory, WrId};
+use crate::{Handle, Loss, Memory, ProtocolError, Reason, WrId};
 use buffer::Buffer;
+use std::error::Error;
+use std::fmt;
 
 /// The completion of one work request. Each posted [`WorkRequest`](crate::WorkRequest) has exactly one,
 /// and so has each message in a block of a shared receive queue.
@@ -78,26 +80,45 @@ pub enum WorkError {
 }
 
 /// Why a connection has ended.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+///
+/// The [source](std::error::Error::source) is the [detail](Reason::detail) of the reason, if the provider gave one.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
     /// This end closed it.
-    #[error("closed by this end")]
     Local,
     /// The peer closed it in an orderly way.
-    #[error("closed by the peer")]
     Peer,
     /// The connection to the peer was lost.
-    #[error("connection lost: {0}")]
-    Lost(String),
+    Lost(Reason<Loss>),
     /// The peer violated the transport protocol below RPC. The peer was notified where the protocol
     /// allows it.
-    #[error("the peer broke the protocol: {0}")]
-    PeerError(String),
+    PeerError(Reason<ProtocolError>),
     /// The peer reported a protocol violation by this end.
-    #[error("the peer ended the connection: {0}")]
-    Terminated(String),
+    Terminated(Reason<ProtocolError>),
     /// No answer within the time allowed.
-    #[error("no answer in time: {0}")]
     TimedOut(&'static str),
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => f.write_str("closed by this end"),
+            Self::Peer => f.write_str("closed by the peer"),
+            Self::Lost(reason) => write!(f, "connection lost: {reason}"),
+            Self::PeerError(reason) => write!(f, "the peer broke the protocol: {reason}"),
+            Self::Terminated(reason) => write!(f, "the peer ended the connection: {reason}"),
+            Self::TimedOut(what) => write!(f, "no answer in time: {what}"),
+        }
+    }
+}
+
+impl Error for CloseReason {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Lost(reason) => reason.detail(),
+            Self::PeerError(reason) | Self::Terminated(reason) => reason.detail(),
+            Self::Local | Self::Peer | Self::TimedOut(_) => None,
+        }
+    }
 }

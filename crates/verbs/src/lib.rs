@@ -59,6 +59,7 @@
 mod completion;
 mod limits;
 mod provider;
+mod reason;
 mod shared;
 mod work;
 mod wrap;
@@ -70,6 +71,7 @@ pub use provider::{
     BoxFuture, Connected, Incoming, IoCounters, Listener, NotPersistent, PostError, Provider,
     QpOptions, QueuePair, RegisterError, SetupError,
 };
+pub use reason::{Loss, ProtocolError, ProtocolMismatch, Reason, RejectReason};
 pub use shared::{
     NoBlock, ReceiveShare, SHARED_RECEIVE_KEEP, SharedReceiveQueue, SharedReceiveStats,
 };

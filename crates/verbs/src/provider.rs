@@ -1,10 +1,13 @@
 //! The traits that a provider implements.
 
 use crate::{
-    CloseReason, Completion, Handle, Limits, Memory, RemoteAddress, SharedReceiveQueue,
-    WorkRequest, WrId,
+    CloseReason, Completion, Handle, Limits, Memory, ProtocolMismatch, Reason, RejectReason,
+    RemoteAddress, SharedReceiveQueue, WorkRequest, WrId,
 };
+use std::error::Error;
+use std::fmt;
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -287,20 +290,59 @@ pub enum RegisterError {
 #[error("{0:?} is not persistent memory of this size")]
 pub struct NotPersistent(pub Handle);
 
-/// Why a connection could not be established. The text suggests a remedy where one is known.
-#[derive(Debug, thiserror::Error)]
+/// Why a connection could not be established.
+///
+/// The [source](Error::source) is the [detail](Reason::detail) of the reason, if the provider gave one,
+/// or the error of the system.
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// An error of the system: connection refused, no route, port in use.
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-    /// The peer rejected the connection, with this private data.
-    #[error("the peer refused the connection")]
+    /// An error of the system: no route, port in use. Where nobody listens its kind is
+    /// [`ConnectionRefused`](io::ErrorKind::ConnectionRefused), on every transport. Its message and
+    /// source are those of the inner error.
+    Io(io::Error),
+    /// No RDMA device of this machine reaches the address, or it was removed during setup.
+    NoDevice(io::Error),
+    /// The peer's application rejected the connection, with this private data.
     Rejected(Vec<u8>),
-    /// The peer speaks another protocol.
-    #[error("{0}")]
-    NotOurProtocol(String),
+    /// The peer's connection manager rejected the connection before its application saw the request.
+    Refused(Reason<RejectReason>),
+    /// The peer does not follow the protocol of connection setup.
+    NotOurProtocol(Reason<ProtocolMismatch>),
     /// Setup timed out while waiting for the named event.
-    #[error("{0} did not come within {1:?}")]
     TimedOut(&'static str, Duration),
+}
+
+impl From<io::Error> for SetupError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::NoDevice(_) => f.write_str("no RDMA device reaches this address"),
+            Self::Rejected(_) => f.write_str("the peer refused the connection"),
+            Self::Refused(reason) => write!(
+                f,
+                "the peer's connection manager refused the connection: {reason}"
+            ),
+            Self::NotOurProtocol(reason) => reason.fmt(f),
+            Self::TimedOut(what, limit) => write!(f, "{what} did not come within {limit:?}"),
+        }
+    }
+}
+
+impl Error for SetupError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io(error) => error.source(),
+            Self::NoDevice(error) => Some(error),
+            Self::Refused(reason) => reason.detail(),
+            Self::NotOurProtocol(reason) => reason.detail(),
+            Self::Rejected(_) | Self::TimedOut(..) => None,
+        }
+    }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use iwarp_proto::{Endpoint, EndpointConfig, Role, fpdu};
 use std::collections::{BTreeMap, VecDeque};
 use verbs::{
-    CloseReason, Completion, Handle, Memory, RemoteAddress, Segment, SharedReceiveQueue,
+    CloseReason, Completion, Handle, Loss, Memory, RemoteAddress, Segment, SharedReceiveQueue,
     WorkRequest, WrId,
 };
 
@@ -404,7 +404,7 @@ impl Pair {
 
     fn settle(mut self) {
         for end in &mut self.ends {
-            end.endpoint.lost(CloseReason::Lost("the end".into()));
+            end.endpoint.lost(CloseReason::Lost(Loss::Reset.into()));
         }
         self.completions(true);
         for end in self.ends {

@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
 use verbs::{
-    Access, CloseReason, Completion, Handle, Invalidated, Memory, RegisterError, RemoteAddress,
-    Segment, WorkRequest, WrId,
+    Access, CloseReason, Completion, Handle, Invalidated, Loss, Memory, RegisterError,
+    RemoteAddress, Segment, WorkRequest, WrId,
 };
 
 /// The buffers of the end itself, what is registered and posted here, and what is on its way.
@@ -560,8 +560,7 @@ impl Stage {
             self.hand_out(usize::MAX);
             self.completions();
         }
-        self.end
-            .lost(CloseReason::Lost("the end of the test".into()));
+        self.end.lost(CloseReason::Lost(Loss::Reset.into()));
         self.completions();
         assert!(self.end.closed().is_some());
         assert!(!self.end.has_output());

@@ -10,7 +10,7 @@ use buffer::Gather;
 use bytes::Bytes;
 use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{Procedure, ReplyBound, TransportError};
-use rpcrdma::{Client, ClientConfig, Versions};
+use rpcrdma::{Client, ClientConfig, ConnectError, Versions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,7 +106,7 @@ fn with_service() -> ClientConfig {
 fn connecting(
     runtime: &Runtime,
     config: ClientConfig,
-) -> (TcpListener, JoinHandle<Result<Client, SetupError>>) {
+) -> (TcpListener, JoinHandle<Result<Client, ConnectError>>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let to = listener.local_addr().expect("its address");
     let connecting = Client::connect(Arc::new(Iwarp::default()), to, config);
@@ -134,7 +134,7 @@ pub fn connect_within(setup_timeout: Duration, serve: impl FnOnce(&TcpListener))
     serve(&listener);
     drop(listener);
     match runtime.block_on(connecting).expect("no panic") {
-        Err(error) => error,
+        Err(error) => error.source,
         Ok(_) => panic!("the client takes this for a good server"),
     }
 }
@@ -153,7 +153,7 @@ pub fn offer_to(config: ClientConfig, serve: impl FnOnce(&mut Peer, &[u32])) -> 
     serve(&mut server, &offer);
     drop((listener, server));
     match runtime.block_on(connecting).expect("no panic") {
-        Err(error) => error,
+        Err(error) => error.source,
         Ok(_) => panic!("the client takes this for an answer"),
     }
 }
@@ -163,7 +163,7 @@ pub fn offer_to(config: ClientConfig, serve: impl FnOnce(&mut Peer, &[u32])) -> 
 /// # Panics
 ///
 /// If somebody does.
-pub fn connect_to_nobody() -> (SocketAddr, SetupError) {
+pub fn connect_to_nobody() -> (SocketAddr, ConnectError) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let to = listener.local_addr().expect("its address");
     drop(listener);

@@ -5,8 +5,8 @@ use hostile_peer::{
     Cause, Heard, Peer, Scene, Version, Victim, assert_goes_on, connect_to, connect_to_nobody,
     connect_within, words,
 };
-use oncrpc::TransportError;
 use oncrpc::xdr::Reader;
+use oncrpc::{Chain, TransportError};
 use std::time::Duration;
 use verbs::SetupError;
 
@@ -308,7 +308,8 @@ fn server_that_hangs_up_ends_the_call() {
 #[track_caller]
 fn not_ours(error: &SetupError, words: &str) {
     match error {
-        SetupError::NotOurProtocol(text) => {
+        SetupError::NotOurProtocol(_) => {
+            let text = Chain(error).to_string();
             assert!(text.contains(words), "{text:?} does not say {words:?}");
         }
         other => panic!("expected another protocol, got {other:?}"),
@@ -381,7 +382,7 @@ fn connecting_to_a_silent_server_times_out() {
 #[test]
 fn refused_connection_is_reported_with_the_address() {
     let (to, error) = connect_to_nobody();
-    let text = error.to_string();
+    let text = Chain(&error).to_string();
     assert!(text.contains(&to.to_string()), "{text}");
     assert!(text.contains("nobody listens"), "{text}");
 }

@@ -11,7 +11,7 @@ use hostile_peer::{
     Calling, Cause, Heard, Offered, PROGRAM, Peer, Target, Victim, as_words, offer_to, offering,
     procedure, rpc, words,
 };
-use oncrpc::TransportError;
+use oncrpc::{Chain, TransportError};
 use rpcrdma::{ClientConfig, Design, PersistentArguments, Versions};
 
 const CANNOT_INVALIDATE: Cause = Cause(0, 1, 9);
@@ -306,7 +306,7 @@ fn client_agrees_on_exactly_one_design_that_it_offered() {
             choose(server, offer, bits, nochg);
             server.drain();
         });
-        let said = error.to_string();
+        let said = Chain(&error).to_string();
         assert!(said.contains("neither one of them nor none"), "{said}");
     }
     // What cannot be read may have named one.
@@ -314,7 +314,7 @@ fn client_agrees_on_exactly_one_design_that_it_offered() {
         server.send(&words(&optional(offer[0], REPLY, INITXCH, &[1, DESIGNS])));
         server.drain();
     });
-    let said = error.to_string();
+    let said = Chain(&error).to_string();
     assert!(said.contains("neither one of them nor none"), "{said}");
 }
 

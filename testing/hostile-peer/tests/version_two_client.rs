@@ -10,7 +10,7 @@ use hostile_peer::{
     Cause, Heard, Offered, PROGRAM, Peer, Scene, Segment, Version, Victim, assert_goes_on,
     offer_to, offering, opcode, procedure, rpc, words,
 };
-use oncrpc::TransportError;
+use oncrpc::{Chain, TransportError};
 use rpcrdma::Versions;
 use std::time::{Duration, Instant};
 
@@ -99,7 +99,7 @@ fn version_ranges_without_a_supported_version_end_the_connection() {
                     server.drain();
                 });
                 let said = format!("supports versions {low} to {high}");
-                assert!(error.to_string().contains(&said), "{error}");
+                assert!(Chain(&error).to_string().contains(&said), "{error}");
             }
         }
     }
@@ -129,7 +129,10 @@ fn unanswered_initxch_times_out() {
             server.drain();
         });
         assert!(began.elapsed() >= limit);
-        assert!(error.to_string().contains("not answered within"), "{error}");
+        assert!(
+            Chain(&error).to_string().contains("not answered within"),
+            "{error}"
+        );
     };
     given_up(|_, _| {});
     // Half an answer; and what is none of it, one after the other.
@@ -158,7 +161,7 @@ fn flood_before_the_answer_ends_the_connection() {
         server.bytes(&flood);
         server.assert_terminated(NO_BUFFER);
     });
-    assert!(error.to_string().contains("version"), "{error}");
+    assert!(Chain(&error).to_string().contains("version"), "{error}");
 }
 
 #[test]

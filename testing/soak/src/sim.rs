@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, timeout};
-use verbs::{Invalidation, Limits, Provider};
+use verbs::{Invalidation, Limits, ProtocolError, Provider};
 use verbs_sim::{Fabric, Outstanding, Side, Way};
 
 /// Virtual time within which every run has to end.
@@ -168,7 +168,7 @@ impl Net for Simulated {
             }
             _ => self
                 .fabric
-                .terminate(connection, side, "somebody outside says so"),
+                .terminate(connection, side, ProtocolError::Unspecified),
         }
     }
 }

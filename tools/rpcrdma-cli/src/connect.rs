@@ -1,7 +1,6 @@
 //! Connecting to a server, with errors that say what to do.
 
 use crate::endpoint::{Endpoint, NO_ADDRESS};
-use crate::failure::plain;
 use crate::transport::TransportArgs;
 use crate::units;
 use anyhow::{Context, anyhow};
@@ -96,7 +95,7 @@ impl ConnectArgs {
             match Client::connect(provider.clone(), addr, self.config()).await {
                 Ok(client) => return Ok((client, addr)),
                 Err(error) => {
-                    let error = explain(addr, error);
+                    let error = explain(addr, error.source);
                     last = match server.is(addr) {
                         true => error,
                         // A host may have several.
@@ -112,23 +111,23 @@ impl ConnectArgs {
 /// What went wrong in setting up a connection, and what to do about it, without the address.
 fn explain(addr: SocketAddr, error: SetupError) -> anyhow::Error {
     match error {
-        SetupError::Io(error) => explain_io(addr, error),
+        SetupError::Io(error) => explain_io(error),
         SetupError::Rejected(_) => anyhow!(
             "the server refused the connection: it has no export for this address (--allow, or hosts in \
              its file, say for which it has){}, or has too many connections",
             other_user(addr)
         ),
-        SetupError::NotOurProtocol(what) => anyhow!(without(addr, &what).to_owned()),
         SetupError::TimedOut(what, after) => anyhow!(
             "no answer: {what} did not come within {} (check host and port, that RPC-over-RDMA over iWARP \
              is served there, and that no firewall drops the connection)",
             units::duration(after)
         ),
-        other => anyhow!(other).context(format!("cannot connect to {addr}")),
+        error @ SetupError::NotOurProtocol(_) => anyhow!(error),
+        other => anyhow!(other).context("cannot connect"),
     }
 }
 
-fn explain_io(addr: SocketAddr, error: io::Error) -> anyhow::Error {
+fn explain_io(error: io::Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::ConnectionRefused => {
             anyhow!("no server there (start one with `rpcrdma serve DIR`, or check host and port)")
@@ -136,13 +135,8 @@ fn explain_io(addr: SocketAddr, error: io::Error) -> anyhow::Error {
         ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
             anyhow!("there is no way to this host (check the address, and the network)")
         }
-        _ => anyhow!("cannot connect: {}", without(addr, &plain(&error))),
+        _ => anyhow!(error).context("cannot connect"),
     }
-}
-
-/// An error that begins with an address, without it.
-fn without(addr: SocketAddr, text: &str) -> &str {
-    text.strip_prefix(&format!("{addr}: ")).unwrap_or(text)
 }
 
 /// Why a server of this machine may refuse a connection besides.
@@ -156,6 +150,7 @@ fn other_user(addr: SocketAddr) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use verbs::{ProtocolMismatch, Reason};
 
     #[test]
     fn refusal_is_reported_with_what_can_be_behind_it() {
@@ -175,18 +170,19 @@ mod tests {
     }
 
     #[test]
-    fn address_is_left_out_where_it_stands_in_front() {
+    fn causes_are_reported_with_their_details() {
         let addr = "127.0.0.1:20049".parse().unwrap();
-        let text = |what: &str| explain(addr, SetupError::NotOurProtocol(what.into())).to_string();
-        assert_eq!(text("127.0.0.1:20049: it is SSH"), "it is SSH");
+        let text = |error: SetupError| format!("{:#}", explain(addr, error));
+        let reset = || io::Error::from(ErrorKind::ConnectionReset);
+        let reason = Reason::new(ProtocolMismatch::NoMessage).with_detail(reset());
         assert_eq!(
-            text("127.0.0.1:2049: it is SSH"),
-            "127.0.0.1:2049: it is SSH"
+            text(SetupError::NotOurProtocol(reason)),
+            "the peer closed the connection without a message: connection reset"
         );
-        let reset = io::Error::other("127.0.0.1:20049: it ended (os error 104)");
+        assert_eq!(text(reset().into()), "cannot connect: connection reset");
         assert_eq!(
-            explain(addr, reset.into()).to_string(),
-            "cannot connect: it ended"
+            text(SetupError::NoDevice(reset())),
+            "cannot connect: no RDMA device reaches this address: connection reset"
         );
     }
 

@@ -5,7 +5,7 @@ use super::phase::Phase;
 use super::{Endpoint, Role};
 use crate::ddp::Header;
 use crate::terminate::{Cause, Terminate, TerminatedSegment};
-use verbs::{CloseReason, Completion, WorkError, WrId};
+use verbs::{CloseReason, Completion, Loss, WorkError, WrId};
 
 impl Endpoint {
     /// Closes the connection in an orderly way: posted work is still sent, nothing more is received.
@@ -53,7 +53,7 @@ impl Endpoint {
         self.lost(if self.rx.is_between_fpdus() {
             CloseReason::Peer
         } else {
-            CloseReason::Lost("the peer closed it in the middle of a message".into())
+            CloseReason::Lost(Loss::Truncated.into())
         });
     }
 
@@ -73,7 +73,7 @@ impl Endpoint {
         } else {
             WorkError::Flushed
         });
-        self.terminate(cause, segment, CloseReason::PeerError(cause.to_string()));
+        self.terminate(cause, segment, CloseReason::PeerError(cause.into()));
     }
 
     /// Ends the connection because of a local error (RFC 5040 §7.1, case 1).
@@ -111,7 +111,7 @@ impl Endpoint {
             .filter(|_| protection)
             .map(|request| request.sink_stag);
         self.flush_reads(refused);
-        self.over(CloseReason::Terminated(terminate.cause.to_string()));
+        self.over(CloseReason::Terminated(terminate.cause.into()));
     }
 
     /// Fails everything that is posted; the first Receive with its own error.

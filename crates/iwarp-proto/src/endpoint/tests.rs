@@ -13,7 +13,7 @@ use crate::ddp::Header;
 use crate::terminate::{Cause, Terminate};
 use bytes::Bytes;
 use std::io::IoSlice;
-use verbs::{Buffer, Gather, RemoteAddress, Segment};
+use verbs::{Buffer, Gather, Loss, RemoteAddress, Segment};
 
 pub(super) fn config(role: Role) -> EndpointConfig {
     EndpointConfig {
@@ -193,5 +193,5 @@ impl Pair {
 
 /// A cause, as the error of a connection.
 pub(super) fn peer_error(cause: Cause) -> CloseReason {
-    CloseReason::PeerError(cause.to_string())
+    CloseReason::PeerError(cause.into())
 }

@@ -14,7 +14,7 @@ use crate::driver::receives::share;
 use crate::driver::xids;
 use buffer::Pool;
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, PeerGroup, Programs, Reply, Service};
+use oncrpc::{Answer, Caller, Chain, PeerGroup, Programs, Reply, Service};
 use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tracing::{debug, warn};
-use verbs::{Connected, Provider, QpOptions, SetupError};
+use verbs::{Connected, ProtocolMismatch, Provider, QpOptions, Reason, SetupError};
 
 /// Bytes of returned buffers that a client keeps for reuse.
 const KEEP: usize = 16 << 20;
@@ -127,7 +127,7 @@ impl Connector {
             Ok(()) => Ok((endpoint, info)),
             Err(over) => {
                 // Whatever it was: a test with this outcome is no reason to trust the provider.
-                debug!(to = %self.to, %over, "the test of remote invalidation failed");
+                debug!(to = %self.to, over = %Chain(&over), "the test of remote invalidation failed");
                 self.distrust_invalidation();
                 endpoint.close().await;
                 self.connect_once().await
@@ -146,12 +146,12 @@ impl Connector {
                 if versions == Versions::Auto && may_speak_version_one(&over) =>
             {
                 // cel-01 §5.2: then the server is taken to speak version one.
-                debug!(to = %self.to, %over, "version two was not answered: version one from now on");
+                debug!(to = %self.to, over = %Chain(&over), "version two was not answered: version one from now on");
                 self.remember_version_one();
                 let made = self.connect_speaking(Versions::One, &terms).await;
-                made.map_err(|failure| failure.into_error(self.to))
+                made.map_err(|failure| failure.into_error())
             }
-            Err(failure) => Err(failure.into_error(self.to)),
+            Err(failure) => Err(failure.into_error()),
         }
     }
 
@@ -315,14 +315,14 @@ impl Connector {
     }
 }
 
-/// A server to which a client could not connect again. The source says why.
+/// A failed connection to a server. Its source is the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot connect to {to}")]
 #[non_exhaustive]
 pub struct ConnectError {
     /// Address of the server.
     pub to: SocketAddr,
-    /// The last error.
+    /// The reason.
     pub source: SetupError,
 }
 
@@ -340,12 +340,12 @@ impl From<SetupError> for Failure {
 }
 
 impl Failure {
-    fn into_error(self, to: SocketAddr) -> SetupError {
+    fn into_error(self) -> SetupError {
         match self {
             Self::Setup(error) => error,
-            Self::Version(over) => SetupError::NotOurProtocol(format!(
-                "{to}: no version of RPC-over-RDMA was agreed on: {over}"
-            )),
+            Self::Version(over) => SetupError::NotOurProtocol(
+                Reason::new(ProtocolMismatch::NoCommonVersion).with_detail(over),
+            ),
         }
     }
 }

@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
-use verbs::{IoCounters, Provider, SetupError};
+use verbs::{IoCounters, Provider};
 
 pub use connector::ConnectError;
 pub use shared::ConnectionInfo;
@@ -90,9 +90,10 @@ impl Client {
         provider: Arc<dyn Provider>,
         to: SocketAddr,
         config: ClientConfig,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, ConnectError> {
         let connector = Arc::new(Connector::new(provider, to, config));
-        let (endpoint, info) = connector.connect().await?;
+        let connected = connector.connect().await;
+        let (endpoint, info) = connected.map_err(|source| ConnectError { to, source })?;
         let conns = connector.conns();
         let (ended, watch_ended) = watch::channel(0);
         let shared = Arc::new(Shared {

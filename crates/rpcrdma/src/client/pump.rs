@@ -14,7 +14,7 @@ use crate::driver::outgoing::{Outgoing, SWEEP};
 use crate::driver::owner::Connection;
 use crate::driver::spin::Spinner;
 use crate::driver::{Driver, Policy};
-use oncrpc::TransportError;
+use oncrpc::{Chain, TransportError};
 use rpcrdma_proto::{Counters, Unfinished};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -212,7 +212,7 @@ impl Pump {
                     return Some(endpoint);
                 }
                 Err(error) => {
-                    debug!(to = %self.connector.to, %error, "no connection");
+                    debug!(to = %self.connector.to, error = %Chain(&error), "no connection");
                     let to = self.connector.to;
                     let error = ConnectError { to, source: error };
                     last = TransportError::Unreachable(error.into());

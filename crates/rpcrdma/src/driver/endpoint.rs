@@ -6,7 +6,7 @@ use super::close_reason::CloseReason;
 use super::jobs::JobCounts;
 use super::owner::Connection;
 use oncrpc::xdr::padded;
-use oncrpc::{Caller, Service};
+use oncrpc::{Caller, Chain, Service};
 use rpcrdma_proto::{MemoryNeed, Version};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -171,12 +171,13 @@ impl Endpoint {
     /// Logs why the connection ended.
     pub(crate) fn log_end(&self, over: &CloseReason) {
         let peer = self.qp.peer_addr();
+        let reason = Chain(over);
         match over {
             CloseReason::Violation(violation) if !violation.is_of_peer() => {
-                error!(%peer, %over, "this end cannot go on");
+                error!(%peer, over = %reason, "this end cannot go on");
             }
-            over if over.is_of_peer() => warn!(%peer, %over, "the peer broke a rule"),
-            _ => debug!(%peer, %over, "connection ends"),
+            over if over.is_of_peer() => warn!(%peer, over = %reason, "the peer broke a rule"),
+            _ => debug!(%peer, over = %reason, "connection ends"),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::driver::spin::Activity;
 use crate::driver::xids;
 use buffer::Pool;
 use oncrpc::warnings::WARNING_PERIOD;
-use oncrpc::{LocalUserError, Origin};
+use oncrpc::{Chain, LocalUserError, Origin};
 use rpcrdma_proto::limits::{CREDIT_TOLERANCE, MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
@@ -88,7 +88,7 @@ impl Acceptor {
             match incoming {
                 Ok(incoming) => self.hand_over(incoming),
                 Err(error) => {
-                    warn!(%error, "no connection can be taken in");
+                    warn!(error = %Chain(&error), "no connection can be taken in");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -112,7 +112,7 @@ impl Acceptor {
             Err(error) => {
                 self.state.stats().refused += 1;
                 if self.settings.may_warn(error.group()) {
-                    warn!(%peer, %error, "no connection was made");
+                    warn!(%peer, error = %Chain(&error), "no connection was made");
                 }
                 return;
             }
@@ -226,7 +226,7 @@ impl Arrival {
     fn refused(&self, peer: SocketAddr, error: &SetupError) {
         self.state.stats().refused += 1;
         if self.settings.may_warn(self.place.admitted.group()) {
-            warn!(%peer, %error, "no connection was made");
+            warn!(%peer, error = %Chain(error), "no connection was made");
         }
     }
 

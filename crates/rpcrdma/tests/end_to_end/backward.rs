@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use verbs::ProtocolError;
 use verbs_sim::{EndOptions, Fabric, Outstanding, Side};
 
 #[test]
@@ -110,7 +111,10 @@ fn too_few_receives_for_a_call_are_no_connection() {
         let Err(error) = connecting.await else {
             panic!("nothing could be called");
         };
-        assert!(error.to_string().contains("too few Receives"), "{error}");
+        assert!(
+            error.source.to_string().contains("too few Receives"),
+            "{error}"
+        );
         stage.server.shutdown().await;
     });
 }
@@ -347,10 +351,17 @@ fn callers_of_a_client_hear_of_the_rule_that_was_broken() {
             _ = &mut call => panic!("it waits"),
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
-        fabric.terminate(fabric.connections()[0], Side::Right, "invalid STag");
+        fabric.terminate(
+            fabric.connections()[0],
+            Side::Right,
+            ProtocolError::MemoryAccess,
+        );
         match call.await {
             Err(TransportError::Disconnected(why)) => {
-                assert!(why.to_string().contains("invalid STag"), "{why}")
+                assert!(
+                    why.to_string().contains("an invalid access to memory"),
+                    "{why}"
+                )
             }
             other => panic!("{other:?}"),
         }

@@ -168,7 +168,8 @@ fn end_that_cannot_have_every_handle_go_does_not_speak_a_version_that_says_so() 
         let stage = Stage::new(able, taking(&designs)).await;
         let config = offering(&designs).with_versions(Versions::Two);
         let client = Client::connect(unable, stage.server.local_addr(), config).await;
-        let error = client.err().expect("nothing is left to speak").to_string();
+        let error = client.err().expect("nothing is left to speak");
+        let error = error.source.to_string();
         assert!(error.contains("per_version"), "{error}");
     });
 }

@@ -8,7 +8,7 @@ use rpcrdma::{Client, ClientConfig, Design, InlineThreshold, ServerConfig};
 use rpcrdma_watch::Watched;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use verbs::QpOptions;
+use verbs::{ProtocolError, QpOptions};
 use verbs_sim::{Fabric, Outstanding, Side};
 
 fn once() -> ClientConfig {
@@ -72,14 +72,21 @@ fn everybody_hears_why_when_a_connection_is_cut_with_every_credit_used() {
 fn everybody_hears_of_the_rule_that_was_broken() {
     run_in_each_version(async || {
         let end = |fabric: &Fabric| {
-            fabric.terminate(fabric.connections()[0], Side::Left, "invalid STag");
+            fabric.terminate(
+                fabric.connections()[0],
+                Side::Left,
+                ProtocolError::MemoryAccess,
+            );
         };
         let heard = heard(ServerConfig::default(), (5, 5), end).await;
         for error in heard {
             let TransportError::Disconnected(cause) = error else {
                 panic!("{error}");
             };
-            assert!(cause.to_string().contains("invalid STag"), "{cause}");
+            assert!(
+                cause.to_string().contains("an invalid access to memory"),
+                "{cause}"
+            );
         }
     });
 }

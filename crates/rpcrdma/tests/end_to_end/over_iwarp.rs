@@ -5,7 +5,7 @@ use crate::run;
 use crate::stage::{Noting, anywhere};
 use crate::test_server::TestServer;
 use oncrpc::{LocalUserError, LocalUsers, Origin};
-use rpcrdma::{Client, ClientConfig, InlineThreshold, ServerConfig};
+use rpcrdma::{Client, ClientConfig, ConnectError, InlineThreshold, ServerConfig};
 use rpcrdma_watch::Watched;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -126,7 +126,13 @@ fn client_is_told_that_nobody_listens() {
         let gone = server.local_addr();
         server.shutdown().await;
         let result = Client::connect(iwarp(CrcMode::On), gone, ClientConfig::default()).await;
-        assert!(matches!(result.err(), Some(SetupError::Io(_))));
+        assert!(matches!(
+            result.err(),
+            Some(ConnectError {
+                source: SetupError::Io(_),
+                ..
+            })
+        ));
     });
 }
 
@@ -193,7 +199,13 @@ fn connection_from_this_machine_whose_user_is_not_found_is_refused() {
         let (users, config) = identified_as(None);
         let server = server(config).await;
         let refused = server.client(iwarp(CrcMode::On), ClientConfig::default());
-        assert!(matches!(refused.await.err(), Some(SetupError::Rejected(_))));
+        assert!(matches!(
+            refused.await.err(),
+            Some(ConnectError {
+                source: SetupError::Rejected(_),
+                ..
+            })
+        ));
         assert_eq!(users.asked.load(SeqCst), 1);
         let stats = server.shutdown().await;
         assert_eq!((stats.accepted, stats.refused), (0, 1));

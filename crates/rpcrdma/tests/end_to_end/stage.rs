@@ -4,11 +4,13 @@ use crate::echo::{Echo, Shared};
 use crate::test_server::TestServer;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, Caller, ConnectionId, Programs, Service};
-use rpcrdma::{Backchannels, BackwardClient, Client, ClientConfig, ServerConfig, Spin};
+use rpcrdma::{
+    Backchannels, BackwardClient, Client, ClientConfig, ConnectError, ServerConfig, Spin,
+};
 use rpcrdma_watch::Watched;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use verbs::{Provider, SetupError};
+use verbs::Provider;
 use verbs_iwarp::Iwarp;
 use verbs_sim::{EndOptions, Fabric};
 
@@ -121,7 +123,7 @@ impl Stage {
     pub(crate) async fn connect(
         &self,
         config: ClientConfig,
-    ) -> Result<Watched<Client>, SetupError> {
+    ) -> Result<Watched<Client>, ConnectError> {
         let config = config.with_spin(Spin::Park);
         self.server.client(Arc::clone(&self.provider), config).await
     }

@@ -2,12 +2,15 @@
 
 use crate::SPOKEN;
 use oncrpc::Service;
-use rpcrdma::{CallbackService, Client, ClientConfig, Server, ServerConfig, ServerStats, Versions};
+use rpcrdma::{
+    CallbackService, Client, ClientConfig, ConnectError, Server, ServerConfig, ServerStats,
+    Versions,
+};
 use rpcrdma_watch::{Party, Watch, Watched};
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
-use verbs::{Provider, SetupError};
+use verbs::Provider;
 
 /// A server that is watched, as are the clients that it was asked for. When it goes they must have
 /// kept to all rules, and when it is shut down nothing may be left of them.
@@ -69,7 +72,7 @@ impl TestServer {
         &self,
         provider: Arc<dyn Provider>,
         mut config: ClientConfig,
-    ) -> Result<Watched<Client>, SetupError> {
+    ) -> Result<Watched<Client>, ConnectError> {
         let party = {
             let mut clients = self.clients.lock().expect("no panic holds it");
             let party = self.watch.party(format_args!("client {}", clients.len()));

@@ -3,30 +3,69 @@
 use super::{End, Queue, State};
 use crate::regions::Refusal;
 use crate::wire::{Message, Wire};
+use std::error::Error;
 use std::fmt;
 use std::time::Duration;
-use verbs::{CloseReason, Completion, Handle, Invalidated, Invalidation, Segment, WorkError, WrId};
+use verbs::{
+    CloseReason, Completion, Handle, Invalidated, Invalidation, ProtocolError, Reason, Segment,
+    WorkError, WrId,
+};
 
-/// A rule of the transport that the peer broke.
-struct Violation {
-    text: String,
-    refused: Option<u64>,
+/// A violation of the transport protocol by the peer.
+#[derive(Clone, Copy, Debug)]
+enum Violation {
+    NoReceive,
+    TooLong {
+        bytes: usize,
+        receive: usize,
+    },
+    NoRemoteInvalidation,
+    Invalidation(Refusal),
+    Access(Refusal),
+    TooManyReads,
+    /// A refused Read request, by its number.
+    Read(u64, Refusal),
+    UnexpectedResponse,
 }
 
 impl Violation {
-    fn new(what: impl fmt::Display) -> Self {
-        Self {
-            text: what.to_string(),
-            refused: None,
+    fn kind(self) -> ProtocolError {
+        match self {
+            Self::NoReceive | Self::TooManyReads => ProtocolError::NoBuffer,
+            Self::TooLong { .. } => ProtocolError::TooLong,
+            Self::NoRemoteInvalidation | Self::Invalidation(_) => ProtocolError::Invalidation,
+            Self::Access(_) | Self::Read(..) => ProtocolError::MemoryAccess,
+            Self::UnexpectedResponse => ProtocolError::InvalidMessage,
+        }
+    }
+
+    /// Number of the Read request that the peer must fail.
+    fn refused(self) -> Option<u64> {
+        match self {
+            Self::Read(number, _) => Some(number),
+            _ => None,
         }
     }
 }
 
-impl From<Refusal> for Violation {
-    fn from(refusal: Refusal) -> Self {
-        Self::new(refusal)
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoReceive => f.write_str("a Send without a Receive posted for it"),
+            Self::TooLong { bytes, receive } => {
+                write!(f, "a Send of {bytes} bytes into a Receive of {receive}")
+            }
+            Self::NoRemoteInvalidation => f.write_str("remote invalidation is not offered"),
+            Self::Invalidation(refusal) | Self::Access(refusal) | Self::Read(_, refusal) => {
+                refusal.fmt(f)
+            }
+            Self::TooManyReads => f.write_str("more Read requests than agreed"),
+            Self::UnexpectedResponse => f.write_str("a Read response that was not asked for"),
+        }
     }
 }
+
+impl Error for Violation {}
 
 impl End {
     pub(super) fn take_in(
@@ -40,17 +79,14 @@ impl End {
         self.io.bytes_in += message.payload() as u64;
         let closing = matches!(self.state, State::Closing { .. });
         match message {
-            Message::Terminate { text, refused } => {
+            Message::Terminate { reason, refused } => {
                 // Whoever sent it is closed already, unless somebody else said it in its name: then
                 // it hears that nobody is here any more, as it would from TCP.
                 self.send(now, Message::Fin, inward, outward);
-                self.end(CloseReason::Terminated(text), refused);
+                self.end(CloseReason::Terminated(reason), refused);
             }
-            Message::Reset(text) if closing => {
-                let _ = text;
-                self.end(CloseReason::Local, None);
-            }
-            Message::Reset(text) => self.end(CloseReason::Lost(text.to_owned()), None),
+            Message::Reset(_) if closing => self.end(CloseReason::Local, None),
+            Message::Reset(loss) => self.end(CloseReason::Lost(loss.into()), None),
             Message::Fin if closing => {
                 if self.owes_fin() {
                     self.send(now, Message::Fin, inward, outward);
@@ -71,7 +107,7 @@ impl End {
                 self.judge(result, now, inward, outward);
             }
             Message::Write { bytes, to } => {
-                let result = self.regions.write(to, &bytes).map_err(Violation::from);
+                let result = self.regions.write(to, &bytes).map_err(Violation::Access);
                 self.judge(result, now, inward, outward);
             }
             Message::ReadRequest(segment) => {
@@ -83,7 +119,7 @@ impl End {
                     self.finish_reads();
                     Ok(())
                 } else {
-                    Err(Violation::new("a Read response that was not asked for"))
+                    Err(Violation::UnexpectedResponse)
                 };
                 self.judge(result, now, inward, outward);
             }
@@ -97,17 +133,13 @@ impl End {
         invalidate: Option<Handle>,
     ) -> Result<(), Violation> {
         // Like Linux, there is no waiting for a Receive: RFC 5041 §7.2 makes it a fatal error.
-        let (wr, mut buffer) = self
-            .receives
-            .pop_front()
-            .ok_or_else(|| Violation::new("a Send without a Receive posted for it"))?;
+        let (wr, mut buffer) = self.receives.pop_front().ok_or(Violation::NoReceive)?;
         if bytes.len() > buffer.capacity() {
             self.fail_receive(wr, WorkError::TooLong);
-            return Err(Violation::new(format_args!(
-                "a Send of {} bytes into a Receive of {}",
-                bytes.len(),
-                buffer.capacity()
-            )));
+            return Err(Violation::TooLong {
+                bytes: bytes.len(),
+                receive: buffer.capacity(),
+            });
         }
         let invalidated = match invalidate.map(|handle| self.invalidate_for_peer(handle)) {
             None => None,
@@ -140,9 +172,10 @@ impl End {
     fn invalidate_for_peer(&mut self, handle: Handle) -> Result<Invalidated, Violation> {
         match self.limits.remote_invalidation {
             Invalidation::Region => {}
-            Invalidation::None => return Err(Violation::new("remote invalidation is not offered")),
+            Invalidation::None => return Err(Violation::NoRemoteInvalidation),
         }
-        let memory = self.regions.invalidate_for_peer(handle)?;
+        let memory = self.regions.invalidate_for_peer(handle);
+        let memory = memory.map_err(Violation::Invalidation)?;
         Ok(Invalidated { handle, memory })
     }
 
@@ -150,7 +183,7 @@ impl End {
         let number = self.requests_seen;
         self.requests_seen += 1;
         if self.responses.len() >= self.limits.inbound_reads {
-            return Err(Violation::new("more Read requests than agreed"));
+            return Err(Violation::TooManyReads);
         }
         match self.regions.read(segment) {
             Ok(bytes) => {
@@ -159,10 +192,7 @@ impl End {
                 self.traffic.most_inbound_reads = self.traffic.most_inbound_reads.max(waiting);
                 Ok(())
             }
-            Err(refusal) => Err(Violation {
-                refused: Some(number),
-                ..refusal.into()
-            }),
+            Err(refusal) => Err(Violation::Read(number, refusal)),
         }
     }
 
@@ -173,14 +203,15 @@ impl End {
         inward: &mut Wire,
         outward: &mut Wire,
     ) {
-        let Err(Violation { text, refused }) = result else {
+        let Err(violation) = result else {
             return;
         };
+        let reason = Reason::new(violation.kind()).with_detail(violation);
         let terminate = Message::Terminate {
-            text: text.clone(),
-            refused,
+            reason: reason.clone(),
+            refused: violation.refused(),
         };
         self.send(now, terminate, inward, outward);
-        self.end(CloseReason::PeerError(text), None);
+        self.end(CloseReason::PeerError(reason), None);
     }
 }

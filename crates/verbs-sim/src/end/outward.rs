@@ -3,7 +3,7 @@
 use super::{End, Queue, State};
 use crate::wire::{Message, Wire};
 use std::time::Duration;
-use verbs::{CloseReason, Completion, Invalidated, WorkError, WorkRequest};
+use verbs::{CloseReason, Completion, Invalidated, Loss, Reason, WorkError, WorkRequest};
 
 impl End {
     pub(super) fn send_next(
@@ -50,7 +50,7 @@ impl End {
         {
             self.fail(Queue::Work, work.wr(), error);
             outward.sever(now);
-            self.end(CloseReason::Lost(format!("injected: {error}")), None);
+            self.end(failed(error), None);
             return;
         }
         match work {
@@ -90,8 +90,7 @@ impl End {
                 None => {
                     self.fail(Queue::Work, wr, WorkError::NoSuchHandle);
                     outward.sever(now);
-                    let text = format!("invalidated {handle:?}, which is not registered");
-                    self.end(CloseReason::Lost(text), None);
+                    self.end(failed(WorkError::NoSuchHandle), None);
                 }
             },
         }
@@ -125,4 +124,9 @@ impl End {
             inward.sever(due);
         }
     }
+}
+
+/// The end of a connection by a work request that failed.
+fn failed(error: WorkError) -> CloseReason {
+    CloseReason::Lost(Reason::new(Loss::WorkFailed).with_detail(error))
 }

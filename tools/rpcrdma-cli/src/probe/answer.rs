@@ -2,7 +2,7 @@
 
 use super::conversation::{Heard, NoAnswer};
 use oncrpc::xdr::{Payload, Reader};
-use oncrpc::{ReplyHeader, RpcError, read_reply};
+use oncrpc::{Chain, ReplyHeader, RpcError, read_reply};
 use rpcrdma_proto::header::{Body, Header, HeaderView, RdmaError, VERSION, error_code, procedure};
 use serde::Serialize;
 
@@ -40,7 +40,7 @@ impl Answer {
             Ok(heard) => heard,
             Err(error) => {
                 return Self::Nothing {
-                    detail: error.to_string(),
+                    detail: Chain(error).to_string(),
                 };
             }
         };
@@ -65,7 +65,7 @@ impl Answer {
             Err(RpcError::ProgMismatch { low, high }) => Self::ProgMismatch { low, high },
             Err(RpcError::ProgUnavail) => Self::ProgUnavail,
             Err(error) => Self::Error {
-                detail: error.to_string(),
+                detail: Chain(&error).to_string(),
             },
         }
     }

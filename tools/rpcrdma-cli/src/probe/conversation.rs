@@ -55,8 +55,8 @@ pub(super) struct Heard {
 pub(super) enum NoAnswer {
     #[error("no answer came within {}", crate::units::duration(*.0))]
     TimedOut(Duration),
-    #[error("no answer came: {0}")]
-    Closed(CloseReason),
+    #[error("no answer came")]
+    Closed(#[source] CloseReason),
 }
 
 /// The Receives to post in making such a connection.

@@ -24,7 +24,7 @@ use anyhow::Context;
 use clap::Args;
 use conversation::{Conversation, NoAnswer};
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3};
-use oncrpc::Procedure;
+use oncrpc::{Chain, Procedure};
 pub(crate) use report::Report;
 use report::{
     FirstBytes, Inline, Mpa, PrivateDataSeen, ProgramAnswer, RoundTrip, RpcRdma, Verdict,
@@ -178,7 +178,7 @@ impl ProbeArgs {
                 if matches!(report.verdict, Verdict::Closed | Verdict::Silent) {
                     report.plain_tcp = self.call_over_tcp(addr).await;
                 }
-                report.explanation = text::explain(&report, &error.to_string());
+                report.explanation = text::explain(&report, &Chain(&error).to_string());
             }
         }
         report
@@ -194,7 +194,7 @@ impl ProbeArgs {
         };
         let mut talk = self.conversation(connected);
         if let Err(error) = self.converse(&mut talk, report, &mut found).await {
-            found.ended = Some(error.to_string());
+            found.ended = Some(Chain(&error).to_string());
         }
         found.stray_messages = talk.strays;
         talk.close().await;
@@ -269,7 +269,7 @@ impl ProbeArgs {
             Ok(connected) => connected,
             Err(error) => {
                 return VersionTwo::Nothing {
-                    detail: format!("no second connection: {error}"),
+                    detail: format!("no second connection: {}", Chain(&error)),
                 };
             }
         };

@@ -11,6 +11,7 @@
 
 use super::answer;
 use super::conversation::{Conversation, Heard, NoAnswer};
+use oncrpc::Chain;
 use rpcrdma_proto::v2::characteristics::{
     BackwardRequestSupport, BackwardSupport, Characteristic as _, DesignBits, InvalidationDesigns,
     ReceiveBufferSize, ReceiveSize, Registry, RequesterRemoteInvalidation, SpecView, SubsetView,
@@ -127,7 +128,7 @@ fn first_answer(heard: &Result<Heard, NoAnswer>, known: &Registry) -> VersionTwo
     match heard {
         Ok(heard) => of_message(&heard.message, known),
         Err(error) => VersionTwo::Nothing {
-            detail: error.to_string(),
+            detail: Chain(error).to_string(),
         },
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFSACL_PROGRAM, NFSACL_V3};
-use oncrpc::Transport;
+use oncrpc::{Chain, Transport};
 use oncrpc_tcp::rpcbind::{NetId, Registration, Rpcbind, RpcbindError};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Registered {
                 ),
                 Err(error) => tracing::warn!(
                     entry = shown(entry),
-                    %error,
+                    error = %Chain(&error),
                     "cannot remove a registration"
                 ),
             }

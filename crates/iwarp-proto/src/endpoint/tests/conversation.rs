@@ -253,7 +253,7 @@ fn the_stag_of_a_read_sink_is_invalid_after_the_read() {
     let sink = Handle(request_of.sink_stag);
     pair.b.post(write(2, vec![1], sink, 0)).unwrap();
     pair.drive();
-    let out = Cause::DDP_INVALID_STAG.to_string();
+    let out = Cause::DDP_INVALID_STAG.into();
     assert_eq!(pair.b.closed(), Some(&CloseReason::Terminated(out)));
 }
 
@@ -324,9 +324,7 @@ fn send_with_invalidate_returns_the_memory_to_its_owner() {
     );
     assert_eq!(
         pair.a.closed(),
-        Some(&CloseReason::Terminated(
-            Cause::DDP_INVALID_STAG.to_string()
-        ))
+        Some(&CloseReason::Terminated(Cause::DDP_INVALID_STAG.into()))
     );
 }
 
@@ -360,9 +358,7 @@ fn invalidating_an_unknown_stag_ends_the_connection() {
     assert!(pair.a.wants_shutdown());
     assert_eq!(
         pair.b.closed(),
-        Some(&CloseReason::Terminated(
-            Cause::RDMA_CATASTROPHIC.to_string()
-        ))
+        Some(&CloseReason::Terminated(Cause::RDMA_CATASTROPHIC.into()))
     );
 }
 
@@ -425,7 +421,7 @@ fn a_refused_read_fails_with_remote_access_error() {
     );
     assert_eq!(
         pair.a.closed(),
-        Some(&CloseReason::Terminated(Cause::RDMA_ACCESS.to_string()))
+        Some(&CloseReason::Terminated(Cause::RDMA_ACCESS.into()))
     );
 }
 
@@ -506,7 +502,7 @@ fn everything_posted_completes_once_when_the_connection_is_lost() {
     }
     // Half of it is on its way.
     pair.a.send_with(|_| Ok(100_000)).unwrap();
-    pair.a.lost(CloseReason::Lost("cut".into()));
+    pair.a.lost(CloseReason::Lost(Loss::PathCut.into()));
     let mut seen: Vec<_> = completions(&mut pair.a)
         .into_iter()
         .map(|completion| match completion {

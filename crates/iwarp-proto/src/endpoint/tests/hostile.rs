@@ -586,9 +586,7 @@ fn terminate_of_siw_is_reported_in_words() {
         .recv_slice(&frame(untagged(Opcode::Terminate, 2, 1, 0), &payload));
     assert_eq!(
         pair.a.closed(),
-        Some(&CloseReason::Terminated(
-            "DDP: no buffer available for the message (type 0x2, code 0x02)".into()
-        ))
+        Some(&CloseReason::Terminated(Cause::DDP_NO_BUFFER.into()))
     );
 }
 
@@ -608,7 +606,7 @@ fn a_second_terminate_is_ignored() {
     }
     assert_eq!(
         pair.a.closed(),
-        Some(&CloseReason::Terminated(Cause::RDMA_ACCESS.to_string()))
+        Some(&CloseReason::Terminated(Cause::RDMA_ACCESS.into()))
     );
     assert_eq!(pair.a.counters().fpdus_in, 1);
     assert!(!pair.a.has_output(), "a Terminate is not answered");

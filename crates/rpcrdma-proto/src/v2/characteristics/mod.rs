@@ -135,7 +135,7 @@ pub enum MayChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// The bytes are not valid XDR of its type.
-    #[error("{0}")]
+    #[error(transparent)]
     Xdr(#[from] xdr::Error),
     /// The value is below the minimum.
     #[error("{value} is less than {least}")]

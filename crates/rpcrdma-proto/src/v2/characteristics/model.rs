@@ -177,7 +177,7 @@ impl XcharSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecMalformed {
     /// The bytes are not valid XDR of its type.
-    #[error("{0}")]
+    #[error(transparent)]
     Xdr(#[from] xdr::Error),
     /// A characteristic has two values.
     #[error("characteristic {0} occurs twice")]

@@ -28,13 +28,13 @@ pub enum OperationError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperationMalformed {
     /// The information is not valid XDR of the operation's type.
-    #[error("{0}")]
+    #[error(transparent)]
     Xdr(#[from] xdr::Error),
     /// The characteristics are not a valid set.
-    #[error("{0}")]
+    #[error(transparent)]
     Spec(#[from] SpecMalformed),
     /// The value of a known characteristic is invalid.
-    #[error("{0}")]
+    #[error(transparent)]
     Value(#[from] SpecError),
     /// The direction is wrong: a request is a call, and its answer a reply (cel-01 §4.2.2).
     #[error("wrong direction")]

@@ -52,10 +52,10 @@ pub enum ConfigError {
     #[error("characteristic {0} is not registered")]
     NotRegistered(XcharId),
     /// A value is invalid.
-    #[error("{0}")]
+    #[error(transparent)]
     Value(#[from] SpecError),
     /// The id of the remote invalidation designs is registered for something else.
-    #[error("designs for remote invalidation cannot be agreed on: {0}")]
+    #[error("designs for remote invalidation cannot be agreed on")]
     Designs(#[from] RegisterError),
     /// The characteristics do not fit the first message.
     #[error("characteristics take {0} bytes of a first message of {FIRST_MESSAGE} (cel-01 §5)")]

@@ -45,7 +45,7 @@ pub enum TellError {
     #[error("characteristic {0} is not registered with a value")]
     NotRegistered(XcharId),
     /// The value is invalid.
-    #[error("{0}")]
+    #[error(transparent)]
     Value(#[from] SpecError),
     /// The characteristic may not change to this value, or only on request of the peer.
     #[error("characteristic {0} does not change like this")]

@@ -63,7 +63,7 @@ pub enum RequestError {
     #[error("characteristic {0} is asked for twice")]
     Twice(XcharId),
     /// The value is invalid.
-    #[error("{0}")]
+    #[error(transparent)]
     Value(#[from] SpecError),
     /// The peer has announced that the characteristic does not change.
     #[error("characteristic {0} of the peer does not change on this connection (xcharext §4.1)")]

@@ -44,7 +44,7 @@ pub enum HeaderError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformation {
     /// The lists are not valid XDR.
-    #[error("{0}")]
+    #[error(transparent)]
     Xdr(#[from] xdr::Error),
     /// The procedure is unknown or no longer in use.
     #[error("procedure {0}")]
