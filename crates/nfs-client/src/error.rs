@@ -19,9 +19,9 @@ pub enum Fault {
     /// The server did not execute the call, or its reply cannot be read.
     #[error(transparent)]
     Rpc(#[from] RpcError),
-    /// The transport returned no reply. The message has that of its sources.
-    #[error("{}", told(.0))]
-    Transport(TransportError),
+    /// The transport returned no reply.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
     /// The reply is well-formed and contradicts itself or the request.
     #[error("the server's reply makes no sense: {0}")]
     Nonsense(&'static str),
@@ -37,24 +37,6 @@ pub enum Fault {
     /// A path names the root of the export, `.` or `..` where a directory entry is needed.
     #[error("this is not the name of an entry of a directory")]
     NotAnEntry,
-}
-
-/// The messages of an error and its sources, in one.
-fn told(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        next = source.source();
-    }
-    text
-}
-
-impl From<TransportError> for Fault {
-    fn from(error: TransportError) -> Self {
-        Self::Transport(error)
-    }
 }
 
 impl From<xdr::Error> for Fault {
@@ -129,6 +111,20 @@ fn denied_hint(root: bool) -> &'static str {
 }
 
 /// An error of a file operation, with its path.
+///
+/// The message says which operation failed on which path. The [source](std::error::Error::source) is
+/// the [`fault`](Self::fault), which may have sources of its own; [`Chain`](oncrpc::Chain) displays all
+/// of them. [`hint`](Fault::hint) is advice for the user, which no message repeats.
+///
+/// ```
+/// use nfs_client::Fault;
+/// use nfs_proto::Status;
+/// use oncrpc::Chain;
+///
+/// let error = Fault::from(Status::NotEmpty).at("remove", b"/a/b");
+/// assert_eq!(error.to_string(), "cannot remove /a/b");
+/// assert_eq!(Chain(&error).to_string(), "cannot remove /a/b: directory not empty");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The operation that failed, as a verb such as `read`.
@@ -154,16 +150,15 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = crate::printable(&self.path);
         let root = if path.starts_with('/') { "" } else { "/" };
-        write!(f, "cannot {} {root}{path}: {}", self.doing, self.fault)?;
-        match self.fault.hint() {
-            Some(hint) => write!(f, " ({hint})"),
-            None => Ok(()),
-        }
+        write!(f, "cannot {} {root}{path}", self.doing)
     }
 }
 
-/// The message has everything: there is no source behind it to be told again.
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.fault)
+    }
+}
 
 /// A path in an export that may have a name.
 #[derive(Clone, Copy)]
@@ -212,16 +207,14 @@ impl<T, F: Into<Fault>> At<T> for Result<T, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oncrpc::Chain;
 
     #[test]
     fn path_is_shown_from_the_root_of_the_export() {
         for (path, shown) in [("", "/"), ("a/b", "/a/b"), ("/a", "/a")] {
             let error = Err::<(), _>(Status::Io).at("read", path.as_bytes());
             let text = error.unwrap_err().to_string();
-            assert!(
-                text.starts_with(&format!("cannot read {shown}: ")),
-                "{text}"
-            );
+            assert_eq!(text, format!("cannot read {shown}"));
         }
     }
 
@@ -244,15 +237,28 @@ mod tests {
     fn control_characters_in_paths_are_escaped() {
         let error = Err::<(), _>(Status::Io).at("read", b"/a\x1b[2J\xff");
         let text = error.unwrap_err().to_string();
-        assert!(text.starts_with("cannot read /a\\x1b[2J\\xff: "), "{text}");
+        assert_eq!(text, "cannot read /a\\x1b[2J\\xff");
     }
 
     #[test]
-    fn errors_have_no_source_that_repeats_them() {
+    fn causes_are_sources_that_are_said_once_and_keep_their_types() {
         use std::error::Error as _;
-        let error = Err::<(), _>(Status::Io).at("read", b"/a").unwrap_err();
-        assert!(error.source().is_none());
-        assert!(error.fault.source().is_none());
+        let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        let lost = TransportError::Disconnected(reset.into());
+        let error = Err::<(), _>(lost).at("read", b"/a").unwrap_err();
+        assert_eq!(
+            Chain(&error).to_string(),
+            "cannot read /a: the connection ended: connection reset"
+        );
+        let fault = error.source().expect("the fault");
+        assert!(fault.is::<Fault>());
+        let cause = fault.source().expect("the cause of the transport");
+        assert!(cause.is::<std::io::Error>());
+
+        let unread = RpcError::Malformed(xdr::Error::Ineligible);
+        let error = Err::<(), _>(unread).at("read", b"/a").unwrap_err();
+        let cause = error.fault.source().expect("why it cannot be read");
+        assert_eq!(cause.downcast_ref(), Some(&xdr::Error::Ineligible));
     }
 
     #[test]
@@ -264,13 +270,12 @@ mod tests {
     }
 
     #[test]
-    fn message_names_the_path_and_says_what_to_do() {
-        let error = Err::<(), _>(Status::NotEmpty)
-            .at("remove", b"/a/b")
-            .unwrap_err();
+    fn hint_says_what_to_do() {
+        let hint = |status: Status| Fault::from(status).hint();
         assert_eq!(
-            error.to_string(),
-            "cannot remove /a/b: directory not empty (remove what is in it first, or remove it recursively)"
+            hint(Status::NotEmpty),
+            Some("remove what is in it first, or remove it recursively")
         );
+        assert_eq!(hint(Status::Io), None);
     }
 }

@@ -6,6 +6,7 @@ use fake::{Carry, Direct, Faults, Server, bytes, export};
 use nfs_client::{Fault, Mount, current_user};
 use nfs_proto::mount::MountStatus;
 use nfs_proto::{FileType, SetAttributes, Status};
+use oncrpc::Chain;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -444,7 +445,8 @@ async fn errors_name_what_they_are_about() {
         ),
     ];
     for (error, text, status) in cases {
-        assert!(error.to_string().contains(text), "{error}");
+        let shown = Chain(&error).to_string();
+        assert!(shown.contains(text), "{shown}");
         assert_eq!(error.status(), status);
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use nfs_client::{Error, Export, Mount};
 use nfs_proto::SetAttributes;
 use oncrpc::xdr::{Item, Payload};
-use oncrpc::{AuthSys, Credential, Reply, ReplyBound, Transport, TransportError};
+use oncrpc::{AuthSys, Chain, Credential, Reply, ReplyBound, Transport, TransportError};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -176,7 +176,7 @@ fn is_name(name: &[u8]) -> bool {
 /// An error can be shown to the user.
 fn told(error: &Error) {
     assert!(
-        error.to_string().chars().all(|c| !c.is_control()),
+        Chain(error).to_string().chars().all(|c| !c.is_control()),
         "{error:?}"
     );
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use nfs_client::{Error, ExportedDir, Fault, Mount, current_user, printable};
 use nfs_proto::MOUNT_PORT;
-use oncrpc::RpcError;
+use oncrpc::{Chain, RpcError};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -153,7 +153,7 @@ fn unlisted(error: Error) -> anyhow::Error {
         .fault
         .hint()
         .map_or(String::new(), |hint| format!(" ({hint})"));
-    anyhow!("cannot list the exports: {}{hint}", error.fault)
+    anyhow!("cannot list the exports: {}{hint}", Chain(&error.fault))
 }
 
 /// One line for each export: its path, and for whom it is.

@@ -152,9 +152,18 @@ fn report(error: &anyhow::Error, exit_code: u8) {
     }
 }
 
-/// The causes may have words of a server in them, which must not steer the terminal.
+/// An error with its causes in one line, and with advice for an NFS error. The causes may have words of a
+/// server in them, which must not steer the terminal.
 fn line(error: &anyhow::Error) -> String {
-    printable(without_numbers(&format!("{error:#}")).as_bytes())
+    let mut text = without_numbers(&format!("{error:#}"));
+    let hint = error.chain().find_map(|cause| {
+        let error: &nfs_client::Error = cause.downcast_ref()?;
+        error.fault.hint()
+    });
+    if let Some(hint) = hint {
+        text += &format!(" ({hint})");
+    }
+    printable(text.as_bytes())
 }
 
 /// An error in the words that people use for it.
@@ -197,6 +206,8 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nfs_client::Fault;
+    use nfs_proto::Status;
 
     #[test]
     fn closed_pipe_does_not_hide_what_failed_before() {
@@ -213,6 +224,16 @@ mod tests {
     fn control_characters_in_errors_are_escaped() {
         let error = anyhow::anyhow!("\u{1b}[2J").context("said\n");
         assert_eq!(line(&error), "said\\x0a: \\x1b[2J");
+    }
+
+    #[test]
+    fn error_of_nfs_is_said_once_with_advice() {
+        let error = Fault::from(Status::NotEmpty).at("remove", b"/a");
+        let expected = "cannot remove /a: directory not empty (remove what is in it first, or remove it \
+                        recursively)";
+        assert_eq!(line(&error.clone().into()), expected);
+        let within = anyhow::Error::new(error).context("b");
+        assert_eq!(line(&within), format!("b: {expected}"));
     }
 
     #[test]

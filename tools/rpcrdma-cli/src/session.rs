@@ -8,7 +8,7 @@ use clap::Args;
 use nfs_client::{Error, Export, Fault, Mount, NfsUrl, Node, current_user};
 use nfs_proto::mount::{MountStatus, Mounted};
 use nfs_proto::{FileType, MOUNT_PORT, Status};
-use oncrpc::RpcError;
+use oncrpc::{Chain, RpcError};
 use rpcrdma::Client;
 use std::fmt;
 use std::net::SocketAddr;
@@ -77,7 +77,7 @@ impl fmt::Display for FileError {
                 write!(f, "cannot {}: ", verb.unwrap_or(doing).trim_end())?;
             }
         }
-        write!(f, "{}", self.fault)?;
+        write!(f, "{}", Chain(&self.fault))?;
         match self.fault.hint() {
             Some(hint) => write!(f, " ({hint})"),
             None => Ok(()),
