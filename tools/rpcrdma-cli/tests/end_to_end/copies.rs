@@ -3,10 +3,12 @@
 use crate::commands::data;
 use crate::running::{PROGRAM, Served, fails, ok, run, text, tree};
 use rustix::fs::{FileType, Mode, mknodat};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use std::fs::{self, File, FileTimes, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,6 +16,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub(crate) fn fifo(path: &Path) {
     let mode = Mode::from_raw_mode(0o600);
     mknodat(rustix::fs::CWD, path, FileType::Fifo, mode, 0).unwrap();
+}
+
+/// A pseudo-terminal that passes on all bytes as they are: its two ends, and the path of the second one, which is a
+/// device.
+fn raw_terminal() -> (File, File, PathBuf) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let path = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let end = File::options().read(true).write(true).open(&path).unwrap();
+    let mut modes = tcgetattr(&end).unwrap();
+    modes.make_raw();
+    tcsetattr(&end, OptionalActions::Now, &modes).unwrap();
+    (master.into(), end, path.into())
 }
 
 /// Runs the program with something to read.
@@ -81,11 +97,20 @@ fn get_writes_to_devices_and_fifos_and_does_not_replace_them() {
     let served = Served::new(&[]);
     let content = data((3 << 20) + 5);
     fs::write(served.dir.join("file"), &content).unwrap();
-    let null = served.around.path().join("null");
-    symlink("/dev/null", &null).unwrap();
-    ok(&["get", &served.url("file"), path(&null)]);
-    assert!(null.is_symlink());
-    assert!(fs::metadata(&null).unwrap().file_type().is_char_device());
+    // In devpts nothing can be made or renamed: a mistake cannot replace a device of the machine.
+    let (mut master, _held_open, terminal) = raw_terminal();
+    let link = served.around.path().join("device");
+    symlink(&terminal, &link).unwrap();
+    let len = content.len();
+    let reader = thread::spawn(move || {
+        let mut read = vec![0; len];
+        master.read_exact(&mut read).unwrap();
+        read
+    });
+    ok(&["get", &served.url("file"), path(&link)]);
+    assert!(reader.join().unwrap() == content);
+    assert!(link.is_symlink());
+    assert!(fs::metadata(&link).unwrap().file_type().is_char_device());
 
     let pipe = served.around.path().join("pipe");
     fifo(&pipe);
