@@ -31,6 +31,34 @@ pub struct Directory<'c, T> {
     plus: bool,
     ended: bool,
     page: VecDeque<DirEntry>,
+    circle: Circle,
+}
+
+/// Finds a listing that goes in a circle, as no cookie comes twice: of all places one is remembered at a time, twice as
+/// far on each time (Brent's algorithm).
+#[derive(Debug, Default)]
+struct Circle {
+    place: (Cookie, CookieVerifier),
+    /// Pages since that place.
+    pages: u64,
+    /// Pages after which another place is remembered.
+    until: u64,
+}
+
+impl Circle {
+    /// Whether a listing was at this place before.
+    fn is_closed_by(&mut self, place: (Cookie, CookieVerifier)) -> bool {
+        if place == self.place {
+            return true;
+        }
+        self.pages += 1;
+        if self.pages > self.until {
+            self.place = place;
+            self.pages = 0;
+            self.until = self.until.saturating_mul(2).max(1);
+        }
+        false
+    }
 }
 
 /// What one call returned.
@@ -51,6 +79,7 @@ impl<'c, T: Transport> Directory<'c, T> {
             plus: true,
             ended: false,
             page: VecDeque::new(),
+            circle: Circle::default(),
         }
     }
 
@@ -166,8 +195,8 @@ impl<'c, T: Transport> Directory<'c, T> {
 
     /// A page that does not end the directory must lead on, or listing would never end; and its
     /// names must be names.
-    fn moved_on(&self, page: Page) -> Result<Page, Fault> {
-        if !page.eof && page.next.0 == self.place.0 {
+    fn moved_on(&mut self, page: Page) -> Result<Page, Fault> {
+        if !page.eof && (page.next.0 == self.place.0 || self.circle.is_closed_by(page.next)) {
             return Err(Fault::Nonsense("a page of a directory does not lead on"));
         }
         for entry in &page.entries {

@@ -4,6 +4,7 @@ use crate::error::At;
 use crate::in_order::InOrder;
 use crate::window::Window;
 use crate::{Error, Fault, Nfs3, Node, Tuning};
+use bytes::Bytes;
 use nfs_proto::FileHandle;
 use oncrpc::Transport;
 use oncrpc::xdr::{Gather, gather_len};
@@ -139,6 +140,9 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
 /// Bytes to ask for at least, where less is expected.
 const MIN_READ: u32 = 4096;
 
+/// READs that are made for one piece of a file; a server that returns less each time is given up.
+const MAX_PARTS: u32 = 1024;
+
 /// Reads `count` bytes, or to the end of the file. A short READ is followed by one for the rest
 /// (RFC 1813 §3.3.6).
 async fn read_whole<T: Transport + Send + Sync>(
@@ -150,7 +154,7 @@ async fn read_whole<T: Transport + Send + Sync>(
     let begun = Instant::now();
     let mut data = Gather::new();
     let mut left = count;
-    loop {
+    for _ in 0..MAX_PARTS {
         let at = offset.saturating_add((count - left).into());
         let read = nfs.read(file, at, left).await?;
         let len = gather_len(&read.data);
@@ -160,8 +164,8 @@ async fn read_whole<T: Transport + Send + Sync>(
             ));
         }
         left -= u32::try_from(len).expect("a READ returns at most what was asked for");
-        data.extend(read.data);
         if read.eof || left == 0 {
+            data.extend(read.data);
             return Ok(Chunk {
                 data,
                 eof: read.eof,
@@ -169,5 +173,11 @@ async fn read_whole<T: Transport + Send + Sync>(
                 took: begun.elapsed(),
             });
         }
+        // What was read keeps the memory for all that was asked for: a server could have it all kept with a byte
+        // for each READ.
+        data.extend(read.data.iter().map(|part| Bytes::copy_from_slice(part)));
     }
+    Err(Fault::Nonsense(
+        "READ returns hardly anything of what was asked for",
+    ))
 }

@@ -273,6 +273,9 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
     }
 }
 
+/// WRITEs that are made for one piece of a file; a server that takes less each time is given up.
+const MAX_PARTS: u32 = 1024;
+
 /// Writes all bytes of a piece. A short WRITE is followed by one for the rest (RFC 1813 §3.3.7).
 async fn write_whole<T: Transport + Send + Sync>(
     nfs: &Nfs3<T>,
@@ -281,7 +284,7 @@ async fn write_whole<T: Transport + Send + Sync>(
 ) -> Result<Answered, Fault> {
     let begun = Instant::now();
     let mut parts = Vec::with_capacity(1);
-    loop {
+    for _ in 0..MAX_PARTS {
         let (data, stable) = (piece.data.clone(), piece.stable);
         let wrote = nfs.write(file, piece.offset, data, stable).await?;
         let rest = split_off(&mut piece.data, wrote.count);
@@ -303,6 +306,9 @@ async fn write_whole<T: Transport + Send + Sync>(
             stable,
         };
     }
+    Err(Fault::Nonsense(
+        "WRITE takes hardly anything of what it is given",
+    ))
 }
 
 /// Shortens `data` to `len` bytes and returns the rest.
