@@ -226,6 +226,20 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
         named.at("name", self.export.full(&self.path))
     }
 
+    /// Like [`complete`](Self::complete), but replaces nothing: the name is given by LINK, which does not replace, or
+    /// where the server has no links by RENAME after a look.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::Exist`] if something has the name, and those of [`complete`](Self::complete). Only
+    /// [`abandon`](Self::abandon) is useful after that.
+    pub async fn complete_new(&mut self) -> Result<(), Error> {
+        self.settle().await?;
+        let names = (&self.temporary[..], &self.name[..]);
+        let named = name_new(self.export.nfs(), self.stream.handle(), self.dir, names).await;
+        named.at("name", self.export.full(&self.path))
+    }
+
     /// Waits until all data is on stable storage, and sets the attributes. Others that are set from then on stay.
     ///
     /// # Errors
@@ -307,6 +321,37 @@ async fn continued<T: Transport + Send + Sync>(
     }
     // What is behind that stays: another upload may be sending it at this moment.
     Ok((handle, attributes.size.saturating_sub(resume.window)))
+}
+
+/// Gives a file of a temporary name its name, unless something has that.
+async fn name_new<T: Transport + Send + Sync>(
+    nfs: &Nfs3<T>,
+    file: FileHandle,
+    dir: FileHandle,
+    (temporary, name): (&[u8], &[u8]),
+) -> Result<(), Fault> {
+    let (from, to) = (Name::new(temporary)?, Name::new(name)?);
+    match nfs.link(file, dir, to).await {
+        Ok(()) => {}
+        Err(Fault::Status(Status::Exist)) => {
+            // The call came a second time to a server that has forgotten the first, or so it seems.
+            if !has_name(nfs, file, dir, to).await {
+                return Err(Status::Exist.into());
+            }
+        }
+        Err(Fault::Status(_)) => {
+            return match nfs.lookup(dir, to).await {
+                Ok(_) => Err(Status::Exist.into()),
+                Err(Fault::Status(Status::NoEntry)) => nfs.rename((dir, from), (dir, to)).await,
+                Err(fault) => Err(fault),
+            };
+        }
+        Err(fault) => return Err(fault),
+    }
+    match nfs.remove(dir, from).await {
+        Ok(()) | Err(Fault::Status(Status::NoEntry)) => Ok(()),
+        Err(fault) => Err(fault),
+    }
 }
 
 /// Whether a file is what has a name. Handles of one file may differ; numbers do not.

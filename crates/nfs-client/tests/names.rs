@@ -116,6 +116,23 @@ async fn directory_listing_without_progress_is_an_error() {
 }
 
 #[tokio::test]
+async fn directory_listing_that_goes_in_a_circle_is_an_error() {
+    let faults = Faults {
+        circles: true,
+        page: Some(1),
+        ..Faults::default()
+    };
+    let (_, export) = export(faults, Carry::Apart).await;
+    let error = export.entries("/").await.unwrap_err();
+    assert!(matches!(error.fault, Fault::Nonsense(_)), "{error}");
+    for name in 0..7 {
+        export.make_dir(format!("{name}"), NONE).await.unwrap();
+    }
+    let error = export.entries("/").await.unwrap_err();
+    assert!(matches!(error.fault, Fault::Nonsense(_)), "{error}");
+}
+
+#[tokio::test]
 async fn tree_is_walked_and_removed_however_the_server_lists() {
     for faults in listings() {
         let (_, export) = export(faults, Carry::Apart).await;

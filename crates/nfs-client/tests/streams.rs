@@ -8,6 +8,7 @@ use nfs_client::{Export, Fault, Resume, Tuning};
 use nfs_proto::args::CreateHow;
 use nfs_proto::{SetAttributes, Status};
 use oncrpc::RpcError;
+use oncrpc::xdr::Gather;
 use std::sync::atomic::Ordering::Relaxed;
 
 const SIZE: usize = 1_234_567;
@@ -50,6 +51,52 @@ async fn short_reads_and_writes_are_completed() {
         ..Faults::default()
     })
     .await;
+}
+
+#[tokio::test]
+async fn server_that_moves_a_byte_at_a_time_is_given_up() {
+    let (server, export) = export(Faults::default(), Carry::Apart).await;
+    export
+        .write_all("/a", bytes(5000, 1), SetAttributes::default())
+        .await
+        .unwrap();
+    server.faults.lock().unwrap().short_reads = Some(1);
+    let error = export.read_all("/a", 5000).await.unwrap_err();
+    assert!(matches!(error.fault, Fault::Nonsense(_)), "{error}");
+    server.faults.lock().unwrap().short_writes = Some(1);
+    let error = export
+        .write_all("/b", bytes(5000, 1), SetAttributes::default())
+        .await;
+    let error = error.unwrap_err();
+    assert!(matches!(error.fault, Fault::Nonsense(_)), "{error}");
+}
+
+#[tokio::test]
+async fn upload_that_replaces_nothing_leaves_what_has_the_name() {
+    for no_links in [false, true] {
+        let faults = Faults {
+            no_links,
+            ..Faults::default()
+        };
+        let (server, export) = export(faults, Carry::Apart).await;
+        let upload = async |data: &'static [u8]| {
+            let mut upload = export.upload("/a", SetAttributes::default()).await.unwrap();
+            upload
+                .write_last(Gather::from_elem(data.into(), 1))
+                .await
+                .unwrap();
+            let completed = upload.complete_new().await;
+            if completed.is_err() {
+                upload.abandon().await.unwrap();
+            }
+            completed
+        };
+        upload(b"first").await.unwrap();
+        let error = upload(b"second").await.unwrap_err();
+        assert_eq!(error.status(), Some(Status::Exist));
+        assert_eq!(server.disk.lock().unwrap().read("/a"), b"first");
+        assert_eq!(export.entries("/").await.unwrap().len(), 1);
+    }
 }
 
 #[tokio::test]

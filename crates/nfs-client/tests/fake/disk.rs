@@ -120,6 +120,17 @@ impl Disk {
         Ok(())
     }
 
+    pub(crate) fn link(&mut self, file: u64, (dir, name): (u64, &[u8])) -> Result<(), Status> {
+        match self.lookup(dir, name) {
+            Ok(_) => return Err(Status::Exist),
+            Err(Status::NoEntry) => {}
+            Err(status) => return Err(status),
+        }
+        self.file(file)?.links += 1;
+        self.dir(dir)?.insert(name.to_vec(), file);
+        Ok(())
+    }
+
     pub(crate) fn set(&mut self, number: u64, set: &SetAttributes) -> Result<(), Status> {
         let file = self.file(number)?;
         file.mode = set.mode.unwrap_or(file.mode);

@@ -42,6 +42,10 @@ pub(crate) struct Faults {
     pub(crate) empty_reads: bool,
     /// Directories do not lead on.
     pub(crate) stuck: bool,
+    /// Behind the last page of a directory comes the first one.
+    pub(crate) circles: bool,
+    /// LINK is not supported.
+    pub(crate) no_links: bool,
     /// The list of exports is not for everybody.
     pub(crate) hides_exports: bool,
     /// Names that begin with this cannot be removed.
@@ -285,7 +289,11 @@ impl Server {
         drop(disk);
         let verifier = CookieVerifier(*b"verifier");
         let mut page = DirectoryWriter::new(w, limits, self.attributes(dir), verifier);
-        let from = if faults.stuck { 0 } else { cookie.0 as usize };
+        let from = match cookie.0 as usize {
+            _ if faults.stuck => 0,
+            from if faults.circles => from % all.len(),
+            from => from,
+        };
         let mut complete = true;
         for (place, (name, file)) in all.iter().enumerate().skip(from) {
             let entry = Entry {
@@ -311,7 +319,7 @@ impl Server {
                 break;
             }
         }
-        page.finish(complete && !faults.stuck)
+        page.finish(complete && !faults.stuck && !faults.circles)
     }
 
     fn nfs(&self, call: &Call, w: &mut Writer) -> Result<(), Error> {
@@ -404,12 +412,10 @@ impl Server {
             Procedure::Link => {
                 let args = call.decode(args::Link::parse)?;
                 let mut disk = self.disk.lock().unwrap();
-                let file = number(args.file);
-                let done = disk.file(file).map(|file| file.links += 1).and_then(|()| {
-                    disk.dir(number(args.link.dir))?
-                        .insert(args.link.name.to_vec(), file);
-                    Ok(())
-                });
+                let done = match self.faults.lock().unwrap().no_links {
+                    true => Err(Status::NotSupported),
+                    false => disk.link(number(args.file), (number(args.link.dir), &args.link.name)),
+                };
                 let res: Res<_, results::Link> = done
                     .map(|()| results::Link::default())
                     .map_err(Failed::from);
