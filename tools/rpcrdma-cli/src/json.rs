@@ -54,6 +54,22 @@ impl<F: Formatter> Formatter for Rounding<F> {
         self.0.write_f64(writer, rounded)
     }
 
+    /// Escapes control characters that JSON allows as they are: a terminal may obey them (ECMA-48, C1), and names
+    /// are those of a server.
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, control)) = rest.char_indices().find(|(_, c)| c.is_control()) {
+            self.0.write_string_fragment(writer, &rest[..at])?;
+            write!(writer, "\\u{:04x}", u32::from(control))?;
+            rest = &rest[at + control.len_utf8()..];
+        }
+        self.0.write_string_fragment(writer, rest)
+    }
+
     forward! {
         begin_array(),
         end_array(),
@@ -83,6 +99,7 @@ mod tests {
         check(json!(1.0 / 3.0), "0.3333333");
         check(json!(1e-9), "1e-9");
         check(json!(u64::MAX), "18446744073709551615");
+        check(json!("a\u{9b}b\u{7f}ä\u{1b}"), r#""a\u009bb\u007fä\u001b""#);
         check(
             json!({"a": [1, null, "\n"], "b": {}}),
             r#"{"a":[1,null,"\n"],"b":{}}"#,
