@@ -163,7 +163,11 @@ impl Progress {
         *on_terminal() = None;
         if self.sums_up {
             let took = self.begun.elapsed();
-            let copied = self.bar.position() - self.counts.already.load(Relaxed);
+            // A server can give files any size: the sums may be too large for their type.
+            let copied = self
+                .bar
+                .position()
+                .saturating_sub(self.counts.already.load(Relaxed));
             let summary = summary(&self.counts, copied, took);
             // Of a terminal that has gone nobody reads it.
             let _ = writeln!(std::io::stderr(), "{summary}");
@@ -440,6 +444,20 @@ mod tests {
         }
         assert_eq!(progress.counts.total_files(), 4);
         assert_eq!(progress.counts.total_bytes(), 400);
+    }
+
+    #[test]
+    fn sizes_that_no_file_has_do_no_harm() {
+        let progress = Progress::new(false, true);
+        for _ in 0..2 {
+            progress.expect(1, u64::MAX);
+            progress.begin(u64::MAX);
+            progress.add(1);
+            progress.already(u64::MAX);
+        }
+        progress.add(1);
+        progress.already(u64::MAX - 1);
+        progress.finish();
     }
 
     #[test]
