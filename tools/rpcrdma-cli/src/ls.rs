@@ -262,8 +262,14 @@ struct Named {
 
 /// A directory to be listed, and how many are above it.
 struct Waiting {
-    place: Place,
+    dir: Dir,
     depth: usize,
+}
+
+/// A directory, and its handle: to look its path up again takes a call for each directory above it.
+struct Dir {
+    place: Place,
+    handle: FileHandle,
 }
 
 /// Runs the command.
@@ -357,7 +363,11 @@ impl List<'_> {
             self.begun = true;
         }
         for one in directories {
-            let listed = self.tree(one.place).await;
+            let Some(Node { handle, .. }) = one.entry.node else {
+                continue;
+            };
+            let place = one.place;
+            let listed = self.tree(Dir { place, handle }).await;
             self.out.flush()?;
             self.ended.check(listed)?;
         }
@@ -365,11 +375,11 @@ impl List<'_> {
     }
 
     /// Lists a directory, and with -R those in it.
-    async fn tree(&mut self, place: Place) -> anyhow::Result<()> {
-        let mut waiting = vec![Waiting { place, depth: 0 }];
-        while let Some(Waiting { place, depth }) = waiting.pop() {
+    async fn tree(&mut self, dir: Dir) -> anyhow::Result<()> {
+        let mut waiting = vec![Waiting { dir, depth: 0 }];
+        while let Some(Waiting { dir, depth }) = waiting.pop() {
             let mut below = Vec::new();
-            let listed = self.directory(&place, &mut below).await;
+            let listed = self.directory(&dir, &mut below).await;
             if let Err(error) = listed {
                 self.check(Err(error))?;
             }
@@ -380,13 +390,13 @@ impl List<'_> {
                 self.check(Err(anyhow!(
                     "{}: the directories in it are not listed: there are too many of them within each \
                      other or to be listed yet",
-                    place.url
+                    dir.place.url
                 )))?;
                 continue;
             }
             let depth = depth + 1;
             let below = below.into_iter().rev();
-            waiting.extend(below.map(|place| Waiting { place, depth }));
+            waiting.extend(below.map(|dir| Waiting { dir, depth }));
         }
         Ok(())
     }
@@ -402,10 +412,10 @@ impl List<'_> {
     /// Prints the entries of one directory, and adds the directories in it that are to be listed too.
     ///
     /// Lines for programs are printed as they come; for people all of them are sorted first.
-    async fn directory(&mut self, place: &Place, below: &mut Vec<Place>) -> anyhow::Result<()> {
+    async fn directory(&mut self, dir: &Dir, below: &mut Vec<Dir>) -> anyhow::Result<()> {
         let args = self.args;
-        let mut directory = place.export.list(&place.path).await.of(place)?;
-        let dir = directory.handle();
+        let (place, dir) = (&dir.place, dir.handle);
+        let mut directory = place.export.list_dir(dir, &place.path);
         // A directory that cannot be read has no heading.
         let first = directory.next().await.of(place)?;
         if self.headings && !args.json {
@@ -434,7 +444,7 @@ impl List<'_> {
             match self.found(place, dir, found).await {
                 Ok(Some((at, entry))) if args.json => {
                     self.print_line(&at, &entry).await?;
-                    below.extend(self.is_walked(&entry, below).then_some(at));
+                    below.extend(self.walked(at, &entry, below.len()));
                 }
                 Ok(Some((_, entry))) => entries.push(entry),
                 Ok(None) => {}
@@ -481,15 +491,17 @@ impl List<'_> {
         Ok(Some((at, entry)))
     }
 
-    /// Whether an entry is a directory that -R goes into, with these before it. What a symbolic link
-    /// leads to is not in the tree.
-    fn is_walked(&self, entry: &Entry, below: &[Place]) -> bool {
-        self.args.recursive
+    /// The directory that an entry is, if -R goes into it, with so many before it. What a symbolic link leads to is
+    /// not in the tree.
+    fn walked(&self, place: Place, entry: &Entry, below: usize) -> Option<Dir> {
+        let is_walked = self.args.recursive
             && entry.file_type() == Some(FileType::Directory)
             && entry.leads_to.is_none()
             && !matches!(&entry.name[..], b"." | b"..")
             // One more than there is room for, so that it is told.
-            && below.len() <= MAX_WAITING
+            && below <= MAX_WAITING;
+        let handle = entry.node.filter(|_| is_walked)?.handle;
+        Some(Dir { place, handle })
     }
 
     /// Sorts and prints entries of a directory, and adds the directories among them.
@@ -497,15 +509,13 @@ impl List<'_> {
         &mut self,
         place: &Place,
         mut entries: Vec<Entry>,
-        below: &mut Vec<Place>,
+        below: &mut Vec<Dir>,
     ) -> anyhow::Result<()> {
         let args = self.args;
         args.sort(&mut entries, |entry| (&entry.name, entry.node.as_ref()));
         self.print(&entries, Listing::Directory).await?;
         for entry in &entries {
-            if self.is_walked(entry, below) {
-                below.push(place.join(&entry.name));
-            }
+            below.extend(self.walked(place.join(&entry.name), entry, below.len()));
         }
         Ok(())
     }
