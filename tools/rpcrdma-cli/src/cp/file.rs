@@ -5,12 +5,13 @@ use crate::copy::sparse::runs;
 use crate::interrupt::Interrupted;
 use crate::session::{FileError, Of, Place};
 use anyhow::bail;
-use nfs_client::{Fault, Node, Upload};
+use nfs_client::{Fault, Node, Upload, temporary_name};
 use nfs_proto::{
     Attributes, FileHandle, FileType, Name, SetAttributes, SetTime, Status, args as nfs,
 };
 use oncrpc::xdr::Gather;
 use rpcrdma::Client;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -57,8 +58,12 @@ impl File {
             }
         }
         match self.node.attributes.file_type {
-            FileType::Regular => self.data(how).await?,
-            FileType::Symlink => self.symlink(name).await?,
+            FileType::Regular => match self.data(how).await {
+                // It was not there when it was looked for.
+                Err(error) if how.no_clobber && is_taken(&error) => return Ok(()),
+                copied => copied?,
+            },
+            FileType::Symlink => self.symlink(name, how).await?,
             _ => self.special(name, how).await?,
         }
         if how.verbose {
@@ -67,11 +72,11 @@ impl File {
         Ok(())
     }
 
-    async fn symlink(&self, name: Name<'_>) -> anyhow::Result<()> {
+    async fn symlink(&self, name: Name<'_>, how: &How) -> anyhow::Result<()> {
         let source = self.source.export.nfs();
         let text = source.read_link(self.node.handle).await;
         let text = text.map_err(|fault| self.source.fault("read symbolic link", fault))?;
-        Ok(self.replacing(name, &Special::Symlink(text)).await?)
+        Ok(self.replacing(name, &Special::Symlink(text), how).await?)
     }
 
     /// Makes a pipe, a socket or a device.
@@ -95,7 +100,7 @@ impl File {
                 bail!(self.source.fault("copy", Status::BadType))
             }
         };
-        self.replacing(name, &Special::Node(node)).await?;
+        self.replacing(name, &Special::Node(node), how).await?;
         if how.preserve {
             let nfs = self.target.export.nfs();
             let found = nfs.lookup(self.dir, name).await;
@@ -117,16 +122,17 @@ impl File {
         made.map(|_| ())
     }
 
-    /// Makes something, in place of what has the name, unless that is a directory.
-    async fn replacing(&self, name: Name<'_>, what: &Special) -> Result<(), FileError> {
+    /// Makes something, in place of what has the name, unless that is a directory: under a temporary name first, so
+    /// that what is there stays if it cannot be made.
+    async fn replacing(&self, name: Name<'_>, what: &Special, how: &How) -> Result<(), FileError> {
         let failed = |fault| match what {
             Special::Symlink(_) => self.target.fault("make symbolic link", fault),
             Special::Node(_) => self.target.fault("make special file", fault),
         };
         match self.make(name, what).await {
+            Err(Fault::Status(Status::Exist)) if how.no_clobber => Ok(()),
             Err(Fault::Status(Status::Exist)) => {
                 let nfs = self.target.export.nfs();
-                // REMOVE does not remove directories (RFC 1813 §3.3.12), or should not.
                 let (there, attributes) = nfs.lookup(self.dir, name).await.map_err(failed)?;
                 let attributes = match attributes {
                     Some(attributes) => attributes,
@@ -135,8 +141,16 @@ impl File {
                 if attributes.file_type == FileType::Directory {
                     return Err(failed(Status::IsDirectory.into()));
                 }
-                nfs.remove(self.dir, name).await.map_err(failed)?;
-                self.make(name, what).await.map_err(failed)
+                let number = RandomState::new().hash_one(name.get());
+                let temporary = temporary_name(&name, number);
+                let first = Name::new(&temporary).map_err(|status| failed(status.into()))?;
+                self.make(first, what).await.map_err(failed)?;
+                let named = nfs.rename((self.dir, first), (self.dir, name)).await;
+                if named.is_err() {
+                    // The error to be told is that of renaming.
+                    let _ = nfs.remove(self.dir, first).await;
+                }
+                named.map_err(failed)
             }
             made => made.map_err(failed),
         }
@@ -178,7 +192,12 @@ impl File {
         })?;
         let copied = match how.interrupt.unless(self.send(&mut upload, how)).await {
             Ok(()) => {
-                let completed = async { upload.complete().await.of(target) };
+                let completed = async {
+                    match how.no_clobber {
+                        true => upload.complete_new().await.of(target),
+                        false => upload.complete().await.of(target),
+                    }
+                };
                 how.interrupt.unless_late(REMOVED_WITHIN, completed).await
             }
             Err(error) => Err(error),
@@ -236,6 +255,12 @@ impl File {
             false => Ok(()),
         }
     }
+}
+
+/// Whether something was not copied because there is something by now.
+fn is_taken(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<FileError>();
+    error.is_some_and(|error| error.status() == Some(Status::Exist))
 }
 
 /// Gives a copy the owner, if that is permitted, and mode and times of its source.
