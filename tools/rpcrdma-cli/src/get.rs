@@ -5,7 +5,9 @@ mod stream;
 
 use crate::cli::NOT_UTF8;
 use crate::copy::attributes::{Kept, Wanted};
-use crate::copy::decide::Action;
+use crate::copy::decide::{Action, Skip};
+use crate::copy::directory::{LocalDir, LocalName};
+use crate::copy::entry::split;
 use crate::copy::links::{FileKey, FirstCopy, Links};
 use crate::copy::tree::{Tree, local};
 use crate::copy::{
@@ -21,12 +23,11 @@ use clap::Args;
 use nfs_client::{Export, Fault, NfsUrl, Node};
 use nfs_proto::{FileType, Status};
 use rpcrdma::Client;
-use rustix::fs::OFlags;
-use std::ffi::OsString;
-use std::fs::{DirBuilder, OpenOptions, Permissions};
+use std::ffi::{OsStr, OsString};
+use std::fs::Permissions;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -198,8 +199,7 @@ async fn get(copy: &mut Copy, roots: &[Root]) -> anyhow::Result<()> {
             }
             Step::Leave => way.leave(),
             Step::Other(other) if way.is_there() => {
-                let held = way.last().cloned();
-                one(copy, roots, &links, *other, held).await?;
+                one(copy, roots, &links, *other, way.last()).await?;
             }
             // Why there is no directory for it has been told.
             Step::Other(_) => {}
@@ -210,25 +210,47 @@ async fn get(copy: &mut Copy, roots: &[Root]) -> anyhow::Result<()> {
     delete::after(copy, roots, &dest).await
 }
 
+/// A directory that things are put into.
+struct Within {
+    held: Arc<Held>,
+    /// None in a dry run, in which there may be none.
+    dir: Option<Arc<LocalDir>>,
+}
+
 /// Makes a directory, unless it is there.
 async fn enter(
     shared: &Shared,
     roots: &[Root],
     inside: &Inside,
-    above: Option<&Arc<Held>>,
-) -> anyhow::Result<Arc<Held>> {
+    above: Option<&Within>,
+) -> anyhow::Result<Within> {
     let options = &shared.options;
-    let above = above.cloned();
+    let held_above = above.map(|above| Arc::clone(&above.held));
     if inside.there.is_none() {
         let tree = &roots[inside.root].tree;
         shared.tell(|| said(tree, &inside.source.path, &inside.to))?;
     }
     if options.dry_run {
-        return Ok(shared.hold(above, None));
+        return Ok(Within {
+            held: shared.hold(held_above, None),
+            dir: None,
+        });
     }
     let wanted = Wanted::of(&inside.source.about, options);
-    let dest = local(&inside.to).to_owned();
-    let made = make_directory(&dest, wanted.first_directory_mode())?;
+    let above = above.and_then(|above| above.dir.as_ref());
+    let (dir, made) = match (above, &inside.there) {
+        // The user named it, maybe by a symbolic link.
+        (None, Some(there)) => {
+            let path = local(&there.path);
+            let opened = LocalDir::open(path);
+            let cannot = || format!("{}: cannot copy into it", show::path(path));
+            (opened.with_context(cannot)?, None)
+        }
+        (above, _) => {
+            let at = name_in(above, &roots[inside.root], &inside.to)?;
+            make_directory(&at, wanted.first_directory_mode())?
+        }
+    };
     if let Some(there) = &inside.there
         && !options.resumes
     {
@@ -239,21 +261,38 @@ async fn enter(
         None => wanted.kept.is_some().then_some(wanted),
     };
     let last = last.map(|wanted| -> Last {
+        let dir = Arc::clone(&dir);
         Box::pin(async move {
-            let set = set_directory(&dest, &wanted);
-            set.with_context(|| format!("{}: cannot change attributes", show::path(&dest)))
+            let set = set_directory(&dir, &wanted);
+            set.with_context(|| format!("{}: cannot change attributes", show::path(dir.path())))
         })
     });
-    Ok(shared.hold(above, last))
+    Ok(Within {
+        held: shared.hold(held_above, last),
+        dir: Some(dir),
+    })
+}
+
+/// The name of something in the directory that it goes into, which is that of the root where there is none above.
+fn name_in(above: Option<&Arc<LocalDir>>, root: &Root, to: &[u8]) -> anyhow::Result<LocalName> {
+    let dir = match above {
+        Some(above) => Arc::clone(above),
+        None => {
+            let base = local(&root.base.path);
+            let opened = LocalDir::open(base);
+            opened.with_context(|| format!("{}: cannot copy into it", show::path(base)))?
+        }
+    };
+    Ok(dir.name(OsStr::from_bytes(split(to).1)))
 }
 
 /// Copies what is no directory, as it was decided.
 async fn one(
     copy: &mut Copy,
     roots: &[Root],
-    links: &Arc<Links<PathBuf>>,
+    links: &Arc<Links<Linked>>,
     other: Other,
-    held: Option<Arc<Held>>,
+    within: Option<&Within>,
 ) -> anyhow::Result<()> {
     let tree = roots[other.root].tree.clone();
     let path = &other.source.path;
@@ -285,12 +324,29 @@ async fn one(
         key: other.source.about.file_key(Arc::as_ptr(export).addr()),
         links: Arc::clone(links),
     };
-    let is_stream = other.action == Action::Write;
+    let to = match other.action {
+        Action::Write => None,
+        _ => {
+            let above = within.and_then(|within| within.dir.as_ref());
+            match name_in(above, &roots[other.root], &other.to) {
+                Ok(to) => Some(to),
+                Err(error) => return copy.check(Err(error)),
+            }
+        }
+    };
+    let held = within.map(|within| Arc::clone(&within.held));
     copy.begin(async move {
-        let to = local(&other.to).to_owned();
-        match is_stream {
-            true => remote.stream(to).await?,
-            false => remote.copy_to(to).await?,
+        let copied = match to {
+            None => remote.stream(local(&other.to).to_owned()).await,
+            Some(to) => remote.copy_to(to).await,
+        };
+        match copied {
+            Err(error) if !remote.replaces() && is_taken(&error) => {
+                remote.shared.progress.skipped();
+                let told = || format!("{} skipped: {}", tree.show(&remote.path), Skip::Exists);
+                return remote.shared.tell(told);
+            }
+            copied => copied?,
         }
         remote.shared.progress.done();
         let told = || said(&tree, &remote.path, &other.to);
@@ -299,6 +355,14 @@ async fn one(
         Ok(())
     })
     .await
+}
+
+/// Whether something was not copied because there is something by now.
+fn is_taken(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let error = cause.downcast_ref::<io::Error>();
+        error.is_some_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
+    })
 }
 
 /// What is said of something that is copied.
@@ -313,18 +377,49 @@ struct Remote {
     path: Vec<u8>,
     node: Node,
     key: FileKey,
-    links: Arc<Links<PathBuf>>,
+    links: Arc<Links<Linked>>,
     wanted: Wanted,
+}
+
+/// The copy of a file with several names: its path, and its numbers, by which it is known again.
+#[derive(Clone, Debug)]
+struct Linked {
+    path: PathBuf,
+    id: (u64, u64),
+}
+
+impl Linked {
+    /// # Errors
+    ///
+    /// It is not there any more.
+    fn new(copy: &LocalName) -> io::Result<Self> {
+        Ok(Self {
+            path: copy.path(),
+            id: copy.id()?,
+        })
+    }
+
+    /// Makes another name of the copy.
+    ///
+    /// # Errors
+    ///
+    /// That is not possible, or its path leads to something else by now.
+    fn link(&self, to: &LocalName, replaces: bool) -> io::Result<()> {
+        let (dir, name) = split(self.path.as_os_str().as_bytes());
+        let dir = LocalDir::open(local(if dir.is_empty() { b"." } else { dir }))?;
+        let copy = dir.name(OsStr::from_bytes(name));
+        partial::link(&copy, self.id, to, replaces)
+    }
 }
 
 impl Remote {
     /// Copies it, and replaces what has the name.
-    async fn copy_to(&self, dest: PathBuf) -> anyhow::Result<()> {
+    async fn copy_to(&self, dest: LocalName) -> anyhow::Result<()> {
         if self.node.attributes.file_type == FileType::Symlink {
             self.shared.progress.begin(0);
             let target = self.export.nfs().read_link(self.node.handle).await;
             let target = target.map_err(|fault| fault.at("read symbolic link", &self.path))?;
-            return link(target, &dest, self.wanted.kept.as_ref());
+            return link(target, &dest, self.wanted.kept.as_ref(), self.replaces());
         }
         let copied = async {
             match self.links.of(self.key, self.node.attributes.links) {
@@ -338,13 +433,13 @@ impl Remote {
     /// Makes a link to the copy of the file, or the copy.
     async fn one_of_several_names(
         &self,
-        first: &FirstCopy<PathBuf>,
-        dest: &Path,
+        first: &FirstCopy<Linked>,
+        dest: &LocalName,
     ) -> anyhow::Result<()> {
         let mut first = first.lock().await;
         if let Some(copy) = first.clone() {
-            let to = dest.to_owned();
-            let linked = tokio::task::spawn_blocking(move || partial::link(&copy, &to)).await;
+            let (to, replaces) = (dest.clone(), self.replaces());
+            let linked = tokio::task::spawn_blocking(move || copy.link(&to, replaces)).await;
             // A file system may have no links, or not as many.
             if linked.expect("a link does not panic").is_ok() {
                 let size = self.node.attributes.size;
@@ -354,64 +449,74 @@ impl Remote {
             }
         }
         self.file(dest).await?;
-        *first = Some(dest.to_owned());
+        *first = Linked::new(dest).ok();
         Ok(())
     }
 }
 
-/// Makes a directory, and returns the mode that it has; none if it is there. A symbolic link to one is not as
-/// good: what the server sends must not go through it to somewhere else, least of all through a link that came
+/// Makes a directory and opens it, with the mode that it has; without it if it was there. A symbolic link to one is not
+/// as good: what the server sends must not go through it to somewhere else, least of all through a link that came
 /// from the server.
-fn make_directory(dest: &Path, mode: u32) -> anyhow::Result<Option<u32>> {
-    let made = DirBuilder::new().mode(mode).create(dest);
-    let cannot = || format!("{}: cannot make the directory", show::path(dest));
-    let about = dest.symlink_metadata();
-    match made {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match about {
-            Ok(found) if found.is_dir() => Ok(None),
-            Ok(_) | Err(_) => bail!("{}: something else has that name", cannot()),
-        },
-        made => {
-            made.with_context(cannot)?;
-            Ok(Some(about.with_context(cannot)?.mode()))
+fn make_directory(at: &LocalName, mode: u32) -> anyhow::Result<(Arc<LocalDir>, Option<u32>)> {
+    let cannot = || format!("{}: cannot make the directory", show::path(&at.path()));
+    let is_new = match at.make_directory(mode) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+        made => made.map(|()| true).with_context(cannot)?,
+    };
+    let dir = match at.enter() {
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            bail!("{}: something else has that name", cannot())
         }
-    }
+        opened => opened.with_context(cannot)?,
+    };
+    let mode = match is_new {
+        true => Some(rustix::fs::fstat(&dir).with_context(cannot)?.st_mode),
+        false => None,
+    };
+    Ok((dir, mode))
 }
 
 /// Gives a directory the attributes that it has in the end.
-fn set_directory(path: &Path, wanted: &Wanted) -> io::Result<()> {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    let dir = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)?;
+fn set_directory(dir: &LocalDir, wanted: &Wanted) -> io::Result<()> {
+    let dir = dir.readable()?;
     match &wanted.kept {
         Some(kept) => kept.set(&dir),
         None => dir.set_permissions(Permissions::from_mode(wanted.mode)),
     }
 }
 
-/// Makes a symbolic link, in place of a file or link that has the name.
-fn link(target: Vec<u8>, dest: &Path, kept: Option<&Kept>) -> anyhow::Result<()> {
+/// Makes a symbolic link, in place of a file or link that has the name if it `replaces` that.
+fn link(
+    target: Vec<u8>,
+    dest: &LocalName,
+    kept: Option<&Kept>,
+    replaces: bool,
+) -> anyhow::Result<()> {
     let at = partial::temporary(dest);
     let named = || {
-        symlink(OsString::from_vec(target), &at)?;
+        at.make_link(&OsString::from_vec(target))?;
         if let Some(kept) = kept {
             kept.set_link(&at)?;
         }
-        std::fs::rename(&at, dest)
+        partial::complete(&at, dest, replaces)
     };
     let made = named().inspect_err(|_| {
         // The error to be told is the first one.
-        let _ = std::fs::remove_file(&at);
+        let _ = at.remove(false);
     });
-    made.with_context(|| format!("{}: cannot make the symbolic link", show::path(dest)))
+    made.with_context(|| {
+        format!(
+            "{}: cannot make the symbolic link",
+            show::path(&dest.path())
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::partial::Partial;
+    use std::os::unix::fs::MetadataExt;
 
     fn args(paths: &[&str]) -> anyhow::Result<(Vec<NfsUrl>, PathBuf)> {
         sources(&paths.iter().map(OsString::from).collect::<Vec<_>>())
@@ -434,34 +539,54 @@ mod tests {
         }
     }
 
+    fn name(dir: &Path, name: &str) -> LocalName {
+        LocalDir::open(dir).unwrap().name(name)
+    }
+
     #[test]
     fn server_cannot_lead_a_copy_through_a_symbolic_link() {
         let dir = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
-        let dest = dir.path().join("name");
+        let dest = name(dir.path(), "name");
         let target = elsewhere.path().as_os_str().as_bytes();
-        link(target.to_vec(), &dest, None).unwrap();
+        link(target.to_vec(), &dest, None, true).unwrap();
         assert!(make_directory(&dest, 0o755).is_err());
         let wanted = Wanted {
             mode: 0o600,
             kept: None,
         };
         let partial = Partial::create(&dest, &wanted).unwrap();
-        partial.finish().unwrap();
-        assert!(dest.symlink_metadata().unwrap().is_file());
+        partial.finish(true).unwrap();
+        assert!(dest.path().symlink_metadata().unwrap().is_file());
         assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     }
 
     #[test]
     fn symbolic_link_replaces_one_but_no_directory() {
         let dir = tempfile::tempdir().unwrap();
-        let dest = dir.path().join("name");
-        link(b"one".to_vec(), &dest, None).unwrap();
-        link(b"two".to_vec(), &dest, None).unwrap();
-        assert_eq!(std::fs::read_link(&dest).unwrap(), Path::new("two"));
-        let taken = dir.path().join("directory");
-        std::fs::create_dir(&taken).unwrap();
-        assert!(link(b"three".to_vec(), &taken, None).is_err());
+        let dest = name(dir.path(), "name");
+        link(b"one".to_vec(), &dest, None, true).unwrap();
+        link(b"two".to_vec(), &dest, None, true).unwrap();
+        let error = link(b"three".to_vec(), &dest, None, false).unwrap_err();
+        assert!(is_taken(&error), "{error:#}");
+        assert_eq!(std::fs::read_link(dest.path()).unwrap(), Path::new("two"));
+        let taken = name(dir.path(), "directory");
+        std::fs::create_dir(taken.path()).unwrap();
+        assert!(link(b"three".to_vec(), &taken, None, true).is_err());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn copy_whose_path_leads_elsewhere_gets_no_other_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let (copy, other) = (name(dir.path(), "copy"), name(dir.path(), "other"));
+        std::fs::write(copy.path(), "copy").unwrap();
+        let linked = Linked::new(&copy).unwrap();
+        linked.link(&other, true).unwrap();
+        assert_eq!(std::fs::metadata(copy.path()).unwrap().nlink(), 2);
+        std::fs::rename(copy.path(), dir.path().join("moved")).unwrap();
+        std::fs::write(copy.path(), "secret").unwrap();
+        assert!(linked.link(&other, true).is_err());
+        assert_eq!(std::fs::read(other.path()).unwrap(), b"copy");
     }
 }

@@ -5,41 +5,68 @@
 //! again.
 
 use crate::copy::attributes::{Kept, Wanted};
+use crate::copy::directory::LocalName;
 use crate::copy::resume::RESUME_WINDOW;
 use anyhow::Context;
 use rustix::fs::OFlags;
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::fs::{File, Permissions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
-/// A path beside `to` for it while it is not complete, which nobody else uses.
-pub(crate) fn temporary(to: &Path) -> PathBuf {
+/// A name beside `to` for it while it is not complete, which nobody else uses.
+pub(crate) fn temporary(to: &LocalName) -> LocalName {
     numbered(to, RandomState::new().hash_one(0))
 }
 
-/// Gives a file another name, in place of what has that name.
+/// Gives a file with these numbers of device and inode another name, in place of what has that name if it `replaces`
+/// that.
 ///
 /// # Errors
 ///
-/// If that is not possible, as on a file system without links, or between two.
-pub(crate) fn link(file: &Path, to: &Path) -> io::Result<()> {
+/// If that is not possible, as on a file system without links, or between two;
+/// [`NotFound`](io::ErrorKind::NotFound) if another file has the name by now, and
+/// [`AlreadyExists`](io::ErrorKind::AlreadyExists) if something has the new name and is not replaced.
+pub(crate) fn link(
+    file: &LocalName,
+    id: (u64, u64),
+    to: &LocalName,
+    replaces: bool,
+) -> io::Result<()> {
     let at = temporary(to);
-    std::fs::hard_link(file, &at)?;
-    let named = std::fs::rename(&at, to);
+    file.link(&at)?;
+    let named = at.id().and_then(|linked| match linked == id {
+        true => complete(&at, to, replaces),
+        false => Err(io::ErrorKind::NotFound.into()),
+    });
     // It is left there on failure, and where both were names of one file before: renaming does nothing then.
-    let _ = std::fs::remove_file(&at);
+    let _ = at.remove(false);
     named
 }
 
-fn numbered(to: &Path, number: u64) -> PathBuf {
-    let name = to.file_name().unwrap_or_default();
-    let name = nfs_client::temporary_name(name.as_bytes(), number);
-    to.with_file_name(OsStr::from_bytes(&name))
+/// Gives what is complete its name, in place of what has that name if it `replaces` that.
+///
+/// # Errors
+///
+/// As [`link`] has them.
+pub(crate) fn complete(at: &LocalName, to: &LocalName, replaces: bool) -> io::Result<()> {
+    match replaces {
+        true => at.replace(to),
+        false => at.name_new(to),
+    }
+}
+
+fn numbered(to: &LocalName, number: u64) -> LocalName {
+    let name = nfs_client::temporary_name(to.name().as_bytes(), number);
+    to.beside(OsStr::from_bytes(&name))
+}
+
+/// Whether something was not done because the name for it is taken.
+fn is_taken<T>(done: &io::Result<T>) -> bool {
+    matches!(done, Err(error) if error.kind() == io::ErrorKind::AlreadyExists)
 }
 
 /// Permissions without which a file could not be continued.
@@ -56,9 +83,9 @@ fn is_of_another(error: &io::Error) -> bool {
 #[derive(Debug)]
 pub(crate) struct Partial {
     file: Arc<File>,
-    at: PathBuf,
+    at: LocalName,
     /// Where it goes; none once it is there.
-    to: Option<PathBuf>,
+    to: Option<LocalName>,
     /// Attributes of the source that it gets at the end.
     kept: Option<Kept>,
     /// Whether it stays where it is when it is cut off.
@@ -75,20 +102,18 @@ impl Partial {
     /// # Errors
     ///
     /// If no file can be made beside it.
-    pub(crate) fn create(to: &Path, wanted: &Wanted) -> anyhow::Result<Self> {
+    pub(crate) fn create(to: &LocalName, wanted: &Wanted) -> anyhow::Result<Self> {
         let at = temporary(to);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(wanted.first_mode())
-            .open(&at)
-            .with_context(|| format!("{}: cannot create", crate::show::path(to)))?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let file = at
+            .open(flags, wanted.first_mode())
+            .with_context(|| format!("{}: cannot create", crate::show::path(&to.path())))?;
         // Not all file systems have locks; its age protects it there.
         let _ = file.try_lock();
         Ok(Self {
             file: Arc::new(file),
             at,
-            to: Some(to.to_owned()),
+            to: Some(to.clone()),
             kept: wanted.kept,
             stays: false,
             last_mode: None,
@@ -102,23 +127,15 @@ impl Partial {
     ///
     /// If no file can be made beside it.
     pub(crate) fn resume(
-        to: &Path,
+        to: &LocalName,
         wanted: &Wanted,
         number: u64,
     ) -> anyhow::Result<Option<(Self, u64)>> {
         let mode = wanted.first_mode();
-        let cannot = || format!("{}: cannot create", crate::show::path(to));
+        let cannot = || format!("{}: cannot create", crate::show::path(&to.path()));
         let at = numbered(to, number);
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(mode | WRITABLE)
-            .custom_flags(flags.bits().cast_signed())
-            .open(&at);
-        let file = match opened {
+        let flags = OFlags::RDWR | OFlags::CREATE;
+        let file = match at.open(flags, mode | WRITABLE) {
             // What another user has put there is none of ours.
             Err(error) if is_of_another(&error) => return Ok(None),
             opened => opened.with_context(cannot)?,
@@ -131,16 +148,13 @@ impl Partial {
             && about.uid() == rustix::process::geteuid().as_raw()
             && about.nlink() == 1;
         // Before it was locked, another process may have completed it.
-        let named = at
-            .symlink_metadata()
-            .map(|named| (named.dev(), named.ino()));
-        if !is_ours || named.ok() != Some((about.dev(), about.ino())) {
+        if !is_ours || at.id().ok() != Some((about.dev(), about.ino())) {
             return Ok(None);
         }
         let partial = Self {
             file: Arc::new(file),
             at,
-            to: Some(to.to_owned()),
+            to: Some(to.clone()),
             kept: wanted.kept,
             stays: true,
             last_mode: (mode & WRITABLE != WRITABLE).then_some(about.mode() & (mode | !WRITABLE)),
@@ -158,13 +172,14 @@ impl Partial {
         &self.file
     }
 
-    /// Gives the complete file its name, in place of what had that name, once its data is on the
-    /// disk: a crash must not leave the name with half a file. It waits for the disk.
+    /// Gives the complete file its name, in place of what had that name if it `replaces` that, once its data is
+    /// on the disk: a crash must not leave the name with half a file. It waits for the disk.
     ///
     /// # Errors
     ///
-    /// If that is not possible; the file is then removed.
-    pub(crate) fn finish(mut self) -> io::Result<()> {
+    /// If that is not possible, and [`AlreadyExists`](io::ErrorKind::AlreadyExists) if something has the name and
+    /// is not replaced; the file is then removed.
+    pub(crate) fn finish(mut self, replaces: bool) -> io::Result<()> {
         if let Some(kept) = &self.kept {
             kept.set(&self.file)?;
         } else if let Some(mode) = self.last_mode {
@@ -173,7 +188,10 @@ impl Partial {
         }
         self.file.sync_all()?;
         if let Some(to) = &self.to {
-            std::fs::rename(&self.at, to)?;
+            let named = complete(&self.at, to, replaces);
+            // Nobody goes on with it.
+            self.stays &= !is_taken(&named);
+            named?;
         }
         self.to = None;
         Ok(())
@@ -184,7 +202,7 @@ impl Drop for Partial {
     fn drop(&mut self) {
         if self.to.is_some() && !self.stays {
             // It may be gone already: then that is done.
-            let _ = std::fs::remove_file(&self.at);
+            let _ = self.at.remove(false);
         }
     }
 }
@@ -192,10 +210,17 @@ impl Drop for Partial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{FileExt, PermissionsExt};
+    use crate::copy::directory::LocalDir;
+    use std::os::unix::fs::FileExt;
+    use std::path::Path;
 
     fn wanted(mode: u32) -> Wanted {
         Wanted { mode, kept: None }
+    }
+
+    fn name(path: &Path) -> LocalName {
+        let dir = LocalDir::open(path.parent().unwrap()).unwrap();
+        dir.name(path.file_name().unwrap())
     }
 
     fn names(dir: &Path) -> Vec<String> {
@@ -210,10 +235,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let to = dir.path().join("file");
         std::fs::write(&to, "before").unwrap();
-        let partial = Partial::create(&to, &wanted(0o500)).unwrap();
+        let partial = Partial::create(&name(&to), &wanted(0o500)).unwrap();
         partial.file().write_all_at(b"after", 0).unwrap();
         assert_eq!(std::fs::read(&to).unwrap(), b"before");
-        partial.finish().unwrap();
+        partial.finish(true).unwrap();
         assert_eq!(std::fs::read(&to).unwrap(), b"after");
         assert_eq!(to.metadata().unwrap().permissions().mode() & 0o7777, 0o500);
         assert_eq!(names(dir.path()), ["file"]);
@@ -223,7 +248,7 @@ mod tests {
     fn file_that_was_cut_off_is_continued_by_its_number_and_by_one_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
         let to = dir.path().join("file");
-        let resume = |number| Partial::resume(&to, &wanted(0o440), number).unwrap();
+        let resume = |number| Partial::resume(&name(&to), &wanted(0o440), number).unwrap();
         let (partial, there) = resume(1).unwrap();
         assert_eq!(there, 0);
         assert!(resume(1).is_none(), "it is locked");
@@ -235,7 +260,7 @@ mod tests {
         let (partial, there) = resume(1).unwrap();
         assert_eq!(there, 7);
         partial.file().set_len(3).unwrap();
-        partial.finish().unwrap();
+        partial.finish(true).unwrap();
         assert_eq!(to.metadata().unwrap().len(), 3);
         assert_eq!(to.metadata().unwrap().permissions().mode() & 0o7777, 0o440);
         assert_eq!(names(dir.path()), ["file"]);
@@ -245,8 +270,8 @@ mod tests {
     fn file_that_may_not_be_ours_is_not_continued() {
         let dir = tempfile::tempdir().unwrap();
         let to = dir.path().join("file");
-        let at = numbered(&to, 1);
-        let resume = || Partial::resume(&to, &wanted(0o600), 1).unwrap();
+        let at = numbered(&name(&to), 1).path();
+        let resume = || Partial::resume(&name(&to), &wanted(0o600), 1).unwrap();
         std::fs::write(dir.path().join("elsewhere"), "").unwrap();
         std::os::unix::fs::symlink(dir.path().join("elsewhere"), &at).unwrap();
         assert!(resume().is_none(), "a symbolic link");
@@ -263,19 +288,39 @@ mod tests {
         let (file, to) = (dir.path().join("a"), dir.path().join("b"));
         std::fs::write(&file, "file").unwrap();
         std::fs::write(&to, "other").unwrap();
+        let id = name(&file).id().unwrap();
         for _ in 0..2 {
-            link(&file, &to).unwrap();
+            link(&name(&file), id, &name(&to), true).unwrap();
             assert_eq!(to.metadata().unwrap().ino(), file.metadata().unwrap().ino());
             assert_eq!(names(dir.path()).len(), 2);
         }
-        assert!(link(&dir.path().join("absent"), &to).is_err());
+        let absent = name(&dir.path().join("absent"));
+        assert!(link(&absent, id, &name(&to), true).is_err());
+        let other = link(&name(&file), (id.0, id.1 + 1), &name(&to), true);
+        assert_eq!(other.unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(is_taken(&link(&name(&file), id, &name(&to), false)));
         assert_eq!(names(dir.path()).len(), 2);
+    }
+
+    #[test]
+    fn complete_file_whose_name_was_taken_meanwhile_replaces_nothing_and_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path().join("file");
+        let partial = Partial::create(&name(&to), &wanted(0o600)).unwrap();
+        std::fs::write(&to, "meanwhile").unwrap();
+        assert!(is_taken(&partial.finish(false)));
+        let (partial, _) = Partial::resume(&name(&to), &wanted(0o600), 1)
+            .unwrap()
+            .unwrap();
+        assert!(is_taken(&partial.finish(false)));
+        assert_eq!(std::fs::read(&to).unwrap(), b"meanwhile");
+        assert_eq!(names(dir.path()), ["file"]);
     }
 
     #[test]
     fn incomplete_file_leaves_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
-        drop(Partial::create(&dir.path().join("file"), &wanted(0o600)).unwrap());
+        drop(Partial::create(&name(&dir.path().join("file")), &wanted(0o600)).unwrap());
         assert!(names(dir.path()).is_empty());
     }
 }

@@ -6,7 +6,7 @@ mod send;
 mod stream;
 
 use crate::copy::attributes::Wanted;
-use crate::copy::decide::Action;
+use crate::copy::decide::{Action, Skip};
 use crate::copy::entry::{Entry, split};
 use crate::copy::links::Links;
 use crate::copy::tree::{Tree, local};
@@ -223,8 +223,11 @@ impl Put {
                         };
                         let put = Arc::clone(&self);
                         let dest = dest.clone();
-                        copy.begin(async move { put.one(*other, content?, &into, &dest).await })
-                            .await?;
+                        copy.begin(async move {
+                            let copied = put.one(&other, content?, &into, &dest).await;
+                            put.taken_or(copied, &other.source.path)
+                        })
+                        .await?;
                     }
                 }
                 Found::Step(Step::Conflict(error) | Step::Failed(error)) => {
@@ -357,10 +360,22 @@ impl Put {
         }
     }
 
+    /// What came of a copy; that what is there is not replaced is as it should be, if the user wants it so.
+    fn taken_or(&self, copied: anyhow::Result<()>, path: &[u8]) -> anyhow::Result<()> {
+        match copied {
+            Err(error) if self.shared.options.keeps_existing && send::is_taken(&error) => {
+                self.shared.progress.skipped();
+                let told = || format!("{} skipped: {}", Tree::Local.show(path), Skip::Exists);
+                self.shared.tell(told)
+            }
+            copied => copied,
+        }
+    }
+
     /// Copies what is no directory.
     async fn one(
         &self,
-        other: Other,
+        other: &Other,
         content: Content,
         into: &Within,
         dest: &Tree,
@@ -431,6 +446,14 @@ impl Put {
         let linked = async {
             let nfs = self.export.nfs();
             let name = Name::new(split(to).1)?;
+            if self.shared.options.keeps_existing {
+                return match nfs.link(file, dir, name).await {
+                    Ok(()) => Ok(true),
+                    // That it is taken is found when a copy is to get the name.
+                    Err(Fault::Status(_)) => Ok(false),
+                    Err(fault) => Err(fault),
+                };
+            }
             let temporary = nfs_client::temporary_name(&name, random());
             let first = Name::new(&temporary)?;
             match nfs.link(file, dir, first).await {

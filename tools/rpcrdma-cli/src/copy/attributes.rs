@@ -1,16 +1,16 @@
 //! Modes, owners and times that copies get.
 
+use super::directory::LocalName;
 use super::entry::{About, Time};
 use super::options::Options;
 use anyhow::{anyhow, bail};
 use nfs_client::{Fault, Nfs3};
 use nfs_proto::{FileHandle, NfsTime, SetAttributes, SetTime, Status};
 use rpcrdma::Client;
-use rustix::fs::{AtFlags, CWD, Gid, Timespec, Timestamps, Uid};
+use rustix::fs::{AtFlags, Gid, Timespec, Timestamps, Uid};
 use std::fs::{File, FileTimes, Permissions};
 use std::io;
 use std::os::unix::fs::{PermissionsExt, fchown};
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// Permissions without which what is in a directory cannot be made.
@@ -97,12 +97,13 @@ impl Kept {
     }
 
     /// Gives a local symbolic link owner and times; it has no mode.
-    pub(crate) fn set_link(&self, link: &Path) -> io::Result<()> {
+    pub(crate) fn set_link(&self, link: &LocalName) -> io::Result<()> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
-        if rustix::fs::chownat(CWD, link, Some(uid), Some(gid), flags).is_err() {
+        let (dir, name) = (link.dir(), link.name());
+        if rustix::fs::chownat(dir, name, Some(uid), Some(gid), flags).is_err() {
             // As far as it goes.
-            let _ = rustix::fs::chownat(CWD, link, None, Some(gid), flags);
+            let _ = rustix::fs::chownat(dir, name, None, Some(gid), flags);
         }
         let time = |time: Time| Timespec {
             tv_sec: time.seconds,
@@ -112,7 +113,7 @@ impl Kept {
             last_access: time(self.atime),
             last_modification: time(self.mtime),
         };
-        Ok(rustix::fs::utimensat(CWD, link, &times, flags)?)
+        Ok(rustix::fs::utimensat(dir, name, &times, flags)?)
     }
 
     /// Gives something on a server these attributes; the owner as far as that is allowed, as [`set`](Self::set)

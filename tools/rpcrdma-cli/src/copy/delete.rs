@@ -1,20 +1,24 @@
 //! `--delete`: removes at the destination what the source lacks, after everything was copied.
 
 use super::Copy;
-use super::entry::{Entry, join};
+use super::directory::LocalDir;
+use super::entry::{Entry, join, split};
 use super::options::Options;
 use super::root::Root;
 use super::tree::{Listing, Tree, local};
-use super::walk::Known;
+use super::walk::{Known, are_one};
 use crate::failure::Usage;
 use crate::show;
 use anyhow::{Context, anyhow, bail};
 use nfs_client::Export;
-use nfs_proto::Name;
+use nfs_proto::{FileHandle, Name, Status};
 use rpcrdma::Client;
-use std::pin::Pin;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
+use std::vec;
+use tokio::task::yield_now;
 
 /// Entries of a directory that are found before they are removed: a directory that is changed while it is listed may
 /// leave out some.
@@ -25,6 +29,9 @@ const MAX_NAMES: usize = 65_536;
 
 /// Directories within directories that are looked at.
 const MAX_DEPTH: usize = 1000;
+
+/// Directories in one that is removed which are left, as something in them is excluded: each is remembered.
+const MAX_KEPT: usize = 65_536;
 
 /// Checks that there is something to be removed from.
 ///
@@ -68,6 +75,7 @@ pub(crate) async fn after(copy: &mut Copy, roots: &[Root], dest: &Tree) -> anyho
 /// Those that concern the whole command, and of a source that cannot be read: then nothing more is removed.
 async fn extraneous(copy: &mut Copy, roots: &[Root], dest: &Tree) -> anyhow::Result<()> {
     let options = Arc::clone(&copy.shared.options);
+    let sources = Sources::new(roots).await?;
     for root in roots {
         if !root.source.about.is_directory() || options.exclude.matches(&root.name, true) {
             continue;
@@ -87,19 +95,105 @@ async fn extraneous(copy: &mut Copy, roots: &[Root], dest: &Tree) -> anyhow::Res
         let mut sweep = Sweep {
             source: &root.tree,
             dest,
+            sources: &sources,
             levels: Vec::new(),
             room: MAX_NAMES,
         };
-        sweep.enter(source, there, root.name.clone()).await?;
+        let within = Within::named(dest, &there)?;
+        sweep
+            .enter(source, (there, within), root.name.clone())
+            .await?;
         sweep.all(copy).await?;
     }
     copy.settle().await
+}
+
+/// Directories that are copied, and those above them: to remove one at the destination would be to remove the source.
+struct Sources<'a>(Vec<(&'a Tree, Entry)>);
+
+impl<'a> Sources<'a> {
+    async fn new(roots: &'a [Root]) -> anyhow::Result<Self> {
+        let mut sources = Vec::new();
+        for root in roots {
+            let path = &root.source.path;
+            let path = match &root.tree {
+                Tree::Local => {
+                    let whole = local(path).canonicalize();
+                    let whole = whole.with_context(|| root.tree.show(path))?;
+                    whole.into_os_string().into_vec()
+                }
+                Tree::Remote(..) => path.clone(),
+            };
+            let mut rest = &path[..];
+            loop {
+                if let Some(found) = root.tree.follow(rest).await? {
+                    sources.push((&root.tree, found));
+                }
+                match split(rest) {
+                    (above, name) if !name.is_empty() => rest = above,
+                    _ => break,
+                }
+            }
+        }
+        Ok(Self(sources))
+    }
+
+    /// Whether one of them is this directory at the destination.
+    async fn has(&self, tree: &Tree, dir: &Entry) -> bool {
+        for (source, entry) in &self.0 {
+            if are_one((source, entry), (tree, dir)).await {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// A directory that things are removed from, whatever its path leads to by then.
+#[derive(Clone)]
+enum Within {
+    Local(Arc<LocalDir>),
+    Remote(FileHandle),
+}
+
+impl Within {
+    /// The directory that the user named, or that a symbolic link of that name leads to.
+    fn named(tree: &Tree, dir: &Entry) -> anyhow::Result<Self> {
+        match tree {
+            Tree::Local => {
+                let path = local(&dir.path);
+                let opened = LocalDir::open(path);
+                let cannot = || format!("{}: cannot remove anything in it", show::path(path));
+                Ok(Self::Local(opened.with_context(cannot)?))
+            }
+            Tree::Remote(..) => Self::remote(tree, dir),
+        }
+    }
+
+    /// A directory in it.
+    fn enter(&self, tree: &Tree, name: &[u8], dir: &Entry) -> anyhow::Result<Self> {
+        match self {
+            Self::Local(above) => {
+                let entered = above.name(OsStr::from_bytes(name)).enter();
+                let cannot = || format!("{}: cannot remove anything in it", tree.show(&dir.path));
+                Ok(Self::Local(entered.with_context(cannot)?))
+            }
+            Self::Remote(_) => Self::remote(tree, dir),
+        }
+    }
+
+    fn remote(tree: &Tree, dir: &Entry) -> anyhow::Result<Self> {
+        let node = dir.node.as_ref();
+        let node = node.with_context(|| format!("{} has no handle", tree.show(&dir.path)))?;
+        Ok(Self::Remote(node.handle))
+    }
 }
 
 /// Goes through the directories that are on both sides.
 struct Sweep<'a> {
     source: &'a Tree,
     dest: &'a Tree,
+    sources: &'a Sources<'a>,
     /// Directories on the way down.
     levels: Vec<Level<'a>>,
     /// Names that may still be remembered.
@@ -108,19 +202,45 @@ struct Sweep<'a> {
 
 /// A directory on both sides.
 struct Level<'a> {
-    /// Path of the source.
-    source: Vec<u8>,
+    source: Entry,
     /// What is in the source.
     known: Known,
-    dest: Entry,
+    within: Within,
     entries: Listing<'a>,
     /// Its path for patterns.
     name: Vec<u8>,
     doomed: Vec<Doomed>,
 }
 
+impl Level<'_> {
+    /// What the source has of this name. What the list of a directory lacks is looked up: a server may leave out what
+    /// is changed while it makes the list.
+    async fn has(&self, source: &Tree, name: &[u8]) -> anyhow::Result<Option<Entry>> {
+        let path = join(&self.source.path, name);
+        let found = self.known.get(source, name, &path).await?;
+        if found.is_some() || !matches!(self.known, Known::Listed(_)) {
+            return Ok(found);
+        }
+        match source.look_in(&self.source, name).await {
+            Err(error) if cannot_be_there(&error) => Ok(None),
+            found => found,
+        }
+    }
+}
+
+/// Whether a server has no such names.
+fn cannot_be_there(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<nfs_client::Error>();
+    error.is_some_and(|error| matches!(error.status(), Some(Status::NameTooLong | Status::Invalid)))
+}
+
 impl Sweep<'_> {
-    async fn enter(&mut self, source: Entry, dest: Entry, name: Vec<u8>) -> anyhow::Result<()> {
+    async fn enter(
+        &mut self,
+        source: Entry,
+        (dest, within): (Entry, Within),
+        name: Vec<u8>,
+    ) -> anyhow::Result<()> {
         if self.levels.len() >= MAX_DEPTH {
             let dest = self.dest.show(&dest.path);
             bail!("{dest}: directories are nested too deeply");
@@ -128,9 +248,9 @@ impl Sweep<'_> {
         let (known, _) = Known::of(self.source, &source, &mut self.room).await;
         let entries = self.dest.list(&dest)?;
         self.levels.push(Level {
-            source: source.path,
+            source,
             known,
-            dest,
+            within,
             entries,
             name,
             doomed: Vec::new(),
@@ -158,18 +278,23 @@ impl Sweep<'_> {
             {
                 continue;
             }
-            let from = join(&level.source, &name);
-            match level.known.get(self.source, &name, &from).await? {
+            match level.has(self.source, &name).await? {
+                None if is_directory && self.sources.has(self.dest, &there).await => {
+                    let dest = self.dest.show(&there.path);
+                    copy.check(Err(anyhow!(
+                        "{dest}: it is not removed, as what is copied is in it"
+                    )))?;
+                }
                 None => level.doomed.push(Doomed {
                     tree: self.dest.clone(),
-                    dir: level.dest.clone(),
+                    within: level.within.clone(),
                     name,
                     entry: there,
                     path,
-                    options: Arc::clone(&options),
                 }),
                 Some(from) if from.about.is_directory() && is_directory => {
-                    self.enter(from, there, path).await?;
+                    let within = level.within.enter(self.dest, &name, &there)?;
+                    self.enter(from, (there, within), path).await?;
                 }
                 Some(_) => {}
             }
@@ -184,7 +309,14 @@ async fn remove(copy: &mut Copy, doomed: &mut Vec<Doomed>) -> anyhow::Result<()>
         let shared = copy.shared.clone();
         copy.begin(async move {
             let (tree, path) = (gone.tree.clone(), gone.entry.path.clone());
-            let all = shared.options.dry_run || gone.remove().await?;
+            let all = match shared.options.dry_run {
+                true => true,
+                // It may take long, and be what the user did not want.
+                false => {
+                    let removed = gone.remove(&shared.options);
+                    shared.interrupt.unless(removed).await?
+                }
+            };
             shared.tell(|| match all {
                 true => format!("removed {}", tree.show(&path)),
                 false => format!(
@@ -201,79 +333,74 @@ async fn remove(copy: &mut Copy, doomed: &mut Vec<Doomed>) -> anyhow::Result<()>
 /// Something that is removed with all that is in it, but for what is excluded.
 struct Doomed {
     tree: Tree,
-    dir: Entry,
+    /// The directory that it is in.
+    within: Within,
     name: Vec<u8>,
     entry: Entry,
     /// Its path for patterns.
     path: Vec<u8>,
-    options: Arc<Options>,
+}
+
+/// A directory that is emptied.
+struct Emptied {
+    dir: Doomed,
+    within: Within,
+    /// What was found in it.
+    found: vec::IntoIter<Doomed>,
+    /// The name that was found first, the last time that it was listed.
+    first: Option<Vec<u8>>,
+    /// Whether something in it is excluded.
+    excludes: bool,
+    /// Directories in it that something is in which is excluded.
+    kept: HashSet<Vec<u8>>,
 }
 
 impl Doomed {
     /// Removes it; returns whether all of it is gone.
-    fn remove(self) -> Pin<Box<dyn Future<Output = anyhow::Result<bool>> + Send>> {
-        Box::pin(async move {
-            if !self.entry.about.is_directory() {
-                self.remove_name().await?;
-                return Ok(true);
+    async fn remove(self, options: &Options) -> anyhow::Result<bool> {
+        if !self.entry.about.is_directory() {
+            self.remove_name().await?;
+            return Ok(true);
+        }
+        match &self.tree {
+            Tree::Remote(export, _) if options.exclude.is_empty() => {
+                remove_all(export, &self.entry.path).await?;
+                Ok(true)
             }
-            if self.options.exclude.is_empty() {
-                return self.remove_all().await;
-            }
-            let mut all = true;
-            let mut within = Vec::new();
-            let mut entries = self.tree.list(&self.entry)?;
-            while let Some((name, entry)) = entries.next().await? {
-                let path = join(&self.path, &name);
-                if self
-                    .options
-                    .exclude
-                    .matches(&path, entry.about.is_directory())
-                {
-                    all = false;
-                } else {
-                    within.push((name, entry, path));
-                }
-            }
-            drop(entries);
-            for (name, entry, path) in within {
-                let below = Self {
-                    tree: self.tree.clone(),
-                    dir: self.entry.clone(),
-                    name,
-                    entry,
-                    path,
-                    options: Arc::clone(&self.options),
-                };
-                all &= below.remove().await?;
-            }
-            if all {
-                self.remove_name().await?;
-            }
-            Ok(all)
-        })
+            Tree::Remote(..) | Tree::Local => self.empty(options).await,
+        }
     }
 
-    /// Removes a directory with all that is in it.
-    async fn remove_all(&self) -> anyhow::Result<bool> {
-        match &self.tree {
-            Tree::Local => {
-                let path = local(&self.entry.path).to_owned();
-                let shown = show::path(&path);
-                let removed = spawn_blocking(move || std::fs::remove_dir_all(path)).await;
-                let removed = removed.expect("removing does not panic");
-                removed.with_context(|| format!("cannot remove {shown}"))?;
+    /// Removes a directory with all that is in it, and is not excluded; returns whether all of it is gone.
+    async fn empty(self, options: &Options) -> anyhow::Result<bool> {
+        let mut way = vec![Emptied::new(self)?];
+        while let Some(last) = way.last_mut() {
+            // Nothing else gets a turn while local files are removed.
+            yield_now().await;
+            if last.found.len() == 0 {
+                last.list(options).await?;
             }
-            Tree::Remote(export, _) => {
-                let mut failed = None;
-                let path = &self.entry.path;
-                export
-                    .remove_all(path, |error| {
-                        failed.get_or_insert(error);
-                    })
-                    .await?;
-                if let Some(error) = failed {
-                    return Err(error.into());
+            match last.found.next() {
+                Some(below) if below.entry.about.is_directory() => {
+                    if way.len() >= MAX_DEPTH {
+                        let path = below.tree.show(&below.entry.path);
+                        bail!("{path}: directories are nested too deeply");
+                    }
+                    way.push(Emptied::new(below)?);
+                }
+                Some(below) => below.remove_name().await?,
+                None => {
+                    let all = !last.excludes && last.kept.is_empty();
+                    if all {
+                        last.dir.remove_name().await?;
+                    }
+                    let name = std::mem::take(&mut last.dir.name);
+                    way.pop();
+                    match way.last_mut() {
+                        Some(above) if !all => drop(above.kept.insert(name)),
+                        Some(_) => {}
+                        None => return Ok(all),
+                    }
                 }
             }
         }
@@ -283,29 +410,83 @@ impl Doomed {
     /// Removes a name, of a directory that is empty or of anything else.
     async fn remove_name(&self) -> anyhow::Result<()> {
         let is_directory = self.entry.about.is_directory();
-        match (&self.tree, &self.dir.node) {
-            (Tree::Local, _) => {
+        match (&self.within, &self.tree) {
+            (Within::Local(dir), _) => {
+                let removed = dir.name(OsStr::from_bytes(&self.name)).remove(is_directory);
                 let path = local(&self.entry.path);
-                let removed = match is_directory {
-                    true => std::fs::remove_dir(path),
-                    false => std::fs::remove_file(path),
-                };
                 removed.with_context(|| format!("cannot remove {}", show::path(path)))
             }
-            (Tree::Remote(export, _), Some(dir)) => {
-                let removed = remove_remote(export, dir.handle, &self.name, is_directory).await;
+            (Within::Remote(dir), Tree::Remote(export, _)) => {
+                let removed = remove_remote(export, *dir, &self.name, is_directory).await;
                 Ok(removed.map_err(|fault| fault.at("remove", &self.entry.path))?)
             }
-            (Tree::Remote(..), None) => {
-                Err(anyhow!("{} has no handle", self.tree.show(&self.dir.path)))
+            (Within::Remote(_), Tree::Local) => Err(anyhow!("a local file has no handle")),
+        }
+    }
+}
+
+impl Emptied {
+    fn new(dir: Doomed) -> anyhow::Result<Self> {
+        Ok(Self {
+            within: dir.within.enter(&dir.tree, &dir.name, &dir.entry)?,
+            dir,
+            found: Vec::new().into_iter(),
+            first: None,
+            excludes: false,
+            kept: HashSet::new(),
+        })
+    }
+
+    /// Lists what is still to be removed, as far as there is room; nothing at the end.
+    async fn list(&mut self, options: &Options) -> anyhow::Result<()> {
+        let Doomed {
+            tree, entry, path, ..
+        } = &self.dir;
+        let mut found = Vec::new();
+        let mut entries = tree.list(entry)?;
+        while found.len() < MAX_DOOMED
+            && let Some((name, entry)) = entries.next().await?
+        {
+            let path = join(path, &name);
+            if options.exclude.matches(&path, entry.about.is_directory()) {
+                self.excludes = true;
+            } else if !self.kept.contains(&name) {
+                found.push(Doomed {
+                    tree: tree.clone(),
+                    within: self.within.clone(),
+                    name,
+                    entry,
+                    path,
+                });
             }
         }
+        let first = found.first().map(|first| first.name.clone());
+        if first.is_some() && first == self.first || self.kept.len() > MAX_KEPT {
+            let path = tree.show(&entry.path);
+            bail!("{path}: what is in it cannot be removed, as it comes again or is too much");
+        }
+        self.first = first;
+        self.found = found.into_iter();
+        Ok(())
+    }
+}
+
+/// Removes a directory of a server with all that is in it.
+async fn remove_all(export: &Export<Client>, path: &[u8]) -> anyhow::Result<()> {
+    let mut failed = None;
+    let tell = |error| {
+        failed.get_or_insert(error);
+    };
+    export.remove_all(path, tell).await?;
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
     }
 }
 
 async fn remove_remote(
     export: &Export<Client>,
-    dir: nfs_proto::FileHandle,
+    dir: FileHandle,
     name: &[u8],
     is_directory: bool,
 ) -> Result<(), nfs_client::Fault> {
@@ -313,5 +494,77 @@ async fn remove_remote(
     match is_directory {
         true => export.nfs().remove_dir(dir, name).await,
         false => export.nfs().remove(dir, name).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::exclude::Exclude;
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    /// What is called `name` in a local directory, to be removed.
+    fn doomed(dir: &Path, name: &str) -> Doomed {
+        let path = dir.join(name);
+        let about = path.symlink_metadata().unwrap();
+        Doomed {
+            tree: Tree::Local,
+            within: Within::Local(LocalDir::open(dir).unwrap()),
+            name: name.as_bytes().to_vec(),
+            entry: Entry::local(path.into_os_string().into_vec(), &about),
+            path: name.as_bytes().to_vec(),
+        }
+    }
+
+    fn excluding(patterns: &[&str]) -> Options {
+        let patterns: Vec<_> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+        Options {
+            exclude: Exclude::new(&patterns).unwrap(),
+            ..Options::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn directory_of_any_size_is_removed_but_for_what_is_excluded() {
+        let around = tempfile::tempdir().unwrap();
+        let top = around.path().join("top");
+        fs::create_dir_all(top.join("keeps/deep")).unwrap();
+        fs::create_dir_all(top.join("goes/deep")).unwrap();
+        for number in 0..MAX_DOOMED + 10 {
+            fs::write(top.join(format!("goes/{number}")), "").unwrap();
+        }
+        fs::write(top.join("keeps/deep/a.o"), "").unwrap();
+        fs::write(top.join("keeps/b"), "").unwrap();
+        let some = doomed(around.path(), "top");
+        assert!(!some.remove(&excluding(&["*.o"])).await.unwrap());
+        assert!(top.join("keeps/deep/a.o").exists());
+        assert!(!top.join("keeps/b").exists() && !top.join("goes").exists());
+        let all = doomed(around.path(), "top");
+        assert!(all.remove(&excluding(&[])).await.unwrap());
+        assert!(!top.exists());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_removed_through_a_link_that_took_the_place_of_a_directory() {
+        let around = tempfile::tempdir().unwrap();
+        let (dir, elsewhere) = (around.path().join("dir"), around.path().join("elsewhere"));
+        for path in [&dir, &elsewhere] {
+            fs::create_dir_all(path.join("below")).unwrap();
+            fs::write(path.join("below/file"), "").unwrap();
+        }
+        let swap = |name: &Path| {
+            fs::rename(name, around.path().join("moved")).unwrap();
+            std::os::unix::fs::symlink(&elsewhere, name).unwrap();
+        };
+        let (whole, file) = (
+            doomed(around.path(), "dir"),
+            doomed(&dir.join("below"), "file"),
+        );
+        swap(&dir);
+        assert!(whole.remove(&excluding(&[])).await.is_err());
+        assert!(file.remove(&excluding(&[])).await.unwrap());
+        assert!(elsewhere.join("below/file").exists());
+        assert!(!around.path().join("moved/below/file").exists());
     }
 }

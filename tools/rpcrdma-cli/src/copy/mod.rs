@@ -9,6 +9,7 @@
 pub(crate) mod attributes;
 pub(crate) mod decide;
 pub(crate) mod delete;
+pub(crate) mod directory;
 pub(crate) mod entry;
 mod exclude;
 mod held;

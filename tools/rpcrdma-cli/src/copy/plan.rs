@@ -12,6 +12,9 @@ use std::vec;
 /// Steps that are kept; a tree with more is gone through a second time.
 const MAX_STEPS: usize = 32_768;
 
+/// Bytes of paths in the steps that are kept.
+const MAX_STEP_BYTES: usize = 32 << 20;
+
 /// Names that several directories have together, if their contents go into one.
 const MAX_NAMES: usize = 65_536;
 
@@ -28,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) is_partial: bool,
     /// All steps, unless there are too many.
     steps: Option<Vec<Step>>,
+    /// Bytes of the paths in them.
+    step_bytes: usize,
 }
 
 /// The steps of a copy, for the transfer.
@@ -106,7 +111,8 @@ impl Plan {
             }
         }
         if let Some(steps) = &mut self.steps {
-            if steps.len() < MAX_STEPS {
+            self.step_bytes += step.path_bytes();
+            if steps.len() < MAX_STEPS && self.step_bytes <= MAX_STEP_BYTES {
                 steps.push(step);
             } else {
                 self.steps = None;
@@ -176,7 +182,9 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
+    use super::super::entry::Entry;
     use super::super::root::Target;
+    use super::super::walk::Other;
     use super::*;
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
@@ -241,6 +249,26 @@ mod tests {
         // Two directories, what is in them, and what is left out as it is there.
         assert_eq!(plan.steps.unwrap().len(), 2 * 2 + 3 + 1);
         assert_eq!(fs::read_dir(dest.path().join("tree")).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn steps_with_long_paths_are_not_kept() {
+        let source = with_files(&["file"]);
+        let sources = [(source.path(), Some("tree"))];
+        let dest = tempfile::tempdir().unwrap();
+        let (mut plan, _) = plan(&sources, dest.path(), &recursive()).await;
+        let step = |bytes| {
+            let path = vec![b'x'; bytes];
+            let about = source.path().join("file").symlink_metadata().unwrap();
+            Step::Other(Box::new(Other {
+                root: 0,
+                source: Entry::local(path.clone(), &about),
+                to: path,
+                action: Action::Copy { replaces: false },
+            }))
+        };
+        assert!(plan.add(step(1000)).is_none() && plan.steps.is_some());
+        assert!(plan.add(step(MAX_STEP_BYTES / 2)).is_none() && plan.steps.is_none());
     }
 
     #[tokio::test]

@@ -17,6 +17,9 @@ use std::collections::HashMap;
 /// Directories within directories that are copied; a server that invents more is given up.
 const MAX_DEPTH: usize = 1000;
 
+/// Bytes of a path that is copied: each directory on the way down remembers its own. Linux has 4096 for one path.
+const MAX_PATH: usize = 64 << 10;
+
 /// Names of a destination on a server that are remembered at a time, so as not to ask for each; of a directory
 /// for which there is no room, each is asked for.
 const MAX_KNOWN: usize = 65_536;
@@ -45,6 +48,20 @@ pub(crate) enum Step {
     Conflict(anyhow::Error),
     /// Something cannot be read.
     Failed(anyhow::Error),
+}
+
+impl Step {
+    /// Bytes of the paths in it.
+    pub(super) fn path_bytes(&self) -> usize {
+        match self {
+            Self::Enter(inside) => {
+                let names = inside.unfinished.iter().map(Vec::len);
+                inside.source.path.len() + 2 * inside.to.len() + names.sum::<usize>()
+            }
+            Self::Other(other) => other.source.path.len() + other.to.len(),
+            Self::Leave | Self::Conflict(_) | Self::Failed(_) => 0,
+        }
+    }
 }
 
 /// A directory that is copied.
@@ -205,14 +222,14 @@ impl<'a> Walk<'a> {
         }
         let root = self.current();
         let goes_to = root.there.as_ref().unwrap_or(&root.base);
-        if self.are_one(&source, goes_to).await {
+        if are_one((&root.tree, &source), (self.dest, goes_to)).await {
             let conflict = match self.levels.is_empty() && root.there.is_some() {
                 true => Conflict::Same,
                 false => Conflict::IntoItself,
             };
             return self.conflict(&conflict, &source, &to);
         }
-        if self.levels.len() >= MAX_DEPTH {
+        if self.levels.len() >= MAX_DEPTH || source.path.len().max(to.len()) > MAX_PATH {
             let source = root.tree.show(&source.path);
             return Step::Failed(anyhow!("{source}: directories are nested too deeply"));
         }
@@ -257,26 +274,29 @@ impl<'a> Walk<'a> {
         let to = self.dest.show(to);
         Step::Conflict(conflict.error(&source, &to))
     }
+}
 
-    /// Whether a directory of the source is this one of the destination.
-    async fn are_one(&self, source: &Entry, dest: &Entry) -> bool {
-        if source.about.id != dest.about.id {
-            return false;
-        }
-        for _ in 0..LOOKS {
-            let looks = (
-                self.current().tree.follow(&source.path).await,
-                self.dest.follow(&dest.path).await,
-            );
-            let (Ok(Some(source)), Ok(Some(dest))) = looks else {
-                return false;
-            };
-            if source.about.is_same_object(&dest.about) {
-                return true;
-            }
-        }
-        false
+/// Whether a directory of the source is this one of the destination.
+pub(super) async fn are_one(
+    (source_tree, source): (&Tree, &Entry),
+    (dest_tree, dest): (&Tree, &Entry),
+) -> bool {
+    if source.about.id != dest.about.id {
+        return false;
     }
+    for _ in 0..LOOKS {
+        let looks = (
+            source_tree.follow(&source.path).await,
+            dest_tree.follow(&dest.path).await,
+        );
+        let (Ok(Some(source)), Ok(Some(dest))) = looks else {
+            return false;
+        };
+        if source.about.is_same_object(&dest.about) {
+            return true;
+        }
+    }
+    false
 }
 
 impl Known {

@@ -2,6 +2,7 @@
 
 use super::Remote;
 use crate::copy::attributes::Wanted;
+use crate::copy::directory::LocalName;
 use crate::copy::resume::{Changed, RESUME_WINDOW, Version, are_equal};
 use crate::copy::sparse::runs;
 use crate::partial::Partial;
@@ -14,14 +15,14 @@ use rpcrdma::Client;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 impl Remote {
     /// Copies a regular file; an interrupt leaves nothing of it behind.
-    pub(super) async fn file(&self, dest: &Path) -> anyhow::Result<()> {
+    pub(super) async fn file(&self, dest: &LocalName) -> anyhow::Result<()> {
         let size = self.node.attributes.size;
         let wanted = self.wanted;
+        let replaces = self.replaces();
         let room = self.shared.room(size).await;
         self.shared.progress.begin(size);
         if let Some((version, kept)) = self.shared.resumes(size, &self.node.attributes) {
@@ -42,9 +43,10 @@ impl Remote {
         let first = stream.next().await?.unwrap_or_default();
         if stream.has_ended() {
             self.shared.progress.add(gather_len(&first) as u64);
-            let to = dest.to_owned();
-            let written =
-                spawn_blocking(move || write_whole(&to, &wanted, &first, leave_out_zeros));
+            let to = dest.clone();
+            let written = spawn_blocking(move || {
+                write_whole(&to, &wanted, &first, leave_out_zeros, replaces)
+            });
             return written.await.expect(NO_PANIC);
         }
         let _room = match room {
@@ -59,7 +61,12 @@ impl Remote {
             checkpoints: false,
         };
         self.receive(stream, begin, &partial, dest).await?;
-        written(Some(spawn_blocking(move || partial.finish())), dest).await
+        written(Some(spawn_blocking(move || partial.finish(replaces))), dest).await
+    }
+
+    /// Whether what has the name is replaced.
+    pub(super) fn replaces(&self) -> bool {
+        !self.shared.options.keeps_existing
     }
 
     /// Whether zeros are not written.
@@ -74,8 +81,9 @@ impl Remote {
         partial: Partial,
         mut there: u64,
         version: Version,
-        dest: &Path,
+        dest: &LocalName,
     ) -> anyhow::Result<()> {
+        let replaces = self.replaces();
         let remote = (self.node.handle, &self.path[..]);
         if there > 0 && !are_equal(&self.export, remote, partial.file(), there).await? {
             cannot_write(partial.file().set_len(0), dest)?;
@@ -96,7 +104,7 @@ impl Remote {
             let path = nfs_client::printable(&self.path);
             return Err(anyhow::Error::new(Changed).context(path));
         }
-        written(Some(spawn_blocking(move || partial.finish())), dest).await
+        written(Some(spawn_blocking(move || partial.finish(replaces))), dest).await
     }
 
     /// Writes what comes to a file.
@@ -105,7 +113,7 @@ impl Remote {
         mut stream: ReadStream<'_, Client>,
         begin: Begin,
         partial: &Partial,
-        dest: &Path,
+        dest: &LocalName,
     ) -> anyhow::Result<()> {
         let leave_out_zeros = self.leaves_out_zeros();
         let mut offset = begin.offset;
@@ -153,7 +161,10 @@ struct Begin {
 const NO_PANIC: &str = "a write does not panic";
 
 /// Waits until something is written.
-async fn written(writing: Option<JoinHandle<io::Result<()>>>, dest: &Path) -> anyhow::Result<()> {
+async fn written(
+    writing: Option<JoinHandle<io::Result<()>>>,
+    dest: &LocalName,
+) -> anyhow::Result<()> {
     match writing {
         Some(writing) => cannot_write(writing.await.expect(NO_PANIC), dest),
         None => Ok(()),
@@ -162,10 +173,11 @@ async fn written(writing: Option<JoinHandle<io::Result<()>>>, dest: &Path) -> an
 
 /// Writes a whole file.
 fn write_whole(
-    dest: &Path,
+    dest: &LocalName,
     wanted: &Wanted,
     data: &Gather,
     leave_out_zeros: bool,
+    replaces: bool,
 ) -> anyhow::Result<()> {
     let partial = Partial::create(dest, wanted)?;
     let written = write_at(partial.file(), data, 0, leave_out_zeros)
@@ -173,12 +185,12 @@ fn write_whole(
             true => partial.file().set_len(gather_len(data) as u64),
             false => Ok(()),
         })
-        .and_then(|()| partial.finish());
+        .and_then(|()| partial.finish(replaces));
     cannot_write(written, dest)
 }
 
-fn cannot_write(written: io::Result<()>, dest: &Path) -> anyhow::Result<()> {
-    written.with_context(|| format!("{}: cannot write", show::path(dest)))
+fn cannot_write(written: io::Result<()>, dest: &LocalName) -> anyhow::Result<()> {
+    written.with_context(|| format!("{}: cannot write", show::path(&dest.path())))
 }
 
 /// Writes data to a place where nothing was written before, so that zeros need not be written.

@@ -4,16 +4,21 @@
 //! that it feeds.
 
 use crate::copy::decide::Action;
-use crate::copy::entry::Entry;
+use crate::copy::directory::LocalDir;
+use crate::copy::entry::{Entry, split};
 use crate::copy::tree::{Tree, local};
 use crate::copy::{Options, Other, Plan, Root, SMALL_FILE, Step};
 use crate::show;
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use nfs_proto::FileType;
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::ffi::OsStringExt;
+use rustix::fs::OFlags;
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
 
@@ -71,13 +76,22 @@ async fn find_all(dest: &Tree, options: &Options, roots: &[Root], finds: &Sender
         return;
     }
     let mut steps = plan.steps(dest, options, roots);
+    // Directories that files are read from. Why one cannot be entered is told of each file in it.
+    let mut way: Vec<Option<Arc<LocalDir>>> = Vec::new();
     while let Some(step) = steps.next().await {
         let found = match step {
             Step::Other(other) if is_copied(&other.action) && !options.dry_run => {
-                let content = content(&other.source);
+                let content = content(&other.source, way.last());
                 Found::File(other, content)
             }
-            step => Found::Step(step),
+            step => {
+                match &step {
+                    Step::Enter(inside) => way.push(enter(&inside.source, way.last()).ok()),
+                    Step::Leave => drop(way.pop()),
+                    Step::Other(_) | Step::Conflict(_) | Step::Failed(_) => {}
+                }
+                Found::Step(step)
+            }
         };
         if tell(finds, found).await.is_err() {
             return;
@@ -100,19 +114,51 @@ async fn tell(finds: &Sender<Found>, found: Found) -> anyhow::Result<()> {
     told.map_err(|_| anyhow!("nobody wants to know of more"))
 }
 
-/// Reads a small file, opens another, or reads the text of a symbolic link.
-fn content(source: &Entry) -> anyhow::Result<Content> {
+/// Opens a directory, which is in the one that was entered last: what the user named is followed, and nothing else.
+fn enter(source: &Entry, above: Option<&Option<Arc<LocalDir>>>) -> io::Result<Arc<LocalDir>> {
+    match above {
+        None => LocalDir::open(local(&source.path)),
+        Some(Some(above)) => above.name(name_of(source)).enter(),
+        Some(None) => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
+fn name_of(source: &Entry) -> &OsStr {
+    OsStr::from_bytes(split(&source.path).1)
+}
+
+/// Reads a small file, opens another, or reads the text of a symbolic link: in the directory that was entered last, if
+/// one was and could be.
+fn content(source: &Entry, within: Option<&Option<Arc<LocalDir>>>) -> anyhow::Result<Content> {
     let path = local(&source.path);
     let unreadable = || format!("{}: cannot read", show::path(path));
+    let at = match within {
+        Some(Some(dir)) => Some(dir.name(name_of(source))),
+        Some(None) => bail!("{}: its directory was replaced", unreadable()),
+        None => None,
+    };
     if source.about.is_special() {
         return Ok(Content::Stream);
     }
     if source.about.kind == FileType::Symlink {
-        let text = path.read_link().with_context(unreadable)?;
-        return Ok(Content::Symlink(text.into_os_string().into_vec()));
+        let text = match at {
+            Some(at) => at.read_link(),
+            None => path
+                .read_link()
+                .map(|text| text.into_os_string().into_vec()),
+        };
+        return Ok(Content::Symlink(text.with_context(unreadable)?));
     }
-    let file = File::open(path).with_context(unreadable)?;
-    let size = file.metadata().with_context(unreadable)?.len();
+    let file = match at {
+        Some(at) => at.open(OFlags::RDONLY, 0),
+        None => open_named(path),
+    };
+    let file = file.with_context(unreadable)?;
+    let about = file.metadata().with_context(unreadable)?;
+    if !about.is_file() {
+        bail!("{}: it is no file any more", unreadable());
+    }
+    let size = about.len();
     if let Ok(room) = usize::try_from(size)
         && size <= SMALL_FILE
     {
@@ -128,4 +174,67 @@ fn content(source: &Entry) -> anyhow::Result<Content> {
     // A file that grew meanwhile is not a small one either.
     let size = size.max(SMALL_FILE + 1);
     Ok(Content::Large { file, size })
+}
+
+/// Opens what the user named, which may be a symbolic link. If it is a FIFO by now, nobody is waited for who opens the
+/// other end.
+fn open_named(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn entry(path: &Path) -> Entry {
+        let about = path.symlink_metadata().unwrap();
+        Entry::local(path.as_os_str().as_bytes().to_vec(), &about)
+    }
+
+    /// Why what was found as `file` in a directory cannot be read, after `change` has changed it.
+    fn refused(dir: &Path, change: impl FnOnce(&Path)) -> String {
+        let file = dir.join("file");
+        std::fs::write(&file, "content").unwrap();
+        let found = entry(&file);
+        let within = enter(&entry(dir), None).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        change(&file);
+        let error = content(&found, Some(&Some(within))).err().unwrap();
+        std::fs::remove_file(&file).unwrap();
+        format!("{error:#}")
+    }
+
+    #[test]
+    fn file_that_was_replaced_by_a_link_or_a_fifo_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("secret"), "secret").unwrap();
+        let error = refused(dir.path(), |file| symlink("secret", file).unwrap());
+        assert!(error.contains("symbolic links"), "{error}");
+        let error = refused(dir.path(), |file| {
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            let fifo = rustix::fs::FileType::Fifo;
+            rustix::fs::mknodat(rustix::fs::CWD, file, fifo, mode, 0).unwrap();
+        });
+        assert!(error.contains("no file any more"), "{error}");
+    }
+
+    #[test]
+    fn directory_that_was_replaced_by_a_link_is_not_entered() {
+        let around = tempfile::tempdir().unwrap();
+        let (dir, secrets) = (around.path().join("dir"), around.path().join("secrets"));
+        for path in [&dir, &secrets] {
+            std::fs::create_dir(path).unwrap();
+            std::fs::write(path.join("file"), "content").unwrap();
+        }
+        let (found, file) = (entry(&dir), entry(&dir.join("file")));
+        let top = Some(enter(&entry(around.path()), None).unwrap());
+        assert!(content(&file, Some(&enter(&found, Some(&top)).ok())).is_ok());
+        std::fs::rename(&dir, around.path().join("moved")).unwrap();
+        symlink(&secrets, &dir).unwrap();
+        assert!(content(&file, Some(&enter(&found, Some(&top)).ok())).is_err());
+    }
 }

@@ -136,7 +136,12 @@ impl Put {
         };
         let copied = match interrupt.unless(sent).await {
             Ok(()) => {
-                let completed = upload.complete();
+                let completed = async {
+                    match self.shared.options.keeps_existing {
+                        true => upload.complete_new().await,
+                        false => upload.complete().await,
+                    }
+                };
                 interrupt.unless_late(REMOVED_WITHIN, completed).await
             }
             Err(error) => Err(error),
@@ -152,7 +157,7 @@ impl Put {
         };
         match kept {
             // It stays, and is counted as it is dropped.
-            Some(kept) if !error.is::<Changed>() => {
+            Some(kept) if !error.is::<Changed>() && !is_taken(&error) => {
                 drop(kept);
                 return Err(error);
             }
@@ -200,6 +205,12 @@ impl Put {
             self.shared.progress.add(len);
         }
     }
+}
+
+/// Whether something was not copied because there is something by now.
+pub(super) fn is_taken(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<nfs_client::Error>();
+    error.is_some_and(|error| error.status() == Some(Status::Exist))
 }
 
 /// Writes data, and leaves out zeros.

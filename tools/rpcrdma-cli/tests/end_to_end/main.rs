@@ -14,6 +14,7 @@ mod errors;
 mod files;
 mod hard_links;
 mod holes;
+mod hostile;
 mod interrupts;
 mod invalidation;
 mod local_users;
