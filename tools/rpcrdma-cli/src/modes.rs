@@ -189,11 +189,10 @@ fn parse_permissions(text: &str) -> Option<Permissions> {
     Some(Permissions::Bits { bits, search })
 }
 
-/// The umask of this process.
+/// The umask of this process. It can only be read by setting it: for that moment it leaves least.
 pub(crate) fn umask() -> u32 {
     use rustix::fs::Mode;
-    // Asking for the umask means setting it. Nobody makes files meanwhile.
-    let umask = rustix::process::umask(Mode::empty());
+    let umask = rustix::process::umask(Mode::from_raw_mode(0o077));
     rustix::process::umask(umask);
     umask.as_raw_mode()
 }

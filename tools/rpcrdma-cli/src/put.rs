@@ -10,6 +10,9 @@ use crate::copy::decide::{Action, Skip};
 use crate::copy::entry::{Entry, split};
 use crate::copy::links::Links;
 use crate::copy::tree::{Tree, local};
+use crate::copy::upload::{
+    Dataless, REMOVED_WITHIN, is_taken, make_directory, random, set_directory,
+};
 use crate::copy::{
     Copy, CopyArgs, FILES_IN_FLIGHT, Held, Inside, Last, Options, Other, Root, STREAM, Shared,
     Step, Target, Way, delete, unfinished,
@@ -22,9 +25,8 @@ use buffer::Pool;
 use clap::Args;
 use local::{Content, Found};
 use nfs_client::{Export, Fault, NfsUrl};
-use nfs_proto::{FileHandle, FileType, Name, NfsTime, SetAttributes, Status};
+use nfs_proto::{FileHandle, Name, NfsTime, Status};
 use rpcrdma::Client;
-use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -270,7 +272,8 @@ impl Put {
             }
             None => {
                 let mode = wanted.first_directory_mode();
-                let made = self.make_directory(parent.handle, &inside.to, mode).await;
+                let (nfs, name) = (self.export.nfs(), split(&inside.to).1);
+                let made = make_directory(nfs, parent.handle, name, mode).await;
                 let (handle, mode) =
                     made.map_err(|fault| fault.at("make directory", &inside.to))?;
                 (handle, wanted.last_of_directory(mode))
@@ -279,67 +282,14 @@ impl Put {
         let last = last.map(|wanted| -> Last {
             let (put, path) = (Arc::clone(self), inside.to.clone());
             Box::pin(async move {
-                let set = put.set_attributes(handle, &path, &wanted);
-                put.shared
-                    .interrupt
-                    .unless_late(send::REMOVED_WITHIN, set)
-                    .await
+                let set = set_directory(put.export.nfs(), handle, &path, &wanted);
+                put.shared.interrupt.unless_late(REMOVED_WITHIN, set).await
             })
         });
         Ok(Within {
             handle,
             held: Some(shared.hold(parent.held, last)),
         })
-    }
-
-    /// Makes a directory, and returns its handle and mode. One that was made meanwhile is as good.
-    async fn make_directory(
-        &self,
-        parent: FileHandle,
-        path: &[u8],
-        mode: u32,
-    ) -> Result<(FileHandle, u32), Fault> {
-        let nfs = self.export.nfs();
-        let name = Name::new(split(path).1)?;
-        let attributes = SetAttributes {
-            mode: Some(mode),
-            ..SetAttributes::default()
-        };
-        let (handle, attributes) = match nfs.make_dir(parent, name, attributes).await {
-            Ok(made) => match made.handle {
-                Some(handle) => (handle, made.attributes),
-                None => nfs.lookup(parent, name).await?,
-            },
-            Err(Fault::Status(Status::Exist)) => nfs.lookup(parent, name).await?,
-            Err(fault) => return Err(fault),
-        };
-        let attributes = match attributes {
-            Some(attributes) => attributes,
-            None => nfs.get_attributes(handle).await?,
-        };
-        match attributes.file_type {
-            FileType::Directory => Ok((handle, attributes.mode)),
-            _ => Err(Status::Exist.into()),
-        }
-    }
-
-    /// Gives a directory the attributes that it has in the end.
-    async fn set_attributes(
-        &self,
-        dir: FileHandle,
-        path: &[u8],
-        wanted: &Wanted,
-    ) -> anyhow::Result<()> {
-        let nfs = self.export.nfs();
-        if let Some(kept) = &wanted.kept {
-            return kept.set_remote(nfs, dir, path).await;
-        }
-        let attributes = SetAttributes {
-            mode: Some(wanted.mode),
-            ..SetAttributes::default()
-        };
-        let set = nfs.set_attributes(dir, attributes, None).await;
-        Ok(set.map_err(|fault| fault.at("change attributes of", path))?)
     }
 
     /// Tells of what is not copied, or would be.
@@ -363,7 +313,7 @@ impl Put {
     /// What came of a copy; that what is there is not replaced is as it should be, if the user wants it so.
     fn taken_or(&self, copied: anyhow::Result<()>, path: &[u8]) -> anyhow::Result<()> {
         match copied {
-            Err(error) if self.shared.options.keeps_existing && send::is_taken(&error) => {
+            Err(error) if self.shared.options.keeps_existing && is_taken(&error) => {
                 self.shared.progress.skipped();
                 let told = || format!("{} skipped: {}", Tree::Local.show(path), Skip::Exists);
                 self.shared.tell(told)
@@ -423,10 +373,15 @@ impl Put {
             Content::Symlink(text) => {
                 self.shared.progress.begin(0);
                 let replaces = other.action == Action::Copy { replaces: true };
-                let linked = self.link(&text, dir, to, replaces).await;
-                let link = linked.map_err(|fault| fault.at("make symbolic link", to))?;
+                let nfs = self.export.nfs();
+                let linked = async {
+                    let name = Name::new(split(to).1)?;
+                    Dataless::Symlink(text).make(nfs, dir, name, replaces).await
+                };
+                let link = linked.await;
+                let link = link.map_err(|fault| fault.at("make symbolic link", to))?;
                 if let Some(kept) = &wanted.kept {
-                    kept.set_remote_link(self.export.nfs(), link, to).await?;
+                    kept.set_remote_link(nfs, link, to).await?;
                 }
             }
         }
@@ -471,35 +426,7 @@ impl Put {
         };
         let linked = async { linked.await.map_err(|fault| fault.at("link", to)) };
         let interrupt = &self.shared.interrupt;
-        interrupt.unless_late(send::REMOVED_WITHIN, linked).await
-    }
-
-    /// Makes a symbolic link, in place of a file or link that has the name, and returns its handle.
-    async fn link(
-        &self,
-        text: &[u8],
-        dir: FileHandle,
-        to: &[u8],
-        replaces: bool,
-    ) -> Result<FileHandle, Fault> {
-        let nfs = self.export.nfs();
-        let name = Name::new(split(to).1)?;
-        let usual = SetAttributes::default();
-        let temporary = match replaces {
-            true => nfs_client::temporary_name(&name, random()),
-            false => name.to_vec(),
-        };
-        let first = Name::new(&temporary)?;
-        let made = nfs.symlink(dir, first, usual, text).await?;
-        if replaces && let Err(fault) = nfs.rename((dir, first), (dir, name)).await {
-            // The error to be told is that of renaming.
-            let _ = nfs.remove(dir, first).await;
-            return Err(fault);
-        }
-        match made.handle {
-            Some(handle) => Ok(handle),
-            None => Ok(nfs.lookup(dir, name).await?.0),
-        }
+        interrupt.unless_late(REMOVED_WITHIN, linked).await
     }
 }
 
@@ -515,9 +442,4 @@ fn base(roots: &[Root], root: usize) -> anyhow::Result<Within> {
         handle: node.handle,
         held: None,
     })
-}
-
-/// A number that nobody else uses.
-fn random() -> u64 {
-    RandomState::new().hash_one(0)
 }

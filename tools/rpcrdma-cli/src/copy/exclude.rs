@@ -11,7 +11,7 @@ use std::path::Path;
 /// A pattern is compared with the end of a path, whole names at a time; with a slash at its beginning, with
 /// the whole path from the name of what the user named on. `*` and `?` stop at slashes, `**` does not. A
 /// slash at the end is for directories alone. What is in a directory that is left out is left out too.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Exclude {
     any: GlobSet,
     /// Those that are for directories alone.

@@ -1,4 +1,4 @@
-//! Code that `get` and `put` share: which files are in flight, and how a copy ends.
+//! Code that `get`, `put` and `cp` share: which files are in flight, and how a copy ends.
 //!
 //! A copy finds files in order, one after the other, and copies a bounded number of them at a time:
 //! each is a task of its own, so that a small file costs its share of the bandwidth and not its
@@ -21,6 +21,7 @@ mod root;
 pub(crate) mod sparse;
 pub(crate) mod tree;
 pub(crate) mod unfinished;
+pub(crate) mod upload;
 mod walk;
 mod way;
 

@@ -2,9 +2,9 @@
 
 use super::exclude::Exclude;
 use super::sparse::Sparse;
+use crate::modes::umask;
 use crate::session::SessionArgs;
 use clap::Args;
-use rustix::fs::Mode;
 
 /// Options of copies.
 #[derive(Args, Debug)]
@@ -148,7 +148,7 @@ impl Options {
     }
 }
 
-#[cfg(test)]
+/// No options, and the usual umask.
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -163,17 +163,9 @@ impl Default for Options {
             verbose: false,
             quiet: false,
             to_stdout: false,
-            exclude: Exclude::new(&[]).expect("no pattern is wrong"),
+            exclude: Exclude::default(),
             umask: 0o022,
             resolution: 1,
         }
     }
-}
-
-/// The umask of this process. It can only be read by setting it: for that moment it leaves least.
-fn umask() -> u32 {
-    let all = Mode::from_raw_mode(0o077);
-    let umask = rustix::process::umask(all);
-    rustix::process::umask(umask);
-    umask.as_raw_mode()
 }

@@ -27,7 +27,8 @@ impl Put {
         dir: FileHandle,
         to: &[u8],
     ) -> anyhow::Result<()> {
-        self.copied(0, wanted, dir, to, None, async |upload| {
+        let to = (&*self.export, dir, to);
+        let sent = self.shared.upload(to, 0, wanted, None, async |upload| {
             let mut pieces = read(source, &self.pool)?;
             while let Some(piece) = pieces.recv().await {
                 let piece = piece.with_context(|| match source == Path::new(STREAM) {
@@ -39,8 +40,8 @@ impl Put {
                 self.shared.progress.add(len);
             }
             Ok(())
-        })
-        .await?;
+        });
+        sent.await?;
         Ok(())
     }
 }

@@ -631,6 +631,30 @@ fn copies_keep_times_and_modes_and_holes() {
 }
 
 #[test]
+fn copied_links_and_pipes_replace_files_and_no_directories() {
+    let served = Served::new(&[]);
+    let path = |name: &str| served.dir.join(name);
+    symlink("nowhere", path("link")).unwrap();
+    let mode = Mode::from_raw_mode(0o644);
+    mknodat(CWD, path("pipe"), FileType::Fifo, mode, 0).unwrap();
+    fs::create_dir(path("dir")).unwrap();
+    fs::write(path("there"), "").unwrap();
+    let (there, dir) = (served.url("there"), served.url("dir"));
+    for name in ["link", "pipe"] {
+        let url = served.url(name);
+        ours(&["cp", "-aT", &url, &there]);
+        let about = |name: &str| fs::symlink_metadata(path(name)).unwrap();
+        let (from, to) = (about(name), about("there"));
+        assert_eq!(from.file_type(), to.file_type());
+        assert_eq!(from.modified().unwrap(), to.modified().unwrap(), "{name}");
+        fails(&["cp", "-aT", &url, &dir], 1, "cannot make ");
+    }
+    // Nothing else is left.
+    assert_eq!(fs::read_dir(&served.dir).unwrap().count(), 4);
+    assert!(path("dir").is_dir());
+}
+
+#[test]
 fn files_are_copied_from_one_export_and_server_to_another() {
     let (from, to) = (Served::new(&[]), Served::new(&[]));
     some_tree(&from.dir);

@@ -1,0 +1,228 @@
+//! What copies make on a server: directories, files that get their names when they are complete, and what has no
+//! data.
+
+use super::Shared;
+use super::attributes::Wanted;
+use super::resume::{Changed, Kept as KeptFile, RESUME_WINDOW, Version, is_ours};
+use super::sparse::runs;
+use crate::interrupt::Interrupted;
+use bytes::Bytes;
+use nfs_client::{Export, Fault, Nfs3, Resume, Upload};
+use nfs_proto::{FileHandle, FileType, Name, SetAttributes, Status, args};
+use oncrpc::xdr::Gather;
+use rpcrdma::Client;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a server may take, after an interrupt, to make a file or give it its name, and to remove what is
+/// incomplete: who interrupts a copy may do so because the server does not answer.
+pub(crate) const REMOVED_WITHIN: Duration = Duration::from_secs(3);
+
+impl Shared {
+    /// Makes a file that gets its name when `send` is through; an interrupt removes it, unless it can be
+    /// continued. Returns its handle.
+    pub(crate) async fn upload(
+        &self,
+        (export, dir, to): (&Export<Client>, FileHandle, &[u8]),
+        size: u64,
+        wanted: &Wanted,
+        resume: Option<(Version, KeptFile)>,
+        send: impl AsyncFnOnce(&mut Upload<'_, Client>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<FileHandle> {
+        self.progress.begin(size);
+        let attributes = SetAttributes {
+            mode: Some(wanted.first_mode()),
+            ..SetAttributes::default()
+        };
+        let interrupt = &self.interrupt;
+        let begun = async {
+            let Some((version, kept)) = resume else {
+                return Ok((export.upload_in(dir, to, attributes).await?, None));
+            };
+            let resume = Resume {
+                number: version.number(),
+                window: RESUME_WINDOW,
+            };
+            let resumed = export.resume_upload_in(dir, to, attributes, resume, is_ours);
+            match resumed.await {
+                Ok(upload) => Ok((upload, Some(kept))),
+                // Somebody else has put something there.
+                Err(error) if error.status() == Some(Status::Exist) => {
+                    kept.done();
+                    Ok((export.upload_in(dir, to, attributes).await?, None))
+                }
+                Err(error) => {
+                    kept.done();
+                    Err(error)
+                }
+            }
+        };
+        let begun = interrupt.unless_late(REMOVED_WITHIN, begun).await;
+        let (mut upload, kept) = begun.inspect_err(|error| {
+            // Whether it was begun is not known.
+            if error.is::<Interrupted>() {
+                self.leave_incomplete();
+            }
+        })?;
+        let sent = async {
+            send(&mut upload).await?;
+            if let Some(kept) = &wanted.kept {
+                // All of it is written first: that would change the times.
+                upload.settle().await?;
+                kept.set_remote(export.nfs(), upload.handle(), to).await?;
+            }
+            Ok(())
+        };
+        let copied = match interrupt.unless(sent).await {
+            Ok(()) => {
+                let completed = async {
+                    match self.options.keeps_existing {
+                        true => upload.complete_new().await,
+                        false => upload.complete().await,
+                    }
+                };
+                interrupt.unless_late(REMOVED_WITHIN, completed).await
+            }
+            Err(error) => Err(error),
+        };
+        let error = match copied {
+            Ok(()) => {
+                if let Some(kept) = kept {
+                    kept.done();
+                }
+                return Ok(upload.handle());
+            }
+            Err(error) => error,
+        };
+        match kept {
+            // It stays, and is counted as it is dropped.
+            Some(kept) if !error.is::<Changed>() && !is_taken(&error) => {
+                drop(kept);
+                return Err(error);
+            }
+            Some(kept) => kept.done(),
+            None => {}
+        }
+        let removed = timeout(REMOVED_WITHIN, upload.abandon()).await;
+        if !matches!(removed, Ok(Ok(()))) {
+            self.leave_incomplete();
+        }
+        Err(error)
+    }
+}
+
+/// Whether something was not copied because there is something by now.
+pub(crate) fn is_taken(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<nfs_client::Error>();
+    error.is_some_and(|error| error.status() == Some(Status::Exist))
+}
+
+/// Writes data, and leaves out zeros.
+pub(crate) async fn write_data(
+    upload: &mut Upload<'_, Client>,
+    data: &Bytes,
+) -> anyhow::Result<()> {
+    for run in runs(data, upload.offset()) {
+        match run.is_hole {
+            true => upload.skip(run.data.len() as u64),
+            false => {
+                let run = data.slice_ref(run.data);
+                upload.write(Gather::from_elem(run, 1)).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes a directory, and returns its handle and mode. One that is there is as good.
+pub(crate) async fn make_directory(
+    nfs: &Nfs3<Client>,
+    parent: FileHandle,
+    name: &[u8],
+    mode: u32,
+) -> Result<(FileHandle, u32), Fault> {
+    let name = Name::new(name)?;
+    let attributes = SetAttributes {
+        mode: Some(mode),
+        ..SetAttributes::default()
+    };
+    let (handle, attributes) = match nfs.make_dir(parent, name, attributes).await {
+        Ok(made) => match made.handle {
+            Some(handle) => (handle, made.attributes),
+            None => nfs.lookup(parent, name).await?,
+        },
+        Err(Fault::Status(Status::Exist)) => nfs.lookup(parent, name).await?,
+        Err(fault) => return Err(fault),
+    };
+    let attributes = match attributes {
+        Some(attributes) => attributes,
+        None => nfs.get_attributes(handle).await?,
+    };
+    match attributes.file_type {
+        FileType::Directory => Ok((handle, attributes.mode)),
+        _ => Err(Status::Exist.into()),
+    }
+}
+
+/// Gives a directory the attributes that it has in the end.
+pub(crate) async fn set_directory(
+    nfs: &Nfs3<Client>,
+    dir: FileHandle,
+    path: &[u8],
+    wanted: &Wanted,
+) -> anyhow::Result<()> {
+    if let Some(kept) = &wanted.kept {
+        return kept.set_remote(nfs, dir, path).await;
+    }
+    let attributes = SetAttributes {
+        mode: Some(wanted.mode),
+        ..SetAttributes::default()
+    };
+    let set = nfs.set_attributes(dir, attributes, None).await;
+    Ok(set.map_err(|fault| fault.at("change attributes of", path))?)
+}
+
+/// What has no data.
+pub(crate) enum Dataless {
+    /// A symbolic link with this text.
+    Symlink(Vec<u8>),
+    /// A pipe, a socket or a device.
+    Special(args::Node),
+}
+
+impl Dataless {
+    /// Makes it, in place of what has the name but is no directory if that is wanted, and returns its handle.
+    pub(crate) async fn make(
+        &self,
+        nfs: &Nfs3<Client>,
+        dir: FileHandle,
+        name: Name<'_>,
+        replaces: bool,
+    ) -> Result<FileHandle, Fault> {
+        let temporary = match replaces {
+            true => nfs_client::temporary_name(&name, random()),
+            false => name.to_vec(),
+        };
+        let first = Name::new(&temporary)?;
+        let usual = SetAttributes::default();
+        let made = match self {
+            Self::Symlink(text) => nfs.symlink(dir, first, usual, text).await?,
+            Self::Special(node) => nfs.make_node(dir, first, *node).await?,
+        };
+        if replaces && let Err(fault) = nfs.rename((dir, first), (dir, name)).await {
+            // The error to be told is that of renaming.
+            let _ = nfs.remove(dir, first).await;
+            return Err(fault);
+        }
+        match made.handle {
+            Some(handle) => Ok(handle),
+            None => Ok(nfs.lookup(dir, name).await?.0),
+        }
+    }
+}
+
+/// A number that nobody else uses.
+pub(crate) fn random() -> u64 {
+    RandomState::new().hash_one(0)
+}
