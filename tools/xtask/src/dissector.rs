@@ -199,8 +199,8 @@ fn record(program: &Path, scratch: &Path, design: &str) -> Result<Conversation> 
 
 /// Bytes that no compression or repetition makes easy, the same in each run.
 fn noise(bytes: usize) -> Vec<u8> {
-    let mut random = broken::Random::seeded(7);
-    (0..bytes).map(|_| random.byte()).collect()
+    let mut random = fastrand::Rng::with_seed(7);
+    (0..bytes).map(|_| random.u8(..)).collect()
 }
 
 fn as_recorded(connections: &[Pieces], segment: usize) -> Result<Vec<u8>> {

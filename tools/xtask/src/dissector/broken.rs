@@ -2,6 +2,7 @@
 //! in packets that the capture has in part.
 
 use anyhow::{Result, ensure};
+use fastrand::Rng;
 
 use super::capture::Capture;
 use super::conversation::{Frame, Pieces, frames};
@@ -23,48 +24,23 @@ const LEAST_FAULTS: usize = 100;
 /// What it then says.
 const FAULTS: [&str; 2] = ["The message ends before", "(Error/Malformed)"];
 
-/// Xorshift: the same numbers in each run.
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn seeded(seed: u64) -> Self {
-        Self(0x9e37_79b9_7f4a_7c15 ^ seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub(super) fn byte(&mut self) -> u8 {
-        self.next().to_le_bytes()[4]
-    }
-
-    /// A number below `limit`, which is not zero.
-    fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % limit as u64).expect("below a usize")
-    }
-}
-
 /// Has `tshark` read broken conversations in full; how many there were.
 pub(super) fn check(tshark: &Tshark, recorded: &[Vec<Pieces>]) -> Result<usize> {
     let mut capture = Capture::new()?;
     let mut conversations = 0;
     for round in 0..ROUNDS {
-        let mut random = Random::seeded(round);
+        let mut random = Rng::with_seed(round);
         for pieces in recorded.iter().flatten() {
             conversations += 1;
             let mut connection = capture.connect()?;
             for (to, mut frame) in frames(pieces)? {
-                if random.below(2) == 0 {
+                if random.usize(..2) == 0 {
                     break_one(&mut frame, &mut random);
                 }
                 let bytes = frame.bytes()?;
-                match random.below(16) {
+                match random.usize(..16) {
                     0 => {
-                        let captured = pcap::HEADERS + random.below(bytes.len());
+                        let captured = pcap::HEADERS + random.usize(..bytes.len());
                         connection.say_cut(to, &bytes, captured)?;
                     }
                     _ => connection.say(to, &bytes, pcap::MAX_PAYLOAD)?,
@@ -85,24 +61,24 @@ pub(super) fn check(tshark: &Tshark, recorded: &[Vec<Pieces>]) -> Result<usize> 
     Ok(conversations)
 }
 
-fn break_one(frame: &mut Frame, random: &mut Random) {
+fn break_one(frame: &mut Frame, random: &mut Rng) {
     let Frame::Ulpdu(bytes) = frame else {
         return;
     };
-    match random.below(4) {
-        0 => bytes.truncate(CONTROL + random.below(bytes.len() - CONTROL)),
+    match random.usize(..4) {
+        0 => bytes.truncate(CONTROL + random.usize(..bytes.len() - CONTROL)),
         1 => bytes.extend(
-            (0..random.below(64))
-                .map(|_| random.byte())
+            (0..random.usize(..64))
+                .map(|_| random.u8(..))
                 .collect::<Vec<_>>(),
         ),
         _ => {
-            for _ in 0..=random.below(4) {
+            for _ in 0..=random.usize(..4) {
                 let within = bytes.len().min(HEADERS) - CONTROL;
-                bytes[CONTROL + random.below(within)] = match random.below(4) {
+                bytes[CONTROL + random.usize(..within)] = match random.usize(..4) {
                     0 => 0xff,
                     1 => 0,
-                    _ => random.byte(),
+                    _ => random.u8(..),
                 };
             }
         }
