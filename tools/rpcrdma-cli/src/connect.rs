@@ -32,7 +32,7 @@ pub(crate) struct ConnectArgs {
     /// credit. The server can read the previous content. Remote invalidation then needs per_call or
     /// per_call_several
     #[arg(long, value_name = "SIZE", help_heading = "Connection",
-        value_parser = units::size_in::<u32>(1..=MAX_PERSISTENT))]
+        value_parser = units::size_within::<u32>(1..=MAX_PERSISTENT))]
     persistent_memory: Option<u32>,
 }
 

@@ -121,11 +121,7 @@ fn line(url: &NfsUrl, stat: &FsStat) -> Line {
 impl DfArgs {
     /// The units of sizes; none for blocks.
     fn units(&self) -> Option<Units> {
-        match (self.human_readable, self.si) {
-            (true, _) => Some(Units::Binary),
-            (_, true) => Some(Units::Decimal),
-            (false, false) => None,
-        }
+        Units::wanted(self.human_readable, self.si)
     }
 
     fn text(&self, lines: &[Line]) -> String {

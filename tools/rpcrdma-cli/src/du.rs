@@ -288,11 +288,10 @@ impl Du<'_> {
             true => sum.apparent,
             false => sum.used,
         };
-        let size = match () {
-            () if self.args.human_readable => show::size(bytes),
-            () if self.args.si => show::size_in(bytes, Units::Decimal),
-            () if self.args.bytes => bytes.to_string(),
-            () => bytes.div_ceil(1024).to_string(),
+        let size = match Units::wanted(self.args.human_readable, self.args.si) {
+            Some(units) => show::size_in(bytes, units),
+            None if self.args.bytes => bytes.to_string(),
+            None => bytes.div_ceil(1024).to_string(),
         };
         let url = url.as_deref().unwrap_or("total");
         Ok(writeln!(self.out, "{size}\t{url}")?)

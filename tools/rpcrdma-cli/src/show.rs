@@ -70,9 +70,15 @@ pub(crate) enum Units {
     Decimal,
 }
 
-/// Bytes in the binary unit that leaves at most four digits, such as `1.5M`.
-pub(crate) fn size(bytes: u64) -> String {
-    size_in(bytes, Units::Binary)
+impl Units {
+    /// The units that the user wants, if any.
+    pub(crate) fn wanted(binary: bool, decimal: bool) -> Option<Self> {
+        match (binary, decimal) {
+            (true, _) => Some(Self::Binary),
+            (_, true) => Some(Self::Decimal),
+            (false, false) => None,
+        }
+    }
 }
 
 /// A number of bytes, or of anything, in the unit that leaves at most four digits, rounded up as `ls -h`
@@ -140,7 +146,7 @@ mod tests {
 
     #[test]
     fn sizes_are_rounded_up_in_the_unit_that_fits() {
-        let check = |bytes, expected: &str| assert_eq!(size(bytes), expected);
+        let check = |bytes, expected: &str| assert_eq!(size_in(bytes, Units::Binary), expected);
         check(0, "0");
         check(1023, "1023");
         check(1024, "1.0K");

@@ -5,7 +5,7 @@ use crate::json;
 use crate::ls::Line;
 use crate::owners::Owners;
 use crate::session::{Of, Place, Session, SessionArgs};
-use crate::show;
+use crate::show::{self, Units};
 use crate::times::Clock;
 use clap::Args;
 use nfs_client::{NfsUrl, printable};
@@ -107,14 +107,9 @@ fn text(place: &Place, attributes: &Attributes, target: Option<&[u8]>, owners: &
         owners.group(attributes.gid)
     );
     row("owner", names);
-    row(
-        "size",
-        format!("{} ({})", attributes.size, show::size(attributes.size)),
-    );
-    row(
-        "used",
-        format!("{} ({})", attributes.used, show::size(attributes.used)),
-    );
+    let size = |bytes| format!("{bytes} ({})", show::size_in(bytes, Units::Binary));
+    row("size", size(attributes.size));
+    row("used", size(attributes.used));
     row("links", attributes.links.to_string());
     row(
         "file",

@@ -37,7 +37,7 @@ pub(crate) struct TransportArgs {
 
     /// Inline threshold: largest message sent without RDMA Read or Write, 1 KiB to 256 KiB
     /// [default: 4 KiB; 8 KiB from server to client]
-    #[arg(long, value_name = "SIZE", value_parser = units::size_in::<usize>(INLINE_SIZES))]
+    #[arg(long, value_name = "SIZE", value_parser = units::size_within::<usize>(INLINE_SIZES))]
     inline_size: Option<usize>,
 
     /// Remote invalidation: `on` (per_connection), `off` (for hardware that announces it but

@@ -42,7 +42,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// Parser of an option whose value is a size in this range of bytes.
-pub(crate) fn size_in<T>(
+pub(crate) fn size_within<T>(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
 where
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn size_outside_its_range_is_refused_with_the_range() {
-        let parse = size_in::<u16>(1024..=32 << 10);
+        let parse = size_within::<u16>(1024..=32 << 10);
         assert_eq!(parse("32k"), Ok(32 << 10));
         for bad in ["1023", "33k"] {
             assert_eq!(
@@ -164,7 +164,7 @@ mod tests {
                 "{bad}"
             );
         }
-        assert!(size_in::<u8>(0..=1024)("256").is_err());
+        assert!(size_within::<u8>(0..=1024)("256").is_err());
     }
 
     #[test]

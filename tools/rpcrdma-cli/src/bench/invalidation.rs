@@ -15,7 +15,7 @@ mod traffic;
 
 use crate::bench::output::print;
 use crate::failure::{Ended, Usage};
-use crate::units::{parse_duration, size_in};
+use crate::units::{parse_duration, size_within};
 use anyhow::{Context, Result};
 use bed::{Bed, Simulated, Software};
 use buffer::Pool;
@@ -66,7 +66,7 @@ pub(crate) struct InvalidationArgs {
 
     /// Data of a call and its reply, at least 16 bytes; repeatable
     #[arg(long, value_name = "SIZE",
-        value_parser = size_in::<u32>(16..=MAX_PAYLOAD as u64))]
+        value_parser = size_within::<u32>(16..=MAX_PAYLOAD as u64))]
     payload: Vec<u32>,
 
     /// Number of calls of each run [default: as many as move 8 MiB, but 16 to 128]

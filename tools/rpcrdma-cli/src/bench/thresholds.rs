@@ -69,7 +69,7 @@ fn kibibytes(text: &str) -> Result<u16, String> {
         true => &format!("{text}k"),
         false => text,
     };
-    let bytes: u32 = units::size_in(1 << 10..=256 << 10)(size)?;
+    let bytes: u32 = units::size_within(1 << 10..=256 << 10)(size)?;
     match bytes % 1024 {
         0 => u16::try_from(bytes / 1024).map_err(|error| error.to_string()),
         _ => Err("it is no multiple of 1 KiB".to_owned()),

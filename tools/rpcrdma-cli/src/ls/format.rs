@@ -131,11 +131,9 @@ impl<'a> Format<'a> {
 
     /// A size: as the user wants it, or else in these blocks, or else in bytes.
     fn size(&self, bytes: u64, block: Option<u64>) -> String {
-        match (self.args.human_readable, self.args.si, block) {
-            (true, _, _) => show::size(bytes),
-            (_, true, _) => show::size_in(bytes, Units::Decimal),
-            (_, _, Some(block)) => bytes.div_ceil(block).to_string(),
-            (false, false, None) => bytes.to_string(),
+        match Units::wanted(self.args.human_readable, self.args.si) {
+            Some(units) => show::size_in(bytes, units),
+            None => bytes.div_ceil(block.unwrap_or(1)).to_string(),
         }
     }
 

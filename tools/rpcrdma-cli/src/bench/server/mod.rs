@@ -43,7 +43,7 @@ pub(super) struct ServerArgs {
     rw: Option<Pattern>,
 
     /// Size of each READ and WRITE
-    #[arg(long, default_value = "4k", value_name = "SIZE", value_parser = units::size_in::<u32>(1..=MAX_BS))]
+    #[arg(long, default_value = "4k", value_name = "SIZE", value_parser = units::size_within::<u32>(1..=MAX_BS))]
     bs: u32,
 
     /// Number of outstanding calls on each connection
@@ -61,7 +61,7 @@ pub(super) struct ServerArgs {
     ramp_time: Duration,
 
     /// Bytes of the file to use [default: all of a file, 256 MiB of a temporary one]
-    #[arg(long, value_name = "SIZE", value_parser = units::size_in::<u64>(1..=u64::MAX))]
+    #[arg(long, value_name = "SIZE", value_parser = units::size_within::<u64>(1..=u64::MAX))]
     size: Option<u64>,
 
     /// Percentage of READs in `rw` and `randrw`

@@ -3,6 +3,7 @@
 use super::{Bound, Call, Cost, Form, distinct};
 use crate::bench::plot::{Axis, Figure, Line, Panel, Reach, Scale, Series, Unit};
 use crate::table::Columns;
+use crate::units::size;
 use anyhow::{Context, Result};
 use rpcrdma::ClientConfig;
 use serde::Serialize;
@@ -296,13 +297,6 @@ fn panel(title: String, series: Vec<Series>) -> Panel {
             reach: Reach::Zero,
         },
         series,
-    }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
-        _ => format!("{} KiB", bytes >> 10),
     }
 }
 
