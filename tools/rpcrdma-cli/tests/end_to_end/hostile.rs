@@ -1,6 +1,6 @@
 //! A hostile NFS server: names, types, sizes and data that no honest one has.
 
-use crate::running::{Served, fails, ok, run, text, tree};
+use crate::running::{PROGRAM, Running, Served, fails, ok, run, text, tree};
 use nfs_proto::results::{self, Entry, EntryPlus, Res};
 use nfs_proto::{
     Attributes, Cookie, CookieVerifier, Device, DirectoryWriter, Failed, FileHandle, FileId,
@@ -10,8 +10,11 @@ use nfs_proto::{
 use oncrpc::xdr::{Error, Gather, Payload, Reader, Writer};
 use oncrpc::{Answer, Call, Caller, Service};
 use rpcrdma::{Iwarp, Server, ServerConfig};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
@@ -556,4 +559,43 @@ fn directory_that_the_source_is_in_is_not_removed() {
     fails(&["get", "-r", "--delete", &from, to], 1, says);
     assert_eq!(fs::read(source.join("file")).unwrap(), b"content");
     assert_eq!(fs::read(served.dir.join("file")).unwrap(), b"content");
+}
+
+/// A directory with a file that is never removed.
+struct Slow(mpsc::SyncSender<()>);
+
+impl Lies for Slow {
+    fn about(&self, file: u64) -> (FileType, u64, u32) {
+        Incomplete.about(file)
+    }
+
+    fn entry(&self, dir: u64, before: u64) -> Option<(Vec<u8>, u64)> {
+        Incomplete.entry(dir, before)
+    }
+
+    fn removed(&self, _: &[u8]) {
+        // The test takes the first one, and never the second one.
+        for _ in 0..2 {
+            let _ = self.0.send(());
+        }
+    }
+}
+
+#[test]
+fn interrupt_ends_delete_without_a_wait_for_what_is_being_removed() {
+    let (tell, told) = mpsc::sync_channel(0);
+    let addr = server(Slow(tell));
+    let source = tempfile::tempdir().unwrap();
+    let from = format!("{}/.", source.path().to_str().unwrap());
+    let to = format!("nfs://{addr}/");
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", PROGRAM]);
+    command.args(["put", "-r", "--delete", &from, &to]);
+    let put = Running::spawn(command.stderr(Stdio::piped()));
+    told.recv().unwrap();
+    kill_process(Pid::from_child(&put), Signal::INT).unwrap();
+    let output = put.output();
+    assert_eq!(output.status.signal(), Some(Signal::INT.as_raw()));
+    let errors = text(&output.stderr);
+    assert!(!errors.contains("cannot remove"), "{errors}");
 }
