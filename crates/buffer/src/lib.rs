@@ -31,6 +31,7 @@
 
 mod near;
 mod pool;
+mod setters;
 
 pub use pool::{Lender, Pool, PoolStats};
 

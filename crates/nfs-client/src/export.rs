@@ -47,10 +47,7 @@ impl<T: Transport + Send + Sync> Export<T> {
                 handle: root,
                 attributes,
             },
-            tuning: Tuning {
-                round_trip,
-                ..Tuning::new(&info).within(&info)
-            },
+            tuning: Tuning::new(&info).within(&info).with_round_trip(round_trip),
             info,
         })
     }

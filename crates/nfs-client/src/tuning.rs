@@ -22,7 +22,20 @@ const MOST_CALLS: usize = 1024;
 const LIST_SIZES: std::ops::RangeInclusive<u32> = 32 << 10..=256 << 10;
 
 /// Sizes of READs and WRITEs, and how many are in flight at a time.
+///
+/// Start with those that an export [has](crate::Export::tuning) and change fields by their methods:
+///
+/// ```
+/// use nfs_client::{Export, Tuning};
+/// use oncrpc::Transport;
+///
+/// fn few_large_calls<T: Transport + Send + Sync>(export: Export<T>) -> Export<T> {
+///     let tuning = export.tuning().with_read_size(1 << 20).with_depth(4);
+///     export.with_tuning(tuning)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Tuning {
     /// Bytes of one READ.
     pub read_size: u32,
@@ -45,6 +58,16 @@ pub struct Tuning {
 }
 
 impl Tuning {
+    buffer::setters! {
+        with_read_size(read_size: u32),
+        with_write_size(write_size: u32),
+        with_depth(depth: usize),
+        with_in_flight(in_flight: usize),
+        with_round_trip(round_trip: Duration),
+        with_uncommitted(uncommitted: usize),
+        with_list_size(list_size: u32),
+    }
+
     /// Chooses sizes for a server with this FSINFO: transfers of 1 MiB if the server supports it,
     /// and 16 MiB in flight. Assumes a long round trip.
     pub fn new(info: &results::FsInfo) -> Self {

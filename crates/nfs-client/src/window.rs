@@ -65,10 +65,9 @@ mod tests {
     use super::*;
 
     fn window(round_trip: Duration) -> Window {
-        Window::new(&Tuning {
-            round_trip,
-            ..Tuning::new(&nfs_proto::results::FsInfo::default())
-        })
+        Window::new(
+            &Tuning::new(&nfs_proto::results::FsInfo::default()).with_round_trip(round_trip),
+        )
     }
 
     #[test]
@@ -100,10 +99,9 @@ mod tests {
 
     #[test]
     fn what_the_user_allows_is_a_bound() {
-        let mut window = Window::new(&Tuning {
-            in_flight: 1 << 20,
-            ..Tuning::new(&nfs_proto::results::FsInfo::default())
-        });
+        let mut window = Window::new(
+            &Tuning::new(&nfs_proto::results::FsInfo::default()).with_in_flight(1 << 20),
+        );
         assert_eq!(window.bytes(), 1 << 20);
         window.answered(1 << 20, SLOW);
         assert_eq!(window.bytes(), 1 << 20);

@@ -15,10 +15,7 @@ const TEXT: usize = 2000;
 /// A server of an empty file system, and the handle of its root.
 async fn server(provider: &Arc<dyn Provider>) -> (Server, FileHandle) {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new(1 << 20));
-    let options = ExportOptions {
-        squash: Squash::None,
-        ..ExportOptions::default()
-    };
+    let options = ExportOptions::default().with_squash(Squash::None);
     let exports = Exports::new(HandleKey::random().unwrap())
         .with("/data", fs, options)
         .unwrap();

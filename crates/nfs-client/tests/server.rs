@@ -22,10 +22,7 @@ use verbs_sim::{Cut, EndOptions, Fabric};
 
 /// A server with this file system as `/data`.
 fn server(fs: Arc<dyn FileSystem>) -> Arc<Programs> {
-    let options = ExportOptions {
-        squash: Squash::None,
-        ..ExportOptions::default()
-    };
+    let options = ExportOptions::default().with_squash(Squash::None);
     let exports = Exports::new(HandleKey::random().unwrap())
         .with("/data", fs, options)
         .unwrap();
@@ -175,10 +172,7 @@ async fn streams_survive_connections_that_break() {
     let provider = Arc::new(Fabric::new(6).provider(end));
     let (server, export) = over_rdma(provider, memory()).await;
     // So that some calls are answered on each connection: one that meets too many cuts fails.
-    let tuning = nfs_client::Tuning {
-        depth: 8,
-        ..export.tuning()
-    };
+    let tuning = export.tuning().with_depth(8);
     let export = export.with_tuning(tuning);
     let data = bytes(24 << 20, 7);
     let how = nfs_proto::args::CreateHow::Exclusive(nfs_proto::CreateVerifier(*b"verifier"));
@@ -295,10 +289,7 @@ async fn upload_replaces_what_was_there<T: Transport + Send + Sync>(export: Expo
 
 async fn many_pages_of_entries_are_listed_once<T: Transport + Send + Sync>(export: Export<T>) {
     // A page has about twenty entries.
-    let tuning = nfs_client::Tuning {
-        list_size: 4096,
-        ..export.tuning()
-    };
+    let tuning = export.tuning().with_list_size(4096);
     let export = export.with_tuning(tuning);
     export
         .make_dir("/many", SetAttributes::default())

@@ -207,10 +207,7 @@ async fn file_of_one_write_is_uploaded_in_three_calls() {
 #[tokio::test]
 async fn memory_of_a_stream_is_bounded_by_commits() {
     let (server, export) = export(Faults::default(), Carry::Apart).await;
-    let tuning = Tuning {
-        uncommitted: 4 * 65536,
-        ..export.tuning()
-    };
+    let tuning = export.tuning().with_uncommitted(4 * 65536);
     let export = export.with_tuning(tuning);
     export
         .write_all("/file", bytes(16 * 65536, 1), SetAttributes::default())
@@ -229,12 +226,12 @@ async fn sizes_and_depth_are_what_server_and_user_allow() {
         Carry::Apart,
     )
     .await;
-    let export = export.with_tuning(Tuning {
-        read_size: 1 << 20,
-        write_size: 1 << 20,
-        depth: 3,
-        ..Tuning::new(&Default::default())
-    });
+    let export = export.with_tuning(
+        Tuning::new(&Default::default())
+            .with_read_size(1 << 20)
+            .with_write_size(1 << 20)
+            .with_depth(3),
+    );
     assert_eq!(export.tuning().read_size, 5000);
     export
         .write_all("/file", bytes(SIZE, 1), SetAttributes::default())
@@ -267,10 +264,7 @@ async fn calls_in_flight_are_bounded_by_the_transport_and_by_bytes() {
     };
     check(&export, 1, 1).await;
     check(&export, 16, 16).await;
-    let tuning = Tuning {
-        in_flight: 8 * 65536,
-        ..export.tuning()
-    };
+    let tuning = export.tuning().with_in_flight(8 * 65536);
     let export = export.with_tuning(tuning);
     check(&export, 16, 8).await;
     check(&export, 3, 3).await;

@@ -28,11 +28,9 @@ fn main() -> Result<(), Box<dyn Failure>> {
     let path = Path::new(export).join(directory);
     let names = names(&path)?;
     let open = || {
-        let options = LocalFsOptions {
-            state_dir: Some(PathBuf::from(state)),
-            handles,
-            ..LocalFsOptions::default()
-        };
+        let options = LocalFsOptions::default()
+            .with_state_dir(PathBuf::from(state))
+            .with_handles(handles);
         LocalFs::open(export, options)
     };
     let fs = open()?;

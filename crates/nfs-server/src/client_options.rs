@@ -90,7 +90,23 @@ pub struct ClientRule {
 }
 
 /// The rules of an export.
+///
+/// Start with the [default](Self::default), which serves this machine read-write, and change fields by their
+/// methods:
+///
+/// ```
+/// use nfs_server::{AccessList, ExportOptions, Squash};
+///
+/// let networks = ["192.0.2.0/24".parse()?];
+/// let options = ExportOptions::default()
+///     .with_read_only(true)
+///     .with_squash(Squash::All)
+///     .with_allow(AccessList::new(networks));
+/// # let _ = options;
+/// # Ok::<_, nfs_server::NetworkError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ExportOptions {
     /// Whether the export is read-only, for clients of `allow`.
     pub read_only: bool,
@@ -108,6 +124,15 @@ pub struct ExportOptions {
 }
 
 impl ExportOptions {
+    buffer::setters! {
+        with_read_only(read_only: bool),
+        with_squash(squash: Squash),
+        with_anonymous(anonymous: Anonymous),
+        with_allow(allow: AccessList),
+        with_rules(rules: Vec<ClientRule>),
+        with_fsid(fsid: impl Into<Option<NonZeroU32>>),
+    }
+
     /// Returns the options for a client with this address, by the first matching rule; `None` if it
     /// is not served.
     pub fn for_client(&self, address: IpAddr) -> Option<ClientOptions> {
@@ -210,10 +235,7 @@ mod tests {
 
     #[test]
     fn root_of_this_machine_is_root_where_only_that_of_others_is_squashed() {
-        let options = ExportOptions {
-            squash: Squash::RemoteRoot,
-            ..ExportOptions::default()
-        };
+        let options = ExportOptions::default().with_squash(Squash::RemoteRoot);
         let root = Credential::Sys(AuthSys::default());
         let check = |local_uid, is_root| {
             let mut caller = Caller::new("127.0.0.1:700".parse().unwrap());
@@ -238,11 +260,9 @@ mod tests {
                 ..ClientOptions::default()
             },
         };
-        let options = ExportOptions {
-            allow: AccessList::new(["10.0.0.0/8".parse().unwrap()]),
-            rules: vec![rule("10.1.2.3", false), rule("10.1.0.0/16", true)],
-            ..ExportOptions::default()
-        };
+        let options = ExportOptions::default()
+            .with_allow(AccessList::new(["10.0.0.0/8".parse().unwrap()]))
+            .with_rules(vec![rule("10.1.2.3", false), rule("10.1.0.0/16", true)]);
         let read_only = |address: &str| {
             let client = options.for_client(address.parse().unwrap());
             client.map(|client| client.read_only)

@@ -423,10 +423,7 @@ mod tests {
     fn fsid_takes_the_place_of_the_name_in_handles() {
         let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new(1 << 20));
         let none = Exports::new(HandleKey::random().unwrap());
-        let seven = ExportOptions {
-            fsid: NonZeroU32::new(7),
-            ..ExportOptions::default()
-        };
+        let seven = ExportOptions::default().with_fsid(NonZeroU32::new(7));
         let with = |name: &str| {
             let one = none.none().with(name, Arc::clone(&fs), seven.clone());
             one.unwrap()

@@ -18,20 +18,6 @@ pub const MAX_CONNECTIONS: usize = 16;
 /// after that.
 pub const REMEMBER_VERSION_ONE: Duration = Duration::from_secs(600);
 
-/// Methods that set one field each, for configurations that are written in one expression.
-macro_rules! setters {
-    ($($method:ident($field:ident: $kind:ty),)+) => {
-        $(
-            #[doc = concat!("Sets [`", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
-            #[must_use]
-            pub fn $method(mut self, $field: $kind) -> Self {
-                self.$field = $field.into();
-                self
-            }
-        )+
-    };
-}
-
 /// Busy-polling mode of the task that owns a connection, used while it has no work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -89,7 +75,7 @@ pub struct HealthCheck {
 }
 
 impl HealthCheck {
-    setters! {
+    buffer::setters! {
         with_checks(checks: HealthChecks),
         with_after(after: Duration),
         with_within(within: Duration),
@@ -259,7 +245,7 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    setters! {
+    buffer::setters! {
         with_connections(connections: usize),
         with_versions(versions: Versions),
         with_version_timeout(version_timeout: Duration),
@@ -442,7 +428,7 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    setters! {
+    buffer::setters! {
         with_versions(versions: Versions),
         with_credits(credits: u32),
         with_send_size(send_size: InlineThreshold),

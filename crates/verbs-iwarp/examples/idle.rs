@@ -60,12 +60,10 @@ async fn server(connections: usize, bytes: usize) -> Result<()> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
-    let options = QpOptions {
-        receives: 132,
-        receive_size: BLOCK,
-        shared_receives: Some(SharedReceiveQueue::new(BLOCKS, BLOCK)),
-        ..QpOptions::default()
-    };
+    let options = QpOptions::default()
+        .with_receives(132)
+        .with_receive_size(BLOCK)
+        .with_shared_receives(SharedReceiveQueue::new(BLOCKS, BLOCK));
     let answered = Arc::new(AtomicUsize::new(0));
     let begin = resident()?;
     for _ in 0..connections {

@@ -159,10 +159,7 @@ fn exactly(stream: &mut TcpStream, mut place: &mut [u8]) {
 }
 
 fn iwarp(crc: CrcMode) -> Result<Numbers> {
-    let provider = Iwarp::new(Config {
-        crc,
-        ..Config::default()
-    });
+    let provider = Iwarp::new(Config::default().with_crc(crc));
     let options = QpOptions::default();
     let (send, address) = std::sync::mpsc::channel();
     let server = {

@@ -5,7 +5,20 @@ use std::time::Duration;
 use verbs::QpOptions;
 
 /// Configuration of an [`Iwarp`](crate::Iwarp) provider and its connections.
+///
+/// Start with the [default](Self::default) and change fields by their methods:
+///
+/// ```
+/// use std::time::Duration;
+/// use verbs_iwarp::{Config, CrcMode, Iwarp};
+///
+/// let config = Config::default()
+///     .with_crc(CrcMode::Strict)
+///     .with_user_timeout(Duration::from_secs(10));
+/// let provider = Iwarp::new(config);
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Config {
     /// Integrity checks. On by default (RFC 5044 §4.4).
     pub crc: CrcMode,
@@ -32,6 +45,18 @@ pub struct Config {
 }
 
 impl Config {
+    buffer::setters! {
+        with_crc(crc: CrcMode),
+        with_fpdu(fpdu: FpduPolicy),
+        with_loopback_socket_buffer(loopback_socket_buffer: usize),
+        with_keepalive_idle(keepalive_idle: Duration),
+        with_keepalive_interval(keepalive_interval: Duration),
+        with_user_timeout(user_timeout: Duration),
+        with_message_timeout(message_timeout: Duration),
+        with_linger(linger: Duration),
+        with_nudge_after(nudge_after: Duration),
+    }
+
     /// What to offer to the peer of a connection with these options.
     pub(crate) fn offer(&self, options: &QpOptions) -> Offer {
         let depth = |wanted: usize| u16::try_from(wanted).unwrap_or(MAX_DEPTH).min(MAX_DEPTH);

@@ -148,10 +148,7 @@ impl Iwarp {
 
 impl Provider for Iwarp {
     fn limits(&self) -> Limits {
-        queue_pair::limits(&QpOptions {
-            receives: MAX_RECEIVES,
-            ..QpOptions::default()
-        })
+        queue_pair::limits(&QpOptions::default().with_receives(MAX_RECEIVES))
     }
 
     fn connect<'a>(

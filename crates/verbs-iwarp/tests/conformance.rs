@@ -15,11 +15,7 @@ struct Loopback {
 
 impl Loopback {
     fn new(connector: CrcMode, acceptor: CrcMode, fpdu: FpduPolicy) -> Self {
-        let config = |crc| Config {
-            crc,
-            fpdu,
-            ..Config::default()
-        };
+        let config = |crc| Config::default().with_crc(crc).with_fpdu(fpdu);
         Self {
             connector: config(connector),
             acceptor: config(acceptor),

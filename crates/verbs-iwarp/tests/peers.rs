@@ -28,18 +28,13 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn impatient() -> Config {
-    Config {
-        linger: Duration::from_millis(50),
-        nudge_after: Duration::from_millis(5),
-        ..Config::default()
-    }
+    Config::default()
+        .with_linger(Duration::from_millis(50))
+        .with_nudge_after(Duration::from_millis(5))
 }
 
 fn within(time: u64) -> QpOptions {
-    QpOptions {
-        setup_timeout: Duration::from_millis(time),
-        ..QpOptions::default()
-    }
+    QpOptions::default().with_setup_timeout(Duration::from_millis(time))
 }
 
 fn receive(wr: u64) -> WorkRequest {
@@ -76,18 +71,12 @@ const DEPTHS: [u8; 4] = [0, 4, 0, 4];
 
 /// Without CRC: what is said here by hand has none.
 fn plain() -> Iwarp {
-    Iwarp::new(Config {
-        crc: CrcMode::Off,
-        ..impatient()
-    })
+    Iwarp::new(impatient().with_crc(CrcMode::Off))
 }
 
 /// The same, with all the time that a peer may need to read its last bytes.
 fn patient() -> Iwarp {
-    Iwarp::new(Config {
-        linger: 2 * PATIENCE,
-        ..plain().config().clone()
-    })
+    Iwarp::new(plain().config().clone().with_linger(2 * PATIENCE))
 }
 
 /// A zero-length RDMA Write.
@@ -311,10 +300,7 @@ fn crc_is_asked_for_unless_it_is_switched_off() {
 fn local_failure_after_the_reply_sends_a_terminate() {
     run(async {
         // A Receive is posted, and there is a place for none.
-        let options = QpOptions {
-            receives: 0,
-            ..within(5000)
-        };
+        let options = within(5000).with_receives(0);
         let (result, bytes) = connect_to(&plain(), &options, async |listener| {
             let mut stream = accept(&listener).await;
             read_request(&mut stream).await;
@@ -507,15 +493,14 @@ fn number_and_duration_of_refusals_are_bounded() {
 #[test]
 fn message_that_stops_half_way_does_not_keep_its_block() {
     run(async {
-        let provider = Iwarp::new(Config {
-            message_timeout: Duration::from_millis(30),
-            ..plain().config().clone()
-        });
+        let provider = Iwarp::new(
+            plain()
+                .config()
+                .clone()
+                .with_message_timeout(Duration::from_millis(30)),
+        );
         let queue = SharedReceiveQueue::new(1, 4096);
-        let options = QpOptions {
-            shared_receives: Some(queue.clone()),
-            ..QpOptions::default()
-        };
+        let options = QpOptions::default().with_shared_receives(queue.clone());
         let (mut stream, _listener, mut incoming) = incoming(&provider).await;
         let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
         stream.write_all(&request).await.unwrap();
@@ -787,10 +772,7 @@ fn incoming_connection_can_be_accepted_on_another_thread() {
 #[test]
 fn description_says_what_was_agreed() {
     run(async {
-        let provider = Iwarp::new(Config {
-            crc: CrcMode::Strict,
-            ..Config::default()
-        });
+        let provider = Iwarp::new(Config::default().with_crc(CrcMode::Strict));
         let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
         let (_stream, qp, _) = accepted(&provider, &request).await;
         assert_eq!(

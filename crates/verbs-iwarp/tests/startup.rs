@@ -34,10 +34,7 @@ async fn observe(says: &[u8]) -> (Startup, Result<Connected, SetupError>) {
             let _ = stream.read_to_end(&mut Vec::new()).await;
         }
     };
-    let options = QpOptions {
-        setup_timeout: PATIENCE,
-        ..QpOptions::default()
-    };
+    let options = QpOptions::default().with_setup_timeout(PATIENCE);
     let provider = Iwarp::default();
     tokio::select! {
         seen = provider.connect_observed(to, &options, b"hello", Vec::new()) => seen,

@@ -116,11 +116,7 @@ fn run<A, B>(
 }
 
 fn config(crc: CrcMode, fpdu: FpduPolicy) -> Config {
-    Config {
-        crc,
-        fpdu,
-        ..Config::default()
-    }
+    Config::default().with_crc(crc).with_fpdu(fpdu)
 }
 
 #[test]
@@ -253,10 +249,7 @@ fn odd_pieces_in_small_segments_go_both_ways() {
 
 #[test]
 fn socket_buffers_may_be_smaller_than_a_message() {
-    let config = Config {
-        loopback_socket_buffer: 4096,
-        ..Config::default()
-    };
+    let config = Config::default().with_loopback_socket_buffer(4096);
     write_and_read(&config, 2 << 20, 500_000);
 }
 
@@ -265,11 +258,9 @@ fn socket_buffers_may_be_smaller_than_a_message() {
 /// drops them.
 async fn answer_all(provider: &Iwarp, queue: &SharedReceiveQueue, clients: usize, messages: usize) {
     const DEPTH: usize = 4;
-    let options = QpOptions {
-        receives: DEPTH,
-        shared_receives: Some(queue.clone()),
-        ..QpOptions::default()
-    };
+    let options = QpOptions::default()
+        .with_receives(DEPTH)
+        .with_shared_receives(queue.clone());
     let on = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut listener = provider.listen(on).await.unwrap();
     let to = listener.local_addr();
@@ -370,10 +361,7 @@ fn idle_connections_hold_no_memory_of_their_provider() {
         let on = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut listener = provider.listen(on).await.unwrap();
         let to = listener.local_addr();
-        let options = QpOptions {
-            shared_receives: Some(queue.clone()),
-            ..QpOptions::default()
-        };
+        let options = QpOptions::default().with_shared_receives(queue.clone());
         let mut open = Vec::new();
         for _ in 0..50 {
             let (connected, accepted) =

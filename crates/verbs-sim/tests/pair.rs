@@ -612,10 +612,7 @@ fn provider_without_a_shared_receive_queue_makes_no_connection_with_one() {
     let mut end = EndOptions::default();
     end.limits.shared_receives = false;
     let provider = fabric.provider(end);
-    let options = QpOptions {
-        shared_receives: Some(SharedReceiveQueue::new(1, 64)),
-        ..QpOptions::default()
-    };
+    let options = QpOptions::default().with_shared_receives(SharedReceiveQueue::new(1, 64));
     let connecting = provider.connect("127.0.0.1:1".parse().unwrap(), &options, &[], Vec::new());
     let mut connecting = std::pin::pin!(connecting);
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());

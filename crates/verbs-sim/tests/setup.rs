@@ -35,10 +35,7 @@ async fn world(setup: Setup) -> World {
 }
 
 fn options() -> QpOptions {
-    QpOptions {
-        setup_timeout: LIMIT,
-        ..QpOptions::default()
-    }
+    QpOptions::default().with_setup_timeout(LIMIT)
 }
 
 #[tokio::test(start_paused = true)]

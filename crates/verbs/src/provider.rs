@@ -143,7 +143,17 @@ impl std::ops::SubAssign for IoCounters {
 }
 
 /// Options for a new queue pair.
+///
+/// Start with the [default](Self::default) and change fields by their methods:
+///
+/// ```
+/// use verbs::QpOptions;
+///
+/// let options = QpOptions::default().with_receives(64).with_receive_size(8192);
+/// assert_eq!(options.inbound_reads, 32);
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct QpOptions {
     /// Receives that may be posted at a time, or blocks of the shared receive queue that messages
     /// of this peer may hold at a time.
@@ -159,6 +169,17 @@ pub struct QpOptions {
     pub outstanding_reads: usize,
     /// How long connection setup may take.
     pub setup_timeout: Duration,
+}
+
+impl QpOptions {
+    buffer::setters! {
+        with_receives(receives: usize),
+        with_receive_size(receive_size: usize),
+        with_shared_receives(shared_receives: impl Into<Option<SharedReceiveQueue>>),
+        with_inbound_reads(inbound_reads: usize),
+        with_outstanding_reads(outstanding_reads: usize),
+        with_setup_timeout(setup_timeout: Duration),
+    }
 }
 
 impl Default for QpOptions {

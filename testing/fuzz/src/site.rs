@@ -22,10 +22,7 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn new() -> Self {
-        let options = ExportOptions {
-            squash: Squash::None,
-            ..ExportOptions::default()
-        };
+        let options = ExportOptions::default().with_squash(Squash::None);
         let key = HandleKey::random().expect("the system has random numbers");
         let exports = Exports::new(key)
             .with(EXPORT, Arc::new(MemFs::new(CAPACITY.into())), options)

@@ -34,10 +34,7 @@ fn assert_answered(peer: &mut Peer) {
 /// Runs a test against a server of each way of checking what comes in.
 fn each(test: impl Fn(&Target)) {
     for crc in [CrcMode::On, CrcMode::Strict] {
-        test(&Target::over(Config {
-            crc,
-            ..Config::default()
-        }));
+        test(&Target::over(Config::default().with_crc(crc)));
     }
 }
 

@@ -38,10 +38,7 @@ pub(crate) async fn play(
     files: Files,
     mut dice: Dice,
 ) -> (TestServer, Vec<TestClient>) {
-    let options = ExportOptions {
-        squash: Squash::None,
-        ..ExportOptions::default()
-    };
+    let options = ExportOptions::default().with_squash(Squash::None);
     let key = HandleKey::random().expect("the system has random numbers");
     let exports = Exports::new(key)
         .with("/", Arc::new(MemFs::new(ROOM)), options)

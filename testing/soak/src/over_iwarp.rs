@@ -80,10 +80,11 @@ struct Loopback {
 
 impl Net for Loopback {
     fn provider(&self, dice: &mut Dice) -> Arc<dyn Provider> {
-        Arc::new(Iwarp::new(Config {
-            crc: dice.of(&[CrcMode::On, CrcMode::Off, CrcMode::Strict]),
-            ..Config::default()
-        }))
+        Arc::new(Iwarp::new(Config::default().with_crc(dice.of(&[
+            CrcMode::On,
+            CrcMode::Off,
+            CrcMode::Strict,
+        ]))))
     }
 
     fn listen_at(&self) -> SocketAddr {

@@ -14,10 +14,7 @@ pub async fn receives_beyond_the_limit_are_refused(bench: &Bench<'_>) {
     if !bench.posts_receives() {
         return crate::shared::receive_is_not_posted_beside_a_shared_queue(bench).await;
     }
-    let options = QpOptions {
-        receives: 5,
-        ..QpOptions::default()
-    };
+    let options = QpOptions::default().with_receives(5);
     bench
         .both_ways_with(&options, async |pair| {
             let most = pair.near.qp.limits().receives;
@@ -87,12 +84,10 @@ pub async fn regions_beyond_the_limit_are_not_registered(bench: &Bench<'_>) {
 
 /// The limits of a connection follow from the options, and from what its provider can do.
 pub async fn limits_asked_for_at_setup_are_not_exceeded(bench: &Bench<'_>) {
-    let options = QpOptions {
-        receives: 11,
-        inbound_reads: 3,
-        outstanding_reads: 2,
-        ..QpOptions::default()
-    };
+    let options = QpOptions::default()
+        .with_receives(11)
+        .with_inbound_reads(3)
+        .with_outstanding_reads(2);
     let at_most = [bench.connector().limits(), bench.acceptor().limits()];
     bench
         .both_ways_with(&options, async |pair| {
@@ -111,15 +106,10 @@ pub async fn limits_asked_for_at_setup_are_not_exceeded(bench: &Bench<'_>) {
 
 /// The one that reads keeps to what the one that is read from serves at a time.
 pub async fn outstanding_reads_do_not_exceed_what_the_peer_serves(bench: &Bench<'_>) {
-    let many = QpOptions {
-        outstanding_reads: 16,
-        inbound_reads: 16,
-        ..QpOptions::default()
-    };
-    let few = QpOptions {
-        inbound_reads: 3,
-        ..many.clone()
-    };
+    let many = QpOptions::default()
+        .with_outstanding_reads(16)
+        .with_inbound_reads(16);
+    let few = many.clone().with_inbound_reads(3);
     let mut pair = bench.pair_with(&many, &few).await;
     assert!((1..=3).contains(&pair.near.qp.limits().outstanding_reads));
     pair.works().await;

@@ -43,10 +43,7 @@ pub async fn message_may_fill_its_receive_exactly(bench: &Bench<'_>) {
 /// Messages are not limited to what fits a packet.
 pub async fn message_of_a_mebibyte_arrives_whole(bench: &Bench<'_>) {
     const LENGTH: usize = 1 << 20;
-    let options = QpOptions {
-        receive_size: LENGTH,
-        ..QpOptions::default()
-    };
+    let options = QpOptions::default().with_receive_size(LENGTH);
     bench
         .both_ways_with(&options, async |pair| {
             for length in [LENGTH, LENGTH - 1] {
@@ -74,10 +71,7 @@ pub async fn head_and_pieces_arrive_as_one_message(bench: &Bench<'_>) {
         &[10_000, 20_000, 7],
         &[128, 70_000],
     ];
-    let options = QpOptions {
-        receive_size: 80_000,
-        ..QpOptions::default()
-    };
+    let options = QpOptions::default().with_receive_size(80_000);
     bench
         .both_ways_with(&options, async |pair| {
             for lengths in LENGTHS {

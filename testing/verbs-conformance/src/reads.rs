@@ -97,11 +97,9 @@ pub async fn empty_read_completes(bench: &Bench<'_>) {
 /// Reads beyond the limit wait in the provider and are done in their turn.
 pub async fn more_reads_than_can_be_outstanding_all_complete(bench: &Bench<'_>) {
     for outstanding_reads in [1, 2, 7] {
-        let options = QpOptions {
-            outstanding_reads,
-            inbound_reads: outstanding_reads,
-            ..QpOptions::default()
-        };
+        let options = QpOptions::default()
+            .with_outstanding_reads(outstanding_reads)
+            .with_inbound_reads(outstanding_reads);
         bench
             .both_ways_with(&options, async |pair| {
                 let bytes = pattern(1, 9000);
@@ -124,11 +122,9 @@ pub async fn more_reads_than_can_be_outstanding_all_complete(bench: &Bench<'_>) 
 
 /// One Read may have more segments than requests can be outstanding.
 pub async fn more_segments_than_can_be_outstanding_all_arrive(bench: &Bench<'_>) {
-    let options = QpOptions {
-        outstanding_reads: 2,
-        inbound_reads: 2,
-        ..QpOptions::default()
-    };
+    let options = QpOptions::default()
+        .with_outstanding_reads(2)
+        .with_inbound_reads(2);
     bench
         .both_ways_with(&options, async |pair| {
             let bytes = pattern(1, 4096);
@@ -206,10 +202,7 @@ pub async fn read_longer_than_its_sink_is_not_accepted(bench: &Bench<'_>) {
 
 /// Where the limits say that no Read can be outstanding, none is taken.
 pub async fn read_is_refused_when_no_reads_are_possible(bench: &Bench<'_>) {
-    let options = QpOptions {
-        outstanding_reads: 0,
-        ..QpOptions::default()
-    };
+    let options = QpOptions::default().with_outstanding_reads(0);
     bench
         .both_ways_with(&options, async |pair| {
             assert_eq!(pair.near.qp.limits().outstanding_reads, 0);

@@ -11,12 +11,10 @@ const BLOCK: usize = 4096;
 
 /// Options of an end that takes from this queue, at most so many blocks at a time.
 fn options(queue: &SharedReceiveQueue, share: usize) -> QpOptions {
-    QpOptions {
-        receives: share,
-        receive_size: BLOCK,
-        shared_receives: Some(queue.clone()),
-        ..QpOptions::default()
-    }
+    QpOptions::default()
+        .with_receives(share)
+        .with_receive_size(BLOCK)
+        .with_shared_receives(queue.clone())
 }
 
 /// A pair whose far end takes from the queue, and the near end from one that is large enough.

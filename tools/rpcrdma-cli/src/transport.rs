@@ -161,10 +161,7 @@ impl TransportArgs {
     }
 
     fn iwarp(&self) -> Iwarp {
-        Iwarp::new(Config {
-            crc: self.crc_mode(),
-            ..Config::default()
-        })
+        Iwarp::new(Config::default().with_crc(self.crc_mode()))
     }
 
     fn crc_mode(&self) -> CrcMode {

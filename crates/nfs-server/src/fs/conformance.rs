@@ -29,11 +29,9 @@ impl Subject {
     fn local(handles: Handles) -> Self {
         let dir = tempfile::tempdir().unwrap();
         // A disk that is waited for at each change would make hundreds of files slow.
-        let options = LocalFsOptions {
-            changes: Changes::Cached,
-            handles,
-            ..LocalFsOptions::default()
-        };
+        let options = LocalFsOptions::default()
+            .with_changes(Changes::Cached)
+            .with_handles(handles);
         let fs = LocalFs::open(dir.path(), options).unwrap();
         Self {
             fs: Box::new(fs),

@@ -217,12 +217,7 @@ proptest! {
         let path = dir.path().join("export");
         std::fs::create_dir(&path).unwrap();
         let open = || {
-            let options = LocalFsOptions {
-                state_dir: Some(dir.path().join("state")),
-                changes: Changes::Cached,
-                open_files: Some(3),
-                ..LocalFsOptions::default()
-            };
+            let options = LocalFsOptions::default().with_state_dir(dir.path().join("state")).with_changes(Changes::Cached).with_open_files(3);
             LocalFs::open(&path, options).unwrap()
         };
         // To a file system that is not run by root nobody is root: no step takes a right from the

@@ -493,10 +493,7 @@ mod tests {
         while sys::coarse_now() <= made {
             std::hint::spin_loop();
         }
-        let options = LocalFsOptions {
-            changes: Changes::Cached,
-            ..LocalFsOptions::default()
-        };
+        let options = LocalFsOptions::default().with_changes(Changes::Cached);
         let local = LocalFs::open(dir.path(), options).unwrap();
         let inner = &local.inner;
         let make = |name: &'static str| {

@@ -52,7 +52,21 @@ impl Drop for Counted {
 }
 
 /// Options for exporting a directory.
+///
+/// Start with the [default](Self::default) and change fields by their methods:
+///
+/// ```no_run
+/// use nfs_server::{LocalFs, LocalFsOptions};
+/// use std::path::PathBuf;
+///
+/// let options = LocalFsOptions::default()
+///     .with_state_dir(PathBuf::from("/var/lib/example"))
+///     .with_open_files(1024);
+/// let directory = LocalFs::open("/data", options)?;
+/// # Ok::<_, nfs_server::OpenError>(())
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LocalFsOptions {
     /// Directory for persistent state of all exports; see
     /// [`default_state_dir`](crate::default_state_dir). Without one,
@@ -90,6 +104,16 @@ pub enum Changes {
     /// When the kernel writes it back. A crash of the machine may undo changes that clients were
     /// told are done; a crash of the server does not.
     Cached,
+}
+
+impl LocalFsOptions {
+    buffer::setters! {
+        with_state_dir(state_dir: impl Into<Option<PathBuf>>),
+        with_pool(pool: Pool),
+        with_changes(changes: Changes),
+        with_handles(handles: Handles),
+        with_open_files(open_files: impl Into<Option<usize>>),
+    }
 }
 
 impl Default for LocalFsOptions {

@@ -49,11 +49,9 @@ use in_both_ways;
 
 /// Options of a test in a directory of its own.
 fn options() -> LocalFsOptions {
-    LocalFsOptions {
-        changes: Changes::Cached,
-        handles: HANDLES.get(),
-        ..LocalFsOptions::default()
-    }
+    LocalFsOptions::default()
+        .with_changes(Changes::Cached)
+        .with_handles(HANDLES.get())
 }
 
 /// An export, its state, and something beside both.
@@ -109,10 +107,7 @@ impl Export {
     }
 
     fn options(&self) -> LocalFsOptions {
-        LocalFsOptions {
-            state_dir: Some(self.state.clone()),
-            ..options()
-        }
+        options().with_state_dir(self.state.clone())
     }
 
     /// Ends the server and starts it again.
@@ -223,10 +218,7 @@ fn file(mode: u32) -> Make {
 /// Few files can be open at a time, so that all of them come and go below the feet of the others.
 fn calls_at_the_same_time_do_not_disturb_each_other() {
     let dir = tempfile::tempdir().unwrap();
-    let options = LocalFsOptions {
-        open_files: Some(3),
-        ..options()
-    };
+    let options = options().with_open_files(3);
     let local = LocalFs::open(dir.path(), options).unwrap();
     let who = Identity::root();
     let make = |dir, name: &str, what| {
@@ -407,10 +399,7 @@ fn directory_swapped_for_a_link_never_leads_out() {
 
 fn state_directory_within_the_export_is_not_served() {
     let dir = tempfile::tempdir().unwrap();
-    let options = LocalFsOptions {
-        state_dir: Some(dir.path().join("state")),
-        ..options()
-    };
+    let options = options().with_state_dir(dir.path().join("state"));
     fs::create_dir(dir.path().join("state")).unwrap();
     fs::write(dir.path().join("state/handle.key"), b"key").unwrap();
     let local = LocalFs::open(dir.path(), options).unwrap();
@@ -482,10 +471,7 @@ fn refused_attributes_do_not_cost_the_data() {
 
 fn number_of_open_files_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
-    let options = LocalFsOptions {
-        open_files: Some(4),
-        ..options()
-    };
+    let options = options().with_open_files(4);
     let local = LocalFs::open(dir.path(), options).unwrap();
     let who = Identity::root();
     let mut files = Vec::new();
@@ -581,11 +567,9 @@ fn directories_that_cannot_be_exported_are_refused_with_a_reason() {
         "{}",
         message(&file)
     );
-    let options = LocalFsOptions {
-        state_dir: Some(file),
-        handles: Handles::Table,
-        ..LocalFsOptions::default()
-    };
+    let options = LocalFsOptions::default()
+        .with_state_dir(file)
+        .with_handles(Handles::Table);
     let error = LocalFs::open(dir.path(), options)
         .err()
         .unwrap()

@@ -19,10 +19,8 @@ fn exports() -> Exports {
     let name = Name::new(b"link").unwrap();
     let link = Make::Symlink("dir".into(), SetAttributes::default());
     fs.make(&who, root, name, link).wait().result.unwrap();
-    let far = ExportOptions {
-        allow: AccessList::new(["192.0.2.0/24".parse().unwrap()]),
-        ..ExportOptions::default()
-    };
+    let far =
+        ExportOptions::default().with_allow(AccessList::new(["192.0.2.0/24".parse().unwrap()]));
     Exports::new(HandleKey::random().unwrap())
         .with("/data", Arc::new(fs), ExportOptions::default())
         .and_then(|exports| exports.with("/far", Arc::new(MemFs::new(1 << 20)), far))

@@ -56,10 +56,7 @@ impl Peer {
     fn new() -> Self {
         Self::over(
             Arc::new(MemFs::new(32 << 20)),
-            ExportOptions {
-                squash: Squash::None,
-                ..ExportOptions::default()
-            },
+            ExportOptions::default().with_squash(Squash::None),
         )
     }
 
@@ -390,15 +387,9 @@ fn client_goes_on_after_a_restart_of_the_server() {
     std::fs::create_dir_all(path.join("sub")).unwrap();
     std::fs::write(path.join("sub/f"), b"before").unwrap();
     let serve = || {
-        let options = LocalFsOptions {
-            state_dir: Some(state.clone()),
-            ..LocalFsOptions::default()
-        };
+        let options = LocalFsOptions::default().with_state_dir(state.clone());
         let local: Arc<dyn FileSystem> = Arc::new(LocalFs::open(&path, options).unwrap());
-        let options = ExportOptions {
-            squash: Squash::None,
-            ..ExportOptions::default()
-        };
+        let options = ExportOptions::default().with_squash(Squash::None);
         let key = HandleKey::load_or_create(&state).unwrap();
         let exports = Exports::new(key)
             .with("/data", Arc::clone(&local), options)

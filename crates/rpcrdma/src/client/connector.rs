@@ -256,12 +256,10 @@ impl Connector {
             receives: Receives::Posted,
             pool: self.pool.clone(),
         };
-        let options = QpOptions {
-            receives: config.posted_receives(),
-            receive_size: config.receive_size(),
-            setup_timeout: self.config.setup_timeout,
-            ..QpOptions::default()
-        };
+        let options = QpOptions::default()
+            .with_receives(config.posted_receives())
+            .with_receive_size(config.receive_size())
+            .with_setup_timeout(self.config.setup_timeout);
         let user = &self.config.private_data;
         let private_data = own.with_user_bytes(user, limits.private_data.request);
         let receives = config.initial_receives();

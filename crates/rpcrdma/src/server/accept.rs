@@ -278,18 +278,16 @@ impl Arrival {
             },
             pool: self.pool.clone(),
         };
-        let options = QpOptions {
-            receives: match self.address.shared.receives {
+        let options = QpOptions::default()
+            .with_receives(match self.address.shared.receives {
                 // A peer that has more calls here than it may is to be seen, and not only held back
                 // (RFC 5041 §8.3.2).
                 Some(_) => most_blocks(credits, backward_credits),
                 None => receives_for(credits, backward_credits),
-            },
-            receive_size: config.receive_size(),
-            shared_receives: self.address.shared.receives.clone(),
-            setup_timeout: settings.setup_timeout,
-            ..QpOptions::default()
-        };
+            })
+            .with_receive_size(config.receive_size())
+            .with_shared_receives(self.address.shared.receives.clone())
+            .with_setup_timeout(settings.setup_timeout);
         let private_data = own.with_user_bytes(&settings.private_data, limits.private_data.accept);
         // RFC 8166 §3.3.2: Receives are posted before the client can know that it may send.
         let receives = config.initial_receives();

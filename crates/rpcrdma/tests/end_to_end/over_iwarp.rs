@@ -17,10 +17,7 @@ use verbs::SetupError;
 use verbs_iwarp::{Config, CrcMode, Iwarp};
 
 fn iwarp(crc: CrcMode) -> Arc<Iwarp> {
-    Arc::new(Iwarp::new(Config {
-        crc,
-        ..Config::default()
-    }))
+    Arc::new(Iwarp::new(Config::default().with_crc(crc)))
 }
 
 fn service() -> Arc<Shared> {

@@ -292,17 +292,12 @@ impl ProbeArgs {
         crc: CrcMode,
     ) -> (Startup, Result<Connected, SetupError>) {
         let usual = Config::default();
-        let provider = Iwarp::new(Config {
-            crc,
-            linger: usual.linger.min(self.timeout),
-            ..usual
-        });
+        let linger = usual.linger.min(self.timeout);
+        let provider = Iwarp::new(usual.with_crc(crc).with_linger(linger));
         let receive_size = ours().receive.bytes();
-        let options = QpOptions {
-            receive_size,
-            setup_timeout: self.timeout,
-            ..QpOptions::default()
-        };
+        let options = QpOptions::default()
+            .with_receive_size(receive_size)
+            .with_setup_timeout(self.timeout);
         let receives = conversation::receives(receive_size);
         let private_data = ours().emit();
         provider

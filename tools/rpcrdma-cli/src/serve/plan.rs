@@ -181,12 +181,10 @@ impl Plan {
             },
             options: rule.options,
         });
-        ExportOptions {
-            allow: AccessList::new([]),
-            rules: rules.collect(),
-            fsid: self.fsid,
-            ..ExportOptions::default()
-        }
+        ExportOptions::default()
+            .with_allow(AccessList::new([]))
+            .with_rules(rules.collect())
+            .with_fsid(self.fsid)
     }
 }
 

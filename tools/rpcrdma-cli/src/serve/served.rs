@@ -454,10 +454,10 @@ impl Making {
             Some(open) => Arc::clone(&open.fs),
             None => Arc::new(LocalFs::open(
                 path,
-                LocalFsOptions {
-                    open_files: Some(self.how.open_files.div_ceil(count)),
-                    ..self.how.options.clone()
-                },
+                self.how
+                    .options
+                    .clone()
+                    .with_open_files(self.how.open_files.div_ceil(count)),
             )?),
         };
         self.open.push(OpenDirectory {

@@ -193,15 +193,13 @@ impl Settings {
         capacity: &Capacity,
     ) -> HowToOpen {
         HowToOpen {
-            options: LocalFsOptions {
-                state_dir,
-                pool,
-                changes: match self.args.changes {
+            options: LocalFsOptions::default()
+                .with_state_dir(state_dir)
+                .with_pool(pool)
+                .with_changes(match self.args.changes {
                     ChangesName::Durable => Changes::Durable,
                     ChangesName::Cached => Changes::Cached,
-                },
-                ..LocalFsOptions::default()
-            },
+                }),
             open_files: capacity.open_files,
         }
     }

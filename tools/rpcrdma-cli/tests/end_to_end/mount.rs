@@ -56,10 +56,7 @@ fn showmount_lists_exports_of_a_server_that_rpcbind_knows() {
 
 fn exports(dir: &Path) -> Exports {
     let fs = LocalFs::open(dir, LocalFsOptions::default()).unwrap();
-    let options = ExportOptions {
-        squash: Squash::None,
-        ..ExportOptions::default()
-    };
+    let options = ExportOptions::default().with_squash(Squash::None);
     Exports::new(HandleKey::random().unwrap())
         .with("/srv/data", Arc::new(fs), options)
         .unwrap()

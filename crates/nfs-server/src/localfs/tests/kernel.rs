@@ -157,10 +157,7 @@ fn handle_of_the_other_way_is_stale() {
     };
     export.write("f", "file");
     let by_kernel = export.find("f").unwrap();
-    let options = LocalFsOptions {
-        handles: Handles::Table,
-        ..export.options()
-    };
+    let options = export.options().with_handles(Handles::Table);
     export.fs = None;
     export.fs = Some(LocalFs::open(&export.path, options).unwrap());
     assert_eq!(export.stat(by_kernel), Err(Error::Stale));

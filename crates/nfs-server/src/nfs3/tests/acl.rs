@@ -16,10 +16,7 @@ const ALL: AclMask = AclMask::all();
 fn peer() -> Option<(Peer, TempDir)> {
     let dir = tempfile::tempdir().unwrap();
     let fs = LocalFs::open(dir.path(), LocalFsOptions::default()).unwrap();
-    let options = ExportOptions {
-        squash: Squash::None,
-        ..ExportOptions::default()
-    };
+    let options = ExportOptions::default().with_squash(Squash::None);
     let mut peer = Peer::over(Arc::new(fs), options);
     peer.cred = user(getuid().as_raw());
     let file = create(&peer, "probe");
@@ -312,10 +309,7 @@ fn set_group_id_bit_is_lost_where_a_stranger_to_the_group_sets_a_list() {
 #[test]
 fn lists_of_a_read_only_export_stay_as_they_are() {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new(1 << 20));
-    let options = ExportOptions {
-        read_only: true,
-        ..ExportOptions::default()
-    };
+    let options = ExportOptions::default().with_read_only(true);
     let peer = Peer::over(fs, options);
     let refused = set(&peer, peer.root(), AclMask::ACCESS, &extended(), &[]);
     assert_eq!(refused, Err(Status::ReadOnly));

@@ -20,10 +20,7 @@ fn call_of<'a, A: Arguments<'a>>(peer: &Peer, from: &str, args: &A) -> Call {
 fn slow() -> (Peer, Nfs3, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let local = LocalFs::open(dir.path(), LocalFsOptions::default()).unwrap();
-    let options = ExportOptions {
-        squash: Squash::None,
-        ..ExportOptions::default()
-    };
+    let options = ExportOptions::default().with_squash(Squash::None);
     let peer = Peer::over(Arc::new(local), options);
     let nfs = Nfs3::new(peer.exports.clone(), Pool::new(1 << 20));
     (peer, nfs, dir)

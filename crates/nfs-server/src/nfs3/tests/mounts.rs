@@ -23,10 +23,7 @@ fn crossing() -> (Peer, [Arc<dyn FileSystem>; 2]) {
         let alone = here.none().with(
             "/x",
             Arc::clone(fs),
-            ExportOptions {
-                squash: Squash::None,
-                ..ExportOptions::default()
-            },
+            ExportOptions::default().with_squash(Squash::None),
         );
         let exports = alone.unwrap();
         Peer {
@@ -91,10 +88,7 @@ fn handles_of_mounted_file_systems_outlast_the_list() {
     let data = peer.exports.none().with(
         "/data",
         Arc::clone(&peer.fs),
-        ExportOptions {
-            squash: Squash::None,
-            ..ExportOptions::default()
-        },
+        ExportOptions::default().with_squash(Squash::None),
     );
     let data = data.unwrap();
     peer.exports.replace(&data);
@@ -171,10 +165,7 @@ fn directory_below_what_was_unmounted_is_not_shown_in_its_place() {
     let (d, _) = look(&peer, peer.root(), "d");
     let (sub, _) = look(&peer, d, "sub");
     let export = |exports: crate::Exports| {
-        let options = ExportOptions {
-            squash: Squash::None,
-            ..ExportOptions::default()
-        };
+        let options = ExportOptions::default().with_squash(Squash::None);
         exports
             .with("/data", Arc::clone(&peer.fs), options)
             .unwrap()

@@ -8,10 +8,7 @@ use tempfile::TempDir;
 fn both() -> [(Peer, Option<TempDir>); 2] {
     let dir = tempfile::tempdir().unwrap();
     let fs = LocalFs::open(dir.path(), LocalFsOptions::default()).unwrap();
-    let options = ExportOptions {
-        squash: Squash::None,
-        ..ExportOptions::default()
-    };
+    let options = ExportOptions::default().with_squash(Squash::None);
     let mut local = Peer::over(Arc::new(fs), options);
     local.cred = user(rustix::process::getuid().as_raw());
     [(Peer::new(), None), (local, Some(dir))]

@@ -79,10 +79,7 @@ fn slow() -> (Peer, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("f"), b"").unwrap();
     let local = LocalFs::open(dir.path(), LocalFsOptions::default()).unwrap();
-    let options = ExportOptions {
-        squash: Squash::None,
-        ..ExportOptions::default()
-    };
+    let options = ExportOptions::default().with_squash(Squash::None);
     (Peer::over(Arc::new(local), options), dir)
 }
 
@@ -200,11 +197,9 @@ fn same_xid_from_another_machine_of_an_address_is_another_call() {
 fn call_comes_again_from_another_address_of_its_64() {
     let mut peer = Peer::over(
         Arc::new(MemFs::new(1 << 20)),
-        ExportOptions {
-            squash: Squash::None,
-            allow: AccessList::new(["2001:db8::/32".parse().unwrap()]),
-            ..ExportOptions::default()
-        },
+        ExportOptions::default()
+            .with_squash(Squash::None)
+            .with_allow(AccessList::new(["2001:db8::/32".parse().unwrap()])),
     );
     peer.from = "[2001:db8::1]:700";
     create(&peer, "f");

@@ -160,10 +160,7 @@ impl FileSystem for OneFile {
 fn check(room: ReplyRoom, offset: u64, count: u32, read: Option<usize>) {
     for slow in [false, true] {
         let one = Arc::new(OneFile::new(slow));
-        let options = ExportOptions {
-            squash: Squash::None,
-            ..ExportOptions::default()
-        };
+        let options = ExportOptions::default().with_squash(Squash::None);
         let peer = Peer::over(Arc::clone(&one) as Arc<dyn FileSystem>, options);
         let target = oncrpc::Procedure {
             prog: NFS_PROGRAM,

@@ -129,11 +129,9 @@ fn read_only_export_changes_nothing() {
             .open(&file, &Caller::new(LOOPBACK.parse().unwrap()));
         opened.ok().unwrap().file
     };
-    let options = ExportOptions {
-        read_only: true,
-        squash: Squash::None,
-        ..ExportOptions::default()
-    };
+    let options = ExportOptions::default()
+        .with_read_only(true)
+        .with_squash(Squash::None);
     let peer = Peer::over(fs, options);
     let (root, file) = (peer.root(), peer.handle(id));
     let at = place(root, "x");
@@ -195,10 +193,7 @@ fn read_only_export_changes_nothing() {
 #[test]
 fn callers_act_as_the_identity_that_the_export_maps_them_to() {
     let check = |squash, caller: Credential, owner| {
-        let options = ExportOptions {
-            squash,
-            ..ExportOptions::default()
-        };
+        let options = ExportOptions::default().with_squash(squash);
         let mut peer = Peer::over(Arc::new(MemFs::new(1 << 20)), options);
         peer.cred = caller;
         let object = create(&peer, "f");
@@ -236,10 +231,8 @@ fn others_rights_are_respected() {
 
 #[test]
 fn addresses_that_are_not_allowed_get_nothing() {
-    let options = ExportOptions {
-        allow: AccessList::new(["192.0.2.0/24".parse().unwrap()]),
-        ..ExportOptions::default()
-    };
+    let options =
+        ExportOptions::default().with_allow(AccessList::new(["192.0.2.0/24".parse().unwrap()]));
     let mut peer = Peer::over(Arc::new(MemFs::new(1 << 20)), options);
     let object = peer.root();
     assert_eq!(status!(peer, args::GetAttr { object }), Status::Access);

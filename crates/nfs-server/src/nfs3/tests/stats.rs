@@ -48,10 +48,7 @@ fn calls_are_counted_by_procedure_and_failure() {
 fn jobs_are_counted_when_they_are_done_and_their_times_are_taken() {
     let dir = tempfile::tempdir_in(".").unwrap();
     let local = LocalFs::open(dir.path(), LocalFsOptions::default()).unwrap();
-    let options = ExportOptions {
-        squash: Squash::None,
-        ..ExportOptions::default()
-    };
+    let options = ExportOptions::default().with_squash(Squash::None);
     let (peer, nfs) = watched(Peer::over(Arc::new(local), options));
     for name in ["a", "b", "c"] {
         create(&peer, name);

@@ -98,17 +98,14 @@ impl Software {
         client: &Config,
         server: &Config,
     ) -> Result<(Self, Box<dyn QueuePair>, Box<dyn QueuePair>)> {
-        let iwarp = Iwarp::new(IwarpConfig {
-            crc: CrcMode::Off,
-            ..IwarpConfig::default()
-        });
+        let iwarp = Iwarp::new(IwarpConfig::default().with_crc(CrcMode::Off));
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut listener = iwarp.listen(any).await.context("cannot listen")?;
         let to = listener.local_addr();
-        let options = |config: &Config| QpOptions {
-            receives: config.posted_receives() + config.initial_receives().len(),
-            receive_size: config.largest_receive().bytes(),
-            ..QpOptions::default()
+        let options = |config: &Config| {
+            QpOptions::default()
+                .with_receives(config.posted_receives() + config.initial_receives().len())
+                .with_receive_size(config.largest_receive().bytes())
         };
         let (of_client, of_server) = (options(client), options(server));
         let accept = async {

@@ -158,10 +158,7 @@ pub(super) async fn serve() -> Result<Ended> {
         }
         raw.push(start_raw()?);
         for crc in [CrcMode::Off, CrcMode::On] {
-            let provider = Arc::new(Iwarp::new(Config {
-                crc,
-                ..Config::default()
-            }));
+            let provider = Arc::new(Iwarp::new(Config::default().with_crc(crc)));
             let config = ServerConfig::default()
                 .with_workers(1)
                 .with_spin(spinning.policy());

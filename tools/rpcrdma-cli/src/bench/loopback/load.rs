@@ -160,10 +160,7 @@ async fn once(
 
 async fn connect(to: SocketAddr, crc: bool, spinning: Spinning) -> Result<Client> {
     let crc = if crc { CrcMode::On } else { CrcMode::Off };
-    let provider = Arc::new(Iwarp::new(Config {
-        crc,
-        ..Config::default()
-    }));
+    let provider = Arc::new(Iwarp::new(Config::default().with_crc(crc)));
     let config = ClientConfig::default().with_spin(spinning.policy());
     Ok(Client::connect(provider, to, config).await?)
 }
