@@ -5,7 +5,7 @@
 //! wherever that happens. [`Buffer::freeze`] turns it into shared, immutable [`Bytes`] without a
 //! copy; the memory then returns when the last of them is dropped.
 //!
-//! Nothing here knows of RDMA, RPC or sockets.
+//! This crate depends on neither RDMA, RPC nor sockets.
 //!
 //! # Example
 //!
@@ -43,8 +43,8 @@ use std::sync::Arc;
 
 /// A sequence of byte slices that is sent in order (gather list), each held by reference.
 ///
-/// Nearly always it is one piece. Room for more would make every message and every piece of work
-/// larger than what is moved in registers.
+/// A gather list nearly always has one piece. Inline room for more would make messages and work
+/// requests larger than what is moved in registers.
 pub type Gather = SmallVec<[Bytes; 1]>;
 
 /// Total length of all pieces in bytes.
@@ -54,8 +54,8 @@ pub fn gather_len(pieces: &[Bytes]) -> usize {
 
 /// Initialised memory of a fixed capacity, of which the first [`len`](Self::len) bytes are data.
 ///
-/// Dereferences to its data. The bytes between length and capacity are whatever was there
-/// before: they are initialised, and never handed to a peer.
+/// Dereferences to its data. The bytes between length and capacity are initialised but unspecified;
+/// they are never sent to a peer.
 pub struct Buffer {
     memory: Box<[u8]>,
     len: usize,
@@ -80,7 +80,7 @@ impl Buffer {
         }
     }
 
-    /// Capacity in bytes: how much it can hold without growing.
+    /// Capacity in bytes: the length up to which the buffer does not grow.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.memory.len()
@@ -92,7 +92,7 @@ impl Buffer {
         self.len
     }
 
-    /// Whether it has no data.
+    /// Whether the buffer has no data.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -146,7 +146,8 @@ impl Buffer {
 
     /// Makes room for `additional` bytes behind the data.
     ///
-    /// Growing leaves the pool: it is meant for the rare message that is larger than foreseen.
+    /// A buffer that grows leaves its pool. This is meant for rare messages that are larger than
+    /// expected.
     #[inline]
     pub fn reserve(&mut self, additional: usize) {
         if additional > self.memory.len() - self.len {

@@ -1,13 +1,13 @@
 //! Thread-local cache of small buffers.
 //!
-//! A small call takes and drops two or three buffers on one thread. With the lock of the pool, and
-//! the count of who refers to it, that was six atomic operations for each of them.
+//! A small call takes and drops two or three buffers on one thread. Without the cache, the lock and
+//! the reference count of the pool cost six atomic operations per buffer.
 
 use crate::pool::Home;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Sizes of buffers that are cached by a thread: those of small messages.
+/// Sizes of buffers that a thread caches: those of small messages.
 const SIZES: [usize; 2] = [4 << 10, 8 << 10];
 
 /// Buffers of each size that one thread caches, enough for a batch of calls.
@@ -16,7 +16,7 @@ const EACH: usize = 64;
 /// Largest number of bytes that one thread caches. A pool that keeps less than that is not cached.
 pub(crate) const MOST: usize = EACH * (SIZES[0] + SIZES[1]);
 
-/// Memory, and the pool to which it belongs.
+/// Cached memory with its pool.
 type Kept = (Box<[u8]>, Arc<Home>);
 
 thread_local! {
@@ -43,13 +43,13 @@ fn class_of(size: usize) -> Option<usize> {
     SIZES.iter().position(|&other| other == size)
 }
 
-/// Takes memory of this size and pool from the cache of the thread, if there is any.
+/// Takes memory of this size and pool from the cache of the thread, if it has any.
 #[inline]
 pub(crate) fn take(size: usize, home: &Arc<Home>) -> Option<Kept> {
     let class = class_of(size)?;
     let take = |near: &RefCell<Near>| {
         let near = &mut near.borrow_mut().0[class];
-        // Mostly the last one: others are there only where a thread uses several pools.
+        // Usually the last one matches: others exist only if a thread uses several pools.
         let at = near
             .iter()
             .rposition(|(_, other)| Arc::ptr_eq(home, other))?;
@@ -58,15 +58,15 @@ pub(crate) fn take(size: usize, home: &Arc<Home>) -> Option<Kept> {
     NEAR.try_with(take).ok().flatten()
 }
 
-/// Keeps memory near; gives back what there is no room for. That may be memory of another pool
-/// which was in the way.
+/// Adds memory to the cache of the thread; returns the memory for which there is no room. That may
+/// be memory of another pool that was evicted.
 #[inline]
 pub(crate) fn keep(memory: Box<[u8]>, home: Arc<Home>) -> Option<Kept> {
     let Some(class) = class_of(memory.len()) else {
         return Some((memory, home));
     };
     let mut kept = Some((memory, home));
-    // A thread that ends has nothing near any more.
+    // A thread that is ending has no cache any more.
     let _ = NEAR.try_with(|near| {
         let near = &mut near.borrow_mut().0[class];
         let in_the_way = if near.len() == EACH { near.pop() } else { None };

@@ -47,7 +47,8 @@ pub(crate) enum Home {
 /// Free memory of a pool, and its statistics.
 pub(crate) struct Store {
     keep: usize,
-    /// One lock for all sizes and the counts: taking it is what costs, not what is done under it.
+    /// One lock for all sizes and the statistics: taking the lock costs more than the work under
+    /// it.
     shelves: Mutex<Shelves>,
 }
 
@@ -79,7 +80,7 @@ impl Pool {
 
     /// Takes an empty buffer of at least `capacity` bytes.
     ///
-    /// The caller has compared `capacity` with a limit of its own: this allocates what it is told.
+    /// The caller must have checked `capacity` against a limit: this allocates any size.
     pub fn take(&self, capacity: usize) -> Buffer {
         let size = capacity.next_power_of_two().max(MIN_CLASS);
         let size = if class_of(size).is_some() {
