@@ -1,16 +1,16 @@
-//! Asking what a thread may do with a file.
+//! Access checks.
 
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::fs::{Access, AtFlags};
 use rustix::io::Errno;
 
-/// Checks whether this thread, by its file system identity, may do all of `access` with the file that
-/// `fd` stands for, which may be opened with `O_PATH` (faccessat2(2), Linux 5.8).
+/// Checks whether this thread, by its file system identity, has all rights in `access` to an open
+/// file (faccessat2(2), Linux 5.8). `fd` may be opened with `O_PATH`.
 ///
 /// # Errors
 ///
-/// `ACCESS`: it may not. `ROFS`: the file system is read-only. `NOSYS`: an older kernel, or a sandbox
-/// without the call. Others as for faccessat2(2).
+/// `ACCESS`: a right is missing. `ROFS`: the file system is read-only. `NOSYS`: the kernel is
+/// older, or a sandbox denies the call. Others as for faccessat2(2).
 pub fn check_access(fd: impl AsFd, access: Access) -> Result<(), Errno> {
     let flags = AtFlags::EACCESS | AtFlags::EMPTY_PATH;
     // SAFETY: faccessat2(2) reads the path, which is an empty C string of static lifetime, and writes no

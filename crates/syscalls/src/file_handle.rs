@@ -8,31 +8,32 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// `MAX_HANDLE_SZ` of the kernel.
 const MAX: u8 = 128;
 
-/// A file handle of the kernel: it leads to its file, whatever the file is called, for as long as the
-/// file exists, across restarts of the machine too, on the file system that it is from.
+/// A file handle of the kernel. It identifies a file of one file system whatever its name, as long
+/// as the file exists, also across restarts of the machine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FileHandle {
     kind: c_int,
     len: u8,
-    /// Zero behind `len`, so that equal handles are equal as values.
+    /// Zero after `len` bytes, so that equal handles are equal as values.
     bytes: [u8; FileHandle::MAX],
 }
 
-/// `struct file_handle` with room for the bytes behind it.
+/// `struct file_handle` with room for the handle bytes.
 #[repr(C)]
 struct Raw {
     head: libc::file_handle,
     bytes: [u8; FileHandle::MAX],
 }
 
-// The kernel reads and writes the bytes where the head ends.
+// The kernel reads and writes the handle bytes directly after the head.
 const _: () = assert!(std::mem::offset_of!(Raw, bytes) == size_of::<libc::file_handle>());
 
 impl FileHandle {
-    /// Most bytes of a handle.
+    /// Largest length of a handle in bytes.
     pub const MAX: usize = MAX as usize;
 
-    /// The handle of this type and these bytes; nothing if there are more than [`MAX`](Self::MAX).
+    /// Makes a handle of this type and these bytes; `None` if there are more than
+    /// [`MAX`](Self::MAX).
     pub fn new(kind: c_int, bytes: &[u8]) -> Option<Self> {
         let mut all = [0; Self::MAX];
         all.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -43,7 +44,7 @@ impl FileHandle {
         })
     }
 
-    /// The handle of what a descriptor stands for, which may be opened with `O_PATH`.
+    /// Returns the handle of an open file. The descriptor may be opened with `O_PATH`.
     ///
     /// # Errors
     ///
@@ -82,14 +83,14 @@ impl FileHandle {
             .ok_or_else(|| io::Error::from_raw_os_error(libc::EOVERFLOW))
     }
 
-    /// Opens the file of this handle with `flags` as of open(2), whatever its permissions and those of
-    /// the directories above it. `mount` is any file or directory of the mount that it is opened in,
-    /// itself not opened with `O_PATH`.
+    /// Opens the file of this handle with `flags` of open(2). Permissions of the directories above
+    /// it are not checked. `mount` is any file or directory of the mount in which to open it, and
+    /// must not be opened with `O_PATH`.
     ///
     /// # Errors
     ///
-    /// `ESTALE`: there is no such file any more, or never was. `EPERM`: the calling thread lacks
-    /// `CAP_DAC_READ_SEARCH`. Those of open(2).
+    /// `ESTALE`: the file does not exist. `EPERM`: the calling thread lacks `CAP_DAC_READ_SEARCH`.
+    /// Others as for open(2).
     pub fn open(&self, mount: BorrowedFd<'_>, flags: c_int) -> io::Result<OwnedFd> {
         let mut raw = Raw {
             head: libc::file_handle {
@@ -117,12 +118,12 @@ impl FileHandle {
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
-    /// The type, which says what the bytes mean.
+    /// Type of the handle, which defines the meaning of its bytes.
     pub fn kind(&self) -> c_int {
         self.kind
     }
 
-    /// The bytes.
+    /// Bytes of the handle.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }

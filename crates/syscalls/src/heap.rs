@@ -1,10 +1,10 @@
 //! The heap of the process.
 
-/// Returns free memory of the heap to the system. It takes milliseconds for each hundred MiB, during
-/// which threads that allocate may wait.
+/// Returns free memory of the heap to the system. Takes milliseconds per 100 MiB, during which
+/// threads that allocate may wait.
 ///
-/// The allocator of glibc returns what is free at the end of its heaps by itself, and keeps what is free
-/// before something still in use, of which there is always some. Others keep less; there this does
+/// glibc returns only free memory at the end of its heaps by itself, and keeps free memory before
+/// an allocation that is still in use. Other allocators keep less memory; with them this does
 /// nothing.
 pub fn return_free_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]

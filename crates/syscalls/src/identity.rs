@@ -1,9 +1,9 @@
-//! Whom a thread acts for in file systems.
+//! File system identity of a thread.
 //!
 //! The kernel checks an access to a file by the *file system identity* of the thread that asks: its
-//! fsuid, fsgid, supplementary groups and effective capabilities (setfsuid(2), credentials(7)). A server
-//! that runs as root changes them for one call and has them back after, so that access control lists,
-//! quotas, reserved blocks and set-group-id rules are those of the caller.
+//! fsuid, fsgid, supplementary groups and effective capabilities (setfsuid(2), credentials(7)). A
+//! server that runs as root changes them for one call and restores them, so that the kernel applies
+//! access control lists, quotas, reserved blocks and set-group-id rules to the caller.
 
 use rustix::io::Errno;
 use rustix::process::{Gid, getgroups};
@@ -14,9 +14,9 @@ use rustix::thread::{
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
-/// What a thread does not have while it acts for another user than root: the capabilities that lift
-/// checks of files (those that setfsuid(2) takes away), and `CAP_SYS_RESOURCE`, which lifts quotas and
-/// opens reserved blocks.
+/// Capabilities that a thread drops while it acts for a user other than root: those that bypass
+/// permission checks (setfsuid(2) drops them), and `CAP_SYS_RESOURCE`, which bypasses quotas and
+/// reserved blocks.
 const PRIVILEGES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)
@@ -27,29 +27,29 @@ const PRIVILEGES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::MAC_OVERRIDE)
     .union(CapabilitySet::SYS_RESOURCE);
 
-/// Most supplementary groups that the kernel takes (`NGROUPS_MAX`).
+/// Largest number of supplementary groups (`NGROUPS_MAX`).
 pub const MAX_GROUPS: usize = 65_536;
 
-/// A user in file systems.
+/// User and groups of a file system identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FsUser<'a> {
-    /// User.
+    /// User id.
     pub uid: u32,
-    /// Group of what it makes.
+    /// Group id, the group of new files.
     pub gid: u32,
-    /// Its other groups, in any order.
+    /// Supplementary groups, in any order.
     pub groups: &'a [u32],
 }
 
-/// What a thread is when it acts for nobody else.
+/// The own identity of a thread.
 #[derive(Debug)]
 struct Own {
     uid: u32,
     gid: u32,
     groups: Vec<Gid>,
     capabilities: CapabilitySets,
-    /// Whether a change of the user takes and gives back all of [`PRIVILEGES`] that there are, so that
-    /// the capabilities need not be set as well (capabilities(7), "Effect of user ID changes").
+    /// Whether a change of the user drops and restores all [`PRIVILEGES`] of the thread, so that
+    /// the capabilities need not be set separately (capabilities(7), "Effect of user ID changes").
     follows: bool,
 }
 
@@ -77,14 +77,14 @@ thread_local! {
     static ACTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The file system identity of another user, for this thread, until it is dropped.
+/// Guard that gives this thread the file system identity of another user until it is dropped.
 ///
-/// The thread has its own identity back at the end of the scope, in a panic too. If the kernel refused
-/// that, the process would end: it must not go on as somebody else. A thread that is started meanwhile
-/// would keep the user's identity for ever, so none must be.
+/// Dropping the guard restores the thread's own identity, also in a panic. If the kernel refuses
+/// that, the process ends: the thread must not continue as another user. No thread must be started
+/// meanwhile: it would keep the user's identity forever.
 ///
-/// The value belongs to its thread, so that a future that holds one while it waits cannot be moved
-/// between threads:
+/// The guard is not `Send`, so that a future that holds one while it waits cannot be moved between
+/// threads:
 ///
 /// ```compile_fail,E0277
 /// fn spawn(_: impl Future<Output = ()> + Send) {}
@@ -96,8 +96,8 @@ thread_local! {
 /// });
 /// ```
 ///
-/// The identity that a thread had when it first acted for a user is the one it returns to: nothing else
-/// in the process may change the credentials of a thread after that.
+/// A thread returns to the identity that it had when it first acted for a user. No other code in
+/// the process may change the credentials of the thread after that.
 #[derive(Debug)]
 #[must_use = "the identity ends when this is dropped"]
 pub struct ActingAs {
@@ -105,7 +105,7 @@ pub struct ActingAs {
     changed: Changed,
 }
 
-/// What has to be put back.
+/// What dropping the guard restores.
 #[derive(Clone, Copy, Debug, Default)]
 struct Changed {
     groups: bool,
@@ -117,25 +117,25 @@ struct Changed {
 impl ActingAs {
     /// Gives this thread the identity of `user`.
     ///
-    /// For root this is its group alone: root keeps the capabilities of the process, by which no check
-    /// looks at other groups. A user that is what the thread is anyway costs no system call.
+    /// For root only the group is set: root keeps the capabilities of the process, so that other
+    /// groups do not matter. An identity that the thread has already costs no system call.
     ///
     /// # Errors
     ///
-    /// `PERM`: the process lacks `CAP_SETUID` or `CAP_SETGID`. `INVAL`: a user or group that does not
-    /// exist in the user namespace of the process, or more than [`MAX_GROUPS`]. The thread is then what
-    /// it was.
+    /// `PERM`: the process lacks `CAP_SETUID` or `CAP_SETGID`. `INVAL`: a user or group does not
+    /// exist in the user namespace of the process, or there are more than [`MAX_GROUPS`]. The
+    /// thread then keeps its identity.
     ///
     /// # Panics
     ///
-    /// If this thread acts for a user already.
+    /// If this thread already acts for a user.
     pub fn enter(user: FsUser<'_>) -> Result<Self, Errno> {
         let own = own()?;
         assert!(
             !ACTING.replace(true),
             "a thread acts for one user at a time"
         );
-        // From here on, dropping it undoes what was changed so far.
+        // From here on, dropping the guard undoes the changes made so far.
         let mut acting = Self {
             own,
             changed: Changed::default(),
@@ -162,7 +162,7 @@ impl ActingAs {
             self.changed.uid = true;
             set_fs_uid(user.uid)?;
         }
-        // After the user, which may have taken some away.
+        // Set after the user: changing the user may have dropped some.
         let effective = own.capabilities.effective;
         if !root && !own.follows && effective.intersects(PRIVILEGES) {
             self.changed.capabilities = true;
@@ -186,7 +186,7 @@ impl ActingAs {
         if changed.groups {
             set_thread_groups(&own.groups)?;
         }
-        // After the user, which may have given some.
+        // Set after the user: changing the user may have restored some.
         if changed.capabilities || changed.uid && !own.follows {
             set_capabilities(None, own.capabilities)?;
         }
@@ -197,14 +197,14 @@ impl ActingAs {
 impl Drop for ActingAs {
     fn drop(&mut self) {
         if self.restore().is_err() {
-            // What this thread does next would be done with the rights of somebody else.
+            // The thread would continue with the rights of another user.
             std::process::abort();
         }
         ACTING.set(false);
     }
 }
 
-/// The identity of this thread, as it was when it was first asked for.
+/// Returns the identity that this thread had at the first call.
 fn own() -> Result<Rc<Own>, Errno> {
     OWN.with(|own| {
         if let Some(own) = own.get() {
@@ -224,7 +224,7 @@ fn is_same(groups: &[u32], own: &[Gid]) -> bool {
 }
 
 fn set_groups(groups: &[u32]) -> Result<(), Errno> {
-    // As many as AUTH_SYS has need no memory of their own.
+    // As many groups as AUTH_SYS allows need no allocation.
     let mut few = [Gid::ROOT; 16];
     if let Some(few) = few.get_mut(..groups.len()) {
         for (to, group) in few.iter_mut().zip(groups) {
@@ -237,15 +237,15 @@ fn set_groups(groups: &[u32]) -> Result<(), Errno> {
 }
 
 fn gid(group: u32) -> Result<Gid, Errno> {
-    // No group has this number.
+    // -1 is not a valid group.
     match group {
         u32::MAX => Err(Errno::INVAL),
         group => Ok(Gid::from_raw(group)),
     }
 }
 
-/// The kernel reports no error of these two calls, but says who the thread was before; a user that does
-/// not exist changes nothing and so asks who it is now.
+/// An invalid id for setfsuid(2) and setfsgid(2). Both report no error and return the previous id;
+/// a call with an invalid one changes nothing and thus returns the current id.
 const NOBODY: u32 = u32::MAX;
 
 fn fs_uid() -> u32 {

@@ -1,5 +1,5 @@
-//! Calls of the C library and the kernel that have no safe wrapper elsewhere: with the provider for
-//! hardware the one place where `unsafe` is allowed. Each block says why it is sound.
+//! Safe wrappers of calls of the C library and the kernel that have none elsewhere. Only this crate
+//! and the provider for hardware may use `unsafe`; each block states why it is sound.
 //!
 //! # Example
 //!

@@ -1,22 +1,22 @@
-//! A sampling profiler of the process itself: where its threads are each time that a timer on their CPU
-//! time expires.
+//! Sampling profiler of the process itself: records where its threads are when a timer of CPU time
+//! expires.
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize};
 use std::time::Duration;
 
-/// Where a thread was when the timer expired.
+/// A sample: the position of a thread when the timer expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The instruction that comes next. Of a thread in the kernel, the one behind its system call.
+    /// Address of the next instruction. For a thread in the kernel: the one after its system call.
     pub address: usize,
-    /// The register with the result of a system call. It means something only if the instruction before
-    /// `address` is one: then a negative value is the number of an error.
+    /// The register with the result of a system call. It is meaningful only if the instruction
+    /// before `address` is a system call; a negative value is then an error number.
     pub result: isize,
 }
 
-/// Samples that are kept: at four thousand a second, a quarter of a minute.
+/// Largest number of samples: enough for 16 seconds at 4,000 per second.
 const MAX_SAMPLES: usize = 1 << 16;
 
 struct Slot {
@@ -24,8 +24,8 @@ struct Slot {
     result: AtomicIsize,
 }
 
-/// Written by the signal handler, which can use nothing but atomics. A slot is taken by one handler, which
-/// writes the address last; zero is a slot that was not written.
+/// Samples, written by the signal handler, which can use only atomics. A handler takes a slot and
+/// writes the address last; zero is an unused slot.
 static SLOTS: [Slot; MAX_SAMPLES] = [const {
     Slot {
         address: AtomicUsize::new(0),
@@ -33,30 +33,30 @@ static SLOTS: [Slot; MAX_SAMPLES] = [const {
     }
 }; MAX_SAMPLES];
 
-/// Samples taken, also those for which there was no slot.
+/// Number of samples taken, including those without a slot.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether there is a [`Sampling`].
+/// Whether a [`Sampling`] exists.
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
 /// Sampling of all threads of the process, until it is stopped or dropped.
 ///
-/// It takes over `SIGPROF` and the timer behind it. A thread that waits uses no CPU time and is not
-/// interrupted. The kernel looks at such timers at its ticks, so there are no more samples a second than
-/// it has ticks: often 250.
+/// Uses `SIGPROF` and its timer. A thread that waits uses no CPU time and is not interrupted. The
+/// kernel checks such timers at its ticks, which limits the samples per second to the number of
+/// ticks: often 250.
 #[derive(Debug)]
 pub struct Sampling(());
 
 impl Sampling {
-    /// Begins to take a sample each time that the process has used so much CPU time.
+    /// Starts to take a sample each time the process has used `interval` of CPU time.
     ///
     /// # Errors
     ///
-    /// `ResourceBusy`: there is a `Sampling` already, or somebody else handles `SIGPROF`. `InvalidInput`: the
-    /// interval is shorter than a microsecond, or too long for the system. `Unsupported`: there is none for
-    /// this kind of processor.
+    /// `ResourceBusy`: a `Sampling` exists, or other code handles `SIGPROF`. `InvalidInput`: the
+    /// interval is shorter than a microsecond, or too long for the system. `Unsupported`: this
+    /// processor is not supported.
     pub fn start(interval: Duration) -> io::Result<Self> {
-        // To the system, an interval of zero is a timer that is stopped.
+        // An interval of zero would stop the timer.
         if interval.as_micros() == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }

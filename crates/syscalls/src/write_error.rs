@@ -1,17 +1,18 @@
-//! Errors of writing data back.
+//! Errors of write-back.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Asks whether data of a file could not be written to its disk since the descriptor was opened, or was
-/// last asked. It neither writes nor waits, where fsync(2) does both.
+/// Checks whether write-back of the file has failed since the descriptor was opened or last
+/// checked. Unlike fsync(2), this neither writes nor waits.
 ///
 /// # Errors
 ///
-/// The error of writing. Those of sync_file_range(2), as `ESPIPE` for what is no file with data.
+/// The error of the write-back. Others as for sync_file_range(2), such as `ESPIPE` for a descriptor
+/// without data.
 pub fn write_error(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // The last byte that a file can have: there are no pages to wait for behind it, and the kernel looks
-    // whether there was an error all the same.
+    // The range is the last possible byte of a file: it has no pages to wait for, and the kernel
+    // still checks for an error.
     let last = i64::MAX - 1;
     // SAFETY: the call has no pointers. It waits for pages of one byte to be written, and writes none.
     #[allow(unsafe_code, reason = "this call has no safe wrapper")]
