@@ -1,4 +1,4 @@
-//! sock_diag: the socket with two given addresses.
+//! Looks up a socket by its two addresses with sock_diag(7).
 
 use crate::canonical;
 use crate::netlink::ask;
@@ -9,15 +9,15 @@ use rustix::net::netlink::SOCK_DIAG;
 use std::io;
 use std::net::SocketAddr;
 
-/// State of a connected socket, in the numbers of Linux.
+/// `TCP_ESTABLISHED` of Linux.
 const ESTABLISHED: u8 = 1;
 
-/// What the kernel knows about a socket.
+/// Answer of the kernel about a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// It is connected, and its owner has this uid.
+    /// The socket is connected and owned by this uid.
     Uid(u32),
-    /// It is being closed: the kernel has it without an owner then, which looks like root.
+    /// The socket is being closed. The kernel then reports it without an owner, as uid 0.
     Closing,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn owner(local: SocketAddr, peer: SocketAddr) -> io::Result<Owner> {
             source_address: peer.ip(),
             destination_address: local.ip(),
             interface_id,
-            // Any socket with these addresses.
+            // A wildcard for the socket's cookie.
             cookie: [0xff; 8],
         },
     };
@@ -59,7 +59,7 @@ pub(crate) fn owner(local: SocketAddr, peer: SocketAddr) -> io::Result<Owner> {
         (id.source_address, id.source_port),
         (id.destination_address, id.destination_port),
     ];
-    // Without a connected socket the kernel shows one that listens at the address.
+    // If no connected socket matches, the kernel returns one that listens at the address.
     if ends.map(|end| canonical(end.into()))
         != [peer, local].map(|end| (end.ip(), end.port()).into())
     {

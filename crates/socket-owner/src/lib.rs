@@ -1,10 +1,11 @@
 //! The user that owns the other end of a TCP connection on the same machine.
 //!
-//! The kernel is asked for the one socket with the two addresses of the connection (sock_diag), in the
-//! network namespace of the caller. It is found if its owner is a process there, and not if it is on
-//! another machine or in another network namespace, which is another machine for this purpose. If it
-//! is not found, but has an address of this machine, it was closed meanwhile, or there is address
-//! translation between the ends: whose it was is not known then, though what it sent may still be read.
+//! The kernel looks up the socket with the two addresses of the connection (sock_diag), in the
+//! network namespace of the caller. It finds a socket of a process there, and none on another
+//! machine or in another network namespace, which counts as another machine. If there is no socket,
+//! but the address is one of this machine, the socket was closed meanwhile or its address is
+//! translated on the way. Its owner is unknown then, although data that it sent may still be
+//! received.
 //!
 //! # Example
 //!
@@ -53,13 +54,15 @@ impl SocketOwners {
         Self::default()
     }
 
-    /// Of this machine only `uid` and root may connect: for a server that does everything as `uid`.
+    /// Only `uid` and root may connect from this machine. For a server that does everything as
+    /// `uid`.
     pub fn only(uid: u32) -> Self {
         Self { only: Some(uid) }
     }
 
-    /// Finds the owner of a connection of this process to itself. Where that fails, connections from
-    /// this machine are refused: the kernel lacks `tcp_diag`, or this process may not ask it.
+    /// Checks that owners can be found, with a connection of this process to itself. If the check
+    /// fails, connections from this machine will be refused: the kernel lacks `tcp_diag`, or this
+    /// process may not use it.
     ///
     /// # Errors
     ///
@@ -99,8 +102,9 @@ impl LocalUsers for SocketOwners {
     }
 }
 
-/// Tells clients on this machine from others, and asks for no user: for a server that believes whatever
-/// they claim, and has them share one part of its connections, whatever address of the machine they use.
+/// Recognises clients on this machine without looking up their users, as [`LocalUsers`]. For a
+/// server that trusts all local users; all of them share one limit of connections, whatever address
+/// of the machine they use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalAddresses;
 
@@ -115,13 +119,13 @@ impl LocalUsers for LocalAddresses {
     }
 }
 
-/// Whether the peer has an address of this machine, so that nobody elsewhere can have it.
+/// Whether the peer has an address of this machine.
 fn is_of_this_machine(local: SocketAddr, peer: SocketAddr) -> bool {
     peer.ip().is_loopback() || peer.ip() == local.ip() || route::is_local(peer)
 }
 
-/// An address as its packets have it: that of a dual-stack socket may be an IPv4 address within an
-/// IPv6 one.
+/// Returns the canonical form of an address: that of a dual-stack socket may be an IPv4-mapped IPv6
+/// address.
 fn canonical(addr: SocketAddr) -> SocketAddr {
     match addr.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, addr.port()),

@@ -1,4 +1,4 @@
-//! One request to the kernel over netlink, and its answer.
+//! A netlink request and its answer.
 
 use netlink_packet_core::{
     NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -14,20 +14,19 @@ use rustix::net::{
 use std::io;
 use std::time::Duration;
 
-/// How long the kernel may take to answer. It has answered when the request is sent, unless what
-/// answers is still to be loaded.
+/// How long to wait for the kernel. It answers before the request returns, unless it has to load a
+/// module first.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Most bytes of an answer about one thing.
+/// Largest answer in bytes.
 pub(crate) const MAX_ANSWER: usize = 8192;
 
-/// Sends one request, in the network namespace of the calling thread, and returns the message that
-/// answers it.
+/// Sends a request in the network namespace of the calling thread and returns the answer.
 ///
 /// # Errors
 ///
-/// That with which the kernel answers, as `NotFound`; those of the socket; `TimedOut`;
-/// `InvalidData` if the answer is not understood.
+/// The error in the kernel's answer, such as `NotFound`; errors of the socket; `TimedOut`;
+/// `InvalidData` if the answer cannot be parsed.
 pub(crate) fn ask<T>(protocol: Option<Protocol>, request: T) -> io::Result<T>
 where
     T: NetlinkSerializable + NetlinkDeserializable,
@@ -39,7 +38,7 @@ where
         protocol,
     )?;
     set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIMEOUT))?;
-    // Connected to the kernel, it takes messages of nobody else.
+    // A connected netlink socket receives messages only from the kernel.
     connect(&socket, &SocketAddrNetlink::new(0, 0))?;
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST;

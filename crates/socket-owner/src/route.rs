@@ -1,4 +1,4 @@
-//! Which addresses are this machine's own.
+//! Finds out whether an address belongs to this machine.
 
 use crate::netlink::ask;
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
@@ -6,14 +6,14 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-/// Whether what is sent to an address stays on this machine.
+/// Whether packets to an address stay on this machine.
 pub(crate) fn is_local(addr: SocketAddr) -> bool {
     match route_type(addr) {
         Ok(kind) => kind == RouteType::Local,
-        // No way leads there.
+        // There is no route to the address.
         Err(error) if is_unreachable(&error) => false,
-        // Nobody is to be asked. Where addresses of others can be bound too (ip_nonlocal_bind), they are
-        // taken for this machine's, which is on the safe side.
+        // The route is unknown: an address that can be bound counts as local. With ip_nonlocal_bind
+        // that can be an address of another machine, which is the safe choice.
         Err(_) => UdpSocket::bind((addr.ip(), 0)).is_ok(),
     }
 }
@@ -42,7 +42,7 @@ fn route_type(addr: SocketAddr) -> io::Result<RouteType> {
             .attributes
             .push(RouteAttribute::Oif(addr.scope_id()));
     }
-    // NETLINK_ROUTE has the number 0.
+    // The protocol number of NETLINK_ROUTE is 0.
     match ask(None, RouteNetlinkMessage::GetRoute(request))? {
         RouteNetlinkMessage::NewRoute(route) => Ok(route.header.kind),
         _ => Err(io::ErrorKind::InvalidData.into()),
