@@ -13,10 +13,10 @@
 //!    for longest of all.
 //!
 //! A connection in use is never evicted. Rule 2 moves connections from addresses with many to those
-//! with few and never back, so that clients which come again cannot evict each other in turns. Rule 3 is
-//! for servers whose clients make a call and go: there nobody loses anything with an idle connection, and
-//! without it as many addresses as there are places would keep all others out.
-//! What is said of an address here goes for a [`PeerGroup`].
+//! with few and never back, so that clients that reconnect cannot evict each other in turns. Rule 3
+//! is for servers whose clients make one call and leave: there an idle connection is worth nothing,
+//! and without the rule as many addresses as there are places would keep all others out. An address
+//! here means a [`PeerGroup`].
 
 use crate::PeerGroup;
 use std::cmp::Reverse;
@@ -31,16 +31,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// as a client with `nconnect=16` makes at a time.
 pub const FREE_SETUPS: usize = 16;
 
-/// Of the connections that a server may have, one in so many may be in setup.
+/// Divisor of the largest number of connections that gives the largest number in setup.
 const SETUP_PART: usize = 4;
 
-/// Connections of a server that may be in setup, however few it may have in all.
+/// Smallest limit of connections in setup, however low the limit of all connections is.
 const LEAST_SETUPS: usize = 2 * FREE_SETUPS;
 
-/// One evicted connection that has not ended yet is tolerated for so many that there may be.
+/// Divisor of the largest number of connections that gives the number of evicted ones that may not
+/// have ended yet.
 const LEAVING_PART: usize = 8;
 
-/// How often eviction looks for another connection if the one that it chose came into use meanwhile.
+/// Largest number of attempts of eviction, if chosen connections come into use meanwhile.
 const MAX_CHOICES: usize = 4;
 
 /// Limits on the connections of a server.
@@ -69,7 +70,7 @@ impl ConnectionLimits {
         }
     }
 
-    /// The same limits for a server whose idle connections [give way](Self::idle_gives_way).
+    /// Lets idle connections [give way](Self::idle_gives_way) to new ones.
     #[must_use]
     pub fn with_idle_giving_way(self) -> Self {
         Self {
@@ -111,7 +112,7 @@ struct Group {
 }
 
 struct Entry {
-    /// One of the values below; shared with the owner of the connection.
+    /// State of the connection, one of the values below; shared with its owner.
     usage: Arc<AtomicU64>,
     evict: Box<dyn FnOnce() + Send>,
 }
@@ -122,7 +123,7 @@ const IN_USE: u64 = 0;
 const EVICTED: u64 = 1;
 /// The connection is being set up.
 const IN_SETUP: u64 = 2;
-/// The connection is idle since the stamp that is its value.
+/// Smallest value of an idle connection: the stamp at which it became idle.
 const FIRST_STAMP: u64 = 3;
 
 /// Why a connection is not admitted.
@@ -143,7 +144,7 @@ pub struct Admitted {
     group: PeerGroup,
     id: u64,
     usage: Arc<AtomicU64>,
-    /// What this end knows `usage` to be, unless the connection was evicted.
+    /// Last state that the owner has set; `usage` differs if the connection was evicted.
     last: u64,
 }
 
@@ -226,7 +227,7 @@ struct Candidate {
 }
 
 impl State {
-    /// Makes room for one more connection of this group; the one that was evicted for it.
+    /// Makes room for a connection of this group; returns the evicted connection, if any.
     fn make_room(
         &mut self,
         newcomer: PeerGroup,
@@ -264,13 +265,13 @@ impl State {
         Err(Refused::Full)
     }
 
-    /// The connection to evict for one of an address that has `own`.
+    /// Chooses the connection to evict for an address that has `own` connections.
     fn least_useful(&self, own: usize) -> Option<(PeerGroup, u64)> {
         self.most_setups(FREE_SETUPS).or_else(|| {
             let mut best: Option<Candidate> = None;
             for (&group, connections) in &self.groups {
                 let len = connections.len();
-                // Those of smaller groups need not be looked at.
+                // Smaller groups need not be checked.
                 if len < own + 2 || best.as_ref().is_some_and(|best| len < best.len) {
                     continue;
                 }
@@ -289,7 +290,7 @@ impl State {
         })
     }
 
-    /// The connection that is in setup or idle for longest, of all.
+    /// Returns the connection that has been in setup or idle for longest.
     fn longest_idle(&self) -> Option<(PeerGroup, u64)> {
         let candidates = self.groups.iter().filter_map(|(group, connections)| {
             let (in_setup, since, id) = connections.least_useful()?;
@@ -304,8 +305,8 @@ impl State {
         Some(id)
     }
 
-    /// The oldest connection in setup of the group that has the most of those, if that are more than
-    /// `free`.
+    /// Returns the oldest connection in setup of the group with the most of these, if it has more
+    /// than `free`.
     fn most_setups(&self, free: usize) -> Option<(PeerGroup, u64)> {
         let crowded = self.groups.iter().filter_map(|(group, connections)| {
             let oldest = *connections.in_setup.keys().next()?;
@@ -320,7 +321,7 @@ impl State {
         self.groups.get(&group)?.in_setup.keys().next().copied()
     }
 
-    /// Takes the place of this connection, unless it is in use.
+    /// Evicts this connection, unless it is in use.
     fn evict(&mut self, group: PeerGroup, id: u64) -> Option<Entry> {
         let connections = self.groups.get_mut(&group)?;
         let entry = connections.entry(id)?;
@@ -362,7 +363,8 @@ impl Group {
         in_setup.or_else(|| self.established.get(&id))
     }
 
-    /// Whether the least useful connection is in setup, since when it has been idle, and which it is.
+    /// Returns the least useful connection: whether it is in setup, when it became idle, and its
+    /// identifier.
     fn least_useful(&self) -> Option<(bool, u64, u64)> {
         if let Some(id) = self.in_setup.keys().next() {
             return Some((true, *id, *id));

@@ -87,8 +87,7 @@ impl Credential {
     ///
     /// # Errors
     ///
-    /// If the body is not what its flavour demands: the call is then to be denied with
-    /// [`AuthStat::BadCred`].
+    /// If the body is invalid for its flavour: the call must be denied with [`AuthStat::BadCred`].
     pub fn parse(auth: OpaqueAuth<'_>) -> Result<Self, AuthStat> {
         match auth.flavour {
             // RFC 5531 §10.1 recommends an empty body and gives no meaning to another.

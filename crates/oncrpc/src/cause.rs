@@ -4,10 +4,10 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// Error that ended a connection or kept it from being made, shared by all calls that failed with it.
+/// Error that ended a connection or prevented it, shared by all calls that failed with it.
 ///
-/// The type of the error is the transport's; [`error`](Self::error) gives it for a downcast. Two causes
-/// are equal if their messages are, sources included.
+/// [`error`](Self::error) returns it for a downcast to the type of the transport. Two causes are
+/// equal if their messages are equal, sources included.
 #[derive(Clone)]
 pub struct Cause(Arc<dyn Error + Send + Sync>);
 

@@ -1,8 +1,8 @@
 //! ONC RPC (RFC 5531) without I/O: messages, authentication, [`xdr`], and the traits of a service and
 //! of a transport.
 //!
-//! A [`Service`] answers calls and a [`Transport`] carries them; neither knows the other. The same
-//! NFS code therefore runs over RDMA and over TCP (crate `oncrpc-tcp`).
+//! A [`Service`] answers calls and a [`Transport`] carries them, independently of each other. The
+//! same NFS code therefore runs over RDMA and over TCP (crate `oncrpc-tcp`).
 //!
 //! # Example
 //!

@@ -1,7 +1,7 @@
 //! Identification of clients on the server's own machine.
 //!
-//! A server trusts the AUTH_SYS credentials of another machine or it does not, as a whole. On its
-//! own machine any user can connect, and the kernel knows which one did.
+//! A server trusts the AUTH_SYS credentials of another machine for all its users, or not at all. On
+//! its own machine any user can connect, and the kernel knows which user owns a connection.
 
 use crate::PeerGroup;
 use std::fmt::Debug;
@@ -21,12 +21,12 @@ pub trait LocalUsers: Debug + Send + Sync {
     fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Origin, LocalUserError>;
 }
 
-/// Where the client of a connection is.
+/// Origin of a connection: another machine, or a user of this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// On another machine, or not looked up.
     Remote,
-    /// On the server's machine; the user was not looked up, so it may claim to be any.
+    /// On the server's machine; the user was not looked up, and may claim any uid.
     ThisMachine,
     /// On the server's machine; the uid owns the client's socket.
     User(u32),

@@ -74,13 +74,13 @@ impl<'a> CallHeader<'a> {
     ///
     /// # Errors
     ///
-    /// [`CallError`] says what the sender is owed.
+    /// A [`CallError`], which tells how to answer.
     pub fn parse(r: &mut Reader<'a>) -> Result<Self, CallError> {
         let start = r.clone();
         if let Ok([xid, CALL, RPC_VERSION, prog, vers, proc]) = r.words() {
             return Self::of_procedure(r, xid, Procedure { prog, vers, proc });
         }
-        // What is wrong with any other is found word by word.
+        // Errors of other headers are found word by word.
         *r = start;
         let xid = r.u32().map_err(|_| CallError::NotACall)?;
         let garbage = |error| CallError::Garbage { xid, error };
@@ -115,8 +115,8 @@ impl<'a> CallHeader<'a> {
     }
 }
 
-/// A malformed credential is an authentication error; one that is cut off or stands where a
-/// by-reference item is makes the whole call garbage.
+/// Reads a credential or verifier. A malformed one is an authentication error; a truncated one, or
+/// a by-reference item in its place, makes the call GARBAGE_ARGS.
 fn auth<'a>(r: &mut Reader<'a>, xid: u32, stat: AuthStat) -> Result<OpaqueAuth<'a>, CallError> {
     OpaqueAuth::parse(r).map_err(|error| match error {
         Error::TooLong { .. } | Error::Padding => CallError::Auth { xid, stat },
@@ -232,7 +232,7 @@ pub enum RejectStatus {
         /// Highest supported RPC version.
         high: u32,
     },
-    /// The caller was not believed.
+    /// Authentication failed.
     AuthError(AuthStat),
 }
 
@@ -420,7 +420,7 @@ pub enum RpcError {
 pub fn read_reply(reply: &Payload, xid: u32) -> Result<Reader<'_>, RpcError> {
     let mut r = Reader::from(reply);
     let start = r.clone();
-    // Nearly every one: executed, with an empty verifier.
+    // Fast path for nearly every reply: executed, with an empty verifier.
     if let Ok([found, REPLY, ACCEPTED, _, 0, SUCCESS]) = r.words()
         && found == xid
     {

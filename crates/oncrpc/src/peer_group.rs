@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv6Addr};
 /// A group of clients that count as one peer wherever peers share a resource.
 ///
 /// For other machines, a group is one IPv4 address or one IPv6 /64, since a host can use every
-/// address of its /64 (RFC 4291 §2.5.4). On the server's machine anybody can use every address of
-/// it, all of 127/8 included: there a group is one user, or all users if they are not identified.
+/// address of its /64 (RFC 4291 §2.5.4). On the server's machine every user can use all of its
+/// addresses, including 127/8: there a group is one user, or all users if they are not identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerGroup(Group);
 

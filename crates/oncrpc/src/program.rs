@@ -44,7 +44,7 @@ pub struct Call {
     pub proc: u32,
     /// The caller's credential.
     pub cred: Credential,
-    /// Flavour of the verifier. Its body is of no use to the flavours known here.
+    /// Flavour of the verifier. The supported flavours do not use its body.
     pub verf: u32,
     /// The client that made the call, and its connection.
     pub caller: Caller,
@@ -57,7 +57,7 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// What the sender of something else is owed, as a reply that is ready to go.
+    /// The reply to send, if the message is not a valid call.
     #[allow(
         clippy::result_large_err,
         reason = "the error is a reply that moves on at once; boxing it would allocate per bad call"
@@ -106,13 +106,13 @@ impl Call {
         r
     }
 
-    /// Shows the arguments in bytes, piece by piece: the same bytes whether data of the call
-    /// travelled in its stream or beside it.
+    /// Passes the bytes of the arguments to `visit`, piece by piece. They are the same whether data
+    /// of the call was received inline or by reference.
     pub fn visit_args(&self, visit: impl FnMut(&[u8])) {
         self.payload.visit_stream(self.args_at, visit);
     }
 
-    /// The arguments, all of them and nothing behind them.
+    /// Parses the arguments, which must be the rest of the call.
     ///
     /// # Errors
     ///
@@ -248,7 +248,7 @@ impl Service for Programs {
     }
 }
 
-/// What the sender of a message that is no good call is owed.
+/// Returns the reply to a message that is not a valid call.
 fn refuse(payload: Payload, error: CallError) -> Reply {
     let (xid, status) = match error {
         CallError::NotACall => return Reply::Nothing,
@@ -275,11 +275,10 @@ fn reply_in(call: Payload, xid: u32, status: ReplyStatus<'_>) -> Reply {
     Reply::Message(w.finish())
 }
 
-/// A reply in the memory of its call: no other is needed, pooled or not.
+/// Writes a reply into the memory of its call, without another buffer.
 fn writer_in(call: Payload) -> Writer {
     let (mut buffer, start, _) = call.into_parts();
-    // What stood in front of the call was the transport's, and is room for it to put its header
-    // there once more.
+    // The space before the call had the transport's header, and is kept for that of the reply.
     buffer.truncate(start);
     Writer::new(buffer)
 }

@@ -12,7 +12,7 @@ pub struct ReplyRoom {
     results: [u32; Self::MAX_RESULTS],
 }
 
-/// Stands for a result without a chunk of its own, which is part of the message.
+/// Marks a result without its own chunk, which is part of the message.
 const IN_MESSAGE: u32 = u32::MAX;
 
 impl ReplyRoom {

@@ -82,7 +82,7 @@ impl Caller {
     }
 
     /// Returns the verified uid of the caller: `Some` if the caller is on this machine and is
-    /// neither root nor the kernel, which may speak for others.
+    /// neither root nor the kernel, which may act for other users.
     pub fn known_uid(&self) -> Option<u32> {
         self.local_uid.filter(|&uid| uid != 0)
     }

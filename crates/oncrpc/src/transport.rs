@@ -30,7 +30,7 @@ pub trait Transport {
     }
 }
 
-/// Calls in flight on a transport that does not say how many suit it.
+/// Calls in flight on a transport that does not implement [`Transport::depth`].
 const USUAL_DEPTH: usize = 8;
 
 /// Upper bound for the size of a reply, so that a transport can reserve memory for it beforehand.
@@ -53,7 +53,7 @@ impl ReplyBound {
         }
     }
 
-    /// The same with one more eligible result, of at most `bytes`.
+    /// Adds an eligible result of at most `bytes`.
     #[must_use]
     pub fn with_result(mut self, bytes: usize) -> Self {
         self.results.push(bytes);
@@ -65,8 +65,8 @@ impl ReplyBound {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransportError {
-    /// There is no connection, and none could be made in time. The cause is the transport's error of
-    /// connecting, and stands for this one.
+    /// There is no connection, and none could be made in time. The cause is the transport's error,
+    /// and its message is that of this error.
     Unreachable(Cause),
     /// The connection ended, and the call was not or could not be sent again. The cause is the
     /// [source](Error::source) of this error.

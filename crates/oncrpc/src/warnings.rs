@@ -18,7 +18,7 @@ pub const MAX_WARNED: usize = 256;
 /// Decides which warnings are logged, and counts the others.
 #[derive(Debug, Default)]
 pub struct Warnings {
-    /// By address; without one for those that have no count of their own.
+    /// Counts by address; `None` for addresses without their own count.
     recent: Mutex<HashMap<Option<PeerGroup>, Recent>>,
 }
 
@@ -32,7 +32,7 @@ struct Recent {
 /// Warnings that were not logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suppressed {
-    /// The address that they were about; `None` stands for several addresses.
+    /// The address; `None` for several addresses.
     pub peer: Option<PeerGroup>,
     /// Number of suppressed warnings.
     pub count: u64,

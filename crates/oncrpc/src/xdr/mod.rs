@@ -1,9 +1,9 @@
 //! XDR (RFC 4506) for RPC messages whose large items are held by reference beside the stream.
 //!
-//! [`Payload`] is an RPC message ready to send or just received: the octets of the stream, and
-//! the by-reference items that belong at known places in it. [`Writer`] builds one, [`Reader`]
-//! takes one apart. A reader never trusts a length: every variable-length value is read with the
-//! limit its type has, before anything is allocated.
+//! [`Payload`] is an RPC message ready to send or just received: the octets of the stream, and the
+//! by-reference items that belong at known places in it. [`Writer`] builds one, [`Reader`] takes
+//! one apart. A reader checks every length against the limit of its type before it allocates
+//! anything.
 //!
 //! Which item may move by reference is decided by the upper-layer binding, which calls
 //! [`Writer::item`] and [`Reader::item`].
@@ -35,7 +35,7 @@ pub enum Error {
         /// Largest length of this value.
         limit: u32,
     },
-    /// A value is not one of its enumeration, or a Boolean is neither 0 nor 1.
+    /// A value is not in its enumeration, or a Boolean is neither 0 nor 1.
     #[error("{value} is not a value of {of}")]
     NotInEnum {
         /// Value in the stream.

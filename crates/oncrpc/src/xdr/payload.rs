@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 pub struct Payload {
     head: Buffer,
     items: SmallVec<[Item; 1]>,
-    /// Offset in the head; that of the longest transport header fits by far.
+    /// Offset of the stream in the head: the length of the transport header.
     start: u32,
     unplaced: bool,
     /// Chunks that were offered for results and came back unused.
@@ -23,9 +23,10 @@ pub struct Payload {
 /// One by-reference item of a [`Payload`]: the data of a counted array, without its length word.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// Its place: the offset in the head of the first octet that follows it.
+    /// Place of the item: the offset in the head of the first octet that follows it.
     pub at: usize,
-    /// Its octets, without padding on sending; a received one may have up to three octets of it.
+    /// Octets of the item, without padding when sent; a received item may have up to three octets
+    /// of padding.
     pub data: Gather,
 }
 
@@ -44,8 +45,8 @@ impl Item {
 impl Payload {
     /// A message whose stream begins at offset `start` of `head`, without items.
     ///
-    /// A received message keeps the transport header in front of its stream, so that the buffer
-    /// of the receive is handed up as it is.
+    /// A received message keeps the transport header before its stream, so that the buffer of the
+    /// Receive is passed up unchanged.
     ///
     /// # Panics
     ///
@@ -167,7 +168,7 @@ impl Payload {
         self.copy_reduced_into(out, |_| false);
     }
 
-    /// The stream without its items, and these with their places.
+    /// Returns the stream without its items, and the items with their places.
     ///
     /// # Panics
     ///

@@ -12,7 +12,7 @@ use bytes::Bytes;
 pub struct Reader<'a> {
     stream: &'a [u8],
     at: usize,
-    /// Where the octets end that can be read: at the next item, or at the end.
+    /// End of the octets that can be read: the place of the next item, or the end of the stream.
     end: usize,
     items: &'a [Item],
     unplaced: bool,
@@ -23,9 +23,9 @@ pub struct Reader<'a> {
 /// A counted array that may have been received by reference.
 #[derive(Clone, Debug)]
 pub enum Opaque<'a> {
-    /// It was part of the stream.
+    /// The array was part of the stream.
     Inline(&'a [u8]),
-    /// It was a by-reference item; its padding is removed.
+    /// The array was a by-reference item; its padding is removed.
     ByReference(Gather),
 }
 
@@ -88,7 +88,7 @@ impl<'a> From<&'a Payload> for Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the beginning of `stream`, without items.
+    /// Creates a reader at the beginning of `stream`, without items.
     pub fn new(stream: &'a [u8]) -> Self {
         Self::from(stream)
     }
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
         self.take(len).map(drop)
     }
 
-    /// Finds where the octets end that can be read.
+    /// Updates the end of the octets that can be read.
     fn find_end(&mut self) {
         self.end = match self.items.first() {
             Some(item) if !self.unplaced => item.at.min(self.stream.len()),
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Why there are not so many octets.
+    /// Returns the error of reading more octets than there are.
     #[cold]
     fn untakeable(&self, len: usize) -> Error {
         if !self.items.is_empty() && !self.unplaced {
@@ -252,7 +252,7 @@ impl<'a> Reader<'a> {
                 truncate(&mut data, len);
                 Ok(Opaque::ByReference(data))
             }
-            // One without octets may have had a chunk, which was not used for it.
+            // An empty item may have had a chunk, which was not used.
             _ if len == 0 => {
                 self.spare = self.spare.saturating_sub(1);
                 Ok(Opaque::Inline(&[]))

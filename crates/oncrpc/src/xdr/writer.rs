@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 
 /// Builds a [`Payload`], value by value.
 ///
-/// Lengths are those of local data. One that does not fit 32 bits is a broken invariant of the
-/// caller and panics; all limits of this project are far below.
+/// Lengths are those of local data. A length that does not fit 32 bits is a broken invariant of the
+/// caller and panics; all limits of this project are far lower.
 #[derive(Debug, Default)]
 pub struct Writer {
     head: Buffer,
