@@ -35,7 +35,7 @@ pub struct Client {
     tasks: [AbortHandle; 2],
 }
 
-/// A server that cannot be reached. The source is the error of the system.
+/// A failed connection to a server. Its source is the error of the system.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot connect to {what}")]
 pub struct ConnectError {
@@ -44,7 +44,7 @@ pub struct ConnectError {
 }
 
 impl ConnectError {
-    /// `what` is its address, or the path of its socket.
+    /// `what` is the address of the server, or the path of its socket.
     pub(crate) fn new(what: String, source: io::Error) -> Self {
         Self { what, source }
     }
@@ -68,7 +68,7 @@ pub enum ConnectionEnd {
     Record(RecordError),
 }
 
-/// The calls that wait for a reply, or why there will be none.
+/// Calls that wait for a reply, or why the connection has ended.
 #[derive(Debug)]
 struct Waiting(Mutex<Result<HashMap<u32, oneshot::Sender<Payload>>, Cause>>);
 
@@ -167,7 +167,7 @@ impl Drop for Client {
     }
 }
 
-/// A call's place among those that wait; leaving it behind cancels the call.
+/// Entry of a call among those that wait. Dropping it cancels the call.
 struct Registered<'a> {
     waiting: &'a Waiting,
     xid: u32,
@@ -208,12 +208,12 @@ impl Waiting {
         if let Ok(calls) = &mut *self.lock()
             && let Some(call) = calls.remove(&xid)
         {
-            // The caller may have gone since; then nobody wants the reply.
+            // If the call was cancelled meanwhile, the reply is dropped.
             let _ = call.send(reply);
         }
     }
 
-    /// Fails every call that waits, and every later one. The first reason stays.
+    /// Fails all waiting calls, and all later ones, with a reason. The first reason is kept.
     fn close(&self, why: ConnectionEnd) {
         let mut state = self.lock();
         if state.is_ok() {

@@ -2,11 +2,11 @@
 //! [`Transport`](oncrpc::Transport), [record marks](record) (RFC 5531 §11) and [`rpcbind`]
 //! (RFC 1833).
 //!
-//! Made for MOUNT and rpcbind, whose messages are small: by-reference items are copied here.
+//! Made for small messages, such as those of MOUNT and rpcbind: by-reference items are copied.
 //!
 //! # Example
 //!
-//! A server without programs, and a client that is told so:
+//! A server without programs, and a client that gets PROG_UNAVAIL:
 //!
 //! ```
 //! use oncrpc::xdr::Writer;

@@ -52,7 +52,7 @@ pub enum RecordError {
 }
 
 impl Decoder {
-    /// A decoder at the beginning of a stream, for records of at most `limit` bytes.
+    /// Creates a decoder for a new stream, with records of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,

@@ -112,9 +112,10 @@ pub struct Registration {
     pub prog: u32,
     /// Version of the program.
     pub vers: u32,
-    /// Its transport.
+    /// Transport of the program.
     pub netid: NetId,
-    /// Its address. An unspecified one (`0.0.0.0`, `::`) means all addresses of the machine.
+    /// Address of the program. An unspecified one (`0.0.0.0`, `::`) means all addresses of the
+    /// machine.
     pub addr: SocketAddr,
 }
 
@@ -158,7 +159,7 @@ impl From<xdr::Error> for RpcbindError {
 #[derive(Debug)]
 pub struct Rpcbind<T> {
     transport: T,
-    /// The newest version it is known to speak.
+    /// The newest version that the peer is known to speak.
     version: AtomicU32,
 }
 
@@ -313,7 +314,7 @@ fn write_args(w: &mut Writer, vers: u32, what: &Registration) -> Result<(), Rpcb
     if vers > VERSION_2 {
         w.opaque(what.netid.as_str().as_bytes());
         w.opaque(universal_address(what.addr).as_bytes());
-        // rpcbind knows the owner of a local socket better than any caller could say.
+        // The owner is left empty: rpcbind takes the user of the local socket.
         w.opaque(b"");
         return Ok(());
     }

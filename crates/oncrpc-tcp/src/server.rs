@@ -60,19 +60,19 @@ impl Default for Limits {
     }
 }
 
-/// How long to wait for evicted connections to end before it is looked at again whether they have.
+/// Interval of checks whether evicted connections have ended.
 const LEAVING_PAUSE: Duration = Duration::from_millis(5);
 
-/// After a failure to accept, such as no file descriptor being left, this long nothing is tried.
+/// Pause after a failed accept, for instance when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a connection is silent before the system asks whether its client is there.
+/// How long a connection may be silent before TCP sends a keepalive probe.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 
-/// How long the system waits for an answer before it asks again.
+/// Interval of keepalive probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often the system asks before it closes the connection.
+/// Number of unanswered keepalive probes after which the connection is closed.
 const KEEPALIVE_PROBES: u32 = 3;
 
 /// Serves one [`Service`] to TCP clients.
@@ -164,7 +164,7 @@ impl Server {
                 }
             };
             let (evict, evicted) = oneshot::channel();
-            // Without a receiver the connection has ended by itself.
+            // The send fails only if the connection has already ended.
             let evict = || {
                 let _ = evict.send(());
             };
@@ -197,14 +197,14 @@ impl Server {
             });
         }
         drop(self.listener);
-        // What was not logged so far is not to be lost.
+        // Logs the summaries that are still due.
         log.summarise(Instant::now() + WARNING_PERIOD);
-        // Nobody is left to tell if all connections have ended.
+        // The send fails only if all connections have ended.
         let _ = stopping.send(true);
         while connections.join_next().await.is_some() {}
     }
 
-    /// Where a client is, as far as that is asked.
+    /// Returns the origin of a client, if the server distinguishes local users.
     fn origin(&self, stream: &TcpStream, peer: SocketAddr) -> Result<Origin, LocalUserError> {
         match &self.local_users {
             Some(users) => {
@@ -216,16 +216,16 @@ impl Server {
     }
 }
 
-/// The connection ended for one of an address that has fewer.
+/// Why an evicted connection ended.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("evicted for a connection from an address with fewer connections")]
 struct Evicted;
 
-/// The warnings of a server, so many for each peer.
+/// Warnings of a server, limited per peer.
 #[derive(Default)]
 struct Log {
     warnings: Warnings,
-    /// A warning was not logged: there is a summary to come.
+    /// Signalled when a warning was suppressed, so that a summary is due.
     suppressed: Notify,
 }
 
@@ -258,19 +258,19 @@ impl Log {
     }
 }
 
-/// What one connection's task owns.
+/// State of the task of a connection.
 struct Connection {
     service: Arc<dyn Service>,
     caller: Caller,
     limits: Limits,
     running: JoinSet<Reply>,
-    /// Calls that came in whole.
+    /// Number of complete calls received.
     calls: u64,
     admitted: Admitted,
     log: Arc<Log>,
 }
 
-/// Bytes that came and are not decoded yet.
+/// Received bytes that are not decoded yet.
 struct Input {
     bytes: Box<[u8]>,
     at: usize,
@@ -297,7 +297,7 @@ impl Connection {
             end: 0,
         };
         let mut draining = *stopped.borrow();
-        // Calls before the one that has begun to come, and when it has to be here.
+        // Number of calls before an incomplete one, and the deadline for its rest.
         let mut begun: Option<(u64, Instant)> = None;
         loop {
             self.answer_all(&mut decoder, &mut input, &mut to_client)
@@ -308,7 +308,7 @@ impl Connection {
             if draining && self.running.is_empty() {
                 return Ok(());
             }
-            // Only with room for a further call is everything that came decoded.
+            // Reads more only after all received bytes are decoded, which needs room for a call.
             let room = !draining && input.at == input.end;
             let until = match begun {
                 _ if !room || decoder.is_between_records() => None,
@@ -318,7 +318,7 @@ impl Connection {
             begun = until.map(|until| (self.calls, until));
             tokio::select! {
                 Some(reply) = self.running.join_next(), if !self.running.is_empty() => {
-                    // A panic has been reported by its hook; the client's call stays unanswered.
+                    // After a panic, which its hook has reported, the call stays unanswered.
                     if let Ok(reply) = reply {
                         self.send(reply, &mut to_client).await?;
                     }
@@ -339,7 +339,7 @@ impl Connection {
         }
     }
 
-    /// Answers the calls that came, as far as the limit of calls at a time allows.
+    /// Serves received calls, up to the limit of calls at a time.
     async fn answer_all(
         &mut self,
         decoder: &mut Decoder,
@@ -394,7 +394,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Answers what is still being worked on for a client that will not call again.
+    /// Answers the calls in service after the client has closed its direction.
     async fn finish(mut self, to_client: &mut OwnedWriteHalf) -> io::Result<()> {
         while let Some(reply) = self.running.join_next().await {
             if let Ok(reply) = reply {
@@ -404,11 +404,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a reply. While the client does not take it, the connection may be evicted.
+    /// Sends a reply. While the client does not read it, the connection can be evicted.
     async fn send(&mut self, reply: Reply, to_client: &mut OwnedWriteHalf) -> io::Result<()> {
         let message = match reply {
             Reply::Message(message) => message,
-            // Calls have no items here, so that none can be ineligible.
+            // Calls over TCP have no by-reference items, so that no item can be ineligible.
             Reply::Nothing | Reply::Ineligible => return Ok(()),
         };
         let mut record = Buffer::default();
@@ -442,7 +442,7 @@ async fn reached(until: Option<Instant>) {
 }
 
 impl Input {
-    /// Replaces what is decoded by what comes; false at the end of the stream.
+    /// Reads more bytes after all are decoded; returns false at the end of the stream.
     async fn read(&mut self, from_client: &mut OwnedReadHalf) -> io::Result<bool> {
         let len = from_client.read(&mut self.bytes).await?;
         self.at = 0;
