@@ -1,23 +1,23 @@
 //! NFSACL version 3: POSIX access control lists beside NFS version 3.
 //!
-//! No RFC has it. It comes from Solaris, and is here as Linux speaks it: program 100227, with the
-//! handles, statuses and attributes of NFS version 3.
+//! The protocol comes from Solaris and is in no RFC. This is the form that Linux uses: program
+//! 100227, with the handles, statuses and attributes of NFS version 3.
 
 use crate::limits::MAX_ACL_ENTRIES;
 use crate::{Attributes, FileHandle, Wire};
 use oncrpc::xdr::{Error, Reader, Writer};
 
 bitflags::bitflags! {
-    /// Which lists are meant, and what of them.
+    /// Selects lists, and their entries or counts.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct AclMask: u32 {
         /// The entries of the access list (`NFS_ACL`).
         const ACCESS = 0x1;
-        /// How many there are (`NFS_ACLCNT`).
+        /// Number of entries of the access list (`NFS_ACLCNT`).
         const ACCESS_COUNT = 0x2;
         /// The entries of the default list of a directory (`NFS_DFACL`).
         const DEFAULT = 0x4;
-        /// How many there are (`NFS_DFACLCNT`).
+        /// Number of entries of the default list (`NFS_DFACLCNT`).
         const DEFAULT_COUNT = 0x8;
     }
 }
@@ -38,12 +38,13 @@ xdr_struct! {
     /// One entry of a list, with any values.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct AclEntry {
-        /// Whom it is about: one of the numbers `ACL_*` here, with [`ACL_DEFAULT`] in default lists.
+        /// Subject of the entry: one of the constants `ACL_*`, with [`ACL_DEFAULT`] in default
+        /// lists.
         pub tag: u32,
-        /// Number of the user or group. The owner's and the owning group's in their own entries, 0 in
-        /// those of mask and others.
+        /// Id of the user or group. In the entries of the owner and the owning group: their ids; in
+        /// those of mask and others: 0.
         pub id: u32,
-        /// Read (4), write (2), execute (1).
+        /// Rights: read (4), write (2), execute (1).
         pub rights: u32,
     }
 }
@@ -56,18 +57,18 @@ pub const ACL_USER: u32 = 0x02;
 pub const ACL_GROUP_OBJ: u32 = 0x04;
 /// A group by number.
 pub const ACL_GROUP: u32 = 0x08;
-/// The most that all but the owner and others have.
+/// The mask: upper bound of the rights of all subjects but the owner and others.
 pub const ACL_MASK: u32 = 0x10;
 /// All others.
 pub const ACL_OTHER: u32 = 0x20;
-/// Beside one of these: the entry of a default list.
+/// Flag in addition to one of these: the entry of a default list.
 pub const ACL_DEFAULT: u32 = 0x1000;
 
-/// A list as it stands on the wire.
+/// A list as on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AclList {
-    /// How many entries the list has, whether they are here or not. The list of nothing but a mode has
-    /// four.
+    /// Number of entries of the list, even if the entries are omitted. The list that is equivalent
+    /// to a mode has four.
     pub count: u32,
     /// The entries, at most [`MAX_ACL_ENTRIES`].
     pub entries: Vec<AclEntry>,
@@ -116,13 +117,13 @@ xdr_struct! {
     pub struct GetAcl {
         /// The file.
         pub file: FileHandle,
-        /// What is wanted.
+        /// The requested lists.
         pub mask: AclMask,
     }
 }
 
 impl GetAcl {
-    /// Most bytes of the lists that were asked for.
+    /// Largest size of the requested lists in bytes.
     pub(crate) fn lists(&self) -> usize {
         let list = |wanted| match self.mask.contains(wanted) {
             true => AclList::MAX,
@@ -140,9 +141,9 @@ xdr_struct! {
         pub file: FileHandle,
         /// Which of the lists are to be set.
         pub mask: AclMask,
-        /// Without entries: nothing but the mode.
+        /// The access list; empty for only a mode.
         pub access: AclList,
-        /// Without entries: none.
+        /// The default list; empty for none.
         pub default: AclList,
     }
 }
@@ -153,17 +154,17 @@ xdr_struct! {
     pub struct Lists {
         /// Attributes of the file.
         pub attributes: Option<Attributes>,
-        /// What is here: what was asked for.
+        /// The lists in these results: those requested.
         pub mask: AclMask,
-        /// Who may do what.
+        /// The access list.
         pub access: AclList,
-        /// What is made in a directory gets these.
+        /// The default list of a directory, from which new entries inherit theirs.
         pub default: AclList,
     }
 }
 
 impl Lists {
-    /// Most bytes of the results without the lists.
+    /// Largest size of the results in bytes, without the lists.
     pub(crate) const FIXED: usize = Option::<Attributes>::MAX + AclMask::MAX;
 }
 

@@ -1,4 +1,5 @@
-//! Arguments of the procedures of NFS version 3 (RFC 1813 §3.3), each named as its procedure.
+//! Arguments of the procedures of NFS version 3 (RFC 1813 §3.3). Each type has the name of its
+//! procedure.
 
 use crate::{
     Access, Cookie, CookieVerifier, CreateVerifier, Data, Device, FileHandle, FileType, Filename,
@@ -6,7 +7,7 @@ use crate::{
 };
 use oncrpc::xdr::{Error, Reader, Writer};
 
-/// NULL has none (RFC 1813 §3.3.0).
+/// NULL has no arguments (RFC 1813 §3.3.0).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Null;
 
@@ -48,7 +49,7 @@ xdr_struct! {
         pub object: FileHandle,
         /// The attributes to set.
         pub attributes: SetAttributes,
-        /// Only if the object's ctime is this.
+        /// Guard: the ctime that the object must have.
         pub guard: Option<NfsTime>,
     }
 }
@@ -66,9 +67,9 @@ xdr_struct! {
     /// ACCESS (RFC 1813 §3.3.4).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CheckAccess {
-        /// To what.
+        /// The object.
         pub object: FileHandle,
-        /// The rights asked about.
+        /// The rights to check.
         pub access: Access,
     }
 }
@@ -126,11 +127,12 @@ xdr_struct! {
 /// How CREATE treats an existing file (`createhow3`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateHow {
-    /// UNCHECKED: it is used as it is, except for its size.
+    /// UNCHECKED: an existing file is used unchanged, except for its size.
     Unchecked(SetAttributes),
-    /// Fails.
+    /// GUARDED: an existing file is an error.
     Guarded(SetAttributes),
-    /// Fails, unless it was made with the same verifier: safe to repeat.
+    /// EXCLUSIVE: an existing file is an error, unless it was created with the same verifier. Safe
+    /// to repeat.
     Exclusive(CreateVerifier),
 }
 
@@ -186,7 +188,7 @@ xdr_struct! {
         pub place: Place<'a>,
         /// Its first attributes.
         pub attributes: SetAttributes,
-        /// Its text. DDP-eligible.
+        /// Text of the link. DDP-eligible.
         pub target: Path<'a>,
     }
 }
@@ -213,7 +215,7 @@ pub enum Node {
     Socket(SetAttributes),
     /// A named pipe.
     Fifo(SetAttributes),
-    /// A type for which there is another procedure: `NFS3ERR_BADTYPE`.
+    /// A regular file, which MKNOD cannot create: `NFS3ERR_BADTYPE`.
     Regular,
     /// The same.
     Directory,
@@ -286,9 +288,9 @@ xdr_struct! {
     /// RENAME (RFC 1813 §3.3.14).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Rename<'a> {
-        /// The name there is.
+        /// The existing name.
         pub from: Place<'a>,
-        /// The name there will be.
+        /// The new name.
         pub to: Place<'a>,
     }
 }
@@ -299,7 +301,7 @@ xdr_struct! {
     pub struct Link<'a> {
         /// The file.
         pub file: FileHandle,
-        /// Its further name.
+        /// The additional name.
         pub link: Place<'a>,
     }
 }

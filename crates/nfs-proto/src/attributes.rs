@@ -41,13 +41,13 @@ xdr_struct! {
     pub struct NfsTime {
         /// Whole seconds.
         pub seconds: u32,
-        /// Nanoseconds of the next one.
+        /// Nanoseconds within the second.
         pub nanoseconds: u32,
     }
 }
 
 impl From<SystemTime> for NfsTime {
-    /// The nearest time that can be said: times before 1970 and after 2106 become the ends.
+    /// Converts a time to the nearest one on the wire, which is from 1970 to 2106.
     fn from(time: SystemTime) -> Self {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         match u32::try_from(since.as_secs()) {
@@ -77,7 +77,7 @@ pub struct Attributes {
     pub file_type: FileType,
     /// Permission bits, and set-user-ID, set-group-ID and sticky.
     pub mode: u32,
-    /// Names it has.
+    /// Number of hard links.
     pub links: u32,
     /// Owner.
     pub uid: u32,
@@ -87,11 +87,11 @@ pub struct Attributes {
     pub size: u64,
     /// Bytes of disk space.
     pub used: u64,
-    /// The device it stands for.
+    /// Major and minor number of a device.
     pub device: Device,
-    /// Number of its file system.
+    /// Number of the file system.
     pub fsid: u64,
-    /// Its number in the file system.
+    /// Number of the file in its file system.
     pub file_id: FileId,
     /// When its data was last read.
     pub atime: NfsTime,
@@ -104,8 +104,8 @@ pub struct Attributes {
 /// Words of the XDR form of [`Attributes`].
 const WORDS: usize = 21;
 
-/// In one block, not field by field: they are in most replies, and were most of the work of a small
-/// one.
+/// Attributes are written as one block, not field by field: they are in most replies, and were most
+/// of the work of a small reply.
 impl Wire<'_> for Attributes {
     const MAX: usize = 4 * WORDS;
 

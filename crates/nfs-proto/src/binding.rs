@@ -1,12 +1,13 @@
-//! The upper-layer binding (RFC 8267 §4): what each procedure returns, and how large that can be.
+//! Upper-layer binding of NFS (RFC 8267 §4): the results of each procedure, and bounds of their
+//! size.
 //!
-//! The items that may travel by reference are marked by their type: see [`Data`](crate::Data) and
-//! [`Path`](crate::Path). Everything else never does.
+//! DDP-eligible items have the types [`Data`](crate::Data) and [`Path`](crate::Path). No other item
+//! is eligible.
 //!
-//! Bounds count the header of an accepted reply with an AUTH_NONE verifier ([`REPLY_HEADER`]):
-//! that is what servers answer to AUTH_NONE and AUTH_SYS. One that handed out AUTH_SHORT verifiers
-//! (up to 400 bytes more) would still fit wherever a reply is returned inline; no room is made
-//! for it in READDIR, as no NFS server does.
+//! Bounds include the header of an accepted reply with an AUTH_NONE verifier ([`REPLY_HEADER`]),
+//! which servers return to AUTH_NONE and AUTH_SYS. An AUTH_SHORT verifier has up to 400 bytes more,
+//! which fit wherever a reply is returned inline; READDIR has no room for it, because no NFS server
+//! sends one.
 
 use crate::limits::{MAX_MOUNT_LIST_REPLY, MAX_PATH};
 use crate::results::{self, Res};
@@ -18,10 +19,10 @@ use oncrpc::xdr::Reader;
 use oncrpc::{REPLY_HEADER, ReplyBound};
 use smallvec::{SmallVec, smallvec};
 
-/// Most bytes of a reply without results: PROG_MISMATCH, with its two versions.
+/// Largest reply without results, in bytes: PROG_MISMATCH, with its two versions.
 const NO_RESULTS: usize = REPLY_HEADER + 8;
 
-/// The arguments of one procedure: which it is, what comes back, and how large that can be.
+/// Arguments of a procedure, with its numbers, its results and a bound of their size.
 pub trait Arguments<'a>: Wire<'a> {
     /// Program.
     const PROGRAM: u32;
@@ -32,10 +33,10 @@ pub trait Arguments<'a>: Wire<'a> {
     /// Name of the procedure in the RFC.
     const NAME: &'static str;
 
-    /// What comes back.
+    /// Type of the results.
     type Reply<'r>: Wire<'r>;
 
-    /// The largest reply that these arguments can draw (RFC 8166 §6.2, RFC 8267 §3, §4.1).
+    /// Returns a bound for the reply to these arguments (RFC 8166 §6.2, RFC 8267 §3, §4.1).
     fn reply_bound(&self) -> ReplyBound {
         fixed(Self::Reply::<'static>::MAX)
     }
@@ -57,7 +58,7 @@ fn eligible(results: usize, data: u32) -> ReplyBound {
     }
 }
 
-/// A directory of up to `count` bytes.
+/// A reply with up to `count` bytes of a directory.
 ///
 /// RFC 1813 counts attributes and verifier of the directory among these bytes; some servers count
 /// the entries only, so that room is made for both.
@@ -65,7 +66,7 @@ fn directory(count: u32) -> ReplyBound {
     fixed(4 + Option::<Attributes>::MAX + CookieVerifier::MAX + count as usize)
 }
 
-/// One call of a program: its numbers, its name in messages, its reply, and how large that can be.
+/// Implements [`Arguments`] for a procedure: its numbers, its name, its results and their bound.
 macro_rules! bind {
     (
         $program:ident $version:ident $procedures:ident::$procedure:ident,
@@ -148,14 +149,14 @@ nfs_call!(args::FsInfo, FsInfo, "FSINFO", Res<results::FsInfo, PostOp>);
 nfs_call!(args::PathConf, PathConf, "PATHCONF", Res<results::PathConf, PostOp>);
 nfs_call!(args::Commit, Commit, "COMMIT", Res<results::Commit, WccData>);
 
-/// The largest reply that a call of NFS version 3 can draw, as far as it is known from what is here of
-/// its arguments: data that travels by reference may be missing.
+/// Returns a bound for the reply to a call of NFS version 3, if the received part of its arguments
+/// is sufficient: data that is transferred by reference may be missing.
 pub fn reply_bound(procedure: Procedure, args: &mut Reader<'_>) -> Option<ReplyBound> {
-    /// Of arguments that the bound does not depend on, so that they are not read.
+    /// For arguments on which the bound does not depend: they are not read.
     fn any<'a, A: Arguments<'a>>() -> ReplyBound {
         fixed(A::Reply::<'static>::MAX)
     }
-    /// Of arguments that it does depend on.
+    /// For arguments on which the bound depends.
     fn of<'a, A: Arguments<'a>>(args: &mut Reader<'a>) -> Option<ReplyBound> {
         Some(A::parse(args).ok()?.reply_bound())
     }
@@ -195,8 +196,8 @@ acl_call!(
 );
 acl_call!(acl::SetAcl, SetAcl, "SETACL", Res<acl::Done, PostOp>);
 
-/// The largest reply that a call of NFSACL version 3 can draw, as far as it is known from what is here
-/// of its arguments.
+/// Returns a bound for the reply to a call of NFSACL version 3, if the received part of its
+/// arguments is sufficient.
 pub fn acl_reply_bound(procedure: AclProcedure, args: &mut Reader<'_>) -> Option<ReplyBound> {
     match procedure {
         AclProcedure::Null => Some(acl::Null.reply_bound()),

@@ -1,4 +1,4 @@
-//! The items that may travel by reference (RFC 8267 §4): file data, and the text of a symbolic link.
+//! DDP-eligible items (RFC 8267 §4): file data, and the text of a symbolic link.
 
 use crate::Wire;
 use crate::limits::{MAX_DATA, MAX_PATH};
@@ -17,12 +17,12 @@ macro_rules! eligible {
                 self.0.len()
             }
 
-            /// Whether there are none.
+            /// Whether there are no bytes.
             pub fn is_empty(&self) -> bool {
                 self.0.is_empty()
             }
 
-            /// The bytes in one piece, copied only where they are in several.
+            /// Returns the bytes in one piece; copies them only if they are in several.
             pub fn bytes(&self) -> Cow<'_, [u8]> {
                 match &self.0 {
                     Opaque::Inline(bytes) => Cow::Borrowed(bytes),
@@ -34,7 +34,7 @@ macro_rules! eligible {
                 }
             }
 
-            /// The bytes in pieces; those that stood in the stream are copied.
+            /// Returns the bytes in pieces; inline bytes are copied.
             pub fn into_gather(self) -> Gather {
                 self.0.into_gather()
             }
@@ -67,8 +67,8 @@ macro_rules! eligible {
                 r.item($limit).map(Self)
             }
 
-            /// Writes a by-reference item in any case, as a responder must reduce an eligible
-            /// result for which it was offered a chunk (RFC 8166 §6.1): borrowed bytes are copied.
+            /// Always writes a by-reference item, since a responder must reduce an eligible result
+            /// for which a chunk is offered (RFC 8166 §6.1). Borrowed bytes are copied.
             fn write(&self, w: &mut Writer) {
                 w.item(self.0.clone().into_gather());
             }

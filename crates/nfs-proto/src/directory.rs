@@ -4,7 +4,7 @@ use crate::results::{Entry, EntryPlus};
 use crate::{Attributes, CookieVerifier, Status, Wire, args};
 use oncrpc::xdr::{Writer, padded};
 
-/// Bytes behind the last entry: the end of the list, and whether the directory ends there.
+/// Bytes after the last entry: the end of the list, and the end-of-directory flag.
 const END: usize = 8;
 
 /// Size limits of a directory reply, as the caller sets them.
@@ -39,7 +39,7 @@ impl From<&args::ReadDirPlus> for DirectoryLimits {
 #[must_use = "the reply is complete only when it is finished"]
 pub struct DirectoryWriter<'w> {
     writer: &'w mut Writer,
-    /// Where the status stands.
+    /// Offset of the status.
     start: usize,
     limits: DirectoryLimits,
     names: usize,
@@ -77,7 +77,7 @@ impl<'w> DirectoryWriter<'w> {
         self.add(entry.name.len(), |w| entry.write(w))
     }
 
-    /// Entries so far.
+    /// Number of entries so far.
     pub fn entries(&self) -> usize {
         self.entries
     }
@@ -120,13 +120,14 @@ impl<'w> DirectoryWriter<'w> {
         true
     }
 
-    /// Bytes of the structure so far: everything behind the status.
+    /// Bytes of the structure so far: everything after the status.
     fn resok_len(&self) -> usize {
         self.writer.len() - self.start - 4
     }
 }
 
-/// What an entry counts without attributes and handle: number, length and bytes of the name, cookie.
+/// Size of an entry in bytes without attributes and handle: file number, name with its length, and
+/// cookie.
 fn name_bytes(name: usize) -> usize {
     8 + 4 + padded(name) + 8
 }

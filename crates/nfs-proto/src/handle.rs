@@ -6,18 +6,18 @@ use oncrpc::xdr::{Error, Reader, Writer};
 use std::fmt;
 use std::ops::Deref;
 
-/// A file handle (`nfs_fh3`): up to 64 bytes that mean something to their server only.
+/// A file handle (`nfs_fh3`): up to 64 bytes, opaque to clients.
 ///
-/// It is held in place, without an allocation. Dereferences to its bytes.
+/// Stored inline, without an allocation. Dereferences to its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileHandle {
     len: u8,
-    /// Zero behind `len`, so that equal handles are equal as values.
+    /// Zero after `len` bytes, so that equal handles are equal as values.
     bytes: [u8; MAX_HANDLE as usize],
 }
 
 impl FileHandle {
-    /// The handle of these bytes, or nothing if there are more than 64.
+    /// Creates a handle of these bytes; `None` if there are more than 64.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut all = [0; MAX_HANDLE as usize];
         all.get_mut(..bytes.len())?.copy_from_slice(bytes);

@@ -1,13 +1,12 @@
-//! NFS version 3 (RFC 1813), MOUNT version 3 (its Appendix I) and NFSACL version 3, and what of them may travel by
-//! reference (RFC 8267).
+//! NFS version 3 (RFC 1813), MOUNT version 3 (its Appendix I) and NFSACL version 3, with their RDMA
+//! binding (RFC 8267).
 //!
-//! Every type here is [`Wire`]: one XDR form, read with limits and written in the order of the
-//! RFC. Arguments are in [`args`], [`mount`] and [`acl`], what comes back is in [`results`]; [`Arguments`] ties
-//! the two together and says how large a reply can be. Arguments and results borrow from the
-//! message they were read from, so that reading a call allocates nothing.
+//! Every type implements [`Wire`]: its XDR encoding, read with limits and written in the order of
+//! the RFC. Arguments are in [`args`], [`mount`] and [`acl`], results in [`results`]; [`Arguments`]
+//! connects both and bounds the size of a reply. Arguments and results borrow from their message,
+//! so that reading a call allocates nothing.
 //!
-//! Only [`Data`] and [`Path`] are ever moved by reference: they are the DDP-eligible items of
-//! RFC 8267 §4. Nothing here opens a file or a connection.
+//! Only [`Data`] and [`Path`] are DDP-eligible items (RFC 8267 §4). This crate does no I/O.
 //!
 //! # Example
 //!

@@ -1,4 +1,4 @@
-//! Limits on everything whose size a peer decides.
+//! Limits on all sizes that a peer chooses.
 
 /// Bytes in a file handle (RFC 1813 §2.4, `NFS3_FHSIZE`).
 pub const MAX_HANDLE: u32 = 64;
@@ -10,8 +10,8 @@ pub const MAX_NAME: usize = 255;
 
 /// Bytes in a name as it is read from a message.
 ///
-/// It is more than [`MAX_NAME`], so that a name which is a little too long is answered
-/// `NFS3ERR_NAMETOOLONG` and not as if the whole message were garbage.
+/// This is more than [`MAX_NAME`], so that a slightly longer name is answered `NFS3ERR_NAMETOOLONG`
+/// and not GARBAGE_ARGS.
 pub const MAX_FILENAME: u32 = 4096;
 
 /// Bytes in the text of a symbolic link.
@@ -23,7 +23,7 @@ pub const MAX_DATA: u32 = 4 << 20;
 /// Entries in one reply to READDIR or READDIRPLUS.
 pub const MAX_ENTRIES: u32 = 1 << 17;
 
-/// Bytes that a reply to READDIR or READDIRPLUS may be asked to have.
+/// Largest size that a READDIR or READDIRPLUS may request, in bytes.
 pub const MAX_DIRECTORY_REPLY: u32 = 1 << 20;
 
 /// Bytes in the path of an export (RFC 1813 §5.1.4, `MNTPATHLEN`).
@@ -41,9 +41,9 @@ pub const MAX_MOUNT_ENTRIES: u32 = 4096;
 /// Groups that may mount one export.
 pub const MAX_GROUPS: u32 = 1024;
 
-/// Bytes of a list of exports or mounts for which room is made beforehand.
+/// Bytes reserved for the reply with a list of exports or mounts.
 ///
-/// RFC 1813 has no limit: what is longer cannot be returned over RDMA.
+/// RFC 1813 has no limit: a longer list cannot be returned over RDMA.
 pub const MAX_MOUNT_LIST_REPLY: usize = 64 << 10;
 
 /// Entries of one access control list (`NFS_ACL_MAX_ENTRIES` of Linux).

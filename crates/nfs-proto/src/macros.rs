@@ -1,9 +1,9 @@
 //! Macros that declare XDR structures and enumerations.
 //!
-//! A field stands in one line, in the order of the RFC; reading, writing and the largest size
-//! follow from that line and cannot disagree.
+//! Each field is one line, in the order of the RFC. Reading, writing and the largest size are
+//! generated from that line and thus agree.
 
-/// A structure: its fields one after the other (RFC 4506 §4.14).
+/// Declares a structure: its fields in order (RFC 4506 §4.14).
 macro_rules! xdr_struct {
     (
         $(#[$meta:meta])*

@@ -183,7 +183,7 @@ xdr_struct! {
     pub struct ExportEntry<'a> {
         /// The path.
         pub path: DirPath<'a>,
-        /// By whom; by anybody, if there is no name.
+        /// Names of the allowed clients; empty if every client is allowed.
         pub groups: List<HostName<'a>, MAX_GROUPS>,
     }
 }

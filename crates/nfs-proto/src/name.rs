@@ -4,7 +4,7 @@ use crate::limits::{MAX_FILENAME, MAX_NAME};
 use crate::{Bytes, Status};
 use std::ops::Deref;
 
-/// A name as it stands in a message (`filename3`): any bytes.
+/// A name as received (`filename3`): any bytes.
 pub type Filename<'a> = Bytes<'a, MAX_FILENAME>;
 
 /// A name that can be one component of a path: 1 to 255 bytes without `/` and NUL.
@@ -14,12 +14,12 @@ pub type Filename<'a> = Bytes<'a, MAX_FILENAME>;
 pub struct Name<'a>(&'a [u8]);
 
 impl<'a> Name<'a> {
-    /// The name of these bytes.
+    /// Checks a name.
     ///
     /// # Errors
     ///
-    /// What a server answers (RFC 1813 §3.2): `NFS3ERR_NAMETOOLONG` for too many bytes,
-    /// `NFS3ERR_ACCES` for none and for bytes no name can have.
+    /// The status that a server returns (RFC 1813 §3.2): `NFS3ERR_NAMETOOLONG` for too many bytes,
+    /// `NFS3ERR_ACCES` for an empty name and for invalid bytes.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Status> {
         if bytes.len() > MAX_NAME {
             return Err(Status::NameTooLong);
@@ -30,17 +30,17 @@ impl<'a> Name<'a> {
         Ok(Self(bytes))
     }
 
-    /// The bytes, for as long as the message lives.
+    /// Returns the bytes, with the lifetime of the message.
     pub fn get(self) -> &'a [u8] {
         self.0
     }
 
-    /// Whether it is `.` or `..`, which name no entry that could be made or removed.
+    /// Whether the name is `.` or `..`, which cannot be created or removed.
     pub fn is_dot(self) -> bool {
         matches!(self.0, b"." | b"..")
     }
 
-    /// The same name, to put into a message.
+    /// Returns the name for a message.
     pub fn filename(self) -> Filename<'a> {
         Filename::new(self.0).expect("a name is shorter than what a message can hold")
     }

@@ -3,7 +3,7 @@
 /// NFS (RFC 1813 §3).
 pub const NFS_PROGRAM: u32 = 100_003;
 
-/// The version of NFS spoken here.
+/// The supported version of NFS.
 pub const NFS_V3: u32 = 3;
 
 /// MOUNT (RFC 1813 §5.1.2).
@@ -24,7 +24,7 @@ pub const NFS_PORT: u16 = 2049;
 /// Port of NFS over RDMA (RFC 8267 §9).
 pub const NFS_RDMA_PORT: u16 = 20049;
 
-/// Port where MOUNT is served by custom.
+/// The usual port of MOUNT.
 pub const MOUNT_PORT: u16 = 20048;
 
 xdr_enum! {
@@ -38,7 +38,7 @@ xdr_enum! {
         SetAttr = 2,
         /// Handle of a name.
         Lookup = 3,
-        /// What the caller may do.
+        /// Access rights of the caller.
         Access = 4,
         /// Text of a symbolic link.
         ReadLink = 5,
@@ -84,13 +84,13 @@ xdr_enum! {
         Null = 0,
         /// Handle of an exported directory.
         Mount = 1,
-        /// Who has mounted what.
+        /// Mounts of all clients.
         Dump = 2,
         /// A mount is no longer used.
         Unmount = 3,
         /// No mount of this caller is used any longer.
         UnmountAll = 4,
-        /// What is exported to whom.
+        /// Exports and their clients.
         Export = 5,
     }
 }

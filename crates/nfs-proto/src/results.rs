@@ -1,7 +1,8 @@
-//! What the procedures of NFS version 3 return (RFC 1813 §3.3), each named as its procedure.
+//! Results of the procedures of NFS version 3 (RFC 1813 §3.3). Each type has the name of its
+//! procedure.
 //!
-//! The structures are the `resok` of the RFC. The whole result is [`Res`]: the status, then such a
-//! structure or what comes with the failure, which for most is attributes or [`WccData`].
+//! The structures are the `resok` of the RFC. The complete result is [`Res`]: the status, then such
+//! a structure or `resfail`, which usually has attributes or [`WccData`].
 
 use crate::limits::MAX_ENTRIES;
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
     List, NfsTime, Path, Stable, WccData, WriteVerifier,
 };
 
-/// The result of a procedure: `resok`, or a status with what `resfail` has.
+/// Result of a procedure: `resok`, or a status with `resfail`.
 pub type Res<T, F> = Result<T, Failed<F>>;
 
 xdr_struct! {
@@ -60,7 +61,7 @@ xdr_struct! {
     pub struct ReadLink<'a> {
         /// Attributes of the link.
         pub attributes: Option<Attributes>,
-        /// Its text. DDP-eligible.
+        /// Text of the link. DDP-eligible.
         pub target: Path<'a>,
     }
 }
@@ -71,9 +72,9 @@ xdr_struct! {
     pub struct Read<'a> {
         /// Attributes of the file after reading.
         pub attributes: Option<Attributes>,
-        /// Bytes read; the same as the length of the data.
+        /// Number of bytes read, which equals the length of the data.
         pub count: u32,
-        /// Whether the file ends behind them.
+        /// Whether the file ends after these bytes.
         pub eof: bool,
         /// The bytes. DDP-eligible.
         pub data: Data<'a>,
@@ -88,7 +89,7 @@ xdr_struct! {
         pub wcc: WccData,
         /// Bytes written; may be fewer than were sent.
         pub count: u32,
-        /// How stable the data is; at least as requested.
+        /// Stability of the data, at least as requested.
         pub committed: Stable,
         /// Changes when uncommitted data may have been lost.
         pub verifier: WriteVerifier,
@@ -121,9 +122,9 @@ xdr_struct! {
     /// RENAME (RFC 1813 §3.3.14), whether it succeeded or not.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Rename {
-        /// The directory it left, before and after.
+        /// The source directory, before and after.
         pub from_wcc: WccData,
-        /// The directory it came to, before and after.
+        /// The target directory, before and after.
         pub to_wcc: WccData,
     }
 }
@@ -212,13 +213,13 @@ xdr_struct! {
         pub free_bytes: u64,
         /// Bytes free to the caller.
         pub available_bytes: u64,
-        /// Files it can hold.
+        /// Largest number of files.
         pub total_files: u64,
-        /// Files that can still be made.
+        /// Number of files that can still be created.
         pub free_files: u64,
-        /// Files that the caller can still make.
+        /// Number of files that the caller can still create.
         pub available_files: u64,
-        /// Seconds for which this is expected not to change.
+        /// Number of seconds for which these values are expected not to change.
         pub invariant_seconds: u32,
     }
 }
@@ -279,7 +280,7 @@ xdr_struct! {
     pub struct Commit {
         /// The file before and after.
         pub wcc: WccData,
-        /// The same as that of the WRITEs, if none of their data was lost.
+        /// Write verifier: the same as that of the WRITEs if none of their data was lost.
         pub verifier: WriteVerifier,
     }
 }

@@ -55,11 +55,12 @@ number! {
     FileId
 }
 number! {
-    /// A place in a directory (`cookie3`); 0 is its beginning. It means something to its server only.
+    /// Position in a directory (`cookie3`), opaque to clients; 0 is the beginning.
     Cookie
 }
 verifier! {
-    /// Says whether the cookies of a directory still hold (`cookieverf3`); zeroes with cookie 0.
+    /// Cookie verifier: shows whether the cookies of a directory are still valid (`cookieverf3`);
+    /// zero with cookie 0.
     CookieVerifier
 }
 verifier! {
@@ -72,10 +73,9 @@ verifier! {
 }
 
 xdr_enum! {
-    /// How stable the data of a WRITE must be before the reply (RFC 1813 §3.3.7). The order is
-    /// that of the promise.
+    /// Stability of the data of a WRITE before the reply (RFC 1813 §3.3.7), in ascending order.
     pub enum Stable ("stable_how") {
-        /// Nothing; COMMIT follows.
+        /// Not stable; a COMMIT follows.
         Unstable = 0,
         /// The data, and of the metadata what is needed to find it.
         DataSync = 1,

@@ -110,7 +110,7 @@ impl fmt::Display for Status {
 
 impl std::error::Error for Status {}
 
-/// A failed procedure: the error, and what RFC 1813 returns beside it (mostly attributes).
+/// Result of a failed procedure: the error and `resfail`, usually attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed<T> {
     /// The error.
@@ -120,14 +120,14 @@ pub struct Failed<T> {
 }
 
 impl<T> Failed<T> {
-    /// This error with what comes with it.
+    /// Creates a failure with its `resfail`.
     pub fn new(status: Status, with: T) -> Self {
         Self { status, with }
     }
 }
 
 impl<T: Default> From<Status> for Failed<T> {
-    /// The error alone: no attributes follow.
+    /// Creates a failure without attributes.
     fn from(status: Status) -> Self {
         Self::new(status, T::default())
     }

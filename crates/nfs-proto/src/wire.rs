@@ -4,9 +4,9 @@ use oncrpc::xdr;
 use oncrpc::xdr::{Error, Reader, Writer};
 use std::ops::Deref;
 
-/// A value with one XDR form.
+/// A type with an XDR encoding.
 pub trait Wire<'a>: Sized {
-    /// Most bytes of the form, without the data of by-reference items.
+    /// Largest size of the encoding in bytes, without the data of by-reference items.
     const MAX: usize;
 
     /// Reads the value.
@@ -19,8 +19,8 @@ pub trait Wire<'a>: Sized {
     /// Writes the value.
     fn write(&self, w: &mut Writer);
 
-    /// The same for a value that is not needed any more: what goes by reference is handed over, where
-    /// [`write`](Self::write) has it counted once more.
+    /// Like [`write`](Self::write), for a value that is not needed any more: moves data by
+    /// reference instead of counting another reference.
     fn hand_over(self, w: &mut Writer) {
         self.write(w);
     }
@@ -72,7 +72,7 @@ impl Wire<'_> for bool {
     }
 }
 
-/// A union switched on a Boolean, such as `post_op_attr` (RFC 1813 §2.5).
+/// A union discriminated by a Boolean, such as `post_op_attr` (RFC 1813 §2.5).
 impl<'a, T: Wire<'a>> Wire<'a> for Option<T> {
     const MAX: usize = 4 + T::MAX;
 
@@ -119,12 +119,12 @@ impl<'a, T: Wire<'a>, const LIMIT: u32> Wire<'a> for List<T, LIMIT> {
     }
 }
 
-/// Bytes of a string or opaque array, at most `LIMIT`, in the message they were read from.
+/// Bytes of a string or opaque array, at most `LIMIT`, borrowed from their message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bytes<'a, const LIMIT: u32>(&'a [u8]);
 
 impl<'a, const LIMIT: u32> Bytes<'a, LIMIT> {
-    /// These bytes, if they are not more than the limit.
+    /// Checks that these bytes do not exceed the limit.
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         (bytes.len() <= LIMIT as usize).then_some(Self(bytes))
     }
