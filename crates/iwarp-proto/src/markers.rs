@@ -3,14 +3,14 @@
 use crate::crc;
 use crate::fpdu::{MARKER_LEN, MARKER_PERIOD};
 
-/// Where the outgoing stream stands between two markers.
+/// Position of the outgoing stream between two markers.
 pub(crate) struct Markers {
     /// Octets of the stream so far, modulo the period; markers count.
     position: usize,
 }
 
 impl Markers {
-    /// At the first octet of full operation: a marker comes first.
+    /// Creates the state at the first octet of full operation, where a marker is due.
     pub(crate) fn new() -> Self {
         Self { position: 0 }
     }
@@ -18,7 +18,7 @@ impl Markers {
     /// Appends one FPDU, given without its CRC field and with its pad, and its CRC.
     pub(crate) fn frame(&mut self, fpdu: &[u8], use_crc: bool, out: &mut Vec<u8>) {
         let begin = out.len();
-        // Octets from the length field to where we are.
+        // Octets from the length field to the current position.
         let mut pointer = 0;
         for part in Self::quads(fpdu) {
             pointer += self.marker(pointer, out);
@@ -26,7 +26,7 @@ impl Markers {
             self.position += part.len();
             pointer += part.len();
         }
-        // A marker right behind the pad belongs to this FPDU and its CRC.
+        // A marker directly after the pad belongs to this FPDU and its CRC.
         self.marker(pointer, out);
         let crc = if use_crc {
             crc::emit(crc::crc32c(&out[begin..]))
@@ -37,12 +37,13 @@ impl Markers {
         self.position += crc.len();
     }
 
-    /// FPDUs are multiples of four and so is the period: a marker never splits four octets.
+    /// Splits an FPDU into groups of four octets. FPDUs and the marker period are multiples of
+    /// four, so that a marker never splits a group.
     fn quads(fpdu: &[u8]) -> impl Iterator<Item = &[u8]> {
         fpdu.chunks(4)
     }
 
-    /// Appends a marker if one is due, and says how far that moved the pointer.
+    /// Appends a marker if one is due; returns by how many octets the pointer moved.
     fn marker(&mut self, pointer: usize, out: &mut Vec<u8>) -> usize {
         if !self.position.is_multiple_of(MARKER_PERIOD) {
             return 0;

@@ -1,23 +1,25 @@
-//! The table of STags: memory that the peer may access, and how (RFC 5040 §8.1.1, RFC 5042 §6.2).
+//! Table of STags: memory that the peer may access, with access rights (RFC 5040 §8.1.1, RFC 5042
+//! §6.2).
 
 use std::hash::{DefaultHasher, Hasher};
 use verbs::{Access, Handle, Memory, WrId};
 
-/// Entries of a table: what an STag can name at a time.
+/// Number of entries of a table: STags that are valid at a time.
 pub(crate) const SLOTS: usize = 1 << SLOT_BITS;
 
-/// Bits of an STag that say which slot it names; the rest is drawn anew at each registration.
+/// Bits of an STag that select the slot; the other bits are drawn at random for each registration.
 const SLOT_BITS: u32 = 12;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 const DRAWN_BITS: u32 = 32 - SLOT_BITS;
 
-/// Everything the peer of one connection can name.
+/// The STags of one connection.
 ///
-/// An STag is an index of 24 bits and a key of 8 (RFC 5040 §3.1 leaves that to us). The upper half
-/// of the index is the slot, hidden behind a mask of this connection; the rest of the index and
-/// the key are drawn anew each time, so that neither an old STag nor a neighbouring one works, and
-/// none comes again within a million registrations. It takes no map to find the slot: the drawn
-/// bits are compared with those stored.
+/// An STag is an index of 24 bits and a key of 8 bits (RFC 5040 §3.1 leaves that to the
+/// implementation). The upper half of the index is the slot, masked with a secret of this
+/// connection; the rest of the index and the key are drawn at random for each registration, so that
+/// neither an old STag nor a neighbouring one is valid, and none is repeated within a million
+/// registrations. The slot is found without a map: the drawn bits are compared with those stored in
+/// it.
 pub(crate) struct StagTable {
     draw: Draw,
     slot_mask: u32,
@@ -30,11 +32,12 @@ pub(crate) struct StagTable {
 struct Slot {
     stag: u32,
     entry: Entry,
-    /// Segments being placed in it, and Read Responses that still refer to it.
+    /// Number of uses: segments that are being placed in the region, and Read Responses that refer
+    /// to it.
     users: u32,
 }
 
-/// What an STag names.
+/// Memory that an STag names.
 pub(crate) enum Entry {
     /// The entry is free.
     Free,
@@ -46,7 +49,7 @@ pub(crate) enum Entry {
     ReadSink,
 }
 
-/// A slot that an STag was found to name, as long as it named it.
+/// A slot together with the STag that named it when it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotId {
     index: u16,
@@ -66,23 +69,23 @@ impl StagTable {
         }
     }
 
-    /// How many regions are registered.
+    /// Number of registered regions.
     pub(crate) fn regions(&self) -> usize {
         self.regions
     }
 
-    /// Names memory of our user.
+    /// Registers memory of the user.
     pub(crate) fn register(&mut self, memory: Memory) -> Handle {
         self.regions += 1;
         Handle(self.insert(Entry::Region(memory)))
     }
 
-    /// Names the sink of a Read.
+    /// Assigns an STag to the sink of a Read.
     pub(crate) fn insert_read_sink(&mut self) -> u32 {
         self.insert(Entry::ReadSink)
     }
 
-    /// Gives back the memory of a table in which nothing is.
+    /// Frees the memory of an empty table.
     pub(crate) fn trim(&mut self) {
         if self.free.len() == self.slots.len() {
             self.slots = Vec::new();
@@ -90,7 +93,7 @@ impl StagTable {
         }
     }
 
-    /// Whether there is a place for another.
+    /// Whether there is a free slot.
     pub(crate) fn has_room(&self) -> bool {
         !self.free.is_empty() || self.slots.len() < SLOTS
     }
@@ -110,7 +113,7 @@ impl StagTable {
         });
         let place = &mut self.slots[usize::from(slot)];
         let shown = (u32::from(slot) ^ self.slot_mask) << DRAWN_BITS;
-        // Another key than last time, and never the STag 0.
+        // The key differs from the last one of this slot, and the STag is never 0.
         let stag = loop {
             let stag = shown | self.draw.next();
             if stag != 0 && key(stag) != key(place.stag) {
@@ -125,7 +128,7 @@ impl StagTable {
         stag
     }
 
-    /// The slot that an STag names now.
+    /// Finds the slot that an STag names.
     pub(crate) fn find(&self, stag: u32) -> Option<SlotId> {
         let slot = ((stag >> DRAWN_BITS) ^ self.slot_mask) & SLOT_MASK;
         let found = self.slots.get(slot as usize)?;
@@ -142,7 +145,7 @@ impl StagTable {
         &self.slots[usize::from(slot.index)].entry
     }
 
-    /// The memory of a slot that takes in octets.
+    /// Returns the memory of a slot that receives octets.
     pub(crate) fn sink_mut(&mut self, slot: SlotId) -> &mut [u8] {
         match &mut self.slots[usize::from(slot.index)].entry {
             Entry::Region(Memory::Sink(buffer) | Memory::Persistent(Access::Write, buffer))
@@ -154,7 +157,7 @@ impl StagTable {
         }
     }
 
-    /// The memory of a slot that stays with us from one use to the next.
+    /// Returns the persistent memory of a slot, if it has any.
     pub(crate) fn persistent_mut(&mut self, slot: SlotId) -> Option<&mut [u8]> {
         match &mut self.slots[usize::from(slot.index)].entry {
             Entry::Region(Memory::Persistent(_, buffer)) => Some(buffer.memory_mut()),
@@ -162,7 +165,7 @@ impl StagTable {
         }
     }
 
-    /// Kills an STag and gives its memory back, whatever still uses it.
+    /// Invalidates an STag and returns its memory, even if it is in use.
     pub(crate) fn release(&mut self, slot: SlotId) -> Option<Memory> {
         let entry = self.take(slot.index);
         self.free.push(slot.index);
@@ -175,8 +178,8 @@ impl StagTable {
         }
     }
 
-    /// Kills the STag of a region at once. Its memory comes back if nothing uses it, and otherwise
-    /// with the last [`unhold`](Self::unhold).
+    /// Invalidates the STag of a region at once. Returns the memory if it is not in use; otherwise
+    /// the last [`unhold`](Self::unhold) returns it.
     pub(crate) fn retire(&mut self, slot: SlotId, wr: WrId) -> Option<Memory> {
         let place = &mut self.slots[usize::from(slot.index)];
         if place.users == 0 {
@@ -199,10 +202,11 @@ impl StagTable {
         self.slots[usize::from(slot.index)].users > 0
     }
 
-    /// Notes that a use of a region has ended. Gives the Invalidate that waited for it.
+    /// Notes that a use of a region has ended. Returns the Invalidate that waited for it, if any.
     pub(crate) fn unhold(&mut self, slot: SlotId) -> Option<(WrId, Memory)> {
         let place = &mut self.slots[usize::from(slot.index)];
-        // The peer may have invalidated it in between, and the slot may have another name now.
+        // The peer may have invalidated the region meanwhile, and the slot may have another STag
+        // now.
         if place.stag != slot.stag || place.users == 0 {
             return None;
         }
@@ -213,7 +217,7 @@ impl StagTable {
         }
     }
 
-    /// Drops the regions that are still in use though they were taken back.
+    /// Drops the regions that were invalidated and are still in use.
     pub(crate) fn abandon_drains(&mut self) -> Vec<WrId> {
         let mut waiting = Vec::new();
         for index in (0..).take(self.slots.len()) {
@@ -235,19 +239,19 @@ impl StagTable {
 }
 
 impl SlotId {
-    /// The name it had.
+    /// Returns the handle by which the slot was found.
     pub(crate) fn handle(self) -> Handle {
         Handle(self.stag)
     }
 }
 
-/// The key of an STag: its last octet.
+/// Returns the key of an STag: its last octet.
 fn key(stag: u32) -> u8 {
     stag.to_be_bytes()[3]
 }
 
-/// Numbers that cannot be foretold without the seed, and do not come again for a long time: a
-/// counter in a keyed order.
+/// Generator of numbers that cannot be predicted without the seed and do not repeat for a long
+/// time: a permuted counter.
 struct Draw {
     keyed: DefaultHasher,
     count: u32,
@@ -267,9 +271,10 @@ impl Draw {
         (hash.finish() >> 32) as u32
     }
 
-    /// The next number of [`DRAWN_BITS`] bits: each of them once, then all again.
+    /// Returns the next number of [`DRAWN_BITS`] bits. Each number is drawn once before any is
+    /// repeated.
     ///
-    /// A Feistel network: its rounds can be undone, so that two counts never give the same.
+    /// A Feistel network is invertible, so that two counts never give the same number.
     fn next(&mut self) -> u32 {
         const HALF: u32 = DRAWN_BITS / 2;
         const MASK: u32 = (1 << HALF) - 1;

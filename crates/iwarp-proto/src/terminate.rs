@@ -150,7 +150,7 @@ impl Cause {
                 etype: 0,
                 ..
             } => ProtocolError::Internal,
-            // Remote protection, and tagged buffers but for the version in their header.
+            // Remote protection errors.
             Self {
                 layer: 0, etype: 1, ..
             } => ProtocolError::MemoryAccess,
@@ -221,9 +221,9 @@ impl Terminate {
     /// Decodes the message; `None` if it is too short for the cause.
     ///
     /// Linux's siw writes the nibbles of the first octet, and the flags, in the other order, so
-    /// both orders are accepted: the flags tell which it is, and without flags the one with a known
-    /// cause. Unparseable parts after the cause are dropped, since a connection that ends needs no
-    /// more.
+    /// both orders are accepted. The flags show which order it is; without flags, the order that
+    /// gives a known cause is used. Unparseable parts after the cause are dropped, since a
+    /// connection that ends needs no more.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let control: &[u8; 4] = bytes.first_chunk()?;
         let straight = Cause {

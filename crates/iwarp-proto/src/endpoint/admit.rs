@@ -15,13 +15,13 @@ use verbs::{Access, Gather, Memory};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Admitted {
     pub(super) what: What,
-    /// Where the payload goes; `None` if it is of no one's but RDMAP's, or empty.
+    /// Target of the payload and offset in it; `None` if the payload is empty or for RDMAP itself.
     pub(super) place: Option<(Target, usize)>,
-    /// L: its message ends here.
+    /// L: the segment is the last of its message.
     pub(super) last: bool,
 }
 
-/// What it is part of.
+/// Message that a segment is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Write,
@@ -81,8 +81,8 @@ impl Places {
                     ) => {
                         let place = self.admit_send(sequence, offset, len)?;
                         let invalidate = opcode.invalidates().then_some(rsvd_ulp_word);
-                        // RFC 5040 §5.3: what cannot be invalidated ends the stream. That is also
-                        // what the peer has asked to read and has not got yet.
+                        // RFC 5040 §5.3: a Send that invalidates an invalid STag ends the stream. A
+                        // region with a Read Response in progress cannot be invalidated either.
                         if last && invalidate.is_some_and(|stag| self.mortal_region(stag).is_none())
                         {
                             return Err(Cause::RDMA_CANNOT_INVALIDATE);
@@ -201,7 +201,7 @@ impl Places {
                 within(buffer::gather_len(pieces))?;
                 Ok((slice(pieces, begin, end), Some(slot)))
             }
-            // Its owner may change it before the response is sent, so this one is copied.
+            // Persistent memory is copied: its owner may change it before the response is sent.
             Entry::Region(Memory::Persistent(Access::Read, buffer)) => {
                 within(buffer.capacity())?;
                 let at = |offset| usize::try_from(offset).expect("within memory");
@@ -213,7 +213,7 @@ impl Places {
     }
 }
 
-/// The octets from `begin` to `end` of pieces that have them.
+/// Returns the octets from `begin` to `end`, which are within the pieces.
 fn slice(pieces: &Gather, begin: u64, end: u64) -> Gather {
     let mut found = Gather::new();
     let mut at = 0;

@@ -64,7 +64,8 @@ impl Endpoint {
 
     /// Ends the connection because the peer broke a rule, and sends a Terminate where that is allowed.
     pub(super) fn violation(&mut self, cause: Cause, segment: Option<TerminatedSegment>) {
-        // The message that was too long fails on its own account, the rest because of it.
+        // The Receive of a message that is too long fails with that error, all other work as
+        // flushed.
         let is_send = segment
             .as_ref()
             .is_some_and(|segment| matches!(segment.header, Header::Untagged { queue: 0, .. }));
@@ -130,7 +131,7 @@ impl Endpoint {
     fn flush_receives(&mut self, first: WorkError) {
         if let Some(share) = &self.places.share {
             share.stop_waiting();
-            // Nobody posted the block of a message that is not whole.
+            // The block of an incomplete message was not posted by the user and has no completion.
             self.places.receives.clear();
         }
         let mut error = first;

@@ -7,20 +7,20 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use verbs::{Buffer, Gather, Handle, RemoteAddress, WrId};
 
-/// Pieces of payload below this are copied, behind their header: a vector entry costs more. From
-/// here on they are referred to.
+/// Smallest piece of payload to send by reference, in octets. Smaller ones are copied after their
+/// header, since an entry of the vector costs more.
 pub(super) const COPY_PIECE_BELOW: usize = 1 << 10;
 
-/// The buffer of a Send is shared between its FPDUs from here on, at the price of a small
-/// allocation; a smaller one is handed over whole, or copied if it does not fit one FPDU.
+/// Smallest buffer of a Send that its FPDUs share by reference, in octets, which costs a small
+/// allocation. A smaller buffer is moved into its FPDU, or copied if it does not fit one.
 const SHARE_FROM: usize = 8 << 10;
 
-/// An outgoing message that is not cut into FPDUs yet.
+/// An outgoing message that is not completely segmented yet.
 pub(super) struct Message {
     kind: Kind,
     body: Body,
     len: usize,
-    /// Octets that are cut already.
+    /// Octets that are already in FPDUs.
     framed: usize,
     pub(super) end: End,
 }
@@ -34,7 +34,7 @@ enum Kind {
     Terminate,
 }
 
-/// What happens when the last octet of a message was handed out.
+/// What follows when the last octet of a message has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The message has no completion.
@@ -47,19 +47,19 @@ pub(super) enum End {
     ReadResponse(Option<SlotId>),
 }
 
-/// The octets of a message: a head, and pieces that follow it.
+/// Payload of a message: a head, and pieces that follow it.
 pub(super) struct Body {
     head: Head,
     pieces: Gather,
-    /// The piece that is next once the head is taken.
+    /// Index of the next piece after the head.
     piece: usize,
-    /// Octets taken of the head, or of that piece.
+    /// Octets taken from the head, or from that piece.
     at: usize,
 }
 
-/// The part of a message that is not shared with anybody.
+/// The part of a message that is not shared.
 enum Head {
-    /// There is no payload, or it was taken.
+    /// No payload, or all of it was taken.
     None,
     /// Payload made by the endpoint.
     Short(SmallVec<[u8; ReadRequest::LEN]>),
@@ -67,7 +67,7 @@ enum Head {
     Buffer(Buffer),
 }
 
-/// Octets of a body, by copy or by reference.
+/// Part of a payload, by copy or by reference.
 pub(super) enum Part<'a> {
     /// Payload to copy.
     Copy(&'a [u8]),
@@ -115,7 +115,7 @@ impl Message {
         )
     }
 
-    /// Valid and without effect, wherever it points to.
+    /// Makes a zero-length Write, which is valid and has no effect for any STag.
     pub(super) fn empty_write() -> Self {
         let to = RemoteAddress {
             handle: Handle(0),
@@ -173,7 +173,7 @@ impl Message {
         matches!(self.kind, Kind::Write { .. } | Kind::ReadResponse { .. })
     }
 
-    /// QN, if it goes to a queue.
+    /// Queue number, if the message is untagged.
     pub(super) fn queue(&self) -> Option<u32> {
         match self.kind {
             Kind::Send { .. } => Some(rdmap::QUEUE_SEND),
@@ -196,7 +196,8 @@ impl Message {
         }
     }
 
-    /// The header of the next segment, of `len` octets, and the payload it takes.
+    /// Returns the header of the next segment, of `len` octets, and the body from which its payload
+    /// is taken.
     pub(super) fn cut(&mut self, len: usize, sequence: u32) -> (Header, &mut Body) {
         let at = self.framed;
         self.framed += len;
@@ -207,8 +208,8 @@ impl Message {
                 control: ddp::Control::new(true, last),
                 rsvd_ulp,
                 stag: to.handle.0,
-                // The peer's own offset comes back to it (RFC 5040 §4.4); if it wraps, that is
-                // for the peer to notice.
+                // The offset is the one in the Read Request (RFC 5040 §4.4); if it wraps, the peer
+                // detects that.
                 offset: to.offset.wrapping_add(at as u64),
             },
             Kind::Send { .. } | Kind::ReadRequest | Kind::Terminate => Header::Untagged {
@@ -247,7 +248,7 @@ impl Body {
         Self::new(Head::None, pieces)
     }
 
-    /// Gives the next `len` octets part by part.
+    /// Passes the next `len` octets to `part`, piece by piece.
     pub(super) fn take(&mut self, len: usize, mut part: impl FnMut(Part<'_>)) {
         let mut left = len - self.take_head(len, &mut part);
         while left > 0 {
@@ -259,7 +260,7 @@ impl Body {
             match range.len() {
                 0 => {}
                 1..COPY_PIECE_BELOW => part(Part::Copy(&bytes[range])),
-                // One reference less to count where nothing of it is left.
+                // The last part moves the reference instead of counting another one.
                 COPY_PIECE_BELOW.. if range == (0..len) => {
                     part(Part::Shared(std::mem::take(bytes)));
                 }
@@ -272,7 +273,7 @@ impl Body {
         }
     }
 
-    /// Gives up to `len` octets of the head, and says how many.
+    /// Passes up to `len` octets of the head to `part`; returns how many.
     fn take_head(&mut self, len: usize, part: &mut impl FnMut(Part<'_>)) -> usize {
         let bytes: &[u8] = match &mut self.head {
             Head::None => return 0,

@@ -1,8 +1,8 @@
 //! One end of an established connection: takes work requests, yields completions, moves octets.
 //!
-//! It acts only when called: [`Endpoint::post`] and [`Endpoint::register`] queue work,
-//! [`Endpoint::send_with`] and [`Endpoint::recv_with`] move octets through a closure that stands
-//! for the socket, and [`Endpoint::poll_cq`] returns completions.
+//! The endpoint acts only when called: [`Endpoint::post`] and [`Endpoint::register`] queue work,
+//! [`Endpoint::send_with`] and [`Endpoint::recv_with`] move octets through a closure that
+//! represents the socket, and [`Endpoint::poll_cq`] returns completions.
 
 mod admit;
 mod counters;

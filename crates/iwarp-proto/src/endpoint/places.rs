@@ -8,13 +8,13 @@ use buffer::Buffer;
 use std::collections::VecDeque;
 use verbs::{Memory, NoBlock, ReceiveShare, SharedReceiveQueue, WrId};
 
-/// A Receive that is posted.
+/// A posted Receive.
 pub(super) struct Receive {
     pub(super) wr: WrId,
     pub(super) buffer: Buffer,
 }
 
-/// Which memory a segment goes to.
+/// Target of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// The first posted Receive.
@@ -25,16 +25,16 @@ pub(super) enum Target {
     Region(SlotId),
 }
 
-/// All memory that the peer's payload can reach, and how far its messages have come.
+/// All memory that the peer's payload can reach, and the state of its incoming messages.
 pub(super) struct Places {
     pub(super) table: StagTable,
-    /// Those that are posted; with a shared receive queue, the block of the message that arrives.
+    /// Posted Receives. With a shared receive queue: the block of the incoming message.
     pub(super) receives: VecDeque<Receive>,
     pub(super) share: Option<ReceiveShare>,
     pub(super) reads: Reads,
     /// MSN of the Send that is arriving, or next.
     pub(super) send_sequence: u32,
-    /// Octets of it that have arrived.
+    /// Octets of that Send that have arrived.
     pub(super) send_offset: u32,
     /// MSN of the next Read Request.
     pub(super) read_sequence: u32,
@@ -56,11 +56,11 @@ impl Places {
         }
     }
 
-    /// Takes a block of the shared receive queue for a Send that begins with this segment. Without
-    /// a shared queue there is nothing to do.
+    /// Takes a block of the shared receive queue for a Send that begins with this segment. Does
+    /// nothing without a shared queue.
     ///
-    /// While Reads of ours are outstanding it overdraws: calls that hold blocks may wait for a
-    /// Read Response that stands behind this message in the stream.
+    /// While Reads of this end are outstanding the share may be exceeded: calls that hold blocks
+    /// may wait for a Read Response that follows this message in the stream.
     pub(super) fn take_block(&mut self, header: &Header) -> Result<(), NoBlock> {
         let Some(share) = &self.share else {
             return Ok(());
@@ -75,7 +75,7 @@ impl Places {
         Ok(())
     }
 
-    /// Gives back what is left of busier times.
+    /// Releases memory that a burst of work left behind.
     pub(super) fn trim(&mut self) {
         if self.receives.is_empty() {
             self.receives = VecDeque::new();
@@ -84,7 +84,7 @@ impl Places {
         self.table.trim();
     }
 
-    /// The memory of a target that a segment was admitted to.
+    /// Returns the memory of a target that a segment was admitted to.
     pub(super) fn memory_mut(&mut self, target: Target) -> &mut [u8] {
         match target {
             Target::Receive => self
@@ -98,13 +98,13 @@ impl Places {
         }
     }
 
-    /// The region of our user's that an STag names.
+    /// Returns the region that an STag names, if this end's user registered it.
     pub(super) fn region(&self, stag: u32) -> Option<SlotId> {
         let slot = self.table.find(stag)?;
         matches!(self.table.entry(slot), Entry::Region(_)).then_some(slot)
     }
 
-    /// The same, if the peer may invalidate it: it is not in use, and not there to stay.
+    /// Returns the region if the peer may invalidate it: it is not in use, and not persistent.
     pub(super) fn mortal_region(&self, stag: u32) -> Option<SlotId> {
         let slot = self.region(stag)?;
         let stays = matches!(
@@ -114,7 +114,7 @@ impl Places {
         (!stays && !self.table.is_held(slot)).then_some(slot)
     }
 
-    /// Takes a region back.
+    /// Invalidates a region and returns its memory.
     pub(super) fn release(&mut self, slot: SlotId) -> Memory {
         self.table
             .release(slot)

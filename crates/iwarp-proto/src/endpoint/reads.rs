@@ -8,31 +8,31 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use verbs::{Segment, WrId};
 
-/// The Reads of one connection, in the order in which they were posted, which is the order in
-/// which their responses come (RFC 5040 §5.2.2).
+/// The Reads of one connection, in the order of posting, which is the order of their responses (RFC
+/// 5040 §5.2.2).
 pub(super) struct Reads {
     ops: VecDeque<ReadOp>,
-    /// How many Reads at the head of the queue have all their requests sent.
+    /// Number of Reads at the head of the queue whose requests have all been sent.
     asked: usize,
-    /// Requests that are out.
+    /// Read Requests without a complete response.
     outstanding: u16,
     ord: u16,
 }
 
 /// One Read: a request per segment, all into one sink.
 pub(super) struct ReadOp {
-    /// `None` for the one that only says that we are ready.
+    /// Identifier of the work request; `None` for the RTR message.
     wr: Option<WrId>,
     sink: Buffer,
     from: SmallVec<[Segment; 4]>,
-    /// Names the sink, from the first request to the last response.
+    /// STag of the sink, valid from the first request to the last response.
     stag: Option<u32>,
-    /// Segments whose request is sent, and where in the sink the next one's octets go.
+    /// Segments whose request was sent, and the offset of the next one in the sink.
     asked: usize,
     asked_offset: u64,
-    /// Segments whose response is whole.
+    /// Segments whose response is complete.
     answered: usize,
-    /// Octets placed, of all segments and of the one that is arriving.
+    /// Octets placed, including those of the segment that is arriving.
     placed: usize,
     placed_of_segment: u32,
 }
@@ -52,7 +52,7 @@ impl ReadOp {
         }
     }
 
-    /// A Read of nothing, for nobody.
+    /// Makes a Read without segments, whose completion is not reported.
     pub(super) fn empty() -> Self {
         let nowhere = Segment {
             handle: verbs::Handle(0),
@@ -94,7 +94,7 @@ impl Reads {
         self.ops.push_back(op);
     }
 
-    /// The next request, if the peer serves another (RFC 5040 §6.1).
+    /// Returns the next Read Request, if the peer's limit allows another one (RFC 5040 §6.1).
     pub(super) fn next_request(&mut self, table: &mut StagTable) -> Option<ReadRequest> {
         loop {
             let op = self.ops.get_mut(self.asked)?;
@@ -119,11 +119,11 @@ impl Reads {
         }
     }
 
-    /// Checks a segment of a Read Response, and says where in the sink it goes.
+    /// Checks a segment of a Read Response; returns its offset in the sink.
     ///
-    /// Only the response to the oldest request is admitted, octet after octet: stricter than
-    /// RFC 5040 §5.2.2 demands, so that an STag on the wire is of no use to anything else. Without
-    /// octets there is nothing to place, and nobody looks at STag and offset (RFC 5041 §5.2).
+    /// Only the response to the oldest request is admitted, in order. This is stricter than RFC
+    /// 5040 §5.2.2 demands, so that the STag on the wire cannot be used for anything else. STag and
+    /// offset of an empty segment are not checked (RFC 5041 §5.2).
     pub(super) fn admit(
         &self,
         stag: u32,
@@ -150,7 +150,7 @@ impl Reads {
         Ok(op.placed)
     }
 
-    /// Notes that a segment that was admitted is in place.
+    /// Notes that an admitted segment has been placed.
     pub(super) fn placed(&mut self, len: usize, last: bool) {
         let op = self
             .ops
@@ -165,7 +165,7 @@ impl Reads {
         }
     }
 
-    /// Takes the Read at the head of the queue out, if it is whole; its STag dies.
+    /// Removes the Read at the head of the queue, if it is complete; its STag becomes invalid.
     pub(super) fn pop_done(&mut self, table: &mut StagTable) -> Option<(Option<WrId>, Buffer)> {
         if !self.ops.front()?.is_answered() {
             return None;
@@ -179,7 +179,7 @@ impl Reads {
         Some((op.wr, op.sink))
     }
 
-    /// The sink of the Read at the head of the queue.
+    /// Returns the sink of the Read at the head of the queue.
     pub(super) fn sink_mut(&mut self) -> &mut [u8] {
         self.ops
             .front_mut()
@@ -188,7 +188,7 @@ impl Reads {
             .memory_mut()
     }
 
-    /// Takes all Reads out, with whether their sink has this STag.
+    /// Removes all Reads; returns for each whether its sink has this STag.
     pub(super) fn drain(&mut self, stag: Option<u32>) -> impl Iterator<Item = (WrId, bool)> + '_ {
         self.asked = 0;
         self.outstanding = 0;

@@ -1,11 +1,11 @@
 //! Receiving: FPDUs are parsed from the stream, verified and placed.
 //!
-//! A small FPDU goes through the staging buffer: it is verified whole, then placed by a copy. For a
-//! large one only the header does; once admitted, the rest of its payload is read straight into its
-//! destination, and its CRC is checked over that memory. This departs from RFC 5044 §6, which wants
-//! the CRC first: a corrupted header can name only memory that this very connection exposes, and
-//! with a bad CRC nothing is reported as done, so nobody looks at what was placed. `strict` follows
-//! the letter.
+//! A small FPDU is read into the staging buffer, verified, and copied to its destination. Of a
+//! large FPDU only the header is staged. After it is admitted, the rest of the payload is read
+//! directly into its destination, and the CRC is checked over that memory. This departs from RFC
+//! 5044 §6, which demands the CRC first: a corrupted header can name only memory that this
+//! connection exposes, and after a bad CRC no completion is reported, so the placed data is not
+//! used. `strict` checks the CRC first.
 
 use super::Endpoint;
 use super::admit::{Admitted, What};
@@ -22,8 +22,7 @@ use buffer::Pool;
 use std::io::{self, IoSliceMut};
 use verbs::{Buffer, Completion, Invalidated, NoBlock, ReceiveShare};
 
-/// Bytes of the staging buffer, at most. The pool lends as much as is offered to a read, from 4 KiB
-/// on.
+/// Largest staging buffer in bytes. Its size follows that of the reads, from 4 KiB.
 const STAGING: usize = 256 << 10;
 
 /// Largest number of FPDUs handled per turn. An FPDU without payload costs its sender 20 bytes and
@@ -34,30 +33,30 @@ pub const FPDUS_PER_TURN: usize = 256;
 /// Bytes to discard at a time when the connection is about to end.
 const DISCARD: usize = 16 << 10;
 
-/// Payload still to come from which on it is worth reading it to its place.
+/// Smallest rest of a payload, in octets, to read directly into its destination.
 const DIRECT_FROM: usize = 8 << 10;
 
-/// Octets to ask for at first, and after a large FPDU: more large ones are likely to follow, and
-/// what is read here has to be copied.
+/// Octets to read at first, and after a large FPDU: other large ones are likely to follow, and
+/// staged payload has to be copied.
 const OFFER_FIRST: usize = 4 << 10;
 const OFFER_AFTER_LARGE: usize = 512;
 
-/// The stream as far as it is read.
+/// State of the incoming stream.
 pub(super) struct Rx {
     crc: bool,
     strict: bool,
     pool: Pool,
-    /// Without memory while there is nothing to receive.
+    /// Staging buffer; without memory while there is nothing to receive.
     staging: Buffer,
-    /// What is in the staging buffer and not parsed yet.
+    /// Range of the staging buffer that is not parsed yet.
     head: usize,
     tail: usize,
-    /// Octets to ask for when the next header is awaited: more while small FPDUs fill them.
+    /// Octets to read when the next header is awaited; grows while small FPDUs fill the reads.
     offer: usize,
-    /// Octets that are missing of the FPDU at the head of the staging buffer.
+    /// Missing octets of the FPDU at the head of the staging buffer.
     missing: usize,
     state: State,
-    /// Why FPDUs that are staged whole are not handled, if there are any.
+    /// Why complete FPDUs in the staging buffer are not handled, if there are any.
     stop: Stop,
 }
 
@@ -67,11 +66,11 @@ enum Stop {
     No,
     /// The turn has ended.
     Turn,
-    /// A Send begins, and no block is available for it.
+    /// The next FPDU begins a Send, and no block is available for it.
     NoBlock,
 }
 
-/// What became of an attempt to handle what is staged.
+/// Result of handling staged octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Moved,
@@ -82,7 +81,7 @@ enum Step {
 }
 
 enum State {
-    /// At the beginning of an FPDU, or within one that goes through the staging buffer.
+    /// At the beginning of an FPDU, or within one that is staged.
     Framing,
     /// Reading payload into its destination, then pad and CRC.
     Placing(Placing),
@@ -91,7 +90,7 @@ enum State {
 struct Placing {
     admitted: Admitted,
     target: Target,
-    /// Where in the target the payload begins, its length, and how much of it is there.
+    /// Offset of the payload in the target, its length, and how much of it was received.
     start: usize,
     len: usize,
     got: usize,
@@ -139,7 +138,7 @@ impl Rx {
         matches!(self.state, State::Framing) && self.head == self.tail
     }
 
-    /// Gives the staging buffer back to the pool, if nothing is in it.
+    /// Returns the staging buffer to the pool, if it is empty.
     pub(super) fn release(&mut self) {
         if self.head == self.tail {
             self.staging = Buffer::default();
@@ -148,7 +147,7 @@ impl Rx {
         }
     }
 
-    /// Makes room for so many bytes behind what is staged, or for as many as fit the largest
+    /// Makes room for `offer` bytes after the staged ones, or for as many as fit the largest
     /// staging buffer.
     fn make_room(&mut self, offer: usize) {
         if self.tail + offer <= self.staging.capacity() {
@@ -168,7 +167,7 @@ impl Rx {
         self.head = 0;
     }
 
-    /// Reads once. Says how many octets came, and how many could have.
+    /// Reads once. Returns how many octets were received, and how many were offered room.
     fn read(
         &mut self,
         places: &mut Places,
@@ -210,7 +209,7 @@ impl Rx {
                 let offered = space.len();
                 let read = io(&mut [IoSliceMut::new(space)])?;
                 self.tail += read;
-                // A read that was only to complete an FPDU says nothing about what follows.
+                // A read that completes an FPDU tells nothing about the size of the next ones.
                 if read == offered && offered == self.offer {
                     self.offer = (self.offer * 4).min(STAGING);
                 }
@@ -263,7 +262,7 @@ impl Endpoint {
         match self.rx.stop {
             _ if self.wants_input() => false,
             Stop::No | Stop::Turn => true,
-            // Now it may overdraw.
+            // With outstanding Reads the share may be exceeded.
             Stop::NoBlock => !self.places.reads.is_empty(),
         }
     }
@@ -287,7 +286,7 @@ impl Endpoint {
         !self.wants_input() && self.handle_staged()
     }
 
-    /// Handles FPDUs that are staged whole.
+    /// Handles complete staged FPDUs.
     fn handle_staged(&mut self) -> bool {
         let waited = std::mem::replace(&mut self.rx.stop, Stop::No) == Stop::NoBlock;
         let mut moved = false;
@@ -338,7 +337,7 @@ impl Endpoint {
         }
     }
 
-    /// RFC 5041 §7.1: what comes after an error, or after we closed, is dropped.
+    /// Drops octets received after an error or after this end closed (RFC 5041 §7.1).
     fn discard_with(
         &mut self,
         io: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
@@ -353,8 +352,8 @@ impl Endpoint {
         Ok(read)
     }
 
-    /// Handles the FPDU at the head of the staging buffer, or begins to place it, or finds that
-    /// more must come.
+    /// Handles the FPDU at the head of the staging buffer, or begins to place it, or finds that it
+    /// is incomplete.
     fn framing(&mut self) -> Step {
         let staged = self.rx.staged();
         if staged.len() < LENGTH_LEN {
@@ -376,7 +375,7 @@ impl Endpoint {
         Step::Short
     }
 
-    /// An FPDU that is staged whole.
+    /// Handles a complete staged FPDU.
     fn whole(&mut self, ulpdu: usize, total: usize) -> Step {
         let bytes = &self.rx.staged()[..total];
         if self.rx.crc {
@@ -433,8 +432,8 @@ impl Endpoint {
         Step::Moved
     }
 
-    /// Begins to place a large FPDU whose header is staged and admitted. One that is not admitted
-    /// is staged whole, so that a corrupt header is found to be that.
+    /// Begins to place a large FPDU whose header is staged and admitted. An FPDU that is not
+    /// admitted is staged completely, so that its CRC tells whether the header is corrupt.
     fn begin_placing(&mut self, ulpdu: usize) -> bool {
         let staged = self.rx.staged();
         let segment = &staged[LENGTH_LEN..];
@@ -456,7 +455,8 @@ impl Endpoint {
         };
         let mut saved = [0; LENGTH_LEN + ddp::MAX_HEADER_LEN];
         saved[..header_len].copy_from_slice(&staged[..header_len]);
-        // The caller has seen that more than pad and CRC is missing: this is payload only.
+        // More than pad and CRC is missing, as the caller has checked: these octets are payload
+        // only.
         let payload = &staged[header_len..];
         let got = payload.len();
         self.places.memory_mut(target)[start..start + got].copy_from_slice(payload);
@@ -479,7 +479,7 @@ impl Endpoint {
         true
     }
 
-    /// Ends the placing of an FPDU, if all of it is there.
+    /// Completes the placement of an FPDU, if all of it was received.
     fn placing(&mut self) -> Step {
         let State::Placing(placing) = &self.rx.state else {
             unreachable!("called while placing");
@@ -541,7 +541,7 @@ impl Endpoint {
         let mut invalidated = None;
         if let Some(stag) = invalidate {
             let Some(slot) = self.places.region(stag) else {
-                // Our user took it back while the message was arriving.
+                // The user invalidated the region while the message was arriving.
                 self.violation(Cause::RDMA_CANNOT_INVALIDATE, None);
                 return;
             };
@@ -582,7 +582,7 @@ impl Endpoint {
     }
 }
 
-/// What a Terminate says about the segment that caused it (RFC 5040 §4.8, figure 10).
+/// Describes the segment that caused a Terminate (RFC 5040 §4.8, figure 10).
 fn terminated(ulpdu: usize, header: Header, payload: &[u8], cause: Cause) -> TerminatedSegment {
     let is_read_request = matches!(header, Header::Untagged { queue: 1, .. });
     let is_protection = cause.layer == 0 && cause.etype == 1;

@@ -13,18 +13,19 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use verbs::{Completion, WrId};
 
-/// Octets to frame at a time. What was read for a CRC, or just written by our user, is still in the
-/// cache when the kernel copies it; twice as much is a quarter slower for READs of 1 MiB.
+/// Octets to frame at a time. Payload that was just read for the CRC, or written by the user, is
+/// then still in the CPU cache when the kernel copies it; with twice as much, READs of 1 MiB are a
+/// quarter slower.
 const WINDOW: usize = 512 << 10;
 
-/// Messages that wait, and the window.
+/// Outgoing messages, and the window of framed FPDUs.
 pub(super) struct Tx {
     queue: VecDeque<Message>,
     window: Window,
     crc: bool,
     markers: Option<Markers>,
     max_ulpdu: usize,
-    /// MSN of the message that is being sent, or next, per queue.
+    /// MSN of the current or next message, per queue.
     pub(super) sequences: [u32; 3],
 }
 
@@ -81,14 +82,14 @@ impl Tx {
         }
     }
 
-    /// Forgets the Read Requests that are not sent yet.
+    /// Drops Read Requests that are not sent yet.
     pub(super) fn drop_read_requests(&mut self) {
         self.queue.retain(|message| !message.is_read_request());
     }
 
-    /// Forgets what is not framed yet, and gives back all that is owed.
+    /// Drops messages that are not framed yet; returns the work without a completion.
     ///
-    /// What is framed still goes out: half an FPDU would make the next one unreadable.
+    /// Framed FPDUs are still sent: a partial one would make the next one unreadable.
     pub(super) fn abandon(&mut self) -> impl Iterator<Item = WrId> + '_ {
         let queued = self.queue.drain(..).map(|message| message.end);
         self.window
@@ -124,8 +125,8 @@ impl Endpoint {
         open && may_talk && !self.tx.is_empty()
     }
 
-    /// Passes octets to `io` once: as many slices as are ready, in order. `io` returns how many
-    /// octets it took.
+    /// Calls `io` once with the slices that are ready, in order. `io` returns how many octets it
+    /// sent.
     ///
     /// CRCs are computed here, right before the octets are sent.
     ///

@@ -1,4 +1,4 @@
-//! FPDUs that are framed, and that the socket has not taken yet.
+//! Framed FPDUs that are not sent yet.
 
 use super::counters::Counters;
 use super::message::{Body, COPY_PIECE_BELOW, End, Part};
@@ -17,28 +17,28 @@ use verbs::Buffer;
 /// Slices in one vectored write; Linux takes 1024.
 const MAX_SLICES: usize = 1020;
 
-/// Slices that one more FPDU may need, at most: 64 KiB of pieces that are just not copied.
+/// Largest number of slices of one FPDU: 64 KiB of the smallest pieces that are not copied.
 const SLICES_PER_FPDU: usize = 2 * fpdu::MAX_MULPDU / COPY_PIECE_BELOW + 2;
 
 /// Octets to send, in pieces: headers, CRCs and small payload in one slab, the rest by reference.
 ///
-/// It is filled when it is empty, so that a partial write is nothing but an offset, and so that a
-/// CRC is made just before its octets are handed out.
+/// The window is filled only when it is empty, so that a partial write needs only an offset, and
+/// each CRC is computed right before its octets are sent.
 pub(super) struct Window {
     pool: Pool,
-    /// Lent by the pool while there is something to send.
+    /// Slab from the pool, while there is something to send.
     slab: Buffer,
-    /// Where the part of the slab begins that is in no piece yet.
+    /// Beginning of the part of the slab that is in no piece yet.
     open: usize,
     pieces: VecDeque<Piece>,
-    /// Octets of the first piece that are handed out.
+    /// Octets of the first piece that were sent.
     head: usize,
-    /// Octets of the stream framed and handed out, since the beginning.
+    /// Octets of the stream framed, and sent, since the beginning.
     framed: u64,
     sent: u64,
-    /// What is owed when so many octets of the stream have been handed out.
+    /// Ends of messages, by the number of octets of the stream at which they are sent.
     ends: VecDeque<(u64, End)>,
-    /// For FPDUs with markers: the FPDU before it has any, and when it has them.
+    /// For FPDUs with markers: an FPDU without its markers, and with them.
     plain: Vec<u8>,
     marked: Vec<u8>,
 }
@@ -79,7 +79,7 @@ impl Window {
         self.framed == self.sent
     }
 
-    /// Octets that are not handed out yet.
+    /// Number of octets that are not sent yet.
     pub(super) fn len(&self) -> usize {
         usize::try_from(self.framed - self.sent).expect("a window is at most a few MiB")
     }
@@ -88,7 +88,7 @@ impl Window {
         self.pieces.len() + SLICES_PER_FPDU <= MAX_SLICES
     }
 
-    /// Frames a segment with its payload, by reference where that is worth it.
+    /// Frames a segment with its payload, large pieces by reference.
     pub(super) fn frame(
         &mut self,
         header: Header,
@@ -102,7 +102,7 @@ impl Window {
         let (head, head_len) = begin_fpdu(header, ulpdu);
         self.append(&head[..head_len]);
         let mut digest = use_crc.then(crc::Digest::new);
-        // Octets of the slab are digested in one go, not one small part after the other.
+        // The CRC covers the octets of the slab in one step, not part by part.
         let mut digested = begin;
         body.take(len, |part| {
             let piece = match part {
@@ -170,7 +170,7 @@ impl Window {
         self.slab.extend_from_slice(bytes);
     }
 
-    /// Moves the slab to memory of the pool that has room for so many octets more.
+    /// Moves the slab to a larger buffer of the pool.
     #[cold]
     fn grow(&mut self, additional: usize) {
         let capacity = (self.slab.len() + additional).max(2 * self.slab.capacity());
@@ -179,14 +179,14 @@ impl Window {
         self.slab = larger;
     }
 
-    /// Notes what is owed for everything framed so far.
+    /// Notes the end of a message at the octets framed so far.
     pub(super) fn owe(&mut self, end: End) {
         if end != End::Nothing {
             self.ends.push_back((self.framed, end));
         }
     }
 
-    /// The next thing that is owed, if its octets are out.
+    /// Returns the next end of a message, if all its octets were sent.
     pub(super) fn pop_end(&mut self) -> Option<End> {
         let (at, _) = *self.ends.front()?;
         if at > self.sent {
@@ -195,12 +195,12 @@ impl Window {
         self.ends.pop_front().map(|(_, end)| end)
     }
 
-    /// Takes back everything that is owed, whether its octets are out or not.
+    /// Removes all ends of messages, sent or not.
     pub(super) fn drain_ends(&mut self) -> impl Iterator<Item = End> + '_ {
         self.ends.drain(..).map(|(_, end)| end)
     }
 
-    /// Hands out what `io` takes.
+    /// Sends what `io` accepts.
     pub(super) fn write(
         &mut self,
         io: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
@@ -237,7 +237,7 @@ impl Window {
         }
     }
 
-    /// Makes a piece of what the slab has got since the last one.
+    /// Makes a piece of the octets added to the slab since the last one.
     fn seal(&mut self) {
         if self.slab.len() > self.open {
             self.pieces
@@ -246,7 +246,7 @@ impl Window {
         }
     }
 
-    /// Gives the slab back to the pool, if nothing is in it.
+    /// Returns the slab to the pool, if it is empty.
     pub(super) fn release(&mut self) {
         if self.is_empty() {
             self.slab = Buffer::default();
@@ -264,7 +264,7 @@ impl Window {
     }
 }
 
-/// The length field and the header of an FPDU, and how long they are.
+/// Writes the length field and the header of an FPDU; returns their length.
 fn begin_fpdu(
     header: Header,
     ulpdu: usize,

@@ -213,7 +213,7 @@ impl Frame {
         out
     }
 
-    /// From a fixed part that [`check`] let pass and exactly its private data.
+    /// Parses a frame from a fixed part that [`check`] accepted and its complete private data.
     fn parse(kind: Kind, header: HeaderView<'_>, data: &[u8]) -> Result<Self, FrameError> {
         let revision = check(kind, header)?;
         // RFC 6581 §6: S means something from revision 2 on; before, the bit is reserved.
@@ -236,7 +236,7 @@ impl Frame {
     }
 }
 
-/// Judges the fixed part, key aside.
+/// Checks the fixed part of a frame.
 fn check(kind: Kind, header: HeaderView<'_>) -> Result<Revision, FrameError> {
     check_key(kind, header.key())?;
     let revision = match header.revision() {
@@ -250,7 +250,7 @@ fn check(kind: Kind, header: HeaderView<'_>) -> Result<Revision, FrameError> {
     Ok(revision)
 }
 
-/// Judges the beginning of a key: the first wrong octet is enough.
+/// Checks the beginning of a key; fails at the first wrong octet.
 fn check_key(kind: Kind, begun: &[u8]) -> Result<(), FrameError> {
     let begun = &begun[..begun.len().min(KEY_LEN)];
     if kind.key().starts_with(begun) {

@@ -50,7 +50,7 @@ pub enum RtrMessage {
     Read,
 }
 
-/// Why an initiator gives up.
+/// Why an initiator ends connection setup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The responder rejected the connection, with this private data.
@@ -139,7 +139,7 @@ impl Initiator {
         }
     }
 
-    /// RFC 6581 §9.1.
+    /// Negotiates IRD and ORD (RFC 6581 §9.1).
     fn depths(&self, theirs: Enhanced) -> Result<(u16, u16), Refusal> {
         let ird = match theirs.ord {
             NOT_NEGOTIATED => self.offer.ird,
@@ -153,7 +153,7 @@ impl Initiator {
         Ok((ird, ord))
     }
 
-    /// RFC 6581 §9.2.
+    /// Chooses the RTR message (RFC 6581 §9.2).
     fn rtr(&self, theirs: Enhanced) -> Result<Option<RtrMessage>, Refusal> {
         match (self.offer.peer_to_peer, theirs.peer_to_peer) {
             (false, _) => Ok(None),
@@ -240,7 +240,7 @@ impl Requested {
         }
     }
 
-    /// RFC 6581 §10: in the revision and the form of the Request.
+    /// Makes a Reply in the revision and the form of the Request (RFC 6581 §10).
     fn reply(&self, crc: bool, private_data: &[u8]) -> Frame {
         Frame {
             kind: Kind::Reply,
@@ -253,13 +253,13 @@ impl Requested {
         }
     }
 
-    /// The word of the Reply, and our IRD and ORD (RFC 6581 §9.1, §9.2).
+    /// Returns the Enhanced word of the Reply, and IRD and ORD of this end (RFC 6581 §9.1, §9.2).
     fn answer(offer: Offer, theirs: Enhanced) -> (Enhanced, u16, u16) {
         let ord = match theirs.ird {
             NOT_NEGOTIATED => offer.ord,
             ird => offer.ord.min(ird),
         };
-        // A zero-length Read as the sign of readiness takes one Read Request.
+        // A zero-length Read as RTR message needs one Read Request.
         let ird = match theirs.peer_to_peer {
             Some(rtr) if rtr.read => offer.ird.max(1),
             _ => offer.ird,
