@@ -5,12 +5,12 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A range of addresses, as in `192.0.2.0/24` or `2001:db8::/32`. An address alone is a range of
-/// one. It has no bits behind its prefix.
+/// A range of addresses, as in `192.0.2.0/24` or `2001:db8::/32`. A single address is a range of
+/// one. The bits after the prefix are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network(IpNet);
 
-/// Why a text is not a valid [`Network`].
+/// Error of parsing a [`Network`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant is documented by its message")]
 #[non_exhaustive]

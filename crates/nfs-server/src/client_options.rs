@@ -64,7 +64,7 @@ impl ClientOptions {
             (squash, Credential::Sys(sys)) => {
                 let squash = |id: u32, anonymous: u32| match id {
                     0 if squash != Squash::None => anonymous,
-                    // No number of anybody: chown(2) would take it for "leave it".
+                    // -1 is not a valid id: chown(2) takes it as "do not change".
                     u32::MAX => anonymous,
                     id => id,
                 };
@@ -147,7 +147,7 @@ impl ExportOptions {
         }
     }
 
-    /// What a caller may do, if it is served.
+    /// Returns the options for a caller; `None` if its address is not served.
     pub(crate) fn for_caller(&self, caller: &Caller) -> Option<ClientOptions> {
         let mut options = self.for_client(caller.addr.ip())?;
         if options.squash == Squash::RemoteRoot {
@@ -167,8 +167,8 @@ impl ExportOptions {
     }
 }
 
-/// Whether what a caller shows is understood here. Taking one with another flavour for nobody would
-/// let it in as somebody it did not claim to be, and tell it that its protection works.
+/// Whether this server supports the flavour of a credential. A caller with another flavour is
+/// rejected, not mapped to the anonymous user: it would believe that its protection works.
 pub(crate) fn is_understood(credential: &Credential) -> bool {
     match credential {
         Credential::None | Credential::Sys(_) => true,

@@ -44,16 +44,16 @@ struct Inner {
     current: ArcSwap<List>,
 }
 
-/// What is exported at some moment.
+/// A version of the list: exports and mounts at one moment.
 #[derive(Clone, Default)]
 pub(crate) struct List {
     pub(crate) exports: Vec<Export>,
     absent: Vec<Absent>,
-    /// Paths at which something was mounted, as clients see them.
+    /// Paths of file systems that were unmounted, as clients see them.
     unmounted: Vec<String>,
 }
 
-/// An export whose file system is not there now.
+/// An export whose file system is missing.
 #[derive(Clone)]
 struct Absent {
     name: String,
@@ -72,29 +72,29 @@ pub(crate) enum Unresolved {
     Absent(String),
 }
 
-/// One thing that is served.
+/// An export and its file system.
 #[derive(Clone)]
 pub(crate) struct Export {
-    /// It begins with `/`.
+    /// Path, which begins with `/`.
     pub(crate) name: String,
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) options: Arc<ExportOptions>,
-    /// In handles, and as the number of the file system in attributes.
+    /// Number of the export in handles, and of its file system in attributes (`fsid`).
     id: u32,
-    /// Where it is mounted, if it is one that another export leads to.
+    /// Mount point, if the file system is mounted below another export.
     above: Option<Above>,
     mounts: Arc<Mounts>,
 }
 
-/// A file that a caller may ask about.
+/// A file of a handle, with the rights of the caller.
 pub(crate) struct Target {
     pub(crate) export: ServedExport,
     pub(crate) file: FileId,
-    /// What the caller may do there.
+    /// Rights of the caller, and its user mapping.
     pub(crate) options: ClientOptions,
 }
 
-/// An export in the list as it was when a call came.
+/// An export and the version of the list in which a call found it.
 pub(crate) struct ServedExport {
     list: Guard<Arc<List>>,
     index: usize,
@@ -214,7 +214,7 @@ impl Exports {
         self.inner.current.load_full()
     }
 
-    /// The file of a handle.
+    /// Opens a handle: returns the file and the rights of the caller.
     pub(crate) fn open(&self, handle: &FileHandle, caller: &Caller) -> Result<Target, Status> {
         let (id, file) = self.inner.key.open(handle)?;
         let list = self.inner.current.load();
@@ -237,12 +237,13 @@ impl Exports {
         })
     }
 
-    /// The handle of a file.
+    /// Seals the handle of a file.
     pub(crate) fn seal(&self, export: u32, file: FileId) -> FileHandle {
         self.inner.key.seal(export, file)
     }
 
-    /// The export that a path is in, and the rest of the path. A single export is `/` as well.
+    /// Finds the export that contains a path; returns it with the rest of the path. If there is
+    /// only one export, `/` names it too.
     pub(crate) fn resolve(&self, path: &[u8]) -> Result<(Export, Vec<u8>), Unresolved> {
         let list = self.all();
         list.resolve(path)
@@ -256,7 +257,7 @@ impl Exports {
 }
 
 impl List {
-    /// The number of one more export, if its name and number are free.
+    /// Returns the number of a new export, if its name and number are free.
     fn claim(&self, name: &str, options: &ExportOptions) -> Result<u32, ExportError> {
         let well_formed = name.len() <= MAX_EXPORT_PATH as usize
             && !name.contains('\0')
@@ -272,7 +273,7 @@ impl List {
         Ok(id)
     }
 
-    /// Whether nothing has this name or number.
+    /// Checks that no export has this name or number.
     fn check_free(&self, name: &str, id: u32) -> Result<(), ExportError> {
         let present = self.exports.iter().map(|other| (&other.name, other.id));
         let absent = self.absent.iter().map(|other| (&other.name, other.id));
@@ -284,7 +285,7 @@ impl List {
         }
     }
 
-    /// The nearest export above a path, and the rest of the path.
+    /// Returns the nearest export above a path, and the rest of the path.
     fn resolve(&self, path: &[u8]) -> Result<(Export, Vec<u8>), Unresolved> {
         let rest = |name: &str| below(path, name.as_bytes());
         let absent = self.absent.iter();
@@ -307,7 +308,7 @@ impl List {
     }
 }
 
-/// The only export, if there is one only.
+/// Returns the only export, if there is exactly one.
 fn only(list: &List) -> Option<&Export> {
     let mut named = list.exports.iter().filter(|export| export.above.is_none());
     match (named.next(), named.next()) {
@@ -316,7 +317,8 @@ fn only(list: &List) -> Option<&Export> {
     }
 }
 
-/// Every path that can be mounted as an export: all names, and `/` for a single one.
+/// Returns every path that can be mounted as an export: all names, and `/` if there is only one
+/// export.
 pub(crate) fn mountable(list: &List) -> impl Iterator<Item = (&str, &Export)> {
     let root = only(list).filter(|only| only.name != "/");
     let named = list.exports.iter().filter(|export| export.above.is_none());
@@ -324,7 +326,7 @@ pub(crate) fn mountable(list: &List) -> impl Iterator<Item = (&str, &Export)> {
     named.chain(root.map(|only| ("/", only)))
 }
 
-/// The number of an export by its name.
+/// Derives the number of an export from its name.
 fn id_of(name: &str) -> u32 {
     let hash = SipHasher24::new().hash(name.as_bytes());
     u32::try_from(hash >> 32).unwrap_or(0)
@@ -336,7 +338,7 @@ impl Export {
     }
 }
 
-/// What of `path` is below `name`.
+/// Returns the part of `path` below `name`, if it is below.
 fn below<'p>(path: &'p [u8], name: &[u8]) -> Option<&'p [u8]> {
     if name == b"/" {
         return path.strip_prefix(b"/");

@@ -23,10 +23,10 @@ const HEAD: usize = 4 + 4;
 /// Bytes of the authentication code.
 const CODE: usize = 16;
 
-/// First word of every handle. Another one would be another layout.
+/// First word of every handle: the version of the layout.
 const FORMAT: u32 = 2;
 
-/// Numbers that formats of earlier and later servers have.
+/// Versions of the layout that other versions of this server use.
 const FORMATS: std::ops::RangeInclusive<u32> = 1..=255;
 
 const _: () = assert!(HANDLE_FRAME + FileId::MAX == MAX_HANDLE as usize);
@@ -79,7 +79,7 @@ impl HandleKey {
     ///
     /// # Errors
     ///
-    /// If something else has its name, or it cannot be read or created.
+    /// If another file has the name of the key file, or the key cannot be read or created.
     pub fn load_or_create(state_dir: &Path) -> Result<Self, KeyError> {
         if let Some(key) = Self::load(state_dir)? {
             return Ok(key);
@@ -91,7 +91,7 @@ impl HandleKey {
         };
         let key = Self::random()?;
         key.store(state_dir, &path).map_err(failed)?;
-        // Of two servers that start at the same time one stored it.
+        // Another server that started at the same time has stored its key.
         Self::parse(&std::fs::read(&path).map_err(failed)?, &path)
     }
 
@@ -99,7 +99,7 @@ impl HandleKey {
     ///
     /// # Errors
     ///
-    /// If something else has its name, or it cannot be read.
+    /// If another file has the name of the key file, or the key cannot be read.
     pub fn load(state_dir: &Path) -> Result<Option<Self>, KeyError> {
         let path = state_dir.join(Self::FILE);
         let failed = |error| KeyError::File {
@@ -149,18 +149,19 @@ impl HandleKey {
             .open(&new)?;
         file.write_all(&self.0)?;
         file.sync_all()?;
-        // It appears whole, and never in the place of another.
+        // The link makes the complete file appear, and replaces no other key.
         let linked = std::fs::hard_link(&new, path);
         std::fs::remove_file(&new)?;
         match linked {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             linked => linked?,
         }
-        // Nor is it gone after a crash of the machine, with all handles that were sealed by then.
+        // Without the sync, a crash of the machine could lose the key, and with it all handles
+        // sealed by then.
         std::fs::File::open(state_dir)?.sync_all()
     }
 
-    /// The handle of a file in an export.
+    /// Seals the handle of a file in an export.
     pub(crate) fn seal(&self, export: u32, file: FileId) -> FileHandle {
         let mut bytes = [0; MAX_HANDLE as usize];
         let file = file.as_bytes();
@@ -173,7 +174,7 @@ impl HandleKey {
         FileHandle::new(&bytes[..body + CODE]).expect("a file id has at most 40 bytes")
     }
 
-    /// The export and the file of a handle that was sealed with this key.
+    /// Opens a handle that was sealed with this key: returns the number of the export and the file.
     ///
     /// # Errors
     ///
@@ -188,7 +189,7 @@ impl HandleKey {
         if !FORMATS.contains(&format) {
             return Err(Status::BadHandle);
         }
-        // As one number, so that the time taken tells nothing of where they differ.
+        // Compared as one number: the time taken does not depend on where the codes differ.
         let differs = u128::from_ne_bytes(*code) ^ u128::from_ne_bytes(self.code(body));
         if differs != 0 || format != FORMAT {
             return Err(Status::Stale);
@@ -197,12 +198,12 @@ impl HandleKey {
     }
 
     fn code(&self, body: &[u8]) -> [u8; 16] {
-        // In one go: a hasher that is fed keeps what does not fill a word, and costs twice as much.
+        // Hashed in one call: an incremental hasher buffers partial words and costs twice as much.
         SipHasher24::new_with_key(&self.0).hash(body).as_bytes()
     }
 }
 
-/// Whether a key of `owner` is nobody's but that of the server, which is run by `own`, or of root.
+/// Whether the owner of a key file is trusted: the user who runs the server, or root.
 fn is_trusted(owner: u32, own: u32) -> bool {
     owner == own || owner == 0
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The calls of a program that wait for a thread or a disk.
 ///
-/// A client may have as many as there are places left, so that it leaves some to whoever comes next:
-/// alone it gets half of them, two get a third each.
+/// A client may have as many as there are places left. A single client thus gets half of all
+/// places, and two get a third each, so that some are always left for another client.
 #[derive(Clone)]
 pub(crate) struct InFlight {
     most: usize,
@@ -20,7 +20,7 @@ struct Counts {
     by_client: HashMap<PeerGroup, usize>,
 }
 
-/// The place of one of them, free again when this is dropped.
+/// The place of one call, which is freed when this is dropped.
 pub(crate) struct Counted {
     in_flight: InFlight,
     client: PeerGroup,
@@ -38,13 +38,13 @@ impl InFlight {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one more call of this client, if it may have one.
+    /// Takes a place for a call of this client, if the client may have another one.
     pub(crate) fn enter(&self, caller: &Caller) -> Option<Counted> {
         let client = caller.group;
         let mut now = self.lock();
         let left = self.most - now.all;
         let own = now.by_client.get(&client).copied().unwrap_or(0);
-        // One that has none yet gets the last place.
+        // A client without a place gets the last one.
         if left == 0 || own > 0 && own >= left {
             return None;
         }

@@ -1,12 +1,11 @@
 //! NFS version 3 (RFC 1813), MOUNT version 3 and NFSACL version 3 over a [`FileSystem`] trait.
 //!
-//! [`Nfs3`], [`Mount3`] and [`NfsAcl3`] are RPC programs: they answer calls, whatever carried them. All work
-//! on [`Exports`], the list of what is served under which name and to whom. A file system is
-//! anything that implements [`FileSystem`]: [`LocalFs`] is a directory of this machine, [`MemFs`]
-//! lives in memory.
+//! [`Nfs3`], [`Mount3`] and [`NfsAcl3`] are RPC programs, for any transport. All three use
+//! [`Exports`], the list of exported file systems with their names and rules. A file system
+//! implements [`FileSystem`]: [`LocalFs`] is a directory of this machine, [`MemFs`] is in memory.
 //!
-//! A client names files by handles that are sealed with a [`HandleKey`]: one that was not given out
-//! here is refused before any file system sees it.
+//! File handles are sealed with a [`HandleKey`]: a handle that this server did not issue is
+//! rejected before it reaches a file system.
 //!
 //! # Example
 //!

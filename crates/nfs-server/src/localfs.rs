@@ -1,13 +1,13 @@
 //! A local directory as a file system to export.
 //!
-//! It is confined to the directory: every name is opened by `openat2` as one component beneath a
-//! directory that was reached in the same way from the root, without following symbolic links and
-//! without crossing mounts. Symbolic links are left to clients.
+//! The file system is confined to the directory: every name is opened by `openat2` as one component
+//! beneath a directory that was reached in the same way from the root, without following symbolic
+//! links and without crossing mounts. Clients interpret symbolic links.
 //!
-//! Run by root, it acts for the caller: changes are made with the caller's identity, and before a
-//! read-only operation the kernel is asked whether the caller has the right; see `caller.rs`. So
-//! access control lists, quotas and reserved blocks are those of the caller. Run by another user,
-//! everything is done as that user.
+//! A server run by root acts for the caller (`caller.rs`): it makes changes with the caller's
+//! identity, and before a read-only operation it asks the kernel whether the caller has the right.
+//! So access control lists, quotas and reserved blocks are those of the caller. A server run by
+//! another user does everything as that user.
 //!
 //! Limitations: on a file system without birth times (overlayfs, some in FUSE) and without kernel
 //! handles, a new file with the inode number of an old one has its handle; the server warns of that
@@ -16,10 +16,10 @@
 //! of the kernel's server: that it is the same file is visible, but not that it has left.
 //!
 //! **Handles** contain a kernel handle, if the file system has them and this process may open them
-//! (`kernel.rs`). That needs no state, and survives renames by others and restarts. Otherwise they
-//! contain the inode number, a hash of the birth time, and the inode number of the directory in
-//! which the file was first seen. How a file is found again from that, also after a restart, is in
-//! `find.rs`, `places.rs` and `table.rs`.
+//! (`kernel.rs`). Kernel handles need no state, and survive renames by others and restarts. Other
+//! handles contain the inode number, a hash of the birth time, and the inode number of the
+//! directory in which the file was first seen. `find.rs`, `places.rs` and `table.rs` find the file
+//! of such a handle, also after a restart.
 //!
 //! **Mount points** within the export are not crossed (`mounts.rs`): a client sees the directory under the
 //! mount, where this process may reach it.
@@ -27,16 +27,17 @@
 //! **Idle files are closed** (`sweep.rs`): the space of a file that a local user removes is free
 //! within two seconds, and a program can be executed that long after the last write to it.
 //!
-//! **What waits.** GETATTR, ACCESS, LOOKUP and READ are tried without waiting (`RESOLVE_CACHED`,
-//! `RWF_NOWAIT`) and become a job when the kernel would have to read a disk. Unstable writes of up
-//! to [`INLINE_WRITE`] bytes are tried in the same way where the file system can say that it would
-//! wait (XFS, btrfs) or never does (tmpfs); ext4 cannot, and its writes are jobs, as is everything
-//! that changes a directory, reads one, or syncs. On a file system in memory nothing waits for a
-//! disk but the table: where other users of this machine cannot reach it (`reach.rs`), any name is looked up at once, writes of up to
-//! [`INLINE_WRITE_IN_MEMORY`] bytes are done at once, and while the table has no files, files are
-//! made, renamed within a directory, synced and, if small, removed at once. On a file system that is
-//! not known here, such as
-//! FUSE or one behind a network, even looking at an open file may wait: there everything is a job.
+//! **Waiting for disks.** GETATTR, ACCESS, LOOKUP and READ are tried without waiting
+//! (`RESOLVE_CACHED`, `RWF_NOWAIT`) and become a job when the kernel would have to read a disk.
+//! Unstable writes of up to [`INLINE_WRITE`] bytes are tried in the same way where the file system
+//! can say that it would wait (XFS, btrfs) or never does (tmpfs); ext4 cannot, and its writes are
+//! jobs, as is everything that changes a directory, reads one, or syncs. On a file system in memory
+//! only the table waits for a disk. If other users of this machine cannot reach the export
+//! (`reach.rs`), names are looked up without a job, as are writes of up to
+//! [`INLINE_WRITE_IN_MEMORY`] bytes; while the table has no files, files are also created, renamed
+//! within a directory, synced and, if small, removed without a job. On an unknown file system, such
+//! as FUSE or a network file system, even the attributes of an open file may wait: there everything
+//! is a job.
 
 mod acl;
 mod ahead;
@@ -110,18 +111,18 @@ pub const INLINE_WRITE: usize = 64 << 10;
 /// READ of that size from the page cache, and its data was just read from the socket.
 const INLINE_WRITE_IN_MEMORY: usize = 1 << 20;
 
-/// For how long a directory is taken to be where it was. Then it is looked up again, so that one
-/// which somebody moved out of the export is not served for longer.
+/// How long the location of a directory is trusted before it is looked up again. A directory that a
+/// local user moves out of the export is served for at most this long.
 const DIRECTORY_TRUST: Duration = Duration::from_secs(1);
 
-/// Files whose place is remembered in memory, at about 100 bytes each.
+/// Largest number of files whose locations are kept in memory, about 100 bytes each.
 const REMEMBERED_PLACES: usize = 65_536;
 
-/// Longest text of a symbolic link that file systems keep in the inode, so that reading it needs no
-/// disk.
+/// Longest symbolic link text, in bytes, that file systems keep in the inode, so that reading it
+/// needs no disk.
 const SHORT_LINK: u64 = 59;
 
-/// A local directory.
+/// A local directory as a file system.
 #[derive(Clone)]
 pub struct LocalFs {
     inner: Arc<Inner>,
@@ -133,63 +134,64 @@ struct Inner {
     resolver: Resolver,
     caches: Mutex<Caches>,
     passes: Passes,
-    /// Which calls change names of a directory, data or attributes of a file.
+    /// Calls in service that change the names in a directory, or the data or attributes of a file.
     turns: Arc<Turns>,
-    /// The directory with our own state, which no client gets to see.
+    /// The state directory of the server, which is hidden from clients: device and inode.
     hidden: Option<(u64, u64)>,
-    /// Whether birth times tell files apart here.
+    /// Whether the file system has birth times that distinguish files.
     births: bool,
-    /// Whether it is a file system of this machine that is known here, not one behind a network or
-    /// another process.
+    /// Whether this is a known local file system: no network file system, and none in another
+    /// process.
     local: bool,
-    /// Most files kept open; otherwise a share of what the process may have.
+    /// Largest number of files kept open; `None` for a share of the process's limit.
     open_files: Option<usize>,
-    /// How often descriptors had run out when some were given back.
+    /// Count of descriptor shortages at the time when files were last closed for one.
     shed_at: AtomicU64,
     _counted: open::Counted,
     mount: u64,
-    /// The device of its root.
+    /// Device of the root directory.
     device: (u32, u32),
     /// Whether this process acts for the caller.
     as_root: bool,
-    /// Who this process is.
+    /// Identity of this process.
     me: Identity,
     abilities: Abilities,
     verifier: Arc<AtomicU64>,
     pool: Pool,
     started: Instant,
-    /// Whether the file system can be asked not to wait in a write.
+    /// Whether the file system supports writes that fail instead of waiting (`RWF_NOWAIT`).
     quick_writes: AtomicBool,
-    /// How to read and write without waiting. A file system in memory need not be told, and some of
-    /// them cannot.
+    /// Flags for reads and writes without waiting. File systems in memory need none, and some
+    /// reject them.
     haste: ReadWriteFlags,
-    /// Whether it is in memory.
+    /// Whether the file system is in memory.
     memory: bool,
-    /// Where it was when it was opened.
+    /// Path of the directory when it was opened.
     path: PathBuf,
-    /// Whether, in memory, other users of this machine are kept out.
+    /// Whether the file system is in memory and other users of this machine cannot reach it.
     closed: AtomicBool,
     /// Whether access control lists say nothing about the owner of a file.
     posix_lists: bool,
-    /// Whether programs of the file system cannot be run on this machine.
+    /// Whether the file system is mounted `noexec`.
     no_exec: bool,
-    /// Whether what was changed before a new file is on the disk when that is, and a directory that is there
-    /// has its new files there.
+    /// Whether the file system has a journal; see
+    /// [`FsKind::has_journal`](kind::FsKind::has_journal).
     journal: bool,
     /// See [`FsKind::makes_whole`](kind::FsKind::makes_whole).
     makes_whole: bool,
-    /// Syncs of all that was changed.
+    /// Group commit of the whole file system.
     everything: GroupCommit,
-    /// Whether a new file that is on the disk has its name there.
+    /// Whether a sync of a new file makes its name durable too; see
+    /// [`FsKind::syncs_names`](kind::FsKind::syncs_names).
     syncs_names: bool,
-    /// What the kernel takes from the mode of what this process makes.
+    /// Umask of this process.
     umask: u32,
     changes: Changes,
     working: Working,
     /// See [`LocalFs::know_mounts`].
     known_mounts: ArcSwapOption<HashSet<u64>>,
     sweeper: EndSweeper,
-    /// Rounds of the sweeper, from one on.
+    /// Current round of the sweeper, from 1.
     round: AtomicU64,
     /// See [`Inner::keep_writer`].
     writers: Mutex<HashSet<u64>>,
@@ -273,8 +275,9 @@ impl LocalFs {
         }
     }
 
-    /// Runs a change, as a job unless the file system is in memory, and out of reach of others. In haste
-    /// nothing may be changed yet when it turns out that it would wait.
+    /// Runs a change: at once if the file system is in memory and other users cannot reach it,
+    /// otherwise as a job. An attempt with [`Pace::Quick`] that would have to wait must not have
+    /// changed anything.
     fn change<T: Change + Send + 'static>(
         &self,
         file: FileId,
@@ -291,7 +294,7 @@ impl LocalFs {
         }
     }
 
-    /// A job that works on a file.
+    /// Makes a job that works on a file.
     fn slow<T: Failed + 'static>(
         &self,
         file: FileId,
@@ -309,13 +312,13 @@ impl LocalFs {
 }
 
 impl Inner {
-    /// Whether changes are made at once, on the task of a connection: nothing waits for a disk, and
-    /// nobody else can make them wait.
+    /// Whether changes are made at once, on the task of a connection: they wait neither for a disk
+    /// nor for other users.
     pub(super) fn changes_at_once(&self) -> bool {
         self.memory && self.closed.load(Relaxed)
     }
 
-    /// Looks again whether others can reach the export.
+    /// Updates whether other users can reach the export.
     pub(super) fn look_who_can_reach(&self) {
         if self.memory {
             let closed = !reach::others_can_reach(&self.path, self.me.uid);
@@ -327,8 +330,8 @@ impl Inner {
         self.caches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pace at which a name is looked up. In memory no lookup waits for a disk, and one of a name
-    /// that the kernel has not seen lately need not become a job, unless others can lock the directory.
+    /// Returns the pace for looking up a name. In memory no lookup waits for a disk, so the lookup
+    /// of an uncached name need not become a job, unless other users can lock the directory.
     fn look(&self, pace: Pace) -> Pace {
         if self.changes_at_once() {
             Pace::Patient
@@ -337,12 +340,12 @@ impl Inner {
         }
     }
 
-    /// The identity whose rights apply: the caller's, or that of this process.
+    /// Returns the identity whose rights apply: the caller's, or that of this process.
     fn acting<'a>(&'a self, who: &'a Identity) -> &'a Identity {
         if self.as_root { who } else { &self.me }
     }
 
-    /// What the kernel says of a file now. A file without a name is stale.
+    /// Returns the current state of a file. A file without a name is stale.
     fn stat(&self, node: &Node) -> Try<Stat> {
         let stat = sys::stat(&node.path, self.births)?;
         self.check_named(node, stat.attributes.links)?;
@@ -363,8 +366,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives descriptors back when the process, or the machine, had no more since the last time. The
-    /// call that failed is answered with a request to try again.
+    /// Closes idle files if descriptors have run out since the last time, in the process or the
+    /// machine. The call that failed is answered jukebox.
     fn shed_if_exhausted(&self) {
         let exhausted = sys::exhausted();
         if self.shed_at.swap(exhausted, Relaxed) != exhausted {
@@ -382,13 +385,13 @@ impl Inner {
         }
     }
 
-    /// Whether the handle of what is made or moved next can be kept: if not, nothing is changed.
+    /// Checks that handles of created or moved files can be stored. If not, the change is not made.
     fn check_places(&self) -> Try<()> {
         Ok(self.table().map_or(Ok(()), Table::check)?)
     }
 
     fn read_link(&self, node: &Node) -> Try<Bytes> {
-        // Only a symbolic link has a text; for others the kernel's answer is ENOENT.
+        // Only a symbolic link has a text; for other types the kernel would return ENOENT.
         if node.kind != FileKind::Symlink {
             return Err(Error::Invalid.into());
         }
@@ -597,7 +600,7 @@ impl FileSystem for LocalFs {
     }
 
     fn acls(&self, file: FileId) -> Outcome<Seen<Acls>> {
-        // Lists may have to be read from a disk.
+        // Access control lists may have to be read from a disk.
         match self.inner.memory {
             true => self.run(file, move |inner, pace| inner.acls(file, pace)),
             false => self.slow(file, move |inner| inner.acls(file, Pace::Patient)),

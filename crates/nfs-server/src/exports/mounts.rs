@@ -9,40 +9,40 @@ use crate::fs::{Access, Attributes, Error, FileId, FileSystem, Identity, Name, S
 use siphasher::sip::SipHasher24;
 use std::sync::Arc;
 
-/// Where a mounted file system is.
+/// Mount point of a mounted file system.
 #[derive(Clone, Copy)]
 pub(super) struct Above {
-    /// The export that the directory above is in.
+    /// Number of the export with the parent directory.
     export: u32,
-    /// That directory.
+    /// The parent directory.
     dir: FileId,
 }
 
-/// Where file systems are, or were, mounted in an export.
+/// Mount points in an export, current and former.
 pub(super) type Mounts = Vec<Mount>;
 
-/// Where a file system is mounted, or was.
+/// A mount point, current or former.
 #[derive(Clone)]
 pub(super) struct Mount {
     dir: FileId,
     name: Box<[u8]>,
-    /// Its number, if it is there.
+    /// Number of the mounted export; `None` after it was unmounted.
     export: Option<u32>,
 }
 
 /// A name in a directory of an export, at which a file system can be mounted.
 struct MountPoint {
-    /// The export, in the list.
+    /// Index of the export in the list.
     above: usize,
     dir: FileId,
     name: Box<[u8]>,
-    /// The number of what is mounted there.
+    /// Number of the mounted export.
     id: u32,
 }
 
-/// A step from one file system to another.
+/// A mount crossing: a LOOKUP that leads to another file system.
 pub(crate) struct Crossing {
-    /// Where it leads.
+    /// The export it leads to.
     pub(crate) export: Export,
     pub(crate) file: FileId,
 }
@@ -97,8 +97,9 @@ impl Exports {
         Ok(self.with_list(list))
     }
 
-    /// The directories that lead to a mounted file system: in each file system above it, the nearest
-    /// first, the path to the directory that has the next one in it. None for an export of the list.
+    /// Returns the path to a mounted file system: for each file system above it, the nearest first,
+    /// the path of the directory that contains the mount point. Empty for an export that is in the
+    /// list itself.
     pub(crate) fn way_to(&self, export: &Export) -> Vec<(Arc<dyn FileSystem>, Vec<u8>)> {
         let exports = &self.inner.current.load().exports;
         let mut way = Vec::new();
@@ -114,8 +115,8 @@ impl Exports {
         way
     }
 
-    /// The file system that a step in a directory leads to, if it is another; or the error that there is in
-    /// place of one that was unmounted.
+    /// Returns the crossing for a step in a directory, if it leads to another file system. For a
+    /// file system that was unmounted this is an error.
     pub(crate) fn crossing(
         &self,
         from: &Export,
@@ -141,7 +142,7 @@ impl Exports {
 }
 
 impl MountPoint {
-    /// The mount point of this path, which is named as clients see it.
+    /// Finds the mount point at a path, which is given as clients see it.
     fn find(list: &List, path: &str) -> Result<Self, ExportError> {
         let exports = &list.exports;
         let missing = || ExportError::NotReached(path.into());
@@ -181,13 +182,13 @@ impl MountPoint {
 }
 
 impl Export {
-    /// What is or was mounted at a name in a directory.
+    /// Returns the current or former mount at a name in a directory.
     fn mounted(&self, dir: FileId, name: &[u8]) -> Option<&Mount> {
         let here = |mount: &&Mount| mount.dir == dir && *mount.name == *name;
         self.mounts.iter().find(here)
     }
 
-    /// The names in a directory at which other file systems are mounted, or were.
+    /// Returns the names in a directory that are current or former mount points.
     pub(crate) fn mounted_in(&self, dir: FileId) -> Vec<Box<[u8]>> {
         let here = self.mounts.iter().filter(|mount| mount.dir == dir);
         here.map(|mount| mount.name.clone()).collect()
@@ -195,7 +196,8 @@ impl Export {
 }
 
 impl Crossing {
-    /// Whether the caller may take the step from `dir`, and what it finds. It may wait for a disk.
+    /// Crosses the mount from `dir`, if the caller has search permission there. May wait for a
+    /// disk.
     pub(crate) fn take(
         &self,
         who: &Identity,
@@ -216,7 +218,7 @@ impl Crossing {
     }
 }
 
-/// The number of a file system that is mounted at a path below the export of this number.
+/// Derives the number of a file system that is mounted below the export with number `base`.
 fn id_of(base: u32, rest: &[u8]) -> u32 {
     let mut path = base.to_be_bytes().to_vec();
     path.extend_from_slice(rest);

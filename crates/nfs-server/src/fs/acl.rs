@@ -54,7 +54,7 @@ impl Acl {
         };
         let all_there = needed.iter().all(|&who| list.rights(who).is_some());
         let possible = list.entries.iter().all(|entry| match entry.who {
-            // The number that stands for none.
+            // -1 is not a valid id.
             AclWho::User(id) | AclWho::Group(id) => id != u32::MAX && entry.rights <= 7,
             AclWho::Owner | AclWho::OwningGroup | AclWho::Mask | AclWho::Other => entry.rights <= 7,
         });

@@ -41,12 +41,12 @@ impl Identity {
         }
     }
 
-    /// Whether it is a member of the group.
+    /// Whether the caller is a member of the group.
     pub fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }
 
-    /// Whether it is root.
+    /// Whether the caller is root.
     pub fn is_root(&self) -> bool {
         self.uid == 0
     }

@@ -1,8 +1,8 @@
-//! Why an operation on a file failed.
+//! Errors of file operations.
 
 use rustix::io::Errno;
 
-/// Why an operation on a file failed, in the terms of RFC 1813 §2.6.
+/// Error of a file operation, in the terms of RFC 1813 §2.6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant is documented by its message")]
 pub enum Error {
@@ -62,7 +62,7 @@ impl From<Errno> for Error {
             Errno::NXIO | Errno::NODEV => Self::NoDevice,
             Errno::ACCESS | Errno::TXTBSY => Self::Access,
             Errno::EXIST => Self::Exists,
-            // Of a name: a mount point, which an export does not cross.
+            // The name is a mount point, which an export does not cross.
             Errno::XDEV => Self::CrossDevice,
             Errno::NOTDIR => Self::NotDirectory,
             Errno::ISDIR => Self::IsDirectory,

@@ -1,4 +1,4 @@
-//! Numbers of files.
+//! File identifiers.
 
 use std::fmt;
 

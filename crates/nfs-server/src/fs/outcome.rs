@@ -124,14 +124,14 @@ pub struct Linked {
     pub result: Result<(), Error>,
 }
 
-/// Results that can say that nothing came of it.
+/// A result that can be a failure.
 pub(crate) trait Failed {
     fn failed(error: Error) -> Self;
 }
 
-/// Results of changes, which may be done and fail all the same, as they are not durable.
+/// The result of a change. A change that was made fails too if it cannot be made durable.
 pub(crate) trait Change: Failed {
-    /// The same, with this error if it had none.
+    /// Returns the result with this error, unless it has one already.
     fn but(self, error: Error) -> Self;
 }
 

@@ -14,11 +14,11 @@ const ACCESS: &str = "system.posix_acl_access";
 /// The attribute with the default list.
 const DEFAULT: &str = "system.posix_acl_default";
 
-/// Version of the form, a little-endian word at its beginning.
+/// Version of the format, a little-endian word at the beginning.
 const VERSION: [u8; 4] = 2_u32.to_le_bytes();
 /// Bytes of an entry: tag and rights of two bytes, the number of a user or group of four.
 const ENTRY: usize = 8;
-/// Most bytes of a list.
+/// Largest size of a list in bytes.
 const MAX_LIST: usize = VERSION.len() + MAX_ACL_ENTRIES as usize * ENTRY;
 
 /// The tags of entries.
@@ -81,15 +81,15 @@ impl Inner {
         })
     }
 
-    /// Sets or removes a list as the caller: the kernel refuses it to all but the owner, and takes the
-    /// set-group-id bit away if the caller is not in the group.
+    /// Sets or removes a list as the caller: the kernel allows only the owner to do that, and
+    /// clears the set-group-id bit if the caller is not in the group.
     fn set_list(&self, who: &Identity, node: &Node, name: &str, set: &SetAcl) -> Result<(), Errno> {
         let path = path(node);
         match set {
             SetAcl::Keep => Ok(()),
             SetAcl::Remove => {
                 match self.as_caller(who, || rustix::fs::removexattr(&path, name)) {
-                    // There is none.
+                    // The file has no list.
                     Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
                     removed => removed,
                 }
@@ -104,23 +104,24 @@ impl Inner {
     }
 }
 
-/// The file of a node, which has a descriptor that nothing can be done with but to name it.
+/// Returns a path that names the file of a node. Its descriptor is opened with `O_PATH`, which
+/// fgetxattr(2) does not accept.
 fn path(node: &Node) -> String {
     format!("/proc/self/fd/{}", node.path.as_fd().as_raw_fd())
 }
 
-/// The access list of a file; none if it has none, or cannot have any.
+/// Reads the access list of a file; `None` if the file has none, or its file system has no lists.
 pub(super) fn access_list(node: &Node) -> Result<Option<Acl>, Error> {
     list(node, ACCESS)
 }
 
-/// A list of a file; none if it has none, or cannot have any.
+/// Reads a list of a file; `None` if the file has none, or its file system has no lists.
 fn list(node: &Node, name: &str) -> Result<Option<Acl>, Error> {
     let mut value = vec![0; MAX_LIST];
     match rustix::fs::getxattr(path(node), name, value.as_mut_slice()) {
         Ok(len) => decode(&value[..len]).map(Some).ok_or(Error::Io),
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
-        // More entries than a reply can carry.
+        // The list has more entries than a reply can carry.
         Err(Errno::RANGE) => Err(Error::TooLarge),
         Err(errno) => Err(errno.into()),
     }

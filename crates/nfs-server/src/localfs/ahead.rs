@@ -1,23 +1,23 @@
 //! Group commit on file systems with a journal: at most two syncs of a directory at a time, each
 //! for many callers.
 //!
-//! The journal is written in steps, and what arrives during one goes into the next. With a sync in
-//! each of two steps it never waits for a thread to wake up. A caller that arrives while two syncs
-//! are in flight registers, and the first sync to end starts the next one for all of these. No
-//! caller waits for another thread.
+//! The journal is committed in transactions: changes made during one commit go into the next. With
+//! one sync in each of two transactions the journal never waits for a thread to wake up. A caller
+//! that arrives while two syncs are in flight registers, and the first sync to end starts the next
+//! one for all registered callers. No caller waits for another thread.
 //!
-//! Without a journal the kernel may report an error that concerns both of two syncs to only one of
-//! them; `group_commit.rs` is for that.
+//! Without a journal, the kernel may report an error of two concurrent syncs to only one of them;
+//! `group_commit.rs` handles that case.
 
 use super::group_commit::Then;
 use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Syncs at a time.
+/// Largest number of syncs at a time.
 const MAX_SYNCS: usize = 2;
 
-/// Syncs that a thread does one after the other, while another one is there to go on.
+/// Largest number of syncs that a thread does in a row while another thread can take over.
 const MAX_ROUNDS: u32 = 16;
 
 /// Syncs of one directory.
@@ -29,12 +29,12 @@ pub(super) struct SyncsAhead {
 #[derive(Default)]
 struct State {
     running: usize,
-    /// Who takes part in the next one.
+    /// Callers that take part in the next sync.
     others: Vec<Then>,
 }
 
 impl SyncsAhead {
-    /// Does `then` after a sync that began no earlier than now, on this thread or another one.
+    /// Calls `then` after a sync that begins now or later, on this thread or another one.
     pub(super) fn sync_then(&self, sync: impl Fn() -> Result<(), Errno>, then: Then) {
         let mut state = self.state();
         state.others.push(then);
@@ -60,7 +60,7 @@ impl SyncsAhead {
     }
 }
 
-/// A thread that syncs, for those of `batch`; for none if it is done.
+/// A thread that syncs for the callers in `batch`.
 struct Leading<'a> {
     syncs: &'a SyncsAhead,
     batch: Vec<Then>,
@@ -69,12 +69,12 @@ struct Leading<'a> {
 impl Leading<'_> {
     fn answer(&mut self, result: Result<(), Errno>) {
         for then in self.batch.drain(..) {
-            // Whoever panics tells its own caller by that, and nobody else.
+            // A panic of one caller's continuation must not affect the others.
             let _ = catch_unwind(AssertUnwindSafe(move || then(result)));
         }
     }
 
-    /// Takes those who came meanwhile, unless another thread does.
+    /// Takes the callers that registered meanwhile, unless another thread does.
     fn go_on(&mut self, rounds: u32) {
         let mut state = self.syncs.state();
         if rounds < MAX_ROUNDS || state.running == 1 {
@@ -87,7 +87,7 @@ impl Leading<'_> {
 }
 
 impl Drop for Leading<'_> {
-    /// After a sync that panicked nobody knows what came of it.
+    /// The result of a sync that panicked is unknown.
     fn drop(&mut self) {
         while !self.batch.is_empty() {
             self.answer(Err(Errno::IO));

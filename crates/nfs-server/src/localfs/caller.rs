@@ -1,6 +1,6 @@
 //! Acting as the caller, and asking the kernel what a caller may do.
 //!
-//! Run by root, changes are made as the caller ([`Inner::as_caller`]): for that one system call the
+//! A server run by root makes changes as the caller ([`Inner::as_caller`]): for one system call the
 //! thread has the caller's fsuid, fsgid and groups, and none of the capabilities by which root
 //! bypasses checks and limits. So the kernel enforces access control lists, default lists, quotas,
 //! reserved blocks, sticky and set-group-id bits.
@@ -27,14 +27,14 @@ use rustix::io::Errno;
 use std::ffi::CStr;
 use syscalls::{ActingAs, FsUser, check_access};
 
-/// How long ago the last change of a file must be for an answer about it to be kept, in nanoseconds:
-/// more than two steps of the kernel's coarse clock, so that a later change has another time.
+/// Smallest age of the last change of a file for which an answer is cached, in nanoseconds: more
+/// than two ticks of the kernel's coarse clock, so that a later change has another time.
 const SETTLED: i128 = 20_000_000;
 
-/// The same where times are whole seconds, as on ext4 with small inodes, in nanoseconds.
+/// The same for file systems with times in whole seconds, such as ext4 with small inodes.
 const SETTLED_SECONDS: i128 = 2_000_000_000;
 
-/// How long ago a change of this time must be.
+/// Returns the smallest age of a change with this time.
 fn settled_after(changed: Time) -> i128 {
     match changed.nanos {
         0 => SETTLED_SECONDS,
@@ -43,8 +43,8 @@ fn settled_after(changed: Time) -> i128 {
 }
 
 impl Inner {
-    /// Runs one system call as the caller, where this process may be somebody else; nothing else may
-    /// happen in it.
+    /// Runs `call` as the caller, if this process acts for callers. `call` must be a single system
+    /// call.
     pub(super) fn as_caller<T>(
         &self,
         who: &Identity,
@@ -56,9 +56,9 @@ impl Inner {
         self.as_user((who.uid, who.gid, &who.groups), call)
     }
 
-    /// As [`as_caller`](Self::as_caller) for a system call that looks at no group, because the file is
-    /// open: one that writes. It is cheaper. A file system that is not known here may tell somebody else who
-    /// writes, and gets all of it.
+    /// Like [`as_caller`](Self::as_caller), but without groups, which is cheaper. For writes: the
+    /// file is open, so the kernel checks no group. On unknown file systems, which may pass the
+    /// identity to another process, the groups are set too.
     pub(super) fn as_writer<T>(
         &self,
         who: &Identity,
@@ -78,13 +78,13 @@ impl Inner {
         (uid, gid, groups): (u32, u32, &[u32]),
         call: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        // A user that the kernel does not know here, as in a user namespace, may do nothing.
+        // A user that does not exist in this user namespace has no rights.
         let _acting = ActingAs::enter(FsUser { uid, gid, groups }).map_err(|_| Errno::ACCESS)?;
         call()
     }
 
-    /// Whether the kernel lets the caller do all that `want` has bits for with a file that had these
-    /// attributes just now.
+    /// Whether the kernel grants the caller all rights in `want` on a file. `attributes` are its
+    /// current attributes.
     pub(super) fn may(
         &self,
         who: &Identity,
@@ -95,13 +95,14 @@ impl Inner {
     ) -> Try<bool> {
         match self.ask(who, node, attributes, want, pace) {
             Ok(()) => Ok(true),
-            // Of a file system that is read-only, and of a file that nobody may change.
+            // The file system is read-only, or the file is immutable.
             Err(Stop::Fail(Error::Access | Error::ReadOnly | Error::NotOwner)) => Ok(false),
             Err(stop) => Err(stop),
         }
     }
 
-    /// The same as a result, where this process is root; else its own rights decide when it comes to it.
+    /// Returns an error unless the caller has these rights. A server that is not root checks
+    /// nothing here: the kernel checks its own rights in the operation itself.
     pub(super) fn check(
         &self,
         who: &Identity,
@@ -116,7 +117,7 @@ impl Inner {
         self.ask(who, node, attributes, want, pace)
     }
 
-    /// Reading data (RFC 1813 §4.4).
+    /// Checks that the caller may read data (RFC 1813 §4.4).
     pub(super) fn check_read(
         &self,
         who: &Identity,
@@ -133,7 +134,7 @@ impl Inner {
         self.ask(who, node, attributes, EXECUTE, pace)
     }
 
-    /// Writing data (RFC 1813 §4.4).
+    /// Checks that the caller may write data (RFC 1813 §4.4).
     pub(super) fn check_write(
         &self,
         who: &Identity,
@@ -160,14 +161,14 @@ impl Inner {
             false => Err(Error::Access.into()),
         };
         let who = self.acting(who);
-        // No list says anything about root and, by POSIX, about the owner.
+        // Lists do not apply to root, and POSIX lists do not apply to the owner.
         if who.is_root() || self.posix_lists && who.uid == attributes.uid {
             return verdict(permission::granted(who, attributes, want));
         }
         if let Some(granted) = node.verdicts.get(who, attributes.ctime, want) {
             return verdict(granted);
         }
-        // A list may have to be read from a disk.
+        // An access control list may have to be read from a disk.
         if !node.verdicts.ask(pace == Pace::Patient || self.memory) {
             return Err(Stop::WouldBlock);
         }
@@ -175,8 +176,8 @@ impl Inner {
             return verdict(permission::granted(who, attributes, want));
         }
         let now = sys::coarse_now();
-        // The kernel's answer depends on how its own mount is used, too: where programs cannot be run on
-        // this machine, they can be on the client's.
+        // The kernel's answer depends on the mount options of this machine: a program on a `noexec`
+        // mount can still be executed on the client.
         let by_list = self.no_exec && want & EXECUTE != 0 && attributes.kind == FileKind::Regular;
         let granted = match by_list {
             true => match access_list(node)? {
@@ -192,18 +193,18 @@ impl Inner {
                 }
             }
         };
-        // The clock of a file system that is not on this machine is not known.
+        // A remote file system has an unknown clock.
         if self.local && nanos(now) - nanos(attributes.ctime) > settled_after(attributes.ctime) {
             node.verdicts.keep(who, attributes.ctime, want, granted);
         }
         verdict(granted)
     }
 
-    /// Whether the mode decides, as the file has no access control list. To ask for that takes two system
-    /// calls, a fifth of what it takes to ask as the caller, and the attributes of a directory in use change
-    /// all the time.
+    /// Whether the file has no access control list, so that its mode decides. This takes two system
+    /// calls, a fifth of the time of asking as the caller. It matters because a directory in use
+    /// changes its ctime all the time.
     fn has_no_list(&self, node: &Node, attributes: &Attributes) -> Try<bool> {
-        // The kernel looks at no list whose mask, which is the group of the mode, grants nothing.
+        // The kernel ignores a list whose mask, the group bits of the mode, grants nothing.
         if attributes.mode & 0o070 == 0 {
             return Ok(true);
         }
@@ -214,7 +215,7 @@ impl Inner {
         if !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP)) {
             return Ok(false);
         }
-        // If a list went meanwhile, its mask was the group of the mode until then.
+        // If a list was removed meanwhile, the group bits were its mask until then.
         let now = self.attributes(node)?;
         let rights = |of: &Attributes| (of.mode, of.uid, of.gid);
         Ok(rights(&now) == rights(attributes))

@@ -19,17 +19,17 @@ use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
 
-/// Fewest bytes that a disk is asked for as a whole.
+/// Smallest read, in bytes, for which the kernel is asked to read ahead.
 const ASK_AHEAD: usize = 128 << 10;
 
-/// A read that was begun.
+/// A READ in progress.
 pub(super) struct Reading {
     node: Arc<Node>,
     attributes: Attributes,
     offset: u64,
-    /// Bytes to be had, by the size of the file.
+    /// Bytes to read, limited by the size of the file.
     want: usize,
-    /// It was found to end here, though its attributes said otherwise.
+    /// Whether the file ended earlier than its attributes said.
     ended: bool,
     buffer: Buffer,
 }
@@ -82,14 +82,14 @@ impl LocalFs {
     ) -> Outcome<Changed<WriteOut>> {
         let len = gather_len(&data);
         let (most, stability) = match self.inner.memory {
-            // Its data gets no more stable than it is now, so the client need not keep it until a COMMIT.
-            // Smaller writes leave the file open for the next one.
+            // In memory no sync makes data more stable, so the client need not keep it until a
+            // COMMIT. Smaller writes stay unstable, which keeps the file open for the next one.
             true if len > INLINE_WRITE => (INLINE_WRITE_IN_MEMORY, Stability::FileSync),
             true | false => (INLINE_WRITE, stability),
         };
         let quick = len <= most
             && match self.inner.memory {
-                // There the kernel cannot be asked not to wait.
+                // File systems in memory do not support `RWF_NOWAIT`.
                 true => self.inner.changes_at_once(),
                 false => {
                     stability == Stability::Unstable
@@ -145,8 +145,8 @@ impl Reading {
 }
 
 impl Inner {
-    /// Attributes are those from before: were they from after, a client could take old data for
-    /// that of a newer file.
+    /// The attributes are read before the data: with later ones, a client could take old data for
+    /// that of a newer version of the file.
     pub(super) fn begin_read(
         &self,
         who: &Identity,
@@ -177,7 +177,8 @@ impl Inner {
         })
     }
 
-    /// Reads on; says whether all is there. In haste it takes what is in the page cache.
+    /// Continues a READ; returns whether all data is there. With [`Pace::Quick`] it reads only from
+    /// the page cache.
     pub(super) fn read_on(&self, reading: &mut Reading, pace: Pace) -> Try<bool> {
         let flags = match pace {
             Pace::Quick => self.haste,
@@ -185,8 +186,8 @@ impl Inner {
         };
         let left = reading.want - reading.buffer.len();
         if pace == Pace::Patient && left >= ASK_AHEAD {
-            // The disk is asked for all of it at once, and not for what the kernel guesses from
-            // reads that come in any order. If it cannot be asked, reading goes on as it may.
+            // Requests the whole range from the disk at once: the kernel's own readahead is misled
+            // by reads in any order. A failure of the request does not matter.
             let begin = reading.offset + reading.buffer.len() as u64;
             let len = NonZeroU64::new(left as u64);
             let fd = self.open_reader(&reading.node, pace)?;
@@ -198,7 +199,7 @@ impl Inner {
             let space = &mut reading.buffer.memory_mut()[have..reading.want];
             let at = reading.offset + have as u64;
             match rustix::io::preadv2(fd, &mut [IoSliceMut::new(space)], at, flags) {
-                // It became shorter meanwhile.
+                // The file became shorter meanwhile.
                 Ok(0) if pace == Pace::Patient => {
                     reading.ended = true;
                     break;
@@ -223,25 +224,25 @@ impl Inner {
         Ok(node.reader_or(fd))
     }
 
-    /// A descriptor to write through.
+    /// Returns a descriptor that is open for writing.
     pub(super) fn writer(&self, node: &Node, pace: Pace) -> Try<Arc<OwnedFd>> {
         let open = node.writer().clone();
         if let Some(fd) = open {
             self.wrote(node);
             return Ok(fd);
         }
-        // Not under the lock: whoever sets a mode takes it behind the one of modes, which may be needed
-        // here.
+        // Opened without the lock: setting a mode takes it after the lock for modes, which opening
+        // may need.
         let fd = Arc::new(self.open_as_owner(node, OFlags::WRONLY, pace)?);
         Ok(self.keep_writer(node, fd))
     }
 
-    /// Opens a file. Its owner may, whatever its mode: a client that opened it before the mode was
-    /// taken away goes on using it (RFC 1813 §4.4). To the kernel it is a new open, so the mode is
-    /// given back for a moment.
+    /// Opens a file. The owner may open it whatever its mode, because a client that opened the file
+    /// before a change of mode goes on using it (RFC 1813 §4.4). If the kernel refuses, the mode is
+    /// changed for the moment of opening.
     fn open_as_owner(&self, node: &Node, flags: OFlags, pace: Pace) -> Try<OwnedFd> {
         match self.proc.reopen(node.path.as_fd(), flags) {
-            // A change of a mode may have to wait for a disk.
+            // Changing the mode may wait for a disk.
             Err(Errno::ACCESS) if !self.as_root && pace == Pace::Quick => Err(Stop::WouldBlock),
             Err(Errno::ACCESS) if !self.as_root => {
                 let _modes = self.turns.modes(node.ino);
@@ -259,7 +260,7 @@ impl Inner {
         }
     }
 
-    /// Writes what is not `written` yet.
+    /// Writes the data after the first `written` bytes.
     fn write(
         &self,
         who: &Identity,
@@ -280,7 +281,7 @@ impl Inner {
             .and_then(|()| self.write_pieces(who, &node, (offset, data), written, stability, pace));
         let result = match result {
             Err(Stop::WouldBlock) => return Err(Stop::WouldBlock),
-            // What was written is told of; the client comes back for the rest and the error.
+            // Reports what was written; the client sends the rest again and gets the error then.
             Err(Stop::Fail(_)) if *written > 0 => Ok(()),
             Err(Stop::Fail(error)) => Err(error),
             Ok(()) => Ok(()),
@@ -288,7 +289,7 @@ impl Inner {
         let after = self.attributes(&node).ok();
         Ok(Changed {
             wcc: Wcc {
-                // Others may be writing, too: then nobody is told that it was alone.
+                // With concurrent writes, no client gets attributes from before.
                 before: changing.is_alone().then(|| before.before()),
                 after,
             },
@@ -299,8 +300,8 @@ impl Inner {
         })
     }
 
-    /// Writes as the caller: the kernel takes the rights of its owner from a program before somebody else
-    /// writes to it, and counts the space as the caller's.
+    /// Writes as the caller: the kernel then clears set-user-id bits of a program that belongs to
+    /// another user, and charges the space to the caller.
     fn write_pieces(
         &self,
         who: &Identity,
@@ -337,7 +338,8 @@ impl Inner {
                     if stability == Stability::Unstable && *written > 0 {
                         self.wrote_unstably(node);
                     }
-                    // No room, or no quota, to write may be none to write back what was written.
+                    // When space or quota is exhausted, earlier data may not be written back
+                    // either.
                     let lost = match errno {
                         Errno::IO => true,
                         Errno::NOSPC | Errno::DQUOT if stability != Stability::Unstable => {
@@ -362,8 +364,9 @@ impl Inner {
         Ok(())
     }
 
-    /// The kernel writes to a file one at a time, and whoever waits for that spins. With a sync to a disk
-    /// the next one may write meanwhile. A task that serves connections does not wait.
+    /// Takes the turn of a call to write to a file. The kernel serialises writes to a file, and
+    /// waiting threads spin. A write that syncs to a disk takes no turn, so that another can write
+    /// meanwhile. A task that serves connections does not wait for a turn.
     fn turn_to_write<'a>(
         &self,
         node: &'a Node,
@@ -376,9 +379,9 @@ impl Inner {
         lock_at(&node.writing, pace).map(Some)
     }
 
-    /// Sets the size. A writer that was not open before is not left open.
+    /// Sets the size. A descriptor opened for that is closed again.
     pub(super) fn truncate(&self, who: &Identity, node: &Node, size: u64) -> Try<()> {
-        // Data that goes takes time, and who writes to the file waits for it in the kernel.
+        // Truncation takes time, and writes to the file would wait for it in the kernel.
         let _turn = lock_at(&node.writing, Pace::Patient)?;
         let fd = match node.writer().clone() {
             Some(fd) => fd,
@@ -395,13 +398,13 @@ impl Inner {
         let before = self.attributes(&node)?;
         self.check_write(who, &node, &before, pace)?;
         let open = node.writer().clone();
-        // What is written from now on is not in it.
+        // Data written from now on is not part of this COMMIT.
         node.uncommitted.store(0, Relaxed);
         let synced = match &open {
             Some(fd) => rustix::fs::fdatasync(&**fd),
             None => match self.open_reader(&node, pace) {
                 Ok(fd) => rustix::fs::fdatasync(fd),
-                // One may be let write to a file that it is not let read.
+                // A file can be writable and not readable for this user.
                 Err(Stop::Fail(Error::Access)) => {
                     rustix::fs::fdatasync(self.open_as_owner(&node, OFlags::WRONLY, pace)?)
                 }
@@ -413,8 +416,8 @@ impl Inner {
             self.note_loss(errno, Stability::FileSync);
         }
         self.close_writer(&node);
-        // Syncing changes no attributes: what others changed meanwhile is not taken for the caller's doing
-        // if both are the same.
+        // Syncing changes no attributes. Reporting the same attributes before and after keeps the
+        // client from taking changes of others for its own.
         let now = self.attributes(&node).ok();
         Ok(Changed {
             wcc: Wcc {
@@ -425,8 +428,9 @@ impl Inner {
         })
     }
 
-    /// The kernel tells of a failed write-back once, and what was to be written may be gone: with a
-    /// new verifier clients send again what they have not committed (RFC 1813 §4.8).
+    /// Changes the write verifier after a failed write-back, which the kernel reports only once.
+    /// The data may be lost: with a new verifier, clients send again what they have not committed
+    /// (RFC 1813 §4.8).
     pub(super) fn note_loss(&self, errno: Errno, stability: Stability) {
         if stability != Stability::Unstable && errno != Errno::AGAIN {
             tracing::warn!(
@@ -440,7 +444,7 @@ impl Inner {
     }
 }
 
-/// Whether a file can be as long as it would be.
+/// Checks that the end of a write is not beyond the largest file size.
 fn check_end(offset: u64, len: usize) -> Try<()> {
     match offset.checked_add(len as u64) {
         Some(end) if i64::try_from(end).is_ok() => Ok(()),
@@ -448,7 +452,7 @@ fn check_end(offset: u64, len: usize) -> Try<()> {
     }
 }
 
-/// The data behind the first `skip` bytes.
+/// Returns the data after the first `skip` bytes.
 fn slices(data: &Gather, mut skip: usize) -> SmallVec<[IoSlice<'_>; 8]> {
     let mut slices = SmallVec::new();
     for piece in data {

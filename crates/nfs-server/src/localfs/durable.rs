@@ -1,4 +1,4 @@
-//! What must be on the disk before a call is answered.
+//! Syncs that must end before a call is answered.
 
 use super::node::Node;
 use super::owed::Owed;
@@ -11,17 +11,17 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How a file comes to the disk.
+/// How to make a file durable.
 enum Way<'a> {
-    /// Nothing.
+    /// No sync is needed.
     None,
-    /// The file of this descriptor.
+    /// Sync this descriptor.
     File(&'a OwnedFd),
-    /// The whole file system, because this user may not read the file.
+    /// Sync the whole file system, because this user may not open the file.
     FileSystem,
 }
 
-/// Work on a file, until this is dropped.
+/// Work on a file in progress, until this is dropped.
 struct Work {
     inner: Arc<Inner>,
     file: FileId,
@@ -45,8 +45,8 @@ impl Drop for Work {
 }
 
 impl LocalFs {
-    /// Runs a change as a job that works on a file, and gives its thread back while it waits for a sync that
-    /// others do.
+    /// Runs a change as a job on a file. The job releases its thread while it waits for a sync of
+    /// another thread.
     pub(super) fn change_durably<T: Change + Send + 'static>(
         &self,
         file: FileId,
@@ -72,12 +72,12 @@ impl LocalFs {
 }
 
 impl Inner {
-    /// Syncs what is owed on this thread.
+    /// Does the pending syncs of a change on this thread.
     pub(super) fn pay_here(&self, owed: Owed) -> Try<()> {
         owed.iter().try_for_each(|dir| self.persist(dir))
     }
 
-    /// Syncs what is owed, and does `then` when that has ended, on whatever thread.
+    /// Does the pending syncs of a change and then calls `then`, on any thread.
     fn pay(
         self: &Arc<Self>,
         mut owed: Owed,
@@ -102,8 +102,8 @@ impl Inner {
         }
     }
 
-    /// Sees to it that the attributes or entries of a file are on the disk. What can only be
-    /// reached by its name, such as a symbolic link, is as durable as its directory.
+    /// Makes the attributes or entries of a file durable. A file that cannot be opened, such as a
+    /// symbolic link, is as durable as its directory.
     pub(super) fn persist(&self, node: &Node) -> Try<()> {
         self.sync(node, self.way(node)?)
     }
@@ -119,7 +119,7 @@ impl Inner {
             return Ok(Way::File(fd));
         }
         match self.proc.reopen(node.path.as_fd(), OFlags::RDONLY) {
-            // More names of a directory will change.
+            // The directory is kept open for reading, because more of its names will change.
             Ok(fd) => Ok(Way::File(node.reader_or(fd))),
             Err(Errno::ACCESS) => Ok(Way::FileSystem),
             Err(errno) => Err(errno.into()),
@@ -135,11 +135,11 @@ impl Inner {
         })
     }
 
-    /// What came of syncing. The kernel may tell of data that was lost here, and not once more to
-    /// the COMMIT of that data.
+    /// Checks the result of a sync. The kernel may report lost data here, and not again to the
+    /// COMMIT of that data.
     pub(super) fn synced(&self, result: Result<(), Errno>) -> Try<()> {
         match result {
-            // Not a file system with a disk.
+            // The file system has no disk.
             Ok(()) | Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
             Err(errno) => {
                 self.note_loss(errno, Stability::FileSync);

@@ -15,28 +15,30 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A checked name in a job. Most names are short enough to need no memory of their own.
+/// A valid name that a job owns, inline if it is short.
 pub(super) type OwnedName = SmallVec<[u8; 32]>;
 
-/// Whether the end of this name takes no time: the table knows nothing of the file, and its data is small.
+/// Whether removing this name is fast: the table has no row of the file, and its data is small.
 fn goes_at_once(file: &Attributes) -> bool {
     file.kind == FileKind::Regular && file.links <= 1 && file.size <= INLINE_WRITE as u64
 }
 
-/// The turn of a call that changes names: nobody else changes those of its directories until this is
-/// dropped, and the attributes of these after the call are noted then. A client whose copy is as old as
-/// those before takes all that came between for its own doing (RFC 1813 §2.6).
+/// Exclusive access of a call to the names in its directories, until this is dropped. The
+/// attributes of the directories after the call are read at that time, so that no change of another
+/// call lies between the attributes before and after: a client would take it for its own (RFC 1813
+/// §2.6).
 pub(super) struct Turn<'a> {
     inner: &'a Inner,
     dirs: [(&'a Node, Option<(Changing<'a>, &'a mut Told)>); 2],
     pub(super) names: Names<'a>,
 }
 
-/// What a client is told of a directory after its call.
+/// What a reply says about a directory.
 #[derive(Default)]
 struct Told {
     after: Option<Attributes>,
-    /// Whether nobody else changed it meanwhile, so that it can be told what was before.
+    /// Whether no other call changed the directory meanwhile, so that the reply can have its
+    /// attributes from before.
     alone: bool,
 }
 
@@ -120,26 +122,26 @@ impl Inner {
         }
     }
 
-    /// A descriptor that stands for an entry, and its attributes. To ask for them by name would ask what is
-    /// mounted there, which may never answer, while nobody else can change names.
+    /// Opens an entry with `O_PATH` and returns its attributes. Asking by name would reach a file
+    /// system mounted there, which may hang while other calls wait to change names.
     pub(super) fn open_entry(&self, dir: &Node, name: &[u8], pace: Pace) -> Try<(OwnedFd, Stat)> {
         let opened = sys::open_entry(&dir.path, name, self.look(pace));
         let fd = opened.map_err(|errno| match errno {
-            // A mount point: what is mounted there is not exported.
+            // The entry is a mount point, and the mounted file system is not exported.
             Errno::XDEV => Stop::Fail(Error::Access),
             errno => errno.into(),
         })?;
         self.look_at(fd)
     }
 
-    /// What was opened, unless clients do not get to see it.
+    /// Returns an opened file with its attributes, unless it is hidden from clients.
     pub(super) fn look_at(&self, fd: OwnedFd) -> Try<(OwnedFd, Stat)> {
         let stat = sys::stat(&fd, self.births)?;
         self.check_visible(&stat)?;
         Ok((fd, stat))
     }
 
-    /// Neither our own state nor what is mounted within the export.
+    /// Checks that a file is neither state of the server nor in another mount.
     fn check_visible(&self, stat: &Stat) -> Result<(), Error> {
         if !self.is_here(stat) || self.is_hidden(stat.attributes.fileid, stat.birth) {
             return Err(Error::Access);
@@ -147,8 +149,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether a file is in what is exported, and not in what is mounted within it. To the table a subvolume
-    /// of btrfs is mounted: a snapshot has the inode numbers and times of birth of what it is of.
+    /// Whether a file is in the exported file system, and not in one mounted within it. With the
+    /// table, a subvolume of btrfs counts as mounted: a snapshot has the inode numbers and birth
+    /// times of its source.
     pub(super) fn is_here(&self, stat: &Stat) -> bool {
         let is_subvolume = stat.attributes.is_directory() && stat.device != self.device;
         stat.mount == self.mount && !(is_subvolume && self.table().is_some())
@@ -161,8 +164,8 @@ impl Inner {
         })
     }
 
-    /// Runs a change of a directory and tells of it before and after. The turn of `change` ends when it
-    /// drops that.
+    /// Runs a change of a directory, and returns the attributes before and after. The turn ends
+    /// when `change` drops it.
     pub(super) fn change_directory<T>(
         &self,
         dir: FileId,
@@ -201,7 +204,8 @@ impl Inner {
     ) -> Try<Changed<()>> {
         self.change_directory(dir, pace, |node, before, turn| {
             self.check(who, node, before, EXECUTE, pace)?;
-            // While it is open its data stays: that is given back without the lock.
+            // The open descriptor keeps the data until after the lock is released: freeing it takes
+            // time.
             let (open, entry) = self.open_entry(node, name, pace)?;
             if pace == Pace::Quick && !goes_at_once(&entry.attributes) {
                 return Err(Stop::WouldBlock);
@@ -210,7 +214,7 @@ impl Inner {
                 true => AtFlags::REMOVEDIR,
                 false => AtFlags::empty(),
             };
-            // Who writes to it by another name is not alone.
+            // The file may be written through another name at the same time.
             let file = self.turns.begin(entry.attributes.fileid, directory);
             self.as_caller(who, || rustix::fs::unlinkat(&node.path, name, flags))?;
             drop(file);
@@ -292,7 +296,7 @@ impl Inner {
         let is_directory = moving.attributes.is_directory();
         let one = from.id() == to.id();
         let stays = one && !is_directory;
-        // The table has to know.
+        // The table has to be updated.
         if pace == Pace::Quick && !stays {
             return Err(Stop::WouldBlock);
         }
@@ -309,13 +313,13 @@ impl Inner {
                 rustix::fs::renameat_with(&from.path, from_name, &to.path, to_name, flags)
             })
         };
-        // Mostly nothing is replaced, and then it need not be looked for.
+        // Usually no entry is replaced; then none is looked up.
         let replaced = match rename(RenameFlags::NOREPLACE) {
-            // What would be replaced may be large: it takes time to go.
+            // Freeing a large replaced file takes time.
             Err(Errno::EXIST | Errno::INVAL) if pace == Pace::Quick => {
                 return Err(Stop::WouldBlock);
             }
-            // Or the file system cannot do it in that way.
+            // EINVAL: the file system does not support the flag.
             Err(Errno::EXIST | Errno::INVAL) => {
                 let replaced = match self.open_entry(to, to_name, Pace::Patient) {
                     Ok(replaced) => Some(replaced),
@@ -336,7 +340,7 @@ impl Inner {
         };
         let mut gone = None;
         if let Some((fd, replaced)) = &replaced {
-            // Two names of one file: renaming one to the other does nothing.
+            // Both are names of one file: renaming one to the other does nothing.
             if replaced.attributes.fileid == file {
                 return Ok(());
             }
@@ -357,18 +361,19 @@ impl Inner {
         self.persist_places()
     }
 
-    /// Whether the name that was taken from a file was its last one. The table has to know it; where there
-    /// is none, what was seen before is good enough, as it says what need not stay open.
+    /// Whether the removed name was the last one of its file. With a table this is looked up again.
+    /// Without one the attributes from before are sufficient: they only decide whether the file
+    /// stays open.
     pub(super) fn is_last(&self, open: &OwnedFd, before: &Stat) -> bool {
         if self.table().is_none() {
             return before.attributes.links <= 1;
         }
-        // It may have been given another name in another directory.
+        // The file may have got another name in another directory.
         sys::attributes(open).is_ok_and(|now| now.links == 0)
     }
 
-    /// Tells the table of a new name. What it says of the file's other names is as of now: calls in other
-    /// directories give it names, too.
+    /// Records a new name in the table. The other names of the file are as of now, since calls in
+    /// other directories may add some.
     fn note_place(
         &self,
         (open, stat): (impl AsFd, &Stat),

@@ -1,10 +1,10 @@
-//! Finding a file from its handle.
+//! Finds a file from its handle.
 //!
-//! With kernel handles that is `kernel.rs`. With the table, the search goes in this order: among
-//! the open files; where it was last seen, by memory and by the table; by searching its home, the
-//! directory it was first seen in. At each place it must be the same inode with the same birth
-//! time, otherwise the handle is stale. Directories on the way are found in the same way, so that
-//! every path begins at the root of the export.
+//! Kernel handles are opened in `kernel.rs`. With the table, the search goes through the open
+//! files, the last known locations in memory and in the table, and at last the home: the directory
+//! in which the file was first seen. At each place the file must have the same inode number and
+//! birth time, otherwise the handle is stale. Directories on the way are found in the same way, so
+//! that every path begins at the root of the export.
 
 use super::id::TableId;
 use super::node::{Link, Node, NodeFd};
@@ -22,11 +22,12 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
-/// Most steps from the root to a file. Deeper directories are not made; they can come about by moving
-/// whole trees, or from outside, and what is in them is found only while the directory is open.
+/// Largest depth of a directory below the root. Deeper directories are not created. They can exist
+/// when whole trees are moved or local users make them; files in them are found only while the
+/// directory is open.
 const MAX_DEPTH: usize = 512;
 
-/// How many files more are opened before it is looked whether they are too many.
+/// Number of newly opened files after which the limit of open files is checked.
 const OPEN_FILES_STEP: usize = 16;
 
 /// Bytes of directory entries read at a time.
@@ -35,13 +36,13 @@ pub(super) const DIRECTORY_BUFFER: usize = 32 << 10;
 /// Bytes of directory entries read to learn a name.
 const NEIGHBOURS_BUFFER: usize = 4 << 10;
 
-/// Most entries that are read to learn the name of one: those with the same cookie.
+/// Largest number of entries read to find the name of one: those with the same cookie.
 const MAX_AT_COOKIE: usize = 1024;
 
-/// How often a directory is searched that others change meanwhile.
+/// Largest number of searches of a directory that changes meanwhile.
 const SEARCHES: usize = 3;
 
-/// A file that is searched for.
+/// A file to find.
 #[derive(Clone, Copy)]
 struct Wanted {
     ino: u64,
@@ -55,12 +56,12 @@ impl Wanted {
     }
 }
 
-/// What is known on the way to one file.
+/// State of the search for one file.
 struct Trail {
     pace: Pace,
-    /// Directories between here and the file.
+    /// Number of directories between this one and the file.
     depth: usize,
-    /// Inodes that could not be found, or are being searched for.
+    /// Inodes that were not found, or are being searched for.
     lost: HashSet<u64>,
 }
 
@@ -74,7 +75,7 @@ impl Trail {
     }
 }
 
-/// The directories a file may be in, each found once; `None` where it could not be.
+/// Directories that may contain a file, each found once; `None` if it was not found.
 #[derive(Default)]
 struct Parents {
     found: SmallVec<[(u64, Option<Arc<Node>>); 3]>,
@@ -104,7 +105,7 @@ impl Parents {
 }
 
 impl Inner {
-    /// The file of a handle.
+    /// Finds the file of a handle.
     pub(super) fn node(&self, file: FileId, pace: Pace) -> Try<Arc<Node>> {
         if file == self.root.id() {
             return Ok(Arc::clone(&self.root));
@@ -133,7 +134,7 @@ impl Inner {
         self.find(wanted, &mut Trail::new(pace))
     }
 
-    /// A directory that is in another one's place.
+    /// Finds a directory by its inode number.
     fn directory(&self, ino: u64, trail: &mut Trail) -> Try<Arc<Node>> {
         if ino == self.root.ino {
             return Ok(Arc::clone(&self.root));
@@ -149,7 +150,7 @@ impl Inner {
         self.find(wanted, trail)
     }
 
-    /// The directory that `node` is in; the root is in itself.
+    /// Finds the parent directory of `node`; the root is its own parent.
     pub(super) fn parent(&self, node: &Node, pace: Pace) -> Try<Arc<Node>> {
         if node.id() == self.root.id() {
             return Ok(Arc::clone(&self.root));
@@ -170,19 +171,19 @@ impl Inner {
         self.directory(parent, &mut Trail::new(pace))
     }
 
-    /// Whether this very file was seen before.
+    /// Whether this file was seen before.
     pub(super) fn is_known(&self, fd: impl AsFd, stat: &Stat) -> bool {
         let Ok(key) = self.key(fd, stat) else {
             return false;
         };
         let mut caches = self.caches();
         let open = caches.open.get(key);
-        // Without a time of birth a new file is not told from the last one of its number.
+        // Without a birth time, a new file cannot be distinguished from an earlier one with its
+        // inode number.
         stat.born.is_some() && open.is_some_and(|node| node.birth == stat.birth)
     }
 
-    /// Whether something in this directory can be found again, by going through the directories
-    /// above it.
+    /// Checks that a file in this directory can be found again through the directories above it.
     pub(super) fn check_depth(&self, dir: &Node) -> Try<()> {
         let Resolver::Table(table) = &self.resolver else {
             return self.check_steps(dir);
@@ -209,8 +210,8 @@ impl Inner {
         self.hidden == Some((ino, birth))
     }
 
-    /// A file that is open, and, if it is a directory, was seen at its place recently. Inode numbers are
-    /// the keys.
+    /// Returns an open file by its inode number. A directory must have been seen at its location
+    /// recently.
     fn open_node(&self, ino: u64) -> Option<Arc<Node>> {
         let node = Arc::clone(self.caches().open.get(ino)?);
         (!node.is_directory() || self.is_trusted(&node)).then_some(node)
@@ -223,17 +224,17 @@ impl Inner {
         seen != 0 && u128::from(age) < self.trust.as_millis()
     }
 
-    /// A directory was within the export at that time.
+    /// Notes that a directory was within the export at this time.
     pub(super) fn saw(&self, node: &Node, now: u64) {
         node.seen.store(now, Relaxed);
     }
 
-    /// Milliseconds since the start, from one on.
+    /// Milliseconds since the start, at least 1.
     pub(super) fn now(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).map_or(u64::MAX, |now| now.max(1))
     }
 
-    /// Closes a file, but for calls that use it.
+    /// Removes a file from the open ones; calls in service keep it open.
     pub(super) fn drop_node(&self, node: &Node) {
         let mut caches = self.caches();
         let gone = match caches.open.get(node.key) {
@@ -244,9 +245,9 @@ impl Inner {
         drop(gone);
     }
 
-    /// Each directory that may hold the file is found once here, and one that could not be found is
-    /// in `trail`, so that the whole way takes steps in proportion to its length, however many of the
-    /// places on it are remembered wrongly.
+    /// Finds a file with the table. Each directory that may contain the file is found once, and
+    /// directories that could not be found are noted in `trail`. The number of steps is thus
+    /// proportional to the length of the path, however many known locations are wrong.
     fn find(&self, wanted: Wanted, trail: &mut Trail) -> Try<Arc<Node>> {
         if trail.depth >= MAX_DEPTH || !trail.lost.insert(wanted.ino) {
             return Err(Error::Stale.into());
@@ -286,7 +287,7 @@ impl Inner {
             return Err(Stop::WouldBlock);
         }
         let row = self.row(wanted.ino).or_else(|error| {
-            // It may be at home all the same.
+            // The file may still be in its home.
             attempt(Err(error.into()))?;
             Ok::<_, Stop>(None)
         })?;
@@ -325,7 +326,7 @@ impl Inner {
                 return Ok(node);
             }
         }
-        // Where it may be is known in full, and it is not there.
+        // All possible locations are known, and the file is at none of them.
         let searched =
             !parents.found.is_empty() && parents.found.iter().all(|(_, dir)| dir.is_some());
         if let Some(lost) = lost.filter(|_| searched && worst == Error::Stale) {
@@ -334,7 +335,7 @@ impl Inner {
         Err(worst.into())
     }
 
-    /// The file at a place, if it is the wanted one.
+    /// Opens the entry at a location, if it is the wanted file.
     fn enter(
         &self,
         wanted: Wanted,
@@ -362,7 +363,7 @@ impl Inner {
                 None => self.pass_over(parent, version, wanted.ino)?,
             };
             match self.search_in(&pass, wanted, parent) {
-                // The directory has changed since.
+                // The directory has changed since the pass.
                 Err(Stop::Fail(Error::NotFound)) => {}
                 searched => {
                     *last = Some(pass);
@@ -370,7 +371,7 @@ impl Inner {
                 }
             }
         }
-        // Others change it all the time.
+        // The directory changes all the time.
         Err(Error::Busy.into())
     }
 
@@ -384,7 +385,8 @@ impl Inner {
         Ok(None)
     }
 
-    /// Reads all entries of a directory. Of one with too many to keep it is an answer for `ino` alone.
+    /// Reads all entries of a directory. If there are too many to keep, the pass has those of `ino`
+    /// only.
     fn pass_over(&self, parent: &Node, version: Version, ino: u64) -> Try<Pass> {
         let now = sys::coarse_now();
         let fd = self.open_directory(parent)?;
@@ -407,8 +409,8 @@ impl Inner {
         Ok(Pass::new(version, keep.then_some(now), entries))
     }
 
-    /// The name of an entry, if it is still there. Its neighbours are remembered as well: who asks for one
-    /// file of a directory after a restart soon asks for those.
+    /// Reads the name of an entry, if it still exists. The locations of its neighbours are
+    /// remembered too: after a restart, they are usually needed next.
     fn name_at(&self, at: Entry, parent: &Node) -> Try<Option<Box<[u8]>>> {
         let fd = self.open_directory(parent)?;
         rustix::fs::seek(&fd, SeekFrom::Start(at.before))?;
@@ -450,7 +452,7 @@ impl Inner {
         }
     }
 
-    /// Takes a file that was found in a directory among the open ones.
+    /// Adds a file that was found in a directory to the open files.
     pub(super) fn adopt(
         &self,
         parent: &Node,
@@ -467,7 +469,7 @@ impl Inner {
         }
         let key = self.key_of(file, stat);
         let node = self.keep_open(Node::new(stat, (file, key), fd, &self.verifier));
-        // It is as far within the export as the directory it is in was seen to be.
+        // A directory is trusted as long as the one that contains it.
         let seen = match parent.id() == self.root.id() {
             true => self.now(),
             false => parent.seen.load(Relaxed),
@@ -476,7 +478,7 @@ impl Inner {
         Ok(node)
     }
 
-    /// Takes a file among the open ones, if it is not there yet.
+    /// Adds a file to the open files, unless it is among them.
     pub(super) fn keep_open(&self, node: Node) -> Arc<Node> {
         let mut caches = self.caches();
         let known = caches.open.get(node.key);
@@ -488,7 +490,7 @@ impl Inner {
             self.sweeper.0.wake();
         }
         let gone = caches.open.insert(Arc::clone(&node));
-        // The system is asked for its limit only when there are many.
+        // The limit of the process is read only when many files are open.
         let excess = match self.open_files {
             None if caches.open.len().is_multiple_of(OPEN_FILES_STEP) => {
                 caches.open.trim(open::share_of_files())

@@ -11,27 +11,27 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 #[derive(Default)]
 pub(super) struct GroupCommit {
     state: Mutex<State>,
-    /// One has ended.
+    /// Signalled when a sync ends.
     ended: Condvar,
 }
 
-/// What is done when a sync has ended, with what came of it.
+/// Continuation of a caller, called with the result of the sync.
 pub(super) type Then = Box<dyn FnOnce(Result<(), Errno>) + Send>;
 
 #[derive(Default)]
 struct State {
     running: bool,
-    /// Syncs that began, and that ended.
+    /// Number of syncs that have begun, and that have ended.
     began: u64,
     ended: u64,
-    /// The last one that failed. The kernel tells of an error once; it is everybody's who waited for
-    /// that sync.
+    /// The last sync that failed, by number. The kernel reports an error once, and it concerns
+    /// every caller that waited for that sync.
     failed: Option<(u64, Errno)>,
-    /// Whether a thread waits that does the next one.
+    /// Whether a thread waits to do the next sync.
     has_next: bool,
-    /// Threads that wait.
+    /// Number of waiting threads.
     waiting: usize,
-    /// Who takes part in the next one without a thread.
+    /// Callers that take part in the next sync without a thread.
     others: Vec<Then>,
 }
 
@@ -45,13 +45,13 @@ impl State {
 }
 
 impl GroupCommit {
-    /// Returns after a sync that began no earlier than now, and what came of it.
+    /// Waits for a sync that begins now or later, and returns its result.
     pub(super) fn sync(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
         self.sync_from(self.state(), sync)
     }
 
-    /// Does `then` after a sync that began no earlier than now: on this thread, unless another one does the
-    /// next sync already.
+    /// Calls `then` after a sync that begins now or later: on this thread, unless another thread
+    /// waits to do that sync.
     pub(super) fn sync_then(&self, sync: impl FnOnce() -> Result<(), Errno>, then: Then) {
         let mut state = self.state();
         if state.running && state.has_next {
@@ -66,7 +66,7 @@ impl GroupCommit {
         mut state: MutexGuard<'_, State>,
         sync: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        // One that has begun may have missed the caller's change.
+        // A sync that has begun may have missed the caller's change.
         let wanted = state.began + 1;
         while state.running && state.ended < wanted {
             state.has_next |= state.began < wanted;
@@ -87,7 +87,7 @@ impl GroupCommit {
             commit: self,
             which: state.began,
             others: std::mem::take(&mut state.others),
-            // Of a sync that panics nobody knows what came of it.
+            // The result of a sync that panics is unknown.
             result: Err(Errno::IO),
         };
         drop(state);
@@ -95,7 +95,7 @@ impl GroupCommit {
         leading.result
     }
 
-    /// Syncs that began.
+    /// Returns the number of syncs that have begun.
     #[cfg(test)]
     pub(super) fn count(&self) -> u64 {
         self.state().began

@@ -11,20 +11,20 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a call works on a file before it is taken to hang.
+/// How long a call may take before it counts as hanging.
 const HUNG_AFTER: Duration = Duration::from_secs(5);
 
-/// Calls that may hang on a file. With as many, no further one begins.
+/// Largest number of hanging calls on a file; then no further call begins.
 const MAX_HUNG: usize = 8;
 
-/// The jobs that work on each file.
+/// Jobs in progress, by file.
 pub(super) struct Working {
     begun: Mutex<HashMap<FileId, SmallVec<[Instant; 2]>>>,
     /// See [`HUNG_AFTER`].
     pub(super) hung_after: Duration,
 }
 
-/// One of them, until it is dropped.
+/// A job in progress, until this is dropped.
 pub(super) struct Work<'a> {
     working: &'a Working,
     file: FileId,
@@ -45,7 +45,8 @@ impl Working {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to work on a file; an error that has the client come again if too many hang there.
+    /// Begins a job on a file. Fails with an error that is answered jukebox if too many jobs hang
+    /// on the file.
     pub(super) fn begin(&self, file: FileId) -> Try<Work<'_>> {
         let since = self.enter(file)?;
         Ok(Work {
@@ -55,7 +56,7 @@ impl Working {
         })
     }
 
-    /// The same for work that ends elsewhere, with [`leave`](Self::leave).
+    /// Begins a job that ends with [`leave`](Self::leave), on any thread.
     pub(super) fn enter(&self, file: FileId) -> Try<Instant> {
         let since = Instant::now();
         let mut begun = self.begun();
@@ -68,13 +69,13 @@ impl Working {
         Ok(since)
     }
 
-    /// Work on a file that began then has ended.
+    /// Ends a job that began at this time.
     pub(super) fn leave(&self, file: FileId, since: Instant) {
         let mut begun = self.begun();
         let Some(calls) = begun.get_mut(&file) else {
             return;
         };
-        // Those that began at the same moment are as good.
+        // Jobs that began at the same time are interchangeable.
         if let Some(at) = calls.iter().position(|other| *other == since) {
             calls.swap_remove(at);
         }

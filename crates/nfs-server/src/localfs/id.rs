@@ -12,7 +12,7 @@ const KERNEL: u8 = 1;
 /// First byte of an id by which a file is found with the table.
 const TABLE: u8 = 2;
 
-/// The id that holds a handle of the kernel; nothing if that is too long.
+/// Makes an id from a kernel handle; `None` if the handle is too long.
 pub(super) fn of_kernel(handle: &FileHandle) -> Option<FileId> {
     let kind = u8::try_from(handle.kind()).ok()?;
     let mut bytes = [0; FileId::MAX];
@@ -22,7 +22,7 @@ pub(super) fn of_kernel(handle: &FileHandle) -> Option<FileId> {
     FileId::new(&bytes[..len])
 }
 
-/// The handle of the kernel in an id, if it holds one.
+/// Returns the kernel handle in an id, if there is one.
 pub(super) fn to_kernel(file: FileId) -> Option<FileHandle> {
     match file.as_bytes() {
         [KERNEL, kind, handle @ ..] if !handle.is_empty() => {
@@ -32,24 +32,24 @@ pub(super) fn to_kernel(file: FileId) -> Option<FileHandle> {
     }
 }
 
-/// Where a file with a handle of the kernel is among the open ones. Two may have the same number: which
-/// one is there has to be looked at.
+/// Derives the key of a file among the open files from its id with a kernel handle. Two files may
+/// have the same key, so the id has to be compared.
 pub(super) fn key_of_kernel(file: FileId) -> u64 {
     SipHasher24::new().hash(file.as_bytes())
 }
 
-/// A file that is found with the table.
+/// Id of a file that is found with the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TableId {
     pub(super) ino: u64,
-    /// Tells the file from others that had the same inode number.
+    /// Hash of the birth time, to distinguish files that had the same inode number.
     pub(super) birth: u64,
     /// Inode of the directory in which it was first seen.
     pub(super) home: u64,
 }
 
 impl TableId {
-    /// Bytes of such an id.
+    /// Length in bytes.
     const LEN: usize = 1 + 3 * 8;
 
     pub(super) fn parse(file: FileId) -> Option<Self> {

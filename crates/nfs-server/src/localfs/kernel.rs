@@ -12,30 +12,30 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use syscalls::FileHandle;
 
-/// How often a handle is opened that the kernel has no memory for. To ext4 that is also the handle of a
-/// file that is gone, while another one with its inode number is being made.
+/// Largest number of attempts to open a handle that fails with ENOMEM. ext4 returns that also for
+/// the handle of a removed file while a new file with its inode number is being created.
 const OPEN_TRIES: u32 = 10;
 
-/// How long it is waited between two of them.
+/// Delay between two attempts.
 const OPEN_PAUSE: Duration = Duration::from_millis(1);
 
-/// Handles of the mount that an export is in.
+/// Kernel handles of the mount of an export.
 pub(super) struct KernelHandles {
     /// A directory of the mount.
     mount: OwnedFd,
-    /// Bytes of the longest id.
+    /// Length of the longest id in bytes.
     pub(super) longest: usize,
-    /// Whether it was said that a handle is longer than that.
+    /// Whether a handle that is too long was logged.
     told: AtomicBool,
 }
 
 impl KernelHandles {
-    /// Those of the mount that this directory is in.
+    /// Opens the mount of this directory.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP`: the file system has none, or longer ones than a [`FileId`] can be. `EPERM`: this process
-    /// may not open them.
+    /// `EOPNOTSUPP`: the file system has no handles, or its handles do not fit a [`FileId`].
+    /// `EPERM`: this process may not open handles.
     pub(super) fn open(root: BorrowedFd<'_>, proc: &ProcFd) -> Result<Self, Errno> {
         let mount = proc.reopen(root, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let handles = Self {
@@ -54,12 +54,12 @@ impl KernelHandles {
         }
     }
 
-    /// The handle of a file. Where that of the root is short enough, mostly all are: not on overlayfs, which
-    /// puts those of its layers into its own.
+    /// Returns the id of a file. If the handle of the root is short enough, those of other files
+    /// usually are too. Overlayfs is an exception: its handles contain those of its layers.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP`: it is longer than an id can be. The operator is told, once.
+    /// `EOPNOTSUPP`: the handle does not fit an id. This is logged once.
     pub(super) fn identify(&self, fd: impl AsFd) -> Result<FileId, Errno> {
         let handle = FileHandle::of(fd.as_fd());
         let handle = handle.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
@@ -78,7 +78,7 @@ impl KernelHandles {
         })
     }
 
-    /// A descriptor that stands for the file of a handle. It may have to be read from the disk.
+    /// Opens the file of a handle with `O_PATH`. May read the disk.
     pub(super) fn open_file(&self, file: FileId) -> Try<OwnedFd> {
         let handle = id::to_kernel(file).ok_or(Error::Stale)?;
         let flags = (OFlags::PATH | OFlags::NOFOLLOW).bits().cast_signed();
@@ -95,7 +95,7 @@ impl KernelHandles {
             opened = open();
         }
         opened.map_err(|errno| match errno {
-            // No handle of this file system.
+            // The handle is not of this file system.
             Errno::INVAL => Error::Stale.into(),
             errno => errno.into(),
         })

@@ -4,10 +4,11 @@ use crate::fs::Abilities;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{Mode, OFlags, SeekFrom, StatFs};
 
-/// The largest position in any file.
+/// Largest offset in a file.
 const MAX_OFFSET: u64 = i64::MAX.unsigned_abs();
 
-/// File systems whose files the kernel makes up when they are looked at (`linux/magic.h`).
+/// Pseudo file systems, whose files exist only in the kernel: magic number (`linux/magic.h`) and
+/// name.
 const PSEUDO: &[(u32, &str)] = &[
     (0x9fa0, "proc"),
     (0x6265_6572, "sysfs"),
@@ -37,7 +38,7 @@ const PSEUDO: &[(u32, &str)] = &[
     (0xabba_1974, "xenfs"),
 ];
 
-/// What is known of a kind of file system.
+/// Kind of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FsKind {
     Ext,
@@ -53,7 +54,7 @@ pub(super) enum FsKind {
 }
 
 impl FsKind {
-    /// By the magic number that statfs tells.
+    /// Returns the kind for the magic number of statfs(2).
     pub(super) fn of(system: &StatFs) -> Self {
         match magic(system) {
             0xef53 => Self::Ext,
@@ -66,20 +67,20 @@ impl FsKind {
         }
     }
 
-    /// The name of a file system whose files the kernel makes up when they are looked at.
+    /// Returns the name of a pseudo file system; `None` for others.
     pub(super) fn pseudo(system: &StatFs) -> Option<&'static str> {
         let magic = magic(system);
         let known = PSEUDO.iter().find(|(known, _)| *known == magic);
         known.map(|(_, name)| *name)
     }
 
-    /// Whether a file is found by the kernel's handle at any time. FUSE and FAT may find it by that only
-    /// as long as the kernel has it in its memory, though their roots can always be found.
+    /// Whether kernel handles stay valid. FUSE and FAT may find a file by its handle only while the
+    /// kernel has it cached, though their root directories are always found.
     pub(super) fn keeps_handles(system: &StatFs) -> bool {
         !matches!(magic(system), 0x6573_5546 | 0x4d44 | 0x2011_bab0)
     }
 
-    /// Whether it is known to be on this machine, with its clock.
+    /// Whether the file system is known to be local, with the clock of this machine.
     pub(super) fn is_local(self) -> bool {
         self != Self::Other
     }
@@ -89,15 +90,16 @@ impl FsKind {
         self == Self::Memory
     }
 
-    /// Whether a sync of a new regular file puts its name on the disk as well, so that its directory need
+    /// Whether a sync of a new regular file makes its name durable too, so that its directory need
     /// not be synced; `mount` is the mount id.
     ///
-    /// fsync(2) does not promise that, but these file systems do it in any case. ext4 and XFS make a file
-    /// and its name with one transaction, and fsync of the file commits their log up to the last change
-    /// of the inode, which is that one or a later one. Without a journal, ext4 writes the directory of a
-    /// new file in its fsync (`ext4_sync_parent`). btrfs keeps in its log tree the names of an inode with
-    /// it, and gives it those when the log is replayed. The driver of ext2 does nothing like it, and has
-    /// the same magic number: there, and where it cannot be told, both are synced.
+    /// fsync(2) does not promise that, but these file systems always do it. ext4 and XFS create a
+    /// file and its name in one transaction, and fsync of the file commits their log up to the last
+    /// change of the inode, which is that transaction or a later one. Without a journal, fsync of
+    /// ext4 writes the directory of a new file (`ext4_sync_parent`). btrfs logs the names of an
+    /// inode with the inode, and restores them when the log is replayed. The driver of ext2 does
+    /// nothing similar and has the magic number of ext4: with that driver, or an unknown one, both
+    /// are synced.
     pub(super) fn syncs_names(self, mount: u64) -> bool {
         match self {
             Self::Xfs | Self::Btrfs => true,
@@ -106,24 +108,24 @@ impl FsKind {
         }
     }
 
-    /// Whether its access control lists are those of POSIX, which say nothing about the owner of a file.
+    /// Whether access control lists are POSIX lists, which do not restrict the owner of a file.
     pub(super) fn has_posix_lists(self) -> bool {
         matches!(self, Self::Ext | Self::Xfs | Self::Btrfs | Self::Memory)
     }
 
-    /// Whether a file keeps its time of birth. On overlayfs it changes when a file is first
-    /// written to, as the file is copied then, while the inode number stays.
+    /// Whether the birth time of a file is constant. On overlayfs it changes with the first write,
+    /// which copies the file; the inode number stays.
     pub(super) fn keeps_births(self) -> bool {
         self != Self::Overlay
     }
 
-    /// `root` is a directory of it.
+    /// Returns the limits of the file system; `root` is one of its directories.
     pub(super) fn abilities(self, system: &StatFs, root: BorrowedFd<'_>) -> Abilities {
         let max_links = match self {
             Self::Ext => 65_000,
             Self::Xfs => i32::MAX.unsigned_abs(),
             Self::Btrfs => 65_535,
-            // The least that Linux file systems with links allow.
+            // The smallest limit of Linux file systems with links.
             Self::Overlay | Self::Memory | Self::Disk | Self::Other => 32_000,
         };
         let name = u64::try_from(system.f_namelen).unwrap_or(0);
@@ -139,10 +141,10 @@ impl FsKind {
         }
     }
 
-    /// The largest file, where it cannot be found out.
+    /// Returns the largest file size of this kind, if it cannot be probed.
     fn max_file_size(self, system: &StatFs) -> u64 {
         match self {
-            // The blocks of a file have numbers of 32 bits.
+            // Block numbers have 32 bits.
             Self::Ext => {
                 let block = u64::try_from(system.f_bsize).unwrap_or(1);
                 block.saturating_mul(u32::MAX.into()).min(MAX_OFFSET)
@@ -154,11 +156,11 @@ impl FsKind {
     }
 }
 
-/// The largest size of a file that this file system takes.
+/// Probes the largest file size.
 ///
-/// To look for a position behind that is an error, in an empty file too: one without a name, which is gone
-/// at the end, and of which nothing is written. Where none can be made, as without the right to, the answer
-/// is not known.
+/// A seek beyond the largest size is an error, in an empty file too. The probe uses an unnamed
+/// temporary file and writes nothing. Returns `None` if such a file cannot be created, for instance
+/// without permission.
 fn probe_file_size(root: BorrowedFd<'_>) -> Option<u64> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(root, c".", flags, Mode::RUSR | Mode::WUSR).ok()?;
@@ -186,20 +188,20 @@ fn magic(system: &StatFs) -> u32 {
     system.f_type as u32
 }
 
-/// The driver of a mount, by its id (proc_pid_mountinfo(5)).
+/// Returns the file system type of a mount, by its id (proc_pid_mountinfo(5)).
 fn driver(mount: u64) -> Option<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     driver_in(&mounts, mount).map(str::to_owned)
 }
 
 fn driver_in(mounts: &str, mount: u64) -> Option<&str> {
-    // Any number of optional fields stand before the dash.
+    // Optional fields precede the dash.
     let (_, about) = line_of(mounts, mount)?.split_once(" - ")?;
     about.split(' ').next()
 }
 
-/// The device that a mount is of, by its id. Subvolumes of btrfs, whose files say each that they are of
-/// another one, have it in common.
+/// Returns the device of a mount, by its id. Subvolumes of btrfs share it, although their files
+/// report different devices.
 pub(super) fn file_system(mount: u64) -> Option<(u32, u32)> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     device_in(&mounts, mount)

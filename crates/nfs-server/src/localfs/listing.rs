@@ -25,7 +25,7 @@ impl Inner {
     ) -> Try<Seen<DirPage>> {
         let node = self.node(dir, Pace::Patient)?;
         let attributes = self.attributes(&node)?;
-        // Who may not search a directory learns the names in it, and no more.
+        // A caller without search permission gets only the names.
         let plus = plus && self.may(who, &node, &attributes, EXECUTE, Pace::Patient)?;
         let page = permission::check_directory(&attributes)
             .map_err(Stop::from)
@@ -71,7 +71,8 @@ impl Inner {
         Ok(page)
     }
 
-    /// Number and, if asked for, file of an entry; nothing if it is not to be listed.
+    /// Returns the inode number and, if requested, the file of an entry; `None` if the entry is not
+    /// listed.
     fn describe(
         &self,
         dir: &Node,
@@ -81,7 +82,7 @@ impl Inner {
     ) -> Try<Option<(u64, Option<Found>)>> {
         match name {
             b"." => return Ok(Some((dir.ino, None))),
-            // What the export is in is none of the client's business.
+            // The directory above the export is hidden from clients.
             b".." if dir.ino == self.root.ino => return Ok(Some((dir.ino, None))),
             b".." => return Ok(Some((ino, None))),
             _ => {}
@@ -90,14 +91,14 @@ impl Inner {
         if !plus && !may_be_hidden {
             return Ok(Some((ino, None)));
         }
-        // What is mounted there is not asked: it may never answer.
+        // A mounted file system is not asked: it may hang.
         let opened = sys::open_entry(&dir.path, name, Pace::Patient);
         let stat = opened.and_then(|fd| sys::stat(&fd, self.births).map(|stat| (fd, stat)));
         let (fd, stat) = match stat {
             Ok(found) => found,
-            // It went meanwhile.
+            // The entry was removed meanwhile.
             Err(Errno::NOENT) => return Ok(None),
-            // Without attributes the client asks for them, and gets the error then.
+            // The client asks for the missing attributes and gets the error then.
             Err(_) => return Ok(Some((ino, None))),
         };
         let fileid = stat.attributes.fileid;
@@ -116,7 +117,7 @@ impl Inner {
     }
 }
 
-/// Cookies mean something in this directory only.
+/// Returns the cookie verifier: cookies are valid in this directory only.
 fn verifier(node: &Node) -> u64 {
     let mut hasher = SipHasher24::new();
     hasher.write_u64(node.ino);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 const NONE: usize = usize::MAX;
 
-/// Values by number, at most a fixed number of them.
+/// A map with integer keys and a fixed capacity.
 pub(super) struct Lru<V> {
     index: HashMap<u64, usize>,
     slots: Vec<Slot<V>>,
@@ -12,13 +12,13 @@ pub(super) struct Lru<V> {
     newest: usize,
     oldest: usize,
     capacity: usize,
-    /// The current round, of whatever the owner counts.
+    /// The current round, a number set by the owner.
     round: u64,
 }
 
 struct Slot<V> {
     key: u64,
-    /// Round of its last use.
+    /// Round of the last use.
     used: u64,
     value: Option<V>,
     newer: usize,
@@ -26,7 +26,7 @@ struct Slot<V> {
 }
 
 impl<V> Lru<V> {
-    /// Room for `capacity` values, at least one.
+    /// Creates a map for `capacity` values, at least one.
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             index: HashMap::new(),
@@ -39,7 +39,7 @@ impl<V> Lru<V> {
         }
     }
 
-    /// The value, which is then the last one to be forgotten.
+    /// Returns a value and marks it as most recently used.
     pub(super) fn get(&mut self, key: u64) -> Option<&mut V> {
         let at = *self.index.get(&key)?;
         if at != self.newest {
@@ -50,12 +50,12 @@ impl<V> Lru<V> {
         self.slots[at].value.as_mut()
     }
 
-    /// The value, which is not used by that.
+    /// Returns a value without marking it as used.
     pub(super) fn peek(&self, key: u64) -> Option<&V> {
         self.slots[*self.index.get(&key)?].value.as_ref()
     }
 
-    /// Uses from now on are in this round.
+    /// Sets the current round.
     pub(super) fn set_round(&mut self, round: u64) {
         self.round = round;
     }
@@ -66,7 +66,7 @@ impl<V> Lru<V> {
         at.is_some_and(|&at| self.slots[at].used < round)
     }
 
-    /// The values that were last used before a round.
+    /// Returns the values that were last used before a round.
     pub(super) fn idle(&self, round: u64) -> impl Iterator<Item = &V> {
         let slot = |at: usize| self.slots.get(at);
         std::iter::successors(slot(self.oldest), move |last| slot(last.newer))
@@ -74,7 +74,7 @@ impl<V> Lru<V> {
             .filter_map(|slot| slot.value.as_ref())
     }
 
-    /// Puts a value in; the one that had to go, or was there before, comes back.
+    /// Inserts a value; returns the evicted or replaced one, if any.
     pub(super) fn insert(&mut self, key: u64, value: V) -> Option<V> {
         if let Some(old) = self.get(key) {
             return Some(std::mem::replace(old, value));
@@ -106,7 +106,7 @@ impl<V> Lru<V> {
         gone
     }
 
-    /// Takes a value out.
+    /// Removes a value.
     pub(super) fn remove(&mut self, key: u64) -> Option<V> {
         let at = self.index.remove(&key)?;
         self.unlink(at);
@@ -114,17 +114,17 @@ impl<V> Lru<V> {
         self.slots[at].value.take()
     }
 
-    /// Values in it.
+    /// Number of values.
     pub(super) fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Takes half of the values out, those not used for longest.
+    /// Removes the least recently used half of the values.
     pub(super) fn shed(&mut self) -> Vec<V> {
         self.trim(self.index.len() / 2)
     }
 
-    /// Takes those not used for longest out until no more than `goal` are left.
+    /// Removes the least recently used values until at most `goal` are left.
     pub(super) fn trim(&mut self, goal: usize) -> Vec<V> {
         let mut gone = Vec::new();
         while self.index.len() > goal {

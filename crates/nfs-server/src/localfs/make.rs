@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// Mode of what is made by a caller that says none.
+/// Mode of a new file or directory if the caller gives none.
 const DEFAULT_FILE_MODE: u32 = 0o644;
 const DEFAULT_DIRECTORY_MODE: u32 = 0o755;
 
@@ -35,7 +35,7 @@ impl Inner {
         pace: Pace,
         owed: &mut Owed,
     ) -> Try<Changed<Found>> {
-        // Of a directory the table has to know.
+        // A new directory needs a row in the table.
         if pace == Pace::Quick && !matches!(what, Make::File(_)) {
             return Err(Stop::WouldBlock);
         }
@@ -56,15 +56,15 @@ impl Inner {
     }
 }
 
-/// What the descriptor of something that was made can be used for.
+/// Access mode of the descriptor of a new object.
 enum OpenedFor {
     Nothing,
     Reading,
-    /// For reading and writing.
+    /// Open for reading and writing.
     Writing,
 }
 
-/// What was just made, while nobody else changes names.
+/// A new object, while the names of its directory are locked.
 struct Made<'a> {
     fd: OwnedFd,
     opened_for: OpenedFor,
@@ -72,7 +72,7 @@ struct Made<'a> {
     turn: Turn<'a>,
 }
 
-/// Makes one entry of a directory.
+/// Creates one directory entry.
 struct Maker<'a> {
     inner: &'a Inner,
     who: &'a Identity,
@@ -89,8 +89,8 @@ impl Maker<'_> {
             CreateHow::Exclusive(verifier) => (exclusive_times(*verifier), EXCLUSIVE_MODE),
         };
         let inner = self.inner;
-        // The owner writes to a file that was made read-only through the descriptor it was made
-        // with; others are opened when they are written to.
+        // A file with a read-only mode is written through the descriptor that created it; other
+        // files are opened by the first write.
         let (opened_for, access) = match mode & 0o200 {
             0 => (OpenedFor::Writing, OFlags::RDWR),
             _ => (OpenedFor::Reading, OFlags::RDONLY),
@@ -115,9 +115,9 @@ impl Maker<'_> {
         }
     }
 
-    /// What CREATE does if there is such a name already, as the kernel told the caller.
+    /// Handles CREATE of a name that exists.
     fn existing(&self, how: &CreateHow, turn: Turn<'_>) -> Try<Found> {
-        // The kernel has just seen it. Nobody removes it before it is open.
+        // The name exists, and the lock on names keeps it until the file is open.
         let (fd, stat) = self.inner.open_entry(self.dir, self.name, Pace::Patient)?;
         drop(turn);
         if stat.attributes.kind != FileKind::Regular {
@@ -136,7 +136,7 @@ impl Maker<'_> {
                 if !same {
                     return Err(Error::Exists.into());
                 }
-                // Who made it may have ended before it was on the disk, and nobody else syncs it.
+                // The call that created the file may have ended before its sync.
                 self.inner.persist(&node)?;
                 self.inner.persist(self.dir)?;
             }
@@ -152,7 +152,8 @@ impl Maker<'_> {
                     )?;
                     self.inner.persist(&node)?;
                 }
-                // As above. Data that others have written to it is theirs to commit.
+                // As above. Data that other clients have written is not synced: they commit it
+                // themselves.
                 self.inner.persist(self.dir)?;
                 if set.size.is_some() {
                     return found_as_it_is(&node);
@@ -207,7 +208,7 @@ impl Maker<'_> {
             FileKind::Fifo => (FileType::Fifo, 0),
             FileKind::Socket => (FileType::Socket, 0),
             FileKind::CharacterDevice | FileKind::BlockDevice => {
-                // As mknod(2): only root makes devices.
+                // As with mknod(2), only root creates devices.
                 if !self.inner.as_root || !self.who.is_root() {
                     return Err(Error::NotOwner.into());
                 }
@@ -230,11 +231,11 @@ impl Maker<'_> {
         self.finish(made, set, mode, owed)
     }
 
-    /// Makes what can only be made by name, and opens it.
+    /// Creates an object that can only be created by name, and opens it.
     ///
-    /// Root may give it to somebody next. Through us nobody can put another file in its place, as names
-    /// change one at a time; somebody on this machine can, and then it must be seen that it is not
-    /// the one that was made.
+    /// A server run by root may change the owner of the object next. Clients cannot replace it
+    /// meanwhile, because the names of the directory are locked; a local user can, so the opened
+    /// object is compared with the one that was created.
     fn make_entry<'a>(
         &self,
         kind: FileKind,
@@ -260,29 +261,29 @@ impl Maker<'_> {
         })
     }
 
-    /// Whether a file is one that was just made with these rights, as far as can be told by looking.
+    /// Whether a file can be the one that was just created with these rights, by its attributes.
     fn is_fresh(&self, stat: &Stat, kind: FileKind, mode: u32, begin: Time) -> bool {
         let found = &stat.attributes;
         let links = if kind == FileKind::Directory { 2 } else { 1 };
-        // Some file systems count no names of directories within a directory.
+        // Some file systems do not count subdirectories as links.
         if found.kind != kind || found.links > links {
             return false;
         }
-        // Others have a clock of their own, and may give all files an owner and rights of their own: FAT,
-        // many in FUSE, a server that takes us for nobody. What is set next is set as the caller, who has
-        // the rights to do it there or not.
+        // Other file systems may have their own clock, and a fixed owner and mode for all files:
+        // FAT, many in FUSE, a server that squashes. Attributes are set next as the caller, whose
+        // rights decide.
         if !self.inner.local {
             return true;
         }
         let rights = mode & 0o777;
         found.uid == self.inner.acting(self.who).uid
-            // The umask, or a default list, may have taken some away; symbolic links have all.
+            // The umask or a default list may have cleared bits; symbolic links have all of them.
             && (kind == FileKind::Symlink || found.mode & 0o777 & !rights == 0)
             && is_since(found.mtime, begin)
             && stat.born.is_none_or(|born| is_since(born, begin))
     }
 
-    /// Gives what was made the rest of its attributes.
+    /// Sets the remaining attributes of a new object.
     fn finish(
         &self,
         made: Made<'_>,
@@ -313,7 +314,7 @@ impl Maker<'_> {
             inner.keep_writer(&node, fd);
         }
         let as_made = set == SetAttributes::default();
-        // Others may have found it by now.
+        // Other calls may have found the object by now.
         let changing = inner.turns.begin(node.ino, node.is_directory());
         if !as_made
             && let Err(stop) = inner.apply_unchecked(self.who, &node, &stat.attributes, &set)
@@ -323,7 +324,8 @@ impl Maker<'_> {
             return Err(stop);
         }
         drop(changing);
-        // One sync is enough for a regular file. That of the directory is shared with others.
+        // One sync is enough for a regular file: that of the directory, which is shared with other
+        // calls.
         let by_directory = as_made && made_whole;
         match as_made {
             true if by_directory => {}
@@ -345,19 +347,19 @@ impl Maker<'_> {
         found_as_it_is(&node)
     }
 
-    /// What is to be set on a file that was just made, beside what it has already.
+    /// Returns the attributes that a new object does not have yet.
     ///
-    /// Owner and group are root's to choose; others have made theirs with what they are.
+    /// Only root sets owner and group; objects of other callers are created with them.
     fn missing(&self, set: &SetAttributes, mode: u32, made: &Attributes) -> Try<SetAttributes> {
         let chooses = self.inner.as_root && self.who.is_root();
         let uid = set.uid.filter(|&uid| chooses && uid != made.uid);
         let gid = set.gid.filter(|&gid| chooses && gid != made.gid);
         let is_directory = made.kind == FileKind::Directory;
-        // To the kernel a new directory has none of its own.
+        // mkdir(2) ignores these bits.
         let special = mode & (mode::SET_UID | mode::SET_GID);
         let special = if is_directory { special } else { 0 };
         let wanted = made.mode | special | self.taken(mode, made)?;
-        // A change of the owner takes these from what is no directory.
+        // A change of the owner clears these bits, except on directories.
         let lost = !is_directory
             && (uid.is_some() || gid.is_some())
             && wanted & (mode::SET_UID | mode::SET_GID) != 0;
@@ -366,7 +368,7 @@ impl Maker<'_> {
             mode: set_mode.then_some(wanted),
             uid,
             gid,
-            // Only a regular file has a size, and none yet.
+            // Only a regular file has a size, which is 0.
             size: set
                 .size
                 .filter(|&size| made.kind == FileKind::Regular && size != 0),
@@ -374,8 +376,9 @@ impl Maker<'_> {
         })
     }
 
-    /// Rights that the umask of this process took from what the caller asked for. A default access
-    /// control list of the directory comes in place of the umask, and what that takes is not given.
+    /// Returns the mode bits that the umask of this process cleared. With a default access control
+    /// list the kernel applies the list and not the umask, and bits that the list cleared stay
+    /// cleared.
     fn taken(&self, mode: u32, made: &Attributes) -> Try<u32> {
         let taken = mode & 0o777 & !made.mode;
         if taken == 0 || taken & !self.inner.umask != 0 || made.kind == FileKind::Symlink {
@@ -389,8 +392,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Takes what was made among the open files. A descriptor that is open for writing comes back: what
-    /// stands for a file must not be, or it could not be executed here.
+    /// Adds a new file to the open files. Returns the descriptor if it is open for writing: the
+    /// descriptor of a [`Node`] is not, or the file could not be executed on this machine.
     fn keep(
         &self,
         fd: OwnedFd,
@@ -410,7 +413,8 @@ impl Maker<'_> {
         Ok((node, writer))
     }
 
-    /// Removes what could not be made as it was asked for, if the name is still that of `ours`.
+    /// Removes a new object whose attributes could not be set, if its name still refers to it
+    /// according to `ours`.
     fn unmake(&self, _: &Names<'_>, ours: impl FnOnce(&Stat) -> bool) {
         let inner = self.inner;
         let Ok((_open, stat)) = inner.open_entry(self.dir, self.name, Pace::Patient) else {
@@ -428,17 +432,19 @@ impl Maker<'_> {
     }
 }
 
-/// Whether a file has no extended attributes: no access control list of its directory, nor a label.
+/// Whether a file has no extended attributes: no inherited access control list and no security
+/// label.
 fn has_nothing_extra(fd: impl AsFd) -> bool {
-    // No name fits (`ERANGE`). Without any room rustix gives 0 whatever there is.
+    // A buffer of one byte fits no name (`ERANGE`). With an empty buffer, rustix returns 0 in any
+    // case.
     matches!(
         rustix::fs::flistxattr(fd, &mut [0_u8; 1]),
         Ok(0) | Err(Errno::OPNOTSUPP)
     )
 }
 
-/// A file that CREATE made or found. Somebody may have removed it since: to say that something is stale
-/// would be to say it of the directory.
+/// Returns the file that CREATE created or found. If it was removed since, the reply has no
+/// attributes: NFS3ERR_STALE would refer to the directory.
 fn found_as_it_is(node: &Node) -> Try<Found> {
     Ok(Found {
         file: node.id(),
@@ -446,14 +452,15 @@ fn found_as_it_is(node: &Node) -> Try<Found> {
     })
 }
 
-/// Whether a time of a file is not before `begin`; some file systems know seconds only.
+/// Whether a time of a file is `begin` or later, allowing for file systems with times in whole
+/// seconds.
 fn is_since(time: Time, begin: Time) -> bool {
     time >= begin || time.nanos == 0 && time.seconds >= begin.seconds
 }
 
-/// The verifier of an exclusive CREATE is kept in the times of the file until the client sets them
-/// (RFC 1813 §3.3.8). The sign bit is left out: not every file system has times before 1970 or
-/// beyond 2038.
+/// Encodes the verifier of an exclusive CREATE in the times of the file, until the client sets them
+/// (RFC 1813 §3.3.8). The sign bit is omitted: not every file system has times before 1970 or after
+/// 2038.
 fn exclusive_times(verifier: [u8; 8]) -> SetAttributes {
     let word = |at: usize| {
         let bytes = [0, 1, 2, 3].map(|offset| verifier[at + offset]);

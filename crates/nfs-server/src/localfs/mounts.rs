@@ -1,10 +1,10 @@
 //! Mount points within an export.
 //!
-//! File systems mounted there are not exported. To clients a mount point is the directory under the
-//! mount, as it was before, if this process can reach it: through a private copy of the mount of
-//! the export, on which nothing is mounted. The kernel handle of what is found there opens it in
-//! the export's own mount, so the copy is closed at once. If mounts are served as exports of their
-//! own, calls wait for a mount that is not known yet.
+//! File systems mounted there are not exported. Clients see the directory under the mount, if this
+//! process can reach it: through a private copy of the export's mount, on which nothing is mounted.
+//! The kernel handle of a directory found there opens it in the export's own mount, so the copy is
+//! closed at once. If mounts are served as exports of their own, calls for a mount that is not
+//! known yet are answered jukebox.
 
 use super::node::Node;
 use super::sys::{self, Pace, Stat, Stop, Try};
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 impl Inner {
-    /// Puts off who comes to a mount that whoever serves what is mounted has not seen yet.
+    /// Fails with an error that is answered jukebox if the entry is a mount that is not known yet.
     fn check_known(&self, dir: &Node, name: &[u8]) -> Try<()> {
         let Some(known) = self.known_mounts.load_full() else {
             return Ok(());
@@ -29,7 +29,8 @@ impl Inner {
         }
     }
 
-    /// As [`open_entry`](Inner::open_entry); of a mount point, the directory under the mount.
+    /// Like [`open_entry`](Inner::open_entry); at a mount point, opens the directory under the
+    /// mount.
     pub(super) fn open_entry_or_covered(
         &self,
         dir: &Node,
@@ -43,7 +44,7 @@ impl Inner {
         }
     }
 
-    /// The directory under a mount.
+    /// Opens the directory under a mount.
     fn open_covered(&self, dir: &Node, name: &[u8]) -> Try<(OwnedFd, Stat)> {
         self.check_known(dir, name)?;
         let Resolver::Kernel(handles) = &self.resolver else {
@@ -57,7 +58,7 @@ impl Inner {
             .and_then(|fd| handles.identify(fd));
         match covered {
             Ok(file) => self.look_at(handles.open_file(file)?),
-            // Not root here, or something that is mounted when it is opened.
+            // This process is not root, or the entry is an automount point.
             Err(Errno::PERM | Errno::INVAL | Errno::XDEV | Errno::NOSYS) => {
                 Err(Error::Access.into())
             }

@@ -11,21 +11,21 @@ use rustix::io::Errno;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// A descriptor that stands for a file. It is never open for writing, as the file could then not be
-/// executed.
+/// A descriptor that identifies a file. It is never open for writing, since such a file could not
+/// be executed.
 pub(super) struct NodeFd {
     fd: OwnedFd,
     readable: bool,
 }
 
 impl NodeFd {
-    /// One that was opened for reading, too.
+    /// A descriptor that is open for reading.
     pub(super) fn readable(fd: OwnedFd) -> Self {
         Self { fd, readable: true }
     }
 }
 
-/// One that only stands for the file.
+/// A descriptor opened with `O_PATH`.
 impl From<OwnedFd> for NodeFd {
     fn from(fd: OwnedFd) -> Self {
         Self {
@@ -41,37 +41,38 @@ impl AsFd for NodeFd {
     }
 }
 
-/// A file that was found, and the descriptors we have of it.
+/// An open file with its descriptors.
 pub(super) struct Node {
     file: FileId,
-    /// Its number among the open files.
+    /// Key among the open files.
     pub(super) key: u64,
     pub(super) ino: u64,
     pub(super) birth: u64,
-    /// The device it is on; see [`Stat::device`].
+    /// Device of the file; see [`Stat::device`].
     pub(super) device: (u32, u32),
     pub(super) kind: FileKind,
     pub(super) path: NodeFd,
     /// Opened by the first read if `path` cannot be read through.
     reader: OnceLock<OwnedFd>,
-    /// Open for writing from the first write to the next sync, or until nobody writes for a while: a file
-    /// that is open for writing cannot be executed.
+    /// Descriptor for writing, open from the first write to the next sync, or until the file is
+    /// idle: a file that is open for writing cannot be executed.
     writer: Mutex<Option<Arc<OwnedFd>>>,
-    /// Round in which the writer was last used.
+    /// Round of the last use of the writer.
     pub(super) wrote: AtomicU64,
-    /// Round in which data was last written that was not committed since; 0 if there is none.
+    /// Round of the last write that was not committed; 0 if there is none.
     pub(super) uncommitted: AtomicU64,
     /// The write verifier, which changes when uncommitted data is lost.
     verifier: Arc<AtomicU64>,
-    /// Held while data is written that need not reach a disk, and while the size is set.
+    /// Held during writes without a sync, and while the size is set.
     pub(super) writing: Mutex<()>,
     /// Syncs of a directory.
     pub(super) syncs: GroupCommit,
-    /// The same, where there is a journal.
+    /// Syncs of a directory, on file systems with a journal.
     pub(super) syncs_ahead: SyncsAhead,
-    /// What callers may do with it.
+    /// Cached rights of callers.
     pub(super) verdicts: Verdicts,
-    /// When a directory was last seen within the export, in milliseconds since the start; 0 is never.
+    /// Time at which a directory was last seen within the export, in milliseconds since the start;
+    /// 0 is never.
     pub(super) seen: AtomicU64,
 }
 
@@ -107,13 +108,13 @@ impl Node {
         self.file
     }
 
-    /// Whether it is the file of that number which the kernel told of.
+    /// Whether this is the file with these attributes, and not another one with its inode number.
     pub(super) fn is(&self, stat: &Stat) -> bool {
         let told = (stat.attributes.fileid, stat.birth, stat.device);
         (self.ino, self.birth, self.device) == told
     }
 
-    /// Inode of the directory in its handle, where that has one.
+    /// Inode number of the home in the handle; 0 for a kernel handle.
     pub(super) fn home(&self) -> u64 {
         TableId::parse(self.file).map_or(0, |id| id.home)
     }
@@ -122,13 +123,13 @@ impl Node {
         self.kind == FileKind::Directory
     }
 
-    /// The descriptor to write through, if there is one.
+    /// Returns the descriptor for writing, if it is open.
     pub(super) fn writer(&self) -> MutexGuard<'_, Option<Arc<OwnedFd>>> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks whether data of this file was lost. Clients hear of it by the write verifier, and send again
-    /// what they have not committed (RFC 1813 §4.8).
+    /// Checks whether data of this file was lost. If so, changes the write verifier, so that
+    /// clients send again what they have not committed (RFC 1813 §4.8).
     pub(super) fn check_writes(&self, fd: &OwnedFd) {
         let lost = syscalls::write_error(fd.as_fd());
         let lost = lost.map_err(|error| Errno::from_io_error(&error));
@@ -138,7 +139,7 @@ impl Node {
         }
     }
 
-    /// The descriptor to read through, if there is one yet.
+    /// Returns the descriptor for reading, if it is open.
     pub(super) fn reader(&self) -> Option<&OwnedFd> {
         match self.path.readable {
             true => Some(&self.path.fd),
@@ -146,7 +147,7 @@ impl Node {
         }
     }
 
-    /// The descriptor to read through: this one, if there is none.
+    /// Returns the descriptor for reading; `fd` becomes it if there is none.
     pub(super) fn reader_or(&self, fd: OwnedFd) -> &OwnedFd {
         match self.path.readable {
             true => &self.path.fd,
@@ -167,16 +168,16 @@ impl Drop for Node {
     }
 }
 
-/// Where a file was last seen.
+/// Last known location of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
-    /// Which file of that inode number; `None` if only its directory entry was seen.
+    /// The file with this inode number; `None` if only its directory entry was seen.
     pub(super) known: Option<Known>,
     pub(super) parent: u64,
     pub(super) name: Box<[u8]>,
 }
 
-/// What is remembered of a file beside its place.
+/// What is known about a file beside its location.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) birth: u64,

@@ -28,8 +28,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use syscalls::{ActingAs, FsUser};
 
-/// Fewest and most files kept open by all exports. Between them it is a quarter of the limit of the
-/// process, as a file takes up to three descriptors.
+/// Bounds of the number of files kept open by all exports together. Within them it is a quarter of
+/// the descriptor limit of the process, as a file takes up to three descriptors.
 const OPEN_FILES: std::ops::RangeInclusive<usize> = 64..=16_384;
 
 /// Exports that share the descriptors of this process.
@@ -128,7 +128,7 @@ impl Default for LocalFsOptions {
     }
 }
 
-/// What is wrong where a directory cannot be opened as the server does: by openat2, within an export.
+/// Explains why openat2 failed on a directory.
 fn cannot_enter(path: PathBuf, errno: Errno) -> OpenError {
     let what = match errno {
         Errno::ACCESS => {
@@ -139,7 +139,7 @@ fn cannot_enter(path: PathBuf, errno: Errno) -> OpenError {
             "openat2, which keeps clients within it, is missing: the kernel is older than Linux 5.6, or \
              the seccomp filter of a container hides it"
         }
-        // Nothing else forbids to open a directory that may be searched.
+        // No other rule forbids opening a directory that can be searched.
         Errno::PERM => {
             "openat2, which keeps clients within it, is forbidden: the seccomp filter of a container or \
              a service has to allow it"
@@ -216,7 +216,7 @@ impl Inner {
         }
         sys::open_entry(&root, b".", Pace::Patient)
             .map_err(|errno| cannot_enter(path.clone(), errno))?;
-        // Where there is no such directory yet, nothing that exists is within it.
+        // If the directory does not exist yet, nothing is within it.
         let state_path = options.state_dir.as_ref();
         let state_path = state_path.and_then(|path| std::fs::canonicalize(path).ok());
         if state_path.is_some_and(|state| path.starts_with(state)) {
@@ -344,7 +344,7 @@ impl Inner {
 ///
 /// # Errors
 ///
-/// It is root, there are others, and it may not.
+/// If the process is root, other users exist, and it lacks the capabilities.
 pub(super) fn acts_for_callers() -> Result<bool, Errno> {
     match rustix::process::geteuid().is_root() {
         true => acts_for_others(),
@@ -352,12 +352,12 @@ pub(super) fn acts_for_callers() -> Result<bool, Errno> {
     }
 }
 
-/// Whether this process, which is root, acts as others. Where there is no other user, as in a user namespace
-/// with one, it does everything as itself, as any user does.
+/// Whether this process, which is root, acts as other users. In a user namespace with a single user
+/// it does everything as itself.
 ///
 /// # Errors
 ///
-/// There are others, and it may not.
+/// If other users exist and the process lacks the capabilities.
 fn acts_for_others() -> Result<bool, Errno> {
     let other = FsUser {
         uid: 1,
@@ -373,13 +373,13 @@ fn acts_for_others() -> Result<bool, Errno> {
     }
 }
 
-/// Whether a map of a user namespace (user_namespaces(7)) has one user.
+/// Whether the map of a user namespace (user_namespaces(7)) has a single user.
 fn is_alone(map: &str) -> bool {
     let mut fields = map.split_whitespace();
     fields.nth(2) == Some("1") && fields.next().is_none()
 }
 
-/// How many files one of the exports may keep open.
+/// Returns the number of files that each export may keep open.
 pub(super) fn share_of_files() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     share(limit, EXPORTS.load(Relaxed))
@@ -392,7 +392,7 @@ fn share(limit: Option<u64>, exports: usize) -> usize {
     quarter.clamp(*OPEN_FILES.start(), *OPEN_FILES.end()) / exports.max(1)
 }
 
-/// The umask of this process. To ask for it with umask(2) would be to set it.
+/// Returns the umask of this process, from /proc: umask(2) would change it.
 fn umask() -> io::Result<u32> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let found = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -401,7 +401,7 @@ fn umask() -> io::Result<u32> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// The table of an export, and the directory of all state.
+/// Opens the table of an export; returns it with the identity of the state directory.
 fn open_table(
     path: &Path,
     state_dir: Option<&Path>,
@@ -429,7 +429,7 @@ fn open_table(
         error,
     })?;
     let file = directory.join("handles.redb");
-    // The store would make it with all rights that the umask, of which a server has none, leaves.
+    // The store would create the file with mode 0666 less the umask, which is 0 in a server.
     private(&file).map_err(|error| OpenError::State {
         path: file.clone(),
         error,
@@ -437,7 +437,7 @@ fn open_table(
     match Table::open(Some(&file)) {
         Ok(table) => Ok((table, Some(state))),
         Err(redb::Error::DatabaseAlreadyOpen) => Err(OpenError::InUse { path: file }),
-        // It says so as well of a file that is none of its own.
+        // redb reports InvalidData for a file that is not a store.
         Err(redb::Error::Io(error)) if error.kind() != io::ErrorKind::InvalidData => {
             Err(OpenError::State { path: file, error })
         }
@@ -445,7 +445,7 @@ fn open_table(
     }
 }
 
-/// A file that nobody else can read, made if it is not there.
+/// Opens a file that no other user can read; creates it if it is missing.
 fn private(path: &Path) -> io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     std::fs::OpenOptions::new()

@@ -5,16 +5,16 @@ use super::node::Node;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Open files by [`Node::key`], at most a fixed number of them.
+/// Open files by [`Node::key`], with a fixed capacity.
 pub(super) struct OpenFiles {
     files: Lru<Arc<Node>>,
-    /// Their keys by inode number, where that is not the key. Of two with the same number, on subvolumes of
-    /// btrfs, the last one that was opened is here.
+    /// Keys by inode number, if the key is another number. Of two files with the same inode number,
+    /// on subvolumes of btrfs, this has the one opened last.
     by_inode: HashMap<u64, u64>,
 }
 
 impl OpenFiles {
-    /// Room for so many.
+    /// Creates a cache for `capacity` files.
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             files: Lru::new(capacity),
@@ -22,22 +22,22 @@ impl OpenFiles {
         }
     }
 
-    /// The file, which is then the last one to be closed.
+    /// Returns a file and marks it as most recently used.
     pub(super) fn get(&mut self, key: u64) -> Option<&mut Arc<Node>> {
         self.files.get(key)
     }
 
-    /// The file, which is not used by that.
+    /// Returns a file without marking it as used.
     pub(super) fn peek(&self, key: u64) -> Option<&Arc<Node>> {
         self.files.peek(key)
     }
 
-    /// Files in it.
+    /// Number of files.
     pub(super) fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Uses from now on are in this round.
+    /// Sets the current round.
     pub(super) fn set_round(&mut self, round: u64) {
         self.files.set_round(round);
     }
@@ -47,19 +47,19 @@ impl OpenFiles {
         self.files.is_idle(key, round)
     }
 
-    /// The files that were last used before a round.
+    /// Returns the files that were last used before a round.
     pub(super) fn idle(&self, round: u64) -> impl Iterator<Item = &Arc<Node>> {
         self.files.idle(round)
     }
 
-    /// The key of the file with this inode number, if it is open.
+    /// Returns the key of the file with this inode number, if it is open.
     pub(super) fn key_of_inode(&self, ino: u64) -> Option<u64> {
         let key = self.by_inode.get(&ino).copied().unwrap_or(ino);
         let node = self.files.peek(key)?;
         (node.ino == ino).then_some(key)
     }
 
-    /// Puts a file in; the one that had to go, or was there before, comes back.
+    /// Inserts a file; returns the evicted or replaced one, if any.
     pub(super) fn insert(&mut self, node: Arc<Node>) -> Option<Arc<Node>> {
         let (key, ino) = (node.key, node.ino);
         let gone = self.files.insert(key, node);
@@ -70,21 +70,21 @@ impl OpenFiles {
         gone
     }
 
-    /// Takes a file out.
+    /// Removes a file.
     pub(super) fn remove(&mut self, key: u64) -> Option<Arc<Node>> {
         let gone = self.files.remove(key);
         self.forget(gone.as_slice());
         gone
     }
 
-    /// Takes half of the files out, those not used for longest.
+    /// Removes the least recently used half of the files.
     pub(super) fn shed(&mut self) -> Vec<Arc<Node>> {
         let gone = self.files.shed();
         self.forget(&gone);
         gone
     }
 
-    /// Takes those not used for longest out until no more than `goal` are left.
+    /// Removes the least recently used files until at most `goal` are left.
     pub(super) fn trim(&mut self, goal: usize) -> Vec<Arc<Node>> {
         let gone = self.files.trim(goal);
         self.forget(&gone);

@@ -4,17 +4,17 @@ use super::node::Node;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Directories that a change leaves to be synced, so that it can be done with others'.
+/// Directories that a change leaves to be synced, so that the syncs can be shared with other calls.
 #[derive(Default)]
 pub(super) struct Owed(SmallVec<[Arc<Node>; 2]>);
 
 impl Owed {
-    /// The names in this directory have to be on the disk.
+    /// Adds a directory whose names have to be durable.
     pub(super) fn push(&mut self, dir: &Arc<Node>) {
         self.0.push(Arc::clone(dir));
     }
 
-    /// Takes the last one out.
+    /// Removes the last directory.
     pub(super) fn pop(&mut self) -> Option<Arc<Node>> {
         self.0.pop()
     }

@@ -9,32 +9,32 @@ use super::lru::Lru;
 use crate::fs::{Attributes, Time};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most entries of directories that are kept, 16 bytes each. A directory with more is passed over each
-/// time.
+/// Largest number of cached entries of all directories, 16 bytes each. A directory with more
+/// entries is read again for each search.
 pub(super) const MAX_ENTRIES: usize = 4 << 20;
 
-/// Most directories of which entries are kept.
+/// Largest number of directories with cached entries.
 const MAX_DIRECTORIES: usize = 4096;
 
-/// Rounds after which the entries of a directory that nobody searched are forgotten: a minute.
+/// Rounds after which the entries of a directory without searches are dropped: a minute.
 const KEPT_ROUNDS: u64 = 80;
 
-/// What the times of files are stepped by, and twice that: until then a directory may have changed again
-/// without its times telling. The slowest kernels have 100 steps a second.
+/// Two ticks of the kernel's coarse clock, in nanoseconds, for the slowest kernels with 100 ticks a
+/// second. A directory may change again within this time without a change of its times.
 const STEP: u64 = 20_000_000;
 
-/// The same of a file system whose times are whole seconds.
+/// The same for file systems with times in whole seconds.
 const SECOND_STEP: u64 = 2_000_000_000;
 
-/// Where an entry with an inode number is.
+/// Position of a directory entry, by inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
     pub(super) ino: u64,
-    /// Cookie of the entry before it; 0 for the first one.
+    /// Cookie of the previous entry; 0 for the first one.
     pub(super) before: u64,
 }
 
-/// The state of a directory that a pass is of.
+/// Version of a directory, by its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     birth: u64,
@@ -51,7 +51,8 @@ impl Version {
         }
     }
 
-    /// Whether a change from `now` on gives another version: the times have moved on since the last one.
+    /// Whether any later change gives another version, because the clock has advanced since the
+    /// last one.
     fn is_settled(self, now: Time) -> bool {
         let nanos = |time: Time| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos);
         let step = if self.ctime.nanos == 0 {
@@ -63,18 +64,18 @@ impl Version {
     }
 }
 
-/// The entries of a directory.
+/// Result of reading all entries of a directory.
 pub(super) struct Pass {
     version: Version,
-    /// Whether an equal version later is the same state.
+    /// Whether an equal version at a later time means the same entries.
     settled: bool,
-    /// By inode number.
+    /// Entries in the order of inode numbers.
     entries: Box<[Entry]>,
 }
 
 impl Pass {
-    /// Of a directory that had this version before it was read, at `now`; without that it is good for one
-    /// answer.
+    /// Creates the pass of a directory that had this version before it was read, at `now`. Without
+    /// a time the pass is used for one answer only.
     pub(super) fn new(version: Version, now: Option<Time>, mut entries: Vec<Entry>) -> Self {
         entries.sort_unstable();
         Self {
@@ -84,12 +85,12 @@ impl Pass {
         }
     }
 
-    /// Whether it still tells of a directory that has this version now.
+    /// Whether the pass is valid for a directory with this version.
     pub(super) fn is_of(&self, version: Version) -> bool {
         self.settled && self.version == version
     }
 
-    /// Where there are entries with this inode number.
+    /// Returns the entries with this inode number.
     pub(super) fn find(&self, ino: u64) -> &[Entry] {
         let begin = self.entries.partition_point(|entry| entry.ino < ino);
         let end = self.entries.partition_point(|entry| entry.ino <= ino);
@@ -97,11 +98,11 @@ impl Pass {
     }
 }
 
-/// The last pass over a directory, if there is one. It is locked while it is made, so that others who search
-/// the same directory wait for it.
+/// The last pass over a directory, if there is one. It is locked during the pass, so that
+/// concurrent searches of the directory wait for it.
 pub(super) type LastPass = Mutex<Option<Pass>>;
 
-/// The last passes over directories, by inode number.
+/// The last pass over each directory, by inode number.
 pub(super) struct Passes {
     kept: Mutex<Kept>,
 }
@@ -109,14 +110,14 @@ pub(super) struct Passes {
 struct Kept {
     passes: Lru<Slot>,
     entries: usize,
-    /// Passes made so far.
+    /// Number of passes so far.
     made: u64,
 }
 
 #[derive(Default)]
 struct Slot {
     pass: Arc<LastPass>,
-    /// Entries in it.
+    /// Number of its entries.
     len: usize,
 }
 
@@ -135,7 +136,7 @@ impl Passes {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last pass over a directory.
+    /// Returns the last pass over a directory.
     pub(super) fn of(&self, ino: u64) -> Arc<LastPass> {
         let mut kept = self.kept();
         if let Some(slot) = kept.passes.get(ino) {
@@ -151,8 +152,8 @@ impl Passes {
         pass
     }
 
-    /// Counts the entries of a pass that was made, and forgets others if they are too many; whether it
-    /// is to be kept itself.
+    /// Counts the entries of a new pass, and drops other passes if there are too many. Returns
+    /// whether to keep the new one.
     pub(super) fn made(&self, ino: u64, len: usize) -> bool {
         let mut kept = self.kept();
         kept.made += 1;
@@ -167,7 +168,7 @@ impl Passes {
         if let Some(slot) = kept.passes.get(ino) {
             slot.len = len;
         }
-        // It was used last, and fits by itself.
+        // The new pass was used last and fits alone.
         while kept.entries > MAX_ENTRIES {
             let goal = kept.passes.len() - 1;
             for gone in kept.passes.trim(goal) {
@@ -177,7 +178,7 @@ impl Passes {
         keep
     }
 
-    /// Begins a round, and forgets what was not asked for in many.
+    /// Begins a round, and drops passes that were not used for many rounds.
     pub(super) fn begin_round(&self, round: u64) {
         let mut kept = self.kept();
         kept.passes.set_round(round);

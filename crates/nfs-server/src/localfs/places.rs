@@ -11,7 +11,7 @@ use rustix::fd::AsFd;
 use std::sync::Arc;
 
 impl Inner {
-    /// The handle of a file that was seen in a directory.
+    /// Returns the id of a file that was found in a directory.
     pub(super) fn identify(
         &self,
         parent: u64,
@@ -36,7 +36,7 @@ impl Inner {
         }))
     }
 
-    /// Where a file is among the open ones.
+    /// Returns the key of a file among the open files, from its id.
     pub(super) fn key_of(&self, file: FileId, stat: &Stat) -> u64 {
         match &self.resolver {
             Resolver::Kernel(_) => id::key_of_kernel(file),
@@ -44,7 +44,7 @@ impl Inner {
         }
     }
 
-    /// Where a file would be among the open ones.
+    /// Returns the key of a file among the open files, from its descriptor.
     pub(super) fn key(&self, fd: impl AsFd, stat: &Stat) -> Try<u64> {
         match &self.resolver {
             Resolver::Kernel(handles) => Ok(id::key_of_kernel(handles.identify(fd)?)),
@@ -52,7 +52,7 @@ impl Inner {
         }
     }
 
-    /// The table, where there is one.
+    /// Returns the table, if there is one.
     pub(super) fn table(&self) -> Option<&Table> {
         match &self.resolver {
             Resolver::Kernel(_) => None,
@@ -60,15 +60,15 @@ impl Inner {
         }
     }
 
-    /// The row of an inode.
+    /// Returns the row of an inode.
     pub(super) fn row(&self, ino: u64) -> Result<Option<(Of, Row)>, Error> {
         self.table().map_or(Ok(None), |table| table.get(ino))
     }
 
-    /// Decides the home of a file that was seen in a directory, and remembers the place.
+    /// Chooses the home of a file that was found in a directory, and remembers the location.
     ///
-    /// A file keeps the home it was given first, wherever it goes and whatever other names it has,
-    /// so that all of them lead to the same handle. In haste only what is in memory decides.
+    /// A file keeps its first home when it is moved or gets other names, so that all names lead to
+    /// the same handle. With [`Pace::Quick`] only locations in memory are used.
     fn settle(
         &self,
         table: &Table,
@@ -116,7 +116,7 @@ impl Inner {
             save(table, parent, name, stat, home)?;
         }
         let mut caches = self.caches();
-        // Another call may have been faster to decide.
+        // Another call may have chosen meanwhile.
         let home = match caches.links.get(ino).and_then(|link| link.known) {
             Some(known) if known.birth == stat.birth => known.home,
             _ => home,
@@ -136,8 +136,8 @@ impl Inner {
         Ok(home)
     }
 
-    /// A file was given a name: by renaming it, or one more. What is known in memory is right even if the
-    /// table fails.
+    /// Records a new name of a file, after a rename or a link. The location in memory is updated
+    /// even if the table fails.
     pub(super) fn moved(
         &self,
         stat: &Stat,
@@ -161,7 +161,7 @@ impl Inner {
             }
             result = save(table, to.ino, name, stat, home);
         } else {
-            // It is where its handle says: a row from when it was not would only mislead.
+            // The file is in its home, so an old row would be wrong.
             table.remove(ino, of, stat.birth);
         }
         self.caches().links.insert(
@@ -199,10 +199,10 @@ impl Inner {
         (row.birth == stat.birth).then_some(row.home)
     }
 
-    /// A name of a file was removed; its last one if `gone`.
+    /// Records that a name of a file was removed; its last one if `gone`.
     ///
-    /// By now the inode number may be that of a new file, which is not forgotten with the old one.
-    /// What comes back holds the file open.
+    /// The inode number may belong to a new file already, whose location is kept. The returned node
+    /// holds the file open.
     pub(super) fn removed(
         &self,
         parent: u64,
@@ -235,11 +235,11 @@ impl Inner {
     }
 }
 
-/// Sees to it that the table knows this place of a file.
+/// Makes sure that the table has this location of a file.
 ///
 /// # Errors
 ///
-/// If rows cannot be saved any more.
+/// If the table can save no more rows.
 fn save(table: &Table, parent: u64, name: &[u8], stat: &Stat, home: u64) -> Result<(), Error> {
     let of = kind_of(stat);
     let ino = stat.attributes.fileid;
@@ -248,7 +248,7 @@ fn save(table: &Table, parent: u64, name: &[u8], stat: &Stat, home: u64) -> Resu
             .filter(|row| row.home == home)
             .unwrap_or_else(|| Row::new(stat.birth, home));
         let known = row.places.iter().any(|place| place.is(parent, name));
-        // A file with one name has no other one.
+        // A file with one name has no other locations.
         if of == Of::Directory || stat.attributes.links <= 1 {
             row.places.retain(|place| place.is(parent, name));
         }
@@ -262,7 +262,7 @@ fn save(table: &Table, parent: u64, name: &[u8], stat: &Stat, home: u64) -> Resu
     })
 }
 
-/// A name is none of this file's any more; the others stay. A name that cannot be forgotten costs a look.
+/// Removes a name of a file from the table. If that fails, a later search checks the name in vain.
 fn forget_place(table: &Table, stat: &Stat, parent: u64, name: &[u8]) {
     let ino = stat.attributes.fileid;
     let _ = table.update(ino, kind_of(stat), stat.birth, |row| {
@@ -280,7 +280,7 @@ fn kind_of(stat: &Stat) -> Of {
     }
 }
 
-/// Whether a handle is not enough to find the file.
+/// Whether a file cannot be found from its handle alone.
 fn needs_row(stat: &Stat, home: u64, parent: u64) -> bool {
     stat.attributes.is_directory() || stat.attributes.links > 1 || home != parent
 }

@@ -1,4 +1,4 @@
-//! Whether other users of this machine can reach an export.
+//! Checks whether other users of this machine can reach an export.
 //!
 //! A user with an open file can hold its lock in the kernel for any time: write(2) and getdents(2)
 //! hold the lock of the inode while they wait for memory of the process, which may be mapped from a
@@ -8,12 +8,12 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Rights to pass a directory, of its group and of others. An access control list grants nothing
-/// that the bits of the group do not.
+/// Search permission of the group and of others. An access control list grants no more than the
+/// group bits.
 const SEARCH_BY_OTHERS: u32 = 0o011;
 
-/// Whether a user other than root and `me` can come to the directory at `path`: whoever owns a
-/// directory on the way, or is in its group, may be anybody else.
+/// Whether a user other than root and `me` can reach the directory at `path`. Any other owner or
+/// group of a directory on the way counts as another user.
 pub(super) fn others_can_reach(path: &Path, me: u32) -> bool {
     !path.ancestors().any(|dir| {
         std::fs::metadata(dir).is_ok_and(|dir| {

@@ -10,7 +10,7 @@ use crate::permission::{self, WRITE};
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, Gid, Mode, Uid};
 
-/// A number that chown takes for "leave it", and that is therefore nobody's.
+/// The id that chown(2) takes as "do not change", and that no user has.
 const NOBODYS: u32 = u32::MAX;
 
 impl Inner {
@@ -22,7 +22,7 @@ impl Inner {
         guard: Option<Time>,
     ) -> Try<Changed<()>> {
         let node = self.node(file, Pace::Patient)?;
-        // A directory is what it is while its names change.
+        // The attributes of a directory are changed under the lock of its names.
         let names = match node.is_directory() {
             true => Some(self.turns.names([node.ino; 2], Pace::Patient)?),
             false => None,
@@ -39,7 +39,7 @@ impl Inner {
         } else {
             self.apply(who, &node, &before, &set)
         };
-        // Not from after the sync: what others change meanwhile would be taken for the caller's doing.
+        // Read before the sync: the client would take later changes of others for its own.
         let after = self.attributes(&node).ok();
         let wcc = Wcc {
             before: changing.is_alone().then(|| before.before()),
@@ -53,8 +53,8 @@ impl Inner {
         })
     }
 
-    /// Sets attributes as the caller. What can be seen to be refused is refused before anything is
-    /// changed; it is not done in one step, and the size, which comes first, may cost data.
+    /// Sets attributes as the caller. The change is not atomic, and setting the size, which comes
+    /// first, may destroy data: so rights are checked before anything is changed.
     pub(super) fn apply(
         &self,
         who: &Identity,
@@ -73,11 +73,11 @@ impl Inner {
         self.apply_unchecked(who, node, before, set)
     }
 
-    /// Sets attributes, the size first: it takes away what the later ones may give. What can be seen
-    /// to be wrong is refused before anything is changed.
+    /// Sets attributes, the size first, because truncation clears mode bits that are set later.
+    /// Invalid values are refused before anything is changed.
     ///
-    /// Each step is the caller's, so that the kernel takes away set-user-id and set-group-id bits, and
-    /// leaves a set-group-id bit to members of the group.
+    /// Each step is done as the caller, so that the kernel clears set-user-id and set-group-id
+    /// bits, and keeps a set-group-id bit only for members of the group.
     pub(super) fn apply_unchecked(
         &self,
         who: &Identity,
@@ -105,7 +105,7 @@ impl Inner {
             })?;
         }
         if let Some(mode) = set.mode
-            // Linux keeps no mode for symbolic links.
+            // Linux ignores the mode of symbolic links.
             && before.kind != FileKind::Symlink
         {
             self.chmod(who, node, mode & mode::ALL)?;
@@ -129,8 +129,8 @@ impl Inner {
             Some(fd) => rustix::fs::futimens(fd, &times),
             None => self.proc.utimens(node.path.as_fd(), &times),
         };
-        // Who may write to a file may set its times to now. To the kernel one of them alone is the
-        // owner's to set; a client that cuts a file off asks for just that.
+        // A caller with write permission may set the times to now. The kernel allows that only for
+        // both times at once, but a client that truncates a file sets one of them.
         let is_owner = who.is_root() || who.uid == before.uid;
         match is_owner {
             true => self.as_caller(who, set_times)?,
@@ -139,7 +139,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Sets the mode, through a descriptor that is open if there is one.
+    /// Sets the mode, through an open descriptor if there is one.
     fn chmod(&self, who: &Identity, node: &Node, mode: u32) -> Try<()> {
         let writer = node.writer();
         let raw = Mode::from_raw_mode(mode);
@@ -152,7 +152,7 @@ impl Inner {
     }
 }
 
-/// Whether two times are the same to a client, which sees 32 bits of the seconds.
+/// Whether two times are equal on the wire, with 32 bits of seconds.
 fn same_on_the_wire(a: Time, b: Time) -> bool {
     a.nanos == b.nanos && a.seconds & 0xffff_ffff == b.seconds & 0xffff_ffff
 }

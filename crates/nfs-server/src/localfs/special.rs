@@ -1,8 +1,7 @@
 //! Durability of the attributes of symbolic links, FIFOs, sockets and devices.
 //!
-//! fsync(2) needs a descriptor of the file itself, which these do not have: opening a FIFO or a
-//! device uses it, and a symbolic link cannot be opened. What works is what their file system does
-//! for another file of it.
+//! fsync(2) needs a descriptor of the file itself. Opening a FIFO or a device has side effects, and
+//! a symbolic link cannot be opened. Instead, another file of the same file system is synced.
 
 use super::kind::FsKind;
 use super::node::Node;
@@ -13,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 impl Inner {
-    /// As [`persist`](Inner::persist), also for what cannot be opened.
+    /// Like [`persist`](Inner::persist), also for files that cannot be opened.
     pub(super) fn persist_attributes(&self, node: &Node) -> Try<()> {
         let is_special = !matches!(node.kind, FileKind::Regular | FileKind::Directory);
         match is_special && !self.memory && self.changes == Changes::Durable {
@@ -22,11 +21,11 @@ impl Inner {
         }
     }
 
-    /// Has all that was changed so far reach the disk: by a journal that is written in order, or else by
-    /// all that the file system has to write.
+    /// Makes all changes so far durable: by committing the journal, which is in order, or by
+    /// syncing the whole file system.
     fn sync_all_before(&self) -> Result<(), Errno> {
         if self.journal {
-            // It has no name, and is gone with the descriptor.
+            // The file has no name, and is removed when the descriptor is closed.
             let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
             let made = rustix::fs::openat(&self.root.path, c".", flags, Mode::RUSR | Mode::WUSR);
             if let Ok(file) = made {
@@ -44,17 +43,17 @@ impl Inner {
 }
 
 impl FsKind {
-    /// Whether one transaction makes a file with all that it has. That of XFS makes the file and its name, and
-    /// further ones give it the access control list that it inherits, and its label: a sync of the directory
-    /// need not reach as far.
+    /// Whether one transaction creates a file with all its attributes. XFS creates the file and its
+    /// name in one transaction, and sets the inherited access control list and the security label
+    /// in later ones, which a sync of the directory may not include.
     pub(super) fn makes_whole(self) -> bool {
         self == Self::Ext
     }
 
-    /// Whether a sync of a new file puts all on the disk that was changed before it: the log of XFS and the
-    /// journal of ext4, where it has one, are written up to that file, in order. So a sync of a directory puts
-    /// the new files in it on the disk as well, as they were made: one transaction makes a file and its name.
-    /// `device` is that of the file system.
+    /// Whether a sync makes all earlier changes durable: the log of XFS and the journal of ext4, if
+    /// it has one, are written in order. A sync of a directory then makes its new files durable
+    /// too, since one transaction creates a file and its name. `device` is the device of the file
+    /// system.
     pub(super) fn has_journal(self, device: (u32, u32)) -> bool {
         match self {
             Self::Xfs => true,
@@ -64,8 +63,8 @@ impl FsKind {
     }
 }
 
-/// Whether there is a journal on this device, which the kernel names by the device and its inode
-/// (`/proc/fs/jbd2`). One on a device of its own is not looked for.
+/// Whether this device has a journal: `/proc/fs/jbd2` lists journals by device and inode. A journal
+/// on another device is not found.
 fn has_journal(device: (u32, u32)) -> Option<bool> {
     let device = std::fs::read_link(format!("/sys/dev/block/{}:{}", device.0, device.1)).ok()?;
     let prefix = format!("{}-", device.file_name()?.to_str()?);

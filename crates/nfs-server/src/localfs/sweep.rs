@@ -6,8 +6,8 @@
 //! file is worth keeping, as nothing else may lead to it: only files without a name are closed. The
 //! thread sleeps while nothing is open.
 //!
-//! The kernel reports the loss of uncommitted data only through open descriptors. So such a file
-//! stays open, for reading, for as long as the kernel takes to write back.
+//! The kernel reports the loss of uncommitted data only through open descriptors. So a file with
+//! such data stays open, for reading, until the kernel has written the data back.
 
 use super::Inner;
 use super::node::Node;
@@ -23,21 +23,22 @@ use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 /// kernel begins to write data back when it is 30 seconds old.
 const WRITE_BACK_ROUNDS: u64 = 80;
 
-/// Most removed files whose rows are yet to be removed from the table. Of more than these, rows stay.
+/// Largest number of removed files whose rows are still to be removed from the table. Rows of
+/// further files stay.
 const MAX_GONE: usize = 4096;
 
-/// A file that has no name any more.
+/// A file without a name.
 pub(super) struct Gone {
     pub(super) ino: u64,
     pub(super) of: Of,
     pub(super) birth: u64,
 }
 
-/// Begins to close what nobody uses.
+/// Starts the thread that closes idle files.
 ///
 /// # Errors
 ///
-/// If there is no thread for it.
+/// If the thread cannot be started.
 pub(super) fn start(inner: &Arc<Inner>) -> io::Result<()> {
     let sweeper = Arc::clone(&inner.sweeper.0);
     let inner = Arc::downgrade(inner);
@@ -54,7 +55,7 @@ pub(super) fn start(inner: &Arc<Inner>) -> io::Result<()> {
 }
 
 impl Inner {
-    /// Ends a round: closes what was not used in the last whole one.
+    /// Ends a round: closes files that were not used in the last complete one.
     pub(super) fn sweep(&self) {
         let round = self.round.fetch_add(1, Relaxed) + 1;
         let (idle, gone) = {
@@ -86,11 +87,11 @@ impl Inner {
             return;
         }
         let mut caches = self.caches();
-        // The cache has one, and the caller.
+        // The cache and this function hold one reference each.
         let unused = Arc::strong_count(node) <= 2 && caches.open.is_idle(node.key, round - 1);
         let closed = unused.then(|| caches.open.remove(node.key));
         drop(caches);
-        // The last descriptor of a large file takes its time.
+        // Closing the last descriptor of a large file takes time.
         drop(closed);
         if !named {
             self.forget(&Gone::from(&**node));
@@ -102,7 +103,7 @@ impl Inner {
         for key in writers {
             let node = self.caches().open.peek(key).map(Arc::clone);
             let Some(node) = node else {
-                // Its writer went with it.
+                // The writer was closed with the file.
                 self.writers().remove(&key);
                 continue;
             };
@@ -112,12 +113,12 @@ impl Inner {
         }
     }
 
-    /// Keys of files that may be open for writing.
+    /// Returns the keys of files that may be open for writing.
     fn writers(&self) -> MutexGuard<'_, HashSet<u64>> {
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a descriptor to write through until nobody writes any more.
+    /// Keeps a descriptor for writing until the file is idle.
     pub(super) fn keep_writer(&self, node: &Node, fd: Arc<OwnedFd>) -> Arc<OwnedFd> {
         self.wrote(node);
         let mut writer = node.writer();
@@ -125,20 +126,20 @@ impl Inner {
         Arc::clone(writer.get_or_insert(fd))
     }
 
-    /// The writer of a file is used.
+    /// Notes a use of the writer of a file.
     pub(super) fn wrote(&self, node: &Node) {
         node.wrote.store(self.round.load(Relaxed), Relaxed);
     }
 
-    /// Data was written that is to be committed later.
+    /// Notes a write that is to be committed later.
     pub(super) fn wrote_unstably(&self, node: &Node) {
         if !self.memory {
             node.uncommitted.store(self.round.load(Relaxed), Relaxed);
         }
     }
 
-    /// Closes what a file is written through, unless another call uses it just now. Another descriptor
-    /// hears of the loss of what was not committed.
+    /// Closes the writer of a file, unless another call is using it. Another descriptor stays open
+    /// to learn of the loss of uncommitted data.
     pub(super) fn close_writer(&self, node: &Node) {
         let uncommitted = node.uncommitted.load(Relaxed) != 0;
         let hears = !uncommitted || self.can_hear(node);
@@ -155,7 +156,7 @@ impl Inner {
             return;
         }
         if !hears {
-            // Not readable by this user: it is written back now.
+            // The file is not readable for this user, so its data is written back now.
             match rustix::fs::fdatasync(&*fd) {
                 Ok(()) => node.uncommitted.store(0, Relaxed),
                 Err(errno) => self.note_loss(errno, crate::fs::Stability::FileSync),
@@ -164,7 +165,7 @@ impl Inner {
         node.check_writes(&fd);
     }
 
-    /// Whether the file is open for reading, now at the latest.
+    /// Opens the file for reading unless it is open; returns whether that succeeded.
     fn can_hear(&self, node: &Node) -> bool {
         if node.reader().is_none()
             && let Ok(fd) = self.proc.reopen(node.path.as_fd(), OFlags::RDONLY)
@@ -174,7 +175,7 @@ impl Inner {
         node.reader().is_some()
     }
 
-    /// A file was seen to have no name any more.
+    /// Notes that a file has no name any more.
     pub(super) fn note_gone(&self, node: &Node) {
         self.drop_node(node);
         if self.table().is_some() {
@@ -185,7 +186,7 @@ impl Inner {
         }
     }
 
-    /// Forgets where a file was that is gone.
+    /// Removes the location of a removed file.
     pub(super) fn forget(&self, gone: &Gone) {
         let Some(table) = self.table() else { return };
         let mut caches = self.caches();

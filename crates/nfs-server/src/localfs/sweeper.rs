@@ -3,11 +3,11 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a round takes. What was not used for a whole round is idle: files are closed 0.75 to 1.5
-/// seconds after their last use.
+/// Duration of a round. A file that was not used for a complete round is idle: it is closed 0.75 to
+/// 1.5 seconds after its last use.
 const ROUND: Duration = Duration::from_millis(750);
 
-/// What wakes and ends the thread.
+/// Wakes and ends the thread.
 #[derive(Default)]
 pub(super) struct Sweeper {
     state: Mutex<State>,
@@ -16,7 +16,7 @@ pub(super) struct Sweeper {
 
 #[derive(Default)]
 struct State {
-    /// Whether there may be anything open.
+    /// Whether any file may be open.
     awake: bool,
     ending: bool,
 }
@@ -26,19 +26,20 @@ impl Sweeper {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something is open from now on.
+    /// Notes that a file is open.
     pub(super) fn wake(&self) {
         self.state().awake = true;
         self.changed.notify_all();
     }
 
-    /// Nothing is open any more.
+    /// Notes that no file is open.
     pub(super) fn rest(&self) {
         self.state().awake = false;
         self.changed.notify_all();
     }
 
-    /// Waits for the end of a round in which something was open; whether there is another one.
+    /// Waits for the end of a round in which a file was open; returns false at the end of the
+    /// thread.
     pub(super) fn next_round(&self) -> bool {
         let state = self
             .changed

@@ -53,14 +53,14 @@ impl From<Stop> for Error {
     }
 }
 
-/// How often there was no descriptor left; they belong to the process, not to an export.
+/// Count of descriptor shortages. Descriptors are a limit of the process, not of an export.
 static EXHAUSTED: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn exhausted() -> u64 {
     EXHAUSTED.load(Relaxed)
 }
 
-/// What came of opening something, when it is noted if there was no descriptor for it.
+/// Counts a descriptor shortage, if that is the result of opening a file.
 pub(super) fn opened(result: Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
     if matches!(result, Err(Errno::MFILE | Errno::NFILE)) {
         EXHAUSTED.fetch_add(1, Relaxed);
@@ -68,16 +68,15 @@ pub(super) fn opened(result: Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
     result
 }
 
-/// What the kernel says of a file.
+/// State of a file in the kernel.
 pub(super) struct Stat {
-    /// Tells it from others that had or will have the same inode number: a hash of the time it
-    /// was made.
+    /// Hash of the birth time, to distinguish files with the same inode number over time.
     pub(super) birth: u64,
-    /// When it was made, if the file system says so.
+    /// Birth time, if the file system has it.
     pub(super) born: Option<Time>,
-    /// The mount it is in; 0 if the kernel does not say.
+    /// Mount id; 0 if the kernel does not report it.
     pub(super) mount: u64,
-    /// The device it is on, as the kernel tells: each subvolume of btrfs has one of its own.
+    /// Device, as reported by the kernel: each subvolume of btrfs has its own.
     pub(super) device: (u32, u32),
     pub(super) attributes: Attributes,
 }
@@ -97,7 +96,7 @@ fn no_crossing(pace: Pace) -> ResolveFlags {
     }
 }
 
-/// A descriptor that stands for an entry of a directory, whatever it is, a symbolic link included.
+/// Opens a directory entry of any type with `O_PATH`, symbolic links included.
 pub(super) fn open_entry(dir: impl AsFd, name: &[u8], pace: Pace) -> Result<OwnedFd, Errno> {
     opened(rustix::fs::openat2(
         dir,
@@ -108,7 +107,7 @@ pub(super) fn open_entry(dir: impl AsFd, name: &[u8], pace: Pace) -> Result<Owne
     ))
 }
 
-/// A descriptor that stands for the directory at a path below another one.
+/// Opens the directory at a path below another one with `O_PATH`.
 pub(super) fn open_below(dir: impl AsFd, path: &[u8], pace: Pace) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = no_crossing(pace);
@@ -121,7 +120,7 @@ pub(super) fn open_below(dir: impl AsFd, path: &[u8], pace: Pace) -> Result<Owne
     ))
 }
 
-/// A descriptor that stands for the directory above one, in the same mount.
+/// Opens the parent directory in the same mount with `O_PATH`.
 pub(super) fn open_parent(dir: impl AsFd, pace: Pace) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = no_crossing(pace) - ResolveFlags::BENEATH;
@@ -134,13 +133,13 @@ pub(super) fn open_parent(dir: impl AsFd, pace: Pace) -> Result<OwnedFd, Errno> 
     ))
 }
 
-/// Whether two descriptors stand for the same file.
+/// Whether two descriptors identify the same file.
 pub(super) fn is_same(one: impl AsFd, other: impl AsFd) -> Result<bool, Errno> {
     let (one, other) = (rustix::fs::fstat(one)?, rustix::fs::fstat(other)?);
     Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
-/// Makes a regular file that does not exist yet, and opens it for `access`.
+/// Creates a regular file that does not exist yet, and opens it for `access`.
 pub(super) fn create(
     dir: impl AsFd,
     name: &[u8],
@@ -156,13 +155,14 @@ pub(super) fn create(
     ))
 }
 
-/// What `fd` stands for.
+/// Returns the state of the file of `fd`.
 pub(super) fn stat(fd: impl AsFd, births: bool) -> Result<Stat, Errno> {
     let found = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, STAT)?;
     Ok(convert(&found, births))
 }
 
-/// Attributes of what `fd` stands for: all that most calls need, for half the price of [`stat`].
+/// Returns the attributes of the file of `fd`: sufficient for most calls, and half the cost of
+/// [`stat`].
 pub(super) fn attributes(fd: impl AsFd) -> Result<Attributes, Errno> {
     let found = rustix::fs::fstat(fd)?;
     let time = |seconds, nanos| Time {
@@ -221,7 +221,7 @@ fn convert(found: &Statx, births: bool) -> Stat {
     }
 }
 
-/// Equal times give equal words; nobody needs to read the time from a handle.
+/// Hashes a birth time. Handles need to distinguish times, not to contain them.
 fn hash_birth(born: Time) -> u64 {
     let mut hasher = SipHasher24::new();
     hasher.write_i64(born.seconds);
@@ -229,7 +229,7 @@ fn hash_birth(born: Time) -> u64 {
     hasher.finish()
 }
 
-/// The time that the kernel gives to what is made now.
+/// Returns the kernel's coarse time, which new files get.
 pub(super) fn coarse_now() -> Time {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     Time {
@@ -258,7 +258,7 @@ fn kind_of(mode: u32) -> FileKind {
     }
 }
 
-/// The times to hand to the kernel.
+/// Converts times for utimensat(2).
 pub(super) fn timestamps(atime: SetTime, mtime: SetTime) -> Timestamps {
     fn one(time: SetTime) -> Timespec {
         let special = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
@@ -277,8 +277,8 @@ pub(super) fn timestamps(atime: SetTime, mtime: SetTime) -> Timestamps {
     }
 }
 
-/// The process's own descriptors as files: through them a descriptor that only stands for a file
-/// is opened, and that very file changed, whatever its name is by now.
+/// The directory `/proc/self/fd`. It gives access to the file of an `O_PATH` descriptor, whatever
+/// its name is by now.
 pub(super) struct ProcFd(OwnedFd);
 
 impl ProcFd {
@@ -292,7 +292,7 @@ impl ProcFd {
         .map(Self)
     }
 
-    /// Opens what `fd` stands for.
+    /// Opens the file of `fd`.
     pub(super) fn reopen(&self, fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
         self.with(fd, |dir, name| {
             opened(rustix::fs::openat(
@@ -304,16 +304,16 @@ impl ProcFd {
         })
     }
 
-    /// The path of what `fd` stands for, as far as the kernel knows one.
+    /// Returns the path of the file of `fd`, if the kernel knows one.
     pub(super) fn path(&self, fd: BorrowedFd<'_>) -> Result<CString, Errno> {
         self.with(fd, |dir, name| {
             rustix::fs::readlinkat(dir, name, Vec::new())
         })
     }
 
-    /// Bytes of an extended attribute, whether or not it can be read through the descriptor.
+    /// Returns the length of an extended attribute in bytes, also for an `O_PATH` descriptor.
     pub(super) fn xattr_len(&self, fd: BorrowedFd<'_>, name: &CStr) -> Result<usize, Errno> {
-        // There is no call for this relative to a directory before Linux 6.13.
+        // Before Linux 6.13 there is no call relative to a directory.
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         rustix::fs::getxattr(path, name, &mut [0_u8; 0])
     }

@@ -24,20 +24,20 @@ use std::time::Duration;
 /// How long rows are collected before they are committed together.
 const COMMIT_DELAY: Duration = Duration::from_millis(100);
 
-/// How long after a commit that failed until the next one. The store is opened anew for that, as it gives
-/// up after an error of the disk; nothing is forgotten before.
+/// Delay after a failed commit. The store fails permanently after a disk error, so it is reopened
+/// for the next commit; rows are kept until then.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Memory for pages of the store, in bytes.
 const STORE_CACHE: usize = 4 << 20;
 
-/// Most rows collected. A call that would add one more waits for a commit instead.
+/// Largest number of pending rows. A call that would add another one waits for a commit.
 const MAX_PENDING: usize = 20_000;
 
 const DIRECTORIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("places of directories");
 const FILES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("places of files");
 
-/// Most names of one file that are remembered.
+/// Largest number of stored names of a file.
 pub(super) const MAX_PLACES: usize = 16;
 
 /// A name in a directory.
@@ -48,14 +48,14 @@ pub(super) struct Place {
     pub(super) name: Box<[u8]>,
 }
 
-/// Where a file is.
+/// Locations of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    /// Tells it from others that had the same inode number.
+    /// Hash of the birth time, to distinguish files that had the same inode number.
     pub(super) birth: u64,
-    /// The directory in its handle.
+    /// Inode number of the home directory in the handle.
     pub(super) home: u64,
-    /// Its names, as far as they were seen, up to [`MAX_PLACES`]; the last one seen is the first.
+    /// Known names, at most [`MAX_PLACES`], the most recently seen first.
     pub(super) places: Vec<Place>,
 }
 
@@ -66,7 +66,7 @@ impl Place {
 }
 
 impl Row {
-    /// Of a file of which no place is known.
+    /// Creates a row without locations.
     pub(super) fn new(birth: u64, home: u64) -> Self {
         Self {
             birth,
@@ -81,7 +81,7 @@ impl Row {
         self.places.truncate(MAX_PLACES);
     }
 
-    /// Forgets a name.
+    /// Removes a name.
     pub(super) fn forget(&mut self, parent: u64, name: &[u8]) {
         self.places.retain(|place| !place.is(parent, name));
     }
@@ -122,7 +122,7 @@ impl Row {
     }
 }
 
-/// Which of the two tables a row is in: most exports have no row for a file at all.
+/// Selects the table of a row: directories have their own, and most exports have no rows of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     Directory,
@@ -139,31 +139,31 @@ pub(super) struct Table {
 }
 
 struct Shared {
-    /// None after an error of the disk, if it could not be opened anew since.
+    /// The store; `None` after a disk error, until it can be reopened.
     database: RwLock<Option<Database>>,
     open: Opener,
-    /// The file that outlasts the process, if there is one.
+    /// Path of the persistent file, if there is one.
     file: Option<PathBuf>,
     retry: Duration,
     has_files: AtomicBool,
     state: Mutex<State>,
-    /// Something is to be committed, or it is the end.
+    /// Signalled when rows are pending, or at the end.
     work: Condvar,
-    /// A commit ended.
+    /// Signalled when a commit ends.
     done: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     pending: Pending,
-    /// What is being committed: to be read as if it still were pending.
+    /// Rows that are being committed. Lookups treat them as pending.
     committing: Arc<Pending>,
-    /// Commits that were begun, and that ended, well or not.
+    /// Number of commits begun, and of commits ended, failed ones included.
     begun: u64,
     ended: u64,
-    /// Somebody waits for what is pending.
+    /// Whether a call waits for the pending rows.
     urgent: bool,
-    /// Why the last commit failed, if it did.
+    /// Error of the last commit, if it failed.
     failing: Option<Error>,
     ending: bool,
 }
@@ -171,12 +171,12 @@ struct State {
 type Pending = HashMap<u64, (Of, Option<Row>)>;
 
 impl Table {
-    /// The rows in this file, which is made if there is none; without a file, rows that last as
-    /// long as the process.
+    /// Opens the table in this file, which is created if it is missing; without a file, a table in
+    /// memory.
     ///
     /// # Errors
     ///
-    /// If the file is in use by another server, is no such store, or cannot be made.
+    /// If the file is in use by another server, is not a store, or cannot be created.
     pub(super) fn open(file: Option<&Path>) -> Result<Self, redb::Error> {
         let path = file.map(Path::to_owned);
         let open = move || {
@@ -218,13 +218,13 @@ impl Table {
         })
     }
 
-    /// Whether there may be rows of anything but directories.
+    /// Whether there may be rows of files.
     pub(super) fn has_files(&self) -> bool {
         self.shared.has_files.load(Relaxed)
     }
 
-    /// The row of an inode of which it is known what it is. Of most files it is known without
-    /// looking that there is none.
+    /// Returns the row of an inode of known type. For most files the answer is known without
+    /// reading the store.
     pub(super) fn get_of(&self, ino: u64, of: Of) -> Result<Option<Row>, Error> {
         if of == Of::File && !self.has_files() {
             return Ok(None);
@@ -233,7 +233,7 @@ impl Table {
         Ok(row.map(|(_, row)| row))
     }
 
-    /// As after a commit that ended so.
+    /// Simulates the result of a commit.
     #[cfg(test)]
     pub(super) fn committed(&self, result: Result<(), Error>) {
         self.shared.lock().failing = result.err();

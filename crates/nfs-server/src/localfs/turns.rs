@@ -19,19 +19,19 @@ use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
 };
 
-/// Directories whose names can change at a time, of a file system.
+/// Number of stripes for locks of directory names, per file system.
 const DIRECTORIES: usize = 1024;
 
-/// Files of which overlapping changes are told apart, of a file system.
+/// Number of stripes for overlapping changes of files, per file system.
 const FILES: usize = 4096;
 
-/// Files of which some wait while the attributes of one are compared and set, of a file system.
+/// Number of stripes for locks of attributes, per file system.
 const GUARDS: usize = 256;
 
-/// What says which file system it is.
+/// Identifies a file system.
 pub(super) type FileSystemId = (u32, u32);
 
-/// Those of the file systems that are exported.
+/// State of each exported file system.
 #[derive(Default)]
 struct OfFileSystems(Mutex<HashMap<FileSystemId, Weak<Turns>>>);
 
@@ -39,7 +39,7 @@ struct OfFileSystems(Mutex<HashMap<FileSystemId, Weak<Turns>>>);
 static OF_FILE_SYSTEMS: std::sync::LazyLock<OfFileSystems> =
     std::sync::LazyLock::new(OfFileSystems::default);
 
-// Tests run side by side, with files of one file system, and each counts what overlaps in it alone.
+// Tests run in parallel on one file system, and each must see only its own overlapping calls.
 #[cfg(test)]
 thread_local! {
     static OF_FILE_SYSTEMS: OfFileSystems = OfFileSystems::default();

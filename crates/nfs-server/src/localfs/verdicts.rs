@@ -1,14 +1,14 @@
-//! The kernel's answers to what callers may do with a file.
+//! Cache of the kernel's answers about rights of callers on a file.
 
 use crate::fs::{Identity, Time};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// Callers whose rights are kept beside an open file; those of the one asked about first go first.
+/// Largest number of callers whose rights are cached per open file; the oldest is evicted first.
 const MAX_REMEMBERED_CALLERS: usize = 8;
 
-/// What the kernel said callers may do with a file.
+/// Rights of callers on a file, as answered by the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Verdicts {
     kept: Mutex<VecDeque<Verdict>>,
@@ -18,16 +18,17 @@ pub(super) struct Verdicts {
 #[derive(Debug)]
 struct Verdict {
     who: Identity,
-    /// The file's time of change when it was asked.
+    /// Ctime of the file at the time of the answer.
     changed: Time,
-    /// By the three bits of a class that were asked for together: whether it is known, and granted.
+    /// For each combination of the three permission bits: whether the answer is known, and whether
+    /// it grants them.
     known: u8,
     granted: u8,
 }
 
 impl Verdicts {
-    /// Whether the kernel may be asked without waiting for a disk: it was before, and so has the list of this
-    /// file, which is kept open, in memory. Who may wait asks in any case, and that is noted.
+    /// Whether the kernel can be asked without waiting for a disk: it was asked before, and so has
+    /// the list of this open file in memory. A caller that may wait always asks, which is noted.
     pub(super) fn ask(&self, may_wait: bool) -> bool {
         match may_wait {
             true => {
@@ -38,7 +39,7 @@ impl Verdicts {
         }
     }
 
-    /// What is known; of a file that changed since, nothing.
+    /// Returns the cached answer; `None` if the file has changed since.
     pub(super) fn get(&self, who: &Identity, changed: Time, want: u32) -> Option<bool> {
         let verdicts = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let verdict = verdicts.iter().find(|verdict| verdict.who == *who)?;
@@ -47,7 +48,7 @@ impl Verdicts {
             .then_some(verdict.granted & bit != 0)
     }
 
-    /// Keeps an answer about the file as it was when it had last changed then.
+    /// Caches an answer for a file with this ctime.
     pub(super) fn keep(&self, who: &Identity, changed: Time, want: u32, granted: bool) {
         let mut verdicts = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let known = verdicts.iter().position(|verdict| verdict.who == *who);

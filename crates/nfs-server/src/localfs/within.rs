@@ -1,4 +1,4 @@
-//! Finding files by kernel handles, and checking that they are within the export.
+//! Finds files by kernel handles, and checks that they are within the export.
 //!
 //! A kernel handle opens files outside of the export too, so a directory must be seen below the
 //! root of the export at least once in [`DIRECTORY_TRUST`](super::DIRECTORY_TRUST).
@@ -13,15 +13,15 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// Most steps upwards from a directory to the root, where its path is longer than the 4095 bytes that the
-/// kernel tells.
+/// Largest number of steps from a directory up to the root, for paths longer than the 4,095 bytes
+/// that the kernel reports.
 const MAX_STEPS_UP: usize = 1024;
 
-/// How often the path of a directory is asked for, while others move it or what is above it.
+/// Largest number of attempts to read the path of a directory that is being moved.
 const TRIES: usize = 3;
 
 impl Inner {
-    /// The file of a handle of the kernel.
+    /// Finds the file of a kernel handle.
     pub(super) fn node_of_handle(
         &self,
         handles: &KernelHandles,
@@ -49,7 +49,7 @@ impl Inner {
         Ok(node)
     }
 
-    /// The directory that a directory is in.
+    /// Returns the parent of a directory.
     pub(super) fn parent_by_kernel(
         &self,
         handles: &KernelHandles,
@@ -68,8 +68,8 @@ impl Inner {
         Ok(parent)
     }
 
-    /// Sees to it that a directory is below the root of the export. A file cannot be seen to be: it may
-    /// have many names, and the kernel need not know one.
+    /// Checks that a directory is below the root of the export. This cannot be checked for a file:
+    /// it may have many names, and the kernel need not know one.
     fn check_within(&self, node: &Node, pace: Pace) -> Try<()> {
         if !node.is_directory() || self.is_trusted(node) {
             return Ok(());
@@ -87,8 +87,8 @@ impl Inner {
         }
     }
 
-    /// Whether a directory is below the root. Its path only says where to look: what proves it is that
-    /// the same directory is found there from the root.
+    /// Whether a directory is below the root. Its path is only a hint: the proof is that the same
+    /// directory is found at that path from the root.
     fn is_within(&self, dir: BorrowedFd<'_>, pace: Pace) -> Try<bool> {
         for _ in 0..TRIES {
             let (Ok(root), Ok(path)) =
@@ -111,7 +111,8 @@ impl Inner {
         Ok(self.steps_up(dir)?.is_some())
     }
 
-    /// Directories from one up to the root; nothing if it is not below that. It is the slow way.
+    /// Returns the directories from one up to the root, or `None` if it is not below the root. This
+    /// is slow.
     fn steps_up(&self, dir: BorrowedFd<'_>) -> Try<Option<usize>> {
         let mut above: Option<OwnedFd> = None;
         for steps in 0..=MAX_STEPS_UP {
@@ -121,7 +122,7 @@ impl Inner {
             }
             let parent = match sys::open_parent(at, Pace::Patient) {
                 Ok(parent) => parent,
-                // Of the root of a mount, and of what is out of the reach of one.
+                // For the root of a mount, and for an unreachable directory.
                 Err(Errno::XDEV | Errno::NOENT) => return Ok(None),
                 Err(errno) => return Err(errno.into()),
             };
@@ -133,9 +134,9 @@ impl Inner {
         Ok(None)
     }
 
-    /// Whether a directory that is made in this one can be seen to be below the root.
+    /// Checks that a new directory in this one can be found from the root.
     pub(super) fn check_steps(&self, dir: &Node) -> Try<()> {
-        // In a path that can be told there are fewer.
+        // A path that the kernel reports has fewer steps.
         match self.proc.path(dir.path.as_fd()) {
             Err(Errno::NAMETOOLONG) => match self.steps_up(dir.path.as_fd())? {
                 Some(steps) if steps < MAX_STEPS_UP => Ok(()),
@@ -146,7 +147,7 @@ impl Inner {
     }
 }
 
-/// What of `path` is below `root`, `.` if it is the root.
+/// Returns the part of `path` below `root`; `.` for the root.
 fn below<'p>(path: &'p [u8], root: &[u8]) -> Option<&'p [u8]> {
     let rest = match root {
         b"/" => path.strip_prefix(b"/")?,
