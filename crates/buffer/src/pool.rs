@@ -1,6 +1,9 @@
 //! Pool of buffers by size class.
 
 use crate::{Buffer, near};
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Smallest buffer handed out, in bytes.
@@ -47,6 +50,8 @@ pub(crate) enum Home {
 /// Free memory of a pool, and its statistics.
 pub(crate) struct Store {
     keep: usize,
+    /// Dropped before the memory, as it is declared first.
+    attachments: Attachments,
     /// One lock for all sizes and the statistics: taking the lock costs more than the work under
     /// it.
     shelves: Mutex<Shelves>,
@@ -58,11 +63,46 @@ struct Shelves {
     classes: [Vec<Box<[u8]>>; CLASSES],
 }
 
+/// What is attached to memory of a pool, by the address of the memory.
+#[derive(Default)]
+struct Attachments {
+    /// Whether there has been any: most pools have none, and need not look.
+    any: AtomicBool,
+    by_address: Mutex<HashMap<usize, Box<dyn Any + Send>>>,
+}
+
+impl Attachments {
+    fn set(&self, memory: &[u8], attachment: Option<Box<dyn Any + Send>>) {
+        let address = memory.as_ptr() as usize;
+        let lock = self.by_address.lock();
+        let mut by_address = lock.unwrap_or_else(PoisonError::into_inner);
+        let before = match attachment {
+            Some(attachment) => {
+                self.any.store(true, Ordering::Relaxed);
+                by_address.insert(address, attachment)
+            }
+            None => by_address.remove(&address),
+        };
+        // What it does when it is dropped is done without the lock.
+        drop(by_address);
+        drop(before);
+    }
+
+    /// Drops what is attached to memory that is about to be freed. Whoever has the memory got it from the thread that
+    /// attached something, or is that thread.
+    fn detach(&self, memory: &[u8]) {
+        if self.any.load(Ordering::Relaxed) {
+            self.set(memory, None);
+        }
+    }
+}
+
 impl Pool {
     /// Creates a pool that keeps up to `keep` bytes of returned memory.
     pub fn new(keep: usize) -> Self {
         let store = Store {
             keep,
+            attachments: Attachments::default(),
             shelves: Mutex::default(),
         };
         Self {
@@ -139,6 +179,10 @@ impl Home {
     pub(crate) fn take_back(&self, memory: Box<[u8]>) {
         self.store().take_back(memory);
     }
+
+    pub(crate) fn attach(&self, memory: &[u8], attachment: Box<dyn Any + Send>) {
+        self.store().attachments.set(memory, Some(attachment));
+    }
 }
 
 impl Store {
@@ -172,7 +216,10 @@ impl Store {
         {
             shelves.stats.free += size;
             shelves.classes[class].push(memory);
+            return;
         }
+        drop(shelves);
+        self.attachments.detach(&memory);
     }
 }
 
