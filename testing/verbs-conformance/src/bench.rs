@@ -1,5 +1,6 @@
 //! Creates connections for the tests.
 
+use crate::fixture::Blame;
 use crate::pair::Pair;
 use crate::peer::{Addresses, Peer};
 use std::future::Future;
@@ -22,6 +23,7 @@ pub struct Bench<'a> {
     acceptor: Arc<dyn Provider>,
     listen_on: SocketAddr,
     shared_receives: bool,
+    blame: Blame,
     sleep: &'a dyn Fn(Duration) -> BoxFuture<'static, ()>,
 }
 
@@ -31,6 +33,7 @@ impl<'a> Bench<'a> {
         acceptor: Arc<dyn Provider>,
         listen_on: SocketAddr,
         shared_receives: bool,
+        blame: Blame,
         sleep: &'a dyn Fn(Duration) -> BoxFuture<'static, ()>,
     ) -> Self {
         Self {
@@ -38,6 +41,7 @@ impl<'a> Bench<'a> {
             acceptor,
             listen_on,
             shared_receives,
+            blame,
             sleep,
         }
     }
@@ -150,6 +154,7 @@ impl<'a> Bench<'a> {
         Pair::new(
             Peer::new("connector", near, addresses.clone()),
             Peer::new("acceptor", far, addresses),
+            self.blame,
             self.sleep,
             TIME_LIMIT,
         )

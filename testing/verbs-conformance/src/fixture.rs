@@ -7,6 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use verbs::{BoxFuture, Provider};
 
+/// What the ends of a connection know when it ended for a fault of one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// Both always know: the one that found the fault tells the other.
+    Always,
+    /// Both know of what a device refuses by itself. An owner that ends a connection cannot tell the peer why, and a
+    /// device without a Receive for a message tells nobody but the sender.
+    Refusals,
+    /// Neither knows more than that the connection has ended.
+    Never,
+}
+
 /// How to make connections of a provider, and how to run what uses them.
 pub trait Fixture {
     /// The provider that connects.
@@ -24,6 +36,11 @@ pub trait Fixture {
     /// posted Receives.
     fn shared_receives(&self) -> bool {
         false
+    }
+
+    /// What the ends say of a connection that ended for a fault.
+    fn blame(&self) -> Blame {
+        Blame::Always
     }
 
     /// A timer of the runtime, with which the suite ends a wait for something that never comes.
@@ -45,6 +62,7 @@ pub fn run<F: Fixture>(fixture: F, behaviour: impl AsyncFnOnce(&Bench<'_>)) {
         fixture.acceptor(),
         fixture.listen_on(),
         fixture.shared_receives(),
+        fixture.blame(),
         &sleep,
     );
     fixture.block_on(behaviour(&bench));

@@ -220,7 +220,7 @@ pub async fn handle_invalidated_by_the_peer_cannot_be_invalidated_again(bench: &
             pair.near.send_and(b"once", Some(handle));
             pair.near.send_and(b"twice", Some(handle));
             pair.message(At::Far, receive).await;
-            pair.offence().await;
+            pair.offence_beyond_devices().await;
             pair.far.assert_failed(again, WorkError::Flushed);
         })
         .await;
@@ -260,7 +260,7 @@ pub async fn invalidation_by_the_peer_of_a_handle_of_another_connection_ends_it(
 async fn invalid_invalidation(pair: &mut Pair<'_>, handle: Handle) {
     let receive = pair.far.receive_one();
     pair.near.send_and(b"with a bad handle", Some(handle));
-    pair.offence().await;
+    pair.offence_beyond_devices().await;
     pair.far.assert_failed(receive, WorkError::Flushed);
 }
 

@@ -33,7 +33,7 @@ pub mod teardown;
 pub mod writes;
 
 pub use bench::Bench;
-pub use fixture::{Fixture, run};
+pub use fixture::{Blame, Fixture, run};
 pub use pair::{At, Pair};
 pub use peer::Peer;
 

@@ -125,7 +125,7 @@ pub async fn message_without_a_receive_ends_the_connection(bench: &Bench<'_>) {
             pair.near.send(b"two");
             let (message, _) = pair.message(At::Far, receive).await;
             assert_eq!(&*message, b"one");
-            pair.offence().await;
+            pair.offence_beyond_devices().await;
         })
         .await;
 }

@@ -1,5 +1,6 @@
 //! Two connected ends, driven together.
 
+use crate::fixture::Blame;
 use crate::peer::Peer;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -25,6 +26,7 @@ pub struct Pair<'a> {
     pub near: Peer,
     /// The one that is acted upon.
     pub far: Peer,
+    blame: Blame,
     sleep: &'a dyn Fn(Duration) -> BoxFuture<'static, ()>,
     time_limit: Duration,
 }
@@ -33,12 +35,14 @@ impl<'a> Pair<'a> {
     pub(crate) fn new(
         near: Peer,
         far: Peer,
+        blame: Blame,
         sleep: &'a dyn Fn(Duration) -> BoxFuture<'static, ()>,
         time_limit: Duration,
     ) -> Self {
         Self {
             near,
             far,
+            blame,
             sleep,
             time_limit,
         }
@@ -215,16 +219,28 @@ impl<'a> Pair<'a> {
     /// Asserts that the near end has broken a rule: the far end ends the connection, blames the
     /// near end and tells it so, and all that was posted completes.
     pub(crate) async fn offence(&mut self) {
+        self.ended_by_offence(self.blame != Blame::Never).await;
+    }
+
+    /// The same for a rule that no device checks by itself, or does not tell its owner of.
+    pub(crate) async fn offence_beyond_devices(&mut self) {
+        self.ended_by_offence(self.blame == Blame::Always).await;
+    }
+
+    async fn ended_by_offence(&mut self, blamed: bool) {
         self.over().await;
         let (near, far) = (self.near.qp.closed(), self.far.qp.closed());
         assert!(
-            matches!(far, Some(CloseReason::PeerError(_))),
+            matches!(far, Some(CloseReason::PeerError(_))) || !blamed,
             "the end whose peer broke a rule says {far:?}"
         );
         assert!(
-            matches!(near, Some(CloseReason::Terminated(_))),
+            matches!(near, Some(CloseReason::Terminated(_))) || !blamed,
             "the end that broke a rule says {near:?}"
         );
+        for reason in [near, far] {
+            assert_ne!(reason, Some(&CloseReason::Local), "nobody has closed it");
+        }
         self.near.assert_nothing_owed();
         self.far.assert_nothing_owed();
     }

@@ -268,6 +268,9 @@ impl Peer {
 
     pub(crate) fn try_register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
         let at = self.qp.register(memory)?;
+        // Memory is open when work behind it is executed. Here nothing may follow, and the peer knows the handle
+        // without a message: what opens the memory is executed now.
+        self.qp.progress();
         self.addresses.note(at);
         Ok(at.handle)
     }

@@ -90,7 +90,7 @@ pub async fn peer_cannot_invalidate_persistent_memory(bench: &Bench<'_>) {
                 let handle = persistent(pair, access);
                 let receive = pair.far.receive_one();
                 pair.near.send_and(b"done with it", Some(handle));
-                pair.offence().await;
+                pair.offence_beyond_devices().await;
                 pair.far.assert_failed(receive, WorkError::Flushed);
             })
             .await;

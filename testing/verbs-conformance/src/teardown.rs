@@ -119,10 +119,10 @@ pub async fn dropped_peer_flushes_outstanding_work(bench: &Bench<'_>) {
             pair.swap();
         }
         let handle = pair.far.source(&pattern(1, 4096));
-        let reads = outstand(&mut pair, &[segment(handle, 0, 4096)]);
         let sink = pair.far.sink(4096);
-        pair.near.write(sink, 0, &pattern(2, 4096));
         pair.near.sink(4096);
+        let reads = outstand(&mut pair, &[segment(handle, 0, 4096)]);
+        pair.near.write(sink, 0, &pattern(2, 4096));
         let Pair {
             near: mut left,
             far: dropped,
