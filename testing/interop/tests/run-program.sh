@@ -4,6 +4,8 @@
 verbs_up
 mapfile -t arguments </lab/arguments
 export RUST_BACKTRACE=1
+# As a server has it that uses RDMA devices.
+ulimit -l unlimited
 for link in $LINKS; do
   "${link}_up"
   before=$(rdma resource show)
