@@ -221,6 +221,23 @@ pub(crate) fn port_attributes(
     }
 }
 
+/// Transport of an open device, whoever opened it.
+pub(crate) fn transport_of(context: NonNull<ibv_context>) -> c_int {
+    // SAFETY: The caller has the device open, which so has a description.
+    unsafe { (*(*context.as_ptr()).device).transport_type }
+}
+
+/// Name of an open device, whoever opened it.
+pub(crate) fn device_name(libraries: &Libraries, context: NonNull<ibv_context>) -> String {
+    // SAFETY: The caller has the device open, which so has a description; the name is a string with an end in it.
+    let name = unsafe {
+        CStr::from_ptr((libraries.verbs.ibv_get_device_name)(
+            (*context.as_ptr()).device,
+        ))
+    };
+    name.to_string_lossy().into_owned()
+}
+
 /// Name of a network interface.
 pub(crate) fn interface_name(index: u32) -> Option<String> {
     let mut name = [0; libc::IF_NAMESIZE];

@@ -27,6 +27,25 @@ pub enum OpenError {
     /// There are no bindings for this platform.
     #[error("RDMA devices can be used on 64-bit Linux only")]
     Platform,
+    /// There is no device.
+    #[error(
+        "there is no RDMA device; for one in software on a network interface: rdma link add rxe0 type rxe netdev eth0"
+    )]
+    NoDevice,
+    /// There is no device of this name.
+    #[error("there is no RDMA device {device}; there are: {devices}")]
+    NoSuchDevice {
+        /// The name that was asked for.
+        device: String,
+        /// Names of the devices, with commas.
+        devices: String,
+    },
+    /// The connection manager cannot be used.
+    #[error("{reason}")]
+    ConnectionManager {
+        /// Message with a remedy.
+        reason: String,
+    },
     /// The list of devices could not be read.
     #[error(
         "cannot list RDMA devices: {reason}; load the modules ib_uverbs and rdma_ucm (modprobe ib_uverbs rdma_ucm)"

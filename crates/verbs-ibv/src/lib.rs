@@ -1,7 +1,16 @@
 //! RDMA hardware, through libibverbs and librdmacm of rdma-core.
 //!
-//! The libraries are loaded when they are first needed, so that a program builds and runs without them. Where they are
-//! missing, the error says in one line which packages have them.
+//! [`Ibv`] is a [`verbs::Provider`] for InfiniBand, RoCE and iWARP devices, and for the kernel's software ones, `rxe` and
+//! `siw`. The libraries are loaded when they are first needed, so that a program builds and runs without them. Where
+//! they are missing, the error says in one line which packages have them.
+//!
+//! Memory of pools is registered with the device when it is first used, and locked in memory from then on: the limit of
+//! locked memory (`ulimit -l`) has to allow for it. A child process of fork(2) must not use registered memory; with
+//! Linux 5.12 or later, the parent is not affected by it. On-demand paging is not used. Shared receive queues are not
+//! supported yet ([`Limits::shared_receives`](verbs::Limits::shared_receives) is false).
+//!
+//! The kernel's `rxe` is for tests: Linux 6.1 and 6.12 do not check which connection a memory window belongs to when a
+//! peer invalidates it, and stop the machine when a peer invalidates one twice.
 //!
 //! # Example
 //!
@@ -21,14 +30,35 @@
 //! }
 //! ```
 
+mod adapter;
+mod address;
+mod cm;
+mod completing;
+mod connect;
 mod context;
 mod devices;
+mod ending;
 mod error;
+mod exposing;
+mod hardware;
 mod library;
+mod listen;
+mod memory;
+mod posting;
+mod provider;
+mod queue_pair;
+mod send_queue;
+mod shared;
 mod sys;
+mod watch;
+mod windows;
+mod work;
 
 pub use devices::{
     Attributes, Device, DeviceLimits, Gid, GidKind, Guid, LinkLayer, NodeType, Port, PortState,
     Transport, Windows, devices,
 };
+pub use ending::CompletionStatus;
 pub use error::OpenError;
+pub use provider::Ibv;
+pub use shared::Config;

@@ -6,8 +6,12 @@
 )]
 
 use crate::error::OpenError;
-use crate::sys::{ibv_context, ibv_device, ibv_device_attr, ibv_gid_entry, ibv_pd, ibv_port_attr};
-use libc::{c_char, c_int};
+use crate::sys::cm::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
+use crate::sys::{
+    ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_gid_entry, ibv_mr,
+    ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
+};
+use libc::{c_char, c_int, c_uint, c_void, sockaddr};
 use std::sync::OnceLock;
 
 /// Declares the functions of one library, and how they are found in it.
@@ -58,11 +62,45 @@ library! {
     fn _ibv_query_gid_table(*mut ibv_context, *mut ibv_gid_entry, usize, u32, usize) -> isize;
     fn ibv_alloc_pd(*mut ibv_context) -> *mut ibv_pd;
     fn ibv_dealloc_pd(*mut ibv_pd) -> c_int;
+    fn ibv_reg_mr(*mut ibv_pd, *mut c_void, usize, c_int) -> *mut ibv_mr;
+    fn ibv_dereg_mr(*mut ibv_mr) -> c_int;
+    fn ibv_create_comp_channel(*mut ibv_context) -> *mut ibv_comp_channel;
+    fn ibv_destroy_comp_channel(*mut ibv_comp_channel) -> c_int;
+    fn ibv_create_cq(*mut ibv_context, c_int, *mut c_void, *mut ibv_comp_channel, c_int) -> *mut ibv_cq;
+    fn ibv_destroy_cq(*mut ibv_cq) -> c_int;
+    fn ibv_get_cq_event(*mut ibv_comp_channel, *mut *mut ibv_cq, *mut *mut c_void) -> c_int;
+    fn ibv_ack_cq_events(*mut ibv_cq, c_uint);
+    fn ibv_modify_qp(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
+    fn ibv_query_qp(*mut ibv_qp, *mut ibv_qp_attr, c_int, *mut ibv_qp_init_attr) -> c_int;
+    fn ibv_wc_status_str(c_int) -> *const c_char;
+}
+
+library! {
+    /// Functions of librdmacm.
+    Rdmacm = "librdmacm.so.1";
+    fn rdma_create_event_channel() -> *mut rdma_event_channel;
+    fn rdma_destroy_event_channel(*mut rdma_event_channel);
+    fn rdma_create_id(*mut rdma_event_channel, *mut *mut rdma_cm_id, *mut c_void, c_int) -> c_int;
+    fn rdma_destroy_id(*mut rdma_cm_id) -> c_int;
+    fn rdma_bind_addr(*mut rdma_cm_id, *mut sockaddr) -> c_int;
+    fn rdma_resolve_addr(*mut rdma_cm_id, *mut sockaddr, *mut sockaddr, c_int) -> c_int;
+    fn rdma_resolve_route(*mut rdma_cm_id, c_int) -> c_int;
+    fn rdma_create_qp(*mut rdma_cm_id, *mut ibv_pd, *mut ibv_qp_init_attr) -> c_int;
+    fn rdma_destroy_qp(*mut rdma_cm_id);
+    fn rdma_connect(*mut rdma_cm_id, *mut rdma_conn_param) -> c_int;
+    fn rdma_listen(*mut rdma_cm_id, c_int) -> c_int;
+    fn rdma_accept(*mut rdma_cm_id, *mut rdma_conn_param) -> c_int;
+    fn rdma_reject(*mut rdma_cm_id, *const c_void, u8) -> c_int;
+    fn rdma_disconnect(*mut rdma_cm_id) -> c_int;
+    fn rdma_migrate_id(*mut rdma_cm_id, *mut rdma_event_channel) -> c_int;
+    fn rdma_get_cm_event(*mut rdma_event_channel, *mut *mut rdma_cm_event) -> c_int;
+    fn rdma_ack_cm_event(*mut rdma_cm_event) -> c_int;
 }
 
 /// Both libraries.
 pub(crate) struct Libraries {
     pub(crate) verbs: Ibverbs,
+    pub(crate) cm: Rdmacm,
 }
 
 impl Libraries {
@@ -75,6 +113,7 @@ impl Libraries {
             }
             Ok(Self {
                 verbs: Ibverbs::load()?,
+                cm: Rdmacm::load()?,
             })
         });
         loaded.as_ref().map_err(Clone::clone)

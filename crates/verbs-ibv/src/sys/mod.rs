@@ -48,6 +48,7 @@
 //! SOFTWARE.
 //! ```
 
+pub(crate) mod cm;
 mod layout;
 
 use libc::{c_char, c_int, c_uint, c_void};
@@ -76,6 +77,36 @@ pub(crate) const IBV_GID_TYPE_ROCE_V1: u32 = 1;
 pub(crate) const IBV_GID_TYPE_ROCE_V2: u32 = 2;
 
 pub(crate) const IBV_MW_TYPE_2: c_int = 2;
+pub(crate) const IBV_ACCESS_LOCAL_WRITE: c_uint = 1;
+pub(crate) const IBV_ACCESS_REMOTE_WRITE: c_uint = 1 << 1;
+pub(crate) const IBV_ACCESS_REMOTE_READ: c_uint = 1 << 2;
+pub(crate) const IBV_ACCESS_MW_BIND: c_uint = 1 << 4;
+
+pub(crate) const IBV_QPT_RC: c_int = 2;
+pub(crate) const IBV_QPS_ERR: c_int = 6;
+pub(crate) const IBV_QP_STATE: c_int = 1;
+
+pub(crate) const IBV_WR_RDMA_WRITE: c_int = 0;
+pub(crate) const IBV_WR_SEND: c_int = 2;
+pub(crate) const IBV_WR_RDMA_READ: c_int = 4;
+pub(crate) const IBV_WR_LOCAL_INV: c_int = 7;
+pub(crate) const IBV_WR_BIND_MW: c_int = 8;
+pub(crate) const IBV_WR_SEND_WITH_INV: c_int = 9;
+pub(crate) const IBV_SEND_SIGNALED: c_uint = 1 << 1;
+pub(crate) const IBV_SEND_INLINE: c_uint = 1 << 3;
+
+pub(crate) const IBV_WC_SUCCESS: c_int = 0;
+pub(crate) const IBV_WC_LOC_LEN_ERR: c_int = 1;
+pub(crate) const IBV_WC_LOC_QP_OP_ERR: c_int = 2;
+pub(crate) const IBV_WC_LOC_PROT_ERR: c_int = 4;
+pub(crate) const IBV_WC_WR_FLUSH_ERR: c_int = 5;
+pub(crate) const IBV_WC_REM_INV_REQ_ERR: c_int = 9;
+pub(crate) const IBV_WC_REM_ACCESS_ERR: c_int = 10;
+pub(crate) const IBV_WC_REM_OP_ERR: c_int = 11;
+pub(crate) const IBV_WC_RETRY_EXC_ERR: c_int = 12;
+pub(crate) const IBV_WC_RNR_RETRY_EXC_ERR: c_int = 13;
+pub(crate) const IBV_WC_RESP_TIMEOUT_ERR: c_int = 20;
+pub(crate) const IBV_WC_WITH_INV: c_uint = 1 << 3;
 
 /// Opaque: a device, as the list of devices has it, up to its transport.
 #[repr(C)]
@@ -93,13 +124,15 @@ pub(crate) struct ibv_context_ops {
     bind_mw: *mut c_void,
     pub(crate) dealloc_mw: Option<unsafe extern "C" fn(*mut ibv_mw) -> c_int>,
     _compat_create_cq: *mut c_void,
-    poll_cq: *mut c_void,
-    req_notify_cq: *mut c_void,
+    pub(crate) poll_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>,
+    pub(crate) req_notify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int>,
     _compat_cq: [*mut c_void; 7],
     post_srq_recv: *mut c_void,
     _compat_qp: [*mut c_void; 4],
-    post_send: *mut c_void,
-    post_recv: *mut c_void,
+    pub(crate) post_send:
+        Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int>,
+    pub(crate) post_recv:
+        Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
     _compat_end: [*mut c_void; 5],
 }
 
@@ -215,4 +248,149 @@ pub(crate) struct ibv_mw {
     pub(crate) rkey: u32,
     handle: u32,
     pub(crate) r#type: c_int,
+}
+
+#[repr(C)]
+pub(crate) struct ibv_mr {
+    pub(crate) context: *mut ibv_context,
+    pub(crate) pd: *mut ibv_pd,
+    pub(crate) addr: *mut c_void,
+    pub(crate) length: usize,
+    handle: u32,
+    pub(crate) lkey: u32,
+    pub(crate) rkey: u32,
+}
+
+#[repr(C)]
+pub(crate) struct ibv_comp_channel {
+    pub(crate) context: *mut ibv_context,
+    pub(crate) fd: c_int,
+    refcnt: c_int,
+}
+
+/// Up to its context.
+#[repr(C)]
+pub(crate) struct ibv_cq {
+    pub(crate) context: *mut ibv_context,
+}
+
+/// Up to its number.
+#[repr(C)]
+pub(crate) struct ibv_qp {
+    pub(crate) context: *mut ibv_context,
+    qp_context: *mut c_void,
+    pd: *mut ibv_pd,
+    send_cq: *mut ibv_cq,
+    recv_cq: *mut ibv_cq,
+    srq: *mut c_void,
+    handle: u32,
+    pub(crate) qp_num: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ibv_qp_cap {
+    pub(crate) max_send_wr: u32,
+    pub(crate) max_recv_wr: u32,
+    pub(crate) max_send_sge: u32,
+    pub(crate) max_recv_sge: u32,
+    pub(crate) max_inline_data: u32,
+}
+
+#[repr(C)]
+pub(crate) struct ibv_qp_init_attr {
+    pub(crate) qp_context: *mut c_void,
+    pub(crate) send_cq: *mut ibv_cq,
+    pub(crate) recv_cq: *mut ibv_cq,
+    pub(crate) srq: *mut c_void,
+    pub(crate) cap: ibv_qp_cap,
+    pub(crate) qp_type: c_int,
+    pub(crate) sq_sig_all: c_int,
+}
+
+/// Of the attributes, the state is all that is used here.
+#[repr(C)]
+pub(crate) struct ibv_qp_attr {
+    pub(crate) qp_state: c_int,
+    pub(crate) cur_qp_state: c_int,
+    _others: [u64; 17],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ibv_wc {
+    pub(crate) wr_id: u64,
+    pub(crate) status: c_int,
+    pub(crate) opcode: c_int,
+    pub(crate) vendor_err: u32,
+    pub(crate) byte_len: u32,
+    /// Or immediate data.
+    pub(crate) invalidated_rkey: u32,
+    pub(crate) qp_num: u32,
+    pub(crate) src_qp: u32,
+    pub(crate) wc_flags: c_uint,
+    pub(crate) pkey_index: u16,
+    pub(crate) slid: u16,
+    pub(crate) sl: u8,
+    pub(crate) dlid_path_bits: u8,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ibv_sge {
+    pub(crate) addr: u64,
+    pub(crate) length: u32,
+    pub(crate) lkey: u32,
+}
+
+#[repr(C)]
+pub(crate) struct ibv_recv_wr {
+    pub(crate) wr_id: u64,
+    pub(crate) next: *mut ibv_recv_wr,
+    pub(crate) sg_list: *mut ibv_sge,
+    pub(crate) num_sge: c_int,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ibv_rdma {
+    pub(crate) remote_addr: u64,
+    pub(crate) rkey: u32,
+    /// Atomic operations need more.
+    _rest: [u64; 2],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ibv_mw_bind_info {
+    pub(crate) mr: *mut ibv_mr,
+    pub(crate) addr: u64,
+    pub(crate) length: u64,
+    pub(crate) mw_access_flags: c_uint,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ibv_bind {
+    pub(crate) mw: *mut ibv_mw,
+    pub(crate) rkey: u32,
+    pub(crate) bind_info: ibv_mw_bind_info,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ibv_send_wr {
+    pub(crate) wr_id: u64,
+    pub(crate) next: *mut ibv_send_wr,
+    pub(crate) sg_list: *mut ibv_sge,
+    pub(crate) num_sge: c_int,
+    pub(crate) opcode: c_int,
+    pub(crate) send_flags: c_uint,
+    /// Or immediate data.
+    pub(crate) invalidate_rkey: u32,
+    /// In a union with what datagrams need, which is no larger.
+    pub(crate) wr: ibv_rdma,
+    pub(crate) qp_type: u64,
+    /// In a union with what segmentation needs, which is no larger.
+    pub(crate) bind_mw: ibv_bind,
 }

@@ -1,0 +1,213 @@
+//! The responder's side of connection setup.
+
+use crate::adapter::PRIVATE_DATA;
+use crate::cm::{CmId, EventKind, Parameters};
+use crate::connect::{byte, invalid, of_status};
+use crate::queue_pair::IbvQp;
+use crate::shared::Shared;
+use crate::watch::WatchedId;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+use verbs::{BoxFuture, Incoming, Listener, QpOptions, QueuePair, SetupError, WorkRequest};
+
+/// Connection requests that wait to be accepted. The connection manager refuses further ones.
+const BACKLOG: i32 = 128;
+
+/// Listens on an address of a device, or of all.
+pub(crate) fn listen(shared: Arc<Shared>, on: SocketAddr) -> Result<Box<dyn Listener>, SetupError> {
+    let explain = |error: io::Error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => "; another server has this port",
+            io::ErrorKind::AddrNotAvailable | io::ErrorKind::NotFound => {
+                "; no RDMA device has this address (`rdma link` lists devices and their interfaces)"
+            }
+            io::ErrorKind::PermissionDenied => "; ports below 1024 need privilege",
+            _ => "",
+        };
+        let text = format!("cannot listen on {on} over RDMA: {error}{hint}");
+        io::Error::new(error.kind(), text)
+    };
+    let id = CmId::new(shared.libraries)?;
+    id.listen(on, BACKLOG).map_err(explain)?;
+    shared.check_device(&id)?;
+    let local = id.local_addr().unwrap_or(on);
+    Ok(Box::new(IbvListener {
+        id: WatchedId::new(id)?,
+        local,
+        shared,
+    }))
+}
+
+struct IbvListener {
+    id: WatchedId,
+    local: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl Listener for IbvListener {
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn accept(&mut self) -> BoxFuture<'_, Result<Box<dyn Incoming>, SetupError>> {
+        Box::pin(async {
+            loop {
+                let event = self.id.event().await?;
+                match event.kind {
+                    EventKind::Request(id) => {
+                        let Some(peer) = id.peer_addr() else {
+                            tracing::debug!("a peer without an IP address is refused");
+                            let _ = id.reject(&[]);
+                            continue;
+                        };
+                        if let Err(error) = self.shared.check_device(&id) {
+                            tracing::debug!(%peer, %error, "refused");
+                            let _ = id.reject(&[]);
+                            continue;
+                        }
+                        return Ok(Box::new(IbvIncoming {
+                            shared: Arc::clone(&self.shared),
+                            peer,
+                            request: Some(Request {
+                                id,
+                                private_data: event.private_data,
+                                outstanding_reads: event.outstanding_reads,
+                                inbound_reads: event.inbound_reads,
+                            }),
+                        }) as Box<dyn Incoming>);
+                    }
+                    EventKind::LostRequest(error) => {
+                        tracing::warn!(%error, "a connection could not be taken in");
+                    }
+                    EventKind::DeviceRemoval => {
+                        let text = "the RDMA device of the listener was removed";
+                        return Err(io::Error::new(io::ErrorKind::NotConnected, text).into());
+                    }
+                    EventKind::AddressResolved
+                    | EventKind::AddressError
+                    | EventKind::RouteResolved
+                    | EventKind::RouteError
+                    | EventKind::ConnectError
+                    | EventKind::Unreachable
+                    | EventKind::Rejected
+                    | EventKind::Established
+                    | EventKind::Disconnected
+                    | EventKind::Other => {}
+                }
+            }
+        })
+    }
+}
+
+/// A connection request that has arrived.
+struct Request {
+    id: CmId,
+    private_data: Vec<u8>,
+    /// Reads that the peer serves.
+    outstanding_reads: u8,
+    /// Reads that the peer wants to have outstanding.
+    inbound_reads: u8,
+}
+
+struct IbvIncoming {
+    shared: Arc<Shared>,
+    peer: SocketAddr,
+    request: Option<Request>,
+}
+
+impl Drop for IbvIncoming {
+    fn drop(&mut self) {
+        if let Some(request) = self.request.take()
+            && let Err(error) = request.id.reject(&[])
+        {
+            tracing::debug!(peer = %self.peer, %error, "gone before it was refused");
+        }
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "the connection was given up")
+}
+
+impl Incoming for IbvIncoming {
+    fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The request is there already.
+    fn request<'a>(&'a mut self, _: Duration) -> BoxFuture<'a, Result<Vec<u8>, SetupError>> {
+        Box::pin(async {
+            let request = self.request.as_ref().ok_or_else(gone)?;
+            Ok(request.private_data.clone())
+        })
+    }
+
+    fn accept<'a>(
+        mut self: Box<Self>,
+        options: &'a QpOptions,
+        private_data: &'a [u8],
+        receives: Vec<WorkRequest>,
+    ) -> BoxFuture<'a, Result<Box<dyn QueuePair>, SetupError>>
+    where
+        Self: 'a,
+    {
+        Box::pin(async move {
+            if private_data.len() > PRIVATE_DATA.accept {
+                return Err(invalid("more private data than fits the answer").into());
+            }
+            if options.shared_receives.is_some() {
+                return Err(invalid("this provider has no shared receive queues").into());
+            }
+            let request = self.request.take().ok_or_else(gone)?;
+            let adapter = match self.shared.adapter(&request.id) {
+                Ok(adapter) => adapter,
+                Err(error) => {
+                    let _ = request.id.reject(&[]);
+                    return Err(error);
+                }
+            };
+            let pool = self.shared.pool.clone();
+            let mut qp = IbvQp::new(request.id, adapter, options, pool, self.peer)?;
+            qp.established(
+                request.outstanding_reads.into(),
+                request.inbound_reads.into(),
+            );
+            qp.post_receives(receives)?;
+            let parameters = Parameters {
+                private_data,
+                inbound_reads: byte(qp.limits.inbound_reads),
+                outstanding_reads: byte(qp.limits.outstanding_reads),
+            };
+            qp.hardware().ok_or_else(gone)?.id.accept(&parameters)?;
+            let limit = options.setup_timeout;
+            let event = timeout(limit, qp.event())
+                .await
+                .map_err(|_| SetupError::TimedOut("the end of connection setup", limit))??;
+            match event.kind {
+                EventKind::Established => Ok(Box::new(qp) as Box<dyn QueuePair>),
+                EventKind::Rejected | EventKind::Disconnected => {
+                    let text = format!("{}: it gave the connection up during setup", self.peer);
+                    Err(io::Error::new(io::ErrorKind::ConnectionAborted, text).into())
+                }
+                _ => Err(of_status(event.status).into()),
+            }
+        })
+    }
+
+    fn reject<'a>(mut self: Box<Self>, private_data: &'a [u8]) -> BoxFuture<'a, ()>
+    where
+        Self: 'a,
+    {
+        Box::pin(async move {
+            let fits = private_data.len().min(PRIVATE_DATA.reject);
+            if let Some(request) = self.request.take()
+                && let Err(error) = request.id.reject(&private_data[..fits])
+            {
+                tracing::debug!(peer = %self.peer, %error, "gone before it was rejected");
+            }
+        })
+    }
+}

@@ -1,0 +1,54 @@
+//! What connections of one provider have in common.
+
+#![expect(
+    unsafe_code,
+    reason = "the order in which connections drop what they have of a device is theirs to keep"
+)]
+
+use crate::adapter::{Adapter, Adapters};
+use crate::cm::CmId;
+use crate::context::device_name;
+use crate::library::Libraries;
+use buffer::Pool;
+use std::io;
+use std::sync::Arc;
+use verbs::SetupError;
+
+/// Configuration of an [`Ibv`](crate::Ibv) provider.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Name of the only device to use, as `rdma dev` shows it. By default any device that has a way to the address.
+    pub device: Option<String>,
+}
+
+/// What connections of one provider have in common.
+pub(crate) struct Shared {
+    pub(crate) libraries: &'static Libraries,
+    pub(crate) pool: Pool,
+    pub(crate) config: Config,
+    pub(crate) adapters: Adapters,
+}
+
+impl Shared {
+    /// The adapter for a connection with this identifier, which takes both.
+    pub(crate) fn adapter(&self, id: &CmId) -> Result<Arc<Adapter>, SetupError> {
+        // SAFETY: The caller makes an `IbvQp` of both, whose `Hardware` drops the adapter before the identifier; or it
+        // drops the adapter, which it got later, first.
+        Ok(unsafe { self.adapters.of(id)? })
+    }
+
+    /// Whether the device of an identifier is one that may be used. One without a device has none yet.
+    pub(crate) fn check_device(&self, id: &CmId) -> io::Result<()> {
+        let (Some(wanted), Some(context)) = (&self.config.device, id.context()) else {
+            return Ok(());
+        };
+        let name = device_name(self.libraries, context);
+        if name == *wanted {
+            return Ok(());
+        }
+        Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("the address is reached by the RDMA device {name}, and not by {wanted}"),
+        ))
+    }
+}
