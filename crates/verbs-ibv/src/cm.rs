@@ -323,6 +323,13 @@ impl CmId {
             Vec::new()
         };
         let (number, status, id) = (found.event, found.status, found.id);
+        tracing::debug!(
+            number,
+            status,
+            initiator_depth = parameters.initiator_depth,
+            responder_resources = parameters.responder_resources,
+            "event of the connection manager"
+        );
         // SAFETY: The event is not acknowledged yet, and nothing refers to it any more.
         unsafe { (self.libraries.cm.rdma_ack_cm_event)(event) };
         let kind = match number {

@@ -7,6 +7,7 @@
 
 use crate::adapter::Adapter;
 use crate::cm::CmId;
+use crate::device_events::{DeviceEvents, News};
 use crate::library::Libraries;
 use crate::sys::{
     IBV_QP_STATE, IBV_QPS_ERR, IBV_QPT_RC, ibv_comp_channel, ibv_context_ops, ibv_cq, ibv_qp,
@@ -17,7 +18,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::ffi::CStr;
 use std::io;
 use std::mem::zeroed;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
@@ -121,6 +122,7 @@ pub(crate) struct Hardware {
     queue_pair: NonNull<ibv_qp>,
     completions: Completions,
     pub(crate) adapter: Arc<Adapter>,
+    events: Arc<DeviceEvents>,
     /// Owns the queue pair, which [`Drop`] destroys before the fields are dropped, and keeps the device open: it is
     /// the last to go.
     pub(crate) id: CmId,
@@ -137,6 +139,9 @@ impl Hardware {
         // SAFETY: The device is open as long as the identifier, which is dropped behind the queue: by `Drop` and the
         // order of fields below, or at the end of this function.
         let completions = unsafe { Completions::new(&id, sizes.sends + sizes.receives + 1)? };
+        let context = id.context().ok_or(io::ErrorKind::NotConnected)?;
+        // SAFETY: As above.
+        let events = unsafe { DeviceEvents::of(id.libraries(), context) };
         let mut last = io::Error::from(io::ErrorKind::InvalidInput);
         for inline in INLINE {
             let mut attributes = ibv_qp_init_attr {
@@ -158,11 +163,13 @@ impl Hardware {
             // it has destroyed the queue pair.
             match unsafe { id.create_qp(adapter.domain.as_ptr(), &mut attributes) } {
                 Ok(queue_pair) => {
+                    events.attach(queue_pair);
                     return Ok(Self {
                         queue_pair,
                         id,
                         completions,
                         adapter,
+                        events,
                         inline: attributes.cap.max_inline_data.min(inline),
                     });
                 }
@@ -175,6 +182,16 @@ impl Hardware {
     fn ops(&self) -> &ibv_context_ops {
         // SAFETY: The queue pair is valid until this value is dropped, and so is its device; the table does not change.
         unsafe { &(*(*self.queue_pair.as_ptr()).context).ops }
+    }
+
+    /// A descriptor that is readable when the device has events.
+    pub(crate) fn device_descriptor(&self) -> io::Result<OwnedFd> {
+        self.events.descriptor()
+    }
+
+    /// Takes the events of the device, and gives what concerns this queue pair.
+    pub(crate) fn device_news(&self) -> Option<News> {
+        self.events.take(self.queue_pair)
     }
 
     /// The descriptor that is readable when there are completions, after [`arm`](Self::arm).
@@ -313,6 +330,7 @@ impl Hardware {
 
 impl Drop for Hardware {
     fn drop(&mut self) {
+        self.events.detach(self.queue_pair);
         // Before its completion queue and domain, which are dropped next, and before the identifier's device closes.
         self.id.destroy_qp();
     }

@@ -9,8 +9,9 @@
 //! Linux 5.12 or later, the parent is not affected by it. On-demand paging is not used. Shared receive queues are not
 //! supported yet ([`Limits::shared_receives`](verbs::Limits::shared_receives) is false).
 //!
-//! The kernel's `rxe` is for tests: Linux 6.1 and 6.12 do not check which connection a memory window belongs to when a
-//! peer invalidates it, and stop the machine when a peer invalidates one twice.
+//! The kernel's software devices are for tests. `rxe` (Linux 6.1) does not check which connection a memory window
+//! belongs to when a peer invalidates it, and the machine stops when a peer invalidates one twice. `siw` lets a peer
+//! read whatever is registered for its connection, and answers a connection request with the IRD of the request.
 //!
 //! # Example
 //!
@@ -36,6 +37,7 @@ mod cm;
 mod completing;
 mod connect;
 mod context;
+mod device_events;
 mod devices;
 mod ending;
 mod error;

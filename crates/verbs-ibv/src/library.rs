@@ -8,8 +8,8 @@
 use crate::error::OpenError;
 use crate::sys::cm::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
 use crate::sys::{
-    ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_gid_entry, ibv_mr,
-    ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
+    ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr,
+    ibv_gid_entry, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
 };
 use libc::{c_char, c_int, c_uint, c_void, sockaddr};
 use std::sync::OnceLock;
@@ -73,6 +73,8 @@ library! {
     fn ibv_modify_qp(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
     fn ibv_query_qp(*mut ibv_qp, *mut ibv_qp_attr, c_int, *mut ibv_qp_init_attr) -> c_int;
     fn ibv_wc_status_str(c_int) -> *const c_char;
+    fn ibv_get_async_event(*mut ibv_context, *mut ibv_async_event) -> c_int;
+    fn ibv_ack_async_event(*mut ibv_async_event);
 }
 
 library! {

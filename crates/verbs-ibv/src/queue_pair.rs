@@ -8,11 +8,12 @@
 
 use crate::adapter::{Adapter, MAX_SENDS};
 use crate::cm::{CmId, Event, EventKind};
+use crate::device_events::News;
 use crate::devices::Transport;
 use crate::ending;
 use crate::hardware::{BATCH, Hardware};
 use crate::send_queue::SendQueue;
-use crate::sys::ibv_wc;
+use crate::sys::{IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, ibv_wc};
 use crate::watch::Live;
 use crate::windows::Windows;
 use crate::work::{Exposed, Posted, Read, ReadPart, Receive, Work};
@@ -183,6 +184,7 @@ impl IbvQp {
             ", IRD {}, ORD {}",
             self.limits.inbound_reads, self.limits.outstanding_reads
         );
+        tracing::debug!(peer = %self.peer, connection = self.description, "connected");
     }
 
     /// Whether posted work still goes to the device.
@@ -315,6 +317,25 @@ impl IbvQp {
         Ok(())
     }
 
+    /// The device says something about the queue pair, or about itself.
+    fn handle_device(&mut self, news: &News) {
+        match news {
+            News::DeviceFailed => {
+                self.end(CloseReason::Lost(Loss::DeviceRemoved.into()));
+                self.tear_down();
+            }
+            News::QueuePair(IBV_EVENT_QP_ACCESS_ERR) => {
+                self.end(CloseReason::PeerError(ProtocolError::MemoryAccess.into()));
+            }
+            News::QueuePair(IBV_EVENT_QP_REQ_ERR) => {
+                self.end(CloseReason::PeerError(ProtocolError::InvalidMessage.into()));
+            }
+            News::QueuePair(IBV_EVENT_QP_FATAL) => self.stopped_by_device(),
+            // That the connection is established, or that the last Receive is used, is known otherwise.
+            News::QueuePair(event) => tracing::debug!(event, "an event of the queue pair"),
+        }
+    }
+
     /// The peer has closed the connection. What it sent before counts.
     fn disconnected(&mut self) {
         if self.transport == Transport::InfiniBand
@@ -439,6 +460,15 @@ impl IbvQp {
                 self.handle_events()?;
                 self.moved_early = true;
                 return Ok(Poll::Ready(()));
+            }
+            if let Poll::Ready(there) = live.poll_device(cx) {
+                there?;
+                if let Some(news) = live.hardware.device_news() {
+                    self.handle_device(&news);
+                    self.moved_early = true;
+                    return Ok(Poll::Ready(()));
+                }
+                continue;
             }
             if !self.armed {
                 live.hardware.arm()?;

@@ -8,7 +8,7 @@
 use crate::cm::{CmId, Event};
 use crate::hardware::Hardware;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -74,6 +74,7 @@ pub(crate) struct Live {
     /// Dropped first, as are the notifications: the hardware closes the descriptors.
     events: AsyncFd<Borrowed>,
     notifications: AsyncFd<Borrowed>,
+    device: AsyncFd<OwnedFd>,
     pub(crate) hardware: Hardware,
 }
 
@@ -83,6 +84,11 @@ impl Live {
         Ok(Self {
             events: register(hardware.id.as_raw_fd())?,
             notifications: register(hardware.completion_fd())?,
+            device: {
+                let descriptor = hardware.device_descriptor()?;
+                // SAFETY: It belongs to the value that is registered.
+                unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE)? }
+            },
             hardware,
         })
     }
@@ -96,6 +102,13 @@ impl Live {
     pub(crate) fn poll_events(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Cleared before the events are taken: one that comes then makes it ready again.
         ready!(self.events.poll_read_ready(cx))?.clear_ready();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Waits until the device has had events, which somebody else may have taken.
+    pub(crate) fn poll_device(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Cleared before the events are taken: one that comes then makes it ready again.
+        ready!(self.device.poll_read_ready(cx))?.clear_ready();
         Poll::Ready(Ok(()))
     }
 

@@ -50,6 +50,7 @@ layout! {
     ibv_gid_entry 32: gid 0, gid_index 16, port_num 20, gid_type 24, ndev_ifindex 28;
     ibv_pd 16: context 0;
     ibv_mw 32: context 0, pd 8, rkey 16, r#type 24;
+    ibv_async_event 16: element 0, event_type 8;
     ibv_mr 48: context 0, pd 8, addr 16, length 24, lkey 36, rkey 40;
     ibv_comp_channel 16: context 0, fd 8;
     ibv_cq: context 0;

@@ -95,6 +95,11 @@ pub(crate) const IBV_WR_SEND_WITH_INV: c_int = 9;
 pub(crate) const IBV_SEND_SIGNALED: c_uint = 1 << 1;
 pub(crate) const IBV_SEND_INLINE: c_uint = 1 << 3;
 
+pub(crate) const IBV_EVENT_QP_REQ_ERR: c_int = 2;
+pub(crate) const IBV_EVENT_QP_ACCESS_ERR: c_int = 3;
+pub(crate) const IBV_EVENT_QP_FATAL: c_int = 1;
+pub(crate) const IBV_EVENT_DEVICE_FATAL: c_int = 8;
+
 pub(crate) const IBV_WC_SUCCESS: c_int = 0;
 pub(crate) const IBV_WC_LOC_LEN_ERR: c_int = 1;
 pub(crate) const IBV_WC_LOC_QP_OP_ERR: c_int = 2;
@@ -248,6 +253,13 @@ pub(crate) struct ibv_mw {
     pub(crate) rkey: u32,
     handle: u32,
     pub(crate) r#type: c_int,
+}
+
+#[repr(C)]
+pub(crate) struct ibv_async_event {
+    /// What the event is about; a number of a port is in the same place.
+    pub(crate) element: *mut c_void,
+    pub(crate) event_type: c_int,
 }
 
 #[repr(C)]

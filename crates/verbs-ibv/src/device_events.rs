@@ -1,0 +1,133 @@
+//! Asynchronous events of a device: queue pairs that it stopped, and its own end.
+//!
+//! A device has one queue of events for all that a process does with it. Whoever is woken takes them all and keeps those
+//! of others for them.
+
+#![expect(
+    unsafe_code,
+    reason = "events are structures of a library in C, about values that it knows by pointers"
+)]
+
+use crate::library::Libraries;
+use crate::sys::{IBV_EVENT_DEVICE_FATAL, ibv_async_event, ibv_context, ibv_qp};
+use libc::c_int;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::fcntl_dupfd_cloexec;
+use std::collections::HashMap;
+use std::io;
+use std::mem::zeroed;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Events of the devices in use, by the address of the device.
+static DEVICES: Mutex<Option<HashMap<usize, Weak<DeviceEvents>>>> = Mutex::new(None);
+
+/// Events of one device.
+pub(crate) struct DeviceEvents {
+    libraries: &'static Libraries,
+    context: NonNull<ibv_context>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The device does not work any more.
+    fatal: bool,
+    /// The last event of each queue pair that somebody asks about.
+    queue_pairs: HashMap<usize, Option<c_int>>,
+}
+
+// SAFETY: The verbs of libibverbs are thread-safe, and the state has a lock.
+unsafe impl Send for DeviceEvents {}
+// SAFETY: As above.
+unsafe impl Sync for DeviceEvents {}
+
+/// What a device says about a queue pair.
+pub(crate) enum News {
+    /// This event of the queue pair, `IBV_EVENT_QP_...`.
+    QueuePair(c_int),
+    DeviceFailed,
+}
+
+impl DeviceEvents {
+    /// The events of an open device, shared by all that use it.
+    ///
+    /// # Safety
+    ///
+    /// The device is open until the caller has dropped what it got. Somebody else who has the same device open may still
+    /// use the rest.
+    pub(crate) unsafe fn of(
+        libraries: &'static Libraries,
+        context: NonNull<ibv_context>,
+    ) -> Arc<Self> {
+        let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+        let devices = devices.get_or_insert_default();
+        devices.retain(|_, events| events.strong_count() > 0);
+        let address = context.as_ptr() as usize;
+        if let Some(events) = devices.get(&address).and_then(Weak::upgrade) {
+            return events;
+        }
+        let events = Arc::new(Self {
+            libraries,
+            context,
+            state: Mutex::default(),
+        });
+        devices.insert(address, Arc::downgrade(&events));
+        events
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to keep the events of a queue pair.
+    pub(crate) fn attach(&self, queue_pair: NonNull<ibv_qp>) {
+        let address = queue_pair.as_ptr() as usize;
+        self.state().queue_pairs.insert(address, None);
+    }
+
+    /// Ends that.
+    pub(crate) fn detach(&self, queue_pair: NonNull<ibv_qp>) {
+        let address = queue_pair.as_ptr() as usize;
+        self.state().queue_pairs.remove(&address);
+    }
+
+    /// A descriptor that is readable when there are events. Reading events does not wait from now on.
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+        // SAFETY: The device is open, and with it the descriptor, which does not change.
+        let fd = unsafe { BorrowedFd::borrow_raw((*self.context.as_ptr()).async_fd) };
+        fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?;
+        Ok(fcntl_dupfd_cloexec(fd, 0)?)
+    }
+
+    /// Takes all events of the device, and gives what concerns this queue pair.
+    pub(crate) fn take(&self, queue_pair: NonNull<ibv_qp>) -> Option<News> {
+        let verbs = &self.libraries.verbs;
+        let mut state = self.state();
+        loop {
+            // SAFETY: The structure has a pointer and a number, for which zero is valid.
+            let mut event: ibv_async_event = unsafe { zeroed() };
+            // SAFETY: The device is open, and the function writes one event to a valid place. It does not wait.
+            let failed =
+                unsafe { (verbs.ibv_get_async_event)(self.context.as_ptr(), &raw mut event) };
+            if failed != 0 {
+                break;
+            }
+            let element = event.element as usize;
+            if event.event_type == IBV_EVENT_DEVICE_FATAL {
+                state.fatal = true;
+            } else if let Some(last) = state.queue_pairs.get_mut(&element) {
+                *last = Some(event.event_type);
+            }
+            // SAFETY: The event was just taken, and is acknowledged once. What it is about is only destroyed when it is.
+            unsafe { (verbs.ibv_ack_async_event)(&raw mut event) };
+        }
+        if state.fatal {
+            return Some(News::DeviceFailed);
+        }
+        let address = queue_pair.as_ptr() as usize;
+        let last = state.queue_pairs.get_mut(&address)?;
+        last.take().map(News::QueuePair)
+    }
+}
