@@ -7,6 +7,7 @@ use crate::chown::{self, ChownArgs};
 use crate::clients::{self, ClientsArgs};
 use crate::completions::{self, CompletionsArgs};
 use crate::cp::{self, CpArgs};
+use crate::devices::{self, DevicesArgs};
 use crate::df::{self, DfArgs};
 use crate::du::{self, DuArgs};
 use crate::exit_codes;
@@ -92,6 +93,7 @@ enum Command {
     Exports(ExportsArgs),
     Ping(PingArgs),
     Probe(ProbeArgs),
+    Devices(DevicesArgs),
     Bench(BenchArgs),
     Completions(CompletionsArgs),
     ManPages(ManPagesArgs),
@@ -166,6 +168,7 @@ impl Cli {
             Command::Exports(args) => exports::run(&args).await,
             Command::Ping(args) => ping::run(&args).await,
             Command::Probe(args) => probe::run(&args).await,
+            Command::Devices(args) => devices::run(&args),
             Command::Bench(args) => bench::run(args).await,
             Command::Completions(args) => completions::run(&args, &Self::command()),
             Command::ManPages(args) => man_pages::run(&args, Self::command()),

@@ -20,6 +20,7 @@ mod connect;
 mod control;
 mod copy;
 mod cp;
+mod devices;
 mod df;
 mod du;
 mod endpoint;

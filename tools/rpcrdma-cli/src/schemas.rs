@@ -1,7 +1,7 @@
 //! The JSON Schemas of docs/schemas: one for each command that has `--json`, made from its types.
 
 use crate::cli::Cli;
-use crate::{bench, control, df, du, exports, failure, ls, ping, probe, serve};
+use crate::{bench, control, devices, df, du, exports, failure, ls, ping, probe, serve};
 use clap::{Command, CommandFactory};
 use schemars::{JsonSchema, Schema, schema_for};
 use std::collections::BTreeMap;
@@ -25,6 +25,7 @@ fn schemas() -> BTreeMap<&'static str, Schema> {
         of::<control::ClientStatus>(),
         &line("clients --json"),
     );
+    add("devices", of::<devices::Line>(), &line("devices --json"));
     add("df", of::<df::Line>(), &line("df --json"));
     add(
         "error",

@@ -10,6 +10,7 @@ mod copies;
 mod copy_plan;
 mod coreutils;
 mod designs;
+mod devices;
 mod errors;
 mod files;
 mod hard_links;
@@ -74,6 +75,7 @@ fn every_command_explains_itself_with_examples() {
         "exports",
         "ping",
         "probe",
+        "devices",
         "bench",
         "stats",
         "clients",

@@ -54,9 +54,9 @@ pub(super) const TESTS: [Test; 26] = [
     },
     Test {
         name: "verbs-devices",
-        about: "the guest's software devices for userspace verbs: ibv_devinfo and rping over rxe and siw",
+        about: "the guest's software devices, rxe and siw: ibv_devinfo, rping, and our `devices`",
         usual: true,
-        ours: false,
+        ours: true,
         run: verbs::devices,
     },
     Test {

@@ -1,0 +1,186 @@
+//! `rpcrdma devices`: lists the RDMA devices of this machine.
+
+mod interfaces;
+mod line;
+mod opening;
+mod text;
+
+use self::interfaces::Interfaces;
+pub(crate) use self::line::Line;
+
+use crate::failure::Ended;
+use crate::json;
+use anyhow::{anyhow, bail};
+use clap::Args;
+use nfs_client::printable;
+use std::fs;
+use std::io::{self, Write};
+use verbs_ibv::{Device, OpenError};
+
+/// List the RDMA devices of this machine, and how this program would use them
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  rpcrdma devices
+      a table of all ports
+  rpcrdma devices -l rxe0
+      everything about one device
+  rpcrdma devices --json
+      the same for programs, one JSON object per line
+
+`access by` tells how the peer gets access to the memory of a call: by memory windows, which it can
+invalidate together with its reply, or by a registration for each call, which is slower and which it
+cannot invalidate.
+
+The exit code is 0 if there is a device and every one of them could be opened, whether or not it
+has an active port; else it is 1.")]
+pub(crate) struct DevicesArgs {
+    /// Show only these
+    #[arg(value_name = "DEVICE")]
+    names: Vec<String>,
+
+    /// Show everything about each device: addresses, limits, identifiers
+    #[arg(short, long, conflicts_with = "json")]
+    long: bool,
+
+    /// One JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to do where there is no device.
+const NO_DEVICE: &str = "no RDMA device on this machine (the driver of a card makes one; without a card, \
+                         `rdma link add rxe0 type rxe netdev eth0` makes a RoCE device of network card eth0, and \
+                         type siw an iWARP device)";
+
+/// Where the kernel lists its RDMA devices, whether or not programs can use them.
+const KERNEL_DEVICES: &str = "/sys/class/infiniband";
+
+/// Runs the command.
+pub(crate) fn run(args: &DevicesArgs) -> anyhow::Result<Ended> {
+    let kernel = kernel_devices();
+    let devices = match verbs_ibv::devices() {
+        Ok(devices) if !devices.is_empty() || !kernel.is_empty() => devices,
+        Ok(_) => bail!(NO_DEVICE),
+        // Without a device nobody has loaded the module that programs ask for one.
+        Err(OpenError::List { .. }) if kernel.is_empty() => bail!(NO_DEVICE),
+        Err(error) => return Err(error.into()),
+    };
+    let mut ended = Ended::Well;
+    for name in unlisted(&kernel, &devices, &args.names) {
+        let why = opening::why_unlisted(name);
+        ended.failed(&anyhow!("{}: {why}", printable(name.as_bytes())));
+    }
+    let devices = named(devices, &kernel, &args.names)?;
+    let interfaces = Interfaces::read()?;
+    let mut lines = Vec::with_capacity(devices.len());
+    for device in &devices {
+        let line = Line::new(device, &interfaces);
+        if let (None, Some(why)) = (&line.attributes, &line.unusable_because) {
+            let name = printable(device.name.as_bytes());
+            ended.failed(&anyhow!("{name}: {why}"));
+        }
+        lines.push(line);
+    }
+    if !lines.is_empty() {
+        ended.check(print(&lines, args))?;
+    }
+    Ok(ended)
+}
+
+fn print(lines: &[Line], args: &DevicesArgs) -> anyhow::Result<()> {
+    let mut out = io::stdout();
+    match (args.json, args.long) {
+        (true, _) => {
+            for line in lines {
+                writeln!(out, "{}", json::line(line)?)?;
+            }
+        }
+        (false, true) => write!(out, "{}", text::long(lines))?,
+        (false, false) => write!(out, "{}", text::table(lines))?,
+    }
+    Ok(())
+}
+
+/// Names of the kernel's RDMA devices. A machine without the modules has none.
+fn kernel_devices() -> Vec<String> {
+    let entries = fs::read_dir(KERNEL_DEVICES).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<_> = names.collect();
+    names.sort_unstable();
+    names
+}
+
+/// Whether a device is asked for.
+fn is_named(name: &str, names: &[String]) -> bool {
+    names.is_empty() || names.iter().any(|one| one == name)
+}
+
+/// Devices of the kernel that libibverbs does not list, of those that are asked for.
+fn unlisted<'a>(
+    kernel: &'a [String],
+    devices: &'a [Device],
+    names: &'a [String],
+) -> impl Iterator<Item = &'a String> {
+    kernel
+        .iter()
+        .filter(|name| is_named(name, names))
+        .filter(|name| devices.iter().all(|device| device.name != **name))
+}
+
+/// The devices that are asked for.
+fn named(
+    mut devices: Vec<Device>,
+    kernel: &[String],
+    names: &[String],
+) -> anyhow::Result<Vec<Device>> {
+    let known =
+        |name: &String| kernel.contains(name) || devices.iter().any(|device| device.name == *name);
+    if let Some(name) = names.iter().find(|name| !known(name)) {
+        let known: Vec<_> = devices.iter().map(|device| &*device.name).collect();
+        let (name, known) = (name.as_bytes(), known.join(", "));
+        let (name, known) = (printable(name), printable(known.as_bytes()));
+        bail!("{name}: no such RDMA device; there are: {known}");
+    }
+    devices.retain(|device| is_named(&device.name, names));
+    Ok(devices)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::devices::line::tests::device;
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|&text| text.to_owned()).collect()
+    }
+
+    #[test]
+    fn named_devices_are_selected_and_unknown_names_are_refused() {
+        let all = || vec![device("rxe0"), device("siw0")];
+        let kernel = texts(&["mlx5_0", "rxe0", "siw0"]);
+        let named = |names: &[&str]| named(all(), &kernel, &texts(names));
+        let selected = named(&["siw0"]).unwrap();
+        assert_eq!(selected.len(), 1);
+        assert_eq!(selected[0].name, "siw0");
+        assert_eq!(named(&[]).unwrap().len(), 2);
+        assert!(named(&["mlx5_0"]).unwrap().is_empty());
+        let error = named(&["siw0", "mlx5\n"]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "mlx5\\x0a: no such RDMA device; there are: rxe0, siw0"
+        );
+    }
+
+    #[test]
+    fn device_of_the_kernel_that_libibverbs_does_not_list_is_noticed() {
+        let kernel = texts(&["mlx5_0", "rxe0"]);
+        let check = |names: &[&str], expected: &[&str]| {
+            let (devices, names) = ([device("rxe0")], texts(names));
+            let found: Vec<_> = unlisted(&kernel, &devices, &names).collect();
+            assert_eq!(found, expected);
+        };
+        check(&[], &["mlx5_0"]);
+        check(&["rxe0"], &[]);
+        check(&["mlx5_0"], &["mlx5_0"]);
+    }
+}
