@@ -13,7 +13,7 @@ use crate::tree::{Step, Tree};
 use anyhow::bail;
 use clap::Args;
 use file::File;
-use nfs_client::{Error, NfsUrl, Node};
+use nfs_client::{Error, NfsUrl, Node, UrlError};
 use nfs_proto::{FileHandle, FileType, Status};
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ name, whose other hard links keep the old content. Symbolic links on the command
 followed only without -r.")]
 pub(crate) struct CpArgs {
     /// nfs://HOST[:PORT]/PATH of the sources, then of the destination
-    #[arg(value_name = "URL", required = true, num_args = 2..)]
+    #[arg(value_name = "URL", required = true, num_args = 2.., value_parser = remote)]
     urls: Vec<NfsUrl>,
 
     /// Copy directories recursively; symbolic links and special files are copied as such
@@ -69,13 +69,21 @@ pub(crate) struct CpArgs {
     session: SessionArgs,
 }
 
+/// Parses a URL. Who knows cp(1) may give the path of a local file.
+fn remote(text: &str) -> Result<NfsUrl, String> {
+    text.parse().map_err(|error: UrlError| match error {
+        UrlError::Scheme => format!("{error} (`rpcrdma get` and `rpcrdma put` copy local files)"),
+        error => error.to_string(),
+    })
+}
+
 /// Runs the command.
 pub(crate) async fn run(args: &CpArgs) -> anyhow::Result<Ended> {
     let Some((to, sources)) = args.urls.split_last() else {
         bail!(Usage("there is nothing to copy".to_owned()));
     };
     if args.no_target_directory && sources.len() > 1 {
-        bail!(Usage("with -T there is one thing to copy".to_owned()));
+        bail!(Usage("-T takes one source".to_owned()));
     }
     let copy = Copy::new(Options {
         recursive: args.recursive || args.archive,

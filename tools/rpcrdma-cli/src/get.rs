@@ -20,7 +20,7 @@ use crate::session::Session;
 use crate::show;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use nfs_client::{Export, Fault, NfsUrl, Node};
+use nfs_client::{Error, Export, NfsUrl, Node};
 use nfs_proto::{FileType, Status};
 use rpcrdma::Client;
 use std::ffi::{OsStr, OsString};
@@ -33,6 +33,7 @@ use std::sync::Arc;
 
 /// Copy files from a server
 #[derive(Args, Debug)]
+#[command(override_usage = "rpcrdma get [OPTIONS] <URL>... [DEST]")]
 #[command(after_help = "Examples:
   rpcrdma get nfs://127.0.0.1/file
   rpcrdma get nfs://127.0.0.1/file other-name
@@ -59,7 +60,7 @@ command: a shell sees 130, 143 or 129.")]
 pub(crate) struct GetArgs {
     /// nfs://HOST[:PORT]/PATH of files, then the destination: a file, a directory, or - for
     /// standard output [default: .]
-    #[arg(value_name = "URL... [DEST]", required = true)]
+    #[arg(value_name = "URL", required = true)]
     paths: Vec<OsString>,
 
     #[command(flatten)]
@@ -69,6 +70,7 @@ pub(crate) struct GetArgs {
 /// Runs the command.
 pub(crate) async fn run(args: &GetArgs) -> anyhow::Result<Ended> {
     let (urls, dest) = sources(&args.paths)?;
+    args.copy.check_sources(urls.len())?;
     let mut options = Options::new(&args.copy)?;
     options.to_stdout = dest == Path::new(STREAM);
     if options.to_stdout {
@@ -84,12 +86,17 @@ pub(crate) async fn run(args: &GetArgs) -> anyhow::Result<Ended> {
     {
         bail!("{} is not a directory", show::path(&dest));
     }
+    let target = match options.is_name {
+        true => target.map(Target::as_name),
+        false => target,
+    };
     let mut session = Session::new(&args.copy.session);
+    let copies_links = options.copies_links;
     let copy = Copy::new(options)?;
     let all = async |copy: &mut Copy| {
         let mut roots = Vec::new();
         for url in &urls {
-            match root(&mut session, url, target.as_ref()).await {
+            match root(&mut session, url, target.as_ref(), copies_links).await {
                 Ok(root) => roots.push(root),
                 Err(error) => copy.check(Err(error))?,
             }
@@ -151,11 +158,21 @@ async fn root(
     session: &mut Session,
     url: &NfsUrl,
     target: Option<&Target<'_>>,
+    copies_links: bool,
 ) -> anyhow::Result<Root> {
     let place = session.place(url).await?;
     let tree = Tree::of(&place);
-    let Some(source) = tree.follow(&place.path).await? else {
-        return Err(Fault::from(Status::NoEntry).at("find", &url.path).into());
+    let source = match copies_links {
+        true => tree.look(&place.path).await,
+        false => tree.follow(&place.path).await,
+    };
+    // With the URL, and not the path within the export.
+    let source = source.map_err(|error| match error.downcast::<Error>() {
+        Ok(error) => place.error(error).into(),
+        Err(other) => other,
+    });
+    let Some(source) = source? else {
+        return Err(place.fault("find", Status::NoEntry).into());
     };
     // Of `URL/.` only the contents are meant.
     let name = place.name().filter(|_| !url.path.ends_with(b"/."));

@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Make hard links, or with -s symbolic links
 #[derive(Args, Debug)]
+#[command(override_usage = "rpcrdma ln [OPTIONS] <TARGET>... <URL>")]
 #[command(after_help = "Examples:
   rpcrdma ln nfs://127.0.0.1/file nfs://127.0.0.1/name
   rpcrdma ln -s ../some/where nfs://127.0.0.1/dir/link
@@ -24,7 +25,7 @@ With -f the name always exists: as the old file or as the new one.")]
 pub(crate) struct LnArgs {
     /// URLs of files, or with -s texts of links; then the URL of the new name, or of the directory
     /// for the links
-    #[arg(value_name = "TARGET... URL", required = true, num_args = 2..)]
+    #[arg(value_name = "TARGET", required = true, num_args = 2..)]
     paths: Vec<OsString>,
 
     /// Make symbolic links
@@ -59,7 +60,7 @@ pub(crate) async fn run(args: &LnArgs) -> anyhow::Result<Ended> {
     let link = parse_url(link)?;
     let several = targets.len() > 1;
     if several && args.no_target_directory {
-        bail!(Usage("with -T there is one link to make".to_owned()));
+        bail!(Usage("-T takes one target".to_owned()));
     }
     let mut session = Session::new(&args.session);
     let mut ended = Ended::Well;

@@ -48,7 +48,7 @@ pub(crate) async fn run(args: &MvArgs) -> anyhow::Result<Ended> {
     };
     let several = sources.len() > 1;
     if several && args.no_target_directory {
-        bail!(Usage("with -T there is one thing to move".to_owned()));
+        bail!(Usage("-T takes one source".to_owned()));
     }
     let mut session = Session::new(&args.session);
     let mut ended = Ended::Well;

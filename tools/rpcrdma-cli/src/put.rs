@@ -78,6 +78,7 @@ pub(crate) struct PutArgs {
 
 /// Runs the command.
 pub(crate) async fn run(args: &PutArgs) -> anyhow::Result<Ended> {
+    args.copy.check_sources(args.sources.len())?;
     let mut options = Options::new(&args.copy)?;
     if args.sources.iter().any(|source| source == STREAM) {
         check_stdin(args)?;
@@ -92,6 +93,10 @@ pub(crate) async fn run(args: &PutArgs) -> anyhow::Result<Ended> {
             place.url
         );
     }
+    let target = match options.is_name {
+        true => target.as_name(),
+        false => target,
+    };
     options.resolution = resolution(place.export.info().time_delta);
     let copy = Copy::new(options)?;
     let put = Arc::new(Put {
@@ -103,7 +108,7 @@ pub(crate) async fn run(args: &PutArgs) -> anyhow::Result<Ended> {
     let all = async |copy: &mut Copy| {
         let mut roots = Vec::new();
         for source in &args.sources {
-            match root(source, &target, &place.url).await {
+            match root(source, &target, &place.url, put.shared.options.copies_links).await {
                 Ok(root) => roots.push(root),
                 Err(error) => copy.check(Err(error))?,
             }
@@ -137,7 +142,12 @@ fn resolution(delta: NfsTime) -> i128 {
 }
 
 /// What the user named, and where it goes.
-async fn root(source: &Path, target: &Target<'_>, url: &NfsUrl) -> anyhow::Result<Root> {
+async fn root(
+    source: &Path,
+    target: &Target<'_>,
+    url: &NfsUrl,
+    copies_links: bool,
+) -> anyhow::Result<Root> {
     let path = source.as_os_str().as_bytes();
     // Of `dir/.`, as of `.`, only the contents are meant.
     let is_contents = path.ends_with(b"/.") || source.file_name().is_none();
@@ -153,7 +163,11 @@ async fn root(source: &Path, target: &Target<'_>, url: &NfsUrl) -> anyhow::Resul
         let stream = Entry::stream(path);
         return target.root((Tree::Local, stream), name).await;
     }
-    let Some(found) = Tree::Local.follow(path).await? else {
+    let found = match copies_links {
+        true => Tree::Local.look(path).await?,
+        false => Tree::Local.follow(path).await?,
+    };
+    let Some(found) = found else {
         bail!(
             "{}: cannot read: no such file or directory",
             show::path(source)

@@ -2,16 +2,19 @@
 
 use super::exclude::Exclude;
 use super::sparse::Sparse;
+use crate::failure::Usage;
 use crate::modes::umask;
 use crate::session::SessionArgs;
-use clap::Args;
+use anyhow::bail;
+use clap::{ArgGroup, Args};
 
 /// Options of copies.
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("directories").args(["recursive", "archive"]).multiple(true))]
 pub(crate) struct CopyArgs {
     /// Copy directories recursively. Symbolic links inside are copied, not followed; hard links
     /// between copied files are preserved
-    #[arg(short, long)]
+    #[arg(short, long, visible_short_alias = 'R')]
     pub(super) recursive: bool,
 
     /// Preserve mode (also set-user-ID, set-group-ID and sticky bits), times, and, if permitted,
@@ -19,6 +22,14 @@ pub(crate) struct CopyArgs {
     /// umask
     #[arg(short, long)]
     pub(super) preserve: bool,
+
+    /// Same as -rp, and do not follow symbolic links that are named as sources
+    #[arg(short, long)]
+    pub(super) archive: bool,
+
+    /// Treat the destination as the new name, even if it is a directory
+    #[arg(short = 'T', long)]
+    pub(super) no_target_directory: bool,
 
     /// Do not overwrite existing files
     #[arg(short, long, conflicts_with = "update")]
@@ -42,7 +53,7 @@ pub(crate) struct CopyArgs {
     ///
     /// This happens after everything has been copied, and not at all if part of the source could
     /// not be read. Excluded names stay. --dry-run shows what would be removed.
-    #[arg(long, requires = "recursive")]
+    #[arg(long, requires = "directories")]
     pub(super) delete: bool,
 
     /// Show what would be copied and removed; change nothing
@@ -86,6 +97,7 @@ impl CopyArgs {
         let given = [
             (self.recursive, "--recursive"),
             (self.preserve, "--preserve"),
+            (self.archive, "--archive"),
             (self.update, "--update"),
             (self.resume, "--resume"),
             (!self.exclude.is_empty(), "--exclude"),
@@ -104,6 +116,10 @@ pub(crate) struct Options {
     pub(crate) recursive: bool,
     /// Whether modes, times and owners are kept.
     pub(crate) preserves: bool,
+    /// Whether a symbolic link that is named as a source is copied, and not what it leads to.
+    pub(crate) copies_links: bool,
+    /// Whether the destination is the new name, even if it is a directory.
+    pub(crate) is_name: bool,
     /// Whether what is there stays as it is.
     pub(crate) keeps_existing: bool,
     /// Whether only what is older is replaced.
@@ -124,14 +140,30 @@ pub(crate) struct Options {
     pub(crate) resolution: i128,
 }
 
+impl CopyArgs {
+    /// Checks the number of sources.
+    ///
+    /// # Errors
+    ///
+    /// [`Usage`] if several would have one name.
+    pub(crate) fn check_sources(&self, sources: usize) -> anyhow::Result<()> {
+        if self.no_target_directory && sources > 1 {
+            bail!(Usage("-T takes one source".to_owned()));
+        }
+        Ok(())
+    }
+}
+
 impl Options {
     /// # Errors
     ///
     /// [`Usage`](crate::failure::Usage) for a pattern that is none.
     pub(crate) fn new(args: &CopyArgs) -> anyhow::Result<Self> {
         Ok(Self {
-            recursive: args.recursive,
-            preserves: args.preserve,
+            recursive: args.recursive || args.archive,
+            preserves: args.preserve || args.archive,
+            copies_links: args.archive,
+            is_name: args.no_target_directory,
             keeps_existing: args.no_clobber,
             updates: args.update,
             deletes: args.delete,
@@ -154,6 +186,8 @@ impl Default for Options {
         Self {
             recursive: false,
             preserves: false,
+            copies_links: false,
+            is_name: false,
             keeps_existing: false,
             updates: false,
             deletes: false,

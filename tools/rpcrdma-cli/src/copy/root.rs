@@ -45,9 +45,11 @@ impl Root {
     }
 }
 
-/// The destination that the user named. Symbolic links are followed there.
+/// The destination that the user named. Symbolic links are followed there, unless a link is copied.
 pub(crate) struct Target<'a> {
     dest: &'a Tree,
+    /// As it was named.
+    named: Vec<u8>,
     path: Vec<u8>,
     there: Option<Entry>,
     /// Whether a symbolic link leads to the path.
@@ -78,6 +80,7 @@ impl<'a> Target<'a> {
         };
         Ok(Self {
             dest,
+            named: to.to_vec(),
             path,
             there,
             is_link,
@@ -89,6 +92,14 @@ impl<'a> Target<'a> {
         self.known.is_some()
     }
 
+    /// The same as the name of what is copied, even if it is a directory.
+    pub(crate) fn as_name(self) -> Self {
+        Self {
+            known: None,
+            ..self
+        }
+    }
+
     /// Where a source goes: into the directory that is there, under its name, or to the path itself. Without a name
     /// it is what is in the source that is copied.
     pub(crate) async fn root(
@@ -96,12 +107,14 @@ impl<'a> Target<'a> {
         (tree, source): (Tree, Entry),
         name: Option<&[u8]>,
     ) -> anyhow::Result<Root> {
+        // A link must not replace what a link of its name leads to, which can be what it leads to itself.
+        let follows = source.about.kind != FileType::Symlink;
         let (to, there, is_link, base) = match (&self.there, &self.known, name) {
             (Some(dir), Some(known), Some(name)) => {
                 let to = join(&self.path, name);
                 let there = known.get(self.dest, name, &to).await?;
                 match there {
-                    Some(link) if link.about.kind == FileType::Symlink => {
+                    Some(link) if follows && link.about.kind == FileType::Symlink => {
                         let found = self.dest.resolve(&to).await?;
                         let base = self.base(&found.path).await?;
                         (found.path, found.there, true, base)
@@ -111,6 +124,11 @@ impl<'a> Target<'a> {
             }
             (Some(dir), Some(_), None) => {
                 (self.path.clone(), Some(dir.clone()), false, dir.clone())
+            }
+            (_, _, _) if self.is_link && !follows => {
+                let there = self.dest.look(&self.named).await?;
+                let base = self.base(&self.named).await?;
+                (self.named.clone(), there, false, base)
             }
             (there, _, _) => {
                 let base = self.base(&self.path).await?;

@@ -590,3 +590,84 @@ fn get_ends_when_nobody_reads_its_output_any_more() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(text(&output.stderr), "");
 }
+
+#[test]
+fn archive_copies_directories_with_modes_and_links_as_links() {
+    let served = Served::new(&[]);
+    served.local("tree/file", b"content");
+    let tree = served.around.path().join("tree");
+    set_mode(&tree.join("file"), 0o4751);
+    symlink("file", tree.join("link")).unwrap();
+    let link = served.beside("named");
+    symlink("tree", &link).unwrap();
+    // The second copy finds what the first one made, and a link that leads there.
+    for _ in 0..2 {
+        ok(&["put", "-a", &served.beside("tree"), &link, &served.url("")]);
+        assert_eq!(
+            fs::read_link(served.dir.join("named")).unwrap(),
+            Path::new("tree")
+        );
+        assert_eq!(
+            fs::read_link(served.dir.join("tree/link")).unwrap(),
+            Path::new("file")
+        );
+        assert_eq!(mode(&served.dir.join("tree/file")), 0o4751);
+    }
+    let dest = tempfile::tempdir().unwrap();
+    let to = dest.path().to_str().unwrap();
+    for _ in 0..2 {
+        ok(&["get", "-a", &served.url("tree"), &served.url("named"), to]);
+        assert_eq!(
+            fs::read_link(dest.path().join("named")).unwrap(),
+            Path::new("tree")
+        );
+        assert_eq!(mode(&dest.path().join("tree/file")), 0o4751);
+    }
+    // The name of a link stands for the link, when a link is copied to it.
+    symlink("tree", served.dir.join("other")).unwrap();
+    let other = served.url("other");
+    ok(&[
+        "put",
+        "-aT",
+        &served.local("alone", b"alone"),
+        &served.url("alone"),
+    ]);
+    let alone = served.beside("to-alone");
+    symlink("alone", &alone).unwrap();
+    ok(&["put", "-aT", &alone, &other]);
+    assert_eq!(
+        fs::read_link(served.dir.join("other")).unwrap(),
+        Path::new("alone")
+    );
+    assert!(served.dir.join("tree/file").exists());
+}
+
+#[test]
+fn destination_is_the_name_itself_with_no_target_directory() {
+    let served = Served::new(&[]);
+    served.local("tree/file", b"content");
+    fs::create_dir(served.dir.join("dest")).unwrap();
+    let tree = served.beside("tree");
+    ok(&["put", "-rT", &tree, &served.url("dest")]);
+    assert_eq!(fs::read(served.dir.join("dest/file")).unwrap(), b"content");
+    let dest = tempfile::tempdir().unwrap();
+    let to = dest.path().to_str().unwrap();
+    ok(&["get", "-rT", &served.url("dest"), to]);
+    assert_eq!(fs::read(dest.path().join("file")).unwrap(), b"content");
+    let file = format!("{tree}/file");
+    fails(
+        &["put", "-T", &file, &served.url("dest")],
+        1,
+        "cannot replace the directory",
+    );
+    fails(
+        &["put", "-T", &file, &file, &served.url("dest")],
+        2,
+        "-T takes one source",
+    );
+    fails(
+        &["get", "-T", &served.url("dest/file"), to],
+        1,
+        "cannot replace the directory",
+    );
+}
