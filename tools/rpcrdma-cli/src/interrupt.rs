@@ -28,6 +28,14 @@ pub(crate) struct Interrupt(watch::Receiver<Option<Signal>>);
 #[error("interrupted")]
 pub(crate) struct Interrupted(pub(crate) Signal);
 
+/// Makes a write beyond the limit of file sizes (`ulimit -f`) an error, EFBIG, where SIGXFSZ would end the
+/// process. There is nothing to do when the signal comes.
+fn heed_file_size_limit() -> anyhow::Result<()> {
+    // Its handler stays when this is dropped.
+    drop(signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?);
+    Ok(())
+}
+
 impl Interrupt {
     /// Listens to SIGINT and SIGTERM from now on, whether they were ignored or not. They do not end the
     /// process by themselves any more.
@@ -53,6 +61,7 @@ impl Interrupt {
     }
 
     fn listen_to(signals: impl Iterator<Item = Signal>) -> anyhow::Result<Self> {
+        heed_file_size_limit()?;
         let (asked, receiver) = watch::channel(None);
         let (tell, mut told) = mpsc::unbounded_channel();
         for number in signals {

@@ -1,7 +1,7 @@
 //! What goes wrong says what was wrong and what to do, and the server goes on.
 
 use crate::copies::fifo;
-use crate::running::{Served, fails, free_port, ok, run, text, tree};
+use crate::running::{PROGRAM, Served, fails, free_port, ok, run, text, tree};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -243,11 +243,7 @@ fn link_in_the_export_does_not_lead_out_of_it() {
 #[test]
 fn address_that_is_not_allowed_is_not_served() {
     let served = Served::new(&["--allow", "192.0.2.0/24"]);
-    fails(
-        &["ls", &served.url("")],
-        1,
-        "it has no export for this address",
-    );
+    fails(&["ls", &served.url("")], 1, "this address is not allowed");
     let mut mount = TcpStream::connect(("127.0.0.1", served.mount_port)).unwrap();
     assert!(matches!(mount.read(&mut [0]), Ok(0) | Err(_)));
 }
@@ -281,4 +277,34 @@ fn closed_pipe_is_no_error() {
     let output = cat.wait_with_output().unwrap();
     assert_eq!(text(&output.stderr), "");
     assert_eq!(output.status.code(), Some(0));
+}
+
+/// A shell that runs a command with a limit of file sizes, of 100 or 200 KiB.
+const LIMITED: [&str; 4] = ["sh", "-c", "ulimit -f 200 && exec \"$@\"", "sh"];
+
+#[test]
+fn write_beyond_the_limit_of_file_sizes_is_an_error_to_the_client() {
+    let served = Served::under(&LIMITED);
+    let file = served.beside("file");
+    fs::write(&file, vec![b'x'; 1 << 20]).unwrap();
+    fails(&["put", &file, &served.url("")], 1, "file too large");
+    assert_eq!(fs::read_dir(&served.dir).unwrap().count(), 0);
+    fs::write(&file, "small").unwrap();
+    ok(&["put", &file, &served.url("")]);
+    assert_eq!(fs::read(served.dir.join("file")).unwrap(), b"small");
+}
+
+#[test]
+fn get_beyond_the_limit_of_file_sizes_leaves_nothing_behind() {
+    let served = Served::new(&[]);
+    fs::write(served.dir.join("file"), vec![b'x'; 1 << 20]).unwrap();
+    let dest = tempfile::tempdir().unwrap();
+    let mut get = std::process::Command::new(LIMITED[0]);
+    get.args(&LIMITED[1..])
+        .args([PROGRAM, "get", &served.url("file")]);
+    let output = get.arg(dest.path()).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("File too large"), "{said}");
+    assert_eq!(fs::read_dir(dest.path()).unwrap().count(), 0);
 }
