@@ -6,6 +6,7 @@
 mod journal;
 
 use crate::failure::{self, Usage};
+use crate::progress;
 use anyhow::Context;
 use clap::ValueEnum;
 use journal::Journal;
@@ -145,7 +146,7 @@ pub(crate) fn start(
         .name("rpcrdma-log".to_owned())
         .spawn(move || match journal {
             Some(mut journal) => write_all(&entries, format, &lost, &mut journal),
-            None => write_all(&entries, format, &lost, &mut io::stderr()),
+            None => write_all(&entries, format, &lost, &mut AboveProgress),
         })
         .context("cannot start the thread that writes the log")?;
     let filter = EnvFilter::builder().parse_lossy(filter);
@@ -207,6 +208,19 @@ impl Log {
         if self.lines.try_send(Entry::Line(line.into())).is_err() {
             self.lost.fetch_add(1, Relaxed);
         }
+    }
+}
+
+/// Standard error, where lines go above the progress of a copy.
+struct AboveProgress;
+
+impl Write for AboveProgress {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        progress::suspend(|| io::stderr().write(line))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
     }
 }
 

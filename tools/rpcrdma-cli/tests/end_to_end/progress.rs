@@ -118,6 +118,27 @@ fn bar_fits_the_terminal_and_follows_its_size() {
 }
 
 #[test]
+fn lines_of_the_log_do_not_tear_the_bar() {
+    let served = Served::new(&[]);
+    let url = large(&served);
+    let dest = tempfile::tempdir().unwrap();
+    let mut screen = Screen::new(80);
+    let to = dest.path().to_str().unwrap();
+    let copy = screen.run(&["get", "--log", "trace", &url, to]);
+    screen.see(|line| line.contains(" left"));
+    let drawn = screen.said.len();
+    while !screen.said[drawn..].contains("TRACE") {
+        assert!(screen.read(), "no log in {:?}", screen.said);
+    }
+    let rows = screen.said.split('\n');
+    for row in rows.filter(|row| row.contains("TRACE")) {
+        let seen = row.rsplit("\x1b[2K").next().unwrap();
+        assert!(!seen.contains(" left"), "{row:?}");
+    }
+    drop(copy);
+}
+
+#[test]
 fn summary_is_shown_on_a_terminal_at_the_end() {
     let served = Served::new(&[]);
     served.local("tree/one", &[b'1'; 2000]);
@@ -169,7 +190,8 @@ fn other_lines_stand_above_the_bar() {
     let to = dest.path().to_str().unwrap();
     let mut screen = Screen::new(80);
     let copy = screen.run(&["get", &url, &served.url("absent"), to]);
-    let is_error = |line: &str| line.starts_with("rpcrdma: cannot find /absent: ");
+    let is_error =
+        |line: &str| line.starts_with("rpcrdma: nfs://") && line.contains("/absent: no such file");
     screen.see(is_error);
     screen.said.clear();
     screen.see(|line| line.starts_with("0/1 file"));
