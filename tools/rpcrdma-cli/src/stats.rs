@@ -2,7 +2,6 @@
 
 use crate::control::{ControlArgs, ProcedureStatus, ReloadStatus, Request, ServerStatus, shown};
 use crate::failure::{Ended, Usage};
-use crate::interrupt::Interrupt;
 use crate::table::Columns;
 use crate::units;
 use anyhow::bail;
@@ -46,9 +45,8 @@ pub(crate) struct StatsArgs {
 /// Runs the command.
 pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<Ended> {
     if args.interval.is_some_and(|interval| interval.is_zero()) {
-        bail!(Usage("--interval 0 is no interval".to_owned()));
+        bail!(Usage("--interval must be longer than 0".to_owned()));
     }
-    let interrupt = Interrupt::listen()?;
     let count = match args.interval {
         Some(_) => args.count.unwrap_or(u32::MAX),
         None => 1,
@@ -68,10 +66,7 @@ pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<Ended> {
         let Some(interval) = args.interval.filter(|_| time < count) else {
             break;
         };
-        tokio::select! {
-            () = tokio::time::sleep(interval) => {}
-            () = interrupt.wait() => break,
-        }
+        tokio::time::sleep(interval).await;
     }
     Ok(Ended::Well)
 }

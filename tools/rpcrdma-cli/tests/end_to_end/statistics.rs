@@ -1,12 +1,14 @@
 //! What a server tells of itself: metrics over HTTP, and `stats` and `clients` over its control socket.
 
-use crate::running::{Served, fails, ok, text};
-use rustix::process::Signal;
-use std::io::{Read, Write};
+use crate::running::{PROGRAM, Served, fails, ok, text};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// A value of the announcement.
@@ -156,6 +158,23 @@ fn stats_shows_calls_failures_and_latencies() {
 }
 
 #[test]
+fn statistics_at_an_interval_end_by_the_interrupt() {
+    let (_served, socket) = served();
+    let mut stats = Command::new("env")
+        .args(["--default-signal=INT", PROGRAM])
+        .args(["stats", "--interval", "1h", "--json"])
+        .args(&socket)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(stats.stdout.take().unwrap());
+    assert!(out.read_line(&mut String::new()).unwrap() > 0);
+    kill_process(Pid::from_child(&stats), Signal::INT).unwrap();
+    let status = stats.wait().unwrap();
+    assert_eq!(status.signal(), Some(Signal::INT.as_raw()));
+}
+
+#[test]
 fn clients_shows_connections_with_their_credits() {
     let (served, socket) = served();
     let client = TcpStream::connect(&served.listening).unwrap();
@@ -201,6 +220,6 @@ fn control_socket_is_for_the_user_alone_and_goes_with_the_server() {
     fails(
         &["stats", "--socket", &path],
         1,
-        "no server has its control socket there",
+        "there is no control socket",
     );
 }
