@@ -1,4 +1,5 @@
-//! Tells the program of which commit it is and for which machine, for `rpcrdma --version`.
+//! Tells the program of which commit it is, of which day, and for which machine, for `rpcrdma --version` and manual
+//! pages.
 //!
 //! The commit is that of git where this is a work tree of the project, or what `cargo package` noted in
 //! the package; elsewhere there is none, and the version stands alone. Nothing depends on the time of the
@@ -19,6 +20,10 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let commit = of_work_tree().or_else(of_package).unwrap_or_default();
     println!("cargo::rustc-env=RPCRDMA_COMMIT={commit}");
+    // The date of the manual pages: as the commit, it is the same for each build.
+    let date = git(&["show", "--no-patch", "--format=%cs", &commit]);
+    let date = date.filter(|_| !commit.is_empty()).unwrap_or_default();
+    println!("cargo::rustc-env=RPCRDMA_COMMIT_DATE={date}");
     let target = env::var("TARGET").unwrap_or_default();
     println!("cargo::rustc-env=RPCRDMA_TARGET={target}");
 }

@@ -8,32 +8,59 @@ pub(crate) const USAGE: u8 = 2;
 /// The exit code for what is wrong in a file of exports: `EX_CONFIG` of sysexits(3).
 pub(crate) const CONFIG: u8 = 78;
 
-/// An exit code, what it means, and the one command that ends with it, if it is one.
+/// An exit code, what it means, and which commands end with it.
 pub(crate) struct ExitCode {
     pub(crate) code: &'static str,
     pub(crate) means: &'static str,
-    pub(crate) of: Option<&'static str>,
+    of: Of,
 }
 
-const fn of_all(code: &'static str, means: &'static str) -> ExitCode {
-    ExitCode {
-        code,
-        means,
-        of: None,
+/// Commands that end with a code.
+enum Of {
+    All,
+    Only(&'static str),
+    AllBut(&'static str),
+}
+
+impl ExitCode {
+    /// Whether this command ends with it.
+    pub(crate) fn is_of(&self, command: &str) -> bool {
+        match self.of {
+            Of::All => true,
+            Of::Only(only) => command == only,
+            Of::AllBut(other) => command != other,
+        }
     }
 }
 
 /// All exit codes.
 pub(crate) const EXIT_CODES: [ExitCode; 5] = [
-    of_all("0", "Success."),
-    of_all("1", "Something failed: see standard error."),
-    of_all("2", "Wrong command line; nothing was done."),
+    ExitCode {
+        code: "0",
+        means: "Success.",
+        of: Of::All,
+    },
+    ExitCode {
+        code: "1",
+        means: "Something failed: see standard error.",
+        of: Of::All,
+    },
+    ExitCode {
+        code: "2",
+        means: "Wrong command line; nothing was done.",
+        of: Of::All,
+    },
     ExitCode {
         code: "78",
         means: "Error in the file of `serve --config`.",
-        of: Some("serve"),
+        of: Of::Only("serve"),
     },
-    of_all("129, 130, 143", "Ended by SIGHUP, SIGINT or SIGTERM."),
+    // A server ends in good order with 0.
+    ExitCode {
+        code: "129, 130, 143",
+        means: "Ended by SIGHUP, SIGINT or SIGTERM.",
+        of: Of::AllBut("serve"),
+    },
 ];
 
 /// What stands behind the options of the program: examples, and the exit codes.

@@ -1,7 +1,8 @@
 //! `rpcrdma man-pages`: writes a manual page for each command, made from the definitions of the command line.
 
-use crate::exit_codes::{EXIT_CODES, ExitCode};
+use crate::exit_codes::EXIT_CODES;
 use crate::failure::Ended;
+use crate::version;
 use anyhow::Context;
 use clap::{Args, Command};
 use clap_mangen::Man;
@@ -39,13 +40,7 @@ pub(crate) fn run(args: &ManPagesArgs, program: Command) -> anyhow::Result<Ended
 
 /// Writes the pages of a command of `program` and of those below it.
 fn write_all(program: &Command, command: &Command, dir: &Path) -> io::Result<()> {
-    let page = Man::new(command.clone())
-        .source(format!(
-            "{} {}",
-            program.get_name(),
-            env!("CARGO_PKG_VERSION")
-        ))
-        .manual("NFS over RDMA");
+    let page = Man::new(command.clone());
     let mut text = Vec::new();
     write_page(program, command, &page, &mut text)?;
     fs::write(dir.join(page.get_filename()), text)?;
@@ -64,7 +59,15 @@ fn write_page(
     page: &Man,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    page.render_title(out)?;
+    // clap_mangen writes nothing for a date that is not known, so that the rest would take its place.
+    writeln!(
+        out,
+        ".TH {} 1 \"{}\" \"{} {}\" \"NFS over RDMA\"",
+        command.get_display_name().unwrap_or(program.get_name()),
+        version::date(),
+        program.get_name(),
+        env!("CARGO_PKG_VERSION")
+    )?;
     page.render_name_section(out)?;
     synopsis(command).to_writer(out)?;
     page.render_description_section(out)?;
@@ -130,11 +133,11 @@ fn exit_status(program: &Command, command: &Command) -> Roff {
     let mut page = Roff::new();
     page.control("SH", ["EXIT STATUS"]);
     let is_program = command.get_name() == program.get_name();
-    for ExitCode { code, means, of } in EXIT_CODES {
-        if is_program || of.is_none_or(|of| of == command.get_name()) {
+    for code in EXIT_CODES {
+        if is_program || code.is_of(command.get_name()) {
             page.control("TP", []);
-            page.text([bold(code)]);
-            page.text([roman(means)]);
+            page.text([bold(code.code)]);
+            page.text([roman(code.means)]);
         }
     }
     page

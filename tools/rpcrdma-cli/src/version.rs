@@ -10,7 +10,12 @@ pub(crate) fn short() -> &'static str {
     &SHORT
 }
 
-/// The same, and what this program speaks.
+/// Day of the commit, as in 2026-11-23, if it is known.
+pub(crate) fn date() -> &'static str {
+    env!("RPCRDMA_COMMIT_DATE")
+}
+
+/// Version and commit, and what this program speaks.
 pub(crate) fn long() -> &'static str {
     static LONG: LazyLock<String> = LazyLock::new(|| {
         let build = match cfg!(debug_assertions) {
