@@ -41,7 +41,7 @@ pub struct HandleKey([u8; Self::LEN]);
 #[non_exhaustive]
 pub enum KeyError {
     #[error(
-        "{path}: cannot use the key of file handles: {error} (--state-dir names another place)"
+        "{path}: cannot use this key of file handles: {error} (choose another directory with --state-dir)"
     )]
     File { path: PathBuf, error: io::Error },
     #[error(
@@ -52,7 +52,7 @@ pub enum KeyError {
     #[error("the system has no random numbers for a key: {0}")]
     Random(getrandom::Error),
     #[error(
-        "{path}: it belongs to uid {uid}, who can make file handles with it (remove it, or name another place with --state-dir)"
+        "{path}: it belongs to uid {uid}, who can make file handles with it (remove it, or choose another directory with --state-dir)"
     )]
     Owner { path: PathBuf, uid: u32 },
 }

@@ -145,7 +145,7 @@ impl Attempt<'_> {
 fn explain(error: io::Error) -> io::Error {
     let what = match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            "nobody listens there (is the server running, and is this its port?)"
+            "nothing listens there (is the server running, and is this its port?)"
         }
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
             "there is no route to it (is the address right?)"

@@ -176,7 +176,7 @@ fn refused_connection_says_what_to_check() {
         let to = free.local_addr().unwrap();
         drop(free);
         let error = text(plain().connect(to, &within(5000), b"", vec![]).await);
-        assert!(error.contains("nobody listens there"), "{error}");
+        assert!(error.contains("nothing listens there"), "{error}");
     });
 }
 

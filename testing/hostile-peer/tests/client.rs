@@ -384,5 +384,5 @@ fn refused_connection_is_reported_with_the_address() {
     let (to, error) = connect_to_nobody();
     let text = Chain(&error).to_string();
     assert!(text.contains(&to.to_string()), "{text}");
-    assert!(text.contains("nobody listens"), "{text}");
+    assert!(text.contains("nothing listens"), "{text}");
 }

@@ -113,13 +113,13 @@ fn explain(addr: SocketAddr, error: SetupError) -> anyhow::Error {
     match error {
         SetupError::Io(error) => explain_io(error),
         SetupError::Rejected(_) => anyhow!(
-            "the server refused the connection: it has no export for this address (--allow, or hosts in \
-             its file, say for which it has){}, or has too many connections",
+            "the server refused the connection: this address is not allowed (--allow, or hosts in its \
+             file){}, or it has too many connections",
             other_user(addr)
         ),
         SetupError::TimedOut(what, after) => anyhow!(
-            "no answer: {what} did not come within {} (check host and port, that RPC-over-RDMA over iWARP \
-             is served there, and that no firewall drops the connection)",
+            "no answer: timed out after {} waiting for {what} (check host and port, that RPC-over-RDMA over \
+             iWARP is served there, and that no firewall drops the connection)",
             units::duration(after)
         ),
         error @ SetupError::NotOurProtocol(_) => anyhow!(error),
@@ -133,7 +133,7 @@ fn explain_io(error: io::Error) -> anyhow::Error {
             anyhow!("no server there (start one with `rpcrdma serve DIR`, or check host and port)")
         }
         ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
-            anyhow!("there is no way to this host (check the address, and the network)")
+            anyhow!("this host is unreachable (check the address, and the network)")
         }
         _ => anyhow!(error).context("cannot connect"),
     }
@@ -142,7 +142,7 @@ fn explain_io(error: io::Error) -> anyhow::Error {
 /// Why a server of this machine may refuse a connection besides.
 fn other_user(addr: SocketAddr) -> &'static str {
     match addr.ip().to_canonical().is_loopback() {
-        true => ", is run by another user of this machine, who serves nobody else here",
+        true => ", the server runs as another user of this machine",
         false => "",
     }
 }
@@ -157,7 +157,7 @@ mod tests {
         let check = |addr: &str, user: bool| {
             let refused = SetupError::Rejected(Vec::new());
             let text = explain(addr.parse().unwrap(), refused).to_string();
-            assert!(text.contains("it has no export for this address"), "{text}");
+            assert!(text.contains("this address is not allowed"), "{text}");
             assert_eq!(
                 text.contains("another user of this machine"),
                 user,

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -342,27 +343,33 @@ fn usual_places() -> Vec<PathBuf> {
     services.chain(default_state_dir()).collect()
 }
 
+fn is_socket(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|about| about.file_type().is_socket())
+}
+
 async fn connect(path: &Path) -> anyhow::Result<UnixStream> {
     let connected = UnixStream::connect(path).await;
     connected.map_err(|error| {
-        let path = path.display();
+        let shown = path.display();
         match error.kind() {
-            ErrorKind::PermissionDenied => anyhow!("{path}: {DENIED}"),
-            ErrorKind::NotFound => anyhow!(
-                "{path}: no server has its control socket there (`rpcrdma serve` says at its start where \
-                 it has)"
-            ),
-            ErrorKind::ConnectionRefused => {
-                anyhow!("{path}: the server that had this control socket has ended")
+            ErrorKind::PermissionDenied => anyhow!("{shown}: {DENIED}"),
+            ErrorKind::NotFound => {
+                anyhow!("{shown}: there is no control socket (`serve --json` prints where it is)")
             }
-            _ => anyhow::Error::new(error).context(format!("{path}: cannot ask the server")),
+            ErrorKind::ConnectionRefused if !is_socket(path) => {
+                anyhow!("{shown}: it is not a control socket")
+            }
+            ErrorKind::ConnectionRefused => {
+                anyhow!("{shown}: the server that had this control socket has ended")
+            }
+            _ => anyhow::Error::new(error).context(format!("{shown}: cannot query the server")),
         }
     })
 }
 
 /// What there is to say where a server may not be asked.
-const DENIED: &str =
-    "this user may not ask the server (ask as root, with sudo, or as the user who runs it)";
+const DENIED: &str = "this user may not query the server (use sudo, or be the user who runs it)";
 
 /// The socket of the one server that runs.
 async fn only_one() -> anyhow::Result<UnixStream> {
@@ -387,8 +394,8 @@ async fn only_one() -> anyhow::Result<UnixStream> {
         (0, None) => {
             let dirs: Vec<_> = dirs.iter().map(|dir| dir.display().to_string()).collect();
             bail!(
-                "no server that this user may ask runs here: there is no control socket in {} (--socket \
-                 says where it is)",
+                "found no server that this user may query: there is no control socket in {} (name it with \
+                 --socket; a server without a state directory needs --control-socket)",
                 dirs.join(", ")
             )
         }
@@ -398,7 +405,7 @@ async fn only_one() -> anyhow::Result<UnixStream> {
                 .map(|(path, _)| path.display().to_string())
                 .collect();
             bail!(
-                "several servers run here: say which one with --socket, of {}",
+                "several servers run here: select one with --socket, of {}",
                 paths.join(", ")
             )
         }

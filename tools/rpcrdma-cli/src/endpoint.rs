@@ -47,8 +47,12 @@ impl Endpoint {
 impl FromStr for Endpoint {
     type Err = UrlError;
 
-    /// As in a URL; an IPv6 address without a port may also stand alone.
+    /// As in a URL, or the URL of a server; an IPv6 address without a port may also stand alone.
     fn from_str(text: &str) -> Result<Self, UrlError> {
+        let text = match text.strip_prefix("nfs://") {
+            Some(server) => server.strip_suffix('/').unwrap_or(server),
+            None => text,
+        };
         let (host, port) = match text.parse::<Ipv6Addr>() {
             Ok(_) => (text, NFS_RDMA_PORT),
             Err(_) => host_and_port(text)?,
@@ -91,6 +95,8 @@ mod tests {
         check("[::1]:7", "::1", 7);
         check("[::1]", "::1", 20049);
         check("2001:db8::7", "2001:db8::7", 20049);
+        check("nfs://127.0.0.1/", "127.0.0.1", 20049);
+        check("nfs://[::1]:7", "::1", 7);
     }
 
     #[test]
@@ -107,6 +113,7 @@ mod tests {
         check("[host]:7", UrlError::BadHost("[host]:7".to_owned()));
         check("[::1]7", UrlError::BadHost("[::1]7".to_owned()));
         check("a b", UrlError::BadHost("a b".to_owned()));
+        check("nfs://host/path", UrlError::BadHost("host/path".to_owned()));
         check("user@host", UrlError::BadHost("user@host".to_owned()));
     }
 }

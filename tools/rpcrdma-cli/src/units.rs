@@ -22,8 +22,8 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         .filter(|duration| *duration <= MAX_DURATION)
         .ok_or_else(|| {
             format!(
-                "it is not a duration up to {}, such as 500ms, 10s or 1m30s",
-                duration(MAX_DURATION)
+                "it is not a duration up to {}h, such as 500ms, 10s or 1m30s",
+                MAX_DURATION.as_secs() / 3600
             )
         })
 }
@@ -135,7 +135,7 @@ mod tests {
             "", "-1", "-1s", "86401", "25h", "inf", "NaN", "1x", "1e300", "s",
         ] {
             let error = parse_duration(bad).unwrap_err();
-            assert!(error.contains("a duration up to 1day"), "{bad}: {error}");
+            assert!(error.contains("a duration up to 24h"), "{bad}: {error}");
         }
     }
 

@@ -112,7 +112,7 @@ impl Acceptor {
             Err(error) => {
                 self.state.stats().refused += 1;
                 if self.settings.may_warn(error.group()) {
-                    warn!(%peer, error = %Chain(&error), "no connection was made");
+                    warn!(%peer, error = %Chain(&error), "connection setup failed");
                 }
                 return;
             }
@@ -226,7 +226,7 @@ impl Arrival {
     fn refused(&self, peer: SocketAddr, error: &SetupError) {
         self.state.stats().refused += 1;
         if self.settings.may_warn(self.place.admitted.group()) {
-            warn!(%peer, error = %Chain(error), "no connection was made");
+            warn!(%peer, error = %Chain(error), "connection setup failed");
         }
     }
 

@@ -178,7 +178,7 @@ impl ProbeArgs {
                 if matches!(report.verdict, Verdict::Closed | Verdict::Silent) {
                     report.plain_tcp = self.call_over_tcp(addr).await;
                 }
-                report.explanation = text::explain(&report, &Chain(&error).to_string());
+                report.explanation = text::explain(&report, &text::why(&error));
             }
         }
         report

@@ -5,16 +5,35 @@ use super::report::{
     Inline, Mpa, PrivateDataSeen, ProgramAnswer, Report, RoundTrip, RpcRdma, Verdict,
 };
 use super::version_two::{Spoken, VersionTwo};
+use crate::failure::plain;
 use crate::table::Columns;
+use crate::units;
 use nfs_proto::{MOUNT_PROGRAM, NFS_PROGRAM};
+use oncrpc::Chain;
 use serde_json::Value;
 use std::fmt::{self, Display, Formatter};
+use std::io::{self, ErrorKind};
+use verbs::SetupError;
 
 /// A report, on one screen.
 pub(super) struct Text<'a>(pub(super) &'a Report);
 
 /// Bytes of private data that are shown.
 const SHOWN: usize = 32;
+
+/// Why no connection was made, without what the verdict says.
+pub(super) fn why(error: &SetupError) -> String {
+    match error {
+        SetupError::TimedOut(_, after) => format!("no answer within {}", units::duration(*after)),
+        SetupError::Io(error) if UNREACHABLE.contains(&error.kind()) => {
+            format!("{}; check the address", io::Error::from(error.kind()))
+        }
+        other => plain(&Chain(other)),
+    }
+}
+
+/// Errors whose text in full says what the verdict says.
+const UNREACHABLE: [ErrorKind; 2] = [ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
 
 /// The verdict in a sentence. `why` is what the last attempt said.
 pub(super) fn explain(report: &Report, why: &str) -> String {
@@ -32,7 +51,7 @@ pub(super) fn explain(report: &Report, why: &str) -> String {
             format!("{tcp}: it closes the connection without an answer; {rdma_port}")
         }
         (Verdict::Silent, None) => {
-            format!("it accepts TCP connections but did not answer an MPA request: {why}")
+            format!("{tcp}: {why}; {rdma_port}")
         }
         (Verdict::NotMpa, _) => {
             let said = report.first_bytes.as_ref().map(|first| &*first.text);
@@ -49,15 +68,15 @@ pub(super) fn explain(report: &Report, why: &str) -> String {
             format!("it accepts iWARP connections but does not answer RPC-over-RDMA: {why}")
         }
         (Verdict::Rejected, _) => {
-            "it speaks MPA and refused the connection: it has no export for this address, is run by another \
-             user of this machine, has too many connections, or does not like what it was offered"
+            "it speaks MPA and refused the connection: this address is not allowed, the server runs as \
+             another user of this machine, it has too many connections, or it does not accept what was offered"
                 .to_owned()
         }
         (Verdict::BadMpa, _) => format!("its MPA reply cannot be accepted: {why}"),
         (Verdict::Refused, _) => {
-            "nobody listens there: is the server running, and is this its port?".to_owned()
+            "nothing listens there: is the server running, and is this its port?".to_owned()
         }
-        (Verdict::Unreachable, _) => format!("there is no way to it: {why}"),
+        (Verdict::Unreachable, _) => format!("it cannot be reached: {why}"),
     }
 }
 
@@ -203,10 +222,10 @@ fn private_data_rows(rows: &mut Columns, seen: &PrivateDataSeen) {
 
 fn rpcrdma_rows(rows: &mut Columns, found: &RpcRdma, announced: bool) {
     let invalidation = match (announced, found.invalidates) {
-        (true, Some(true)) => "announced, and done",
-        (true, Some(false)) => "announced, but not done in a reply to a call with one handle",
+        (true, Some(true)) => "announced and used",
+        (true, Some(false)) => "announced, but not used in a reply to a call with one handle",
         (true, None) => "announced",
-        (false, Some(true)) => "not announced, but done",
+        (false, Some(true)) => "not announced, but used",
         (false, Some(false) | None) => "not announced",
     };
     row(rows, "invalidation", invalidation);
@@ -234,7 +253,7 @@ fn rpcrdma_rows(rows: &mut Columns, found: &RpcRdma, announced: bool) {
         row(rows, "credits", &shown);
     }
     if found.stray_messages > 0 {
-        let shown = format!("{} messages that answered nothing", found.stray_messages);
+        let shown = format!("{} messages that answer no call", found.stray_messages);
         row(rows, "unasked", &shown);
     }
     if let Some(why) = &found.ended {
@@ -258,7 +277,7 @@ fn version_two_rows(rows: &mut Columns, spoken: &Spoken) {
             Some(value) => value.to_string(),
             None => seen.bytes.clone(),
         };
-        let fixed = if seen.fixed { ", for good" } else { "" };
+        let fixed = if seen.fixed { " (fixed)" } else { "" };
         row(rows, "", &format!("{name}: {value}{fixed}"));
     }
     if let Some(odd) = &spoken.odd {

@@ -196,11 +196,11 @@ impl fmt::Display for Announcement<'_> {
         if let Some(clients) = &common {
             writeln!(f, "allowed    {clients}")?;
         }
-        writeln!(f, "user       {}", self.user)?;
+        writeln!(f, "users      {}", self.user)?;
         writeln!(f, "limits     {}", self.limits)?;
         match self.designs().as_slice() {
-            [] => writeln!(f, "handles    never invalidated remotely")?,
-            some => writeln!(f, "handles    invalidated remotely: {}", some.join(", "))?,
+            [] => writeln!(f, "handles    no remote invalidation")?,
+            some => writeln!(f, "handles    remote invalidation: {}", some.join(", "))?,
         }
         writeln!(f, "state      {}", self.state)?;
         if let Some(metrics) = self.metrics {
@@ -209,21 +209,20 @@ impl fmt::Display for Announcement<'_> {
         let Some(first) = self.exports.first() else {
             return Ok(());
         };
-        writeln!(f, "\nmount it from Linux, as root:")?;
+        writeln!(f, "\nmount from Linux, as root:")?;
         for plan in self.exports {
             writeln!(f, "  {}", self.mount(&plan.export))?;
         }
         if self.listening.ip().to_canonical().is_loopback() {
             writeln!(
                 f,
-                "but Linux' software iWARP (siw) does not get here over loopback: for it, serve at \
-                 the address of a\nnetwork card, with --listen ADDR --allow ADDR, and mount from \
-                 there, on this machine too"
+                "The software iWARP of Linux (siw) does not work over loopback: to mount, on this machine \
+                 too, serve on the\naddress of a network card, with --listen ADDR --allow ADDR."
             )?;
         }
         writeln!(
             f,
-            "or use it as it is:\n  rpcrdma ls -l {}",
+            "or without mounting:\n  rpcrdma ls -l {}",
             quoted(&self.url(&first.export))
         )
     }

@@ -143,7 +143,9 @@ pub(super) enum SquashName {
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(super) enum ChangesName {
+    /// Before the reply, as RFC 1813 requires
     #[default]
     Durable,
+    /// Later, which is faster, but a crash of this machine can lose acknowledged changes
     Cached,
 }

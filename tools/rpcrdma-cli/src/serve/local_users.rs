@@ -30,9 +30,8 @@ impl Trust {
         if let Err(error) = SocketOwners::check() {
             tracing::warn!(
                 %error,
-                "the users of connections from this machine cannot be found (sock_diag): such \
-                 connections are refused; load the kernel module tcp_diag, or trust every user of this \
-                 machine with --trust-local"
+                "cannot identify local users (sock_diag): local connections are refused; load the kernel \
+                 module tcp_diag, or use --trust-local"
             );
         }
         Arc::new(match for_callers {

@@ -260,7 +260,7 @@ pub(super) fn without_state(why: &str) -> String {
 pub(super) fn describe_state(dir: Option<&Path>) -> String {
     match dir {
         Some(dir) => format!("{} (file handles survive a restart)", dir.display()),
-        None => "none: file handles are good until the end (--state-dir)".to_owned(),
+        None => "none: file handles are lost at exit (--state-dir)".to_owned(),
     }
 }
 

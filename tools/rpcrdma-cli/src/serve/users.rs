@@ -20,7 +20,7 @@ pub(super) fn describe(plans: &[Plan], for_callers: bool, trust: &Trust) -> Stri
 fn of_one(plans: &[Plan], trust: &Trust, uid: u32, gid: u32) -> String {
     let why = match uid {
         0 => "the only user of this user namespace",
-        _ => "who runs this; run by root, it acts for each caller",
+        _ => "who runs the server; as root, it acts as each caller",
     };
     let mut rules = plans.iter().flat_map(|plan| &plan.clients);
     let mut idle = Vec::new();
@@ -34,7 +34,7 @@ fn of_one(plans: &[Plan], trust: &Trust, uid: u32, gid: u32) -> String {
         true => String::new(),
         false => format!("; {} cannot have an effect", idle.join(" and ")),
     };
-    format!("all files are used as uid {uid}, gid {gid}, {why}{idle}")
+    format!("all callers as uid {uid}, gid {gid}, {why}{idle}")
 }
 
 /// A server that acts for its callers.
@@ -44,18 +44,16 @@ fn of_callers(plans: &[Plan], trust: &Trust) -> &'static str {
     let all_the_same = squashes.all(|rule| Some(rule.options.squash) == first);
     match first.filter(|_| all_the_same) {
         Some(Squash::RemoteRoot) if trust.trusts_local() => {
-            "each caller as itself, root as nobody, that of this machine too: with --trust-local nobody \
-             knows who is root here"
+            "each caller as itself; root as nobody, of this machine too, because --trust-local does not tell \
+             who is root here"
         }
         Some(Squash::RemoteRoot) => {
-            "each caller as itself, root of other machines as nobody (--squash)"
+            "each caller as itself; root of other machines as nobody (--squash)"
         }
-        Some(Squash::Root) => {
-            "each caller as itself, root as nobody (--squash none has root be root)"
-        }
+        Some(Squash::Root) => "each caller as itself; root as nobody (--squash)",
         Some(Squash::All) => "every caller as nobody",
-        Some(Squash::None) => "each caller as itself, root as root",
-        None => "each caller as itself or as nobody, as the export says for its machine",
+        Some(Squash::None) => "each caller as itself; root as root",
+        None => "each caller as itself or as nobody, by export and machine",
     }
 }
 
@@ -83,11 +81,14 @@ mod tests {
         let plans = plans(Squash::RemoteRoot);
         let known = of_callers(&plans, &trust(&[]));
         assert!(
-            known.contains("root of other machines as nobody"),
+            known.contains("itself; root of other machines as nobody"),
             "{known}"
         );
         let unknown = of_callers(&plans, &trust(&["--trust-local"]));
-        assert!(unknown.contains("that of this machine too"), "{unknown}");
+        assert!(
+            unknown.contains("root as nobody, of this machine too"),
+            "{unknown}"
+        );
     }
 
     #[test]
@@ -96,7 +97,7 @@ mod tests {
         let said = of_one(&plans, &trust(&[]), 1000, 100);
         assert_eq!(
             said,
-            "all files are used as uid 1000, gid 100, who runs this; run by root, it acts for each caller"
+            "all callers as uid 1000, gid 100, who runs the server; as root, it acts as each caller"
         );
         plans[0].clients[0].options.anonymous.uid = 7;
         let said = of_one(&plans, &trust(&["--manage-gids"]), 1000, 100);
@@ -107,6 +108,6 @@ mod tests {
             said.contains("the only user of this user namespace"),
             "{said}"
         );
-        assert!(!said.contains("run by root"), "{said}");
+        assert!(!said.contains("as root"), "{said}");
     }
 }

@@ -135,7 +135,7 @@ fn warnings_about_one_peer_are_limited_and_summed_up() {
     }
     let output = served.stop(Signal::TERM);
     let errors = text(&output.stderr);
-    let warnings = errors.matches("no connection was made").count();
+    let warnings = errors.matches("connection setup failed").count();
     assert_eq!(warnings, 8, "{errors}");
     let me = rustix::process::geteuid().as_raw();
     let rest = format!("further warnings about this peer peer=uid {me} of this machine count=92");

@@ -68,10 +68,14 @@ fn local_path_that_cannot_be_used_is_named_once() {
         &file,
         "cannot be served: it is not a directory",
     );
-    let no_server = "no server has its control socket there";
+    let no_server = "there is no control socket";
     mistake(&["stats", "--socket", &missing], &missing, no_server);
     mistake(&["clients", "--socket", &missing], &missing, no_server);
-    mistake(&["stats", "--socket", &file], &file, "has ended");
+    mistake(
+        &["stats", "--socket", &file],
+        &file,
+        "it is not a control socket",
+    );
     mistake(&["man-pages", &file], &file, "");
     let served = Served::new(&[]);
     let no_file = ": no such file or directory";

@@ -113,11 +113,11 @@ fn probe_of_our_server_fits_on_one_screen() {
                  RPC-over-RDMA version 1 CM Private Data, at the head
                  sends up to 8192 bytes, receives up to 4096
   inline         4096 bytes to it, 8192 bytes from it
-  invalidation   announced, and done
+  invalidation   announced and used
   RPC-over-RDMA  version 1, version 2
                  its operations: ROPT_INITXCH, ROPT_REQXCH, ROPT_RESPXCH, ROPT_UPDXCH
                  Receive Buffer Size: 8192
-                 Requester Remote Invalidation: true, for good
+                 Requester Remote Invalidation: true (fixed)
   credits        128 granted, 1024 asked for
   NFS            version 3
   MOUNT          version 3
@@ -325,7 +325,7 @@ fn version_two_is_shown_with_characteristics_and_operations() {
                  its operations: ROPT_INITXCH, ROPT_REQXCH, ROPT_RESPXCH
                  Receive Buffer Size: 16384
                  characteristic 77: 00000005
-                 Requester Remote Invalidation: true, for good
+                 Requester Remote Invalidation: true (fixed)
 ";
     assert!(shown.contains(expected), "{shown}");
 }
