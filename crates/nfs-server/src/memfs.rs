@@ -1,8 +1,8 @@
 //! A file system in memory, of bounded size, for tests and measurements.
 //!
-//! READ returns what WRITE stored, by reference: no data is copied, except pieces so small that
-//! holding their whole buffer would cost more. It enforces all permission rules. Everything is lost
-//! when it is dropped.
+//! READ returns the data that WRITE stored by reference, without a copy, except for pieces so small
+//! that keeping their buffers would cost more. All permission rules are enforced. The files are
+//! lost when the file system is dropped.
 
 mod change;
 mod content;
@@ -23,13 +23,13 @@ use tree::{Body, Inode, Tree};
 /// Largest file, in bytes.
 const MAX_FILE: u64 = 1 << 40;
 
-/// Most hard links to a file.
+/// Largest number of hard links to a file.
 const MAX_LINKS: u32 = 65_000;
 
 /// A file system in memory.
 pub struct MemFs {
     tree: RwLock<Tree>,
-    /// In every handle, so that those of another instance are stale.
+    /// Number of this instance, which is in every id, so that ids of another instance are stale.
     instance: u64,
 }
 
@@ -70,7 +70,7 @@ impl MemFs {
         })
     }
 
-    /// Runs what changes nothing; the attributes are those of `file`.
+    /// Runs a read-only operation; returns the attributes of `file` with its result.
     fn see<T>(
         &self,
         file: FileId,
@@ -92,7 +92,7 @@ impl MemFs {
         })
     }
 
-    /// Runs what changes `file`, and tells of it before and after.
+    /// Runs a change of `file`; returns its attributes before and after with the result.
     fn change<T>(
         &self,
         file: FileId,
@@ -366,7 +366,7 @@ impl FileSystem for MemFs {
         self.see(dir, |tree, number, inode, attributes| {
             let entries = inode.directory()?;
             permission::check(who, attributes, READ)?;
-            // Who may not search a directory learns the names in it, and no more.
+            // A caller without search permission gets only the names.
             let plus = plus && permission::granted(who, attributes, EXECUTE);
             let verifier = self.instance ^ number;
             if from.cookie != 0 && from.verifier != verifier {

@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Sampling rate of latencies: one of this many calls that are answered at once is measured, on
-/// average. To read the clock twice for each call would cost a small call a fiftieth of its time.
+/// average. Reading the clock twice for each call would add a fiftieth to the time of a small one.
 pub const SAMPLED: u32 = 16;
 
 /// Buckets of a [`LatencyHistogram`].
 pub const LATENCY_BUCKETS: usize = 25;
 
-/// Parts of the counters, so that threads seldom share one.
+/// Number of shards of the counters, so that threads seldom share one.
 const SHARDS: usize = 16;
 
 /// Procedures of NFS version 3.
@@ -183,25 +183,26 @@ impl LatencyHistogram {
 /// A program whose calls are counted.
 #[derive(Clone, Copy)]
 pub(crate) struct Counted {
-    /// Its name.
+    /// Name of the program.
     pub(crate) program: &'static str,
-    /// The name of a procedure, if there is one of this number.
+    /// Returns the name of the procedure with this number, if there is one.
     pub(crate) procedure: fn(u32) -> Option<&'static str>,
-    /// What a first word of results other than 0 says of a call of a procedure, if it is a failure.
+    /// Returns the class of error for the first word of the results, if it is a failure. The word
+    /// is not 0.
     pub(crate) failure: fn(u32, u32) -> Option<ErrorClass>,
 }
 
-/// Where calls of a program with `N` procedures are counted.
+/// Counters of a program with `N` procedures.
 #[derive(Clone)]
 pub(crate) struct Metrics<const N: usize> {
     of: Counted,
     shards: Arc<[Shard<N>; SHARDS]>,
 }
 
-/// Where calls of NFS are counted.
+/// Counters of NFS.
 pub(crate) type NfsMetrics = Metrics<PROCEDURES>;
 
-/// On cache lines of its own.
+/// A shard, aligned to its own cache lines.
 #[repr(align(128))]
 struct Shard<const N: usize> {
     procedures: [Counters; N],
@@ -215,23 +216,23 @@ struct Counters {
     nanos: AtomicU64,
 }
 
-/// What a thread counts with.
+/// Counting state of a thread.
 struct Thread {
-    /// The shard that it uses; none so far if that is beyond all.
+    /// Index of the thread's shard; beyond the last one until it is chosen.
     shard: Cell<usize>,
-    /// Calls until the time of one is taken again.
+    /// Number of calls until the next sample.
     until_sample: Cell<u32>,
-    /// Calls from the last of which the time was taken to the next.
+    /// Number of calls from the last sample to the next.
     gap: Cell<u32>,
-    /// Makes the gaps: calls often come in patterns.
+    /// State of the generator of random gaps, since calls often come in patterns.
     random: Cell<u32>,
 }
 
-/// A call whose time is taken.
+/// A call whose latency is measured.
 #[derive(Clone, Copy)]
 pub(crate) struct Sample {
     came: Instant,
-    /// Calls that it stands for.
+    /// Number of calls that the sample represents.
     calls: u32,
 }
 
@@ -258,7 +259,7 @@ impl Thread {
         shard
     }
 
-    /// Calls that the present one stands for, if it is a sample.
+    /// Counts a call; returns the number of calls that it represents if it is a sample.
     fn sample(&self) -> Option<u32> {
         if let Some(left) = self.until_sample.get().checked_sub(1) {
             self.until_sample.set(left);
@@ -277,7 +278,7 @@ impl Thread {
 }
 
 impl Sample {
-    /// The sample that the call which comes now is, if it is one.
+    /// Begins a call; returns a sample if its latency is to be measured.
     pub(crate) fn take() -> Option<Self> {
         let calls = THREAD.with(Thread::sample)?;
         let came = Instant::now();
@@ -306,7 +307,7 @@ impl<const N: usize> Metrics<N> {
         }
     }
 
-    /// Counts the call of a procedure when it is answered.
+    /// Counts a call of a procedure when it is answered.
     pub(crate) fn count(&self, number: u32, answer: Answer, sample: Option<Sample>) -> Answer
     where
         Self: 'static,
@@ -339,7 +340,7 @@ impl<const N: usize> Metrics<N> {
         }
     }
 
-    /// A call was answered on the task of its connection.
+    /// Counts a call that was answered on the task of its connection.
     pub(crate) fn answered(&self, number: u32, reply: &Reply, sample: Option<Sample>) {
         let Some(counters) = self.counters(number) else {
             return;
@@ -350,7 +351,7 @@ impl<const N: usize> Metrics<N> {
         }
     }
 
-    /// A call was answered by a job that was made at this time.
+    /// Counts a call that was answered by a job created at this time.
     pub(crate) fn answered_by_job(&self, number: u32, reply: &Reply, made: Instant) {
         let Some(counters) = self.counters(number) else {
             return;
@@ -359,13 +360,13 @@ impl<const N: usize> Metrics<N> {
         counters.took(made.elapsed(), 1);
     }
 
-    /// The counters of a procedure on this thread, if there is such a procedure.
+    /// Returns this thread's counters of a procedure, if the procedure exists.
     fn counters(&self, number: u32) -> Option<&Counters> {
         let shard = THREAD.with(Thread::shard);
         self.shards[shard].procedures.get(number as usize)
     }
 
-    /// What was counted so far.
+    /// Returns the statistics so far.
     pub(crate) fn stats(&self) -> ProgramStats {
         let procedures = (0..N).filter_map(|number| {
             let mut stats = ProcedureStats {
@@ -385,11 +386,11 @@ impl<const N: usize> Metrics<N> {
         }
     }
 
-    /// What failed, if something did.
+    /// Returns the class of error of a reply, if the call failed.
     fn failure_of(&self, number: u32, reply: &Reply) -> Option<ErrorClass> {
         let payload = match reply {
             Reply::Message(payload) => payload,
-            // The call is being answered already.
+            // The call is already being answered.
             Reply::Nothing => return None,
             Reply::Ineligible => return Some(ErrorClass::Rpc),
         };
@@ -398,7 +399,7 @@ impl<const N: usize> Metrics<N> {
         let Some((_, results)) = parts.filter(|(header, _)| header.ends_with(&[0; 4])) else {
             return Some(ErrorClass::Rpc);
         };
-        // Procedure 0 has no results.
+        // NULL has no results.
         if number == 0 {
             return None;
         }
@@ -410,7 +411,7 @@ impl<const N: usize> Metrics<N> {
     }
 }
 
-/// The kind of failure that a status of NFS other than 0 is.
+/// Returns the class of an NFS status, which is not 0.
 pub(crate) fn nfs_failure(status: u32) -> ErrorClass {
     Status::try_from(status).map_or(ErrorClass::Server, ErrorClass::of)
 }
@@ -423,7 +424,7 @@ impl Counters {
         }
     }
 
-    /// Counts a time as that of so many calls.
+    /// Counts a latency for `calls` calls.
     fn took(&self, time: Duration, calls: u64) {
         self.latency[LatencyHistogram::bucket_of(time)].fetch_add(calls, Relaxed);
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -442,7 +443,7 @@ impl Counters {
     }
 }
 
-/// The name of a procedure, as in RFC 1813 §3.3.
+/// Returns the name of a procedure, as in RFC 1813 §3.3.
 fn name(procedure: Procedure) -> &'static str {
     match procedure {
         Procedure::Null => "NULL",

@@ -21,12 +21,12 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Most mounts remembered for DUMP. The list is for people: clients that are gone stay in it, and
-/// older entries make room for newer ones.
+/// Largest number of mounts kept for DUMP. The list is for people: clients that have gone stay in
+/// it, and the oldest entries are dropped.
 const MAX_MOUNTS: usize = 256;
 
-/// Most paths below exports that are looked for at a time, of which one client may have half. One more
-/// is refused.
+/// Largest number of lookups of paths below exports at a time, of which one client may have half.
+/// Further ones are refused.
 const MAX_IN_FLIGHT: usize = 256;
 
 /// The MOUNT version 3 program.
@@ -57,11 +57,11 @@ const COUNTED: Counted = Counted {
             MountProcedure::Export => "EXPORT",
         })
     },
-    // Lists begin with whether there is an entry.
+    // The first word of a list tells whether there is an entry.
     failure: |number, status| (number == MountProcedure::Mount as u32).then(|| failure(status)),
 };
 
-/// The kind of failure that a status of MNT other than 0 is.
+/// Returns the class of a MNT status, which is not 0.
 fn failure(status: u32) -> ErrorClass {
     match MountStatus::try_from(status) {
         Ok(MountStatus::NoEntry) => ErrorClass::NotFound,
@@ -80,11 +80,11 @@ struct Entry {
     path: Vec<u8>,
 }
 
-/// Why something cannot be mounted.
+/// Reason of a refused mount.
 struct Refusal {
-    /// What the client is told.
+    /// Status for the client.
     status: MountStatus,
-    /// What the administrator is told.
+    /// Reason for the log.
     why: String,
 }
 
@@ -142,7 +142,7 @@ impl Mount3 {
             let refusal = Refusal::new(MountStatus::ServerFault, why);
             return Answer::Now(self.refuse(call, &path, &refusal));
         };
-        // A path below an export may have to be looked for on a disk.
+        // Looking up a path below an export may wait for a disk.
         let this = self.clone();
         Answer::Blocking(Box::new(move || {
             let _counted = counted;
@@ -187,7 +187,7 @@ impl Mount3 {
         Ok((export, options, rest))
     }
 
-    /// Tells the client what it is to know, and the administrator why.
+    /// Answers a refused mount with its status, and logs the reason.
     fn refuse(&self, call: Call, path: &[u8], refusal: &Refusal) -> Reply {
         let now = Instant::now();
         self.summarise(now);
@@ -203,8 +203,8 @@ impl Mount3 {
         reply(call, &Err::<Mounted, _>(refusal.status))
     }
 
-    /// Whether a client goes on with a path above the one that it was refused last: one look for the
-    /// export that something is in is one line of the log. Another path is remembered.
+    /// Whether a refused path is above the client's last refused one. A client that looks for the
+    /// export of a path upwards is thus logged once. Any other path is remembered.
     fn is_next_try(&self, host: IpAddr, path: &[u8]) -> bool {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let is_next = refused
@@ -307,7 +307,8 @@ impl Mount3 {
     }
 }
 
-/// Whether the caller may search the directory at a path below the root, and those on the way.
+/// Checks that the caller has search permission on the directory at a path below the root, and on
+/// those above it.
 fn search(fs: &dyn FileSystem, who: &Identity, path: &[u8]) -> Result<(), MountStatus> {
     let dir = descend(fs, who, path)?;
     let may = fs.access(who, dir, Access::LOOKUP).wait();
@@ -317,8 +318,7 @@ fn search(fs: &dyn FileSystem, who: &Identity, path: &[u8]) -> Result<(), MountS
     }
 }
 
-/// The directory at a path below the root, one name after the other; symbolic links are not
-/// followed.
+/// Looks up the directory at a path below the root, name by name, without following symbolic links.
 fn descend(fs: &dyn FileSystem, who: &Identity, path: &[u8]) -> Result<FileId, MountStatus> {
     let mut at = fs.root();
     let names = path.split(|&byte| byte == b'/');
@@ -333,7 +333,7 @@ fn descend(fs: &dyn FileSystem, who: &Identity, path: &[u8]) -> Result<FileId, M
     Ok(at)
 }
 
-/// Whether a path is that of a directory somewhere above another.
+/// Whether a path is above another one.
 fn is_above(path: &[u8], other: &[u8]) -> bool {
     let names = |path| -> Vec<&[u8]> {
         let names = <[u8]>::split(path, |&byte| byte == b'/');

@@ -46,8 +46,8 @@ pub const MAX_READ: u32 = 1 << 20;
 /// Largest WRITE in bytes (RFC 1813 §3.3.19, `wtmax`). Of a larger one, this much is written.
 pub const MAX_WRITE: u32 = 1 << 20;
 
-/// Most calls of all clients together that wait for a thread or a disk: those of some hundred busy
-/// clients. One more is answered with NFS3ERR_JUKEBOX.
+/// Largest number of calls of all clients that wait for a thread or a disk: those of some hundred
+/// busy clients. Further ones are answered with NFS3ERR_JUKEBOX.
 const MAX_IN_FLIGHT: usize = 8192;
 
 /// The NFS version 3 program.
@@ -107,14 +107,14 @@ impl Nfs3 {
         self.duplicates.hits_on(connection)
     }
 
-    /// The file of a handle, and as whom the caller acts there.
+    /// Opens a handle; returns the file and the identity of the caller.
     fn open(&self, call: &Call, handle: &FileHandle) -> Result<(Target, Identity), Status> {
         let target = self.exports.open(handle, &call.caller)?;
         let who = target.options.identity(&call.cred);
         Ok((target, who))
     }
 
-    /// The same, for what changes something.
+    /// Opens a handle for a change, which fails on a read-only export.
     fn open_to_change(
         &self,
         call: &Call,
@@ -135,7 +135,7 @@ impl Nfs3 {
     }
 }
 
-/// What is needed to tell of the files of an export after the call was handed on.
+/// Data for encoding attributes of an export's files in the reply.
 #[derive(Clone)]
 struct Place {
     exports: Exports,
@@ -148,12 +148,12 @@ impl Place {
     }
 }
 
-/// A failure that was known before a file system was asked.
+/// Encodes a failure that was found before the file system was called.
 fn refused<T: Send + 'static, F: Default + Send + 'static>(status: Status) -> Outcome<Res<T, F>> {
     Outcome::Ready(Err(status.into()))
 }
 
-/// The result of an operation that changes nothing.
+/// Encodes the result of a read-only operation.
 fn seen<T, U>(
     export: u32,
     seen: Seen<T>,
@@ -168,7 +168,7 @@ fn seen<T, U>(
     }
 }
 
-/// The result of an operation that changes something.
+/// Encodes the result of a change.
 fn changed<T, U>(
     wcc: WccData,
     result: Result<T, Error>,
@@ -180,8 +180,8 @@ fn changed<T, U>(
     }
 }
 
-/// Writes the results into the memory of the call: all but directories and data, which goes by
-/// reference, are small.
+/// Writes the results into the memory of the call: they are small, except for directories and for
+/// data, which is by reference.
 fn write<'a, T: Wire<'a>>(call: Call, results: T) -> Reply {
     let mut w = call.into_success();
     results.hand_over(&mut w);
@@ -189,8 +189,8 @@ fn write<'a, T: Wire<'a>>(call: Call, results: T) -> Reply {
 }
 
 impl Nfs3 {
-    /// Answers a call with its results, at once or from a job. Nothing has been done for a job that has
-    /// no place.
+    /// Answers a call with its results, at once or from a job. If there is no place for the job, it
+    /// is not run.
     fn respond<T: Send + 'static>(
         &self,
         call: Call,
@@ -208,7 +208,7 @@ impl Nfs3 {
             let _counted = counted;
             let Call { prog, proc, .. } = call;
             let reply = then(call, results);
-            // Another program may use our files.
+            // Another program may use the files of this program.
             if prog == NFS_PROGRAM {
                 metrics.answered_by_job(proc, &reply, made);
             }
@@ -224,7 +224,7 @@ impl Nfs3 {
     }
 }
 
-/// Reads the arguments, runs the procedure, replies.
+/// Reads the arguments, runs the procedure and encodes the reply.
 macro_rules! serve {
     ($self:ident, $call:ident, $args:ty, $procedure:ident $(, $reply:expr)?) => {{
         let outcome = $call
@@ -259,7 +259,7 @@ impl Program for Nfs3 {
     ) -> Option<ReplyBound> {
         let procedure = Procedure::try_from(procedure.proc).ok()?;
         let mut bound = nfs_proto::reply_bound(procedure, args)?;
-        // No more than this is returned, whatever is asked for.
+        // A READ returns at most this, whatever the request.
         match procedure {
             Procedure::Read => {
                 for count in &mut bound.results {
@@ -302,11 +302,11 @@ impl Nfs3 {
     }
 }
 
-/// Whether executing a call once more could do, or say, something else than the first time.
+/// Whether a second execution of a call could have another effect or result.
 fn changes_when_repeated(procedure: Procedure) -> bool {
     match procedure {
         Procedure::SetAttr
-        // Of no effect at once, but a copy that arrives late would undo what was written since.
+        // An immediate repetition has no effect, but a late copy would undo later writes.
         | Procedure::Write
         | Procedure::Create
         | Procedure::MkDir
@@ -345,7 +345,7 @@ impl Nfs3 {
             if !this.users.look_up(&mut call) {
                 return respond.with(jukebox::reply(call));
             }
-            // It may need a place of its own.
+            // The call may need a place for a job.
             drop(counted);
             let made = Instant::now();
             let answer = this.execute_as_is(procedure, call);
@@ -387,7 +387,7 @@ impl Nfs3 {
     }
 }
 
-/// Hands over the reply of a procedure, from a thread that may wait for it.
+/// Passes the reply of a procedure on, from a thread that may wait for it.
 fn finish(answer: Answer, respond: Respond) {
     match answer {
         Answer::Now(reply) => respond.with(reply),

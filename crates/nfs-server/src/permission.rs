@@ -2,17 +2,17 @@
 
 use crate::fs::{Access, Attributes, Error, FileKind, Identity, SetAttributes, SetTime, mode};
 
-/// Read, of the three bits of a class.
+/// Permission bit to read.
 pub(crate) const READ: u32 = 4;
-/// Write, of the three bits of a class.
+/// Permission bit to write.
 pub(crate) const WRITE: u32 = 2;
-/// Execute or search, of the three bits of a class.
+/// Permission bit to execute or search.
 pub(crate) const EXECUTE: u32 = 1;
 
 /// Whether the mode bits grant all of `want` to `who`.
 pub(crate) fn granted(who: &Identity, file: &Attributes, want: u32) -> bool {
     if who.is_root() {
-        // Root executes only what somebody may execute.
+        // Root may execute a file only if it has an execute bit.
         return want & EXECUTE == 0 || file.is_directory() || file.mode & 0o111 != 0;
     }
     let class = if who.uid == file.uid {
@@ -25,7 +25,7 @@ pub(crate) fn granted(who: &Identity, file: &Attributes, want: u32) -> bool {
     class & want == want
 }
 
-/// The same as a result.
+/// Returns an error unless the mode bits grant all of `want` to `who`.
 pub(crate) fn check(who: &Identity, file: &Attributes, want: u32) -> Result<(), Error> {
     if granted(who, file, want) {
         Ok(())
@@ -34,9 +34,9 @@ pub(crate) fn check(who: &Identity, file: &Attributes, want: u32) -> Result<(), 
     }
 }
 
-/// Reading data. The owner may always, since a client's open is not known here and may have been
-/// before the mode was changed; who may execute a file may read it, since a client executes by
-/// reading (RFC 1813 §4.4).
+/// Checks permission to read data (RFC 1813 §4.4). The owner may always read, since the server does
+/// not know a client's open, which may have been before a change of mode. Execute permission allows
+/// reading, since a client executes a file by reading it.
 pub(crate) fn check_read(who: &Identity, file: &Attributes) -> Result<(), Error> {
     if who.uid == file.uid || granted(who, file, READ) || granted(who, file, EXECUTE) {
         Ok(())
@@ -45,7 +45,7 @@ pub(crate) fn check_read(who: &Identity, file: &Attributes) -> Result<(), Error>
     }
 }
 
-/// Writing data; the owner may always (RFC 1813 §4.4).
+/// Checks permission to write data; the owner may always write (RFC 1813 §4.4).
 pub(crate) fn check_write(who: &Identity, file: &Attributes) -> Result<(), Error> {
     if who.uid == file.uid || granted(who, file, WRITE) {
         Ok(())
@@ -54,13 +54,13 @@ pub(crate) fn check_write(who: &Identity, file: &Attributes) -> Result<(), Error
     }
 }
 
-/// Adding an entry to a directory.
+/// Checks permission to add an entry to a directory.
 pub(crate) fn check_add(who: &Identity, dir: &Attributes) -> Result<(), Error> {
     check_directory(dir)?;
     check(who, dir, WRITE | EXECUTE)
 }
 
-/// Removing `entry` from a directory, which may be sticky.
+/// Checks permission to remove `entry` from a directory, which may be sticky.
 pub(crate) fn check_take(
     who: &Identity,
     dir: &Attributes,
@@ -74,7 +74,7 @@ pub(crate) fn check_take(
     Ok(())
 }
 
-/// Being a directory.
+/// Checks that a file is a directory.
 pub(crate) fn check_directory(dir: &Attributes) -> Result<(), Error> {
     if dir.is_directory() {
         Ok(())
@@ -83,7 +83,7 @@ pub(crate) fn check_directory(dir: &Attributes) -> Result<(), Error> {
     }
 }
 
-/// Being a file with data.
+/// Checks that a file is a regular file.
 pub(crate) fn check_regular(kind: FileKind) -> Result<(), Error> {
     match kind {
         FileKind::Regular => Ok(()),
@@ -96,8 +96,9 @@ pub(crate) fn check_regular(kind: FileKind) -> Result<(), Error> {
     }
 }
 
-/// Changing attributes: mode and times are the owner's, the owner is root's to change, the group
-/// the owner's among its own groups; setting times to now takes no more than writing.
+/// Checks permission to change attributes. The owner may set mode and times, and the group to one
+/// of the caller's own; only root may set the owner; write permission is sufficient to set the
+/// times to now.
 ///
 /// `writes` checks whether the caller may write.
 pub(crate) fn check_set<E: From<Error>>(
@@ -140,8 +141,8 @@ pub(crate) fn check_set<E: From<Error>>(
     Ok(())
 }
 
-/// The mode that a caller gets who asks for `wanted` on a file of group `gid`: the set-group-id bit
-/// is only for members, on a directory as well.
+/// Returns the mode that a caller may set on a file of group `gid`: the set-group-id bit only for
+/// members of the group, on directories too.
 pub(crate) fn settable_mode(who: &Identity, gid: u32, wanted: u32) -> u32 {
     let wanted = wanted & mode::ALL;
     if who.is_root() || who.in_group(gid) {
@@ -151,8 +152,8 @@ pub(crate) fn settable_mode(who: &Identity, gid: u32, wanted: u32) -> u32 {
     }
 }
 
-/// What is left of a mode when the owner changes or somebody but root writes: a program must not
-/// keep another user's rights.
+/// Returns the mode after a change of the owner, or a write by a user other than root: set-user-id
+/// and set-group-id bits of programs are cleared.
 pub(crate) fn without_privilege(kind: FileKind, bits: u32) -> u32 {
     if kind != FileKind::Regular {
         return bits;
@@ -161,7 +162,7 @@ pub(crate) fn without_privilege(kind: FileKind, bits: u32) -> u32 {
     bits & !(mode::SET_UID | group)
 }
 
-/// Group and mode bits that what is made in `dir` has from it.
+/// Returns the group and the mode bits that a new entry inherits from `dir`.
 pub(crate) fn inherited(who: &Identity, dir: &Attributes, kind: FileKind) -> (u32, u32) {
     if dir.mode & mode::SET_GID == 0 {
         return (who.gid, 0);
@@ -174,8 +175,8 @@ pub(crate) fn inherited(who: &Identity, dir: &Attributes, kind: FileKind) -> (u3
     (dir.gid, bits)
 }
 
-/// Which of `wanted` a caller may do who has been `granted` some of the three bits of a class (RFC 1813
-/// §3.3.4). It is asked for no more than is wanted.
+/// Returns the rights among `wanted` that the permission bits of a caller allow (RFC 1813 §3.3.4).
+/// `granted` is called only for bits that `wanted` needs.
 pub(crate) fn access<E>(
     is_directory: bool,
     wanted: Access,

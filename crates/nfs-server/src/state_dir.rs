@@ -1,4 +1,4 @@
-//! The usual place of what must outlast a server.
+//! Default directory of persistent state.
 
 use nix::unistd::{Uid, User};
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Groups of users from the user database of this machine, instead of those that callers claim.
+//! Looks up the groups of callers in the user database of this machine, instead of trusting those
+//! that they claim.
 //!
 //! AUTH_SYS has room for 16 groups (RFC 5531 Appendix A), and any caller can claim any group. The
 //! database may be remote, so only jobs query it, and results are cached. If it hangs, it blocks a
@@ -13,23 +14,23 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Users whose groups are remembered. Of more the oldest are asked for again.
+/// Largest number of users whose groups are cached. The oldest are evicted.
 const MAX_USERS: usize = 4096;
 
-/// Groups of one user that are taken into account.
+/// Largest number of groups of a user; further ones are ignored.
 const MAX_GROUPS_OF_USER: usize = 4096;
 
-/// How long the groups of a user are good.
+/// How long the groups of a user are cached.
 const GROUPS_MAX_AGE: Duration = Duration::from_secs(300);
 
-/// How long it is remembered that a user has no entry, or that the database did not answer.
+/// How long the absence of an entry, or a failure of the database, is cached.
 const NO_GROUPS_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// Users that are looked up at a time. Others wait for one of them.
+/// Largest number of concurrent lookups. Further ones wait.
 const MAX_LOOKUPS: usize = 16;
 
-/// How long a call waits for a lookup of another one, or for one of [`MAX_LOOKUPS`]. Then its client is told
-/// to come again.
+/// How long a call waits for a lookup that another call has started, or for one of [`MAX_LOOKUPS`]
+/// to end. After that it is answered jukebox.
 const LOOKUP_WAIT: Duration = Duration::from_secs(2);
 
 /// Source of the groups of users.
@@ -84,18 +85,18 @@ struct Shared {
     /// See [`LOOKUP_WAIT`].
     wait: Duration,
     state: Mutex<State>,
-    /// Somebody was looked up.
+    /// Signalled when a lookup ends.
     looked_up: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     users: HashMap<u32, Known>,
-    /// In the order in which they were looked up. Some may have been again since.
+    /// Users in the order of lookups. Some may have been looked up again since.
     order: VecDeque<(u32, Instant)>,
-    /// Since when each user is being looked up.
+    /// Start of each lookup in progress.
     being_looked_up: HashMap<u32, Instant>,
-    /// No further failure of the database is logged before this.
+    /// Time until which no further failure of the database is logged.
     quiet_until: Option<Instant>,
 }
 
@@ -112,7 +113,7 @@ impl Default for UserGroups {
 }
 
 impl UserGroups {
-    /// Creates it for users of this machine only.
+    /// Creates a source that applies to users of this machine only.
     pub fn new(database: impl UserDatabase + 'static) -> Self {
         Self {
             of_everybody: false,
@@ -125,16 +126,16 @@ impl UserGroups {
         }
     }
 
-    /// Extends it to all callers with AUTH_SYS, on other machines too. These keep their claimed
-    /// primary group, so that newgrp(1) works there.
+    /// Applies to all callers with AUTH_SYS, including those on other machines. They keep their
+    /// claimed primary group, so that newgrp(1) works there.
     #[must_use]
     pub fn of_everybody(mut self) -> Self {
         self.of_everybody = true;
         self
     }
 
-    /// Whether the groups of the caller are settled: nothing is to be replaced, or it was just now.
-    /// Otherwise [`look_up`](Self::look_up) is to be called where it may wait.
+    /// Replaces the groups of the caller if that needs no lookup; returns whether they are final.
+    /// If not, [`look_up`](Self::look_up) must be called on a thread that may wait.
     pub(crate) fn settle(&self, call: &mut Call) -> bool {
         let Some(uid) = self.whose(call) else {
             return true;
@@ -147,8 +148,8 @@ impl UserGroups {
         true
     }
 
-    /// Replaces the groups of the caller by what the database says; false if that takes too long, and the
-    /// client is to come again.
+    /// Replaces the groups of the caller by those in the database; false if that takes too long and
+    /// the call must be answered jukebox.
     #[must_use]
     pub(crate) fn look_up(&self, call: &mut Call) -> bool {
         let Some(uid) = self.whose(call) else {
@@ -161,7 +162,7 @@ impl UserGroups {
         true
     }
 
-    /// The user whose groups are to be replaced.
+    /// Returns the user whose groups are to be replaced, if any.
     fn whose(&self, call: &Call) -> Option<u32> {
         match &call.cred {
             Credential::Sys(sys) if self.of_everybody || call.caller.known_uid().is_some() => {
@@ -172,11 +173,11 @@ impl UserGroups {
     }
 }
 
-/// The database does not answer in time.
+/// The database did not answer in time.
 #[derive(Debug)]
 struct TooSlow;
 
-/// Puts the groups of the database in place of those claimed.
+/// Replaces the claimed groups by those of the database.
 fn replace(call: &mut Call, entry: Option<&UserEntry>) {
     let is_known = call.caller.known_uid().is_some();
     let Credential::Sys(AuthSys { gid, gids, .. }) = &mut call.cred else {
@@ -194,7 +195,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the database says of a user, asked once for all who want to know meanwhile.
+    /// Returns the database entry of a user. Concurrent calls share one lookup.
     fn look_up(&self, uid: u32) -> Result<Option<Arc<UserEntry>>, TooSlow> {
         let came = Instant::now();
         let mut state = self.lock();
@@ -203,7 +204,7 @@ impl Shared {
             if let Some(known) = state.known(uid, now) {
                 return Ok(known.entry);
             }
-            // Whoever comes to a lookup that hangs already does not wait for it.
+            // A call does not wait for a lookup that already hangs.
             let since = match state.being_looked_up.get(&uid) {
                 Some(since) => *since,
                 None if state.being_looked_up.len() < MAX_LOOKUPS => {
@@ -251,7 +252,7 @@ impl Shared {
     }
 }
 
-/// A user that is being looked up. Dropped, in a panic as well, others may try.
+/// A lookup in progress. Dropping it, also in a panic, allows others to try.
 struct BeingLookedUp<'a> {
     shared: &'a Shared,
     uid: u32,
@@ -270,7 +271,7 @@ impl State {
         (now < known.until).then(|| known.clone())
     }
 
-    /// Says that groups are not to be had, unless it was said lately.
+    /// Logs a failure of the database, unless one was logged recently.
     fn warn(&mut self, uid: u32, error: &str, now: Instant) {
         if self.quiet_until.is_none_or(|until| until <= now) {
             self.quiet_until = Some(now + NO_GROUPS_MAX_AGE);

@@ -7,7 +7,7 @@ use crate::fs::{
 };
 use crate::permission::{self, EXECUTE, WRITE};
 
-/// CREATE and the others where the name is taken; only CREATE can make something of it.
+/// Handles the creation of an object whose name exists: an error, except for CREATE.
 pub(super) fn existing(
     tree: &mut Tree,
     who: &Identity,
@@ -135,7 +135,7 @@ pub(super) fn set_attributes(
     }
     inode.uid = set.uid.unwrap_or(inode.uid);
     inode.gid = set.gid.unwrap_or(inode.gid);
-    // As on Linux, symbolic links have no mode of their own.
+    // As on Linux, the mode of symbolic links is fixed.
     if let Some(wanted) = set.mode
         && before.kind != FileKind::Symlink
     {
@@ -150,7 +150,7 @@ pub(super) fn set_attributes(
         }
     }
     if set.atime != SetTime::Keep || set.mtime != SetTime::Keep {
-        // The client has its file: the CREATE it came from is not sent again.
+        // After this the client does not repeat the CREATE of the file.
         inode.verifier = None;
     }
     inode.ctime = now;
@@ -187,7 +187,7 @@ pub(super) fn rename(
     permission::check_add(who, to_before)?;
     if moving.is_directory() {
         if from != to {
-            // Its ".." changes.
+            // The `..` of the moved directory changes.
             permission::check(who, &moving, WRITE)?;
         }
         if tree.is_within(to, moving.fileid)? {
@@ -197,9 +197,9 @@ pub(super) fn rename(
     match entry_to_take(tree, who, (to, to_before), to_name) {
         Err(Error::NotFound) => {}
         Err(error) => return Err(error),
-        // Two names of one file: nothing is to be done.
+        // Both are names of one file: nothing changes.
         Ok(there) if there.fileid == moving.fileid => return Ok(()),
-        // What it is in cannot be replaced by it.
+        // A directory above the moved object cannot be replaced by it.
         Ok(there) if there.is_directory() && tree.is_within(from, there.fileid)? => {
             return Err(Error::NotEmpty);
         }

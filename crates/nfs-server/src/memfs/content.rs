@@ -5,20 +5,20 @@ use oncrpc::xdr;
 use oncrpc::xdr::Gather;
 use std::collections::BTreeMap;
 
-/// Smallest piece that is kept by reference, in bytes. Smaller ones are copied: a reference holds
-/// the whole buffer it is of.
+/// Smallest piece that is stored by reference, in bytes. Smaller ones are copied, since a reference
+/// keeps the whole buffer.
 const BY_REFERENCE: usize = 16 << 10;
 
-/// What one more piece costs beside its bytes.
+/// Bookkeeping of a piece, in bytes.
 const PIECE: u64 = 64;
 
-/// What holes are read from.
+/// Zeroes that reads of holes return.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The data of a file.
 #[derive(Default)]
 pub(super) struct Content {
-    /// By offset; they do not overlap, and none is empty.
+    /// Pieces by offset, not empty and without overlap.
     pieces: BTreeMap<u64, Bytes>,
     size: u64,
     /// Bytes in the pieces.
@@ -30,17 +30,17 @@ impl Content {
         self.size
     }
 
-    /// Bytes of memory it takes.
+    /// Returns the memory used, in bytes.
     pub(super) fn used(&self) -> u64 {
         self.held + self.pieces.len() as u64 * PIECE
     }
 
-    /// Up to `count` bytes from `offset`, by reference.
+    /// Returns up to `count` bytes from `offset`, by reference.
     pub(super) fn read(&self, offset: u64, count: u32) -> Gather {
         let end = offset.saturating_add(count.into()).min(self.size);
         let before = self.pieces.range(..=offset).next_back();
         let first = match before {
-            // Mostly all of it is in one piece.
+            // Usually all bytes are in one piece.
             Some((start, piece)) if *start + piece.len() as u64 >= end && offset < end => {
                 let within = index(offset - start)..index(end - start);
                 return std::iter::once(piece.slice(within)).collect();
@@ -62,8 +62,8 @@ impl Content {
         out
     }
 
-    /// The most bytes that [`used`](Self::used) grows by if this is written: nothing where pieces
-    /// replace others.
+    /// Returns a bound for the growth of [`used`](Self::used) by a write. Replacing pieces needs no
+    /// memory.
     pub(super) fn growth(&self, offset: u64, data: &Gather) -> u64 {
         let len = xdr::gather_len(data) as u64;
         let end = offset.saturating_add(len);
@@ -75,7 +75,7 @@ impl Content {
             .take_while(|(_, stop)| *stop > offset)
             .map(|(start, stop)| stop.min(end) - start.max(offset))
             .sum();
-        // Cutting into the pieces at both ends may leave one more than there was.
+        // Splitting the pieces at both ends may add a piece.
         len - replaced + (data.len() as u64 + 1) * PIECE
     }
 
@@ -100,7 +100,7 @@ impl Content {
         self.size = size;
     }
 
-    /// Puts a piece where nothing is. A small one is joined to a small one that it continues.
+    /// Inserts a piece into a hole. A small piece is joined to a small one directly before it.
     fn put(&mut self, at: u64, piece: Bytes) {
         self.held += piece.len() as u64;
         if piece.len() >= BY_REFERENCE {
@@ -156,7 +156,7 @@ impl Content {
     }
 }
 
-/// What is left of a piece, as a reference only where it is worth its buffer.
+/// Returns the rest of a piece: by reference if it is large enough, otherwise as a copy.
 fn keep(piece: Bytes) -> Bytes {
     if piece.len() >= BY_REFERENCE {
         piece
@@ -173,7 +173,7 @@ fn fill(out: &mut Gather, mut zeroes: u64) {
     }
 }
 
-/// An offset within a piece or a hole that is read: both are in memory.
+/// Converts an offset within a piece or a hole, which fits memory.
 fn index(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The last cookie that is not of an entry: 1 is `.` and 2 is `..`.
+/// Largest cookie before those of entries: 1 is `.` and 2 is `..`.
 pub(super) const DOTS: u64 = 2;
 
-/// Entries of a directory. A cookie belongs to an entry for as long as it exists and never to
-/// another, so that one is good whatever came and went since.
+/// Entries of a directory. A cookie belongs to one entry and is never reused, so that cookies stay
+/// valid while entries are added and removed.
 pub(super) struct Directory {
     pub(super) parent: u64,
     by_name: HashMap<Arc<[u8]>, (u64, u64)>,
@@ -37,7 +37,7 @@ impl Directory {
         self.by_name.get(name).map(|(_, file)| *file)
     }
 
-    /// Adds an entry under a name that is free.
+    /// Adds an entry with an unused name.
     pub(super) fn insert(&mut self, name: &[u8], file: u64) {
         self.last_cookie += 1;
         let name: Arc<[u8]> = name.into();
@@ -52,7 +52,7 @@ impl Directory {
         Some(file)
     }
 
-    /// Names, cookies and files behind a cookie. `this` is the directory itself.
+    /// Returns names, cookies and files after a cookie. `this` is the directory itself.
     pub(super) fn list(&self, this: u64, after: u64) -> impl Iterator<Item = (&[u8], u64, u64)> {
         let dots: [(&[u8], u64, u64); 2] = [(b".", 1, this), (b"..", DOTS, self.parent)];
         let entries = self

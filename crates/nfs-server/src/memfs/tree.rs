@@ -1,4 +1,4 @@
-//! All files by number, and the memory they use.
+//! Table of files, with the memory they use.
 
 use super::content::Content;
 use super::directory::Directory;
@@ -10,10 +10,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Number of the root.
 pub(super) const ROOT: u64 = 1;
 
-/// What a file costs beside its data, in bytes.
+/// Bookkeeping of a file, in bytes.
 const INODE: u64 = 512;
 
-/// What a directory entry costs beside its name, in bytes.
+/// Bookkeeping of a directory entry, in bytes.
 const ENTRY: u64 = 128;
 
 /// All files.
@@ -24,8 +24,8 @@ pub(super) struct Tree {
     limit: u64,
 }
 
-/// Of numbers of files. They are handed out here, one after the other, so that nobody can choose
-/// them to be in each other's way.
+/// Hasher of file numbers. They are assigned in sequence, so that no client can choose them to
+/// collide.
 #[derive(Default)]
 struct NumberHasher(u64);
 
@@ -37,7 +37,7 @@ impl Hasher for NumberHasher {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // By the golden ratio: the table looks at the highest bits too.
+        // Multiplies by the golden ratio: the table uses the highest bits too.
         self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
@@ -56,7 +56,7 @@ pub(super) struct Inode {
     pub(super) atime: Time,
     pub(super) mtime: Time,
     pub(super) ctime: Time,
-    /// Of the exclusive CREATE that made it, until its times are set.
+    /// Verifier of the exclusive CREATE that created the file, until its times are set.
     pub(super) verifier: Option<[u8; 8]>,
 }
 
@@ -125,7 +125,7 @@ impl Inode {
         }
     }
 
-    /// Its data changed: somebody has the file, and the CREATE it came from is not sent again.
+    /// Notes a change of the data. After this the client does not repeat the CREATE of the file.
     pub(super) fn touch_data(&mut self) {
         self.verifier = None;
         self.mtime = Time::now();
@@ -176,7 +176,7 @@ impl Tree {
         }
     }
 
-    /// Numbers are never used again, so that one without a file is stale.
+    /// Numbers are never reused, so that one without a file is stale.
     pub(super) fn get(&self, number: u64) -> Result<&Inode, Error> {
         self.inodes.get(&number).ok_or(Error::Stale)
     }
@@ -207,7 +207,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Changes the data of a file, if up to `growth` more bytes still fit.
+    /// Changes the data of a file, if there is memory for up to `growth` more bytes.
     pub(super) fn resize(
         &mut self,
         number: u64,
@@ -251,7 +251,7 @@ impl Tree {
         Ok(number)
     }
 
-    /// Gives a file one more name.
+    /// Adds a name to a file.
     pub(super) fn link(&mut self, dir: u64, name: &[u8], file: u64) -> Result<(), Error> {
         let directory = self.get(dir)?.directory()?;
         if directory.get(name).is_some() {
@@ -300,7 +300,7 @@ impl Tree {
         Ok(file)
     }
 
-    /// Moves an entry to a name that is free.
+    /// Moves an entry to an unused name.
     pub(super) fn move_entry(
         &mut self,
         (from, from_name): (u64, &[u8]),

@@ -109,7 +109,7 @@ impl NfsAcl3 {
             if !this.nfs.users.look_up(&mut call) {
                 return respond.with(jukebox::reply(call));
             }
-            // It needs a place of its own.
+            // The call needs a place for a job.
             drop(counted);
             finish(this.execute_as_is(procedure, call), respond);
         }))
@@ -175,7 +175,7 @@ impl NfsAcl3 {
             return Answer::Now(call.denied(AuthStat::TooWeak));
         }
         match procedure {
-            // A copy that arrives late would undo what was set since.
+            // A late copy would undo later changes.
             AclProcedure::SetAcl => {
                 let execute = |call| self.execute(procedure, call);
                 self.nfs.duplicates.once(call, execute)
@@ -185,7 +185,7 @@ impl NfsAcl3 {
     }
 }
 
-/// The results of GETACL.
+/// Encodes the results of GETACL.
 fn lists(mask: AclMask, acls: &Acls, owner: Option<&Attributes>, attributes: PostOp) -> Lists {
     let (uid, gid) = owner.map_or((0, 0), |owner| (owner.uid, owner.gid));
     let list = |list: Option<&Acl>, flag, count, entries| {
@@ -194,7 +194,8 @@ fn lists(mask: AclMask, acls: &Acls, owner: Option<&Attributes>, attributes: Pos
         };
         let all = to_wire(list, flag, (uid, gid));
         AclList {
-            // No more than a few thousand: the file system keeps them in one attribute.
+            // The number of entries is at most a few thousand, since they are stored in one
+            // extended attribute.
             count: u32::try_from(all.len()).unwrap_or(u32::MAX),
             entries: match mask.contains(entries) {
                 true => all,
@@ -220,8 +221,8 @@ fn lists(mask: AclMask, acls: &Acls, owner: Option<&Attributes>, attributes: Pos
     }
 }
 
-/// The entries of a list: in those of the owner and the owning group stand their numbers, and there is
-/// always a mask, which the list of a mode has from the owning group.
+/// Encodes the entries of a list. Those of the owner and the owning group contain their ids, and
+/// there is always a mask: if the list has none, that of the owning group.
 fn to_wire(list: &Acl, flag: u32, (uid, gid): (u32, u32)) -> Vec<acl::AclEntry> {
     let mut entries = list.entries().to_vec();
     if list.rights(AclWho::Mask).is_none()
@@ -251,7 +252,7 @@ fn to_wire(list: &Acl, flag: u32, (uid, gid): (u32, u32)) -> Vec<acl::AclEntry> 
     entries.into_iter().map(wire).collect()
 }
 
-/// What SETACL is to set; `None` if its arguments are no lists.
+/// Decodes the lists of a SETACL; `None` if they are invalid.
 fn wanted(args: &acl::SetAcl) -> Option<SetAcls> {
     if !AclMask::all().contains(args.mask) {
         return None;
@@ -279,7 +280,7 @@ fn from_wire(list: &AclList) -> Option<SetAcl> {
                 ACL_USER => (AclWho::User(id), rights),
                 ACL_GROUP_OBJ => (AclWho::OwningGroup, rights),
                 ACL_GROUP => (AclWho::Group(id), rights),
-                // Solaris has further bits there.
+                // Solaris sets further bits.
                 ACL_MASK => (AclWho::Mask, rights & 7),
                 ACL_OTHER => (AclWho::Other, rights),
                 _ => return None,
@@ -290,7 +291,7 @@ fn from_wire(list: &AclList) -> Option<SetAcl> {
     if entries.is_empty() {
         return Some(SetAcl::Remove);
     }
-    // The mask that the list of a mode has for the protocol only.
+    // This mask exists only in the protocol: the list is equivalent to a mode.
     let of = |who| entries.iter().find(|entry| entry.who == who).copied();
     let (mask, group) = (of(AclWho::Mask), of(AclWho::OwningGroup));
     if let (4, Some(mask), Some(group)) = (entries.len(), mask, group)

@@ -34,7 +34,7 @@ pub(super) fn status(error: fs::Error) -> Status {
     }
 }
 
-/// Attributes with the number of the export as that of the file system.
+/// Converts attributes; the number of the export becomes that of the file system (`fsid`).
 pub(super) fn attributes(export: u32, found: &fs::Attributes) -> Attributes {
     let file_type = match found.kind {
         fs::FileKind::Regular => FileType::Regular,
@@ -76,7 +76,8 @@ pub(super) fn wcc(export: u32, wcc: &fs::Wcc) -> WccData {
     }
 }
 
-/// Times on the wire are unsigned: earlier and later ones become its ends.
+/// Converts a time. Times on the wire are unsigned; earlier and later ones become the nearest
+/// possible one.
 fn time(time: fs::Time) -> NfsTime {
     match u32::try_from(time.seconds) {
         Ok(seconds) => NfsTime {
@@ -91,7 +92,7 @@ fn time(time: fs::Time) -> NfsTime {
     }
 }
 
-/// A time from the wire; nothing if its nanoseconds are a second or more.
+/// Converts a time from the wire; `None` if its nanoseconds are a second or more.
 pub(super) fn time_from(time: NfsTime) -> Option<fs::Time> {
     (time.nanoseconds < 1_000_000_000).then(|| fs::Time {
         seconds: time.seconds.into(),

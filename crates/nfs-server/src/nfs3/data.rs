@@ -39,7 +39,7 @@ impl Nfs3 {
             let outcome = fs.read(&who, target.file, ask.offset, ask.count);
             return outcome.map(move |found| Ok(read_results(export, found)));
         }
-        // A file that ends before that may still fit.
+        // The data may still fit if the file ends earlier.
         let (fs, file) = (target.export.fs.clone(), target.file);
         let shorten = move |found: Result<Attributes, Error>| match found {
             Ok(attributes) => {
@@ -78,8 +78,8 @@ impl Nfs3 {
         let export = target.export.id();
         let fs = &target.export.fs;
         let stability = convert::stability(args.stable);
-        // From before: if data is lost while this is written, the client must see that the verifier
-        // of its COMMIT is another one.
+        // The verifier is read before the write: if data is lost during the write, the verifier of
+        // the COMMIT must differ from this one.
         let verifier = WriteVerifier(fs.write_verifier().to_be_bytes());
         let outcome = fs.write(&who, target.file, args.offset, data, stability);
         outcome.map(move |done| {
@@ -115,7 +115,7 @@ impl Nfs3 {
     }
 }
 
-/// The results of READ fit neither inline nor a chunk that was offered: the file was not read.
+/// Reply to a READ whose results fit neither inline nor the offered chunk: the file was not read.
 pub(super) struct NoRoom;
 
 type ReadResults = Result<Res<results::Read<'static>, PostOp>, NoRoom>;
@@ -130,7 +130,7 @@ fn read_results(export: u32, found: Seen<ReadOut>) -> Res<results::Read<'static>
     })
 }
 
-/// The reply of READ, whose data goes by reference.
+/// Encodes the reply of READ, with the data by reference.
 pub(super) fn write_read(call: Call, results: ReadResults) -> Reply {
     match results {
         Ok(results) => super::write(call, results),
@@ -138,7 +138,7 @@ pub(super) fn write_read(call: Call, results: ReadResults) -> Reply {
     }
 }
 
-/// The reply of READLINK, whose text goes by reference.
+/// Encodes the reply of READLINK, with the text by reference.
 pub(super) fn write_link(call: Call, results: Res<(PostOp, Bytes), PostOp>) -> Reply {
     let results = results.map(|(attributes, text)| results::ReadLink {
         attributes,

@@ -5,9 +5,9 @@
 //! same call gets the same results. A call is identified by its XID, its sender's address and
 //! machine name, and all of its content, but not by its port or connection, which differ by then.
 //!
-//! The form of transfer does not matter either: inline thresholds may differ on the next
-//! connection, so data that came in a chunk may come inline. Arguments are compared as bytes, and
-//! results are kept without headers of RPC or the transport.
+//! Calls are identified independently of their transfer: inline thresholds may differ on the next
+//! connection, so that data which was in a chunk may be inline then. Arguments are compared as
+//! bytes, and results are kept without headers of RPC or the transport.
 //!
 //! A call that is repeated during its execution is not executed again. On the connection of the
 //! first call the repetition is dropped, as the results will go there. On other connections the
@@ -47,11 +47,11 @@ pub(super) struct DuplicateRequestCache {
 struct Shared {
     fingerprints: Fingerprints,
     store: Store,
-    /// Calls that came again, by the connection on which they did.
+    /// Number of repeated calls per connection.
     hits: Mutex<BTreeMap<ConnectionId, u64>>,
 }
 
-/// Connections whose hits are remembered, the newest ones.
+/// Largest number of connections whose hits are counted; the oldest are dropped.
 const MAX_CONNECTIONS_WITH_HITS: usize = 4096;
 
 impl DuplicateRequestCache {
@@ -73,12 +73,12 @@ impl DuplicateRequestCache {
         self.shared.store.stats()
     }
 
-    /// Calls that came again on a connection.
+    /// Returns the number of repeated calls on a connection.
     pub(super) fn hits_on(&self, connection: ConnectionId) -> u64 {
         self.shared.hits().get(&connection).copied().unwrap_or(0)
     }
 
-    /// Answers a call by executing it, unless it was executed or is being executed.
+    /// Executes a call, unless it was executed or is being executed.
     pub(super) fn once(&self, call: Call, execute: impl FnOnce(Call) -> Answer) -> Answer {
         let entry = match self.enter(&call, Instant::now()) {
             Entered::First(entry) => {
@@ -131,7 +131,7 @@ impl Shared {
     }
 }
 
-/// Keeps the reply when it is there.
+/// Keeps the reply as soon as it is available.
 fn finish_with(ticket: Ticket, answer: Answer) -> Answer {
     match answer {
         Answer::Now(reply) => {
@@ -159,8 +159,8 @@ fn finish_with(ticket: Ticket, answer: Answer) -> Answer {
     }
 }
 
-/// The right to execute a call, and the duty to say what came of it. Dropping it says that nothing
-/// did: the call may be executed when it comes again.
+/// Permission to execute a call, which must be completed with its results. Dropping it without
+/// results allows a repetition to be executed.
 struct Ticket {
     shared: Arc<Shared>,
     entry: Arc<Entry>,
@@ -186,8 +186,7 @@ impl Drop for Ticket {
     }
 }
 
-/// What follows the header of a reply of status SUCCESS. The procedures kept here return nothing by
-/// reference.
+/// Returns the results of a SUCCESS reply. Procedures in the cache return nothing by reference.
 fn results_of(reply: &Reply) -> Option<&[u8]> {
     let Reply::Message(payload) = reply else {
         return None;
@@ -195,16 +194,16 @@ fn results_of(reply: &Reply) -> Option<&[u8]> {
     let (header, results) = payload.head().split_at_checked(oncrpc::REPLY_HEADER)?;
     // The last word of a header with an empty verifier is the status (RFC 5531 §9).
     let success = header.ends_with(&[0; 4]) && payload.items().is_empty();
-    // NFS3ERR_JUKEBOX says that nothing was done yet (RFC 1813 §2.6).
+    // NFS3ERR_JUKEBOX means that the call was not executed (RFC 1813 §2.6).
     let later = results.starts_with(&(Status::Jukebox as u32).to_be_bytes());
     (success && !later).then_some(results)
 }
 
-/// A call that came again while it is executed.
+/// A repetition of a call that is being executed.
 struct Waiting {
     entry: Arc<Entry>,
     call: Option<Call>,
-    /// Which time it is that it came again.
+    /// Sequence number of the repetition.
     time: u64,
 }
 

@@ -77,7 +77,7 @@ impl Nfs3 {
             Ok(opened) => opened,
             Err(status) => return refused(status),
         };
-        // `.` and `..` are there already.
+        // `.` and `..` exist already.
         let name = match Name::new(place.name.get()) {
             Err(_) if matches!(place.name.get(), b"." | b"..") => Err(Status::Exist),
             Err(error) => Err(convert::status(error)),
@@ -162,7 +162,7 @@ impl Nfs3 {
             Err(status) => return refused(status),
         };
         let (dir, who, name) = match self.named(call, &args.link) {
-            // As CREATE: they are there already.
+            // As with CREATE, these exist already.
             Err(Status::Invalid) if matches!(args.link.name.get(), b"." | b"..") => {
                 return refused(Status::Exist);
             }

@@ -1,9 +1,10 @@
-//! NFS3ERR_JUKEBOX, the answer to a call without room.
+//! Replies with NFS3ERR_JUKEBOX, for calls without a place.
 
 use nfs_proto::{AclProcedure, NFSACL_PROGRAM, Procedure, Status};
 use oncrpc::{Call, Reply};
 
-/// NFS3ERR_JUKEBOX: nothing was done, and the client may try again later (RFC 1813 §2.6).
+/// Makes an NFS3ERR_JUKEBOX reply: the call was not executed, and the client may retry later (RFC
+/// 1813 §2.6).
 pub(super) fn reply(call: Call) -> Reply {
     let attributes = match call.prog {
         NFSACL_PROGRAM => AclProcedure::try_from(call.proc).map(attributes_of_acl_failure),
@@ -15,14 +16,14 @@ pub(super) fn reply(call: Call) -> Reply {
     let mut w = call.into_success();
     w.u32(Status::Jukebox as u32);
     for _ in 0..attributes {
-        // They are left out.
+        // All optional attributes are omitted.
         w.bool(false);
     }
     Reply::Message(w.finish())
 }
 
-/// How many optional attributes a failure comes with: of the file or directory, or those before and
-/// after for each directory that would have changed (RFC 1813 §3.3).
+/// Returns the number of optional attributes in a failure: of the file or directory, or before and
+/// after for each directory to change (RFC 1813 §3.3).
 fn attributes_of_failure(procedure: Procedure) -> usize {
     match procedure {
         Procedure::Null | Procedure::GetAttr => 0,
@@ -49,7 +50,7 @@ fn attributes_of_failure(procedure: Procedure) -> usize {
     }
 }
 
-/// The same of NFSACL.
+/// The same for NFSACL.
 fn attributes_of_acl_failure(procedure: AclProcedure) -> usize {
     match procedure {
         AclProcedure::Null => 0,

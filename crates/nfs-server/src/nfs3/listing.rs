@@ -12,12 +12,12 @@ use nfs_proto::{
 use oncrpc::xdr::Writer;
 use oncrpc::{Answer, Call, Reply};
 
-/// Most bytes of a reply to READDIR or READDIRPLUS, however many are asked for: reading so many
-/// entries, with their attributes, keeps a thread busy for some milliseconds.
+/// Largest reply to READDIR or READDIRPLUS in bytes, regardless of the request: reading so many
+/// entries with their attributes takes a thread some milliseconds.
 const MAX_DIRECTORY: usize = 256 << 10;
 
-/// Most bytes of a reply message to READDIR or READDIRPLUS. Attributes and verifier may be counted or
-/// not.
+/// Largest reply message to READDIR or READDIRPLUS in bytes, whether a client counts attributes and
+/// verifier or not.
 pub(super) const MAX_REPLY: usize = oncrpc::REPLY_HEADER + 4 + FRAME + MAX_DIRECTORY;
 
 /// Bytes of a reply beside its entries: the attributes of the directory, the verifier, and the end
@@ -27,10 +27,10 @@ const FRAME: usize = <Option<Attributes>>::MAX + CookieVerifier::MAX + 8;
 /// Bytes of an entry of READDIRPLUS beside that of READDIR: attributes, and a handle without its bytes.
 const PLUS: usize = <Option<Attributes>>::MAX + 4 + 4;
 
-/// Most bytes of a handle.
+/// Largest size of a handle in bytes.
 const HANDLES: usize = nfs_proto::limits::MAX_HANDLE as usize;
 
-/// What is asked for.
+/// Arguments of READDIR or READDIRPLUS.
 struct Ask {
     dir: FileHandle,
     from: DirFrom,
@@ -105,8 +105,8 @@ impl Nfs3 {
     }
 }
 
-/// Leaves to a LOOKUP what is behind names at which other file systems are mounted: the attributes here are
-/// those of the directories below.
+/// Removes attributes and handles of mount points: they are those of the directories under the
+/// mounts. A client gets those of the mounted file systems by LOOKUP.
 fn hide_covered(page: &mut DirPage, mounts: &[Box<[u8]>]) {
     if mounts.is_empty() {
         return;
@@ -129,7 +129,7 @@ fn from(cookie: Cookie, verifier: CookieVerifier) -> DirFrom {
     }
 }
 
-/// The reply, in memory as large as the entries need: it is more than the call had.
+/// Encodes the reply, in a buffer large enough for the entries, which do not fit that of the call.
 fn write(
     call: Call,
     pool: &Pool,
@@ -158,7 +158,7 @@ fn entries(
     let mut list = DirectoryWriter::new(w, limits, attributes, verifier);
     let mut whole = true;
     for (name, entry) in page.iter() {
-        // A name that is longer than any message could hold is none a client could use.
+        // A name that is too long for any message cannot be used by a client.
         let Some(name) = Filename::new(name) else {
             continue;
         };

@@ -10,10 +10,10 @@ use std::sync::Arc;
 /// Bytes that a READDIR should ask for (RFC 1813 §3.3.19, `dtpref`).
 const PREFERRED_DIRECTORY: u32 = 64 << 10;
 
-/// What sizes of READ and WRITE should be a multiple of.
+/// Preferred multiple of the sizes of READ and WRITE (`rtmult`, `wtmult`).
 const MULTIPLE: u32 = 4096;
 
-/// What cannot be had on a read-only export.
+/// Rights that a read-only export does not grant.
 const CHANGES: fs::Access = fs::Access::MODIFY
     .union(fs::Access::EXTEND)
     .union(fs::Access::DELETE);
@@ -54,7 +54,7 @@ impl Nfs3 {
         let guard = match args.guard.map(convert::time_from) {
             None => None,
             Some(Some(guard)) => Some(guard),
-            // No file has such a time.
+            // No file has an invalid time.
             Some(None) => return refused(nfs_proto::Status::NotSync),
         };
         let export = target.export.id();
@@ -160,7 +160,7 @@ impl Nfs3 {
                 total_files: space.total_files,
                 free_files: space.free_files,
                 available_files: space.available_files,
-                // Anybody may write at any time.
+                // The values can change at any time.
                 invariant_seconds: 0,
             })
         })
@@ -223,7 +223,7 @@ impl Nfs3 {
     }
 }
 
-/// Results that say the same of every file, beside its attributes.
+/// Encodes results that are the same for all files, except for the attributes.
 fn described<T: Send + 'static>(
     export: u32,
     fs: &Arc<dyn FileSystem>,

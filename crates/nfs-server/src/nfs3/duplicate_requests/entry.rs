@@ -1,18 +1,18 @@
-//! One call that must not be executed twice.
+//! An entry of the duplicate request cache.
 
 use oncrpc::{Caller, ConnectionId, PeerGroup};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// How long a reply is kept: longer than a client takes to come back. A call that comes later is a
-/// new one, of a client that counts its transactions from the beginning again.
+/// How long a reply is kept: longer than a client takes to reconnect. A later call with the same
+/// XID is a new one, of a client whose XIDs have started again.
 pub(super) const MAX_AGE: Duration = Duration::from_secs(120);
 
-/// A call that is being executed, or was.
+/// A call that is being executed or was executed.
 pub(super) struct Entry {
     pub(super) client: PeerGroup,
-    /// Where the results will go.
+    /// Connection to which the results are sent.
     pub(super) connection: ConnectionId,
     /// The credits of that connection.
     pub(super) credits: u32,
@@ -24,16 +24,16 @@ pub(super) enum Progress {
     Running(Repeated),
     /// The results of the successful call, and the time of its end.
     Done(Instant, Box<[u8]>),
-    /// The call had no result that can be repeated.
+    /// The call ended without results to repeat.
     Lost,
 }
 
-/// What came again of a call that is being executed.
+/// Repetitions of a call that is being executed.
 #[derive(Default)]
 pub(super) struct Repeated {
-    /// How many times. Only the last one waits.
+    /// Number of repetitions. Only the last one waits.
     pub(super) times: u64,
-    /// Wakes that one.
+    /// Wakes the last repetition.
     pub(super) waker: Option<Waker>,
 }
 
@@ -52,8 +52,8 @@ impl Entry {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the results are older than they are kept. A call that is being executed is never old:
-    /// were it forgotten and came again, it would be executed twice.
+    /// Whether the results have expired. A call that is being executed never expires, so that a
+    /// repetition cannot execute it twice.
     pub(super) fn is_old(&self, now: Instant) -> bool {
         match &*self.lock() {
             Progress::Running(_) => false,
@@ -62,12 +62,12 @@ impl Entry {
         }
     }
 
-    /// Whether results will go out on this connection by themselves.
+    /// Whether the first execution sends its results on this connection.
     pub(super) fn answers_on(&self, connection: ConnectionId) -> bool {
         self.connection == connection && matches!(*self.lock(), Progress::Running(_))
     }
 
-    /// Ends the execution, and wakes who waits for it.
+    /// Ends the execution, and wakes the repetition that waits for it.
     pub(super) fn end(&self, progress: Progress) {
         let before = std::mem::replace(&mut *self.lock(), progress);
         if let Progress::Running(Repeated { waker, .. }) = before {
@@ -75,7 +75,7 @@ impl Entry {
         }
     }
 
-    /// The call came once more: the number of this time. Who waited before does so no longer.
+    /// Registers a repetition; returns its number. An earlier repetition stops waiting.
     pub(super) fn repeat(&self) -> u64 {
         let mut progress = self.lock();
         let Progress::Running(repeated) = &mut *progress else {

@@ -1,19 +1,19 @@
-//! Fingerprints of calls: two calls with the same one are the same call.
+//! Fingerprints of calls: calls with the same fingerprint count as the same call.
 
 use oncrpc::{Call, Credential, PeerGroup};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::{Hash, Hasher};
 use twox_hash::xxhash3_128::{RawHasher, SecretBuffer};
 
-/// Bytes of the arguments that go through SipHash: all of most calls. What is beyond, as the data of a
-/// WRITE, goes through XXH3, which takes a tenth of the time.
+/// Bytes of the arguments that are hashed with SipHash: all, for most calls. The rest, such as the
+/// data of a WRITE, is hashed with XXH3, which takes a tenth of the time.
 const HEAD: usize = 512;
 
 /// Bytes of a secret for XXH3.
 const SECRET: usize = 192;
 
-/// The keys under which calls are hashed, unknown to clients, so that none can make a call that is taken
-/// for another.
+/// Secret keys of the hashes, so that no client can construct a call with the fingerprint of
+/// another one.
 pub(super) struct Fingerprints {
     key: [u8; 16],
     secret: [u8; SECRET],
@@ -23,16 +23,17 @@ impl Fingerprints {
     /// Fingerprints under random keys.
     pub(super) fn new() -> Self {
         let (mut key, mut secret) = ([0; 16], [0; SECRET]);
-        // Without randomness the cache still works among clients that mean well.
+        // Without random keys the cache still works, except against malicious clients.
         let _ = getrandom::fill(&mut key).and_then(|()| getrandom::fill(&mut secret));
         Self { key, secret }
     }
 
-    /// The fingerprint of a call: of its client, XID and procedure, of who makes it, and of every byte of
-    /// its arguments.
+    /// Returns the fingerprint of a call: of its client, XID, procedure and user, and of all bytes
+    /// of its arguments.
     ///
-    /// The client is its address, without port, and the name of its machine: several share an address
-    /// behind a translating router. What else the credential says may change when a call is repeated.
+    /// A client is identified by its address without the port, and by its machine name, because
+    /// several clients share an address behind NAT. The rest of the credential may change when a
+    /// call is repeated.
     pub(super) fn of(&self, client: PeerGroup, call: &Call) -> u128 {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         client.hash(&mut hasher);

@@ -1,13 +1,13 @@
-//! Entries of the duplicate request cache: which are kept, and for how long.
+//! Storage and eviction of the entries of the duplicate request cache.
 //!
 //! Each connection keeps the results of its last calls, twice as many as it was granted credits.
-//! That is enough: a client with that many calls in flight has had the replies to all earlier ones.
-//! Results of a lost connection stay for [`MAX_AGE`](super::entry::MAX_AGE), however busy the
-//! client's next connection is. All connections share a total number of entries: an address may
-//! have as many as it leaves free; beyond that its own oldest results are evicted.
+//! That is sufficient: a client with that many calls in flight has received the replies to all
+//! earlier ones. Results of a lost connection stay for [`MAX_AGE`](super::entry::MAX_AGE), however
+//! busy the client's next connection is. All connections share a total number of entries: an
+//! address may have as many as it leaves free; beyond that its own oldest results are evicted.
 //!
-//! Nothing is searched: results are evicted from the front of a queue per connection, and old ones
-//! are found a few at a time, with each arriving call. Entries are spread over locks by address.
+//! No operation searches: results are evicted from the front of a queue per connection, and each
+//! arriving call removes a few expired ones. Entries are distributed over locks by address.
 
 use super::entry::Entry;
 use oncrpc::{Caller, ConnectionId, PeerGroup};
@@ -18,30 +18,30 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
-/// Most results kept in all, calls in flight included. Each takes some hundred bytes.
+/// Largest number of entries, calls in flight included. Each takes some hundred bytes.
 pub(super) const MAX_REPLIES: usize = 65_536;
 
-/// Results kept for each credit of a connection. As many calls may be tolerated of a client: one that
-/// gives up a call may already send the next.
+/// Results kept for each credit of a connection. A client may have twice as many calls as credits
+/// in service: one that gives up a call may already send the next.
 const REPLIES_PER_CREDIT: u32 = 2;
 
-/// Most results kept for one connection, whatever it was granted.
+/// Largest number of results kept for a connection, regardless of its credits.
 const MAX_REPLIES_OF_CONNECTION: u32 = 2048;
 
-/// Locks that addresses are spread over.
+/// Number of locks, over which addresses are distributed.
 const SHARDS: usize = 64;
 
-/// Most old results that one call looks for.
+/// Largest number of expired results that a call removes.
 const SWEPT: usize = 8;
 
 /// The calls of all clients.
 pub(super) struct Store {
     shards: Box<[Mutex<Shard>]>,
-    /// Calls that may be kept, in flight or done.
+    /// Largest number of entries, in flight or with results.
     limit: usize,
-    /// Calls that are kept.
+    /// Number of entries.
     used: AtomicUsize,
-    /// The next shard in which old results are looked for.
+    /// Index of the next shard to check for expired results.
     sweep: AtomicUsize,
 }
 
@@ -66,7 +66,7 @@ pub struct DuplicateRequestStats {
 struct Shard {
     entries: HashMap<u128, Arc<Entry>>,
     addresses: HashMap<PeerGroup, Address>,
-    /// The addresses, the one to look for old results at next first. Each once.
+    /// Addresses in the order of checks for expired results, each once.
     turns: VecDeque<PeerGroup>,
     counts: DuplicateRequestStats,
 }
@@ -74,15 +74,15 @@ struct Shard {
 /// The calls of one address.
 #[derive(Default)]
 struct Address {
-    /// In flight or done.
+    /// Number of entries, in flight or with results.
     used: usize,
-    /// Results by connection, in the order in which they were done.
+    /// Results by connection, in the order of completion.
     connections: HashMap<ConnectionId, VecDeque<Arc<Entry>>>,
-    /// The connections, each once, the one whose oldest result goes next first.
+    /// Connections in the order of eviction, each once.
     turns: VecDeque<ConnectionId>,
 }
 
-/// What is known of a call.
+/// Result of entering a call.
 pub(super) enum Entered {
     /// The call is new and must be executed.
     First(Arc<Entry>),
@@ -97,7 +97,7 @@ impl Store {
         Self::with_limit(MAX_REPLIES)
     }
 
-    /// A store for so many calls.
+    /// Creates a store for `limit` entries.
     pub(super) fn with_limit(limit: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -115,7 +115,7 @@ impl Store {
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a call, if it is not known.
+    /// Enters a call, unless it is known.
     pub(super) fn enter(
         &self,
         client: PeerGroup,
@@ -131,7 +131,7 @@ impl Store {
                 shard.counts.hits += 1;
                 return Entered::Again(entry);
             }
-            // It stays in the queue of its connection until it is its turn there.
+            // The expired entry stays in the queue of its connection until its turn.
             shard.entries.remove(&fingerprint);
         }
         if !self.make_room(&mut shard, client) {
@@ -146,11 +146,11 @@ impl Store {
         Entered::First(entry)
     }
 
-    /// Makes room for one more call of this address; false if all that it has are in flight.
+    /// Makes room for a call of this address; false if all its entries are in flight.
     fn make_room(&self, shard: &mut Shard, client: PeerGroup) -> bool {
         let own = shard.address(client).used;
         let left = self.limit.saturating_sub(self.used.load(Relaxed));
-        // One that has none yet gets the last place.
+        // An address without entries gets the last place.
         if left > own || own == 0 && left > 0 {
             return true;
         }
@@ -161,7 +161,7 @@ impl Store {
         evicted
     }
 
-    /// Keeps the results of a call that is done.
+    /// Keeps the results of an executed call.
     pub(super) fn keep(&self, entry: &Arc<Entry>) {
         let most = entry.credits.saturating_mul(REPLIES_PER_CREDIT);
         let most = most.clamp(1, MAX_REPLIES_OF_CONNECTION) as usize;
@@ -171,7 +171,7 @@ impl Store {
         self.used.fetch_sub(evicted, Relaxed);
     }
 
-    /// Forgets a call that was not executed.
+    /// Removes a call that was not executed.
     pub(super) fn forget(&self, entry: &Arc<Entry>) {
         let mut shard = self.shard(entry.client);
         shard.remove(entry);
@@ -180,7 +180,7 @@ impl Store {
         self.used.fetch_sub(1, Relaxed);
     }
 
-    /// Looks for results that are old, in one shard after the other. It waits for none.
+    /// Removes expired results, from one shard per call in turn. Does not wait for locks.
     fn sweep(&self, now: Instant) {
         let next = self.sweep.fetch_add(1, Relaxed) % SHARDS;
         let mut shard = match self.shards[next].try_lock() {
@@ -193,7 +193,7 @@ impl Store {
         self.used.fetch_sub(expired, Relaxed);
     }
 
-    /// What was done so far.
+    /// Returns the statistics.
     pub(super) fn stats(&self) -> DuplicateRequestStats {
         let mut all = DuplicateRequestStats::default();
         for shard in &self.shards {
@@ -217,7 +217,7 @@ impl Shard {
         })
     }
 
-    /// Forgets a call, unless another has taken its place meanwhile.
+    /// Removes a call, unless another one has replaced it.
     fn remove(&mut self, entry: &Arc<Entry>) {
         if let Some(known) = self.entries.get(&entry.fingerprint)
             && Arc::ptr_eq(known, entry)
@@ -226,7 +226,7 @@ impl Shard {
         }
     }
 
-    /// Keeps results, and evicts the oldest of its connection beyond `most`; how many.
+    /// Keeps results, and evicts the oldest of the connection beyond `most`; returns how many.
     fn keep(&mut self, entry: &Arc<Entry>, most: usize) -> usize {
         let address = self.address(entry.client);
         let kept = address
@@ -267,7 +267,7 @@ impl Shard {
         false
     }
 
-    /// Removes a few old results of the next connection of the next address; how many.
+    /// Removes a few expired results of the next connection of the next address; returns how many.
     fn sweep(&mut self, now: Instant) -> usize {
         let Some(client) = self.turns.pop_front() else {
             return 0;
