@@ -19,7 +19,7 @@ const SEMVER_CHECKS: Tool = Tool {
 
 /// The revision to compare with as long as no release has a tag: the first one with the interface that
 /// is to be kept.
-const FIRST_BASELINE: &str = "f016dcd7";
+const FIRST_BASELINE: &str = "a8dbf4b9";
 
 #[derive(Args)]
 pub(crate) struct Options {
