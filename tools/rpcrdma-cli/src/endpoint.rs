@@ -50,7 +50,10 @@ impl FromStr for Endpoint {
     /// As in a URL, or the URL of a server; an IPv6 address without a port may also stand alone.
     fn from_str(text: &str) -> Result<Self, UrlError> {
         let text = match text.strip_prefix("nfs://") {
-            Some(server) => server.strip_suffix('/').unwrap_or(server),
+            Some(url) => match url.strip_suffix('/').unwrap_or(url) {
+                path if path.contains('/') => return Err(UrlError::BadHost(path.to_owned())),
+                server => server,
+            },
             None => text,
         };
         let (host, port) = match text.parse::<Ipv6Addr>() {
@@ -113,7 +116,8 @@ mod tests {
         check("[host]:7", UrlError::BadHost("[host]:7".to_owned()));
         check("[::1]7", UrlError::BadHost("[::1]7".to_owned()));
         check("a b", UrlError::BadHost("a b".to_owned()));
-        check("nfs://host/path", UrlError::BadHost("host/path".to_owned()));
+        let path = "host:7/path";
+        check(&format!("nfs://{path}"), UrlError::BadHost(path.to_owned()));
         check("user@host", UrlError::BadHost("user@host".to_owned()));
     }
 }

@@ -16,11 +16,11 @@ use crate::copy::{
 };
 use crate::failure::{Ended, Usage};
 use crate::partial;
-use crate::session::Session;
+use crate::session::{FileError, Session};
 use crate::show;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use nfs_client::{Error, Export, NfsUrl, Node};
+use nfs_client::{Export, NfsUrl, Node};
 use nfs_proto::{FileType, Status};
 use rpcrdma::Client;
 use std::ffi::{OsStr, OsString};
@@ -70,7 +70,7 @@ pub(crate) struct GetArgs {
 /// Runs the command.
 pub(crate) async fn run(args: &GetArgs) -> anyhow::Result<Ended> {
     let (urls, dest) = sources(&args.paths)?;
-    args.copy.check_sources(urls.len())?;
+    args.copy.check(urls.len())?;
     let mut options = Options::new(&args.copy)?;
     options.to_stdout = dest == Path::new(STREAM);
     if options.to_stdout {
@@ -92,7 +92,7 @@ pub(crate) async fn run(args: &GetArgs) -> anyhow::Result<Ended> {
     };
     let mut session = Session::new(&args.copy.session);
     let copies_links = options.copies_links;
-    let copy = Copy::new(options)?;
+    let copy = Copy::new(options, server(&urls))?;
     let all = async |copy: &mut Copy| {
         let mut roots = Vec::new();
         for url in &urls {
@@ -106,6 +106,13 @@ pub(crate) async fn run(args: &GetArgs) -> anyhow::Result<Ended> {
     let ended = copy.all(all).await?;
     session.close().await;
     Ok(ended)
+}
+
+/// The server of all URLs, if it is one.
+fn server(urls: &[NfsUrl]) -> Option<NfsUrl> {
+    let (first, others) = urls.split_first()?;
+    let is_the_same = |url: &NfsUrl| (&url.host, url.port) == (&first.host, first.port);
+    others.iter().all(is_the_same).then(|| first.clone())
 }
 
 /// Standard output has neither a name nor attributes, and no two files.
@@ -167,10 +174,7 @@ async fn root(
         false => tree.follow(&place.path).await,
     };
     // With the URL, and not the path within the export.
-    let source = source.map_err(|error| match error.downcast::<Error>() {
-        Ok(error) => place.error(error).into(),
-        Err(other) => other,
-    });
+    let source = source.map_err(|error| FileError::name(error, url));
     let Some(source) = source? else {
         return Err(place.fault("find", Status::NoEntry).into());
     };

@@ -78,7 +78,7 @@ pub(crate) struct PutArgs {
 
 /// Runs the command.
 pub(crate) async fn run(args: &PutArgs) -> anyhow::Result<Ended> {
-    args.copy.check_sources(args.sources.len())?;
+    args.copy.check(args.sources.len())?;
     let mut options = Options::new(&args.copy)?;
     if args.sources.iter().any(|source| source == STREAM) {
         check_stdin(args)?;
@@ -98,7 +98,7 @@ pub(crate) async fn run(args: &PutArgs) -> anyhow::Result<Ended> {
         false => target,
     };
     options.resolution = resolution(place.export.info().time_delta);
-    let copy = Copy::new(options)?;
+    let copy = Copy::new(options, Some(place.url.clone()))?;
     let put = Arc::new(Put {
         export: Arc::clone(&place.export),
         shared: copy.shared.clone(),

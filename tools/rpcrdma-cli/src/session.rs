@@ -54,6 +54,29 @@ pub(crate) struct FileError {
 }
 
 impl FileError {
+    /// The error of an operation at the server of this URL, of the file that its path names.
+    pub(crate) fn at(server: &NfsUrl, error: Error) -> Self {
+        let Error { doing, path, fault } = error;
+        let url = url_at(server, path);
+        Self { url, doing, fault }
+    }
+
+    /// An error with the URL of the file, if it is one of a file of this server.
+    pub(crate) fn name(error: anyhow::Error, server: &NfsUrl) -> anyhow::Error {
+        // What has a context already has a name.
+        let is_bare = error
+            .chain()
+            .next()
+            .is_some_and(|first| first.is::<Error>());
+        match is_bare {
+            true => match error.downcast() {
+                Ok(error) => Self::at(server, error).into(),
+                Err(other) => other,
+            },
+            false => error,
+        }
+    }
+
     /// The status that the server returned, if it is the server that refused.
     pub(crate) fn status(&self) -> Option<Status> {
         match self.fault {
@@ -87,6 +110,18 @@ impl fmt::Display for FileError {
 
 /// The message has everything: there is no source to be told after it.
 impl std::error::Error for FileError {}
+
+/// The URL of a path from the root of a server.
+fn url_at(server: &NfsUrl, path: Vec<u8>) -> NfsUrl {
+    let path = match path.starts_with(b"/") {
+        true => path,
+        false => [b"/", &path[..]].concat(),
+    };
+    NfsUrl {
+        path,
+        ..server.clone()
+    }
+}
 
 /// Names errors of file operations by their URL.
 pub(crate) trait Of<T> {
@@ -310,7 +345,7 @@ fn say_ok(server: &Endpoint) {
 fn above(path: &[u8], below: &[u8]) -> Vec<u8> {
     let names = |path: &'_ [u8]| -> Vec<Vec<u8>> {
         let names = path.split(|&byte| byte == b'/');
-        let names = names.filter(|name| !name.is_empty());
+        let names = names.filter(|name| !matches!(*name, b"" | b"."));
         names.map(<[u8]>::to_vec).collect()
     };
     let mut all = names(path);
@@ -389,21 +424,12 @@ impl Place {
 
     /// The error of an operation in the same export, of the file that its path names.
     pub(crate) fn error(&self, error: Error) -> FileError {
-        let Error { doing, path, fault } = error;
-        let url = self.url_of(path);
-        FileError { url, doing, fault }
+        FileError::at(&self.url, error)
     }
 
     /// The URL of something in the same export, by its path from the root of the server: as errors have it.
     pub(crate) fn url_of(&self, path: Vec<u8>) -> NfsUrl {
-        let path = match path.starts_with(b"/") {
-            true => path,
-            false => [b"/", &path[..]].concat(),
-        };
-        NfsUrl {
-            path,
-            ..self.url.clone()
-        }
+        url_at(&self.url, path)
     }
 
     /// The error of an operation on this.
@@ -479,6 +505,7 @@ mod tests {
         check("/data/", "", "/data");
         check("//srv//data//a/", "a", "/srv/data");
         check("/a", "a", "/");
+        check("/data/a/.", "a", "/data");
         check("/", "", "/");
     }
 }

@@ -35,7 +35,9 @@ pub(crate) use way::Way;
 use crate::failure::{self, Ended};
 use crate::interrupt::Interrupt;
 use crate::progress::{self, Progress};
+use crate::session::FileError;
 use anyhow::{Context, anyhow};
+use nfs_client::NfsUrl;
 use nfs_proto::Status;
 use resume::{Kept as KeptFile, RESUME_WINDOW, Version};
 use std::io::{self, Write};
@@ -64,6 +66,8 @@ const LEAST_COUNTED: u32 = 2 << 20;
 /// A copy: the files in flight, and how it went so far.
 pub(crate) struct Copy {
     pub(crate) shared: Shared,
+    /// The server, if all files are on one: errors of its files have their URL.
+    server: Option<NfsUrl>,
     ended: Ended,
     in_flight: JoinSet<anyhow::Result<()>>,
     /// Directories that have all that is to be in them.
@@ -85,8 +89,9 @@ pub(crate) struct Shared {
 }
 
 impl Copy {
-    /// A copy that begins. From now on an interrupt does not end the process by itself.
-    pub(crate) fn new(options: Options) -> anyhow::Result<Self> {
+    /// A copy that begins, of files on this server, if it is one. From now on an interrupt does not end the
+    /// process by itself.
+    pub(crate) fn new(options: Options, server: Option<NfsUrl>) -> anyhow::Result<Self> {
         let (ends, ended) = unbounded_channel();
         let shared = Shared {
             interrupt: Interrupt::of_copy()?,
@@ -102,6 +107,7 @@ impl Copy {
         };
         Ok(Self {
             shared,
+            server,
             ended: Ended::Well,
             in_flight: JoinSet::new(),
             ends: ended,
@@ -119,17 +125,27 @@ impl Copy {
     ///
     /// Those that concern the whole command.
     pub(crate) fn check(&mut self, part: anyhow::Result<()>) -> anyhow::Result<()> {
-        match &part {
+        let is_over = match &part {
             Ok(()) => return part,
             // Nothing else can be copied there either.
-            Err(error) if is_read_only(error) => return part,
-            Err(_) => {}
+            Err(error) => is_read_only(error),
+        };
+        let part = part.map_err(|error| self.named(error));
+        if is_over {
+            return part;
         }
         let checked = self.ended.check(part);
         if checked.is_ok() {
             self.shared.progress.failed();
         }
         checked
+    }
+
+    fn named(&self, error: anyhow::Error) -> anyhow::Error {
+        match &self.server {
+            Some(server) => FileError::name(error, server),
+            None => error,
+        }
     }
 
     /// Begins with a file when fewer than [`FILES_IN_FLIGHT`] are in flight.
@@ -196,6 +212,7 @@ impl Copy {
     ) -> anyhow::Result<Ended> {
         let interrupt = self.shared.interrupt.clone();
         let found = interrupt.unless(find(&mut self)).await;
+        let found = found.map_err(|error| self.named(error));
         let settled = self.settle().await;
         self.shared.progress.finish();
         let left = self.shared.left.load(Relaxed);
@@ -294,7 +311,7 @@ mod tests {
             quiet: true,
             ..Options::default()
         };
-        Copy::new(options).unwrap()
+        Copy::new(options, None).unwrap()
     }
 
     #[tokio::test]

@@ -6,11 +6,10 @@ use crate::failure::Usage;
 use crate::modes::umask;
 use crate::session::SessionArgs;
 use anyhow::bail;
-use clap::{ArgGroup, Args};
+use clap::Args;
 
 /// Options of copies.
 #[derive(Args, Debug)]
-#[command(group = ArgGroup::new("directories").args(["recursive", "archive"]).multiple(true))]
 pub(crate) struct CopyArgs {
     /// Copy directories recursively. Symbolic links inside are copied, not followed; hard links
     /// between copied files are preserved
@@ -53,7 +52,7 @@ pub(crate) struct CopyArgs {
     ///
     /// This happens after everything has been copied, and not at all if part of the source could
     /// not be read. Excluded names stay. --dry-run shows what would be removed.
-    #[arg(long, requires = "directories")]
+    #[arg(long)]
     pub(super) delete: bool,
 
     /// Show what would be copied and removed; change nothing
@@ -141,12 +140,15 @@ pub(crate) struct Options {
 }
 
 impl CopyArgs {
-    /// Checks the number of sources.
+    /// Checks the options, and the number of sources.
     ///
     /// # Errors
     ///
-    /// [`Usage`] if several would have one name.
-    pub(crate) fn check_sources(&self, sources: usize) -> anyhow::Result<()> {
+    /// [`Usage`] if they do not go together.
+    pub(crate) fn check(&self, sources: usize) -> anyhow::Result<()> {
+        if self.delete && !self.recursive && !self.archive {
+            bail!(Usage("--delete needs --recursive or --archive".to_owned()));
+        }
         if self.no_target_directory && sources > 1 {
             bail!(Usage("-T takes one source".to_owned()));
         }

@@ -90,9 +90,9 @@ impl Tree {
     pub(crate) async fn look(&self, path: &[u8]) -> anyhow::Result<Option<Entry>> {
         match self {
             Self::Local => look_locally(path, Path::symlink_metadata),
-            Self::Remote(export, _) => {
+            Self::Remote(export, root) => {
                 let node = present(export.lstat(path).await)?;
-                remote(export, path, node).await
+                remote(export, root, path, node).await
             }
         }
     }
@@ -101,9 +101,9 @@ impl Tree {
     pub(crate) async fn follow(&self, path: &[u8]) -> anyhow::Result<Option<Entry>> {
         match self {
             Self::Local => look_locally(path, Path::metadata),
-            Self::Remote(export, _) => {
+            Self::Remote(export, root) => {
                 let node = present(export.stat(path).await)?;
-                remote(export, path, node).await
+                remote(export, root, path, node).await
             }
         }
     }
@@ -112,7 +112,7 @@ impl Tree {
     pub(crate) async fn look_in(&self, dir: &Entry, name: &[u8]) -> anyhow::Result<Option<Entry>> {
         let path = join(&dir.path, name);
         match (self, &dir.node) {
-            (Self::Remote(export, _), Some(node)) => {
+            (Self::Remote(export, root), Some(node)) => {
                 let found = async {
                     let (handle, attributes) =
                         export.nfs().lookup(node.handle, Name::new(name)?).await?;
@@ -122,7 +122,8 @@ impl Tree {
                     };
                     Ok::<_, Fault>(Node { handle, attributes })
                 };
-                let found = found.await.map_err(|fault| fault.at("find", &path));
+                let full = root.join(&path).path;
+                let found = found.await.map_err(|fault| fault.at("find", &full));
                 Ok(present(found)?.map(|node| Entry::remote(path, node)))
             }
             (Self::Local, _) | (Self::Remote(..), None) => self.look(&path).await,
@@ -187,6 +188,7 @@ impl Tree {
 /// Something that was found on a server.
 async fn remote(
     export: &Export<Client>,
+    root: &NfsUrl,
     path: &[u8],
     node: Option<Node>,
 ) -> anyhow::Result<Option<Entry>> {
@@ -196,7 +198,7 @@ async fn remote(
     if node == export.root() {
         // Its attributes are those of when it was mounted.
         let now = export.nfs().get_attributes(node.handle).await;
-        node.attributes = now.map_err(|fault| fault.at("find", path))?;
+        node.attributes = now.map_err(|fault| fault.at("find", &root.join(path).path))?;
     }
     Ok(Some(Entry::remote(path.to_vec(), node)))
 }

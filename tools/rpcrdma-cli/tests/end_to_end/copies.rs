@@ -105,10 +105,12 @@ fn get_writes_to_devices_and_fifos_and_does_not_replace_them() {
     let reader = thread::spawn(move || {
         let mut read = vec![0; len];
         master.read_exact(&mut read).unwrap();
-        read
+        // Without it the terminal is gone.
+        (read, master)
     });
     ok(&["get", &served.url("file"), path(&link)]);
-    assert!(reader.join().unwrap() == content);
+    let (read, _master) = reader.join().unwrap();
+    assert!(read == content);
     assert!(link.is_symlink());
     assert!(fs::metadata(&link).unwrap().file_type().is_char_device());
 

@@ -1,7 +1,7 @@
 //! The usual mistakes: each is one line that begins with the URL, the path or the host, once, and says
 //! what was wrong in words.
 
-use crate::running::{PROGRAM, Say, Served, free_port, run, text};
+use crate::running::{PROGRAM, Say, Served, fails, free_port, ok, run, text};
 use rustix::process::Signal;
 use std::fs;
 use std::path::Path;
@@ -116,4 +116,35 @@ fn server_without_a_usable_home_serves_and_warns() {
     let warning = "file handles will not survive a restart: /proc/no-home/.local/state/rpcrdma/handle.key: \
                    No such file or directory (--state-dir names a directory for the key)";
     assert!(errors.contains(warning), "{errors}");
+}
+
+#[test]
+fn file_that_cannot_be_copied_is_named_by_its_url() {
+    let served = Served::new(&["--read-only"]);
+    let file = served.local("file", b"content");
+    let (new, absent) = (served.url("new"), served.url("absent"));
+    mistake(&["put", &file, &new], &new, "read-only file system");
+    mistake(&["get", &absent, &file], &absent, "no such file");
+    let within = served.url("absent/new");
+    mistake(
+        &["put", &file, &within],
+        &format!("cannot copy to {within}"),
+        "there is no directory",
+    );
+}
+
+#[test]
+fn url_of_a_server_names_it_and_local_paths_are_pointed_to_get_and_put() {
+    let served = Served::new(&[]);
+    ok(&["ping", "-c1", &served.url("")]);
+    fails(
+        &["ping", "-c1", &served.url("file")],
+        2,
+        "is neither a host name nor an address",
+    );
+    fails(
+        &["cp", "/etc/hosts", &served.url("")],
+        2,
+        "`rpcrdma put` copy local files",
+    );
 }

@@ -15,7 +15,7 @@ mod workload;
 use crate::bench::output::print;
 use crate::failure::{Ended, Usage};
 use crate::interrupt::Interrupt;
-use crate::session::{Session, SessionArgs};
+use crate::session::{FileError, Session, SessionArgs};
 use crate::units;
 use anyhow::Result;
 use clap::Args;
@@ -144,9 +144,12 @@ async fn measured(
             let mut session = Session::new(&session_args);
             let place = interrupt.unless(session.place(url)).await?;
             let (overwrite, size) = (args.overwrite, args.size);
-            let subject = Subject::new(&place, &workload, overwrite, size, interrupt).await?;
+            let named = |error| FileError::name(error, url);
+            let subject = Subject::new(&place, &workload, overwrite, size, interrupt).await;
+            let subject = subject.map_err(named)?;
             let mut outcome = measure(&subject, workload, interrupt, &progress).await;
-            if let Err(left) = subject.remove().await {
+            outcome.error = outcome.error.map(named);
+            if let Err(left) = subject.remove().await.map_err(named) {
                 match &outcome.error {
                     None => outcome.error = Some(left),
                     Some(_) => Ended::Well.failed(&left),

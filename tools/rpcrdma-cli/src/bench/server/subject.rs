@@ -174,7 +174,7 @@ impl Subject {
     pub(super) async fn commit(&self) -> Result<Duration> {
         let begin = Instant::now();
         let committed = self.export.nfs().commit(self.handle, 0, 0).await;
-        committed.map_err(|fault| fault.at("commit", &self.path))?;
+        committed.map_err(|fault| fault.at("commit", &self.url.path))?;
         Ok(begin.elapsed())
     }
 
