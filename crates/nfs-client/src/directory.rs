@@ -107,11 +107,34 @@ impl<'c, T: Transport> Directory<'c, T> {
             if self.ended {
                 return Ok(None);
             }
-            let page = self.fetch().await.at("list", self.nfs.full(&self.path))?;
-            self.place = page.next;
-            self.ended = page.eof;
-            self.page = page.entries;
+            self.fetch_page().await?;
         }
+    }
+
+    /// Fetches the next page, unless entries of the last one are left or the directory has ended. A listing can so
+    /// begin before its entries are needed.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`next`](Self::next).
+    pub async fn fetch_ahead(&mut self) -> Result<(), Error> {
+        match self.page.is_empty() && !self.ended {
+            true => self.fetch_page().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the entries that [`next`](Self::next) returns without a call to the server, in order.
+    pub fn fetched(&self) -> impl ExactSizeIterator<Item = &DirEntry> {
+        self.page.iter()
+    }
+
+    async fn fetch_page(&mut self) -> Result<(), Error> {
+        let page = self.fetch().await.at("list", self.nfs.full(&self.path))?;
+        self.place = page.next;
+        self.ended = page.eof;
+        self.page = page.entries;
+        Ok(())
     }
 
     /// Returns all entries of the next reply that has any; empty at the end.

@@ -2,6 +2,7 @@
 
 mod receive;
 mod stream;
+mod writers;
 
 use crate::cli::NOT_UTF8;
 use crate::copy::attributes::{Kept, Wanted};
@@ -30,6 +31,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use writers::Writers;
 
 /// Copy files from a server
 #[derive(Args, Debug)]
@@ -207,7 +209,7 @@ async fn get(copy: &mut Copy, roots: &[Root]) -> anyhow::Result<()> {
     }
     let mut steps = plan.steps(&dest, &options, roots);
     let mut way = Way::default();
-    let links = Arc::new(Links::default());
+    let shared = (Arc::new(Links::default()), Arc::new(Writers::default()));
     while let Some(step) = steps.next().await {
         match step {
             Step::Enter(inside) => {
@@ -220,7 +222,7 @@ async fn get(copy: &mut Copy, roots: &[Root]) -> anyhow::Result<()> {
             }
             Step::Leave => way.leave(),
             Step::Other(other) if way.is_there() => {
-                one(copy, roots, &links, *other, way.last()).await?;
+                one(copy, roots, &shared, *other, way.last()).await?;
             }
             // Why there is no directory for it has been told.
             Step::Other(_) => {}
@@ -311,7 +313,7 @@ fn name_in(above: Option<&Arc<LocalDir>>, root: &Root, to: &[u8]) -> anyhow::Res
 async fn one(
     copy: &mut Copy,
     roots: &[Root],
-    links: &Arc<Links<Linked>>,
+    (links, writers): &(Arc<Links<Linked>>, Arc<Writers>),
     other: Other,
     within: Option<&Within>,
 ) -> anyhow::Result<()> {
@@ -344,6 +346,7 @@ async fn one(
         // Exports of one server are as good as servers: no link leads from one to the other.
         key: other.source.about.file_key(Arc::as_ptr(export).addr()),
         links: Arc::clone(links),
+        writers: Arc::clone(writers),
     };
     let to = match other.action {
         Action::Write => None,
@@ -399,6 +402,7 @@ struct Remote {
     node: Node,
     key: FileKey,
     links: Arc<Links<Linked>>,
+    writers: Arc<Writers>,
     wanted: Wanted,
 }
 

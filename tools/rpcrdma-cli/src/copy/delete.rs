@@ -3,9 +3,10 @@
 use super::Copy;
 use super::directory::LocalDir;
 use super::entry::{Entry, join, split};
+use super::listing::Listing;
 use super::options::Options;
 use super::root::Root;
-use super::tree::{Listing, Tree, local};
+use super::tree::{Tree, local};
 use super::walk::{Known, are_one};
 use crate::failure::Usage;
 use crate::show;

@@ -14,6 +14,7 @@ pub(crate) mod entry;
 mod exclude;
 mod held;
 pub(crate) mod links;
+mod listing;
 mod options;
 mod plan;
 pub(crate) mod resume;
@@ -153,20 +154,21 @@ impl Copy {
     /// # Errors
     ///
     /// Those of earlier files that concern the whole command; the file is then not begun.
-    pub(crate) async fn begin(
+    pub(crate) fn begin(
         &mut self,
         file: impl Future<Output = anyhow::Result<()>> + Send + 'static,
-    ) -> anyhow::Result<()> {
-        while let Ok(last) = self.ends.try_recv() {
-            self.spawn(last).await?;
+    ) -> impl Future<Output = anyhow::Result<()>> {
+        // At once: it has some KiB, which each function on its way would copy.
+        let file = Box::pin(file);
+        async move {
+            while let Ok(last) = self.ends.try_recv() {
+                self.spawn(last).await?;
+            }
+            self.spawn(file).await
         }
-        self.spawn(file).await
     }
 
-    async fn spawn(
-        &mut self,
-        file: impl Future<Output = anyhow::Result<()>> + Send + 'static,
-    ) -> anyhow::Result<()> {
+    async fn spawn(&mut self, file: Last) -> anyhow::Result<()> {
         while let Some(copied) = self.in_flight.try_join_next() {
             self.check(returned(copied))?;
         }

@@ -3,22 +3,18 @@
 //! Local files are looked at without a change of threads; who must not wait does it on a thread of its own.
 
 use super::entry::{Entry, join, split};
+use super::listing::{Begun, Listing, LocalListing, Looks, RemoteListing};
 use crate::session::Place;
 use crate::show;
 use anyhow::{Context, bail};
-use nfs_client::{DirEntry, Directory, Error, Export, Fault, NfsUrl, Node};
+use nfs_client::{Error, Export, Fault, NfsUrl, Node};
 use nfs_proto::{FileType, Name, Status};
 use rpcrdma::Client;
-use std::ffi::{OsStr, OsString};
-use std::fs::ReadDir;
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
-use std::vec;
-
-/// Names of a local directory that are read and sorted at a time.
-const SORTED: usize = 4096;
 
 /// Symbolic links that are followed from what the user named, as Linux does it.
 const MAX_SYMLINKS: usize = 40;
@@ -39,27 +35,6 @@ pub(crate) struct Resolved {
     /// What is there; of a symbolic link, nothing if it leads nowhere.
     pub(crate) there: Option<Entry>,
     pub(crate) is_link: bool,
-}
-
-/// Entries of a directory that is listed.
-pub(crate) enum Listing<'a> {
-    Local(LocalListing),
-    Remote(RemoteListing<'a>),
-}
-
-/// A directory of a server that is listed.
-pub(crate) struct RemoteListing<'a> {
-    export: &'a Export<Client>,
-    /// Nothing when it could not be listed any further.
-    entries: Option<Directory<'a, Client>>,
-}
-
-/// A local directory that is listed.
-pub(crate) struct LocalListing {
-    path: Vec<u8>,
-    names: vec::IntoIter<OsString>,
-    /// Where there are more.
-    rest: Option<ReadDir>,
 }
 
 /// A local path.
@@ -172,15 +147,39 @@ impl Tree {
         }
     }
 
-    /// Begins to list a directory.
+    /// Lists a directory.
     pub(crate) fn list<'a>(&'a self, dir: &Entry) -> anyhow::Result<Listing<'a>> {
+        self.list_with(dir, Looks::Attributes)
+    }
+
+    /// Lists a directory of which names alone are wanted.
+    pub(crate) fn list_names<'a>(&'a self, dir: &Entry) -> anyhow::Result<Listing<'a>> {
+        self.list_with(dir, Looks::Names)
+    }
+
+    fn list_with<'a>(&'a self, dir: &Entry, looks: Looks) -> anyhow::Result<Listing<'a>> {
+        match self.remote_listing(dir)? {
+            Some(listing) => Ok(Listing::Remote(listing)),
+            None => Ok(Listing::Local(LocalListing::new(&dir.path, looks)?)),
+        }
+    }
+
+    /// Begins to list a directory: on a server with a call, and otherwise on a thread.
+    pub(super) async fn begin_list<'a>(&'a self, dir: &Entry) -> anyhow::Result<Begun<'a>> {
+        Ok(match self.remote_listing(dir)? {
+            Some(listing) => Begun::remote(listing).await,
+            None => Begun::local(&dir.path),
+        })
+    }
+
+    /// Nothing for a local directory.
+    fn remote_listing<'a>(&'a self, dir: &Entry) -> anyhow::Result<Option<RemoteListing<'a>>> {
         match (self, &dir.node) {
             (Self::Remote(export, _), Some(node)) => {
-                let entries = Some(export.list_dir(node.handle, &dir.path));
-                Ok(Listing::Remote(RemoteListing { export, entries }))
+                Ok(Some(RemoteListing::new(export, node, &dir.path)))
             }
             (Self::Remote(..), None) => bail!("{} is not on this server", self.show(&dir.path)),
-            (Self::Local, _) => Ok(Listing::Local(LocalListing::new(&dir.path)?)),
+            (Self::Local, _) => Ok(None),
         }
     }
 }
@@ -212,7 +211,7 @@ fn present<T>(found: Result<T, Error>) -> anyhow::Result<Option<T>> {
     }
 }
 
-fn look_locally(
+pub(super) fn look_locally(
     path: &[u8],
     look: impl FnOnce(&Path) -> io::Result<std::fs::Metadata>,
 ) -> anyhow::Result<Option<Entry>> {
@@ -223,166 +222,16 @@ fn look_locally(
     }
 }
 
-fn unreadable(path: &[u8]) -> String {
+pub(super) fn unreadable(path: &[u8]) -> String {
     format!("{}: cannot read", show::path(local(path)))
-}
-
-impl Listing<'_> {
-    /// The next entry, and its name; nothing at the end. What has vanished meanwhile is left out.
-    ///
-    /// # Errors
-    ///
-    /// An entry, or the rest of the directory, cannot be read. It can be asked for more.
-    pub(crate) async fn next(&mut self) -> anyhow::Result<Option<(Vec<u8>, Entry)>> {
-        match self {
-            Self::Local(listing) => listing.next(),
-            Self::Remote(listing) => listing.next().await,
-        }
-    }
-
-    /// The next name alone.
-    ///
-    /// # Errors
-    ///
-    /// The rest of the directory cannot be read.
-    pub(crate) async fn next_name(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
-        match self {
-            Self::Local(listing) => listing.next_name(),
-            Self::Remote(listing) => Ok(listing.next_entry().await?.map(|entry| entry.name)),
-        }
-    }
-}
-
-impl RemoteListing<'_> {
-    async fn next(&mut self) -> anyhow::Result<Option<(Vec<u8>, Entry)>> {
-        loop {
-            let Some(entry) = self.next_entry().await? else {
-                return Ok(None);
-            };
-            let Some(entries) = &self.entries else {
-                return Ok(None);
-            };
-            let path = join(entries.path(), &entry.name);
-            match self.export.node_of(entries.handle(), &entry).await {
-                Ok(node) => return Ok(Some((entry.name, Entry::remote(path, node)))),
-                Err(Fault::Status(Status::NoEntry | Status::Stale)) => {}
-                Err(fault) => return Err(fault.at("find", &path).into()),
-            }
-        }
-    }
-
-    /// # Errors
-    ///
-    /// The directory cannot be listed any further. It has ended then.
-    async fn next_entry(&mut self) -> Result<Option<DirEntry>, Error> {
-        let Some(entries) = &mut self.entries else {
-            return Ok(None);
-        };
-        let next = entries.next().await;
-        if next.is_err() {
-            self.entries = None;
-        }
-        next
-    }
-}
-
-impl LocalListing {
-    fn new(path: &[u8]) -> anyhow::Result<Self> {
-        let entries = local(path).read_dir().with_context(|| unlistable(path))?;
-        let mut listing = Self {
-            path: path.to_vec(),
-            names: Vec::new().into_iter(),
-            rest: Some(entries),
-        };
-        listing.read_names()?;
-        Ok(listing)
-    }
-
-    /// Reads some names, in order: all of a directory that is not large.
-    fn read_names(&mut self) -> anyhow::Result<()> {
-        let Some(mut rest) = self.rest.take() else {
-            return Ok(());
-        };
-        let mut names = Vec::new();
-        for entry in rest.by_ref().take(SORTED) {
-            let entry = entry.with_context(|| unlistable(&self.path))?;
-            names.push(entry.file_name());
-        }
-        if names.len() == SORTED {
-            self.rest = Some(rest);
-        }
-        names.sort();
-        self.names = names.into_iter();
-        Ok(())
-    }
-
-    fn next(&mut self) -> anyhow::Result<Option<(Vec<u8>, Entry)>> {
-        loop {
-            let Some(name) = self.next_name()? else {
-                return Ok(None);
-            };
-            let path = join(&self.path, &name);
-            if let Some(entry) = look_locally(&path, Path::symlink_metadata)? {
-                return Ok(Some((name, entry)));
-            }
-        }
-    }
-
-    /// The next name alone.
-    ///
-    /// # Errors
-    ///
-    /// The rest of the directory cannot be read.
-    pub(crate) fn next_name(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
-        if self.names.len() == 0 {
-            self.read_names()?;
-        }
-        Ok(self.names.next().map(OsString::into_vec))
-    }
-}
-
-fn unlistable(path: &[u8]) -> String {
-    format!("{}: cannot read the directory", show::path(local(path)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     fn bytes(path: &Path) -> Vec<u8> {
         path.as_os_str().as_bytes().to_vec()
-    }
-
-    #[tokio::test]
-    async fn directory_of_any_size_is_listed_whole_and_a_small_one_in_order() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut expected = BTreeSet::new();
-        for number in 0..SORTED + 10 {
-            let name = format!("{number:05}");
-            std::fs::write(dir.path().join(&name), "").unwrap();
-            expected.insert(name.into_bytes());
-        }
-        let small = dir.path().join("small");
-        std::fs::create_dir(&small).unwrap();
-        expected.insert(b"small".to_vec());
-        for name in ["c", "a", "b"] {
-            std::fs::write(small.join(name), "").unwrap();
-        }
-        let names = async |path: &Path| {
-            let dir = Tree::Local.look(&bytes(path)).await.unwrap().unwrap();
-            let mut listing = Tree::Local.list(&dir).unwrap();
-            let mut names = Vec::new();
-            while let Some((name, entry)) = listing.next().await.unwrap() {
-                assert_eq!(entry.path, join(&bytes(path), &name));
-                names.push(name);
-            }
-            names
-        };
-        let all = names(dir.path()).await;
-        assert_eq!(all.len(), expected.len());
-        assert_eq!(BTreeSet::from_iter(all), expected);
-        assert_eq!(names(&small).await, [b"a", b"b", b"c"]);
     }
 
     #[tokio::test]

@@ -41,7 +41,7 @@ pub(crate) async fn remove_beside(roots: &[Root], dest: &Tree) {
 /// not to copy into it.
 async fn names_in(tree: &Tree, dir: &Entry) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
-    let Ok(mut entries) = tree.list(dir) else {
+    let Ok(mut entries) = tree.list_names(dir) else {
         return names;
     };
     for _ in 0..MAX_LOOKED_AT {

@@ -6,13 +6,15 @@
 
 use super::decide::{self, Action, Conflict, Streams};
 use super::entry::{Entry, join};
+use super::exclude::Exclude;
+use super::listing::{Begun, Listing};
 use super::options::Options;
 use super::root::Root;
-use super::tree::{Listing, Tree};
+use super::tree::Tree;
 use anyhow::anyhow;
 use nfs_client::Node;
 use nfs_proto::FileType;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// Directories within directories that are copied; a server that invents more is given up.
 const MAX_DEPTH: usize = 1000;
@@ -29,6 +31,12 @@ const MAX_UNFINISHED: usize = 256;
 
 /// Times that two objects which may be one are looked at, as others may change them.
 const LOOKS: usize = 3;
+
+/// Directories of one directory that are listed at a time before the walk gets to them.
+const AHEAD: usize = 8;
+
+/// Those of all directories on the way down.
+const MAX_AHEAD: usize = 32;
 
 /// Whether something is a file that a copy, this one or another, has not finished.
 fn is_unfinished(name: &[u8], entry: &Entry) -> bool {
@@ -100,10 +108,14 @@ pub(crate) struct Walk<'a> {
     levels: Vec<Level<'a>>,
     /// Names that may still be remembered.
     room: usize,
+    /// Listings that may still begin ahead.
+    room_ahead: usize,
 }
 
 struct Level<'a> {
     entries: Listing<'a>,
+    /// Directories in it that are listed before the walk gets to them, by their paths.
+    ahead: VecDeque<(Vec<u8>, Begun<'a>)>,
     to: Vec<u8>,
     /// Its path for patterns.
     name: Vec<u8>,
@@ -129,6 +141,7 @@ impl<'a> Walk<'a> {
             next: 0,
             levels: Vec::new(),
             room: MAX_KNOWN,
+            room_ahead: MAX_AHEAD,
         }
     }
 
@@ -233,7 +246,7 @@ impl<'a> Walk<'a> {
             let source = root.tree.show(&source.path);
             return Step::Failed(anyhow!("{source}: directories are nested too deeply"));
         }
-        let entries = match root.tree.list(&source) {
+        let entries = match self.list(&source).await {
             Ok(entries) => entries,
             Err(error) => return Step::Failed(error),
         };
@@ -244,6 +257,7 @@ impl<'a> Walk<'a> {
         let is_contents = name.is_empty();
         self.levels.push(Level {
             entries,
+            ahead: VecDeque::new(),
             to: to.clone(),
             name,
             there: known,
@@ -258,6 +272,25 @@ impl<'a> Walk<'a> {
         }))
     }
 
+    /// Lists a directory of the source, and begins to list those that come next.
+    async fn list(&mut self, source: &Entry) -> anyhow::Result<Listing<'a>> {
+        let tree = &self.current().tree;
+        let Some(level) = self.levels.last_mut() else {
+            return tree.list(source);
+        };
+        let begun = level.take_ahead(&source.path, &mut self.room_ahead);
+        let begun = match (begun, tree) {
+            (None, Tree::Remote(..)) => Some(tree.begin_list(source).await?),
+            (begun, _) => begun,
+        };
+        let exclude = &self.options.exclude;
+        level.look_ahead(tree, exclude, &mut self.room_ahead).await;
+        match begun {
+            Some(begun) => begun.listing().await,
+            None => tree.list(source),
+        }
+    }
+
     /// What the user named that is gone through.
     fn current(&self) -> &'a Root {
         &self.roots[self.next - 1]
@@ -266,6 +299,7 @@ impl<'a> Walk<'a> {
     fn leave(&mut self) {
         if let Some(level) = self.levels.pop() {
             self.room += level.there.len();
+            self.room_ahead += level.ahead.len();
         }
     }
 
@@ -299,6 +333,35 @@ pub(super) async fn are_one(
     false
 }
 
+impl<'a> Level<'a> {
+    /// The listing of a directory in it, if that has begun. It comes after all others that were begun before.
+    fn take_ahead(&mut self, path: &[u8], room: &mut usize) -> Option<Begun<'a>> {
+        let place = self.ahead.iter().position(|(ahead, _)| ahead == path)?;
+        *room += place + 1;
+        self.ahead
+            .drain(..=place)
+            .next_back()
+            .map(|(_, begun)| begun)
+    }
+
+    /// Begins to list directories in it that the walk comes to next, as far as they are known by now.
+    async fn look_ahead(&mut self, tree: &'a Tree, exclude: &Exclude, room: &mut usize) {
+        while self.ahead.len() < AHEAD && *room > 0 {
+            let Some((name, entry)) = self.entries.upcoming() else {
+                return;
+            };
+            if exclude.matches(&join(&self.name, &name), true) {
+                continue;
+            }
+            // What fails here, fails again where it is told.
+            if let Ok(begun) = tree.begin_list(&entry).await {
+                *room -= 1;
+                self.ahead.push_back((entry.path, begun));
+            }
+        }
+    }
+}
+
 impl Known {
     /// Lists a directory, if there is room for its names; and the names of unfinished files in it.
     pub(super) async fn of(tree: &Tree, dir: &Entry, room: &mut usize) -> (Self, Vec<Vec<u8>>) {
@@ -308,13 +371,18 @@ impl Known {
                 unfinished.push(name.to_vec());
             }
         };
-        let known = match tree.list(dir) {
-            // To ask for a name costs no more than to remember it.
+        let known = match tree.list_names(dir) {
+            // To ask for a name costs no more than to remember it. Where there is none, nothing needs to be asked.
             Ok(Listing::Local(mut entries)) => {
-                while let Ok(Some(name)) = entries.next_name() {
-                    note(&name);
+                let mut is_empty = true;
+                loop {
+                    match entries.next_name() {
+                        Ok(Some(name)) => note(&name),
+                        Ok(None) => break is_empty.then(HashMap::new),
+                        Err(_) => break None,
+                    }
+                    is_empty = false;
                 }
-                None
             }
             Ok(mut entries @ Listing::Remote(_)) => {
                 let mut names = HashMap::new();

@@ -44,10 +44,8 @@ impl Remote {
         if stream.has_ended() {
             self.shared.progress.add(gather_len(&first) as u64);
             let to = dest.clone();
-            let written = spawn_blocking(move || {
-                write_whole(&to, &wanted, &first, leave_out_zeros, replaces)
-            });
-            return written.await.expect(NO_PANIC);
+            let write = move || write_whole(&to, &wanted, &first, leave_out_zeros, replaces);
+            return self.writers.write(write).await;
         }
         let _room = match room {
             Some(room) => Some(room),

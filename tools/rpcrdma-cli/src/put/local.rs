@@ -12,7 +12,9 @@ use crate::show;
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use nfs_proto::FileType;
+use rustix::buffer::spare_capacity;
 use rustix::fs::OFlags;
+use rustix::io::retry_on_intr;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -159,17 +161,10 @@ fn content(source: &Entry, within: Option<&Option<Arc<LocalDir>>>) -> anyhow::Re
         bail!("{}: it is no file any more", unreadable());
     }
     let size = about.len();
-    if let Ok(room) = usize::try_from(size)
-        && size <= SMALL_FILE
+    if size <= SMALL_FILE
+        && let Some(data) = small(&file, size).with_context(unreadable)?
     {
-        // One byte more than it has: so the read that finds its end needs no more memory.
-        let mut data = Vec::with_capacity(room + 1);
-        let mut start = (&file).take(SMALL_FILE + 1);
-        start.read_to_end(&mut data).with_context(unreadable)?;
-        if data.len() as u64 <= SMALL_FILE {
-            let data = Bytes::from(data);
-            return Ok(Content::Small { data });
-        }
+        return Ok(Content::Small { data });
     }
     // A file that grew meanwhile is not a small one either.
     let size = size.max(SMALL_FILE + 1);
@@ -183,6 +178,20 @@ fn open_named(path: &Path) -> io::Result<File> {
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(path)
+}
+
+/// Reads a file that had so many bytes; nothing if it is not small any more.
+fn small(file: &File, expected: u64) -> io::Result<Option<Bytes>> {
+    let room = usize::try_from(expected.min(SMALL_FILE)).unwrap_or(0);
+    // One byte more than it had: one read that is shorter shows that it ends there.
+    let mut data = Vec::with_capacity(room + 1);
+    let read = retry_on_intr(|| rustix::io::read(file, spare_capacity(&mut data)))?;
+    if read != room {
+        let mut rest = file.take(SMALL_FILE + 1 - read as u64);
+        rest.read_to_end(&mut data)?;
+    }
+    let is_small = data.len() as u64 <= SMALL_FILE;
+    Ok(is_small.then(|| Bytes::from(data)))
 }
 
 #[cfg(test)]
@@ -236,5 +245,24 @@ mod tests {
         std::fs::rename(&dir, around.path().join("moved")).unwrap();
         symlink(&secrets, &dir).unwrap();
         assert!(content(&file, Some(&enter(&found, Some(&top)).ok())).is_err());
+    }
+
+    #[test]
+    fn small_file_is_read_whole_whatever_size_it_had() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let limit = usize::try_from(SMALL_FILE).unwrap();
+        for len in [0, 1, 5000, limit, limit + 1] {
+            let content: Vec<u8> = (0..=250).cycle().take(len).collect();
+            std::fs::write(file.path(), &content).unwrap();
+            for expected in [0, 1, 4999, 5000, 5001, SMALL_FILE] {
+                let read = small(&file.reopen().unwrap(), expected).unwrap();
+                let whole = (len <= limit).then_some(&content[..]);
+                assert_eq!(read.as_deref(), whole, "{len} bytes of {expected}");
+            }
+        }
+        // Of files that the kernel makes, the size is not known.
+        let version = File::open("/proc/version").unwrap();
+        let expected = std::fs::read("/proc/version").unwrap();
+        assert_eq!(small(&version, 0).unwrap().unwrap(), expected);
     }
 }

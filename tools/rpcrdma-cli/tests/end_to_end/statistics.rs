@@ -157,6 +157,52 @@ fn stats_shows_calls_failures_and_latencies() {
     assert!(shown.contains("calls/s; by RDMA "), "{shown}");
 }
 
+/// Calls of a procedure so far.
+fn calls(socket: &[String; 2], procedure: &str) -> u64 {
+    let json = ask(&["stats", "--json"], socket);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let procedures = json["procedures"].as_array().unwrap();
+    let row = procedures.iter().find(|row| row["name"] == procedure);
+    row.map_or(0, |row| row["calls"].as_u64().unwrap())
+}
+
+#[test]
+fn copies_list_each_directory_once_and_need_no_other_call_for_each_file() {
+    let served = Served::new(&[]);
+    let socket = ["--socket".to_owned(), said(&served, "control")];
+    let source = served.around.path().join("tree");
+    for dir in 0..20 {
+        for inside in ["a", "b/deep", "left-out"] {
+            let dir = source.join(dir.to_string()).join(inside);
+            std::fs::create_dir_all(&dir).unwrap();
+            for file in 0..3 {
+                std::fs::write(dir.join(file.to_string()), "data").unwrap();
+            }
+        }
+    }
+    let url = served.url("tree");
+    ok(&["put", "-r", source.to_str().unwrap(), &url]);
+    let files = 20 * 3 * 3;
+    for procedure in ["CREATE", "WRITE", "RENAME"] {
+        assert_eq!(calls(&socket, procedure), files, "{procedure}");
+    }
+    assert_eq!(calls(&socket, "MKDIR"), 1 + 20 * 5);
+    assert_eq!(calls(&socket, "READDIRPLUS"), 0);
+    let looked_up = calls(&socket, "LOOKUP");
+    assert!(looked_up < 10, "{looked_up}");
+
+    let back = served.beside("back");
+    ok(&["get", "-r", "--exclude", "left-out", &url, &back]);
+    assert_eq!(calls(&socket, "READ"), 20 * 2 * 3);
+    assert_eq!(calls(&socket, "READDIRPLUS"), 1 + 20 * 4);
+    let looked_up = calls(&socket, "LOOKUP") - looked_up;
+    assert!(looked_up < 10, "{looked_up}");
+    for procedure in ["GETATTR", "ACCESS", "SETATTR"] {
+        let made = calls(&socket, procedure);
+        assert!(made < 10, "{procedure}: {made}");
+    }
+}
+
 #[test]
 fn statistics_at_an_interval_end_by_the_interrupt() {
     let (_served, socket) = served();
