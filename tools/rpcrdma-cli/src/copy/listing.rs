@@ -9,7 +9,7 @@ use nfs_proto::{FileType, Status};
 use rpcrdma::Client;
 use std::ffi::OsString;
 use std::fs::ReadDir;
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::pin::Pin;
@@ -70,7 +70,6 @@ pub(super) enum Begun<'a> {
     Local(JoinHandle<anyhow::Result<LocalListing>>),
     /// By a call to the server.
     Remote(Pin<Box<dyn Future<Output = RemoteListing<'a>> + Send + 'a>>),
-    Done(Listing<'a>),
 }
 
 impl Begun<'_> {
@@ -91,10 +90,12 @@ impl<'a> Begun<'a> {
             listing
         });
         // It makes the call, and who asks for the listing waits for the reply.
-        match poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx))).await {
-            Poll::Ready(listing) => Self::Done(Listing::Remote(listing)),
-            Poll::Pending => Self::Remote(first),
-        }
+        Self::Remote(
+            match poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx))).await {
+                Poll::Ready(listing) => Box::pin(ready(listing)),
+                Poll::Pending => first,
+            },
+        )
     }
 
     /// The listing, when its beginning is there.
@@ -108,7 +109,6 @@ impl<'a> Begun<'a> {
                 Listing::Local(listing.await.expect("a listing does not panic")?)
             }
             Self::Remote(listing) => Listing::Remote(listing.await),
-            Self::Done(listing) => listing,
         })
     }
 }
