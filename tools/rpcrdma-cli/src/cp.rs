@@ -5,7 +5,7 @@ mod file;
 use crate::copy::attributes::Wanted;
 use crate::copy::sparse::Sparse;
 use crate::copy::upload::{REMOVED_WITHIN, make_directory, set_directory};
-use crate::copy::{Copy, Held, Last, Options, Shared};
+use crate::copy::{Copy, Held, Last, Options, Shared, server};
 use crate::failure::{Ended, Usage};
 use crate::modes::umask;
 use crate::session::{Follow, Of, Place, Session, SessionArgs};
@@ -85,7 +85,7 @@ pub(crate) async fn run(args: &CpArgs) -> anyhow::Result<Ended> {
     if args.no_target_directory && sources.len() > 1 {
         bail!(Usage("-T takes one source".to_owned()));
     }
-    let copy = Copy::new(Options {
+    let options = Options {
         recursive: args.recursive || args.archive,
         preserves: args.preserve || args.archive,
         keeps_existing: args.no_clobber,
@@ -94,7 +94,8 @@ pub(crate) async fn run(args: &CpArgs) -> anyhow::Result<Ended> {
         quiet: true,
         umask: umask(),
         ..Options::default()
-    })?;
+    };
+    let copy = Copy::new(options, server(&args.urls))?;
     let mut session = Session::new(&args.session);
     let find = async |copy: &mut Copy| {
         everything(copy, &mut session, sources, to, args.no_target_directory).await

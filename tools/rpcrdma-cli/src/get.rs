@@ -13,7 +13,7 @@ use crate::copy::links::{FileKey, FirstCopy, Links};
 use crate::copy::tree::{Tree, local};
 use crate::copy::{
     Copy, CopyArgs, Held, Inside, Last, Options, Other, Plan, Root, STREAM, Shared, Step, Target,
-    Way, delete, unfinished,
+    Way, delete, server, unfinished,
 };
 use crate::failure::{Ended, Usage};
 use crate::partial;
@@ -89,7 +89,7 @@ pub(crate) async fn run(args: &GetArgs) -> anyhow::Result<Ended> {
         bail!("{} is not a directory", show::path(&dest));
     }
     let target = match options.is_name {
-        true => target.map(Target::as_name),
+        true => target.map(Target::into_name),
         false => target,
     };
     let mut session = Session::new(&args.copy.session);
@@ -108,13 +108,6 @@ pub(crate) async fn run(args: &GetArgs) -> anyhow::Result<Ended> {
     let ended = copy.all(all).await?;
     session.close().await;
     Ok(ended)
-}
-
-/// The server of all URLs, if it is one.
-fn server(urls: &[NfsUrl]) -> Option<NfsUrl> {
-    let (first, others) = urls.split_first()?;
-    let is_the_same = |url: &NfsUrl| (&url.host, url.port) == (&first.host, first.port);
-    others.iter().all(is_the_same).then(|| first.clone())
 }
 
 /// Standard output has neither a name nor attributes, and no two files.

@@ -94,7 +94,7 @@ pub(crate) async fn run(args: &PutArgs) -> anyhow::Result<Ended> {
         );
     }
     let target = match options.is_name {
-        true => target.as_name(),
+        true => target.into_name(),
         false => target,
     };
     options.resolution = resolution(place.export.info().time_delta);

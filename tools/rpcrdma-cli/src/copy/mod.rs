@@ -89,6 +89,13 @@ pub(crate) struct Shared {
     ends: UnboundedSender<Last>,
 }
 
+/// The server of all URLs, if it is one.
+pub(crate) fn server(urls: &[NfsUrl]) -> Option<NfsUrl> {
+    let (first, others) = urls.split_first()?;
+    let is_the_same = |url: &NfsUrl| (&url.host, url.port) == (&first.host, first.port);
+    others.iter().all(is_the_same).then(|| first.clone())
+}
+
 impl Copy {
     /// A copy that begins, of files on this server, if it is one. From now on an interrupt does not end the
     /// process by itself.

@@ -93,7 +93,7 @@ impl<'a> Target<'a> {
     }
 
     /// The same as the name of what is copied, even if it is a directory.
-    pub(crate) fn as_name(self) -> Self {
+    pub(crate) fn into_name(self) -> Self {
         Self {
             known: None,
             ..self
