@@ -27,12 +27,12 @@ use verbs_ibv::{Device, OpenError};
   rpcrdma devices --json
       the same for programs, one JSON object per line
 
-`access by` tells how the peer gets access to the memory of a call: by memory windows, which it can
-invalidate together with its reply, or by a registration for each call, which is slower and which it
-cannot invalidate.
+`access by` tells how the peer gets access to the memory of a call: by memory windows, which it can \
+invalidate together with its reply, or by a registration for each call, which is slower and which \
+it cannot invalidate.
 
-The exit code is 0 if there is a device and every one of them could be opened, whether or not it
-has an active port; else it is 1.")]
+Exit codes: 0 there is a device and every one could be opened, with an active port or without, 1 \
+otherwise, 2 wrong command line.")]
 pub(crate) struct DevicesArgs {
     /// Show only these
     #[arg(value_name = "DEVICE")]
@@ -42,7 +42,7 @@ pub(crate) struct DevicesArgs {
     #[arg(short, long, conflicts_with = "json")]
     long: bool,
 
-    /// One JSON object per line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
