@@ -6,14 +6,16 @@ mapfile -t arguments </lab/arguments
 export RUST_BACKTRACE=1
 # As a server has it that uses RDMA devices.
 ulimit -l unlimited
+# Without the numbers of devices: one that was removed comes back with another.
+resources() { rdma resource show | sed 's/^[0-9]*: //'; }
 for link in $LINKS; do
   "${link}_up"
-  before=$(rdma resource show)
+  before=$(resources)
   export VERBS_IBV_DEVICE=${link}0 VERBS_IBV_ADDRESS=$(address_of "$link")
   step "the program over $link"
   /lab/program "${arguments[@]}" || die "the program over $link: status $?"
   echo "--- the program over $link ended with status 0"
-  same 'objects of the kernel' "$before" "$(rdma resource show)"
+  same 'objects of the kernel' "$before" "$(resources)"
   link_down "$link"
 done
 dmesg | grep -iE 'rdma|siw|rxe|ib_|BUG|WARN|hung' | tail -n 30
