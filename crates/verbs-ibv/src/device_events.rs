@@ -11,12 +11,12 @@
 use crate::library::Libraries;
 use crate::sys::{IBV_EVENT_DEVICE_FATAL, ibv_async_event, ibv_context, ibv_qp};
 use libc::c_int;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::fcntl_dupfd_cloexec;
 use std::collections::HashMap;
 use std::io;
 use std::mem::zeroed;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -34,6 +34,8 @@ pub(crate) struct DeviceEvents {
 struct State {
     /// The device does not work any more.
     fatal: bool,
+    /// The device was removed, and the kernel waits until nobody has it open.
+    removed: bool,
     /// The last event of each queue pair that somebody asks about.
     queue_pairs: HashMap<usize, Option<c_int>>,
 }
@@ -93,6 +95,11 @@ impl DeviceEvents {
         self.state().queue_pairs.remove(&address);
     }
 
+    /// The connection manager has said that the device was removed.
+    pub(crate) fn removed(&self) {
+        self.state().removed = true;
+    }
+
     /// A descriptor that is readable when there are events. Reading events does not wait from now on.
     pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
         // SAFETY: The device is open, and with it the descriptor, which does not change.
@@ -129,5 +136,30 @@ impl DeviceEvents {
         let address = queue_pair.as_ptr() as usize;
         let last = state.queue_pairs.get_mut(&address)?;
         last.take().map(News::QueuePair)
+    }
+}
+
+impl Drop for DeviceEvents {
+    /// Lets go of a device that was removed. librdmacm has it open until the process ends, and some drivers, of which
+    /// those of the software devices are two, cannot take a device away from a process: its removal would wait.
+    fn drop(&mut self) {
+        if !self.state().removed {
+            return;
+        }
+        let nothing =
+            match rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+                Ok(nothing) => nothing,
+                Err(error) => {
+                    tracing::warn!(%error, "a removed device stays open");
+                    return;
+                }
+            };
+        // SAFETY: The device is still open for the library. Its descriptors keep their numbers, so that the library
+        // closes what is its own; what it tries with them until then fails, as with any removed device.
+        unsafe {
+            let context = self.context.as_ptr();
+            libc::dup3(nothing.as_raw_fd(), (*context).cmd_fd, libc::O_CLOEXEC);
+            libc::dup3(nothing.as_raw_fd(), (*context).async_fd, libc::O_CLOEXEC);
+        }
     }
 }

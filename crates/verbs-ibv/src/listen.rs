@@ -10,11 +10,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use verbs::{BoxFuture, Incoming, Listener, QpOptions, QueuePair, SetupError, WorkRequest};
 
 /// Connection requests that wait to be accepted. The connection manager refuses further ones.
 const BACKLOG: i32 = 128;
+
+/// How long until a listener whose device was removed looks whether it is back.
+const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
 /// Listens on an address of a device, or of all.
 pub(crate) fn listen(shared: Arc<Shared>, on: SocketAddr) -> Result<Box<dyn Listener>, SetupError> {
@@ -30,19 +33,26 @@ pub(crate) fn listen(shared: Arc<Shared>, on: SocketAddr) -> Result<Box<dyn List
         let text = format!("cannot listen on {on} over RDMA: {error}{hint}");
         io::Error::new(error.kind(), text)
     };
-    let id = CmId::new(shared.libraries)?;
-    id.listen(on, BACKLOG).map_err(explain)?;
-    shared.check_device(&id)?;
-    let local = id.local_addr().unwrap_or(on);
+    let id = bound(&shared, on).map_err(explain)?;
+    let local = id.id().local_addr().unwrap_or(on);
     Ok(Box::new(IbvListener {
-        id: WatchedId::new(id)?,
+        id: Some(id),
         local,
         shared,
     }))
 }
 
+/// An identifier that listens.
+fn bound(shared: &Shared, on: SocketAddr) -> io::Result<WatchedId> {
+    let id = CmId::new(shared.libraries)?;
+    id.listen(on, BACKLOG)?;
+    shared.check_device(&id)?;
+    WatchedId::new(id)
+}
+
 struct IbvListener {
-    id: WatchedId,
+    /// None while the device is away.
+    id: Option<WatchedId>,
     local: SocketAddr,
     shared: Arc<Shared>,
 }
@@ -55,7 +65,17 @@ impl Listener for IbvListener {
     fn accept(&mut self) -> BoxFuture<'_, Result<Box<dyn Incoming>, SetupError>> {
         Box::pin(async {
             loop {
-                let event = self.id.event().await?;
+                let Some(id) = &mut self.id else {
+                    match bound(&self.shared, self.local) {
+                        Ok(id) => {
+                            tracing::info!(on = %self.local, "listening over RDMA again");
+                            self.id = Some(id);
+                        }
+                        Err(_) => sleep(LISTEN_AGAIN).await,
+                    }
+                    continue;
+                };
+                let event = id.event().await?;
                 match event.kind {
                     EventKind::Request(id) => {
                         let Some(peer) = id.peer_addr() else {
@@ -83,8 +103,8 @@ impl Listener for IbvListener {
                         tracing::warn!(%error, "a connection could not be taken in");
                     }
                     EventKind::DeviceRemoval => {
-                        let text = "the RDMA device of the listener was removed";
-                        return Err(io::Error::new(io::ErrorKind::NotConnected, text).into());
+                        tracing::warn!(on = %self.local, "the RDMA device was removed; waiting for it");
+                        self.id = None;
                     }
                     EventKind::AddressResolved
                     | EventKind::AddressError

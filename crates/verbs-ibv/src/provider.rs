@@ -3,6 +3,7 @@
 use crate::adapter::{Adapters, upper_limits};
 use crate::cm::CmId;
 use crate::context::DeviceList;
+use crate::devices::windows;
 use crate::error::OpenError;
 use crate::library::Libraries;
 use crate::shared::{Config, Shared};
@@ -10,7 +11,10 @@ use crate::{connect, listen};
 use buffer::Pool;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use verbs::{BoxFuture, Connected, Limits, Listener, Provider, QpOptions, SetupError, WorkRequest};
+use verbs::{
+    BoxFuture, Connected, Invalidation, Limits, Listener, Provider, QpOptions, SetupError,
+    WorkRequest,
+};
 
 /// Bytes of memory for copies that a provider keeps for reuse.
 const KEEP: usize = 8 << 20;
@@ -49,6 +53,16 @@ impl Ibv {
                 devices: names.join(", "),
             });
         }
+        // Private data says whether a peer may invalidate, and is sent before it is known which device is used.
+        let mut used = (0..names.len()).filter(|index| {
+            let wanted = config.device.as_ref();
+            wanted.is_none_or(|wanted| names[*index] == *wanted)
+        });
+        let remote_invalidation = if used.all(|index| has_windows(&devices, index)) {
+            Invalidation::Region
+        } else {
+            Invalidation::None
+        };
         // Whether the connection manager can be used is known before anybody waits for it.
         CmId::new(libraries).map_err(|error| OpenError::ConnectionManager {
             reason: error.to_string(),
@@ -58,10 +72,23 @@ impl Ibv {
                 libraries,
                 pool: Pool::new(KEEP),
                 config,
+                remote_invalidation,
                 adapters: Adapters::default(),
             }),
         })
     }
+}
+
+/// Whether connections over a device expose memory by windows. One that cannot be opened is not used either.
+fn has_windows(devices: &DeviceList, index: usize) -> bool {
+    let looked = devices.open(index).and_then(|context| {
+        let attributes = context.attributes()?;
+        Ok(windows(&context, &attributes).usable())
+    });
+    looked.unwrap_or_else(|error| {
+        tracing::debug!(device = devices.name(index), %error, "the device cannot be opened");
+        true
+    })
 }
 
 impl std::fmt::Debug for Ibv {
@@ -74,7 +101,10 @@ impl std::fmt::Debug for Ibv {
 
 impl Provider for Ibv {
     fn limits(&self) -> Limits {
-        upper_limits()
+        Limits {
+            remote_invalidation: self.shared.remote_invalidation,
+            ..upper_limits()
+        }
     }
 
     fn connect<'a>(

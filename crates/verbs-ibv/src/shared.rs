@@ -12,7 +12,7 @@ use crate::library::Libraries;
 use buffer::Pool;
 use std::io;
 use std::sync::Arc;
-use verbs::SetupError;
+use verbs::{Invalidation, SetupError};
 
 /// Configuration of an [`Ibv`](crate::Ibv) provider.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) libraries: &'static Libraries,
     pub(crate) pool: Pool,
     pub(crate) config: Config,
+    /// What peers may invalidate, whichever device a connection uses.
+    pub(crate) remote_invalidation: Invalidation,
     pub(crate) adapters: Adapters,
 }
 

@@ -146,7 +146,7 @@ pub(crate) struct ibv_context_ops {
 pub(crate) struct ibv_context {
     pub(crate) device: *mut ibv_device,
     pub(crate) ops: ibv_context_ops,
-    cmd_fd: c_int,
+    pub(crate) cmd_fd: c_int,
     pub(crate) async_fd: c_int,
     num_comp_vectors: c_int,
 }
