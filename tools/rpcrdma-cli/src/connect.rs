@@ -89,7 +89,7 @@ impl ConnectArgs {
 
     async fn connect_to(&self, server: &Endpoint) -> anyhow::Result<(Client, SocketAddr)> {
         let addrs = server.addresses().await?;
-        let provider = self.transport.provider();
+        let provider = self.transport.provider()?;
         let mut last = anyhow!(NO_ADDRESS);
         for addr in addrs {
             match Client::connect(provider.clone(), addr, self.config()).await {
@@ -118,8 +118,8 @@ fn explain(addr: SocketAddr, error: SetupError) -> anyhow::Error {
             other_user(addr)
         ),
         SetupError::TimedOut(what, after) => anyhow!(
-            "no answer: timed out after {} waiting for {what} (check host and port, that RPC-over-RDMA over \
-             iWARP is served there, and that no firewall drops the connection)",
+            "no answer: timed out after {} waiting for {what} (check host and port, that RPC-over-RDMA is \
+             served there over what --provider says, and that no firewall drops the connection)",
             units::duration(after)
         ),
         error @ SetupError::NotOurProtocol(_) => anyhow!(error),

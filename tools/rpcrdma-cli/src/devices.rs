@@ -61,9 +61,7 @@ pub(crate) fn run(args: &DevicesArgs) -> anyhow::Result<Ended> {
     let devices = match verbs_ibv::devices() {
         Ok(devices) if !devices.is_empty() || !kernel.is_empty() => devices,
         Ok(_) => bail!(NO_DEVICE),
-        // Without a device nobody has loaded the module that programs ask for one.
-        Err(OpenError::List { .. }) if kernel.is_empty() => bail!(NO_DEVICE),
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(explain(error)),
     };
     let mut ended = Ended::Well;
     for name in unlisted(&kernel, &devices, &args.names) {
@@ -99,6 +97,16 @@ fn print(lines: &[Line], args: &DevicesArgs) -> anyhow::Result<()> {
         (false, false) => write!(out, "{}", text::table(lines))?,
     }
     Ok(())
+}
+
+/// Why RDMA devices cannot be listed or used, and what to do.
+pub(crate) fn explain(error: OpenError) -> anyhow::Error {
+    match error {
+        OpenError::NoDevice => anyhow!(NO_DEVICE),
+        // Without a device nobody has loaded the module that programs ask for one.
+        OpenError::List { .. } if kernel_devices().is_empty() => anyhow!(NO_DEVICE),
+        error => error.into(),
+    }
 }
 
 /// Names of the kernel's RDMA devices. A machine without the modules has none.

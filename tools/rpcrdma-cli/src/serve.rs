@@ -74,7 +74,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         return check::check(&settings, args.json).await;
     }
     let (state_dir, key) = settings.state()?;
-    let (mut config, capacity) = settings.config();
+    let (mut config, capacity) = settings.config()?;
     let pool = Pool::new(POOL_KEEP);
     let how = settings.how_to_open(state_dir.clone(), pool.clone(), &capacity);
     let served = Served::open(Exports::new(key), settings.plans.clone(), how).await?;
@@ -100,8 +100,8 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         .with(mount_service.clone());
     let provider = Arc::new(Guarded {
         inner: match sockets.rdma {
-            Some(socket) => settings.args.transport.provider_with(socket),
-            None => settings.args.transport.provider(),
+            Some(socket) => settings.args.transport.provider_with(socket)?,
+            None => settings.args.transport.provider()?,
         },
         exports: exports.clone(),
     });

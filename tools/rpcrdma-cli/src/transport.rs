@@ -1,13 +1,20 @@
 //! Chooses and configures the provider.
 
+use crate::devices;
+use crate::failure::Usage;
 use crate::units;
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use rpcrdma::{Design, InlineThreshold, Spin, Versions};
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use verbs::{BoxFuture, Listener, Provider, SetupError, WrapProvider};
+use verbs_ibv::Ibv;
 use verbs_iwarp::{Config, CrcMode, Iwarp};
+
+/// What is to be said of a device for a provider that uses none.
+const NEEDS_VERBS: &str = "--device needs --provider verbs";
 
 /// Options of everything that makes or takes in connections.
 #[derive(Args, Clone, Debug)]
@@ -16,6 +23,11 @@ pub(crate) struct TransportArgs {
     /// RDMA provider
     #[arg(long, value_enum, default_value_t, value_name = "NAME")]
     provider: ProviderName,
+
+    /// The only RDMA device to use, as `rpcrdma devices` names it [default: the one that has the IP address
+    /// at this end]
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
 
     /// CRC32C of each frame; `strict` verifies before placing data in memory, at the cost of a copy
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
@@ -65,6 +77,18 @@ enum ProviderName {
     /// Software iWARP over TCP: needs no hardware, works with siw of Linux
     #[default]
     Iwarp,
+    /// An RDMA device of this machine, in hardware or in software (rxe, siw), through rdma-core
+    Verbs,
+}
+
+impl ProviderName {
+    /// What the data moves over, in words.
+    fn describe(self) -> &'static str {
+        match self {
+            Self::Iwarp => "software iWARP over TCP",
+            Self::Verbs => "RDMA devices",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -144,19 +168,37 @@ impl WrapProvider for Activated {
 
 impl TransportArgs {
     /// The provider that was chosen.
-    pub(crate) fn provider(&self) -> Arc<dyn Provider> {
-        match self.provider {
-            ProviderName::Iwarp => Arc::new(self.iwarp()),
+    ///
+    /// # Errors
+    ///
+    /// If there is no RDMA device, or it cannot be used; or if a device was named that is not to be used.
+    pub(crate) fn provider(&self) -> anyhow::Result<Arc<dyn Provider>> {
+        match (self.provider, &self.device) {
+            (ProviderName::Iwarp, None) => Ok(Arc::new(self.iwarp())),
+            (ProviderName::Iwarp, Some(_)) => bail!(Usage(NEEDS_VERBS.to_owned())),
+            (ProviderName::Verbs, device) => {
+                let device = device.clone();
+                let opened = Ibv::open(verbs_ibv::Config { device });
+                Ok(Arc::new(opened.map_err(devices::explain)?))
+            }
         }
     }
 
     /// The same, listening with a socket that listens already.
-    pub(crate) fn provider_with(&self, socket: TcpListener) -> Arc<dyn Provider> {
-        match self.provider {
-            ProviderName::Iwarp => Arc::new(Activated {
+    ///
+    /// # Errors
+    ///
+    /// Those of [`provider`](Self::provider), and if the provider listens without a socket.
+    pub(crate) fn provider_with(&self, socket: TcpListener) -> anyhow::Result<Arc<dyn Provider>> {
+        match (self.provider, &self.device) {
+            (ProviderName::Iwarp, None) => Ok(Arc::new(Activated {
                 inner: self.iwarp(),
                 socket,
-            }),
+            })),
+            (ProviderName::Iwarp, Some(_)) => bail!(Usage(NEEDS_VERBS.to_owned())),
+            (ProviderName::Verbs, _) => bail!(
+                "--provider verbs cannot listen with a socket of the service manager, which is one of TCP"
+            ),
         }
     }
 
@@ -175,13 +217,13 @@ impl TransportArgs {
 
     /// What moves the data, and its integrity checks, in words.
     pub(crate) fn describe(&self) -> String {
-        let provider = match self.provider {
-            ProviderName::Iwarp => "software iWARP over TCP",
-        };
-        let crc = match self.crc_mode() {
-            CrcMode::On => "CRC on",
-            CrcMode::Off => "CRC off",
-            CrcMode::Strict => "CRC strict",
+        let provider = self.provider.describe();
+        let crc = match (self.provider, self.crc_mode()) {
+            // Devices have integrity checks of their own.
+            (ProviderName::Verbs, _) => return provider.to_owned(),
+            (ProviderName::Iwarp, CrcMode::On) => "CRC on",
+            (ProviderName::Iwarp, CrcMode::Off) => "CRC off",
+            (ProviderName::Iwarp, CrcMode::Strict) => "CRC strict",
         };
         format!("{provider}, {crc}")
     }

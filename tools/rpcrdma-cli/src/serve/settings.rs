@@ -205,7 +205,11 @@ impl Settings {
     }
 
     /// How the server behaves, with as many connections as it can have.
-    pub(super) fn config(&self) -> (ServerConfig, Capacity) {
+    ///
+    /// # Errors
+    ///
+    /// If the provider cannot be used.
+    pub(super) fn config(&self) -> anyhow::Result<(ServerConfig, Capacity)> {
         let usual = ServerConfig::default();
         let mut config = usual
             .clone()
@@ -220,14 +224,15 @@ impl Settings {
             )
             .with_workers(self.args.threads.map_or(usual.workers, usize::from))
             .with_spin(self.args.transport.spin());
-        let with_memory = config.connections_with_memory(&self.args.transport.provider().limits());
+        let limits = self.args.transport.provider()?.limits();
+        let with_memory = config.connections_with_memory(&limits);
         let capacity = Capacity::find(
             self.args.max_connections.into(),
             (with_memory, config.receive_memory),
         );
         config.max_connections = capacity.connections;
         config.max_connections_per_address = capacity.connections.div_ceil(2);
-        (config, capacity)
+        Ok((config, capacity))
     }
 }
 

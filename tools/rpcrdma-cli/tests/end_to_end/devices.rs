@@ -32,3 +32,36 @@ fn machine_without_rdma_is_told_what_to_do_in_one_line() {
         assert!(json.starts_with("{\"error\":\""), "{json}");
     }
 }
+
+#[test]
+fn provider_for_devices_says_what_it_needs() {
+    let url = "nfs://192.0.2.1/";
+    let output = run(&["ls", "--device=rxe0", url]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(
+        errors.contains("--device needs --provider verbs"),
+        "{errors}"
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().to_str().unwrap();
+    for command in [["ls", url], ["serve", dir]] {
+        let args = [
+            &command[..],
+            &["--provider=verbs", "--device=no-such-device"],
+        ]
+        .concat();
+        let output = run(&args);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        let remedies = [
+            "install libibverbs1",
+            "rdma link add rxe0",
+            "there are: ",
+            "modprobe",
+        ];
+        let named = remedies.iter().any(|remedy| errors.contains(remedy));
+        assert!(named, "{errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+    }
+}
