@@ -1,8 +1,7 @@
-# Runs /lab/program over each device of $LINKS, one after the other, with the arguments of /lab/arguments, one in each
-# line. Its environment has VERBS_IBV_DEVICE and VERBS_IBV_ADDRESS: the name of the device, and its address.
+# Runs /lab/program over each device of $LINKS, one after the other, with the arguments of /lab/arguments-LINK, one in
+# each line. Its environment has VERBS_IBV_DEVICE and VERBS_IBV_ADDRESS: the name of the device, and its address.
 . /lab/lib.sh
 verbs_up
-mapfile -t arguments </lab/arguments
 export RUST_BACKTRACE=1
 # As a server has it that uses RDMA devices.
 ulimit -l unlimited
@@ -12,6 +11,7 @@ for link in $LINKS; do
   "${link}_up"
   before=$(resources)
   export VERBS_IBV_DEVICE=${link}0 VERBS_IBV_ADDRESS=$(address_of "$link")
+  mapfile -t arguments <"/lab/arguments-$link"
   step "the program over $link"
   /lab/program "${arguments[@]}" || die "the program over $link: status $?"
   echo "--- the program over $link ended with status 0"

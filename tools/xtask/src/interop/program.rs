@@ -71,11 +71,8 @@ fn variable(text: &str) -> Result<(String, String), String> {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let report = Report::start();
     let image = image(options.kernel, false, &report)?;
-    let folder = format!(
-        "{}-program-{}",
-        options.kernel.name(),
-        names(&options.links).join("-")
-    );
+    let links: Vec<_> = options.links.iter().map(|link| link.name()).collect();
+    let folder = format!("{}-program-{}", options.kernel.name(), links.join("-"));
     let run = TestRun {
         name: "guest",
         image: &image,
@@ -92,10 +89,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .iter()
         .map(|(name, value)| (name.as_str(), value.clone()))
         .collect();
+    let runs: Vec<_> = options
+        .links
+        .iter()
+        .map(|link| (*link, options.arguments.clone()))
+        .collect();
     let job = Job {
-        links: &options.links,
+        runs: &runs,
         program: &options.program,
-        arguments: &options.arguments,
         environment: &environment,
         limit: Duration::from_secs(options.limit),
     };
@@ -109,19 +110,14 @@ fn log(run: &TestRun<'_>) -> PathBuf {
     run.logs.join(format!("{MACHINE}.log"))
 }
 
-fn names(links: &[Link]) -> Vec<&'static str> {
-    links.iter().map(|link| link.name()).collect()
-}
-
 /// The machine's name in logs.
 const MACHINE: &str = "guest";
 
 /// A program to run in a guest of its own.
 pub(super) struct Job<'a> {
-    /// The devices over which it runs, one after the other.
-    pub(super) links: &'a [Link],
+    /// The devices over which it runs, one after the other, with its arguments.
+    pub(super) runs: &'a [(Link, Vec<String>)],
     pub(super) program: &'a Path,
-    pub(super) arguments: &'a [String],
     pub(super) environment: &'a [(&'a str, String)],
     pub(super) limit: Duration,
 }
@@ -134,20 +130,25 @@ impl Job<'_> {
     /// The machine does not come up, or the program fails or does not end in time.
     pub(super) fn run(&self, run: &TestRun<'_>) -> Result<String> {
         let program = stripped(self.program, &run.work)?;
-        let arguments = run.work.join("arguments");
-        let lines: String = self
-            .arguments
-            .iter()
-            .map(|one| format!("{one}\n"))
-            .collect();
-        fs::write(&arguments, lines)?;
+        let mut links = Vec::new();
+        let mut lists = Vec::new();
+        for (link, arguments) in self.runs {
+            let name = format!("arguments-{}", link.name());
+            let list = run.work.join(&name);
+            let lines: String = arguments.iter().map(|one| format!("{one}\n")).collect();
+            fs::write(&list, lines)?;
+            links.push(link.name());
+            lists.push((name, list));
+        }
+        let mut files = vec![("program", &*program)];
+        files.extend(lists.iter().map(|(name, list)| (&**name, &**list)));
         let mut environment = self.environment.to_vec();
-        environment.push(("LINKS", names(self.links).join(" ")));
+        environment.push(("LINKS", links.join(" ")));
         let boot = Boot {
             name: MACHINE,
             script: "run-program.sh",
             environment: &environment,
-            files: &[("program", &program), ("arguments", &arguments)],
+            files: &files,
             limit: self.limit,
             ..Boot::default()
         };

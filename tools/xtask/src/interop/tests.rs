@@ -44,7 +44,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 26] = [
+pub(super) const TESTS: [Test; 29] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -58,6 +58,13 @@ pub(super) const TESTS: [Test; 26] = [
         usual: true,
         ours: true,
         run: verbs::devices,
+    },
+    Test {
+        name: "verbs-conformance",
+        about: "the tests that every provider passes, by our provider for hardware over rxe",
+        usual: true,
+        ours: true,
+        run: verbs::conformance,
     },
     Test {
         name: "linux-mounts-us",
@@ -205,6 +212,20 @@ pub(super) const TESTS: [Test; 26] = [
         usual: false,
         ours: true,
         run: power_loss::all,
+    },
+    Test {
+        name: "verbs-conformance-siw",
+        about: "the same over siw (only when named)",
+        usual: false,
+        ours: true,
+        run: verbs::conformance_siw,
+    },
+    Test {
+        name: "verbs-programs",
+        about: "our server and our client with the kernel's, over rxe",
+        usual: true,
+        ours: true,
+        run: verbs::programs,
     },
     Test {
         name: "idle-client",

@@ -1,0 +1,56 @@
+# Our programs over rxe, as RDMA hardware: the kernel's client mounts our server, and our commands use the kernel's
+# server.
+. /lab/lib.sh
+. /lab/ours.sh
+CONNECTIONS=20
+ulimit -l unlimited
+rxe_up
+verbs_up
+dd if=/dev/urandom of=/tmp/data bs=1M count=8 2>/dev/null
+objects=$(rdma resource show)
+
+step 'our client on our server'
+mkdir -p /export/ours
+ours_up --provider verbs --device rxe0 --allow 10.0.3.0/24 --squash none /export/ours
+cat /run/listening
+url=nfs://$RXE_IP:$OURS_PORT
+ours() { /lab/rpcrdma "$@" --provider verbs || die "rpcrdma $*"; }
+ours put /tmp/data $url/ours-1
+cmp /tmp/data /export/ours/ours-1 || die 'what was put'
+ours get $url/ours-1 /tmp/got-1
+cmp /tmp/data /tmp/got-1 || die 'what was got'
+step "$CONNECTIONS connections in a row leave nothing behind"
+ours ping -c 1 $RXE_IP:$OURS_PORT
+# A connection that has ended may still be taken down.
+settled() { [ "$(rdma resource show)" = "$1" ]; }
+idle=$(rdma resource show)
+for ((i = 0; i < CONNECTIONS; i++)); do ours ping -c 1 -q $RXE_IP:$OURS_PORT; done
+wait_for 20 settled "$idle" || die "objects: before $idle, after $(rdma resource show)"
+
+step "the kernel's client on our server"
+modprobe nfsv3 || die 'no nfsv3'
+trace_on xprtrdma_inline_thresh xprtrdma_mr_reminv xprtrdma_mr_localinv
+attach /mnt $RXE_IP /ours
+dd if=/tmp/data of=/mnt/f bs=1M conv=fsync 2>/dev/null || die write
+drop_caches
+cmp /tmp/data /mnt/f || die 'read back'
+cmp /tmp/data /export/ours/f || die 'what the server holds'
+check_mountstats
+grep xprtrdma_inline_thresh $TRACING/trace
+step "remote invalidations $(trace_count xprtrdma_mr_reminv), local ones $(trace_count xprtrdma_mr_localinv)"
+[ "$(trace_count xprtrdma_mr_reminv)" -gt 0 ] || die 'no remote invalidation'
+umount /mnt || die umount
+ours_ends
+wait_for 20 settled "$objects" || die "objects: before $objects, after $(rdma resource show)"
+
+step "our client on the kernel's server"
+nfsd_up
+mkdir -p /export/x
+url=nfs://$RXE_IP:20049/export/x
+ours put /tmp/data $url/f
+cmp /tmp/data /export/x/f || die 'what was put'
+ours get $url/f /tmp/got-2
+cmp /tmp/data /tmp/got-2 || die 'what was got'
+ours ls -l $url
+dmesg | grep -E 'BUG|WARNING' && die 'the kernel complains'
+exit 0
