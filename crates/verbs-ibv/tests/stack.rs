@@ -61,10 +61,8 @@ async fn serve(provider: Arc<Ibv>) -> Server {
     let exports = Exports::new(HandleKey::random().expect("a key"));
     let files = Arc::new(MemFs::new(64 << 20));
     let this_machine = address().ip().to_string().parse();
-    let options = ExportOptions {
-        allow: AccessList::new([this_machine.expect("an address")]),
-        ..ExportOptions::default()
-    };
+    let allowed = AccessList::new([this_machine.expect("an address")]);
+    let options = ExportOptions::default().with_allow(allowed);
     let exports = exports.with("/data", files, options).expect("an export");
     let programs = Programs::new()
         .with(Nfs3::new(exports.clone(), Pool::new(16 << 20)))
