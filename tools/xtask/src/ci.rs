@@ -25,7 +25,7 @@ struct Check {
     environment: &'static [(&'static str, &'static str)],
 }
 
-const CHECKS: [Check; 4] = [
+const CHECKS: [Check; 5] = [
     Check {
         name: "format",
         arguments: &["fmt", "--all", "--check"],
@@ -37,6 +37,23 @@ const CHECKS: [Check; 4] = [
             "clippy",
             "--workspace",
             "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+        environment: &[],
+    },
+    // Tests that need a device are not among all targets.
+    Check {
+        name: "device tests",
+        arguments: &[
+            "clippy",
+            "--package",
+            "verbs-ibv",
+            "--test",
+            "conformance",
+            "--test",
+            "stack",
             "--",
             "-D",
             "warnings",

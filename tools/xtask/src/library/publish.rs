@@ -1,7 +1,10 @@
 //! `cargo xtask publish`: whether each published crate could go to the registry. Nothing is uploaded.
 
+use std::collections::HashSet;
+use std::env;
 use std::fs;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -38,22 +41,71 @@ pub(crate) fn run() -> Result<()> {
     if !faults.is_empty() {
         bail!("{}", faults.join("\n"));
     }
-    // In a directory of its own, where a crate's packages are not taken for those of the work tree.
-    let target = target_dir()?.join("publish");
+    // In a new directory: cargo takes a package of the same name and version for what it unpacked or built before from
+    // the same directory, whatever is in the package now.
+    let target = target_dir()?;
+    fs::create_dir_all(&target)?;
+    let target = tempfile::Builder::new()
+        .prefix("publish-")
+        .tempdir_in(target)?;
+    let unpacked = Unpacked::new()?;
     let mut publish = cargo();
     publish.args(["publish", "--workspace", "--dry-run", "--quiet"]);
     // What is not committed yet is checked too.
     publish
         .arg("--allow-dirty")
         .arg("--target-dir")
-        .arg(&target);
+        .arg(target.path());
     publish.envs([("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "0")]);
     let status = publish.status();
-    let packages = remove(&target.join("package"));
+    unpacked.remove_new()?;
+    target.close()?;
     if !status?.success() {
         bail!("{} failed", line(&publish));
     }
-    packages
+    Ok(())
+}
+
+/// Directories into which cargo unpacked packages from directories of this machine.
+struct Unpacked {
+    folder: PathBuf,
+    before: HashSet<PathBuf>,
+}
+
+impl Unpacked {
+    fn new() -> Result<Self> {
+        let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+        let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
+        let home = home.context("cargo has no directory: set CARGO_HOME")?;
+        let folder = home.join("registry/src");
+        let before = Self::all(&folder)?;
+        Ok(Self { folder, before })
+    }
+
+    /// A registry of the network has its host before the first hyphen, and a directory has nothing.
+    fn all(folder: &Path) -> Result<HashSet<PathBuf>> {
+        let entries = match fs::read_dir(folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(HashSet::new()),
+            entries => entries.with_context(|| format!("cannot read {}", folder.display()))?,
+        };
+        let mut all = HashSet::new();
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_name().as_encoded_bytes().starts_with(b"-") {
+                all.insert(entry.path());
+            }
+        }
+        Ok(all)
+    }
+
+    /// Removes what was unpacked since, which nobody uses again.
+    fn remove_new(self) -> Result<()> {
+        for path in Self::all(&self.folder)?.difference(&self.before) {
+            fs::remove_dir_all(path)
+                .with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+        Ok(())
+    }
 }
 
 /// Whether a package goes to the registry.
@@ -94,20 +146,30 @@ fn faults(package: &Value) -> Vec<String> {
     faults
 }
 
-/// Removes the packages, which nobody needs any more; what was built of others' crates stays.
-fn remove(packages: &Path) -> Result<()> {
-    match fs::remove_dir_all(packages) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", packages.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_was_unpacked_meanwhile_is_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("registry/src");
+        let names = ["-1", "index.example-2", "-3", "index.example-4"];
+        let [old, registry, new, other] = names.map(|name| folder.join(name));
+        for path in [&old, &registry] {
+            fs::create_dir_all(path).unwrap();
+        }
+        let before = Unpacked::all(&folder).unwrap();
+        let unpacked = Unpacked { folder, before };
+        fs::create_dir_all(new.join("package-0.1.0")).unwrap();
+        fs::create_dir(&other).unwrap();
+        unpacked.remove_new().unwrap();
+        assert_eq!(
+            [old, registry, new, other].map(|path| path.exists()),
+            [true, true, false, true]
+        );
+    }
 
     #[test]
     fn what_the_registry_needs_is_missed() {
