@@ -34,7 +34,7 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::str::FromStr;
 
-/// NFS over RDMA in userspace, without RDMA hardware: serve it, access it, inspect it
+/// NFS over RDMA in userspace, with RDMA devices or without: serve it, access it, inspect it
 #[derive(Debug, Parser)]
 #[command(
     name = "rpcrdma",
