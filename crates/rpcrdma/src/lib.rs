@@ -114,9 +114,17 @@
     not(feature = "nfs"),
     doc = "| `nfs` | no | module `nfs`: NFS version 3 client and server, RPC over TCP, users of this machine |"
 )]
+#![cfg_attr(
+    feature = "verbs",
+    doc = "| `verbs` | no | [`Ibv`], RDMA devices through libibverbs and librdmacm, and its module [`ibv`] |"
+)]
+#![cfg_attr(
+    not(feature = "verbs"),
+    doc = "| `verbs` | no | `Ibv`, RDMA devices through libibverbs and librdmacm, and its module `ibv` |"
+)]
 //!
-//! Features only add. Without `iwarp` the provider is the caller's own. A provider for RDMA hardware does not
-//! exist yet.
+//! Features only add. Without `iwarp` and `verbs` the provider is the caller's own. A program with `verbs` builds and
+//! starts without those libraries, which it loads when it opens a device.
 //!
 //! The minimum supported Rust version is `rust-version` in `Cargo.toml`; CI builds and tests with exactly
 //! that version, and an increase is a new minor version.
@@ -139,6 +147,8 @@ pub use buffer;
 pub use oncrpc;
 pub use rpcrdma_proto as proto;
 pub use verbs;
+#[cfg(feature = "verbs")]
+pub use verbs_ibv as ibv;
 #[cfg(feature = "iwarp")]
 pub use verbs_iwarp as iwarp;
 
@@ -168,5 +178,7 @@ pub use verbs::{
     IoCounters, Limits, Loss, ProtocolError, ProtocolMismatch, Provider, Reason, RejectReason,
     SetupError,
 };
+#[cfg(feature = "verbs")]
+pub use verbs_ibv::Ibv;
 #[cfg(feature = "iwarp")]
 pub use verbs_iwarp::Iwarp;

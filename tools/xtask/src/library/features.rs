@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use crate::command::{cargo, line};
 
 /// The sets, as they are given to cargo. All features together are built with the work tree.
-const SETS: [&str; 4] = ["", "iwarp", "nfs", "iwarp,nfs"];
+const SETS: [&str; 5] = ["", "iwarp", "nfs", "iwarp,nfs", "verbs"];
 
 /// Checks the library with each set of features alone, without warnings.
 ///
