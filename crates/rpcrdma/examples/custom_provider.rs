@@ -10,7 +10,7 @@
 //! The test suite that each provider has to pass runs with `cargo test -p rpcrdma --example custom_provider`.
 
 use rpcrdma::verbs::{
-    BoxFuture, Connected, Incoming, Listener, PostError, QpOptions, QueuePair, SetupError,
+    BoxFuture, Connected, Incoming, Limits, Listener, PostError, QpOptions, QueuePair, SetupError,
     WorkRequest, WrapProvider, WrapQueuePair,
 };
 use rpcrdma::xdr::Writer;
@@ -133,6 +133,10 @@ impl Incoming for CountingIncoming {
 
     fn local_addr(&self) -> Option<SocketAddr> {
         self.inner.local_addr()
+    }
+
+    fn limits(&self) -> Option<Limits> {
+        self.inner.limits()
     }
 
     fn request<'a>(&'a mut self, timeout: Duration) -> BoxFuture<'a, Result<Vec<u8>, SetupError>> {

@@ -243,6 +243,13 @@ pub trait Incoming: Send {
         None
     }
 
+    /// Returns upper bounds for the limits of this connection, once its [request](Self::request) was
+    /// read, if they differ from [those of the provider](Provider::limits): they are those of the
+    /// device that it arrived at.
+    fn limits(&self) -> Option<Limits> {
+        None
+    }
+
     /// Waits for the peer's request, up to `timeout`, and returns its private data.
     fn request<'a>(&'a mut self, timeout: Duration) -> BoxFuture<'a, Result<Vec<u8>, SetupError>>;
 

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use verbs::{
-    BoxFuture, Connected, Incoming, Listener, Provider, QpOptions, QueuePair, SetupError,
+    BoxFuture, Connected, Incoming, Limits, Listener, Provider, QpOptions, QueuePair, SetupError,
     WorkRequest, WrapProvider,
 };
 
@@ -116,6 +116,10 @@ impl Incoming for WatchedIncoming {
 
     fn local_addr(&self) -> Option<SocketAddr> {
         self.inner.local_addr()
+    }
+
+    fn limits(&self) -> Option<Limits> {
+        self.inner.limits()
     }
 
     fn request<'a>(&'a mut self, timeout: Duration) -> BoxFuture<'a, Result<Vec<u8>, SetupError>> {

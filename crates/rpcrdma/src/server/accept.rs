@@ -4,7 +4,7 @@ use super::addresses::Address;
 use super::place::{Kept, Load, Place};
 use super::receive_memory::{ReceiveLease, granted};
 use super::serve::Serving;
-use super::settings::{Settings, terms};
+use super::settings::{Listened, Settings, terms};
 use super::stats::{State, Tally};
 use super::stop::Stop;
 use super::worker::Worker;
@@ -39,9 +39,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long to wait for evicted connections to end before it is looked at again whether they have.
 const LEAVING_PAUSE: Duration = Duration::from_millis(5);
 
-/// Takes in connections and hands them to the workers.
+/// Takes in connections of one listener and hands them to the workers.
 pub(super) struct Acceptor {
     pub(super) settings: Arc<Settings>,
+    pub(super) on: Arc<Listened>,
     pub(super) state: Arc<State>,
     pub(super) workers: Weak<Vec<Worker>>,
     pub(super) stop: Stop,
@@ -51,10 +52,10 @@ impl Acceptor {
     /// Listens, says where, and takes in connections until the server stops or is gone.
     pub(super) async fn run(
         mut self,
-        on: SocketAddr,
+        addr: SocketAddr,
         listening: oneshot::Sender<Result<SocketAddr, SetupError>>,
     ) {
-        let mut listener = match self.settings.provider.listen(on).await {
+        let mut listener = match self.on.provider.listen(addr).await {
             Ok(listener) => listener,
             Err(error) => {
                 // Without a receiver nobody wants to know.
@@ -62,14 +63,14 @@ impl Acceptor {
                 return;
             }
         };
-        self.state.listening.store(true, SeqCst);
+        self.state.listening.fetch_add(1, SeqCst);
         if listening.send(Ok(listener.local_addr())).is_ok() {
             self.accept(listener.as_mut()).await;
         }
         // What was not logged so far is not to be lost.
         self.settings.summarise(clock::now() + WARNING_PERIOD);
         drop(listener);
-        self.state.listening.store(false, SeqCst);
+        self.state.listening.fetch_sub(1, SeqCst);
         self.state.changed.notify_waiters();
     }
 
@@ -132,14 +133,16 @@ impl Acceptor {
             return;
         };
         let worker = Worker::least_loaded(&workers);
+        let receives = self.on.receives.as_ref();
         let arrival = Arrival {
             settings: Arc::clone(&self.settings),
+            on: Arc::clone(&self.on),
             state: Arc::clone(&self.state),
             pool: worker.pool.clone(),
             activity: worker.activity.clone(),
             stop: self.stop.clone(),
             tally: Tally::new(Arc::clone(&self.state), peer),
-            address: self.settings.addresses.connected(group),
+            address: self.settings.addresses.connected(group, receives),
             origin,
             place: Place { admitted, evicted },
             load: Load::new(Arc::clone(&worker.load)),
@@ -151,6 +154,7 @@ impl Acceptor {
 /// A connection from its arrival until it is established.
 struct Arrival {
     settings: Arc<Settings>,
+    on: Arc<Listened>,
     state: Arc<State>,
     pool: Pool,
     activity: Activity,
@@ -234,9 +238,10 @@ impl Arrival {
         &mut self,
         mut incoming: Box<dyn Incoming>,
     ) -> Result<(Endpoint, Option<ReceiveLease>), SetupError> {
-        let limits = self.settings.provider.limits();
         let settings = &self.settings.config;
         let request = incoming.request(settings.setup_timeout).await?;
+        let limits = incoming.limits();
+        let limits = limits.unwrap_or_else(|| self.on.provider.limits());
         self.place.admitted.set_up();
         let (credits, backward_credits, receive_memory) = self.credits(&limits)?;
         let terms = terms(settings, &limits);

@@ -13,18 +13,9 @@ const MAX_REMEMBERED: usize = 256;
 /// address whose calls wait leaves most of them to others.
 const RECEIVE_SHARE: usize = 4;
 
-/// The addresses of clients.
-#[derive(Clone, Debug)]
-pub(super) struct Addresses(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    /// The Receives of all connections, if they share them.
-    receives: Option<SharedReceiveQueue>,
-    /// How many of these the connections of one address hold at most.
-    most_receives: usize,
-    state: Mutex<State>,
-}
+/// The addresses of clients, whichever provider their connections are over.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Addresses(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -36,7 +27,29 @@ struct State {
 #[derive(Debug)]
 struct Known {
     connections: usize,
-    shared: SharedByAddress,
+    failed_calls: FailedCalls,
+    /// Its part of each shared receive queue that a connection of it has used.
+    receives: Vec<(Arc<ReceiveQueue>, SharedReceiveQueue)>,
+}
+
+/// The shared receive queue of all connections over one provider.
+#[derive(Debug)]
+pub(super) struct ReceiveQueue {
+    all: SharedReceiveQueue,
+    /// How many of its blocks the connections of one address hold at most.
+    most: usize,
+}
+
+impl ReceiveQueue {
+    /// An address has a share of the blocks where a peer that finds none is held back. Elsewhere each
+    /// credit has a Receive, and needs it.
+    pub(super) fn new(all: SharedReceiveQueue, holds_peer_back: bool) -> Self {
+        let most = match holds_peer_back {
+            true => (all.blocks() / RECEIVE_SHARE).max(1),
+            false => all.blocks(),
+        };
+        Self { all, most }
+    }
 }
 
 /// What the connections of one address share.
@@ -44,7 +57,8 @@ struct Known {
 pub(super) struct SharedByAddress {
     /// The calls that broke a connection (RFC 8166 §4.5.3).
     pub(super) failed_calls: FailedCalls,
-    /// Where messages find memory, if connections share that: the part of the address.
+    /// Where messages find memory, if connections over this provider share that: the part of the
+    /// address.
     pub(super) receives: Option<SharedReceiveQueue>,
 }
 
@@ -57,35 +71,28 @@ pub(super) struct Address {
 }
 
 impl Addresses {
-    /// None yet. Their connections share these Receives, if any: an address has a share of them where a
-    /// peer that finds none is held back. Elsewhere each credit has a Receive, and needs it.
-    pub(super) fn new(receives: Option<SharedReceiveQueue>, holds_peer_back: bool) -> Self {
-        let blocks = receives.as_ref().map_or(0, SharedReceiveQueue::blocks);
-        let most_receives = match holds_peer_back {
-            true => (blocks / RECEIVE_SHARE).max(1),
-            false => blocks,
-        };
-        Self(Arc::new(Shared {
-            receives,
-            most_receives,
-            state: Mutex::default(),
-        }))
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
-        let state = self.0.state.lock();
+        let state = self.0.lock();
         state.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The address of a new connection.
-    pub(super) fn connected(&self, group: PeerGroup) -> Address {
+    /// The address of a new connection over a provider with this shared receive queue, if it has one.
+    pub(super) fn connected(
+        &self,
+        group: PeerGroup,
+        receives: Option<&Arc<ReceiveQueue>>,
+    ) -> Address {
         let mut state = self.lock();
         let known = state.known.entry(group).or_insert_with(|| Known {
             connections: 0,
-            shared: self.0.share(),
+            failed_calls: FailedCalls::new(),
+            receives: Vec::new(),
         });
         known.connections += 1;
-        let shared = known.shared.clone();
+        let shared = SharedByAddress {
+            failed_calls: known.failed_calls.clone(),
+            receives: receives.map(|queue| known.part_of(queue)),
+        };
         state.remembered.retain(|&other| other != group);
         Address {
             addresses: self.clone(),
@@ -95,14 +102,16 @@ impl Addresses {
     }
 }
 
-impl Shared {
-    /// For an address that is not known.
-    fn share(&self) -> SharedByAddress {
-        let receives = self.receives.as_ref();
-        SharedByAddress {
-            failed_calls: FailedCalls::new(),
-            receives: receives.map(|all| all.part(self.most_receives)),
+impl Known {
+    /// The part of a shared receive queue for this address.
+    fn part_of(&mut self, queue: &Arc<ReceiveQueue>) -> SharedReceiveQueue {
+        let mut parts = self.receives.iter();
+        if let Some((_, part)) = parts.find(|(of, _)| Arc::ptr_eq(of, queue)) {
+            return part.clone();
         }
+        let part = queue.all.part(queue.most);
+        self.receives.push((Arc::clone(queue), part.clone()));
+        part
     }
 }
 
@@ -134,13 +143,18 @@ mod tests {
         PeerGroup::of(IpAddr::from(number.to_be_bytes()))
     }
 
+    fn queue(blocks: usize, holds_peer_back: bool) -> Arc<ReceiveQueue> {
+        let all = SharedReceiveQueue::new(blocks, 64);
+        Arc::new(ReceiveQueue::new(all, holds_peer_back))
+    }
+
     #[test]
     fn only_so_many_addresses_without_a_connection_are_remembered() {
-        let addresses = Addresses::new(None, true);
+        let addresses = Addresses::default();
         let last = u32::try_from(MAX_REMEMBERED).expect("a small number");
-        let here = addresses.connected(group(0));
+        let here = addresses.connected(group(0), None);
         for number in 0..=last + 1 {
-            drop(addresses.connected(group(number)));
+            drop(addresses.connected(group(number), None));
         }
         let known = |number| addresses.lock().known.contains_key(&group(number));
         assert_eq!(addresses.lock().known.len(), MAX_REMEMBERED + 1);
@@ -158,8 +172,8 @@ mod tests {
 
     #[test]
     fn connections_of_one_address_share_a_quarter_of_the_receives() {
-        let addresses = Addresses::new(Some(SharedReceiveQueue::new(12, 64)), true);
-        let all = [1, 1, 2].map(|number| addresses.connected(group(number)));
+        let (addresses, queue) = (Addresses::default(), queue(12, true));
+        let all = [1, 1, 2].map(|number| addresses.connected(group(number), Some(&queue)));
         let [a, b, other] = [&all[0], &all[1], &all[2]].map(receives);
         let _held = [(); 2].map(|()| a.take(false).expect("there is one"));
         let last = b.take(false).expect("there is one");
@@ -171,8 +185,8 @@ mod tests {
 
     #[test]
     fn address_that_comes_back_finds_its_receives_still_held() {
-        let addresses = Addresses::new(Some(SharedReceiveQueue::new(4, 64)), true);
-        let take = || receives(&addresses.connected(group(1))).take(false);
+        let (addresses, queue) = (Addresses::default(), queue(4, true));
+        let take = || receives(&addresses.connected(group(1), Some(&queue))).take(false);
         let held = take().expect("there is one");
         assert!(take().is_err());
         drop(held);
@@ -181,9 +195,20 @@ mod tests {
 
     #[test]
     fn address_has_all_receives_where_no_peer_is_held_back() {
-        let addresses = Addresses::new(Some(SharedReceiveQueue::new(4, 64)), false);
-        let here = receives(&addresses.connected(group(1)));
+        let (addresses, queue) = (Addresses::default(), queue(4, false));
+        let here = receives(&addresses.connected(group(1), Some(&queue)));
         let _held = [(); 4].map(|()| here.take(false).expect("there is one"));
         assert!(here.take(false).is_err());
+    }
+
+    #[test]
+    fn address_has_a_part_of_the_queue_of_each_provider() {
+        let (addresses, queues) = (Addresses::default(), [queue(1, true), queue(1, true)]);
+        let [one, other] = queues.map(|queue| addresses.connected(group(1), Some(&queue)));
+        let [one, other] = [&one, &other].map(receives);
+        let _held = one.take(false).expect("there is one");
+        assert!(one.take(false).is_err());
+        assert!(other.take(false).is_ok());
+        assert_eq!(addresses.lock().known.len(), 1);
     }
 }

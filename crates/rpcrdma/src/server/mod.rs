@@ -18,18 +18,18 @@ use crate::ServerConfig;
 use crate::driver::budget::Budget;
 use crate::driver::jobs::{Jobs, MAX_BLOCKING};
 use accept::{Acceptor, largest_receive};
-use addresses::Addresses;
+use addresses::{Addresses, ReceiveQueue};
 use backward_memory::BackwardMemory;
 use oncrpc::admission::Admission;
 use oncrpc::warnings::Warnings;
 use oncrpc::{ConnectionId, Service};
 use receive_memory::ReceiveMemory;
 use rpcrdma_proto::v2::characteristics::XcharSpec;
-use settings::{Settings, terms};
+use settings::{Listened, Settings, terms};
 use stats::State;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, PoisonError};
 use stop::Stop;
 use tokio::sync::{Notify, oneshot};
 use tracing::info;
@@ -44,6 +44,9 @@ pub use stats::{ConnectionState, ConnectionStats, ServerStats};
 pub struct Server {
     local: SocketAddr,
     monitor: ServerMonitor,
+    settings: Arc<Settings>,
+    /// The providers over which it listens.
+    providers: Mutex<Vec<Arc<Listened>>>,
     stop: Stop,
     /// The threads end when this is dropped.
     workers: Arc<Vec<Worker>>,
@@ -78,13 +81,20 @@ impl ServerMonitor {
     }
 }
 
-/// Makes the shared receive queue of all connections, if the provider supports it.
-fn shared_receives(config: &ServerConfig, limits: &Limits) -> Option<SharedReceiveQueue> {
+/// Makes the shared receive queue of all connections over a provider, if it supports one.
+fn shared_receives(config: &ServerConfig, limits: &Limits) -> Option<Arc<ReceiveQueue>> {
     let size = largest_receive(config).bytes();
     let blocks = config.receive_memory / size;
-    limits
-        .shared_receives
-        .then(|| SharedReceiveQueue::new(blocks, size))
+    limits.shared_receives.then(|| {
+        let all = SharedReceiveQueue::new(blocks, size);
+        Arc::new(ReceiveQueue::new(all, limits.holds_peer_back))
+    })
+}
+
+/// Whether there is a version to speak over a provider. Otherwise a server would refuse everybody.
+fn speaks(config: &ServerConfig, provider: &dyn Provider) -> Result<(), SetupError> {
+    terms(config, &provider.limits()).versions(config.versions)?;
+    Ok(())
 }
 
 impl Server {
@@ -100,60 +110,108 @@ impl Server {
         service: Arc<dyn Service>,
         config: ServerConfig,
     ) -> Result<Self, SetupError> {
-        // It would refuse everybody.
-        let limits = provider.limits();
-        terms(&config, &limits).versions(config.versions)?;
+        speaks(&config, &*provider)?;
         let workers = match config.workers {
             0 => vec![Worker::here(config.pool.clone())],
             many => (0..many)
                 .map(|number| Worker::start(number, config.pool.clone()))
                 .collect::<Result<_, _>>()?,
         };
-        let workers = Arc::new(workers);
         let chunk_memory = config.chunk_memory;
         let budget = Budget::new(chunk_memory);
-        let settings = Arc::new(Settings {
+        let settings = Settings {
             service,
             budget: budget.clone(),
             admission: Admission::new(config.connection_limits()),
             receive_memory: ReceiveMemory::new(config.receive_memory),
-            addresses: Addresses::new(shared_receives(&config, &limits), limits.holds_peer_back),
+            addresses: Addresses::default(),
             warnings: Warnings::default(),
             suppressed: Notify::new(),
             jobs: Jobs::new(MAX_BLOCKING),
-            provider,
             backward_memory: BackwardMemory::new(config.backward_memory),
             config,
-        });
-        let state = Arc::new(State::default());
-        let stop = Stop::new();
+        };
+        let mut server = Self {
+            local: on,
+            monitor: ServerMonitor {
+                state: Arc::default(),
+                budget,
+                chunk_memory,
+            },
+            settings: Arc::new(settings),
+            providers: Mutex::default(),
+            stop: Stop::new(),
+            workers: Arc::new(workers),
+        };
+        server.local = server.listen_also(provider, on).await?;
+        Ok(server)
+    }
+
+    /// Listens on a further address, or over a further provider, and returns the address. All
+    /// connections of a server share its service, its limits and its statistics, whichever way they
+    /// came; [`receive_memory`](ServerConfig::receive_memory) is for each provider.
+    ///
+    /// ```
+    /// # use std::{net::SocketAddr, sync::Arc};
+    /// # use rpcrdma::{Server, ServerConfig};
+    /// # use rpcrdma::verbs::{Provider, SetupError};
+    /// # async fn serve(
+    /// #     software: Arc<dyn Provider>,
+    /// #     devices: Arc<dyn Provider>,
+    /// #     on: SocketAddr,
+    /// #     service: Arc<dyn rpcrdma::Service>,
+    /// # ) -> Result<(), SetupError> {
+    /// let server = Server::bind(software, on, service, ServerConfig::default()).await?;
+    /// server.listen_also(devices, server.local_addr()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If it cannot listen there, or if [the configured designs](ServerConfig::remote_invalidation)
+    /// leave no version to speak over this provider. The server goes on without it.
+    pub async fn listen_also(
+        &self,
+        provider: Arc<dyn Provider>,
+        on: SocketAddr,
+    ) -> Result<SocketAddr, SetupError> {
+        speaks(&self.settings.config, &*provider)?;
         let acceptor = Acceptor {
-            settings,
-            state: Arc::clone(&state),
+            settings: Arc::clone(&self.settings),
+            on: self.listened(provider),
+            state: Arc::clone(&self.monitor.state),
             // The threads end with the server, not with the acceptor that runs on one of them.
-            workers: Arc::downgrade(&workers),
-            stop: stop.clone(),
+            workers: Arc::downgrade(&self.workers),
+            stop: self.stop.clone(),
         };
         let (listening, listens) = oneshot::channel();
-        workers[0].spawn(acceptor.run(on, listening));
+        self.workers[0].spawn(acceptor.run(on, listening));
         let local = match listens.await {
             Ok(result) => result?,
             Err(_) => return Err(std::io::Error::other("the server's thread has ended").into()),
         };
         info!(%local, "serving");
-        Ok(Self {
-            local,
-            monitor: ServerMonitor {
-                state,
-                budget,
-                chunk_memory,
-            },
-            stop,
-            workers,
-        })
+        Ok(local)
     }
 
-    /// The address on which the server listens.
+    /// The provider with what its connections share, which is one value for all its listeners.
+    fn listened(&self, provider: Arc<dyn Provider>) -> Arc<Listened> {
+        let mut all = self.providers.lock();
+        let all = all.as_mut().unwrap_or_else(PoisonError::get_mut);
+        let known = all
+            .iter()
+            .find(|known| Arc::ptr_eq(&known.provider, &provider));
+        if let Some(known) = known {
+            return Arc::clone(known);
+        }
+        let receives = shared_receives(&self.settings.config, &provider.limits());
+        let listened = Arc::new(Listened { provider, receives });
+        all.push(Arc::clone(&listened));
+        listened
+    }
+
+    /// The address on which the server listens, the first of several.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
@@ -186,7 +244,7 @@ impl Server {
             let mut changed = std::pin::pin!(changed);
             changed.as_mut().enable();
             let state = &self.monitor.state;
-            if !state.listening.load(SeqCst) && state.stats().connections == 0 {
+            if state.listening.load(SeqCst) == 0 && state.stats().connections == 0 {
                 break;
             }
             changed.await;

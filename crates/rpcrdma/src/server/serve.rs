@@ -316,7 +316,7 @@ mod tests {
         const ALL: usize = 128;
         let end = EndOptions::default();
         let fabric = Fabric::new(3);
-        let (mut qp, mut peer) = fabric.pair(&PairOptions::both(end.clone()));
+        let (mut qp, mut peer) = fabric.pair(&PairOptions::both(end));
         let budget = Budget::new(0);
         let config = Config {
             role: Role::Server,
@@ -370,12 +370,11 @@ mod tests {
         });
         let admission = Admission::new(ServerConfig::default().connection_limits());
         let settings = Settings {
-            provider: Arc::new(fabric.provider(end)),
             service: Arc::clone(&notes) as Arc<dyn Service>,
             config: ServerConfig::default(),
             admission: admission.clone(),
             receive_memory: ReceiveMemory::new(0),
-            addresses: Addresses::new(None, true),
+            addresses: Addresses::default(),
             warnings: Warnings::default(),
             suppressed: Notify::new(),
             jobs: Jobs::new(1),

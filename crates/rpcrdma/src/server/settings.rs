@@ -1,6 +1,6 @@
 //! Settings that all connections of a server share.
 
-use super::addresses::Addresses;
+use super::addresses::{Addresses, ReceiveQueue};
 use super::backward_memory::BackwardMemory;
 use super::receive_memory::ReceiveMemory;
 use crate::ServerConfig;
@@ -21,7 +21,6 @@ use verbs::{Limits, Provider};
 
 /// Settings that all connections of a server share; none changes them.
 pub(super) struct Settings {
-    pub(super) provider: Arc<dyn Provider>,
     pub(super) service: Arc<dyn Service>,
     pub(super) config: ServerConfig,
     pub(super) budget: Budget,
@@ -67,6 +66,13 @@ impl Settings {
             }
         }
     }
+}
+
+/// A provider on which a server listens, and what its connections share.
+pub(super) struct Listened {
+    pub(super) provider: Arc<dyn Provider>,
+    /// Receives of all its connections, if they share them.
+    pub(super) receives: Option<Arc<ReceiveQueue>>,
 }
 
 /// Remote invalidation designs that a connection can agree to, over a provider with these limits.

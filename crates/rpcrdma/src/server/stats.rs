@@ -9,7 +9,7 @@ use rpcrdma_proto::v2::characteristics::XcharSpec;
 use rpcrdma_proto::{Counters, Version};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -116,8 +116,8 @@ impl ServerStats {
 pub(super) struct State {
     stats: Mutex<ServerStats>,
     connections: Mutex<Connections>,
-    /// Whether the server still accepts connections.
-    pub(super) listening: AtomicBool,
+    /// Listeners that accept connections.
+    pub(super) listening: AtomicUsize,
     pub(super) changed: Notify,
 }
 

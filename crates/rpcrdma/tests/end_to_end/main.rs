@@ -14,6 +14,7 @@ mod over_iwarp;
 mod over_sim;
 mod retried_alone;
 mod several_connections;
+mod several_providers;
 mod silence;
 mod stage;
 mod statistics;

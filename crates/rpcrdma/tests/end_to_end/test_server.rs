@@ -10,7 +10,7 @@ use rpcrdma_watch::{Party, Watch, Watched};
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
-use verbs::Provider;
+use verbs::{Provider, SetupError};
 
 /// A server that is watched, as are the clients that it was asked for. When it goes they must have
 /// kept to all rules, and when it is shut down nothing may be left of them.
@@ -52,6 +52,19 @@ impl TestServer {
         let (provider, service) = (self.party.provider(provider), self.party.service(service));
         let server = Server::bind(provider, on, service, config).await;
         self.server = Some(server.expect("it listens"));
+    }
+
+    /// Listens over another provider too, at the same address.
+    pub(crate) async fn listen_also(&self, provider: Arc<dyn Provider>) {
+        let provider = self.party.provider(provider);
+        let listening = self.deref().listen_also(provider, self.local_addr()).await;
+        assert_eq!(listening.expect("it listens"), self.local_addr());
+    }
+
+    /// Why it cannot do that.
+    pub(crate) async fn listen_also_fails(&self, provider: Arc<dyn Provider>) -> SetupError {
+        let listening = self.deref().listen_also(provider, self.local_addr()).await;
+        listening.expect_err("it cannot listen there")
     }
 
     /// Shuts it down, and has another listen where it did.
