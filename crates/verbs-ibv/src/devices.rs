@@ -301,7 +301,11 @@ impl fmt::Display for Guid {
 ///
 /// If the libraries of rdma-core are missing or too old, or the kernel has no interface for programs.
 pub fn devices() -> Result<Vec<Device>, OpenError> {
-    let libraries = Libraries::get()?;
+    devices_of(Libraries::get()?)
+}
+
+/// [`devices`] over these libraries.
+pub(crate) fn devices_of(libraries: &'static Libraries) -> Result<Vec<Device>, OpenError> {
     let list = DeviceList::new(libraries)?;
     let describe = |index| Device {
         name: list.name(index),

@@ -35,7 +35,11 @@ impl Ibv {
     /// If a library is missing, the kernel has no interface for programs, or there is no device, or not the one that is
     /// to be used. The text is one line with a remedy.
     pub fn open(config: Config) -> Result<Self, OpenError> {
-        let libraries = Libraries::get()?;
+        Self::over(Libraries::get()?, config)
+    }
+
+    /// [`open`](Self::open) over these libraries.
+    pub(crate) fn over(libraries: &'static Libraries, config: Config) -> Result<Self, OpenError> {
         let devices = DeviceList::new(libraries)?;
         let names: Vec<String> = (0..devices.len())
             .map(|index| devices.name(index))
