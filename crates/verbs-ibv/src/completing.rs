@@ -24,8 +24,10 @@ impl IbvQp {
     /// Handles a completion of the device.
     pub(crate) fn handle_completion(&mut self, completion: &ibv_wc) {
         if completion.wr_id & RECEIVE != 0 {
+            self.io.work.receive_completions += 1;
             self.handle_receive(completion);
         } else {
+            self.io.work.completions += 1;
             self.handle_send(completion);
         }
     }
@@ -82,7 +84,10 @@ impl IbvQp {
         } else {
             let handle = Handle(completion.invalidated_rkey);
             match self.invalidated_by_peer(handle) {
-                Some(invalidated) => Some(invalidated),
+                Some(invalidated) => {
+                    self.io.work.remote_invalidations += 1;
+                    Some(invalidated)
+                }
                 None => {
                     self.fail(wr, WorkError::Flushed);
                     self.end(CloseReason::PeerError(ProtocolError::Invalidation.into()));

@@ -111,9 +111,10 @@ impl IbvQp {
             return Err(io::ErrorKind::NotConnected.into());
         };
         let domain = &hardware.adapter.domain;
+        let mut made = 0;
         let region = if windows_used {
             // SAFETY: The buffer goes to `exposed` with its region, which is dropped first.
-            unsafe { domain.region_of(buffer)? }
+            unsafe { domain.region_of(buffer, &mut made)? }
         } else {
             None
         };
@@ -121,10 +122,14 @@ impl IbvQp {
         let (start, length) = (memory.as_mut_ptr(), memory.len());
         let region = match region {
             Some(region) => region,
-            // SAFETY: The buffer goes to `exposed` with its region, which is dropped first. Until then nobody looks
-            // at its memory but by raw pointers.
-            None => Arc::new(unsafe { domain.register(start, length, rights)? }),
+            None => {
+                made += 1;
+                // SAFETY: The buffer goes to `exposed` with its region, which is dropped first. Until then nobody
+                // looks at its memory but by raw pointers.
+                Arc::new(unsafe { domain.register(start, length, rights)? })
+            }
         };
+        self.io.work.registrations += made;
         Ok(Prepared {
             region,
             copy: None,
@@ -150,7 +155,9 @@ impl IbvQp {
             } else {
                 None
             };
+            let mut made = 0;
             let registered = found.map(Ok).unwrap_or_else(|| {
+                made += 1;
                 // SAFETY: The bytes go to `exposed` with their region, which is dropped first. It gives nobody the
                 // right to write.
                 let region =
@@ -159,6 +166,7 @@ impl IbvQp {
             });
             match registered {
                 Ok(region) => {
+                    self.io.work.registrations += made;
                     return Ok(Prepared {
                         region,
                         copy: None,
@@ -178,6 +186,8 @@ impl IbvQp {
         let start = copy.memory_mut().as_mut_ptr();
         // SAFETY: The copy goes to `exposed` with its region, which is dropped first.
         let region = unsafe { domain.register(start, length, rights)? };
+        self.io.work.registrations += 1;
+        self.io.bytes_copied += length as u64;
         Ok(Prepared {
             region: Arc::new(region),
             start: start.expose_provenance(),

@@ -85,12 +85,16 @@ impl Domain {
     }
 
     /// The region of a buffer's whole memory, which is registered if it is not yet: until the memory is freed, if it
-    /// belongs to a pool. `None` for no memory.
+    /// belongs to a pool. `None` for no memory. Adds what was registered to `made`.
     ///
     /// # Safety
     ///
     /// The buffer is dropped behind the region.
-    pub(crate) unsafe fn region_of(&self, buffer: &mut Buffer) -> io::Result<Option<Arc<Region>>> {
+    pub(crate) unsafe fn region_of(
+        &self,
+        buffer: &mut Buffer,
+        made: &mut u64,
+    ) -> io::Result<Option<Arc<Region>>> {
         if buffer.capacity() == 0 {
             return Ok(None);
         }
@@ -102,6 +106,7 @@ impl Domain {
         // SAFETY: The memory is the buffer's own. With memory of a pool the region leaves the table before that is
         // freed; the caller keeps the buffer as long as it keeps the region.
         let region = Arc::new(unsafe { self.register(start, length, self.access)? });
+        *made += 1;
         let mark = Mark {
             regions: Arc::downgrade(&self.regions),
             start: start as usize,

@@ -24,7 +24,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use verbs::{
     Access, CloseReason, Completion, Handle, Loss, PostError, Reason, RemoteAddress, Segment,
-    WorkError, WorkRequest, WrId,
+    WorkCounters, WorkError, WorkKind, WorkRequest, WrId,
 };
 
 /// Work requests that are given to the device at a time.
@@ -219,8 +219,14 @@ impl IbvQp {
         let posted = self.posted_receives;
         let numbers = self.first_receive + posted as u64..;
         for (receive, number) in self.receives.iter_mut().skip(posted).zip(numbers) {
+            let made = &mut self.io.work.registrations;
             // SAFETY: The region goes to the Receive, which drops it before the buffer.
-            let region = unsafe { hardware.adapter.domain.region_of(&mut receive.buffer)? };
+            let region = unsafe {
+                hardware
+                    .adapter
+                    .domain
+                    .region_of(&mut receive.buffer, made)?
+            };
             pieces.push(ibv_sge {
                 addr: receive.buffer.memory_mut().as_mut_ptr() as u64,
                 length: u32::try_from(receive.buffer.capacity()).unwrap_or(u32::MAX),
@@ -244,6 +250,8 @@ impl IbvQp {
         }
         // Before the call: what the device may have is not freed, also when the call fails.
         self.posted_receives = self.receives.len();
+        self.io.work.receives += requests.len() as u64;
+        self.io.work.receive_doorbells += 1;
         // SAFETY: Each piece is the memory of a buffer in `receives`, with a region of it. Both stay there until the
         // completion, or until the queue pair is destroyed, and nobody looks at the memory. The pieces are in `pieces`.
         unsafe { hardware.post_receives(&mut requests) }
@@ -337,6 +345,7 @@ impl IbvQp {
             return Err(io::ErrorKind::NotConnected.into());
         };
         let domain = &hardware.adapter.domain;
+        let mut made = 0;
         let region = if iwarp {
             // The response of an iWARP peer is a Write to the sink (RFC 5040 §4.4), which is open to the peer for the
             // time of the Read.
@@ -345,11 +354,13 @@ impl IbvQp {
             // SAFETY: The sink goes to `reads` with its region, which is dropped first, and nobody looks at it before
             // the Read has completed or the queue pair is destroyed.
             let region = unsafe { domain.register(memory.as_mut_ptr(), memory.len(), access)? };
+            made += 1;
             Some(Arc::new(region))
         } else {
             // SAFETY: The sink goes to `reads` with its region, which is dropped first.
-            unsafe { domain.region_of(&mut sink)? }
+            unsafe { domain.region_of(&mut sink, &mut made)? }
         };
+        self.io.work.registrations += made;
         let read = self.reads.insert(Read {
             region,
             wr,
@@ -468,6 +479,7 @@ impl IbvQp {
         // until its completion, or until the queue pair is destroyed, and the memory of Reads is not looked at. The
         // pieces are in the chain.
         unsafe { hardware.post_sends(&mut chain.requests)? };
+        count(&mut self.io.work, &chain.requests);
         for handle in chain.bound {
             let exposed = self.exposed.get_mut(&handle.0);
             if let Some(window) = exposed.and_then(|exposed| exposed.window.as_mut()) {
@@ -496,6 +508,7 @@ impl IbvQp {
             + rest.iter().filter(|piece| !piece.is_empty()).count();
         let mut pieces = SmallVec::new();
         let mut held = Held::default();
+        let (mut made, mut bytes_copied) = (0, 0);
         let inline = length > 0 && length <= hardware.inline as usize && used <= most;
         let domain = &hardware.adapter.domain;
         let copy_all = whole || (one_request && used > most);
@@ -511,10 +524,11 @@ impl IbvQp {
             );
         } else if copy_all {
             let mut copy = pool.take(length);
+            bytes_copied += length;
             copy.extend_from_slice(head.as_deref().unwrap_or_default());
             rest.iter().for_each(|piece| copy.extend_from_slice(piece));
             // SAFETY: The copy goes to `held` with its region, which is dropped first.
-            if let Some(region) = unsafe { domain.region_of(&mut copy)? } {
+            if let Some(region) = unsafe { domain.region_of(&mut copy, &mut made)? } {
                 pieces.push(piece(&copy, region.local_key()));
                 held.regions.push(region);
             }
@@ -522,7 +536,7 @@ impl IbvQp {
         } else {
             if let Some(head) = head.as_mut().filter(|head| !head.is_empty())
                 // SAFETY: The buffer goes to `held` with its region, which is dropped first.
-                && let Some(region) = unsafe { domain.region_of(head)? }
+                && let Some(region) = unsafe { domain.region_of(head, &mut made)? }
             {
                 pieces.push(piece(head, region.local_key()));
                 held.regions.push(region);
@@ -534,6 +548,7 @@ impl IbvQp {
                     Some(region) => Place::At(region),
                     None if part.len() <= COPY => Place::Copied,
                     None => {
+                        made += 1;
                         // SAFETY: The bytes are held by `held` until the device has read them, behind the region,
                         // which gives nobody the right to write.
                         let region =
@@ -546,10 +561,11 @@ impl IbvQp {
                 }
             }
             let mut copy = pool.take(copied);
+            bytes_copied += copied;
             let key = match copied {
                 0 => None,
                 // SAFETY: The copy goes to `held` with its region, which is dropped first.
-                _ => unsafe { domain.region_of(&mut copy)? },
+                _ => unsafe { domain.region_of(&mut copy, &mut made)? },
             };
             for (part, place) in rest.iter().filter(|part| !part.is_empty()).zip(places) {
                 match place {
@@ -569,6 +585,8 @@ impl IbvQp {
             held.regions.extend(key);
             held.buffers.push(copy);
         }
+        self.io.work.registrations += made;
+        self.io.bytes_copied += bytes_copied as u64;
         held.buffers.extend(head);
         held.pieces = rest;
         let flags = if inline { IBV_SEND_INLINE } else { 0 };
@@ -598,6 +616,23 @@ fn piece(bytes: &[u8], lkey: u32) -> ibv_sge {
         // No message is longer.
         length: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
         lkey,
+    }
+}
+
+/// Counts a chain of work requests that the device was given.
+fn count(work: &mut WorkCounters, chain: &[ibv_send_wr]) {
+    work.doorbells += 1;
+    for request in chain {
+        work.count(match request.opcode {
+            IBV_WR_RDMA_WRITE => WorkKind::Write,
+            IBV_WR_RDMA_READ => WorkKind::Read,
+            IBV_WR_BIND_MW => WorkKind::Bind,
+            IBV_WR_LOCAL_INV => WorkKind::Invalidate,
+            _ => WorkKind::Send,
+        });
+        if request.send_flags & IBV_SEND_INLINE != 0 {
+            work.inline_data += 1;
+        }
     }
 }
 

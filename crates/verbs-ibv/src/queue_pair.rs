@@ -29,8 +29,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 use verbs::{
-    CloseReason, Completion, Handle, Limits, Loss, Memory, NotPersistent, PostError, ProtocolError,
-    QpOptions, QueuePair, RegisterError, RemoteAddress, WorkError, WorkRequest, WrId,
+    CloseReason, Completion, Handle, IoCounters, Limits, Loss, Memory, NotPersistent, PostError,
+    ProtocolError, QpOptions, QueuePair, RegisterError, RemoteAddress, WorkError, WorkRequest,
+    WrId,
 };
 
 /// How long an orderly close waits for posted work to be sent.
@@ -96,6 +97,7 @@ pub(crate) struct IbvQp {
     moved_early: bool,
     /// The device notifies us of the next completion.
     armed: bool,
+    pub(crate) io: IoCounters,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -141,6 +143,7 @@ impl IbvQp {
             ready: VecDeque::new(),
             moved_early: false,
             armed: false,
+            io: IoCounters::default(),
             timer: None,
         })
     }
@@ -361,6 +364,7 @@ impl IbvQp {
             return false;
         };
         let mut room = [ibv_wc::default(); BATCH];
+        self.io.work.polls += 1;
         match live.hardware.poll(&mut room) {
             Ok([]) => false,
             Ok(found) => {
@@ -440,6 +444,7 @@ impl IbvQp {
             return false;
         };
         let mut room = [ibv_wc::default(); BATCH];
+        self.io.work.polls += 1;
         let Ok(found) = live.hardware.poll(&mut room) else {
             return false;
         };
@@ -473,6 +478,7 @@ impl IbvQp {
             }
             if !self.armed {
                 live.hardware.arm()?;
+                self.io.work.arms += 1;
                 self.armed = true;
                 // What came before that is not notified.
                 if self.take_completions() {
@@ -486,6 +492,7 @@ impl IbvQp {
                 Poll::Ready(there) => {
                     there?;
                     if live.hardware.notification()? {
+                        self.io.work.notifications += 1;
                         self.armed = false;
                         if self.take_completions() {
                             self.moved_early = true;
@@ -597,6 +604,10 @@ impl QueuePair for IbvQp {
 
     fn peer_addr(&self) -> SocketAddr {
         self.peer
+    }
+
+    fn io_counters(&self) -> IoCounters {
+        self.io
     }
 
     fn describe(&self) -> String {

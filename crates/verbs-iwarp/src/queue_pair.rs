@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use verbs::{
     CloseReason, Completion, Handle, Invalidation, IoCounters, Limits, Loss, Memory, NotPersistent,
     PostError, PrivateDataCapacity, QpOptions, QueuePair, Reason, RegisterError, RemoteAddress,
-    SetupError, WorkRequest,
+    SetupError, WorkCounters, WorkRequest,
 };
 
 /// Receives that can be posted at a time on one connection, whatever its options ask for.
@@ -49,6 +49,7 @@ pub(crate) struct IwarpQp {
     /// each wake-up. An owner that spins is never woken, and reads all the time.
     skip_reads: u8,
     shut_down: bool,
+    work: WorkCounters,
 }
 
 /// What a connection can do at most, before anything is negotiated.
@@ -131,6 +132,7 @@ impl IwarpQp {
             moved_early: false,
             skip_reads: 0,
             shut_down: false,
+            work: WorkCounters::default(),
             stream,
             endpoint,
         })
@@ -139,8 +141,7 @@ impl IwarpQp {
     /// Posts the Receives that must be there before the peer can send.
     pub(crate) fn post_receives(&mut self, receives: Vec<WorkRequest>) -> Result<(), SetupError> {
         for receive in receives {
-            self.endpoint
-                .post(receive)
+            self.post(receive)
                 .map_err(|error| invalid(&format!("a receive could not be posted: {error}")))?;
         }
         Ok(())
@@ -327,13 +328,18 @@ impl QueuePair for IwarpQp {
     }
 
     fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
+        let kind = work.kind();
         let posted = self.endpoint.post(work);
+        if posted.is_ok() {
+            self.work.count(kind);
+        }
         self.note_completions();
         posted
     }
 
     fn register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError> {
         let handle = self.endpoint.register(memory)?;
+        self.work.registrations += 1;
         Ok(RemoteAddress { handle, offset: 0 })
     }
 
@@ -359,7 +365,9 @@ impl QueuePair for IwarpQp {
     }
 
     fn poll_cq(&mut self) -> Option<Completion> {
-        self.endpoint.poll_cq()
+        let completion = self.endpoint.poll_cq();
+        self.work.note(completion.as_ref());
+        completion
     }
 
     fn progress(&mut self) -> bool {
@@ -455,6 +463,7 @@ impl QueuePair for IwarpQp {
             bytes_out: counters.bytes_out,
             bytes_copied: counters.copied_in + counters.copied_out,
             held_back: counters.held_back,
+            work: self.work,
         }
     }
 

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use verbs::{
     CloseReason, Completion, Handle, IoCounters, Limits, Memory, NotPersistent, PostError,
-    QueuePair, RegisterError, RemoteAddress, WorkRequest,
+    QueuePair, RegisterError, RemoteAddress, WorkCounters, WorkRequest,
 };
 
 /// One end of a simulated connection.
@@ -25,6 +25,7 @@ pub struct SimQp {
     peer: SocketAddr,
     /// The reason never changes once it is there, so it is kept here to be lent out.
     closed: OnceLock<CloseReason>,
+    work: WorkCounters,
 }
 
 impl Fabric {
@@ -57,6 +58,7 @@ impl SimQp {
             limits,
             peer,
             closed: OnceLock::new(),
+            work: WorkCounters::default(),
         }
     }
 
@@ -114,26 +116,34 @@ impl QueuePair for SimQp {
 
     #[expect(clippy::result_large_err, reason = "the refused work is handed back")]
     fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
-        let what = trace::of_work(&work);
-        self.traced(
+        let (kind, what) = (work.kind(), trace::of_work(&work));
+        let posted = self.traced(
             |end, now| end.post(now, work),
             |posted| match posted {
                 Ok(()) => Some(format!("posts {what}")),
                 Err(PostError::Full(_)) => Some(format!("may not post {what} now")),
                 Err(PostError::Invalid(_)) => Some(format!("may not post {what}")),
             },
-        )
+        );
+        if posted.is_ok() {
+            self.work.count(kind);
+        }
+        posted
     }
 
     fn register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError> {
         let len = memory.len();
-        self.traced(
+        let registered = self.traced(
             |end, now| end.register(now, memory),
             |registered| match registered {
                 Ok(at) => Some(format!("registers {len} bytes as {:?}", at.handle)),
                 Err(error) => Some(format!("may not register {len} bytes: {error}")),
             },
-        )
+        );
+        if registered.is_ok() {
+            self.work.registrations += 1;
+        }
+        registered
     }
 
     fn copy_in(
@@ -164,10 +174,12 @@ impl QueuePair for SimQp {
     }
 
     fn poll_cq(&mut self) -> Option<Completion> {
-        self.traced(End::poll_cq, |completion| {
+        let completion = self.traced(End::poll_cq, |completion| {
             let completion = completion.as_ref()?;
             Some(format!("sees {}", trace::of_completion(completion)))
-        })
+        });
+        self.work.note(completion.as_ref());
+        completion
     }
 
     fn progress(&mut self) -> bool {
@@ -203,7 +215,10 @@ impl QueuePair for SimQp {
     }
 
     fn io_counters(&self) -> IoCounters {
-        self.at(|connection, side, _| connection.end(side).io())
+        IoCounters {
+            work: self.work,
+            ..self.at(|connection, side, _| connection.end(side).io())
+        }
     }
 
     fn describe(&self) -> String {

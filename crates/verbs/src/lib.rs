@@ -57,6 +57,7 @@
 //! ```
 
 mod completion;
+mod counters;
 mod limits;
 mod provider;
 mod reason;
@@ -66,14 +67,15 @@ mod wrap;
 
 pub use buffer::{Buffer, Gather};
 pub use completion::{CloseReason, Completion, Invalidated, WorkError};
+pub use counters::{IoCounters, WorkCounters};
 pub use limits::{Invalidation, Limits, PrivateDataCapacity};
 pub use provider::{
-    BoxFuture, Connected, Incoming, IoCounters, Listener, NotPersistent, PostError, Provider,
-    QpOptions, QueuePair, RegisterError, SetupError,
+    BoxFuture, Connected, Incoming, Listener, NotPersistent, PostError, Provider, QpOptions,
+    QueuePair, RegisterError, SetupError,
 };
 pub use reason::{Loss, ProtocolError, ProtocolMismatch, Reason, RejectReason};
 pub use shared::{
     NoBlock, ReceiveShare, SHARED_RECEIVE_KEEP, SharedReceiveQueue, SharedReceiveStats,
 };
-pub use work::{Access, Handle, Memory, RemoteAddress, Segment, WorkRequest, WrId};
+pub use work::{Access, Handle, Memory, RemoteAddress, Segment, WorkKind, WorkRequest, WrId};
 pub use wrap::{WrapProvider, WrapQueuePair};

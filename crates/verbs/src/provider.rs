@@ -1,8 +1,8 @@
 //! The traits that a provider implements.
 
 use crate::{
-    CloseReason, Completion, Handle, Limits, Memory, ProtocolMismatch, Reason, RejectReason,
-    RemoteAddress, SharedReceiveQueue, WorkRequest, WrId,
+    CloseReason, Completion, Handle, IoCounters, Limits, Memory, ProtocolMismatch, Reason,
+    RejectReason, RemoteAddress, SharedReceiveQueue, WorkRequest, WrId,
 };
 use std::error::Error;
 use std::fmt;
@@ -99,47 +99,6 @@ pub trait QueuePair: Send {
 
     /// Describes the negotiated parameters for people.
     fn describe(&self) -> String;
-}
-
-/// I/O statistics of a queue pair since it was created.
-///
-/// A provider without system calls or copies leaves them at zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IoCounters {
-    /// System calls that received bytes; those that found none are not counted.
-    pub reads: u64,
-    /// System calls that sent bytes.
-    pub writes: u64,
-    /// Bytes received, framing included.
-    pub bytes_in: u64,
-    /// Bytes sent, framing included.
-    pub bytes_out: u64,
-    /// Bytes of payload copied within memory, in both directions.
-    pub bytes_copied: u64,
-    /// Messages of the peer that had to wait for a block of the shared receive queue.
-    pub held_back: u64,
-}
-
-impl std::ops::AddAssign for IoCounters {
-    fn add_assign(&mut self, other: Self) {
-        self.reads += other.reads;
-        self.writes += other.writes;
-        self.bytes_in += other.bytes_in;
-        self.bytes_out += other.bytes_out;
-        self.bytes_copied += other.bytes_copied;
-        self.held_back += other.held_back;
-    }
-}
-
-impl std::ops::SubAssign for IoCounters {
-    fn sub_assign(&mut self, other: Self) {
-        self.reads -= other.reads;
-        self.writes -= other.writes;
-        self.bytes_in -= other.bytes_in;
-        self.bytes_out -= other.bytes_out;
-        self.bytes_copied -= other.bytes_copied;
-        self.held_back -= other.held_back;
-    }
 }
 
 /// Options for a new queue pair.

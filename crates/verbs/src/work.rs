@@ -157,4 +157,32 @@ impl WorkRequest {
             | Self::Invalidate { wr, .. } => *wr,
         }
     }
+
+    /// Kind of the work request.
+    pub fn kind(&self) -> WorkKind {
+        match self {
+            Self::Receive { .. } => WorkKind::Receive,
+            Self::Send { .. } => WorkKind::Send,
+            Self::Write { .. } => WorkKind::Write,
+            Self::Read { .. } => WorkKind::Read,
+            Self::Invalidate { .. } => WorkKind::Invalidate,
+        }
+    }
+}
+
+/// Kinds of work requests that [`WorkCounters`](crate::WorkCounters) distinguishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkKind {
+    /// A Send, also with Invalidate.
+    Send,
+    /// An RDMA Write.
+    Write,
+    /// An RDMA Read.
+    Read,
+    /// A Receive.
+    Receive,
+    /// The binding of a memory window.
+    Bind,
+    /// A local invalidation.
+    Invalidate,
 }

@@ -51,6 +51,7 @@ macro_rules! suite {
                 receives_given_at_setup_are_used_first;
             messages:
                 message_of_any_size_arrives_whole,
+                work_is_counted_by_kind,
                 message_may_fill_its_receive_exactly,
                 message_of_a_mebibyte_arrives_whole,
                 head_and_pieces_arrive_as_one_message,

@@ -1,9 +1,12 @@
 //! Messages: Send and Receive.
 
 use crate::bench::Bench;
-use crate::pair::{At, pattern};
+use crate::pair::{At, pattern, segment};
 use buffer::gather_len;
-use verbs::{Buffer, Gather, Handle, PostError, QpOptions, RemoteAddress, WorkError, WorkRequest};
+use verbs::{
+    Buffer, Gather, Handle, Invalidation, PostError, QpOptions, RemoteAddress, WorkError,
+    WorkRequest,
+};
 
 /// Empty, tiny, odd and full messages arrive as they were sent.
 pub async fn message_of_any_size_arrives_whole(bench: &Bench<'_>) {
@@ -17,6 +20,36 @@ pub async fn message_of_any_size_arrives_whole(bench: &Bench<'_>) {
                 assert_eq!(*message, bytes, "a message of {length} bytes");
                 pair.success(At::Near, send).await;
             }
+        })
+        .await;
+}
+
+/// Statistics count work by its kind. A provider may count nothing.
+pub async fn work_is_counted_by_kind(bench: &Bench<'_>) {
+    bench
+        .both_ways(async |pair| {
+            let before = (pair.near.qp.io_counters(), pair.far.qp.io_counters());
+            let sink = pair.far.sink(100);
+            let source = pair.far.source(b"to be read");
+            let receive = pair.far.receive_one();
+            pair.near.write(sink, 0, b"one");
+            pair.near.write(sink, 3, b"two");
+            let read = pair.near.read(&[segment(source, 0, 10)]);
+            pair.success(At::Near, read).await;
+            let invalidates = pair.far.qp.limits().remote_invalidation != Invalidation::None;
+            let send = pair.near.send_and(b"three", invalidates.then_some(sink));
+            pair.message(At::Far, receive).await;
+            pair.success(At::Near, send).await;
+            let (mut near, mut far) = (pair.near.qp.io_counters(), pair.far.qp.io_counters());
+            near -= before.0;
+            far -= before.1;
+            if near.work.posts() == 0 {
+                return;
+            }
+            let posted = (near.work.sends, near.work.writes, near.work.rdma_reads);
+            assert_eq!(posted, (1, 2, 1), "{:?}", near.work);
+            let invalidated = far.work.remote_invalidations;
+            assert_eq!(invalidated, u64::from(invalidates), "{:?}", far.work);
         })
         .await;
 }
