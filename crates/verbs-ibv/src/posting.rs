@@ -33,6 +33,11 @@ const CHAIN: usize = 64;
 /// Bytes of a piece that is copied rather than registered for one use, which takes system calls.
 const COPY: usize = 16 << 10;
 
+/// Longest Read Response, in bytes, that Linux' siw copies into the packet with its header, and the size of the pages that
+/// it finds the bytes in.
+const SIW_COPIED_RESPONSE: u32 = 32;
+const SIW_PAGE: u64 = 4096;
+
 /// Marks the numbers of Receives among those of completions.
 pub(crate) const RECEIVE: u64 = 1 << 63;
 
@@ -333,14 +338,18 @@ impl IbvQp {
     /// Divides a Read into parts, which wait for their turn.
     fn begin_read(&mut self, wr: WrId, mut sink: Buffer, from: &[Segment]) -> io::Result<()> {
         let length = from.iter().map(|segment| segment.length as usize).sum();
-        let parts = from.iter().filter(|segment| segment.length > 0).count();
+        let iwarp = self.transport == Transport::Iwarp;
+        let requests = || {
+            let segments = from.iter().filter(|segment| segment.length > 0);
+            segments.flat_map(move |segment| requests_for(*segment, iwarp))
+        };
+        let parts = requests().count();
         if parts == 0 {
             sink.set_len(0);
             self.accepted -= 1;
             self.complete(Completion::Read { wr, sink });
             return Ok(());
         }
-        let iwarp = self.transport == Transport::Iwarp;
         let Some(hardware) = self.hardware() else {
             return Err(io::ErrorKind::NotConnected.into());
         };
@@ -370,10 +379,9 @@ impl IbvQp {
             failed: None,
         });
         let mut at = 0;
-        for segment in from.iter().filter(|segment| segment.length > 0) {
-            let from = *segment;
+        for from in requests() {
             self.read_parts.push_back(ReadPart { read, from, at });
-            at += segment.length as usize;
+            at += from.length as usize;
         }
         Ok(())
     }
@@ -636,9 +644,61 @@ fn count(work: &mut WorkCounters, chain: &[ibv_send_wr]) {
     }
 }
 
+/// The stretches of a segment that a Read asks for one by one: the whole segment, or its two sides of the end of a page.
+///
+/// siw, which the peer may be, sends wrong bytes from the end of the page on where a short Read Response crosses one (Linux
+/// 6.1 and 6.12, `siw_try_1seg`). It reports no error.
+fn requests_for(segment: Segment, iwarp: bool) -> impl Iterator<Item = Segment> {
+    let to_end = u32::try_from(SIW_PAGE - segment.offset % SIW_PAGE).unwrap_or(u32::MAX);
+    let divided = iwarp && segment.length <= SIW_COPIED_RESPONSE;
+    let first = if divided {
+        to_end.min(segment.length)
+    } else {
+        segment.length
+    };
+    let head = Segment {
+        length: first,
+        ..segment
+    };
+    let tail = (first < segment.length).then(|| Segment {
+        length: segment.length - first,
+        // What passes the end of the numbers is refused by the peer, as any other wrong address.
+        offset: segment.offset.wrapping_add(u64::from(first)),
+        ..segment
+    });
+    std::iter::once(head).chain(tail)
+}
+
 fn request(opcode: c_int) -> ibv_send_wr {
     ibv_send_wr {
         opcode,
         ..ibv_send_wr::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_reads_over_iwarp_stop_at_the_end_of_a_page() {
+        let of = |offset, length, iwarp| {
+            let handle = Handle(7);
+            let segment = Segment {
+                handle,
+                length,
+                offset,
+            };
+            let requests = requests_for(segment, iwarp);
+            requests
+                .map(|part| (part.offset, part.length))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(4090, 32, true), [(4090, 6), (4096, 26)]);
+        assert_eq!(of(4090, 6, true), [(4090, 6)]);
+        assert_eq!(of(4096, 32, true), [(4096, 32)]);
+        assert_eq!(of(4090, 33, true), [(4090, 33)]);
+        assert_eq!(of(4090, 32, false), [(4090, 32)]);
+        assert_eq!(of(u64::MAX, 2, true), [(u64::MAX, 1), (0, 1)]);
     }
 }

@@ -73,6 +73,7 @@ macro_rules! suite {
                 read_transfers_exactly_its_bytes,
                 read_gathers_its_segments,
                 read_spans_the_pieces_of_a_source,
+                short_reads_pass_the_end_of_a_page,
                 large_read_arrives_whole,
                 empty_read_completes,
                 more_reads_than_can_be_outstanding_all_complete,

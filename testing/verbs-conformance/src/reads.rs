@@ -23,6 +23,24 @@ pub async fn read_transfers_exactly_its_bytes(bench: &Bench<'_>) {
         .await;
 }
 
+/// Short Reads bring the right bytes where their source crosses a page, wherever in the region that is.
+pub async fn short_reads_pass_the_end_of_a_page(bench: &Bench<'_>) {
+    bench
+        .both_ways(async |pair| {
+            let bytes = pattern(1, 4096 + 64);
+            let handle = pair.far.source(&bytes);
+            for length in [2, 13, 31, 32, 33] {
+                // One of these crosses each place where a page may end.
+                for at in (0..4096 + 32).step_by(length - 1) {
+                    let read = pair.near.read(&[segment(handle, at as u64, length)]);
+                    let sink = pair.sink_of(At::Near, read).await;
+                    assert_eq!(*sink, bytes[at..at + length], "{length} bytes at {at}");
+                }
+            }
+        })
+        .await;
+}
+
 /// Segments of several regions, of odd lengths, come one behind the other.
 pub async fn read_gathers_its_segments(bench: &Bench<'_>) {
     bench
