@@ -166,7 +166,7 @@ impl IbvQp {
             Phase::Open => Ok(()),
             Phase::Draining { .. } => Err(io::ErrorKind::NotConnected.into()),
             Phase::Flushing { reason, .. } | Phase::Closed(reason) => {
-                Err(io::Error::other(reason.to_string()))
+                Err(io::Error::other(reason.clone()))
             }
         }
     }
