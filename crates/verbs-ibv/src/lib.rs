@@ -42,6 +42,8 @@ mod devices;
 mod ending;
 mod error;
 mod exposing;
+#[cfg(test)]
+mod fake;
 mod hardware;
 mod library;
 mod listen;
