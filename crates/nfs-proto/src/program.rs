@@ -3,6 +3,9 @@
 /// NFS (RFC 1813 §3).
 pub const NFS_PROGRAM: u32 = 100_003;
 
+/// NFS version 2 (RFC 1094), which is scanned and not served.
+pub const NFS_V2: u32 = 2;
+
 /// The supported version of NFS.
 pub const NFS_V3: u32 = 3;
 

@@ -2,6 +2,7 @@
 
 mod oracle;
 mod sample;
+mod scan;
 mod vectors;
 
 pub(crate) use sample::{Rng, Sample};
