@@ -49,11 +49,11 @@ pub const MAX_MOUNT_LIST_REPLY: usize = 64 << 10;
 /// Entries of one access control list (`NFS_ACL_MAX_ENTRIES` of Linux).
 pub const MAX_ACL_ENTRIES: u32 = 1024;
 
-/// Bytes of data in one READ or WRITE of version 2 (RFC 1094 §2.3.1, `MAXDATA`).
+/// Bytes of data in one READ or WRITE of version 2 (RFC 1094 §3.5, `MAXDATA`).
 pub const MAX_V2_DATA: u32 = 8192;
 
-/// Bytes in the text of a symbolic link of version 2 (RFC 1094 §2.3.1, `MAXPATHLEN`).
+/// Bytes in the text of a symbolic link of version 2 (RFC 1094 §3.5, `MAXPATHLEN`).
 pub const MAX_V2_PATH: u32 = 1024;
 
-/// Bytes in a name of version 2 (RFC 1094 §2.3.1, `MAXNAMLEN`).
+/// Bytes in a name of version 2 (RFC 1094 §3.5, `MAXNAMLEN`).
 pub const MAX_V2_NAME: u32 = 255;
