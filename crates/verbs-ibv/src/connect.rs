@@ -124,7 +124,8 @@ impl Attempt {
         if !matches!(event.kind, EventKind::AddressResolved) {
             return Err(unresolved(self.to, &event));
         }
-        shared.check_device(id.id())?;
+        let permitted = shared.check_device(id.id());
+        permitted.map_err(SetupError::NoDevice)?;
         let begun = id.id().resolve_route(self.timeout);
         begun.map_err(|error| explain(self.to, error))?;
         let what = "the route to the address";

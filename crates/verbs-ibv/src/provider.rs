@@ -3,7 +3,7 @@
 use crate::adapter::{Adapters, upper_limits};
 use crate::cm::CmId;
 use crate::context::DeviceList;
-use crate::devices::windows;
+use crate::devices::{Transport, transport, windows};
 use crate::error::OpenError;
 use crate::library::Libraries;
 use crate::shared::{Config, Shared};
@@ -58,10 +58,16 @@ impl Ibv {
             });
         }
         // Private data says whether a peer may invalidate, and is sent before it is known which device is used.
-        let mut used = (0..names.len()).filter(|index| {
+        let used = (0..names.len()).filter(|index| {
             let wanted = config.device.as_ref();
+            let is_iwarp = || transport(devices.transport_type(*index)) == Transport::Iwarp;
             wanted.is_none_or(|wanted| names[*index] == *wanted)
+                && !(config.without_iwarp && is_iwarp())
         });
+        let mut used = used.peekable();
+        if used.peek().is_none() {
+            return Err(OpenError::NoDevice);
+        }
         let remote_invalidation = if used.all(|index| has_windows(&devices, index)) {
             Invalidation::Region
         } else {

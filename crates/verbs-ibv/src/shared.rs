@@ -7,7 +7,8 @@
 
 use crate::adapter::{Adapter, Adapters};
 use crate::cm::CmId;
-use crate::context::device_name;
+use crate::context::{device_name, transport_of};
+use crate::devices::{Transport, transport};
 use crate::library::Libraries;
 use buffer::Pool;
 use std::io;
@@ -19,6 +20,8 @@ use verbs::{Invalidation, SetupError};
 pub struct Config {
     /// Name of the only device to use, as `rdma dev` shows it. By default any device that has a way to the address.
     pub device: Option<String>,
+    /// Whether iWARP devices are left alone, for programs that reach the peers of these over software iWARP.
+    pub without_iwarp: bool,
 }
 
 /// What connections of one provider have in common.
@@ -41,7 +44,16 @@ impl Shared {
 
     /// Whether the device of an identifier is one that may be used. One without a device has none yet.
     pub(crate) fn check_device(&self, id: &CmId) -> io::Result<()> {
-        let (Some(wanted), Some(context)) = (&self.config.device, id.context()) else {
+        let Some(context) = id.context() else {
+            return Ok(());
+        };
+        if self.config.without_iwarp && transport(transport_of(context)) == Transport::Iwarp {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the address is reached by an iWARP device, and these are not to be used",
+            ));
+        }
+        let Some(wanted) = &self.config.device else {
             return Ok(());
         };
         let name = device_name(self.libraries, context);

@@ -43,7 +43,11 @@ impl Device {
         let device = Some(device);
         Self {
             transport: found.expect("the device is there").transport,
-            provider: Ibv::open(Config { device }).expect("an RDMA device"),
+            provider: Ibv::open(Config {
+                device,
+                ..Config::default()
+            })
+            .expect("an RDMA device"),
             address: address.parse().expect("an IP address"),
         }
     }

@@ -30,7 +30,13 @@ fn variable(name: &str) -> String {
 
 fn provider() -> Arc<Ibv> {
     let device = Some(variable("VERBS_IBV_DEVICE"));
-    Arc::new(Ibv::open(Config { device }).expect("the device is there"))
+    Arc::new(
+        Ibv::open(Config {
+            device,
+            ..Config::default()
+        })
+        .expect("the device is there"),
+    )
 }
 
 fn address() -> SocketAddr {

@@ -1,7 +1,7 @@
 //! Connecting to a server, with errors that say what to do.
 
 use crate::endpoint::{Endpoint, NO_ADDRESS};
-use crate::transport::TransportArgs;
+use crate::transport::{Providers, TransportArgs};
 use crate::units;
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -38,6 +38,9 @@ pub(crate) struct ConnectArgs {
 
 /// Most bytes of arguments that are copied.
 const MAX_PERSISTENT: u64 = 1 << 20;
+
+/// Time for connection setup over a device, if another provider can be tried after it.
+const DEVICE_SETUP: Duration = Duration::from_secs(3);
 
 /// Most connections that can be asked for.
 const MAX_CONNECTIONS: i64 = rpcrdma::MAX_CONNECTIONS as i64;
@@ -89,13 +92,12 @@ impl ConnectArgs {
 
     async fn connect_to(&self, server: &Endpoint) -> anyhow::Result<(Client, SocketAddr)> {
         let addrs = server.addresses().await?;
-        let provider = self.transport.provider()?;
+        let providers = self.transport.providers()?;
         let mut last = anyhow!(NO_ADDRESS);
         for addr in addrs {
-            match Client::connect(provider.clone(), addr, self.config()).await {
+            match connect_over(&providers, addr, self.config()).await {
                 Ok(client) => return Ok((client, addr)),
                 Err(error) => {
-                    let error = explain(addr, error.source);
                     last = match server.is(addr) {
                         true => error,
                         // A host may have several.
@@ -105,6 +107,60 @@ impl ConnectArgs {
             }
         }
         Err(last)
+    }
+}
+
+/// Connects over a device, if there are any to try, or else over the other provider.
+///
+/// # Errors
+///
+/// Why it failed over each provider, and what to do about it.
+async fn connect_over(
+    providers: &Providers,
+    addr: SocketAddr,
+    config: ClientConfig,
+) -> anyhow::Result<Client> {
+    let mut over_device = None;
+    if let Some(devices) = providers.devices_for(addr) {
+        let limit = config.setup_timeout.min(DEVICE_SETUP);
+        let config = config.clone().with_setup_timeout(limit);
+        match Client::connect(devices.clone(), addr, config).await {
+            Ok(client) => {
+                tracing::debug!(%addr, "connected over an RDMA device");
+                return Ok(client);
+            }
+            Err(error) if nobody_there(&error.source) => {
+                tracing::debug!(%addr, error = %error.source, "not over an RDMA device: trying software iWARP");
+                // Without a device at this end there is nothing to repair.
+                if !matches!(error.source, SetupError::NoDevice(_)) {
+                    over_device = Some(explain(addr, error.source));
+                }
+            }
+            Err(error) => return Err(explain(addr, error.source)),
+        }
+    }
+    let connected = Client::connect(providers.other.clone(), addr, config).await;
+    connected.map_err(|error| match (explain(addr, error.source), over_device) {
+        (error, None) => error,
+        (error, Some(device)) => {
+            anyhow!("{error:#}; over an RDMA device: {device:#}")
+        }
+    })
+}
+
+/// Whether an error says that no server was found over this provider, so that there may be one over another. A server
+/// that refuses, or does not follow the protocol, is one.
+fn nobody_there(error: &SetupError) -> bool {
+    match error {
+        SetupError::NoDevice(_) | SetupError::TimedOut(..) => true,
+        SetupError::Io(error) => matches!(
+            error.kind(),
+            ErrorKind::ConnectionRefused
+                | ErrorKind::HostUnreachable
+                | ErrorKind::NetworkUnreachable
+                | ErrorKind::TimedOut
+        ),
+        _ => false,
     }
 }
 
@@ -150,7 +206,99 @@ fn other_user(addr: SocketAddr) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use verbs::{ProtocolMismatch, Reason};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use verbs::{
+        BoxFuture, Connected, ProtocolMismatch, QpOptions, Reason, WorkRequest, WrapProvider,
+    };
+    use verbs_iwarp::{Config, Iwarp};
+
+    /// A provider over which no connection is made.
+    struct Failing {
+        inner: Iwarp,
+        error: fn() -> SetupError,
+        asked: AtomicUsize,
+    }
+
+    impl WrapProvider for Failing {
+        type Inner = Iwarp;
+
+        fn inner(&self) -> &Iwarp {
+            &self.inner
+        }
+
+        fn wrap_connect<'a>(
+            &'a self,
+            _: SocketAddr,
+            _: &'a QpOptions,
+            _: &'a [u8],
+            _: Vec<WorkRequest>,
+        ) -> BoxFuture<'a, Result<Connected, SetupError>> {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async { Err((self.error)()) })
+        }
+    }
+
+    fn failing(error: fn() -> SetupError) -> Arc<Failing> {
+        Arc::new(Failing {
+            inner: Iwarp::new(Config::default()),
+            error,
+            asked: AtomicUsize::new(0),
+        })
+    }
+
+    fn refused() -> SetupError {
+        io::Error::from(ErrorKind::ConnectionRefused).into()
+    }
+
+    /// How often each provider was asked for a connection, devices first, and the error.
+    async fn attempts(to: &str, device: fn() -> SetupError) -> (usize, usize, String) {
+        let (devices, other) = (failing(device), failing(refused));
+        let providers = Providers {
+            devices: Some(devices.clone()),
+            other: other.clone(),
+        };
+        let config = ClientConfig::default();
+        let error = connect_over(&providers, to.parse().unwrap(), config).await;
+        let error = error.err().expect("no connection is made").to_string();
+        let asked = |of: &Failing| of.asked.load(Ordering::Relaxed);
+        (asked(&devices), asked(&other), error)
+    }
+
+    #[tokio::test]
+    async fn software_is_tried_where_no_device_finds_a_server_and_the_error_names_both() {
+        let timed_out = || SetupError::TimedOut("the answer", Duration::from_secs(3));
+        for device in [refused, timed_out] {
+            let (devices, other, error) = attempts("192.0.2.1:20049", device).await;
+            assert_eq!((devices, other), (1, 1), "{error}");
+            assert!(error.starts_with("no server there"), "{error}");
+            assert!(error.contains("; over an RDMA device: no "), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn address_without_a_device_is_reported_as_without_devices() {
+        let no_device = || SetupError::NoDevice(ErrorKind::NotFound.into());
+        let (devices, other, error) = attempts("192.0.2.1:20049", no_device).await;
+        assert_eq!((devices, other), (1, 1), "{error}");
+        assert!(!error.contains("RDMA device"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn server_that_refuses_over_a_device_is_not_asked_again() {
+        let rejected = || SetupError::Rejected(Vec::new());
+        let (devices, other, error) = attempts("192.0.2.1:20049", rejected).await;
+        assert_eq!((devices, other), (1, 0), "{error}");
+        assert!(error.contains("the server refused"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn loopback_is_not_reached_over_devices() {
+        for to in ["127.0.0.1:20049", "[::1]:20049", "[::ffff:127.0.0.1]:20049"] {
+            let (devices, other, error) = attempts(to, refused).await;
+            assert_eq!((devices, other), (0, 1), "{error}");
+        }
+    }
 
     #[test]
     fn refusal_is_reported_with_what_can_be_behind_it() {

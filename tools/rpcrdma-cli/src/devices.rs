@@ -15,7 +15,9 @@ use clap::Args;
 use nfs_client::printable;
 use std::fs;
 use std::io::{self, Write};
-use verbs_ibv::{Device, OpenError};
+use std::sync::Arc;
+use verbs::Provider;
+use verbs_ibv::{Device, Ibv, OpenError};
 
 /// List the RDMA devices of this machine, and how this program would use them
 #[derive(Args, Debug)]
@@ -106,6 +108,26 @@ pub(crate) fn explain(error: OpenError) -> anyhow::Error {
         // Without a device nobody has loaded the module that programs ask for one.
         OpenError::List { .. } if kernel_devices().is_empty() => anyhow!(NO_DEVICE),
         error => error.into(),
+    }
+}
+
+/// The devices that `--provider auto` tries. The libraries are loaded only if the kernel has a device.
+pub(crate) fn for_auto() -> Option<Arc<dyn Provider>> {
+    if kernel_devices().is_empty() {
+        tracing::debug!("no RDMA device: software iWARP is used");
+        return None;
+    }
+    // Software iWARP reaches the peers of these, too.
+    let config = verbs_ibv::Config {
+        without_iwarp: true,
+        ..verbs_ibv::Config::default()
+    };
+    match Ibv::open(config) {
+        Ok(devices) => Some(Arc::new(devices)),
+        Err(error) => {
+            tracing::debug!(%error, "RDMA devices cannot be used: software iWARP is used");
+            None
+        }
     }
 }
 

@@ -65,6 +65,7 @@ const POOL_KEEP: usize = 64 << 20;
 pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let interrupt = Interrupt::listen()?;
     let signals = Signals::listen()?;
+    args.transport.check_server()?;
     process::prepare();
     let sockets = Sockets::take()?;
     let rdma = sockets.rdma.as_ref();

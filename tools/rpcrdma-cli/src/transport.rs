@@ -16,6 +16,10 @@ use verbs_iwarp::{Config, CrcMode, Iwarp};
 /// What is to be said of a device for a provider that uses none.
 const NEEDS_VERBS: &str = "--device needs --provider verbs";
 
+/// What is to be said of a choice that only a client can make.
+const NOT_FOR_SERVE: &str =
+    "--provider auto is for clients; serve listens over --provider iwarp or verbs";
+
 /// Options of everything that makes or takes in connections.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Connection")]
@@ -79,6 +83,25 @@ enum ProviderName {
     Iwarp,
     /// An RDMA device of this machine, in hardware or in software (rxe, siw), through rdma-core
     Verbs,
+    /// A device for InfiniBand or RoCE where it reaches the server, else software iWARP; not for `serve`
+    Auto,
+}
+
+/// The providers with which a client tries to reach a server.
+pub(crate) struct Providers {
+    /// RDMA devices that are tried before the other provider, if there are any.
+    pub(crate) devices: Option<Arc<dyn Provider>>,
+    /// The provider for all that these do not reach.
+    pub(crate) other: Arc<dyn Provider>,
+}
+
+impl Providers {
+    /// The devices to try for this address. Loopback is left to the other provider, over which a server can tell
+    /// whose connection it is.
+    pub(crate) fn devices_for(&self, addr: SocketAddr) -> Option<&Arc<dyn Provider>> {
+        let devices = self.devices.as_ref();
+        devices.filter(|_| !addr.ip().to_canonical().is_loopback())
+    }
 }
 
 impl ProviderName {
@@ -87,6 +110,7 @@ impl ProviderName {
         match self {
             Self::Iwarp => "software iWARP over TCP",
             Self::Verbs => "RDMA devices",
+            Self::Auto => "RDMA devices, or software iWARP over TCP",
         }
     }
 }
@@ -167,18 +191,55 @@ impl WrapProvider for Activated {
 }
 
 impl TransportArgs {
-    /// The provider that was chosen.
+    /// The providers for connections to servers. That there is no device to try is no error.
     ///
     /// # Errors
     ///
-    /// If there is no RDMA device, or it cannot be used; or if a device was named that is not to be used.
+    /// Those of [`provider`](Self::provider), if one was chosen.
+    pub(crate) fn providers(&self) -> anyhow::Result<Providers> {
+        match (self.provider, &self.device) {
+            (ProviderName::Auto, None) => Ok(Providers {
+                devices: devices::for_auto(),
+                other: Arc::new(self.iwarp()),
+            }),
+            _ => Ok(Providers {
+                devices: None,
+                other: self.provider()?,
+            }),
+        }
+    }
+
+    /// Whether a server can listen over what was chosen.
+    ///
+    /// # Errors
+    ///
+    /// If it is for clients only.
+    pub(crate) fn check_server(&self) -> anyhow::Result<()> {
+        match self.provider {
+            ProviderName::Auto => bail!(Usage(NOT_FOR_SERVE.to_owned())),
+            ProviderName::Iwarp | ProviderName::Verbs => Ok(()),
+        }
+    }
+
+    /// The one provider that was chosen.
+    ///
+    /// # Errors
+    ///
+    /// If there is no RDMA device, or it cannot be used; or if a device was named that is not to be used; or if the
+    /// choice is left to the connection.
     pub(crate) fn provider(&self) -> anyhow::Result<Arc<dyn Provider>> {
         match (self.provider, &self.device) {
             (ProviderName::Iwarp, None) => Ok(Arc::new(self.iwarp())),
-            (ProviderName::Iwarp, Some(_)) => bail!(Usage(NEEDS_VERBS.to_owned())),
+            (ProviderName::Iwarp | ProviderName::Auto, Some(_)) => {
+                bail!(Usage(NEEDS_VERBS.to_owned()))
+            }
+            (ProviderName::Auto, None) => bail!(Usage(NOT_FOR_SERVE.to_owned())),
             (ProviderName::Verbs, device) => {
                 let device = device.clone();
-                let opened = Ibv::open(verbs_ibv::Config { device });
+                let opened = Ibv::open(verbs_ibv::Config {
+                    device,
+                    ..verbs_ibv::Config::default()
+                });
                 Ok(Arc::new(opened.map_err(devices::explain)?))
             }
         }
@@ -195,7 +256,10 @@ impl TransportArgs {
                 inner: self.iwarp(),
                 socket,
             })),
-            (ProviderName::Iwarp, Some(_)) => bail!(Usage(NEEDS_VERBS.to_owned())),
+            (ProviderName::Iwarp | ProviderName::Auto, Some(_)) => {
+                bail!(Usage(NEEDS_VERBS.to_owned()))
+            }
+            (ProviderName::Auto, None) => bail!(Usage(NOT_FOR_SERVE.to_owned())),
             (ProviderName::Verbs, _) => bail!(
                 "--provider verbs cannot listen with a socket of the service manager, which is one of TCP"
             ),
@@ -219,8 +283,8 @@ impl TransportArgs {
     pub(crate) fn describe(&self) -> String {
         let provider = self.provider.describe();
         let crc = match (self.provider, self.crc_mode()) {
-            // Devices have integrity checks of their own.
-            (ProviderName::Verbs, _) => return provider.to_owned(),
+            // Devices have integrity checks of their own. With `auto` it is open whether one is used.
+            (ProviderName::Verbs | ProviderName::Auto, _) => return provider.to_owned(),
             (ProviderName::Iwarp, CrcMode::On) => "CRC on",
             (ProviderName::Iwarp, CrcMode::Off) => "CRC off",
             (ProviderName::Iwarp, CrcMode::Strict) => "CRC strict",

@@ -149,7 +149,14 @@ fn no_device_names_how_to_make_one() {
 fn unknown_device_names_those_that_are_there() {
     let fake = Fake::new();
     let device = Some("mlx5_9".into());
-    let error = Ibv::over(fake.libraries(), Config { device }).unwrap_err();
+    let error = Ibv::over(
+        fake.libraries(),
+        Config {
+            device,
+            ..Config::default()
+        },
+    )
+    .unwrap_err();
     assert_eq!(
         error.to_string(),
         "there is no RDMA device mlx5_9; there are: fake0"

@@ -1,7 +1,7 @@
 //! `devices` on the machine of the tests. With devices it is tested in a guest: `cargo xtask interop --only
 //! verbs-devices`.
 
-use crate::running::{run, text};
+use crate::running::{fails, run, text};
 use std::fs;
 
 #[test]
@@ -63,5 +63,15 @@ fn provider_for_devices_says_what_it_needs() {
         let named = remedies.iter().any(|remedy| errors.contains(remedy));
         assert!(named, "{errors}");
         assert_eq!(errors.lines().count(), 1, "{errors}");
+    }
+}
+
+#[test]
+fn provider_that_a_client_chooses_is_refused_by_serve() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().to_str().unwrap();
+    for more in [&[][..], &["--check"]] {
+        let args = [&["serve", dir, "--provider=auto"][..], more].concat();
+        fails(&args, 2, "serve listens over --provider iwarp or verbs");
     }
 }
