@@ -19,6 +19,11 @@ ours put /tmp/data $url/ours-1
 cmp /tmp/data /export/ours/ours-1 || die 'what was put'
 ours get $url/ours-1 /tmp/got-1
 cmp /tmp/data /tmp/got-1 || die 'what was got'
+step 'a client that chooses its provider uses the device'
+chosen() {
+  /lab/rpcrdma ping -c 1 --provider auto $RXE_IP:$OURS_PORT >/run/chosen && cat /run/chosen && grep -q "$1" /run/chosen
+}
+chosen rxe0 || die 'not over the device'
 step "$CONNECTIONS connections in a row leave nothing behind"
 ours ping -c 1 $RXE_IP:$OURS_PORT
 # A connection that has ended may still be taken down.
@@ -42,6 +47,11 @@ step "remote invalidations $(trace_count xprtrdma_mr_reminv), local ones $(trace
 umount /mnt || die umount
 ours_ends
 wait_for 20 settled "$objects" || die "objects: before $objects, after $(rdma resource show)"
+
+step 'a client that chooses its provider uses software iWARP where nobody listens over the device'
+ours_up --provider iwarp --allow 10.0.3.0/24 /export/ours
+chosen iWARP || die 'not over software iWARP'
+ours_ends
 
 step "our client on the kernel's server"
 nfsd_up
