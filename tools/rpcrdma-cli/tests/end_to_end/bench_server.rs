@@ -52,6 +52,33 @@ fn server_without_a_path_is_measured_with_null_calls() {
     assert_eq!(bench(&[&url])["options"]["rw"], "null");
 }
 
+/// Software iWARP counts work requests, registrations and copies. With one call at a time, none is in flight at either end.
+#[test]
+fn work_is_counted_per_call_after_the_ramp_time() {
+    let served = Served::new(&[]);
+    let counted = |args: &[&str], expected: [(&str, f64); 4]| {
+        let found = bench(&[&["--ramp-time", "200ms"], args].concat());
+        let work = &found["work"];
+        assert!(number(&work["calls"]) > 0.0, "{found}");
+        for (name, count) in expected {
+            assert!((number(&work[name]) - count).abs() < 0.1, "{name}: {found}");
+        }
+    };
+    let (writes, reads) = (("writes", 0.0), ("rdma_reads", 0.0));
+    counted(
+        &[&served.listening],
+        [("sends", 1.0), ("registrations", 0.0), writes, reads],
+    );
+    let url = served.url("");
+    // The server reads the data from memory that the client registers.
+    counted(
+        &["--rw", "write", "--bs", "256k", "--size", "1m", &url],
+        [("sends", 1.0), ("registrations", 1.0), writes, reads],
+    );
+    let shown = ok(&["bench", "--counts", "--time", "50ms", &served.listening]);
+    assert!(text(&shown).contains("work of the client per call\n"));
+}
+
 #[test]
 fn each_pattern_makes_its_calls_and_leaves_no_file() {
     let served = Served::new(&[]);

@@ -2,6 +2,7 @@
 
 use super::progress::Progress;
 use super::subject::Subject;
+use super::work::Work;
 use super::workload::{Operation, Sequence, Workload};
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::latency::Latencies;
@@ -11,7 +12,7 @@ use nfs_client::{Export, Fault, Nfs3};
 use nfs_proto::{FileHandle, Stable};
 use oncrpc::RpcError;
 use oncrpc::xdr::{Gather, gather_len};
-use rpcrdma::Client;
+use rpcrdma::{Client, IoCounters};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,6 +25,7 @@ const SHOWN_EACH: Duration = Duration::from_millis(500);
 /// A measurement that can begin.
 pub(super) struct Load {
     callee: Arc<Callee>,
+    client: Client,
     workload: Workload,
     size: u64,
 }
@@ -64,6 +66,8 @@ pub(super) struct Outcome {
     pub(super) cpu: f64,
     /// How long the COMMIT took that followed.
     pub(super) commit: Option<Duration>,
+    /// Work of the client since the end of the ramp time.
+    pub(super) work: Option<Work>,
     /// Why it ended before its time.
     pub(super) error: Option<Error>,
 }
@@ -78,6 +82,7 @@ struct Done {
 /// What the tasks share.
 struct Shared {
     state: Mutex<State>,
+    client: Client,
     /// When the ramp time ends.
     from: Instant,
     until: Instant,
@@ -94,6 +99,8 @@ struct State {
     /// Of all calls, also those that are not recorded.
     calls: u64,
     bytes: u64,
+    /// Counters of the client at the end of the ramp time, and `calls` then.
+    ramped: Option<(IoCounters, u64)>,
 }
 
 impl Outcome {
@@ -106,6 +113,7 @@ impl Outcome {
             write: Recorded::default(),
             cpu: 0.0,
             commit: None,
+            work: None,
             error: Some(error),
         }
     }
@@ -113,9 +121,10 @@ impl Outcome {
 
 impl Load {
     /// NULL calls.
-    pub(super) fn null(nfs: Arc<Nfs3<Client>>, workload: Workload) -> Self {
+    pub(super) fn null(client: Client, nfs: Arc<Nfs3<Client>>, workload: Workload) -> Self {
         Self {
             callee: Arc::new(Callee::Null(nfs)),
+            client,
             workload,
             size: 0,
         }
@@ -133,6 +142,7 @@ impl Load {
         };
         Self {
             callee: Arc::new(callee),
+            client: subject.client().clone(),
             workload,
             size: subject.size,
         }
@@ -151,7 +161,9 @@ impl Load {
                 last: None,
                 calls: 0,
                 bytes: 0,
+                ramped: None,
             }),
+            client: self.client,
             from,
             until: from + self.workload.time,
             bs: self.workload.bs as usize,
@@ -167,6 +179,11 @@ impl Load {
         progress.finish();
         let cpu = (cpu_time() - cpu_before).as_secs_f64() / begin.elapsed().as_secs_f64();
         let mut state = shared.state();
+        let work = state.ramped.take().and_then(|(before, calls)| {
+            let mut done = shared.client.io_counters();
+            done -= before;
+            Work::new(&done, state.calls - calls)
+        });
         let elapsed = state.last.map_or(Duration::ZERO, |last| last - from);
         Outcome {
             elapsed,
@@ -175,6 +192,7 @@ impl Load {
             write: std::mem::take(&mut state.write),
             cpu,
             commit: None,
+            work,
             error,
         }
     }
@@ -262,6 +280,9 @@ impl Shared {
                 recorded.bytes += done.bytes as u64;
                 recorded.short += u64::from(done.bytes < block);
             }
+        }
+        if now >= self.from && state.ramped.is_none() {
+            state.ramped = Some((self.client.io_counters(), state.calls));
         }
         (now < self.until).then(|| state.sequence.next())
     }

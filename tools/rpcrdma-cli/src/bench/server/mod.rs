@@ -10,6 +10,7 @@ mod rates;
 mod report;
 mod subject;
 mod target;
+mod work;
 mod workload;
 
 use crate::bench::output::print;
@@ -87,6 +88,10 @@ pub(super) struct ServerArgs {
     #[arg(long)]
     json: bool,
 
+    /// Print also the work requests, doorbells, completions and registrations of each call
+    #[arg(long)]
+    counts: bool,
+
     #[command(flatten)]
     session: SessionArgs,
 }
@@ -107,12 +112,13 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(2);
 pub(super) async fn run(args: &ServerArgs, target: &Target) -> Result<Ended> {
     let interrupt = Interrupt::of_copy()?;
     let workload = workload(args, target)?;
-    let report = match measured(args, target, workload, &interrupt).await {
+    let mut report = match measured(args, target, workload, &interrupt).await {
         Ok(report) => report,
         // Where nothing was measured, an error says all there is to say to people.
         Err(error) if args.json => Report::failed(target, &workload, error),
         Err(error) => return Err(error),
     };
+    report.counts = args.counts;
     print(args.json, &report, Report::print)?;
     report.ended()
 }
@@ -134,7 +140,9 @@ async fn measured(
             let connecting = session_args.connect.connect(server);
             let (client, _) = interrupt.unless(connecting).await?;
             let nfs = Arc::new(Nfs3::new(client.clone(), current_user()));
-            let outcome = Load::null(nfs, workload).run(interrupt, &progress).await;
+            let outcome = Load::null(client.clone(), nfs, workload)
+                .run(interrupt, &progress)
+                .await;
             let report = Report::new(target, &workload, None, &client, outcome);
             // Nothing is lost with a connection on which no call waits.
             let _ = timeout(CLOSED_WITHIN, client.close()).await;

@@ -4,6 +4,7 @@ use super::load::{Outcome, Recorded};
 use super::rates::{bandwidth, rate};
 use super::subject::Subject;
 use super::target::Target;
+use super::work::Work;
 use super::workload::{Pattern, Stability, Workload};
 use crate::failure::Ended;
 use crate::table::Columns;
@@ -42,9 +43,15 @@ pub(crate) struct Report {
     commit_ns: Option<u64>,
     /// Percent of one CPU that this process used.
     client_cpu: f64,
+    /// Work of the client per call, if the ramp time ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    work: Option<Work>,
     /// Why it ended before its time.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// Whether people are shown the work too.
+    #[serde(skip)]
+    pub(super) counts: bool,
     #[serde(skip)]
     failed: Option<Error>,
 }
@@ -234,7 +241,9 @@ impl Report {
             write: Figures::new(&outcome.write, outcome.elapsed),
             commit_ns: outcome.commit.map(ns),
             client_cpu: (outcome.cpu * 1000.0).round() / 10.0,
+            work: outcome.work,
             error: outcome.error.as_ref().map(line),
+            counts: false,
             failed: outcome.error,
         }
     }
@@ -251,7 +260,9 @@ impl Report {
             write: None,
             commit_ns: None,
             client_cpu: 0.0,
+            work: None,
             error: Some(line(&error)),
+            counts: false,
             failed: Some(error),
         }
     }
@@ -309,6 +320,9 @@ impl Report {
         row("        max", &|figures| time(figures.lat_ns.max));
         row("        stddev", &|figures| time(figures.lat_ns.stddev));
         write!(out, "\n{table}\n")?;
+        if let Some(work) = self.work.as_ref().filter(|_| self.counts) {
+            write!(out, "work of the client per call\n{}\n", work.table())?;
+        }
         write!(out, "{}", self.remarks())
     }
 
