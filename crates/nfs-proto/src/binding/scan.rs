@@ -21,6 +21,8 @@ const RPCSEC_GSS: u32 = 6;
 const GSS_DATA: u32 = 0;
 /// `rpc_gss_svc_none`: arguments and results are as they are without RPCSEC_GSS (RFC 2203 §5).
 const GSS_NONE: u32 = 1;
+/// `RPCSEC_GSS_VERS_1`: the version whose arguments can be read (RFC 2203 §5).
+const GSS_VERSION: u32 = 1;
 /// Bytes of the fixed fields in an RPCSEC_GSS credential, before its handle.
 const GSS_FIXED: usize = 16;
 
@@ -32,6 +34,7 @@ enum Note {
     Version,
     Procedure,
     Flavor,
+    GssVersion,
     GssProcedure,
     GssService,
     Count,
@@ -76,9 +79,9 @@ const CALL: &[Shape] = &[
     Credential,
 ];
 const VERIFIER: &[Shape] = &[Words(1), Opaque(MAX_AUTH_BODY), Arguments];
-/// `rpc_gss_cred_t` of version 1 (RFC 2203 §5), and the verifier.
+/// `rpc_gss_cred_t` (RFC 2203 §5), and the verifier.
 const GSS_CREDENTIAL: &[Shape] = &[
-    Is(1),
+    Shape::Note(Note::GssVersion),
     Shape::Note(Note::GssProcedure),
     Words(1),
     Shape::Note(Note::GssService),
@@ -305,12 +308,19 @@ impl Scan {
     }
 
     fn credential(&mut self, length: usize) -> Option<&'static [Shape]> {
-        if self.note(Note::Flavor) != RPCSEC_GSS {
-            self.skip = padded(length);
-            return Some(VERIFIER);
-        }
-        self.handle = padded(length).checked_sub(GSS_FIXED)?;
-        Some(GSS_CREDENTIAL)
+        let handle = padded(length).checked_sub(GSS_FIXED);
+        let handle = handle.filter(|_| self.note(Note::Flavor) == RPCSEC_GSS);
+        Some(match handle {
+            Some(handle) => {
+                self.handle = handle;
+                GSS_CREDENTIAL
+            }
+            // One of RPCSEC_GSS that is too short has no version, so that its arguments are not read.
+            None => {
+                self.skip = padded(length);
+                VERIFIER
+            }
+        })
     }
 
     /// Goes on to the next shape that has bytes.
@@ -328,10 +338,11 @@ impl Scan {
         }
     }
 
-    /// Whether the arguments are neither protected nor a token of RPCSEC_GSS.
+    /// Whether the arguments are neither protected by RPCSEC_GSS nor its own.
     fn plain(&self) -> bool {
         self.note(Note::Flavor) != RPCSEC_GSS
-            || (self.note(Note::GssProcedure) == GSS_DATA
+            || (self.note(Note::GssVersion) == GSS_VERSION
+                && self.note(Note::GssProcedure) == GSS_DATA
                 && self.note(Note::GssService) == GSS_NONE)
     }
 

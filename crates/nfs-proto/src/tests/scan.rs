@@ -198,6 +198,18 @@ fn rpcsec_gss_has_items_only_where_arguments_are_in_clear() {
 }
 
 #[test]
+fn call_with_an_unknown_rpcsec_gss_credential_passes_without_items() {
+    let header = [9, 0, 2, 100_003, 3, 6];
+    // Version 3 (RFC 7861 §2.3), and a credential that is too short for its fixed fields.
+    for credential in [&[6, 24, 3, 0, 1, 1, 4, 0xabcd][..], &[6, 4, 1]] {
+        let rest = [0, 0, 4, 0xab, 0, 0, 512];
+        let call = scan(&words(&[&header[..], credential, &rest].concat()), 5).unwrap();
+        assert_eq!((call.xid, call.procedure, call.flavor), (9, 6, 6));
+        assert_eq!((call.argument, call.reply), (None, None));
+    }
+}
+
+#[test]
 fn counts_above_the_limits_have_no_bound() {
     let read = |count| {
         let call = words(&[9, 0, 2, 100_003, 3, 6, 0, 0, 0, 0, 4, 0xab, 0, 0, count]);
