@@ -28,6 +28,7 @@ pub use session::{
 use crate::NFSACL_PROGRAM;
 use machine::{Scan, is_compound};
 use oncrpc::ReplyBound;
+use oncrpc::xdr::padded;
 use shape::{CALL, Note};
 use smallvec::SmallVec;
 
@@ -64,6 +65,21 @@ pub struct ScannedCall {
     pub operations: SmallVec<[u8; 16]>,
     /// CREATE_SESSION or BIND_CONN_TO_SESSION: the first of them.
     pub session: Option<SessionOperation>,
+}
+
+impl ScannedCall {
+    /// Returns the bound of the reply if no more than so many results have a Write chunk: later ones
+    /// are part of the stream (RFC 8267 §6.4.1).
+    ///
+    /// A client that does not know the limits of its server offers one Write chunk at most, and one
+    /// Read chunk beside the one at Position zero (RFC 8267 §6.4.2).
+    pub fn reply_with_chunks(&self, chunks: usize) -> Option<ReplyBound> {
+        let mut bound = self.reply.clone()?;
+        let kept = chunks.min(bound.results.len());
+        let inline: usize = bound.results.drain(kept..).map(padded).sum();
+        bound.fixed += inline;
+        Some(bound)
+    }
 }
 
 /// Scan of a call in pieces.

@@ -214,10 +214,12 @@ impl Scan {
     /// Reads the next bytes.
     pub(super) fn push(&mut self, mut bytes: &[u8]) {
         loop {
-            let skipped = self.skip.min(bytes.len());
-            self.skip -= skipped;
-            self.at += skipped;
-            bytes = &bytes[skipped..];
+            if self.skip > 0 {
+                let skipped = self.skip.min(bytes.len());
+                self.skip -= skipped;
+                self.at += skipped;
+                bytes = &bytes[skipped..];
+            }
             if self.skip > 0 {
                 return;
             }
@@ -229,20 +231,31 @@ impl Scan {
                 self.at += bytes.len();
                 return;
             };
-            if bytes.is_empty() {
+            let Some(word) = self.next_word(&mut bytes) else {
                 return;
-            }
-            let taken = bytes.len().min(4 - self.filled);
-            self.word[self.filled..self.filled + taken].copy_from_slice(&bytes[..taken]);
-            self.filled += taken;
-            self.at += taken;
-            bytes = &bytes[taken..];
-            if self.filled == 4 {
-                self.filled = 0;
-                self.shapes = self.read(*shape, u32::from_be_bytes(self.word), shapes);
-                self.enter();
-            }
+            };
+            self.shapes = self.read(*shape, word, shapes);
         }
+    }
+
+    /// Takes the next word, if all of it is there.
+    fn next_word(&mut self, bytes: &mut &[u8]) -> Option<u32> {
+        if self.filled == 0
+            && let Some((word, rest)) = bytes.split_first_chunk()
+        {
+            self.at += 4;
+            *bytes = rest;
+            return Some(u32::from_be_bytes(*word));
+        }
+        let taken = bytes.len().min(4 - self.filled);
+        self.word[self.filled..self.filled + taken].copy_from_slice(&bytes[..taken]);
+        self.filled += taken;
+        self.at += taken;
+        *bytes = &bytes[taken..];
+        (self.filled == 4).then(|| {
+            self.filled = 0;
+            u32::from_be_bytes(self.word)
+        })
     }
 
     /// Steps over an item of a received message that is not part of its stream. It must be the one

@@ -54,6 +54,18 @@ fn reply_has_room_for_each_read_by_its_count() {
 }
 
 #[test]
+fn results_without_a_chunk_are_counted_in_the_stream() {
+    let found = scan(&call(2, &[read(4096), read(7), read(100)]), 7).unwrap();
+    let whole = found.reply.clone().unwrap();
+    let one = found.reply_with_chunks(1).unwrap();
+    assert_eq!(
+        (one.fixed, &one.results[..]),
+        (whole.fixed + 8 + 100, &[4096][..])
+    );
+    assert_eq!(found.reply_with_chunks(3), Some(whole));
+}
+
+#[test]
 fn reads_beyond_the_largest_number_of_chunks_are_in_the_stream() {
     let operations = vec![read(1000); MAX_ITEMS + 2];
     let found = scan(&call(1, &operations), 999).unwrap().reply.unwrap();
