@@ -5,9 +5,10 @@ use crate::script::Script;
 use buffer::{Buffer, Gather};
 use nfs_proto::limits::MAX_ITEMS;
 use nfs_proto::scan::{
-    CallScan, ItemPlace, ReplyScan, ScannedCall, ScannedReply, SessionOperation, apply,
+    CONN_RDMA, CallScan, ItemPlace, ReplyScan, ScannedCall, ScannedReply, SessionOperation, apply,
     by_reference, place_results, scan_call, scan_received, scan_reply,
 };
+use oncrpc::ReplyBound;
 use oncrpc::xdr::{Payload, padded};
 
 /// A scan has a fixed size; its lists of items and operations are limited.
@@ -25,6 +26,7 @@ pub fn nfs_scan(bytes: &[u8]) {
     assert_eq!(scanned(&call, piece).as_ref(), Some(&found));
     ordered(&found.arguments, call.len());
     items_move(&call, &found);
+    bounds(&found, moved);
     if let Some(operation) = found.session {
         edits(&call, &operation);
     }
@@ -54,8 +56,8 @@ fn call(script: &mut Script<'_>) -> Vec<u8> {
         _ => call.extend(words(&[0, 0, 0, 0])),
     }
     if version == 4 {
-        let (minor, operations) = (script.below(4), script.below(12));
-        call.extend(words(&[0, minor as u32, operations as u32]));
+        let (minor, operations) = (script.byte() % 4, script.byte() % 12);
+        call.extend(words(&[0, minor.into(), operations.into()]));
     }
     call.extend_from_slice(script.some(2048));
     call
@@ -92,6 +94,20 @@ fn stream(message: &Payload) -> Vec<u8> {
     whole.to_vec()
 }
 
+/// A reply has the same bound whatever has a chunk.
+fn bounds(call: &ScannedCall, chunks: usize) {
+    let whole = |bound: ReplyBound| {
+        let results = bound.results.iter().map(|&len| padded(len));
+        bound.fixed + results.sum::<usize>()
+    };
+    let few = call.reply_with_chunks(chunks);
+    assert!(
+        few.as_ref()
+            .is_none_or(|bound| bound.results.len() <= chunks)
+    );
+    assert_eq!(few.map(whole), call.reply.clone().map(whole));
+}
+
 /// Items by reference, and items that are missing, change nothing.
 fn items_move(call: &[u8], found: &ScannedCall) {
     let whole = Buffer::from(call.to_vec());
@@ -119,11 +135,16 @@ fn edits(call: &[u8], operation: &SessionOperation) {
             assert_eq!(edited(&same), call);
             let mut attributes = create.fore.attributes;
             attributes.rdma_ird = None;
-            let edited = edited(&[create.fore.replace(attributes)]);
+            let edited = edited(&[
+                create.flags.replace(create.flags.value & !CONN_RDMA),
+                create.fore.replace(attributes),
+            ]);
             let again = scanned(&edited, edited.len()).and_then(|call| call.session);
             let Some(SessionOperation::Create(again)) = again else {
                 panic!("the session is gone")
             };
+            let still = SessionOperation::Create(again).has_callbacks();
+            assert_eq!(still, operation.has_callbacks());
             assert_eq!(again.fore.attributes, attributes);
             assert_eq!(again.back.attributes, create.back.attributes);
         }
