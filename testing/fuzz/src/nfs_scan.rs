@@ -94,6 +94,12 @@ fn stream(message: &Payload) -> Vec<u8> {
     whole.to_vec()
 }
 
+/// Padding that is not zero is lost when an item moves.
+fn is_padded_with_zeros(message: &[u8], items: &[ItemPlace]) -> bool {
+    let padding = |item: &ItemPlace| &message[item.offset + item.length..item.end()];
+    items.iter().flat_map(padding).all(|&byte| byte == 0)
+}
+
 /// A reply has the same bound whatever has a chunk.
 fn bounds(call: &ScannedCall, chunks: usize) {
     let whole = |bound: ReplyBound| {
@@ -112,7 +118,7 @@ fn bounds(call: &ScannedCall, chunks: usize) {
 fn items_move(call: &[u8], found: &ScannedCall) {
     let whole = Buffer::from(call.to_vec());
     let message = by_reference(whole, &found.arguments, Buffer::with_capacity);
-    assert_eq!(stream(&message), call);
+    assert!(!is_padded_with_zeros(call, &found.arguments) || stream(&message) == call);
     assert_eq!(scan_call(&message).as_ref(), Some(found));
     let places = message
         .items()
@@ -180,13 +186,8 @@ fn results_move(
     });
     let unused = moved.iter().filter(|item| item.length == 0).count();
     let reduced = Payload::with_results(head, 0, data).with_unused_chunks(unused);
-    // Padding that is not zero does not come back.
-    let padding = |item: &ItemPlace| &reply[item.offset + item.length..item.end()];
-    let clean = moved
-        .iter()
-        .all(|item| padding(item).iter().all(|&byte| byte == 0));
     let placed = place_results(call, reduced).expect("results match their chunks");
     let whole = stream(&placed);
-    assert!(!clean || whole == reply);
+    assert!(!is_padded_with_zeros(reply, moved) || whole == reply);
     assert_eq!(scan_reply(call, &placed), *found);
 }
