@@ -2,8 +2,8 @@
 
 use buffer::{Buffer, Gather};
 use nfs_proto::scan::{
-    CallScan, ItemPlace, ReplyScan, ScannedCall, ScannedReply, by_reference, place_results,
-    scan_call,
+    CallScan, Channel, ItemPlace, ReplyScan, ScannedCall, ScannedReply, SessionOperation,
+    by_reference, place_results, scan_call,
 };
 use oncrpc::xdr::{Payload, padded};
 use std::collections::BTreeSet;
@@ -189,6 +189,52 @@ fn items_move_beside_each_message_and_back() {
             stream(&place_results(&found, reduced).unwrap()),
             reply.bytes
         );
+    }
+}
+
+/// Sizes of a channel in their order.
+fn sizes(channel: Channel) -> [u32; 6] {
+    let it = channel.attributes;
+    assert_eq!(it.rdma_ird, None);
+    [
+        it.header_pad_size,
+        it.max_request_size,
+        it.max_response_size,
+        it.max_response_size_cached,
+        it.max_operations,
+        it.max_requests,
+    ]
+}
+
+#[test]
+fn sessions_are_those_that_tshark_finds() {
+    let sessions = exchanges()
+        .into_iter()
+        .filter(|it| it.call.operations == "43");
+    let sessions: Vec<Exchange> = sessions.collect();
+    assert_eq!(sessions.len(), 2);
+    for Exchange { call, reply } in sessions {
+        let found = scan(&call.bytes, 13);
+        let answered = scan_reply(&found, &reply.bytes, 13).session.unwrap();
+        let asked = found.session.unwrap();
+        assert!(asked.has_callbacks() && answered.has_callbacks());
+        let (SessionOperation::Create(asked), SessionOperation::Create(answered)) =
+            (asked, answered)
+        else {
+            panic!("{asked:?} {answered:?}")
+        };
+        // Positions of tshark are 58 higher: those in the frame, with a record mark.
+        assert_eq!((asked.flags.offset, asked.flags.value), (154 - 58, 3));
+        assert_eq!((asked.fore.offset, asked.back.offset), (158 - 58, 186 - 58));
+        assert_eq!(sizes(asked.fore), [0, 1_049_620, 1_049_480, 7584, 8, 64]);
+        assert_eq!(sizes(asked.back), [0, 4096, 4096, 0, 2, 16]);
+        assert_eq!((answered.flags.offset, answered.flags.value), (122 - 58, 2));
+        assert_eq!(
+            (answered.fore.offset, answered.back.offset),
+            (126 - 58, 154 - 58)
+        );
+        assert_eq!(sizes(answered.fore), [0, 135_168, 135_168, 2128, 8, 30]);
+        assert_eq!(sizes(answered.back), [0, 4096, 4096, 0, 2, 16]);
     }
 }
 

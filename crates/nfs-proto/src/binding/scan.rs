@@ -59,7 +59,8 @@ pub struct ScannedCall {
     /// [`MAX_DIRECTORY_REPLY`](crate::limits::MAX_DIRECTORY_REPLY).
     pub reply: Option<ReplyBound>,
     /// Whether the call may be sent again, with another XID and a larger Reply chunk, if its reply
-    /// did not fit (RFC 8267 §3.1, §5.2, §6.2.1).
+    /// did not fit (RFC 8267 §3.1, §5.2, §6.2.1). Not with RPCSEC_GSS, whose verifier covers the XID
+    /// (RFC 2203 §5.3.1).
     pub short_reply_retry: bool,
     /// Numbers of the operations of a COMPOUND, up to the first that is not known.
     pub operations: SmallVec<[u8; 16]>,
@@ -153,6 +154,7 @@ impl CallScan {
             clear: scan.is_clear(),
             reply: bound::bound(&scan),
             short_reply_retry: scan.is_complete()
+                && !scan.is_gss()
                 && (getacl || compound && compound::may_retry(minor_version, operations)),
             operations: operations.into(),
             session: scan.kept().operation(),

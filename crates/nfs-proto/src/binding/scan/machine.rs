@@ -197,17 +197,22 @@ impl Scan {
     /// Whether arguments and results can be read: RPCSEC_GSS neither protects them nor has
     /// replaced them.
     pub(super) fn is_clear(&self) -> bool {
-        self.note(Note::Flavor) != RPCSEC_GSS
+        !self.is_gss()
             || (self.note(Note::GssVersion) == GSS_VERSION
                 && self.note(Note::GssProcedure) == GSS_DATA
                 && self.note(Note::GssService) == GSS_NONE)
     }
 
+    /// Whether the credential is one of RPCSEC_GSS.
+    pub(super) fn is_gss(&self) -> bool {
+        self.note(Note::Flavor) == RPCSEC_GSS
+    }
+
     /// Returns the bytes of the largest verifier in the reply.
     pub(super) fn verifier(&self) -> usize {
-        match self.note(Note::Flavor) {
-            RPCSEC_GSS => MAX_AUTH_BODY as usize,
-            _ => 0,
+        match self.is_gss() {
+            true => MAX_AUTH_BODY as usize,
+            false => 0,
         }
     }
 
@@ -464,7 +469,7 @@ impl Scan {
 
     fn credential(&mut self, length: usize) -> Shapes {
         let handle = padded(length).checked_sub(GSS_FIXED);
-        let handle = handle.filter(|_| self.note(Note::Flavor) == RPCSEC_GSS);
+        let handle = handle.filter(|_| self.is_gss());
         match handle {
             Some(handle) => {
                 self.handle = handle;

@@ -106,6 +106,15 @@ fn getattr_of_version_4_0_may_be_sent_again_beside_operations_that_change_nothin
 }
 
 #[test]
+fn call_with_rpcsec_gss_is_not_sent_again() {
+    let header = [9, 0, 2, 100_003, 4, 1, 6, 24, 1, 0, 1, 1, 4, 0xabcd, 6, 0];
+    let operations = &call(0, &[putfh(), getattr([1 << 12, 0])])[40..];
+    let found = scan(&[&words(&header), operations].concat(), 9).unwrap();
+    assert_eq!(found.operations[..], [22, 9]);
+    assert!(!found.short_reply_retry);
+}
+
+#[test]
 fn read_plus_is_not_reduced_and_has_room_for_its_count() {
     let read_plus = xdr().word(68).stateid().long(0).word(65_536);
     let found = scan(&call(2, &[sequence(), putfh(), read_plus]), 8).unwrap();
