@@ -274,7 +274,10 @@ impl Scan {
                 self.skip = 0;
                 self.enter();
             }
+            // Another item than the one whose length was read is nowhere.
             _ => {
+                let at = self.at;
+                self.items.retain(|item| item.end() <= at);
                 self.shapes = None;
                 self.skip = 0;
                 self.at += padded(length);
