@@ -54,6 +54,7 @@ mod provider;
 mod queue_pair;
 mod send_queue;
 mod shared;
+mod shortage;
 mod sys;
 mod watch;
 mod windows;

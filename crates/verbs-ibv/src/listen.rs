@@ -1,6 +1,6 @@
 //! The responder's side of connection setup.
 
-use crate::adapter::PRIVATE_DATA;
+use crate::adapter::{Adapter, upper_limits};
 use crate::cm::{CmId, EventKind, Parameters};
 use crate::connect::{byte, invalid, of_status};
 use crate::queue_pair::IbvQp;
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
-use verbs::{BoxFuture, Incoming, Listener, QpOptions, QueuePair, SetupError, WorkRequest};
+use verbs::{BoxFuture, Incoming, Limits, Listener, QpOptions, QueuePair, SetupError, WorkRequest};
 
 /// Connection requests that wait to be accepted. The connection manager refuses further ones.
 const BACKLOG: i32 = 128;
@@ -19,15 +19,19 @@ const BACKLOG: i32 = 128;
 /// How long until a listener whose device was removed looks whether it is back.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
+const NO_DEVICE: &str =
+    "; no RDMA device has this address (`rdma link` lists devices and their interfaces)";
+
 /// Listens on an address of a device, or of all.
 pub(crate) fn listen(shared: Arc<Shared>, on: SocketAddr) -> Result<Box<dyn Listener>, SetupError> {
     let explain = |error: io::Error| {
         let hint = match error.kind() {
             io::ErrorKind::AddrInUse => "; another server has this port",
-            io::ErrorKind::AddrNotAvailable | io::ErrorKind::NotFound => {
-                "; no RDMA device has this address (`rdma link` lists devices and their interfaces)"
+            io::ErrorKind::AddrNotAvailable | io::ErrorKind::NotFound => NO_DEVICE,
+            io::ErrorKind::PermissionDenied if error.raw_os_error().is_some() => {
+                "; ports below 1024 need privilege"
             }
-            io::ErrorKind::PermissionDenied => "; ports below 1024 need privilege",
+            _ if error.raw_os_error() == Some(libc::ENODEV) => NO_DEVICE,
             _ => "",
         };
         let text = format!("cannot listen on {on} over RDMA: {error}{hint}");
@@ -92,6 +96,7 @@ impl Listener for IbvListener {
                             shared: Arc::clone(&self.shared),
                             peer,
                             request: Some(Request {
+                                adapter: None,
                                 id,
                                 private_data: event.private_data,
                                 outstanding_reads: event.outstanding_reads,
@@ -99,11 +104,11 @@ impl Listener for IbvListener {
                             }),
                         }) as Box<dyn Incoming>);
                     }
-                    EventKind::LostRequest(error) => {
-                        tracing::warn!(%error, "a connection could not be taken in");
-                    }
+                    // Its owner waits a little, so that peers do not fill the log.
+                    EventKind::LostRequest(error) => return Err(error.into()),
                     EventKind::DeviceRemoval => {
                         tracing::warn!(on = %self.local, "the RDMA device was removed; waiting for it");
+                        id.id().let_go_of_device();
                         self.id = None;
                     }
                     EventKind::AddressResolved
@@ -124,6 +129,8 @@ impl Listener for IbvListener {
 
 /// A connection request that has arrived.
 struct Request {
+    /// The device, once it was asked for its limits. Dropped before the identifier.
+    adapter: Option<Arc<Adapter>>,
     id: CmId,
     private_data: Vec<u8>,
     /// Reads that the peer serves.
@@ -157,12 +164,20 @@ impl Incoming for IbvIncoming {
         self.peer
     }
 
-    /// The request is there already.
+    /// The request is there already. What the device can do is found out with it.
     fn request<'a>(&'a mut self, _: Duration) -> BoxFuture<'a, Result<Vec<u8>, SetupError>> {
         Box::pin(async {
-            let request = self.request.as_ref().ok_or_else(gone)?;
+            let request = self.request.as_mut().ok_or_else(gone)?;
+            if request.adapter.is_none() {
+                request.adapter = Some(self.shared.adapter(&request.id)?);
+            }
             Ok(request.private_data.clone())
         })
+    }
+
+    fn limits(&self) -> Option<Limits> {
+        let adapter = self.request.as_ref()?.adapter.as_ref()?;
+        Some(adapter.upper_limits())
     }
 
     fn accept<'a>(
@@ -175,20 +190,19 @@ impl Incoming for IbvIncoming {
         Self: 'a,
     {
         Box::pin(async move {
-            if private_data.len() > PRIVATE_DATA.accept {
-                return Err(invalid("more private data than fits the answer").into());
-            }
             if options.shared_receives.is_some() {
                 return Err(invalid("this provider has no shared receive queues").into());
             }
-            let request = self.request.take().ok_or_else(gone)?;
-            let adapter = match self.shared.adapter(&request.id) {
-                Ok(adapter) => adapter,
-                Err(error) => {
-                    let _ = request.id.reject(&[]);
-                    return Err(error);
-                }
+            // As long as it is not taken, dropping this rejects it.
+            let request = self.request.as_mut().ok_or_else(gone)?;
+            let adapter = match request.adapter.take() {
+                Some(adapter) => adapter,
+                None => self.shared.adapter(&request.id)?,
             };
+            if private_data.len() > adapter.upper_limits().private_data.accept {
+                return Err(invalid("more private data than fits the answer").into());
+            }
+            let request = self.request.take().ok_or_else(gone)?;
             let pool = self.shared.pool.clone();
             let mut qp = IbvQp::new(request.id, adapter, options, pool, self.peer)?;
             qp.established(
@@ -222,10 +236,15 @@ impl Incoming for IbvIncoming {
         Self: 'a,
     {
         Box::pin(async move {
-            let fits = private_data.len().min(PRIVATE_DATA.reject);
-            if let Some(request) = self.request.take()
-                && let Err(error) = request.id.reject(&private_data[..fits])
-            {
+            let Some(request) = self.request.take() else {
+                return;
+            };
+            let capacity = match &request.adapter {
+                Some(adapter) => adapter.upper_limits(),
+                None => upper_limits(),
+            };
+            let fits = private_data.len().min(capacity.private_data.reject);
+            if let Err(error) = request.id.reject(&private_data[..fits]) {
                 tracing::debug!(peer = %self.peer, %error, "gone before it was rejected");
             }
         })
