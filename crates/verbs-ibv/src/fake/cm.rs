@@ -448,6 +448,8 @@ unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
         let pieces = model.outstanding.iter().filter(of_this);
         let pieces: Vec<_> = pieces.flat_map(|work| work.pieces.clone()).collect();
         pieces.iter().for_each(|piece| model.check_piece(piece));
+        let lent = model.pool.as_ref().map(|pool| pool.stats().out);
+        model.lent_at_the_end.extend(lent);
         model.outstanding.retain(|work| work.queue_pair != gone);
         model.stopped.remove(&gone);
         model.queues.remove(&gone);

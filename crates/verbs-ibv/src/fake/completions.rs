@@ -42,6 +42,7 @@ fn memory_stays_with_a_device_that_completes_nothing_until_its_queue_pair_is_des
         qp.post(read).unwrap();
         qp.register(Memory::Sink(pool.take(4096))).unwrap();
         let lent = pool.stats().out;
+        fake.watch(&pool);
         let begun = Instant::now();
         while qp.progress() {}
         qp.close();
@@ -60,6 +61,7 @@ fn memory_stays_with_a_device_that_completes_nothing_until_its_queue_pair_is_des
         }
         assert!(begun.elapsed() < CLOSE_LIMIT, "{:?}", begun.elapsed());
         assert_eq!(fake.objects("queue pair"), 0);
+        assert_eq!(fake.lent_at_the_end(), [lent]);
         failed.sort_unstable();
         assert_eq!(failed, [0, 1, 2, 3, 10, 11]);
         assert_eq!(pool.stats().out, 0);

@@ -30,6 +30,7 @@ use crate::sys::{
     IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_DEVICE_MEM_WINDOW_TYPE_2B, IBV_WC_SUCCESS,
     IBV_WC_WR_FLUSH_ERR, ibv_context, ibv_device, ibv_sge, ibv_wc,
 };
+use buffer::Pool;
 use libc::{c_int, c_uint};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -115,6 +116,9 @@ struct Model {
     completions: HashMap<usize, VecDeque<ibv_wc>>,
     /// A queue pair that stops gives nothing back.
     keeps_work: bool,
+    /// A pool whose memory is counted when a queue pair is destroyed.
+    pool: Option<Pool>,
+    lent_at_the_end: Vec<usize>,
     /// Messages that arrive just before a completion queue is armed.
     before_arming: VecDeque<Vec<u8>>,
     /// Chains of the send queues, in the order of posting.
@@ -522,6 +526,15 @@ impl Fake {
     /// A queue pair that stops gives no work back from now on.
     pub(crate) fn keep_work(&self) {
         with(|model| model.keeps_work = true);
+    }
+
+    /// Counts the bytes of this pool that are lent whenever a queue pair is destroyed.
+    pub(crate) fn watch(&self, pool: &Pool) {
+        with(|model| model.pool = Some(pool.clone()));
+    }
+
+    pub(crate) fn lent_at_the_end(&self) -> Vec<usize> {
+        with(|model| model.lent_at_the_end.clone())
     }
 
     /// Bytes that a queue pair takes inline.
