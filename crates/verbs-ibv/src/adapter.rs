@@ -44,18 +44,12 @@ const MAX_PIECES: u32 = 16;
 /// another meaning.
 const MAX_READS: u32 = 128;
 
-/// Private data that the connection manager of InfiniBand and RoCE has room for, beside its own.
-const PRIVATE_DATA: PrivateDataCapacity = PrivateDataCapacity {
+/// Private data that the connection manager of InfiniBand and RoCE has room for, beside its own. iWARP has room for more
+/// (in MPA 512 bytes, of which the interface counts 255), but a connection request is made before its device is known.
+pub(crate) const PRIVATE_DATA: PrivateDataCapacity = PrivateDataCapacity {
     request: 56,
     accept: 196,
     reject: 148,
-};
-
-/// The same of iWARP: MPA has room for 512 bytes, but the interface of the connection manager counts them in 8 bits.
-const IWARP_PRIVATE_DATA: PrivateDataCapacity = PrivateDataCapacity {
-    request: 255,
-    accept: 255,
-    reject: 255,
 };
 
 /// Vendor of the kernel's software RoCE device.
@@ -153,10 +147,6 @@ impl Adapter {
         };
         let region = usize::try_from(self.attributes.max_mr_size).unwrap_or(usize::MAX);
         Limits {
-            private_data: match self.transport {
-                Transport::Iwarp => IWARP_PRIVATE_DATA,
-                _ => PRIVATE_DATA,
-            },
             receives: self.sizes(options).receives as usize,
             outstanding_reads: depth(
                 options.outstanding_reads,

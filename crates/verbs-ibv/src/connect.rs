@@ -29,6 +29,9 @@ pub(crate) async fn connect(
     private_data: &[u8],
     receives: Vec<WorkRequest>,
 ) -> Result<Connected, SetupError> {
+    if private_data.len() > crate::adapter::PRIVATE_DATA.request {
+        return Err(invalid("more private data than fits a connection request").into());
+    }
     if options.shared_receives.is_some() {
         return Err(invalid("this provider has no shared receive queues").into());
     }
@@ -39,9 +42,6 @@ pub(crate) async fn connect(
     };
     let id = attempt.resolve(shared).await?;
     let adapter = shared.adapter(&id)?;
-    if private_data.len() > adapter.upper_limits().private_data.request {
-        return Err(invalid("more private data than fits a connection request").into());
-    }
     let peer = id.peer_addr().unwrap_or(to);
     let transport = adapter.transport;
     let mut qp = IbvQp::new(id, adapter, options, shared.pool.clone(), peer)?;

@@ -1,6 +1,6 @@
 //! The responder's side of connection setup.
 
-use crate::adapter::{Adapter, upper_limits};
+use crate::adapter::{Adapter, PRIVATE_DATA};
 use crate::cm::{CmId, EventKind, Parameters};
 use crate::connect::{byte, invalid, of_status};
 use crate::queue_pair::IbvQp;
@@ -193,15 +193,15 @@ impl Incoming for IbvIncoming {
             if options.shared_receives.is_some() {
                 return Err(invalid("this provider has no shared receive queues").into());
             }
+            if private_data.len() > PRIVATE_DATA.accept {
+                return Err(invalid("more private data than fits the answer").into());
+            }
             // As long as it is not taken, dropping this rejects it.
             let request = self.request.as_mut().ok_or_else(gone)?;
             let adapter = match request.adapter.take() {
                 Some(adapter) => adapter,
                 None => self.shared.adapter(&request.id)?,
             };
-            if private_data.len() > adapter.upper_limits().private_data.accept {
-                return Err(invalid("more private data than fits the answer").into());
-            }
             let request = self.request.take().ok_or_else(gone)?;
             let pool = self.shared.pool.clone();
             let mut qp = IbvQp::new(request.id, adapter, options, pool, self.peer)?;
@@ -236,15 +236,10 @@ impl Incoming for IbvIncoming {
         Self: 'a,
     {
         Box::pin(async move {
-            let Some(request) = self.request.take() else {
-                return;
-            };
-            let capacity = match &request.adapter {
-                Some(adapter) => adapter.upper_limits(),
-                None => upper_limits(),
-            };
-            let fits = private_data.len().min(capacity.private_data.reject);
-            if let Err(error) = request.id.reject(&private_data[..fits]) {
+            let fits = private_data.len().min(PRIVATE_DATA.reject);
+            if let Some(request) = self.request.take()
+                && let Err(error) = request.id.reject(&private_data[..fits])
+            {
                 tracing::debug!(peer = %self.peer, %error, "gone before it was rejected");
             }
         })
