@@ -11,12 +11,19 @@
 )]
 
 mod cm;
+#[cfg(test)]
 mod completions;
+#[cfg(test)]
 mod events;
+#[cfg(test)]
 mod exhausted;
+#[cfg(test)]
 mod listeners;
+#[cfg(test)]
 mod posts;
+#[cfg(test)]
 mod scene;
+#[cfg(test)]
 mod setup;
 mod verbs;
 
