@@ -10,6 +10,7 @@ use crate::context::{device_attributes, device_name, port_attributes, transport_
 use crate::devices::{Transport, count, mtu, transport};
 use crate::hardware::Sizes;
 use crate::memory::Domain;
+use crate::port_mapper;
 use crate::sys::{
     IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_DEVICE_MEM_WINDOW_TYPE_2A, IBV_DEVICE_MEM_WINDOW_TYPE_2B,
     IBV_LINK_LAYER_INFINIBAND, ibv_device_attr, ibv_port_attr,
@@ -55,6 +56,9 @@ pub(crate) const PRIVATE_DATA: PrivateDataCapacity = PrivateDataCapacity {
 /// Vendor of the kernel's software RoCE device.
 const SOFT_ROCE: u32 = 0x00ff_ffff;
 
+/// Vendor of the kernel's software iWARP device.
+const SOFT_IWARP: u32 = 0x0062_6d74;
+
 /// A device, and the protection domain for connections over it.
 pub(crate) struct Adapter {
     pub(crate) domain: Domain,
@@ -87,6 +91,9 @@ impl Adapter {
                 io::ErrorKind::Unsupported,
                 "the device is neither InfiniBand, RoCE nor iWARP",
             ));
+        }
+        if transport == Transport::Iwarp && attributes.vendor_id != SOFT_IWARP {
+            port_mapper::look_once(&device_name(libraries, context));
         }
         // SAFETY: The caller keeps the identifier, and with it the device open.
         let new_domain = |windows| unsafe { Domain::new(libraries, context, windows) };

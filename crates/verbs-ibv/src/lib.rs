@@ -49,6 +49,7 @@ mod hardware;
 mod library;
 mod listen;
 mod memory;
+mod port_mapper;
 mod posting;
 mod provider;
 mod queue_pair;
