@@ -221,12 +221,17 @@ impl CmId {
         })
     }
 
+    /// Binds to an address, and to its device if it is one of a device.
+    pub(crate) fn bind(&self, to: SocketAddr) -> io::Result<()> {
+        let mut to = to_storage(to);
+        let to = (&raw mut to).cast::<sockaddr>();
+        // SAFETY: The identifier is valid, and the address is read during the call only.
+        check(unsafe { (self.libraries.cm.rdma_bind_addr)(self.id.as_ptr(), to) })
+    }
+
     /// Binds a listener to an address and listens.
     pub(crate) fn listen(&self, on: SocketAddr, backlog: c_int) -> io::Result<()> {
-        let mut on = to_storage(on);
-        let on = (&raw mut on).cast::<sockaddr>();
-        // SAFETY: The identifier is valid, and the address is read during the call only.
-        check(unsafe { (self.libraries.cm.rdma_bind_addr)(self.id.as_ptr(), on) })?;
+        self.bind(on)?;
         // SAFETY: The identifier is valid.
         check(unsafe { (self.libraries.cm.rdma_listen)(self.id.as_ptr(), backlog) })
     }

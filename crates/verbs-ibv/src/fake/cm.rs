@@ -225,7 +225,13 @@ fn requested(listener: *mut rdma_cm_id, peer: Option<SocketAddr>) -> *mut rdma_c
     // SAFETY: It was just made.
     unsafe {
         (*id).channel = channel;
-        (*id).route.addr.src_storage = local;
+        // A listener on all addresses is asked at one of them.
+        (*id).route.addr.src_storage = match from_storage(&local) {
+            Some(all) if all.ip().is_unspecified() => {
+                to_storage(SocketAddr::from(([192, 0, 2, 2], all.port())))
+            }
+            _ => local,
+        };
         if let Some(peer) = peer {
             (*id).route.addr.dst_storage = to_storage(peer);
         }

@@ -15,8 +15,12 @@ use verbs::{
 };
 
 fn listen(fake: &Fake) -> Box<dyn Listener> {
+    listen_on(fake, "192.0.2.2:20049")
+}
+
+fn listen_on(fake: &Fake, on: &str) -> Box<dyn Listener> {
     let provider = open(fake).unwrap();
-    let on = "192.0.2.2:20049".parse().unwrap();
+    let on = on.parse().unwrap();
     let listening = async move { provider.listen(on).await };
     let mut listening: BoxFuture<'_, _> = Box::pin(listening);
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
@@ -254,6 +258,37 @@ fn listener_whose_device_goes_lets_go_of_it_and_listens_again_when_it_is_back() 
         };
         let (incoming, ()) = tokio::join!(listener.accept(), back);
         assert_eq!(Some(incoming.unwrap().peer_addr()), peer(7));
+    });
+}
+
+/// librdmacm has the device open since the first request.
+#[test]
+fn listener_on_all_devices_lets_go_of_one_that_is_removed_when_nobody_is_connected() {
+    let fake = Fake::new();
+    run(async {
+        let mut listener = listen_on(&fake, "0.0.0.0:20049");
+        for number in [7, 8] {
+            fake.request(peer(number), request(b""));
+            let mut qp = accept(listener.accept().await.unwrap()).await.unwrap();
+            qp.close();
+            until_closed(&mut *qp).await;
+        }
+        assert_eq!(
+            fake.objects("identifier"),
+            2,
+            "the listener, and one for the device"
+        );
+        let removed = async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            assert!(!fake.device_is_let_go());
+            fake.unplug();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(fake.device_is_let_go());
+            fake.plug_in();
+            assert!(fake.request(peer(9), request(b"")), "it still listens");
+        };
+        let (incoming, ()) = tokio::join!(listener.accept(), removed);
+        assert_eq!(Some(incoming.unwrap().peer_addr()), peer(9));
     });
 }
 
