@@ -37,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) own: PrivateData,
     /// Credits to request, or the largest grant.
     pub(crate) credits: u32,
+    /// Credits that a server grants at first; 0 for all.
+    pub(crate) first_grant: u32,
     /// Credits of the backward direction.
     pub(crate) backward_credits: u32,
     pub(crate) reserve_credit: bool,
@@ -67,6 +69,15 @@ impl Settings {
         }
     }
 
+    /// Returns the credits that are granted to the peer at first.
+    fn first_grant(&self) -> u32 {
+        let (_, of_peer) = self.both_credits();
+        match (self.role, self.receives, self.first_grant) {
+            (Role::Client, ..) | (_, Receives::Shared { .. }, _) | (_, _, 0) => of_peer,
+            (Role::Server, Receives::Posted, first) => first.min(of_peer),
+        }
+    }
+
     /// Returns the largest number of Receives posted at a time.
     pub(crate) fn posted_receives(&self) -> usize {
         match self.receives {
@@ -80,9 +91,8 @@ impl Settings {
     /// Returns the number of initial Receives: one for each call that the peer may send, and none
     /// for replies, because no call is in flight (RFC 8166 §3.3.1, RFC 8167 §4.3).
     fn first_receives(&self) -> usize {
-        let (_, of_peer) = self.both_credits();
         match self.receives {
-            Receives::Posted => of_peer as usize + RECEIVE_SLACK,
+            Receives::Posted => self.first_grant() as usize + RECEIVE_SLACK,
             Receives::Shared { .. } => 0,
         }
     }
@@ -99,14 +109,17 @@ impl Settings {
         // Each reply needs a Receive (RFC 8166 §3.3.1). One that the provider has no room for would be
         // in the way of all that is to be sent.
         let room = match self.receives {
-            Receives::Posted => limits.receives.saturating_sub(self.first_receives()),
+            Receives::Posted => {
+                let of_calls = of_peer as usize + RECEIVE_SLACK;
+                limits.receives.saturating_sub(of_calls)
+            }
             Receives::Shared { .. } => usize::MAX,
         };
         let of_us = u32::try_from(room).map_or(of_us, |room| room.min(of_us));
         let reserve = self.reserve_credit && self.role == Role::Client;
         FlowControl::new(
             Allowance::new(of_us, reserve),
-            Grant::new(of_peer),
+            Grant::new(of_peer, self.first_grant()),
             ReceiveQueue::new(self.receives, self.first_receives(), self.receive_size),
         )
     }
@@ -345,6 +358,7 @@ impl<O: Owner> Connection<O> {
                     shared.counters.discarded += 1;
                     return;
                 }
+                shared.flow.handle_asked(credits);
                 let call = NewCall {
                     xid,
                     asked: credits,

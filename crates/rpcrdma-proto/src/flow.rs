@@ -74,6 +74,31 @@ impl FlowControl {
         self.grant.set(credits);
     }
 
+    /// Returns the largest grant.
+    pub(crate) fn most_granted(&self) -> u32 {
+        self.grant.most
+    }
+
+    /// Records the credits that a call of the peer requests.
+    pub(crate) fn handle_asked(&mut self, credits: u32) {
+        self.grant.handle_asked(credits);
+    }
+
+    /// Returns the credits that the last call of the peer requested.
+    pub(crate) fn asked_by_peer(&self) -> u32 {
+        self.grant.asked
+    }
+
+    /// Returns the number of Receives that are posted or will be, for the calls that the peer may send and the replies
+    /// that it owes.
+    pub(crate) fn receives_held(&self) -> usize {
+        self.receives.posted().max(self.receives_needed())
+    }
+
+    fn receives_needed(&self) -> usize {
+        self.grant.exposed() as usize + self.in_flight() + RECEIVE_SLACK
+    }
+
     /// Returns the grant to a peer that requests `asked` credits.
     pub(crate) fn offer(&self, asked: u32) -> u32 {
         self.grant.offer(asked)
@@ -97,7 +122,7 @@ impl FlowControl {
     /// Returns the number of Receives of `size` bytes to post now, for both directions (RFC 8167
     /// §4.3). They count as posted.
     pub(crate) fn receives_to_post(&mut self, size: usize) -> usize {
-        let needed = self.grant.exposed() as usize + self.in_flight() + RECEIVE_SLACK;
+        let needed = self.receives_needed();
         self.receives.post_up_to(needed, size)
     }
 
@@ -182,8 +207,10 @@ impl Allowance {
 /// The credits that a Responder grants.
 #[derive(Debug)]
 pub(crate) struct Grant {
-    /// Largest grant: the room at connection setup.
+    /// Largest grant.
     most: u32,
+    /// Credits that the last call requested.
+    asked: u32,
     /// Grant of the next reply.
     now: u32,
     /// Calls that the peer may have in flight, as far as it knows: more than `now` for a while
@@ -192,12 +219,18 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    pub(crate) fn new(most: u32) -> Self {
+    pub(crate) fn new(most: u32, first: u32) -> Self {
         Self {
             most,
-            now: most,
-            exposed: most,
+            now: first,
+            exposed: first,
+            asked: 0,
         }
+    }
+
+    /// Records the credits that a call requests.
+    pub(crate) fn handle_asked(&mut self, credits: u32) {
+        self.asked = credits;
     }
 
     /// Sets the grant, clamped to 1 to the largest one. A higher grant counts at once, so that its
@@ -284,12 +317,12 @@ mod tests {
         let mut credits = Allowance::new(0, false);
         credits.handle_grant(5);
         assert_eq!(credits.room(Need::HealthCheck), 0);
-        assert_eq!(Grant::new(0).exposed(), 0);
+        assert_eq!(Grant::new(0, 0).exposed(), 0);
     }
 
     #[test]
     fn whatever_is_asked_for_at_least_one_is_granted_and_at_most_what_there_is() {
-        let grant = Grant::new(8);
+        let grant = Grant::new(8, 8);
         let check = |asked, expected| assert_eq!(grant.offer(asked), expected, "{asked}");
         check(0, 1);
         check(1, 1);
@@ -300,7 +333,7 @@ mod tests {
 
     #[test]
     fn receives_of_a_lowered_grant_go_one_by_one_with_the_replies() {
-        let mut grant = Grant::new(8);
+        let mut grant = Grant::new(8, 8);
         grant.set(6);
         assert_eq!((grant.offer(128), grant.exposed()), (6, 8));
         grant.replied();
@@ -341,10 +374,11 @@ mod tests {
         #[test]
         fn no_call_finds_no_receive(
             most in 1..16_u32,
+            first in 1..16_u32,
             asked in 1..32_u32,
             steps in prop::collection::vec(step(), 0..300),
         ) {
-            let mut grant = Grant::new(most);
+            let mut grant = Grant::new(most, first.min(most));
             let mut allowance = Allowance::new(asked, false);
             let (mut coming, mut here) = (0, 0);
             let mut replies = std::collections::VecDeque::new();

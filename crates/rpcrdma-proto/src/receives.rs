@@ -56,6 +56,14 @@ impl ReceiveQueue {
         }
     }
 
+    /// Returns the number of posted Receives; 0 if they are shared.
+    pub(crate) fn posted(&self) -> usize {
+        match self {
+            Self::Posted(posted) => posted.count,
+            Self::Shared { .. } => 0,
+        }
+    }
+
     /// Records that a message used the oldest Receive.
     pub(crate) fn use_one(&mut self) {
         match self {

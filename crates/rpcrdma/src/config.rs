@@ -383,9 +383,10 @@ pub struct ServerConfig {
     ///
     /// Over a provider with shared receive queues that can [hold
     /// back](verbs::Limits::holds_peer_back) a peer, calls from one address may use a quarter of
-    /// it. Over other providers each credit has its own Receive: a new connection gets fewer
-    /// credits than [`credits`](Self::credits) if its Receives would need more than an eighth of
-    /// what is left, and is refused if not even one Receive is left.
+    /// it. Over other providers each credit has its own Receive: a new connection begins with 8
+    /// credits, and gets more as it uses them, up to [`credits`](Self::credits). Half of this memory
+    /// is for the first credits; a connection for which none is left is refused. The addresses of
+    /// clients share the other half.
     pub receive_memory: usize,
     /// Number of threads that serve connections, each with its own runtime. With 0, the runtime on
     /// which the server was bound serves them.

@@ -90,6 +90,7 @@
 //! | `custom_file_system` | a file system of your own behind NFS |
 //! | `custom_characteristic` | a transport characteristic of your own (version two) |
 //! | `custom_provider` | a provider around another one, tested by the suite for providers |
+//! | `idle_connections` | memory that a server has for Receives of idle and of busy connections |
 //! | `callbacks` | NFSv4.1 callbacks of a Linux server, which it needs |
 //!
 //! `cargo run -p rpcrdma --all-features --example serve_memfs` runs the first one.

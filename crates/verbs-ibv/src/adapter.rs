@@ -10,6 +10,7 @@ use crate::context::{device_attributes, device_name, port_attributes, transport_
 use crate::devices::{Transport, count, mtu, transport};
 use crate::hardware::Sizes;
 use crate::memory::Domain;
+use crate::port_mapper;
 use crate::sys::{
     IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_DEVICE_MEM_WINDOW_TYPE_2A, IBV_DEVICE_MEM_WINDOW_TYPE_2B,
     IBV_LINK_LAYER_INFINIBAND, ibv_device_attr, ibv_port_attr,
@@ -44,7 +45,8 @@ const MAX_PIECES: u32 = 16;
 /// another meaning.
 const MAX_READS: u32 = 128;
 
-/// Private data that the connection manager of InfiniBand has room for, beside its own. iWARP has more.
+/// Private data that the connection manager of InfiniBand and RoCE has room for, beside its own. iWARP has room for more
+/// (in MPA 512 bytes, of which the interface counts 255), but a connection request is made before its device is known.
 pub(crate) const PRIVATE_DATA: PrivateDataCapacity = PrivateDataCapacity {
     request: 56,
     accept: 196,
@@ -53,6 +55,9 @@ pub(crate) const PRIVATE_DATA: PrivateDataCapacity = PrivateDataCapacity {
 
 /// Vendor of the kernel's software RoCE device.
 const SOFT_ROCE: u32 = 0x00ff_ffff;
+
+/// Vendor of the kernel's software iWARP device.
+const SOFT_IWARP: u32 = 0x0062_6d74;
 
 /// A device, and the protection domain for connections over it.
 pub(crate) struct Adapter {
@@ -69,12 +74,13 @@ pub(crate) struct Adapter {
 }
 
 impl Adapter {
-    /// The adapter behind an identifier whose address is resolved.
+    /// The adapter behind an identifier whose address is resolved. With `promised_windows`, peers are told that they may
+    /// invalidate, so that a device that has windows is not used without.
     ///
     /// # Safety
     ///
     /// The identifier lives until the domain of the adapter, and all that is in it, is dropped.
-    unsafe fn new(id: &CmId) -> io::Result<Self> {
+    unsafe fn new(id: &CmId, promised_windows: bool) -> io::Result<Self> {
         let libraries = id.libraries();
         let context = id.context().ok_or_else(no_device)?;
         let attributes = device_attributes(libraries, context)?;
@@ -86,6 +92,9 @@ impl Adapter {
                 "the device is neither InfiniBand, RoCE nor iWARP",
             ));
         }
+        if transport == Transport::Iwarp && attributes.vendor_id != SOFT_IWARP {
+            port_mapper::look_once(&device_name(libraries, context));
+        }
         // SAFETY: The caller keeps the identifier, and with it the device open.
         let new_domain = |windows| unsafe { Domain::new(libraries, context, windows) };
         let needed = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
@@ -94,6 +103,9 @@ impl Adapter {
         let mut domain = new_domain(claims_windows)?;
         let mut windows = claims_windows;
         if claims_windows && let Err(error) = domain.window() {
+            if promised_windows {
+                return Err(error);
+            }
             tracing::debug!(%error, "the device allocates no memory windows");
             windows = false;
             domain = new_domain(false)?;
@@ -113,11 +125,23 @@ impl Adapter {
     pub(crate) fn sizes(&self, options: &QpOptions) -> Sizes {
         let most = count(self.attributes.max_qp_wr).max(1);
         let receives = u32::try_from(options.receives.clamp(1, MAX_RECEIVES)).unwrap_or(most);
+        let sends = SEND_QUEUE.min(most);
+        // One completion queue has room for all that can complete.
+        let completions = count(self.attributes.max_cqe).saturating_sub(sends + 1);
         Sizes {
-            sends: SEND_QUEUE.min(most),
-            receives: receives.min(most),
+            sends,
+            receives: receives.min(most).min(completions).max(1),
             pieces: MAX_PIECES.min(count(self.attributes.max_sge).max(1)),
         }
+    }
+
+    /// Upper bounds for the limits of connections over this device.
+    pub(crate) fn upper_limits(&self) -> Limits {
+        let options = QpOptions::default()
+            .with_receives(MAX_RECEIVES)
+            .with_outstanding_reads(MAX_READS as usize)
+            .with_inbound_reads(MAX_READS as usize);
+        self.limits(&options)
     }
 
     /// Limits of a connection with these options, before the depths are negotiated.
@@ -205,7 +229,7 @@ impl Adapters {
     /// # Safety
     ///
     /// The caller drops the identifier behind the adapter and all that belongs to it.
-    pub(crate) unsafe fn of(&self, id: &CmId) -> io::Result<Arc<Adapter>> {
+    pub(crate) unsafe fn of(&self, id: &CmId, promised_windows: bool) -> io::Result<Arc<Adapter>> {
         let context = id.context().ok_or_else(no_device)?.as_ptr() as usize;
         let mut adapters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         adapters.retain(|_, adapter| adapter.strong_count() > 0);
@@ -214,7 +238,7 @@ impl Adapters {
         }
         // SAFETY: All users of the adapter hold identifiers of the same device, and drop them behind it: the last of
         // them keeps the device open.
-        let adapter = Arc::new(unsafe { Adapter::new(id)? });
+        let adapter = Arc::new(unsafe { Adapter::new(id, promised_windows)? });
         if adapter.windows {
             adapters.insert(context, Arc::downgrade(&adapter));
         }

@@ -6,7 +6,9 @@
 )]
 
 use crate::address::{from_storage, to_storage};
+use crate::device_events::DeviceEvents;
 use crate::library::Libraries;
+use crate::shortage::Object;
 use crate::sys::cm::{
     RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_ERROR,
     RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_DEVICE_REMOVAL, RDMA_CM_EVENT_DISCONNECTED,
@@ -45,7 +47,7 @@ impl EventChannel {
     fn new(libraries: &'static Libraries) -> io::Result<Self> {
         // SAFETY: The function has no arguments and gives a channel or null.
         let channel = unsafe { (libraries.cm.rdma_create_event_channel)() };
-        let channel = NonNull::new(channel).ok_or_else(no_channel)?;
+        let channel = NonNull::new(channel).ok_or_else(|| Object::EventChannel.refused_now())?;
         let channel = Self { libraries, channel };
         // SAFETY: The descriptor is open as long as the channel is, which outlives this borrow.
         let fd = unsafe { BorrowedFd::borrow_raw(channel.fd()) };
@@ -57,22 +59,6 @@ impl EventChannel {
         // SAFETY: The channel is valid until it is dropped; its descriptor does not change.
         unsafe { (*self.channel.as_ptr()).fd }
     }
-}
-
-/// Says which module is missing, of which the library has only the code.
-fn no_channel() -> io::Error {
-    let error = io::Error::last_os_error();
-    let hint = match error.kind() {
-        io::ErrorKind::NotFound => "; load the module rdma_ucm (modprobe rdma_ucm)",
-        io::ErrorKind::PermissionDenied => {
-            "; /dev/infiniband/rdma_cm must be readable and writable"
-        }
-        _ => "",
-    };
-    io::Error::new(
-        error.kind(),
-        format!("the RDMA connection manager cannot be used: {error}{hint}"),
-    )
 }
 
 impl Drop for EventChannel {
@@ -162,7 +148,8 @@ impl CmId {
                 null_mut(),
                 RDMA_PS_TCP,
             )
-        })?;
+        })
+        .map_err(|error| Object::Identifier.refused(&error))?;
         let id = NonNull::new(id).ok_or_else(io::Error::last_os_error)?;
         Ok(Self {
             libraries,
@@ -184,6 +171,18 @@ impl CmId {
     /// The device of the identifier, once an address is resolved. It is open as long as the identifier.
     pub(crate) fn context(&self) -> Option<NonNull<ibv_context>> {
         NonNull::new(self.id().verbs)
+    }
+
+    /// Lets go of a device that was removed, when nobody uses it any more.
+    pub(crate) fn let_go_of_device(&self) {
+        let Some(context) = self.context() else {
+            return;
+        };
+        // SAFETY: The device is open as long as this identifier, which outlives the value.
+        match unsafe { DeviceEvents::of(self.libraries, context) } {
+            Ok(events) => events.removed(),
+            Err(error) => tracing::warn!(%error, "a removed device stays open"),
+        }
     }
 
     /// Port of the device, from 1.
@@ -222,12 +221,17 @@ impl CmId {
         })
     }
 
+    /// Binds to an address, and to its device if it is one of a device.
+    pub(crate) fn bind(&self, to: SocketAddr) -> io::Result<()> {
+        let mut to = to_storage(to);
+        let to = (&raw mut to).cast::<sockaddr>();
+        // SAFETY: The identifier is valid, and the address is read during the call only.
+        check(unsafe { (self.libraries.cm.rdma_bind_addr)(self.id.as_ptr(), to) })
+    }
+
     /// Binds a listener to an address and listens.
     pub(crate) fn listen(&self, on: SocketAddr, backlog: c_int) -> io::Result<()> {
-        let mut on = to_storage(on);
-        let on = (&raw mut on).cast::<sockaddr>();
-        // SAFETY: The identifier is valid, and the address is read during the call only.
-        check(unsafe { (self.libraries.cm.rdma_bind_addr)(self.id.as_ptr(), on) })?;
+        self.bind(on)?;
         // SAFETY: The identifier is valid.
         check(unsafe { (self.libraries.cm.rdma_listen)(self.id.as_ptr(), backlog) })
     }

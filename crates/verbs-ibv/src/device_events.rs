@@ -1,4 +1,5 @@
-//! Asynchronous events of a device: queue pairs that it stopped, and its own end.
+//! Asynchronous events of a device: queue pairs and completion queues that it stopped, ports that lost their link, and
+//! its own end.
 //!
 //! A device has one queue of events for all that a process does with it. Whoever is woken takes them all and keeps those
 //! of others for them.
@@ -9,7 +10,10 @@
 )]
 
 use crate::library::Libraries;
-use crate::sys::{IBV_EVENT_DEVICE_FATAL, ibv_async_event, ibv_context, ibv_qp};
+use crate::sys::{
+    IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ERR, ibv_async_event, ibv_context,
+    ibv_cq, ibv_qp,
+};
 use libc::c_int;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -36,8 +40,16 @@ struct State {
     fatal: bool,
     /// The device was removed, and the kernel waits until nobody has it open.
     removed: bool,
-    /// The last event of each queue pair that somebody asks about.
-    queue_pairs: HashMap<usize, Option<c_int>>,
+    /// What concerns each queue pair that somebody asks about, by its address.
+    queue_pairs: HashMap<usize, Attached>,
+}
+
+/// A queue pair whose events are kept.
+struct Attached {
+    completion_queue: usize,
+    port: u8,
+    /// What was said last about the queue pair itself, or else about what it needs.
+    news: Option<News>,
 }
 
 // SAFETY: The verbs of libibverbs are thread-safe, and the state has a lock.
@@ -45,10 +57,15 @@ unsafe impl Send for DeviceEvents {}
 // SAFETY: As above.
 unsafe impl Sync for DeviceEvents {}
 
-/// What a device says about a queue pair.
+/// What a device says about a queue pair, or what it needs.
+#[derive(Clone, Copy)]
 pub(crate) enum News {
     /// This event of the queue pair, `IBV_EVENT_QP_...`.
     QueuePair(c_int),
+    /// Its completion queue has failed: completions are lost.
+    CompletionQueueFailed,
+    /// Its port had no link when that was said, which may be long ago.
+    PortDown,
     DeviceFailed,
 }
 
@@ -62,13 +79,13 @@ impl DeviceEvents {
     pub(crate) unsafe fn of(
         libraries: &'static Libraries,
         context: NonNull<ibv_context>,
-    ) -> Arc<Self> {
+    ) -> io::Result<Arc<Self>> {
         let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         let devices = devices.get_or_insert_default();
         devices.retain(|_, events| events.strong_count() > 0);
         let address = context.as_ptr() as usize;
         if let Some(events) = devices.get(&address).and_then(Weak::upgrade) {
-            return events;
+            return Ok(events);
         }
         let events = Arc::new(Self {
             libraries,
@@ -76,17 +93,22 @@ impl DeviceEvents {
             state: Mutex::default(),
         });
         devices.insert(address, Arc::downgrade(&events));
-        events
+        Ok(events)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to keep the events of a queue pair.
-    pub(crate) fn attach(&self, queue_pair: NonNull<ibv_qp>) {
+    /// Begins to keep the events of a queue pair, its completion queue and its port.
+    pub(crate) fn attach(&self, queue_pair: NonNull<ibv_qp>, queue: NonNull<ibv_cq>, port: u8) {
         let address = queue_pair.as_ptr() as usize;
-        self.state().queue_pairs.insert(address, None);
+        let attached = Attached {
+            completion_queue: queue.as_ptr() as usize,
+            port,
+            news: None,
+        };
+        self.state().queue_pairs.insert(address, attached);
     }
 
     /// Ends that.
@@ -121,12 +143,7 @@ impl DeviceEvents {
             if failed != 0 {
                 break;
             }
-            let element = event.element as usize;
-            if event.event_type == IBV_EVENT_DEVICE_FATAL {
-                state.fatal = true;
-            } else if let Some(last) = state.queue_pairs.get_mut(&element) {
-                *last = Some(event.event_type);
-            }
+            state.note(event.event_type, event.element as usize);
             // SAFETY: The event was just taken, and is acknowledged once. What it is about is only destroyed when it is.
             unsafe { (verbs.ibv_ack_async_event)(&raw mut event) };
         }
@@ -134,8 +151,35 @@ impl DeviceEvents {
             return Some(News::DeviceFailed);
         }
         let address = queue_pair.as_ptr() as usize;
-        let last = state.queue_pairs.get_mut(&address)?;
-        last.take().map(News::QueuePair)
+        state.queue_pairs.get_mut(&address)?.news.take()
+    }
+}
+
+impl State {
+    /// Keeps an event for those whom it concerns. Which member of the union `element` is depends on the event: a pointer,
+    /// or the number of a port.
+    fn note(&mut self, event: c_int, element: usize) {
+        let all = self.queue_pairs.values_mut();
+        match event {
+            IBV_EVENT_DEVICE_FATAL => self.fatal = true,
+            IBV_EVENT_PORT_ERR => all
+                .filter(|attached| usize::from(attached.port) == element)
+                .for_each(|attached| {
+                    attached.news.get_or_insert(News::PortDown);
+                }),
+            IBV_EVENT_CQ_ERR => all
+                .filter(|attached| attached.completion_queue == element)
+                .for_each(|attached| {
+                    attached.news.get_or_insert(News::CompletionQueueFailed);
+                }),
+            // Events of queue pairs. Others are about a port that has its link, or about a table of addresses, which
+            // changes nothing for what is connected.
+            event => {
+                if let Some(attached) = self.queue_pairs.get_mut(&element) {
+                    attached.news = Some(News::QueuePair(event));
+                }
+            }
+        }
     }
 }
 

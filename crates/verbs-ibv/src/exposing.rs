@@ -5,6 +5,7 @@
     reason = "memory is registered by its address, and copied while the device may use it"
 )]
 
+use crate::ending;
 use crate::memory::Region;
 use crate::posting::remote_access;
 use crate::queue_pair::IbvQp;
@@ -44,9 +45,10 @@ impl IbvQp {
         let exposed = prepared.and_then(|prepared| Ok((prepared, self.new_window()?)));
         let (prepared, window) = match exposed {
             Ok(exposed) => exposed,
+            // Its owner could not go on, and would not know why.
             Err(error) => {
-                tracing::warn!(%error, "memory cannot be opened to the peer");
-                return Err(RegisterError::Full(memory));
+                self.end(ending::system(error));
+                return Err(RegisterError::Closed(memory));
             }
         };
         let Prepared {

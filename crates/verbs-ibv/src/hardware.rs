@@ -7,11 +7,13 @@
 
 use crate::adapter::Adapter;
 use crate::cm::CmId;
+use crate::context::port_attributes;
 use crate::device_events::{DeviceEvents, News};
 use crate::library::Libraries;
+use crate::shortage::Object;
 use crate::sys::{
-    IBV_QP_STATE, IBV_QPS_ERR, IBV_QPT_RC, ibv_comp_channel, ibv_context_ops, ibv_cq, ibv_qp,
-    ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_wc,
+    IBV_PORT_ACTIVE, IBV_QP_STATE, IBV_QPS_ERR, IBV_QPT_RC, ibv_comp_channel, ibv_context_ops,
+    ibv_cq, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_wc,
 };
 use libc::c_int;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -77,7 +79,8 @@ impl Completions {
         let context = id.context().ok_or(io::ErrorKind::NotConnected)?;
         // SAFETY: The device is open.
         let channel = unsafe { (libraries.verbs.ibv_create_comp_channel)(context.as_ptr()) };
-        let channel = NonNull::new(channel).ok_or_else(io::Error::last_os_error)?;
+        let channel = NonNull::new(channel);
+        let channel = channel.ok_or_else(|| Object::CompletionChannel.refused_now())?;
         let channel = Channel { libraries, channel };
         // SAFETY: The descriptor is open as long as the channel is, which outlives this borrow.
         let fd = unsafe { BorrowedFd::borrow_raw(channel.fd()) };
@@ -93,7 +96,7 @@ impl Completions {
                 0,
             )
         };
-        let queue = NonNull::new(queue).ok_or_else(io::Error::last_os_error)?;
+        let queue = NonNull::new(queue).ok_or_else(|| Object::CompletionQueue.refused_now())?;
         Ok(Self {
             libraries,
             queue,
@@ -141,7 +144,7 @@ impl Hardware {
         let completions = unsafe { Completions::new(&id, sizes.sends + sizes.receives + 1)? };
         let context = id.context().ok_or(io::ErrorKind::NotConnected)?;
         // SAFETY: As above.
-        let events = unsafe { DeviceEvents::of(id.libraries(), context) };
+        let events = unsafe { DeviceEvents::of(id.libraries(), context)? };
         let mut last = io::Error::from(io::ErrorKind::InvalidInput);
         for inline in INLINE {
             let mut attributes = ibv_qp_init_attr {
@@ -163,7 +166,7 @@ impl Hardware {
             // it has destroyed the queue pair.
             match unsafe { id.create_qp(adapter.domain.as_ptr(), &mut attributes) } {
                 Ok(queue_pair) => {
-                    events.attach(queue_pair);
+                    events.attach(queue_pair, completions.queue, id.port());
                     return Ok(Self {
                         queue_pair,
                         id,
@@ -173,15 +176,30 @@ impl Hardware {
                         inline: attributes.cap.max_inline_data.min(inline),
                     });
                 }
-                Err(error) => last = error,
+                Err(error) => {
+                    let with_less = may_be_the_inline_size(&error);
+                    last = error;
+                    if !with_less {
+                        break;
+                    }
+                }
             }
         }
-        Err(last)
+        Err(Object::QueuePair.refused(&last))
     }
 
     fn ops(&self) -> &ibv_context_ops {
         // SAFETY: The queue pair is valid until this value is dropped, and so is its device; the table does not change.
         unsafe { &(*(*self.queue_pair.as_ptr()).context).ops }
+    }
+
+    /// Whether the port of the connection has a link now. One that cannot be asked has none.
+    pub(crate) fn port_is_active(&self) -> bool {
+        let Some(context) = self.id.context() else {
+            return false;
+        };
+        let port = port_attributes(self.id.libraries(), context, self.id.port());
+        port.is_ok_and(|port| port.state == IBV_PORT_ACTIVE)
     }
 
     /// A descriptor that is readable when the device has events.
@@ -339,6 +357,15 @@ impl Drop for Hardware {
         // Before its completion queue and domain, which are dropped next, and before the identifier's device closes.
         self.id.destroy_qp();
     }
+}
+
+/// Whether a queue pair can have been refused for the bytes that it should take inline. Drivers say that they have no such
+/// thing (`EINVAL`), or count them to the memory of the queue, for which there is no room (`ENOMEM`).
+fn may_be_the_inline_size(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::ENOMEM | libc::EOPNOTSUPP)
+    )
 }
 
 /// The result of a verb: 0, an error number, or with some drivers a negative one.

@@ -6,8 +6,8 @@
 //!
 //! Memory of pools is registered with the device when it is first used, and locked in memory from then on: the limit of
 //! locked memory (`ulimit -l`) has to allow for it. A child process of fork(2) must not use registered memory; with
-//! Linux 5.12 or later, the parent is not affected by it. On-demand paging is not used. Shared receive queues are not
-//! supported yet ([`Limits::shared_receives`](verbs::Limits::shared_receives) is false).
+//! Linux 5.12 or later, the parent is not affected by it. On-demand paging is not used. Each connection posts its own
+//! Receives: shared receive queues are not used ([`Limits::shared_receives`](verbs::Limits::shared_receives) is false).
 //!
 //! The kernel's software devices are for tests. `rxe` (Linux 6.1) does not check which connection a memory window
 //! belongs to when a peer invalidates it, and the machine stops when a peer invalidates one twice. `siw` lets a peer
@@ -49,11 +49,13 @@ mod hardware;
 mod library;
 mod listen;
 mod memory;
+mod port_mapper;
 mod posting;
 mod provider;
 mod queue_pair;
 mod send_queue;
 mod shared;
+mod shortage;
 mod sys;
 mod watch;
 mod windows;

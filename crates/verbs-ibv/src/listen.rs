@@ -1,17 +1,19 @@
 //! The responder's side of connection setup.
 
-use crate::adapter::PRIVATE_DATA;
+use crate::adapter::{Adapter, PRIVATE_DATA};
 use crate::cm::{CmId, EventKind, Parameters};
 use crate::connect::{byte, invalid, of_status};
 use crate::queue_pair::IbvQp;
 use crate::shared::Shared;
 use crate::watch::WatchedId;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
-use verbs::{BoxFuture, Incoming, Listener, QpOptions, QueuePair, SetupError, WorkRequest};
+use verbs::{BoxFuture, Incoming, Limits, Listener, QpOptions, QueuePair, SetupError, WorkRequest};
 
 /// Connection requests that wait to be accepted. The connection manager refuses further ones.
 const BACKLOG: i32 = 128;
@@ -19,15 +21,19 @@ const BACKLOG: i32 = 128;
 /// How long until a listener whose device was removed looks whether it is back.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
+const NO_DEVICE: &str =
+    "; no RDMA device has this address (`rdma link` lists devices and their interfaces)";
+
 /// Listens on an address of a device, or of all.
 pub(crate) fn listen(shared: Arc<Shared>, on: SocketAddr) -> Result<Box<dyn Listener>, SetupError> {
     let explain = |error: io::Error| {
         let hint = match error.kind() {
             io::ErrorKind::AddrInUse => "; another server has this port",
-            io::ErrorKind::AddrNotAvailable | io::ErrorKind::NotFound => {
-                "; no RDMA device has this address (`rdma link` lists devices and their interfaces)"
+            io::ErrorKind::AddrNotAvailable | io::ErrorKind::NotFound => NO_DEVICE,
+            io::ErrorKind::PermissionDenied if error.raw_os_error().is_some() => {
+                "; ports below 1024 need privilege"
             }
-            io::ErrorKind::PermissionDenied => "; ports below 1024 need privilege",
+            _ if error.raw_os_error() == Some(libc::ENODEV) => NO_DEVICE,
             _ => "",
         };
         let text = format!("cannot listen on {on} over RDMA: {error}{hint}");
@@ -37,6 +43,7 @@ pub(crate) fn listen(shared: Arc<Shared>, on: SocketAddr) -> Result<Box<dyn List
     let local = id.id().local_addr().unwrap_or(on);
     Ok(Box::new(IbvListener {
         id: Some(id),
+        devices: Devices::default(),
         local,
         shared,
     }))
@@ -53,8 +60,58 @@ fn bound(shared: &Shared, on: SocketAddr) -> io::Result<WatchedId> {
 struct IbvListener {
     /// None while the device is away.
     id: Option<WatchedId>,
+    devices: Devices,
     local: SocketAddr,
     shared: Arc<Shared>,
+}
+
+/// Devices that requests have come over, where the listener is on all.
+///
+/// librdmacm keeps a device open once it was used, and so keeps it from being removed. A listener on all devices hears of
+/// no removal: an identifier that is bound to an address of the device does, also when there is no connection.
+#[derive(Default)]
+struct Devices(Vec<WatchedId>);
+
+impl Devices {
+    /// Watches the device of a request.
+    fn watch(&mut self, shared: &Shared, request: &CmId) {
+        let known = |watched: &WatchedId| watched.id().context() == request.context();
+        if self.0.iter().any(known) {
+            return;
+        }
+        let watched = request.local_addr().map(|local| {
+            let id = CmId::new(shared.libraries)?;
+            id.bind(SocketAddr::new(local.ip(), 0))?;
+            WatchedId::new(id)
+        });
+        match watched {
+            Some(Ok(watched)) if watched.id().context() == request.context() => {
+                self.0.push(watched);
+            }
+            Some(Ok(_)) | None => {}
+            Some(Err(error)) => tracing::debug!(%error, "removal of the device is not watched"),
+        }
+    }
+
+    /// Lets go of devices that were removed.
+    fn poll_removals(&mut self, cx: &mut Context<'_>) {
+        self.0.retain_mut(|watched| {
+            loop {
+                match watched.poll_event(cx) {
+                    Poll::Pending => return true,
+                    Poll::Ready(Ok(event)) if !matches!(event.kind, EventKind::DeviceRemoval) => {}
+                    Poll::Ready(Ok(_)) => {
+                        watched.id().let_go_of_device();
+                        return false;
+                    }
+                    Poll::Ready(Err(error)) => {
+                        tracing::debug!(%error, "removal of a device is not watched any more");
+                        return false;
+                    }
+                }
+            }
+        });
+    }
 }
 
 impl Listener for IbvListener {
@@ -75,7 +132,12 @@ impl Listener for IbvListener {
                     }
                     continue;
                 };
-                let event = id.event().await?;
+                let devices = &mut self.devices;
+                let event = poll_fn(|cx| {
+                    devices.poll_removals(cx);
+                    id.poll_event(cx)
+                });
+                let event = event.await?;
                 match event.kind {
                     EventKind::Request(id) => {
                         let Some(peer) = id.peer_addr() else {
@@ -88,10 +150,14 @@ impl Listener for IbvListener {
                             let _ = id.reject(&[]);
                             continue;
                         }
+                        if self.local.ip().is_unspecified() {
+                            self.devices.watch(&self.shared, &id);
+                        }
                         return Ok(Box::new(IbvIncoming {
                             shared: Arc::clone(&self.shared),
                             peer,
                             request: Some(Request {
+                                adapter: None,
                                 id,
                                 private_data: event.private_data,
                                 outstanding_reads: event.outstanding_reads,
@@ -99,11 +165,11 @@ impl Listener for IbvListener {
                             }),
                         }) as Box<dyn Incoming>);
                     }
-                    EventKind::LostRequest(error) => {
-                        tracing::warn!(%error, "a connection could not be taken in");
-                    }
+                    // Its owner waits a little, so that peers do not fill the log.
+                    EventKind::LostRequest(error) => return Err(error.into()),
                     EventKind::DeviceRemoval => {
                         tracing::warn!(on = %self.local, "the RDMA device was removed; waiting for it");
+                        id.id().let_go_of_device();
                         self.id = None;
                     }
                     EventKind::AddressResolved
@@ -124,6 +190,8 @@ impl Listener for IbvListener {
 
 /// A connection request that has arrived.
 struct Request {
+    /// The device, once it was asked for its limits. Dropped before the identifier.
+    adapter: Option<Arc<Adapter>>,
     id: CmId,
     private_data: Vec<u8>,
     /// Reads that the peer serves.
@@ -157,12 +225,20 @@ impl Incoming for IbvIncoming {
         self.peer
     }
 
-    /// The request is there already.
+    /// The request is there already. What the device can do is found out with it.
     fn request<'a>(&'a mut self, _: Duration) -> BoxFuture<'a, Result<Vec<u8>, SetupError>> {
         Box::pin(async {
-            let request = self.request.as_ref().ok_or_else(gone)?;
+            let request = self.request.as_mut().ok_or_else(gone)?;
+            if request.adapter.is_none() {
+                request.adapter = Some(self.shared.adapter(&request.id)?);
+            }
             Ok(request.private_data.clone())
         })
+    }
+
+    fn limits(&self) -> Option<Limits> {
+        let adapter = self.request.as_ref()?.adapter.as_ref()?;
+        Some(adapter.upper_limits())
     }
 
     fn accept<'a>(
@@ -175,20 +251,19 @@ impl Incoming for IbvIncoming {
         Self: 'a,
     {
         Box::pin(async move {
-            if private_data.len() > PRIVATE_DATA.accept {
-                return Err(invalid("more private data than fits the answer").into());
-            }
             if options.shared_receives.is_some() {
                 return Err(invalid("this provider has no shared receive queues").into());
             }
-            let request = self.request.take().ok_or_else(gone)?;
-            let adapter = match self.shared.adapter(&request.id) {
-                Ok(adapter) => adapter,
-                Err(error) => {
-                    let _ = request.id.reject(&[]);
-                    return Err(error);
-                }
+            if private_data.len() > PRIVATE_DATA.accept {
+                return Err(invalid("more private data than fits the answer").into());
+            }
+            // As long as it is not taken, dropping this rejects it.
+            let request = self.request.as_mut().ok_or_else(gone)?;
+            let adapter = match request.adapter.take() {
+                Some(adapter) => adapter,
+                None => self.shared.adapter(&request.id)?,
             };
+            let request = self.request.take().ok_or_else(gone)?;
             let pool = self.shared.pool.clone();
             let mut qp = IbvQp::new(request.id, adapter, options, pool, self.peer)?;
             qp.established(

@@ -10,6 +10,7 @@
 )]
 
 use crate::library::Libraries;
+use crate::shortage::Object;
 use crate::sys::{
     IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_MW_TYPE_2, ibv_context, ibv_mr, ibv_mw, ibv_pd,
 };
@@ -67,7 +68,7 @@ impl Domain {
     ) -> io::Result<Self> {
         // SAFETY: The device is open.
         let domain = unsafe { (libraries.verbs.ibv_alloc_pd)(context.as_ptr()) };
-        let domain = NonNull::new(domain).ok_or_else(io::Error::last_os_error)?;
+        let domain = NonNull::new(domain).ok_or_else(|| Object::Domain.refused_now())?;
         let binding = if has_windows { IBV_ACCESS_MW_BIND } else { 0 };
         Ok(Self {
             raw: Arc::new(RawDomain { libraries, domain }),
@@ -150,7 +151,7 @@ impl Domain {
                 access,
             )
         };
-        let region = NonNull::new(region).ok_or_else(not_registered)?;
+        let region = NonNull::new(region).ok_or_else(|| Object::Region.refused_now())?;
         Ok(Region {
             domain: Arc::clone(&self.raw),
             region,
@@ -171,7 +172,7 @@ impl Domain {
         };
         // SAFETY: The domain is valid.
         let window = unsafe { alloc(domain.as_ptr(), IBV_MW_TYPE_2) };
-        let window = NonNull::new(window).ok_or_else(io::Error::last_os_error)?;
+        let window = NonNull::new(window).ok_or_else(|| Object::Window.refused_now())?;
         // SAFETY: The window is valid and nobody else has it. `ibv_alloc_mw` leaves these fields to its caller.
         unsafe {
             (*window.as_ptr()).context = context;
@@ -191,21 +192,6 @@ impl Drop for Domain {
     fn drop(&mut self) {
         self.regions().clear();
     }
-}
-
-/// Names what to do where memory cannot be locked.
-fn not_registered() -> io::Error {
-    let error = io::Error::last_os_error();
-    let hint = match error.raw_os_error() {
-        Some(libc::ENOMEM | libc::EAGAIN) => {
-            "; raise the limit of locked memory (ulimit -l, LimitMEMLOCK= of a service)"
-        }
-        _ => "",
-    };
-    io::Error::new(
-        error.kind(),
-        format!("memory cannot be registered with the RDMA device: {error}{hint}"),
-    )
 }
 
 /// Is attached to the memory of a buffer that is registered.

@@ -328,6 +328,18 @@ impl IbvQp {
                 self.end(CloseReason::Lost(Loss::DeviceRemoved.into()));
                 self.tear_down();
             }
+            News::PortDown => {
+                // The link may be back since: then the device sends again what was lost.
+                let active = self.hardware().is_some_and(|port| port.port_is_active());
+                if !active {
+                    self.end(CloseReason::Lost(Loss::LinkDown.into()));
+                }
+            }
+            News::CompletionQueueFailed => {
+                let error = io::Error::other("the completion queue has overrun or failed");
+                self.end(ending::system(error));
+                self.tear_down();
+            }
             News::QueuePair(IBV_EVENT_QP_ACCESS_ERR) => {
                 self.end(CloseReason::PeerError(ProtocolError::MemoryAccess.into()));
             }
@@ -408,6 +420,7 @@ impl IbvQp {
 
     /// Destroys the queue pair, and then gives all memory back.
     fn tear_down(&mut self) {
+        self.ask_device();
         let reason = match &self.phase {
             Phase::Flushing { reason, .. } | Phase::Closed(reason) => reason.clone(),
             Phase::Open | Phase::Draining { .. } => CloseReason::Local,
@@ -436,6 +449,17 @@ impl IbvQp {
         self.live = None;
         self.phase = Phase::Closed(reason);
         self.moved_early = true;
+    }
+
+    /// Looks whether the device has said why it stopped the queue pair, if that is not known. Flushed work may be seen
+    /// before its event.
+    fn ask_device(&mut self) {
+        if let Phase::Flushing { guessed: true, .. } = self.phase
+            && let Some(live) = &self.live
+            && let Some(news @ News::QueuePair(_)) = live.hardware.device_news()
+        {
+            self.handle_device(&news);
+        }
     }
 
     /// Takes completions that came before the end of the queue pair.

@@ -37,9 +37,10 @@ pub(crate) struct Shared {
 impl Shared {
     /// The adapter for a connection with this identifier, which takes both.
     pub(crate) fn adapter(&self, id: &CmId) -> Result<Arc<Adapter>, SetupError> {
+        let promised = self.remote_invalidation == Invalidation::Region;
         // SAFETY: The caller makes an `IbvQp` of both, whose `Hardware` drops the adapter before the identifier; or it
         // drops the adapter, which it got later, first.
-        Ok(unsafe { self.adapters.of(id)? })
+        Ok(unsafe { self.adapters.of(id, promised)? })
     }
 
     /// Whether the device of an identifier is one that may be used. One without a device has none yet.

@@ -35,6 +35,12 @@ pub trait QueuePair: Send {
     /// Returns the handle, and the address at which the peer accesses the first byte: hardware uses
     /// virtual addresses, software any number. The handle is known at once, cannot be guessed from
     /// others, is never 0, and is valid on this connection only. Registration has no completion.
+    ///
+    /// Announce the handle by a Send on this queue pair, posted behind the registration. A device
+    /// opens the memory by work of its own (binding a memory window), which it may execute some time
+    /// after `progress` has handed it over. Only the order of work guarantees that the memory is open
+    /// when the peer uses the handle: a peer that learns the handle by another way may be refused.
+    ///
     /// The memory comes back by invalidation, by this end or the peer; what is still registered
     /// when the queue pair is dropped is dropped with it.
     ///

@@ -101,6 +101,9 @@ pub enum Loss {
     /// The path to the peer was cut.
     #[error("the path to the peer was cut")]
     PathCut,
+    /// The port of the RDMA device lost its link.
+    #[error("the port of the device has no link")]
+    LinkDown,
     /// The RDMA device was removed or failed.
     #[error("the device was removed or failed")]
     DeviceRemoved,

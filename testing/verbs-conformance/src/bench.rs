@@ -2,7 +2,7 @@
 
 use crate::fixture::Blame;
 use crate::pair::Pair;
-use crate::peer::{Addresses, Peer};
+use crate::peer::Peer;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -150,10 +150,9 @@ impl<'a> Bench<'a> {
 
     /// A pair of these ends, which take posted Receives.
     pub(crate) fn pair_of(&self, near: Box<dyn QueuePair>, far: Box<dyn QueuePair>) -> Pair<'a> {
-        let addresses = Addresses::default();
         Pair::new(
-            Peer::new("connector", near, addresses.clone()),
-            Peer::new("acceptor", far, addresses),
+            Peer::new("connector", near),
+            Peer::new("acceptor", far),
             self.blame,
             self.sleep,
             TIME_LIMIT,

@@ -77,7 +77,7 @@ pub async fn invalidated_handle_is_invalid_at_once(bench: &Bench<'_>) {
     for access in ACCESSES {
         bench
             .both_ways(async |pair| {
-                let handle = access.register(pair);
+                let handle = access.register(pair).await;
                 pair.take_back(At::Far, handle).await;
                 access.attempt(pair, handle);
                 pair.offence().await;
@@ -96,7 +96,7 @@ pub async fn invalidation_waits_for_reads_being_served(bench: &Bench<'_>) {
             let mut buffer = pool.take(LENGTH);
             buffer.set_len(LENGTH);
             let pieces = Gather::from_iter([buffer.freeze()]);
-            let handle = pair.far.register(Memory::Source(pieces));
+            let handle = pair.register(At::Far, Memory::Source(pieces)).await;
             pair.near.read(&[segment(handle, 0, LENGTH)]);
             // The request arrives, and a part of the response goes out.
             let receive = pair.far.receive_one();
@@ -127,8 +127,8 @@ pub async fn invalidation_by_the_peer_returns_the_memory_with_its_message(bench:
             }
             let bytes = pattern(1, 50_001);
             for length in [0, 3, 4096] {
-                let sink = pair.far.sink(bytes.len());
-                let source = pair.far.source(b"to be read");
+                let sink = pair.sink(At::Far, bytes.len()).await;
+                let source = pair.source(At::Far, b"to be read").await;
                 let (first, second) = (pair.far.receive_one(), pair.far.receive_one());
                 pair.near.write(sink, 0, &bytes);
                 let send = pair.near.send_and(&pattern(2, length), Some(sink));
@@ -160,7 +160,7 @@ pub async fn peer_may_invalidate_what_it_is_reading(bench: &Bench<'_>) {
             let mut buffer = pool.take(LENGTH);
             buffer.set_len(LENGTH);
             let pieces = Gather::from_iter([buffer.freeze()]);
-            let handle = pair.far.register(Memory::Source(pieces));
+            let handle = pair.register(At::Far, Memory::Source(pieces)).await;
             let possible = pair.far.qp.limits().remote_invalidation != Invalidation::None;
             let receive = pair.far.receive_one();
             pair.near.read(&[segment(handle, 0, LENGTH)]);
@@ -194,7 +194,7 @@ pub async fn handle_invalidated_by_the_peer_is_invalid_at_once(bench: &Bench<'_>
                 if pair.far.qp.limits().remote_invalidation == Invalidation::None {
                     return;
                 }
-                let handle = access.register(pair);
+                let handle = access.register(pair).await;
                 let receive = pair.far.receive_one();
                 pair.far.receive_one();
                 pair.near.send_and(b"done with it", Some(handle));
@@ -214,7 +214,7 @@ pub async fn handle_invalidated_by_the_peer_cannot_be_invalidated_again(bench: &
             if pair.far.qp.limits().remote_invalidation == Invalidation::None {
                 return;
             }
-            let handle = pair.far.sink(64);
+            let handle = pair.sink(At::Far, 64).await;
             let receive = pair.far.receive_one();
             let again = pair.far.receive_one();
             pair.near.send_and(b"once", Some(handle));
@@ -231,7 +231,7 @@ pub async fn invalidation_by_the_peer_of_an_unknown_handle_ends_the_connection(b
     for other in [1, 0x100, 0x8000_0000] {
         bench
             .both_ways(async |pair| {
-                let handle = Handle(pair.far.sink(64).0 ^ other);
+                let handle = Handle(pair.sink(At::Far, 64).await.0 ^ other);
                 invalid_invalidation(pair, handle).await;
             })
             .await;
@@ -244,7 +244,7 @@ pub async fn invalidation_by_the_peer_of_an_unknown_handle_ends_the_connection(b
 /// A handle can be invalidated on its own connection only.
 pub async fn invalidation_by_the_peer_of_a_handle_of_another_connection_ends_it(bench: &Bench<'_>) {
     let mut other = bench.pair().await;
-    let foreign = other.far.sink(64);
+    let foreign = other.sink(At::Far, 64).await;
     bench
         .both_ways(async |pair| invalid_invalidation(pair, foreign).await)
         .await;
@@ -329,10 +329,10 @@ const ACCESSES: [Access; 2] = [Access::Write, Access::Read];
 
 impl Access {
     /// Registers memory of the far end for this access.
-    fn register(self, pair: &mut Pair<'_>) -> Handle {
+    async fn register(self, pair: &mut Pair<'_>) -> Handle {
         match self {
-            Self::Write => pair.far.sink(64),
-            Self::Read => pair.far.source(&[1; 64]),
+            Self::Write => pair.sink(At::Far, 64).await,
+            Self::Read => pair.source(At::Far, &[1; 64]).await,
         }
     }
 

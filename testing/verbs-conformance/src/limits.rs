@@ -42,7 +42,7 @@ pub async fn work_beyond_the_limit_is_refused(bench: &Bench<'_>) {
         .both_ways(async |pair| {
             let most = pair.near.qp.limits().sends;
             assert!((1..MOST).contains(&most), "{most} sends");
-            let handle = pair.far.sink(64);
+            let handle = pair.sink(At::Far, 64).await;
             let nothing = |wr| WorkRequest::Write {
                 wr,
                 source: Gather::new(),

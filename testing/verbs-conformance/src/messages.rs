@@ -29,8 +29,8 @@ pub async fn work_is_counted_by_kind(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let before = (pair.near.qp.io_counters(), pair.far.qp.io_counters());
-            let sink = pair.far.sink(100);
-            let source = pair.far.source(b"to be read");
+            let sink = pair.sink(At::Far, 100).await;
+            let source = pair.source(At::Far, b"to be read").await;
             let receive = pair.far.receive_one();
             pair.near.write(sink, 0, b"one");
             pair.near.write(sink, 3, b"two");

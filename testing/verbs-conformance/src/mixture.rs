@@ -7,6 +7,9 @@ use verbs::{Handle, Invalidation, WrId};
 const SIZE: usize = 100_000;
 const ROUNDS: usize = 30;
 
+/// Handles that the peer may invalidate in a round, which are announced before it.
+const SPARE: usize = 8;
+
 /// What the peer of one end may do, and what is expected of it.
 struct Ground {
     /// Memory of the other end that this end writes, and what should be in it.
@@ -15,6 +18,8 @@ struct Ground {
     /// Memory of the other end that this end reads, and what is in it.
     source: Handle,
     bytes: Vec<u8>,
+    /// Small memory of the other end, for this end to invalidate.
+    spare: Vec<Handle>,
 }
 
 /// Writes, Reads, messages, invalidations by both ends, of random sizes and in random order, in
@@ -23,7 +28,10 @@ pub async fn everything_at_once_in_both_directions(bench: &Bench<'_>) {
     let mut dice = Dice(42);
     for _ in 0..2 {
         let mut pair = bench.pair().await;
-        let mut grounds = [ground(&mut pair, At::Far), ground(&mut pair, At::Near)];
+        let mut grounds = [
+            ground(&mut pair, At::Far).await,
+            ground(&mut pair, At::Near).await,
+        ];
         for _ in 0..ROUNDS {
             round(&mut pair, &mut grounds, &mut dice).await;
         }
@@ -36,12 +44,13 @@ pub async fn everything_at_once_in_both_directions(bench: &Bench<'_>) {
     }
 }
 
-fn ground(pair: &mut Pair<'_>, victim: At) -> Ground {
+async fn ground(pair: &mut Pair<'_>, victim: At) -> Ground {
     let bytes = pattern(77, SIZE);
     Ground {
-        sink: pair.at(victim).sink(SIZE),
+        sink: pair.sink(victim, SIZE).await,
         written: vec![0; SIZE],
-        source: pair.at(victim).source(&bytes),
+        source: pair.source(victim, &bytes).await,
+        spare: Vec::new(),
         bytes,
     }
 }
@@ -55,6 +64,15 @@ struct Expected {
 
 async fn round(pair: &mut Pair<'_>, grounds: &mut [Ground; 2], dice: &mut Dice) {
     let mut expected = Expected::default();
+    for (victim, ground) in [At::Far, At::Near].into_iter().zip(&mut *grounds) {
+        if pair.at(victim).qp.limits().remote_invalidation == Invalidation::None {
+            continue;
+        }
+        while ground.spare.len() < SPARE {
+            let size = 1 + dice.below(SIZE);
+            ground.spare.push(pair.sink(victim, size).await);
+        }
+    }
     for _ in 0..dice.below(40) {
         let near = dice.below(2) == 0;
         let (actor, victim) = if near {
@@ -112,8 +130,7 @@ fn act(
         }
         2 | 3 => {
             let bytes = pattern(at, length % 4097);
-            let possible = pair.at(victim).qp.limits().remote_invalidation != Invalidation::None;
-            let handle = (possible && dice.below(2) == 0).then(|| pair.at(victim).sink(1 + length));
+            let handle = (dice.below(2) == 0).then(|| ground.spare.pop()).flatten();
             let wr = pair.at(victim).receive_one();
             pair.at(actor).send_and(&bytes, handle);
             expected.messages.push((victim, wr, bytes, handle));

@@ -36,7 +36,7 @@ pub async fn write_is_placed_before_the_send_behind_it(bench: &Bench<'_>) {
         .both_ways(async |pair| {
             for round in 0..8 {
                 let bytes = pattern(round, 70_001);
-                let handle = pair.far.sink(bytes.len());
+                let handle = pair.sink(At::Far, bytes.len()).await;
                 let receive = pair.far.receive_one();
                 let write = pair.near.write(handle, 0, &bytes);
                 let send = pair.near.send(b"look");
@@ -54,7 +54,10 @@ pub async fn write_is_placed_before_the_send_behind_it(bench: &Bench<'_>) {
 pub async fn many_writes_are_placed_before_the_send_behind_them(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let handles: Vec<_> = (0..16).map(|_| pair.far.sink(8192)).collect();
+            let mut handles = Vec::new();
+            for _ in 0..16 {
+                handles.push(pair.sink(At::Far, 8192).await);
+            }
             let receive = pair.far.receive_one();
             for part in (0..4).rev() {
                 for (number, handle) in handles.iter().enumerate() {
@@ -80,7 +83,7 @@ pub async fn send_does_not_wait_behind_queued_reads(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let bytes = pattern(1, 256 << 10);
-            let handle = pair.far.source(&bytes);
+            let handle = pair.source(At::Far, &bytes).await;
             let most = pair.near.qp.limits().outstanding_reads;
             let from = [segment(handle, 0, bytes.len())];
             let reads: Vec<_> = (0..2 * most + 1).map(|_| pair.near.read(&from)).collect();

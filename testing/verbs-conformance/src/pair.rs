@@ -20,6 +20,15 @@ pub enum At {
     Far,
 }
 
+impl At {
+    fn other(self) -> Self {
+        match self {
+            Self::Near => Self::Far,
+            Self::Far => Self::Near,
+        }
+    }
+}
+
 /// Two connected ends.
 pub struct Pair<'a> {
     /// The one that acts.
@@ -164,15 +173,46 @@ impl<'a> Pair<'a> {
     /// Sends a message from one end to the other and sees it arrive there: a proof that the
     /// connection works, and that what was sent before has arrived.
     pub(crate) async fn exchange(&mut self, from: At) {
-        let to = match from {
-            At::Near => At::Far,
-            At::Far => At::Near,
-        };
+        let to = from.other();
         let receive = self.at(to).receive_one();
         let send = self.at(from).send(b"still here?");
         let (message, _) = self.message(to, receive).await;
         assert_eq!(&*message, b"still here?");
         self.success(from, send).await;
+    }
+
+    /// Registers memory of one end, and announces it to the other by a message.
+    ///
+    /// A handle must not be used before that message has arrived: opening memory is work of the queue
+    /// pair, and it may be executed later than what the peer does that knows the handle by another way.
+    pub(crate) async fn register(&mut self, at: At, memory: Memory) -> Handle {
+        let handle = self.at(at).register(memory);
+        self.announce(at, handle).await;
+        handle
+    }
+
+    /// Registers memory of at least `capacity` zeros for the other end to write, and announces it.
+    pub(crate) async fn sink(&mut self, at: At, capacity: usize) -> Handle {
+        let handle = self.at(at).sink(capacity);
+        self.announce(at, handle).await;
+        handle
+    }
+
+    /// Registers these bytes for the other end to read, and announces them.
+    pub(crate) async fn source(&mut self, at: At, bytes: &[u8]) -> Handle {
+        let handle = self.at(at).source(bytes);
+        self.announce(at, handle).await;
+        handle
+    }
+
+    async fn announce(&mut self, owner: At, handle: Handle) {
+        let peer = owner.other();
+        let receive = self.at(peer).receive_one();
+        let announcement = self.at(owner).announcement(handle);
+        let send = self.at(owner).send(&announcement);
+        let (message, _) = self.message(peer, receive).await;
+        assert_eq!(self.at(peer).learn(&message), handle);
+        self.success(owner, send).await;
     }
 
     /// The first message of a connection, from the one who connected.

@@ -3,7 +3,6 @@
 use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use verbs::{
     Completion, Handle, Memory, PostError, QueuePair, RegisterError, RemoteAddress, Segment,
     SharedReceiveQueue, WorkError, WorkRequest, WrId,
@@ -11,6 +10,9 @@ use verbs::{
 
 /// Bytes that the memory of one end may keep for reuse.
 const KEEP: usize = 256 << 20;
+
+/// Bytes of an announcement: a handle and an address.
+const ANNOUNCEMENT: usize = 12;
 
 /// One end. It checks of every completion that it was owed.
 pub struct Peer {
@@ -22,29 +24,10 @@ pub struct Peer {
     owed: BTreeMap<u64, Kind>,
     receives: VecDeque<u64>,
     done: BTreeMap<u64, Completion>,
-    addresses: Addresses,
+    /// Where memory begins that this end has registered, or that the peer has announced. Offsets in
+    /// this suite are counted from there.
+    addresses: BTreeMap<Handle, u64>,
     shared: Option<SharedMessages>,
-}
-
-/// Where memory begins that either end of a connection has registered. Offsets in this suite are
-/// counted from there.
-#[derive(Clone, Default)]
-pub(crate) struct Addresses(Arc<Mutex<BTreeMap<Handle, u64>>>);
-
-impl Addresses {
-    fn note(&self, at: RemoteAddress) {
-        self.book().insert(at.handle, at.offset);
-    }
-
-    /// The address of an offset; one that cannot be counted stays what it is, and is as wrong.
-    fn of(&self, handle: Handle, offset: u64) -> u64 {
-        let base = self.book().get(&handle).copied().unwrap_or(0);
-        base.checked_add(offset).unwrap_or(offset)
-    }
-
-    fn book(&self) -> MutexGuard<'_, BTreeMap<Handle, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The shared receive queue of an end, and the order in which its messages are expected.
@@ -76,9 +59,9 @@ impl Kind {
 }
 
 impl Peer {
-    pub(crate) fn new(name: &'static str, qp: Box<dyn QueuePair>, addresses: Addresses) -> Self {
+    pub(crate) fn new(name: &'static str, qp: Box<dyn QueuePair>) -> Self {
         Self {
-            addresses,
+            addresses: BTreeMap::new(),
             shared: None,
             name,
             qp,
@@ -240,7 +223,7 @@ impl Peer {
     pub(crate) fn write_from(&mut self, handle: Handle, offset: u64, source: Gather) -> WrId {
         let to = RemoteAddress {
             handle,
-            offset: self.addresses.of(handle, offset),
+            offset: self.address(handle, offset),
         };
         self.post(|wr| WorkRequest::Write { wr, source, to })
     }
@@ -249,7 +232,7 @@ impl Peer {
         let length: usize = from.iter().map(|segment| segment.length as usize).sum();
         let sink = self.buffer(length);
         let from = from.iter().map(|segment| Segment {
-            offset: self.addresses.of(segment.handle, segment.offset),
+            offset: self.address(segment.handle, segment.offset),
             ..*segment
         });
         let from = from.collect();
@@ -260,6 +243,7 @@ impl Peer {
         self.post(|wr| WorkRequest::Invalidate { wr, handle })
     }
 
+    /// Registers memory. The peer may use it once it is announced (`Pair::register`).
     pub(crate) fn register(&mut self, memory: Memory) -> Handle {
         let name = self.name;
         let registered = self.try_register(memory);
@@ -268,11 +252,34 @@ impl Peer {
 
     pub(crate) fn try_register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
         let at = self.qp.register(memory)?;
-        // Memory is open when work behind it is executed. Here nothing may follow, and the peer knows the handle
-        // without a message: what opens the memory is executed now.
-        self.qp.progress();
-        self.addresses.note(at);
+        self.addresses.insert(at.handle, at.offset);
         Ok(at.handle)
+    }
+
+    /// The message by which the peer learns of memory. It goes the way of all work, behind what opens
+    /// the memory, so that the memory is open when it arrives.
+    pub(crate) fn announcement(&self, handle: Handle) -> [u8; ANNOUNCEMENT] {
+        let start = self.addresses.get(&handle).expect("it is registered here");
+        let mut message = [0; ANNOUNCEMENT];
+        message[..4].copy_from_slice(&handle.0.to_be_bytes());
+        message[4..].copy_from_slice(&start.to_be_bytes());
+        message
+    }
+
+    /// Takes in an announcement of the peer.
+    pub(crate) fn learn(&mut self, announcement: &[u8]) -> Handle {
+        let (handle, start) = announcement.split_at(4);
+        let handle = handle.try_into().expect("a handle has 4 bytes");
+        let handle = Handle(u32::from_be_bytes(handle));
+        let start = start.try_into().expect("an address has 8 bytes");
+        self.addresses.insert(handle, u64::from_be_bytes(start));
+        handle
+    }
+
+    /// The address of an offset; one that cannot be counted stays what it is, and is as wrong.
+    fn address(&self, handle: Handle, offset: u64) -> u64 {
+        let start = self.addresses.get(&handle).copied().unwrap_or(0);
+        start.checked_add(offset).unwrap_or(offset)
     }
 
     /// Registers memory of at least `capacity` zeros for the peer to write.

@@ -11,7 +11,7 @@ const LENGTH: usize = 4096;
 pub async fn peer_reads_what_was_copied_in_last(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let handle = persistent(pair, Access::Read);
+            let handle = persistent(pair, Access::Read).await;
             let mut bytes = pattern(1, LENGTH);
             assert_eq!(pair.far.qp.copy_in(handle, 0, &bytes), Ok(()));
             check_read(pair, handle, &bytes).await;
@@ -27,7 +27,7 @@ pub async fn peer_reads_what_was_copied_in_last(bench: &Bench<'_>) {
 pub async fn what_the_peer_wrote_can_be_copied_out(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let handle = persistent(pair, Access::Write);
+            let handle = persistent(pair, Access::Write).await;
             let mut expected = vec![0; LENGTH];
             assert_eq!(pair.far.qp.copy_in(handle, 0, &expected), Ok(()));
             for (seed, at, length) in [(1, 0, LENGTH), (2, 17, 1001), (3, LENGTH - 1, 1)] {
@@ -50,7 +50,7 @@ pub async fn persistent_memory_has_one_access_right_only(bench: &Bench<'_>) {
     for access in [Access::Read, Access::Write] {
         bench
             .both_ways(async |pair| {
-                let handle = persistent(pair, access);
+                let handle = persistent(pair, access).await;
                 match access {
                     Access::Read => pair.near.write(handle, 0, b"mine"),
                     Access::Write => pair.near.read(&[segment(handle, 0, 4)]),
@@ -67,7 +67,7 @@ pub async fn peer_cannot_reach_past_the_end_of_persistent_memory(bench: &Bench<'
         for offset in [1, LENGTH as u64, u64::MAX] {
             bench
                 .both_ways(async |pair| {
-                    let handle = persistent(pair, access);
+                    let handle = persistent(pair, access).await;
                     match access {
                         Access::Read => pair.near.read(&[segment(handle, offset, LENGTH)]),
                         Access::Write => pair.near.write(handle, offset, &[1; LENGTH]),
@@ -87,7 +87,7 @@ pub async fn peer_cannot_invalidate_persistent_memory(bench: &Bench<'_>) {
                 if pair.far.qp.limits().remote_invalidation == Invalidation::None {
                     return;
                 }
-                let handle = persistent(pair, access);
+                let handle = persistent(pair, access).await;
                 let receive = pair.far.receive_one();
                 pair.near.send_and(b"done with it", Some(handle));
                 pair.offence_beyond_devices().await;
@@ -101,7 +101,7 @@ pub async fn peer_cannot_invalidate_persistent_memory(bench: &Bench<'_>) {
 pub async fn its_owner_can_invalidate_persistent_memory(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let handle = persistent(pair, Access::Read);
+            let handle = persistent(pair, Access::Read).await;
             let bytes = pattern(1, LENGTH);
             assert_eq!(pair.far.qp.copy_in(handle, 0, &bytes), Ok(()));
             match pair.take_back(At::Far, handle).await {
@@ -120,7 +120,7 @@ pub async fn its_owner_can_invalidate_persistent_memory(bench: &Bench<'_>) {
 pub async fn other_memory_cannot_be_copied_in_or_out(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let handle = persistent(pair, Access::Write);
+            let handle = persistent(pair, Access::Write).await;
             let (sink, source) = (pair.far.sink(64), pair.far.source(b"source"));
             let mut one = [0];
             for (of, at) in [
@@ -140,10 +140,11 @@ pub async fn other_memory_cannot_be_copied_in_or_out(bench: &Bench<'_>) {
 }
 
 /// Registers memory of the far end that stays.
-fn persistent(pair: &mut Pair<'_>, access: Access) -> Handle {
+async fn persistent(pair: &mut Pair<'_>, access: Access) -> Handle {
     let buffer = pair.far.buffer(LENGTH);
     assert_eq!(buffer.capacity(), LENGTH, "bounds are those of the buffer");
-    pair.far.register(Memory::Persistent(access, buffer))
+    pair.register(At::Far, Memory::Persistent(access, buffer))
+        .await
 }
 
 /// Reads the whole region from the near end.

@@ -11,7 +11,7 @@ pub async fn read_transfers_exactly_its_bytes(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let bytes = pattern(1, 5001);
-            let handle = pair.far.source(&bytes);
+            let handle = pair.source(At::Far, &bytes).await;
             for (at, length) in [(0, 5001), (0, 1), (5000, 1), (7, 13), (1001, 3999), (4, 4)] {
                 let read = pair.near.read(&[segment(handle, at as u64, length)]);
                 let sink = pair.sink_of(At::Near, read).await;
@@ -28,7 +28,7 @@ pub async fn short_reads_pass_the_end_of_a_page(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let bytes = pattern(1, 4096 + 64);
-            let handle = pair.far.source(&bytes);
+            let handle = pair.source(At::Far, &bytes).await;
             for length in [2, 13, 31, 32, 33] {
                 // One of these crosses each place where a page may end.
                 for at in (0..4096 + 32).step_by(length - 1) {
@@ -46,7 +46,10 @@ pub async fn read_gathers_its_segments(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let (one, two) = (pattern(1, 3000), pattern(2, 2001));
-            let (a, b) = (pair.far.source(&one), pair.far.source(&two));
+            let (a, b) = (
+                pair.source(At::Far, &one).await,
+                pair.source(At::Far, &two).await,
+            );
             let read = pair.near.read(&[
                 segment(b, 1000, 1001),
                 segment(a, 0, 1),
@@ -76,7 +79,7 @@ pub async fn read_spans_the_pieces_of_a_source(bench: &Bench<'_>) {
             let cuts = [0, 1, 1, 400, 403, 1000];
             let piece = |ends: &[usize]| pair.far.piece(&bytes[ends[0]..ends[1]]);
             let pieces: Gather = cuts.windows(2).map(piece).collect();
-            let handle = pair.far.register(Memory::Source(pieces));
+            let handle = pair.register(At::Far, Memory::Source(pieces)).await;
             for (at, length) in [(0, 1000), (399, 6), (0, 2), (401, 599), (402, 1)] {
                 let read = pair.near.read(&[segment(handle, at as u64, length)]);
                 let sink = pair.sink_of(At::Near, read).await;
@@ -91,7 +94,7 @@ pub async fn large_read_arrives_whole(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let bytes = pattern(1, (4 << 20) - 3);
-            let handle = pair.far.source(&bytes);
+            let handle = pair.source(At::Far, &bytes).await;
             let read = pair.near.read(&[segment(handle, 0, bytes.len())]);
             let sink = pair.sink_of(At::Near, read).await;
             assert!(*sink == *bytes);
@@ -103,7 +106,7 @@ pub async fn large_read_arrives_whole(bench: &Bench<'_>) {
 pub async fn empty_read_completes(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let handle = pair.far.source(b"something");
+            let handle = pair.source(At::Far, b"something").await;
             let read = pair.near.read(&[segment(handle, 3, 0)]);
             let sink = pair.sink_of(At::Near, read).await;
             assert!(sink.is_empty());
@@ -121,7 +124,7 @@ pub async fn more_reads_than_can_be_outstanding_all_complete(bench: &Bench<'_>) 
         bench
             .both_ways_with(&options, async |pair| {
                 let bytes = pattern(1, 9000);
-                let handle = pair.far.source(&bytes);
+                let handle = pair.source(At::Far, &bytes).await;
                 let place = |number: usize| (number * 31, 1 + number * 97 % 4000);
                 let mut reads = Vec::new();
                 for number in 0..40 {
@@ -146,7 +149,7 @@ pub async fn more_segments_than_can_be_outstanding_all_arrive(bench: &Bench<'_>)
     bench
         .both_ways_with(&options, async |pair| {
             let bytes = pattern(1, 4096);
-            let handle = pair.far.source(&bytes);
+            let handle = pair.source(At::Far, &bytes).await;
             let places: Vec<_> = (0..15).map(|n| ((15 - n) * 200, 1 + n * 13)).collect();
             let segments: Vec<_> = places
                 .iter()
@@ -168,8 +171,8 @@ pub async fn reads_in_both_directions_complete(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let bytes = [pattern(1, 300_000), pattern(2, 300_001)];
-            let of_near = pair.near.source(&bytes[0]);
-            let of_far = pair.far.source(&bytes[1]);
+            let of_near = pair.source(At::Near, &bytes[0]).await;
+            let of_far = pair.source(At::Far, &bytes[1]).await;
             let mut expected = Vec::new();
             for number in 0..10 {
                 let length = 200_000 + number;
@@ -192,7 +195,7 @@ pub async fn reads_in_both_directions_complete(bench: &Bench<'_>) {
 pub async fn read_longer_than_its_sink_is_not_accepted(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let handle = pair.far.source(&[1; 5000]);
+            let handle = pair.source(At::Far, &[1; 5000]).await;
             let halves = [segment(handle, 0, 4000), segment(handle, 0, 97)];
             let (huge, more) = (4_294_967_295, 4_294_967_295);
             let overflowing = [huge, more].map(|length: u32| Segment {
@@ -224,7 +227,7 @@ pub async fn read_is_refused_when_no_reads_are_possible(bench: &Bench<'_>) {
     bench
         .both_ways_with(&options, async |pair| {
             assert_eq!(pair.near.qp.limits().outstanding_reads, 0);
-            let handle = pair.far.source(b"something");
+            let handle = pair.source(At::Far, b"something").await;
             let sink = pair.near.buffer(9);
             let posted = pair.near.try_post(|wr| WorkRequest::Read {
                 wr,
@@ -266,7 +269,7 @@ pub async fn read_from_an_unknown_handle_is_refused(bench: &Bench<'_>) {
 /// A handle works on its own connection only.
 pub async fn read_from_a_handle_of_another_connection_is_refused(bench: &Bench<'_>) {
     let mut other = bench.pair().await;
-    let foreign = other.far.source(&[7; 64]);
+    let foreign = other.source(At::Far, &[7; 64]).await;
     refused(bench, async |_, _| segment(foreign, 0, 16)).await;
     other.works().await;
     other.finish().await;
@@ -275,7 +278,7 @@ pub async fn read_from_a_handle_of_another_connection_is_refused(bench: &Bench<'
 /// Memory that is there to be written is not there to be read.
 pub async fn read_from_a_sink_is_refused(bench: &Bench<'_>) {
     refused(bench, async |pair, _| {
-        let sink = pair.far.sink(64);
+        let sink = pair.sink(At::Far, 64).await;
         segment(sink, 0, 16)
     })
     .await;
@@ -286,7 +289,7 @@ pub async fn read_from_a_sink_is_refused(bench: &Bench<'_>) {
 async fn refused(bench: &Bench<'_>, forbidden: impl AsyncFn(&mut Pair<'_>, Handle) -> Segment) {
     bench
         .both_ways_to_the_end(async |mut pair| {
-            let handle = pair.far.source(&pattern(1, 64));
+            let handle = pair.source(At::Far, &pattern(1, 64)).await;
             let forbidden = forbidden(&mut pair, handle).await;
             let read = pair.near.read(&[forbidden]);
             let receive = pair.near.receive_one();

@@ -94,7 +94,7 @@ pub async fn message_without_a_block_waits_for_one(bench: &Bench<'_>) {
     for number in 0..COUNT {
         pair.near.send(&message(number));
     }
-    let region = pair.far.sink(100);
+    let region = pair.sink(At::Far, 100).await;
     let write = pair.near.write(region, 0, &[7; 100]);
     let mut held = arrived(&mut pair, 3).await;
     for number in 0..COUNT {
@@ -197,7 +197,7 @@ pub async fn read_arrives_though_all_blocks_are_held_by_calls_before_it(bench: &
     let mut held = Vec::new();
     let mut sources = Vec::new();
     for pair in &mut pairs {
-        sources.push(pair.near.source(&bytes));
+        sources.push(pair.source(At::Near, &bytes).await);
         pair.near.send(b"read my chunk");
         held.extend(arrived(pair, 1).await);
     }

@@ -11,7 +11,7 @@ pub async fn orderly_close_delivers_what_was_posted(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let bytes = pattern(1, 600_000);
-            let handle = pair.far.sink(bytes.len());
+            let handle = pair.sink(At::Far, bytes.len()).await;
             let receives: Vec<_> = (0..10).map(|_| pair.far.receive_one()).collect();
             let invalidating = pair.far.qp.limits().remote_invalidation != Invalidation::None;
             let mut posted = vec![pair.near.write(handle, 0, &bytes)];
@@ -43,7 +43,7 @@ pub async fn orderly_close_delivers_what_was_posted(bench: &Bench<'_>) {
 pub async fn close_flushes_receives_and_reads(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let handle = pair.far.source(&pattern(1, 4096));
+            let handle = pair.source(At::Far, &pattern(1, 4096)).await;
             let outstanding = outstand(pair, &[segment(handle, 0, 4096)]);
             pair.near.qp.close();
             pair.over().await;
@@ -118,8 +118,8 @@ pub async fn dropped_peer_flushes_outstanding_work(bench: &Bench<'_>) {
         if connector_is_dropped {
             pair.swap();
         }
-        let handle = pair.far.source(&pattern(1, 4096));
-        let sink = pair.far.sink(4096);
+        let handle = pair.source(At::Far, &pattern(1, 4096)).await;
+        let sink = pair.sink(At::Far, 4096).await;
         pair.near.sink(4096);
         let reads = outstand(&mut pair, &[segment(handle, 0, 4096)]);
         pair.near.write(sink, 0, &pattern(2, 4096));
@@ -142,7 +142,7 @@ pub async fn dropped_peer_flushes_outstanding_work(bench: &Bench<'_>) {
 pub async fn work_posted_after_the_end_is_flushed(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let handle = pair.far.source(&[1; 64]);
+            let handle = pair.source(At::Far, &[1; 64]).await;
             let mut posted = outstand(pair, &[segment(handle, 0, 64)]);
             pair.near.qp.close();
             posted.extend(everything(pair));

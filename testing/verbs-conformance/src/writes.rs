@@ -17,7 +17,7 @@ pub async fn write_changes_exactly_its_bytes(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let mut expected = vec![0; SIZE];
-            let handle = pair.far.sink(SIZE);
+            let handle = pair.sink(At::Far, SIZE).await;
             let places = [
                 (0, 1),
                 (SIZE - 1, 1),
@@ -42,7 +42,7 @@ pub async fn write_changes_exactly_its_bytes(bench: &Bench<'_>) {
 pub async fn write_takes_its_bytes_from_all_pieces(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let handle = pair.far.sink(SIZE);
+            let handle = pair.sink(At::Far, SIZE).await;
             let lengths = [1, 0, 7, 1000, 3, 0, 2048];
             let parts: Vec<_> = (0..).zip(lengths).map(|(i, len)| pattern(i, len)).collect();
             let source: Gather = parts.iter().map(|part| pair.near.piece(part)).collect();
@@ -61,7 +61,7 @@ pub async fn large_write_arrives_whole(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let bytes = pattern(5, (4 << 20) - 3);
-            let handle = pair.far.sink(4 << 20);
+            let handle = pair.sink(At::Far, 4 << 20).await;
             let write = pair.near.write(handle, 2, &bytes);
             pair.success(At::Near, write).await;
             pair.exchange(At::Near).await;
@@ -77,7 +77,7 @@ pub async fn large_write_arrives_whole(bench: &Bench<'_>) {
 pub async fn empty_write_completes(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let handle = pair.far.sink(SIZE);
+            let handle = pair.sink(At::Far, SIZE).await;
             let write = pair.near.write(handle, 0, &[]);
             pair.success(At::Near, write).await;
             pair.works().await;
@@ -127,7 +127,7 @@ pub async fn write_to_an_unknown_handle_is_refused(bench: &Bench<'_>) {
 /// A handle works on its own connection only.
 pub async fn write_to_a_handle_of_another_connection_is_refused(bench: &Bench<'_>) {
     let mut other = bench.pair().await;
-    let foreign = other.far.sink(SIZE);
+    let foreign = other.sink(At::Far, SIZE).await;
     refused(bench, async |pair, _| {
         pair.near.write(foreign, 0, &pattern(1, 16));
     })
@@ -141,7 +141,7 @@ pub async fn write_to_a_handle_of_another_connection_is_refused(bench: &Bench<'_
 /// Memory that is there to be read is not there to be written.
 pub async fn write_to_a_source_is_refused(bench: &Bench<'_>) {
     refused(bench, async |pair, _| {
-        let source = pair.far.source(&[UNTOUCHED; 64]);
+        let source = pair.source(At::Far, &[UNTOUCHED; 64]).await;
         pair.near.write(source, 0, &pattern(1, 16));
     })
     .await;
@@ -154,7 +154,7 @@ pub async fn violation_on_one_connection_leaves_others_alone(bench: &Bench<'_>) 
     let mut good = bench.pair_over(&mut *listener, &options, &options).await;
     let mut bad = bench.pair_over(&mut *listener, &options, &options).await;
     good.greet().await;
-    let handle = good.far.sink(SIZE);
+    let handle = good.sink(At::Far, SIZE).await;
     bad.greet().await;
     bad.near.write(Handle(1), 0, &pattern(1, 16));
     bad.offence().await;
@@ -183,7 +183,7 @@ async fn refused_but_for(
             let pool = Pool::new(SIZE);
             let mut memory = pool.take(SIZE);
             memory.memory_mut().fill(UNTOUCHED);
-            let handle = pair.far.register(Memory::Sink(memory));
+            let handle = pair.register(At::Far, Memory::Sink(memory)).await;
             let receive = pair.far.receive_one();
             offend(&mut pair, handle).await;
             pair.near.send(b"never to arrive");

@@ -50,6 +50,7 @@ fn config(role: Role) -> Config {
             remote_invalidation: true,
         },
         credits: 8,
+        first_grant: 0,
         backward_credits: 4,
         reserve_credit: false,
         max_chunk: 1 << 20,

@@ -39,6 +39,9 @@ pub struct Config {
     /// [`MAX_CREDITS`](crate::limits::MAX_CREDITS), and requests also to the Receives of the
     /// provider.
     pub credits: u32,
+    /// Credits that a server grants at first, with as many Receives, where each connection posts its own; more by
+    /// [`set_grant`](crate::Connection::set_grant). At most [`credits`](Self::credits); 0 for as many.
+    pub first_grant: u32,
     /// Credits of the backward direction (RFC 8167 §4.1): what a client grants, or a server
     /// requests. At most [`MAX_CREDITS`](crate::limits::MAX_CREDITS); 0 for no backward calls.
     pub backward_credits: u32,
@@ -126,6 +129,7 @@ impl Config {
             role: self.role,
             own: self.own,
             credits: self.credits,
+            first_grant: self.first_grant,
             backward_credits: self.backward_credits,
             reserve_credit: self.reserve_credit,
             max_chunk: self.max_chunk,

@@ -215,6 +215,22 @@ impl<O: Owner> Connection<O> {
         self.core.shared.flow.granted()
     }
 
+    /// Returns the largest grant.
+    pub fn most_granted(&self) -> u32 {
+        self.core.shared.flow.most_granted()
+    }
+
+    /// Returns the credits that the last call of the peer requested; 0 before the first call.
+    pub fn asked_by_peer(&self) -> u32 {
+        self.core.shared.flow.asked_by_peer()
+    }
+
+    /// Returns the number of Receives that are posted, or about to be: of these a lower grant takes back none that is
+    /// posted. Counts no Receives that are shared.
+    pub fn receives_held(&self) -> usize {
+        self.core.shared.flow.receives_held()
+    }
+
     /// Sets the credits that replies grant from the next one on, clamped to 1 to the maximum of the
     /// [`Config`]. May be called at any time: a peer with a larger grant has Receives for as many
     /// calls until it learns of the new one.

@@ -247,6 +247,7 @@ impl Connector {
                 ..Characteristics::default()
             },
             credits,
+            first_grant: 0,
             backward_credits,
             reserve_credit: self.config.health.is_done(&limits),
             max_chunk: self.config.max_chunk,

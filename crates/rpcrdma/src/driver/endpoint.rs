@@ -296,6 +296,7 @@ mod tests {
                 remote_invalidation: false,
             },
             credits: 1,
+            first_grant: 0,
             backward_credits: 0,
             reserve_credit: false,
             max_chunk: 0,

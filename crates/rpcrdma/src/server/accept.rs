@@ -1,8 +1,9 @@
 //! Accepting connections.
 
 use super::addresses::Address;
+use super::grants::FIRST_GRANT;
 use super::place::{Kept, Load, Place};
-use super::receive_memory::{ReceiveLease, granted};
+use super::receive_memory::{self, ReceiveLease};
 use super::serve::Serving;
 use super::settings::{Listened, Settings, terms};
 use super::stats::{State, Tally};
@@ -218,7 +219,7 @@ impl Arrival {
         } = self;
         let kept = Kept {
             address,
-            _receive_memory: receive_memory,
+            receive_memory,
             _load: load,
         };
         let kept = Some(kept);
@@ -243,7 +244,12 @@ impl Arrival {
         let limits = incoming.limits();
         let limits = limits.unwrap_or_else(|| self.on.provider.limits());
         self.place.admitted.set_up();
-        let (credits, backward_credits, receive_memory) = self.credits(&limits)?;
+        let Credits {
+            forward: credits,
+            first: first_grant,
+            backward: backward_credits,
+            receive_memory,
+        } = self.credits(&limits)?;
         let terms = terms(settings, &limits);
         let own = PrivateData {
             send: settings.send_size,
@@ -269,6 +275,7 @@ impl Arrival {
                 ..Characteristics::default()
             },
             credits,
+            first_grant,
             backward_credits,
             reserve_credit: false,
             max_chunk: settings.max_chunk,
@@ -311,23 +318,56 @@ impl Arrival {
     ///
     /// There are as many as Receives, and memory for these (RFC 8166 §3.3.1), but where a provider
     /// holds back a peer whose messages find no Receive: there a client that uses all its credits
-    /// while many others do waits, and loses nothing.
-    fn credits(&self, limits: &Limits) -> Result<(u32, u32, Option<ReceiveLease>), SetupError> {
+    /// while many others do waits, and loses nothing. Where a connection posts its own Receives, it
+    /// begins with few.
+    fn credits(&self, limits: &Limits) -> Result<Credits, SetupError> {
         let config = &self.settings.config;
         let (forward, backward) = wanted_credits(config);
-        let wanted = receives_for(forward, backward).min(limits.receives);
-        let lease = match needs_no_memory(limits) {
-            true => None,
-            false => {
-                let size = largest_receive(config).bytes();
-                Some(self.settings.receive_memory.take(wanted, size))
-            }
+        let most = receives_for(forward, backward).min(limits.receives);
+        let fitting = |receives, forward, backward| {
+            let shared = share(receives, forward, backward);
+            shared.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
         };
-        let receives = lease.as_ref().map_or(wanted, |lease| lease.receives);
-        let (forward, backward) = share(receives, forward, backward)
-            .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        Ok((forward, backward, lease))
+        let (forward, backward) = fitting(most, forward, backward)?;
+        if needs_no_memory(limits) {
+            return Ok(Credits {
+                forward,
+                first: 0,
+                backward,
+                receive_memory: None,
+            });
+        }
+        let first = match self.address.shared.receives {
+            Some(_) => forward,
+            None => forward.min(FIRST_GRANT),
+        };
+        let wanted = receives_for(first, backward).min(most);
+        let size = largest_receive(config).bytes();
+        let group = self.place.admitted.group();
+        let lease = self.settings.receive_memory.take(group, wanted, size);
+        let (first, backward) = fitting(lease.receives(), first, backward)?;
+        Ok(Credits {
+            forward: match self.address.shared.receives {
+                Some(_) => first,
+                None => forward,
+            },
+            first,
+            backward,
+            receive_memory: Some(lease),
+        })
     }
+}
+
+/// Credits of a new connection.
+struct Credits {
+    /// The most that there may be for calls of the client.
+    forward: u32,
+    /// Those that it is granted at first; 0 for all.
+    first: u32,
+    /// For calls to the client.
+    backward: u32,
+    /// Memory of the Receives that it begins with, if there is to be some.
+    receive_memory: Option<ReceiveLease>,
 }
 
 /// Where a client is, as far as that is asked.
@@ -364,23 +404,16 @@ fn needs_no_memory(limits: &Limits) -> bool {
 
 impl ServerConfig {
     /// Returns how many connections [`receive_memory`](Self::receive_memory) allows over a provider
-    /// with these limits, at most [`max_connections`](Self::max_connections). The last ones get few
-    /// credits.
+    /// with these limits, at most [`max_connections`](Self::max_connections), so that each can begin
+    /// with a few credits, and as much memory is left for more of them.
     pub fn connections_with_memory(&self, limits: &Limits) -> usize {
         if needs_no_memory(limits) {
             return self.max_connections;
         }
         let (forward, backward) = wanted_credits(self);
-        let wanted = receives_for(forward, backward);
+        let first = receives_for(forward.min(FIRST_GRANT), backward);
         let size = largest_receive(self).bytes();
-        let mut left = self.receive_memory;
-        (0..self.max_connections)
-            .take_while(|_| {
-                let receives = granted(left, wanted, size);
-                left -= receives * size;
-                share(receives, forward, backward).is_some()
-            })
-            .count()
+        receive_memory::connections(self.receive_memory, first, size).min(self.max_connections)
     }
 }
 
@@ -411,10 +444,8 @@ mod tests {
         };
         assert_eq!(with(100, 512 << 20), 100);
         assert_eq!(with(100, 0), 0);
-        // Each has 132 of 8 KiB, but the last ones.
-        let most = with(10_000, 512 << 20);
-        let all = (512 << 20) / (132 * 8192);
-        assert!((all..all + 50).contains(&most), "{most}");
+        // Each begins with 12 of 8 KiB, in half of the memory.
+        assert_eq!(with(10_000, 512 << 20), (256 << 20) / (12 * 8192));
         assert!(with(10_000, 1 << 40) == 10_000);
     }
 }

@@ -19,7 +19,8 @@ pub(super) struct Place {
 /// Resources that a connection holds as long as it exists.
 pub(super) struct Kept {
     pub(super) address: Address,
-    pub(super) _receive_memory: Option<ReceiveLease>,
+    /// Memory of Receives that the connection posts itself, until it is served.
+    pub(super) receive_memory: Option<ReceiveLease>,
     pub(super) _load: Load,
 }
 

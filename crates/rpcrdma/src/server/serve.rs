@@ -38,12 +38,13 @@ impl Serving {
         tally: Tally,
         stop: Stop,
         place: Place,
-        kept: Option<Kept>,
+        mut kept: Option<Kept>,
     ) -> Box<Self> {
         let config = &settings.config;
+        let memory = kept.as_mut().and_then(|kept| kept.receive_memory.take());
         let answering = Answering {
             back: BackEnd::open(config, &endpoint, &settings.backward_memory),
-            grants: Grants::new(&endpoint.connection),
+            grants: Grants::new(&endpoint.connection, memory, clock::now()),
             asking: Asking::new(clock::now()),
             settings: Arc::clone(&settings),
             tally,
@@ -201,7 +202,7 @@ impl Policy for Answering {
         if let Some(back) = &self.back {
             back.look_around(now, &endpoint.connection)?;
         }
-        self.grants.adjust(&mut endpoint.connection);
+        self.grants.adjust(now, &mut endpoint.connection);
         self.asking.look(now, &mut endpoint.connection);
         if self.drain_until.is_none() && self.stop.is_set() {
             self.drain_until = Some(now + self.settings.config.drain_timeout);
@@ -330,6 +331,7 @@ mod tests {
                 remote_invalidation: false,
             },
             credits: 128,
+            first_grant: 0,
             backward_credits: 0,
             reserve_credit: false,
             max_chunk: 0,

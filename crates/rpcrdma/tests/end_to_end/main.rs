@@ -8,6 +8,7 @@ mod designs;
 mod echo;
 mod endings;
 mod faults;
+mod growing;
 mod invalidation;
 mod memory;
 mod over_iwarp;

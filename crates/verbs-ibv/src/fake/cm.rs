@@ -1,16 +1,21 @@
-//! librdmacm, as far as the initiator of connections uses it.
+//! librdmacm: identifiers, listeners and their events.
 
 #![expect(
     unsafe_code,
     reason = "the callers of these functions pass pointers to objects that they were given"
 )]
 
-use super::{begin, destroy, make, set_errno, with};
+use super::{Fake, Outstanding, begin, destroy, make, set_errno, with};
+use crate::address::{from_storage, to_storage};
 use crate::library::Rdmacm;
-use crate::sys::cm::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
+use crate::sys::cm::{
+    RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_DEVICE_REMOVAL,
+    rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel,
+};
 use crate::sys::{ibv_context, ibv_pd, ibv_qp, ibv_qp_init_attr};
-use libc::{c_int, c_void, sockaddr};
+use libc::{c_int, c_void, sockaddr, sockaddr_storage};
 use std::mem::zeroed;
+use std::net::SocketAddr;
 use std::ptr::null_mut;
 
 pub(super) const TABLE: Rdmacm = Rdmacm {
@@ -36,26 +41,56 @@ pub(super) const TABLE: Rdmacm = Rdmacm {
 /// The event that follows a call.
 #[derive(Clone, Default)]
 pub(crate) struct Answer {
-    event: c_int,
+    /// None for a peer that is silent.
+    event: Option<c_int>,
     status: c_int,
     private_data: Vec<u8>,
+    /// Reads that the peer serves, and those that it wants to have outstanding.
+    depths: (u8, u8),
 }
 
 impl Answer {
     pub(crate) fn new(event: c_int) -> Self {
-        Self {
-            event,
-            ..Self::default()
-        }
+        Self::with(event, 0, &[])
     }
 
     pub(crate) fn with(event: c_int, status: c_int, private_data: &[u8]) -> Self {
         Self {
-            event,
+            event: Some(event),
             status,
             private_data: private_data.to_vec(),
+            depths: (16, 16),
         }
     }
+
+    pub(crate) fn with_depths(mut self, served: u8, wanted: u8) -> Self {
+        self.depths = (served, wanted);
+        self
+    }
+
+    /// Nothing follows.
+    pub(crate) fn silence() -> Self {
+        Self::default()
+    }
+}
+
+/// What this end sent with a connection request, or with its acceptance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) private_data: Vec<u8>,
+    pub(crate) inbound_reads: u8,
+    pub(crate) outstanding_reads: u8,
+    pub(crate) retries: u8,
+    pub(crate) rnr_retries: u8,
+    /// Receives that were posted before.
+    pub(crate) receives: usize,
+}
+
+/// An identifier that listens.
+pub(super) struct Listening {
+    backlog: usize,
+    /// Requests that nobody has taken.
+    waiting: usize,
 }
 
 /// An event with what it points to.
@@ -63,19 +98,36 @@ impl Answer {
 pub(super) struct Event {
     event: rdma_cm_event,
     private_data: Vec<u8>,
+    /// Who wants to connect.
+    peer: Option<SocketAddr>,
+}
+
+impl Event {
+    /// The identifier that waits for its acknowledgement: a listener for requests.
+    fn about(&self) -> usize {
+        if self.event.listen_id.is_null() {
+            self.event.id as usize
+        } else {
+            self.event.listen_id as usize
+        }
+    }
 }
 
 /// Lets an event follow a call with this identifier.
 fn answer(id: *mut rdma_cm_id, answer: Answer) {
+    let Some(number) = answer.event else {
+        return;
+    };
     // SAFETY: The structure has numbers and pointers, for which zero is valid.
     let mut event: rdma_cm_event = unsafe { zeroed() };
-    (event.id, event.event, event.status) = (id, answer.event, answer.status);
+    (event.id, event.event, event.status) = (id, number, answer.status);
     event.param.private_data = answer.private_data.as_ptr().cast();
     event.param.private_data_len = u8::try_from(answer.private_data.len()).unwrap_or(u8::MAX);
-    (event.param.initiator_depth, event.param.responder_resources) = (16, 16);
+    (event.param.initiator_depth, event.param.responder_resources) = answer.depths;
     let event = Box::new(Event {
         event,
         private_data: answer.private_data,
+        peer: None,
     });
     // SAFETY: The identifier is valid.
     let channel = unsafe { (*id).channel } as usize;
@@ -90,10 +142,127 @@ fn done(result: Result<(), c_int>) -> c_int {
     if result.is_ok() { 0 } else { -1 }
 }
 
-/// Connections of others are not in the model.
-fn no_listeners() -> c_int {
-    set_errno(libc::ENOSYS);
-    -1
+/// Tells all identifiers with a device that it is gone.
+pub(super) fn removal() {
+    for id in with(|model| model.identifiers.clone()) {
+        let id = id as *mut rdma_cm_id;
+        // SAFETY: The identifier exists.
+        if !unsafe { (*id).verbs }.is_null() {
+            answer(id, Answer::new(RDMA_CM_EVENT_DEVICE_REMOVAL));
+        }
+    }
+}
+
+impl Fake {
+    /// A peer wants to connect to the listener of the test: one at this address, or one of InfiniBand without IP. Says
+    /// whether the request is kept.
+    pub(crate) fn request(&self, peer: Option<SocketAddr>, request: Answer) -> bool {
+        let (listener, is_full) = with(|model| {
+            let mut all = model.listeners.iter_mut();
+            let (listener, listening) = all.next().expect("somebody listens");
+            let is_full = listening.waiting >= listening.backlog;
+            listening.waiting += usize::from(!is_full);
+            (*listener, is_full)
+        });
+        if is_full {
+            return false;
+        }
+        let listener = listener as *mut rdma_cm_id;
+        answer(listener, request);
+        // SAFETY: The listener exists.
+        let channel = unsafe { (*listener).channel } as usize;
+        with(|model| {
+            let events = model.cm_events.get_mut(&channel).expect("its channel");
+            let event = events.back_mut().expect("it was just entered");
+            event.event.listen_id = listener;
+            event.event.id = null_mut();
+            event.peer = peer;
+        });
+        true
+    }
+
+    /// An event of the connection of the test.
+    pub(crate) fn connection_event(&self, event: c_int) {
+        let identifiers = with(|model| model.identifiers.clone());
+        let ids = identifiers.iter().map(|id| *id as *mut rdma_cm_id);
+        // SAFETY: The identifiers exist.
+        let mut connected = ids.filter(|id| unsafe { !(**id).qp.is_null() });
+        answer(connected.next().expect("a connection"), Answer::new(event));
+    }
+
+    /// Private data of the requests that were rejected.
+    pub(crate) fn rejections(&self) -> Vec<Vec<u8>> {
+        with(|model| model.rejections.clone())
+    }
+
+    /// What this end sent with connection requests and acceptances.
+    pub(crate) fn sent(&self) -> Vec<Sent> {
+        with(|model| model.parameters.clone())
+    }
+}
+
+/// Gives an identifier the device.
+fn attach(id: *mut rdma_cm_id) {
+    let context = with(|model| {
+        model.users += 1;
+        model.context
+    });
+    // SAFETY: The identifier is valid.
+    unsafe { ((*id).verbs, (*id).port_num) = (context as *mut ibv_context, 1) };
+}
+
+/// An identifier of a request that somebody takes.
+fn requested(listener: *mut rdma_cm_id, peer: Option<SocketAddr>) -> *mut rdma_cm_id {
+    // SAFETY: The listener exists.
+    let (channel, local) = unsafe { ((*listener).channel, (*listener).route.addr.src_storage) };
+    let id: *mut rdma_cm_id = make("identifier", &[channel as usize]);
+    with(|model| {
+        model.identifiers.push(id as usize);
+        if let Some(listening) = model.listeners.get_mut(&(listener as usize)) {
+            listening.waiting -= 1;
+        }
+    });
+    // SAFETY: It was just made.
+    unsafe {
+        (*id).channel = channel;
+        // A listener on all addresses is asked at one of them.
+        (*id).route.addr.src_storage = match from_storage(&local) {
+            Some(all) if all.ip().is_unspecified() => {
+                to_storage(SocketAddr::from(([192, 0, 2, 2], all.port())))
+            }
+            _ => local,
+        };
+        if let Some(peer) = peer {
+            (*id).route.addr.dst_storage = to_storage(peer);
+        }
+    }
+    attach(id);
+    id
+}
+
+/// Notes what a request or an acceptance has in it.
+///
+/// # Safety
+///
+/// There is as much private data.
+unsafe fn note(id: *const rdma_cm_id, parameters: *const rdma_conn_param) {
+    // SAFETY: The identifier is valid.
+    let queue_pair = unsafe { (*id).qp } as usize;
+    // SAFETY: The caller says so.
+    let (parameters, private_data) = unsafe {
+        let length = (*parameters).private_data_len.into();
+        let bytes = std::slice::from_raw_parts((*parameters).private_data.cast::<u8>(), length);
+        (*parameters, bytes.to_vec())
+    };
+    let sent = Sent {
+        private_data,
+        inbound_reads: parameters.responder_resources,
+        outstanding_reads: parameters.initiator_depth,
+        retries: parameters.retry_count,
+        rnr_retries: parameters.rnr_retry_count,
+        receives: with(|model| model.posted_receives(queue_pair)),
+    };
+    with(|model| model.parameters.push(sent));
 }
 
 unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
@@ -127,6 +296,7 @@ unsafe extern "C" fn rdma_create_id(
         (*made).channel = channel;
         *id = made;
     }
+    with(|model| model.identifiers.push(made as usize));
     0
 }
 
@@ -134,8 +304,10 @@ unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
     // SAFETY: The identifier is valid.
     let (channel, has_device) = unsafe { ((*id).channel, !(*id).verbs.is_null()) };
     with(|model| {
+        model.identifiers.retain(|of| *of != id as usize);
+        model.listeners.remove(&(id as usize));
         if let Some(events) = model.cm_events.get_mut(&(channel as usize)) {
-            events.retain(|event| event.event.id != id);
+            events.retain(|event| event.event.id != id && event.event.listen_id != id);
         }
         // librdmacm closes a device at the last identifier, for all that its users know.
         model.users -= usize::from(has_device);
@@ -148,24 +320,71 @@ unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
     destroy(id, "identifier")
 }
 
-unsafe extern "C" fn rdma_bind_addr(_: *mut rdma_cm_id, _: *mut sockaddr) -> c_int {
-    no_listeners()
+unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, on: *mut sockaddr) -> c_int {
+    let begun = begin("rdma_bind_addr");
+    if begun.is_ok() {
+        if !with(|model| model.has_device) {
+            set_errno(libc::ENODEV);
+            return -1;
+        }
+        // SAFETY: The caller has an address in the storage for any, and the identifier is valid.
+        let on = unsafe {
+            (*id).route.addr.src_storage = *on.cast::<sockaddr_storage>();
+            from_storage(&(*id).route.addr.src_storage)
+        };
+        if !on.is_some_and(|on| on.ip().is_unspecified()) {
+            attach(id);
+        }
+    }
+    done(begun)
 }
 
-unsafe extern "C" fn rdma_listen(_: *mut rdma_cm_id, _: c_int) -> c_int {
-    no_listeners()
+unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
+    let begun = begin("rdma_listen");
+    if begun.is_ok() {
+        let listening = Listening {
+            backlog: usize::try_from(backlog).unwrap_or(0),
+            waiting: 0,
+        };
+        with(|model| model.listeners.insert(id as usize, listening));
+    }
+    done(begun)
 }
 
-unsafe extern "C" fn rdma_accept(_: *mut rdma_cm_id, _: *mut rdma_conn_param) -> c_int {
-    no_listeners()
+unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, parameters: *mut rdma_conn_param) -> c_int {
+    let begun = begin("rdma_accept");
+    if begun.is_ok() {
+        // SAFETY: The caller gives valid parameters.
+        unsafe { note(id, parameters) };
+        answer(id, with(|model| model.acceptance.clone()));
+    }
+    done(begun)
 }
 
-unsafe extern "C" fn rdma_reject(_: *mut rdma_cm_id, _: *const c_void, _: u8) -> c_int {
-    no_listeners()
+unsafe extern "C" fn rdma_reject(_: *mut rdma_cm_id, data: *const c_void, length: u8) -> c_int {
+    let begun = begin("rdma_reject");
+    if begun.is_ok() {
+        // SAFETY: The caller has as many bytes.
+        let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length.into()) };
+        with(|model| model.rejections.push(data.to_vec()));
+    }
+    done(begun)
 }
 
-unsafe extern "C" fn rdma_migrate_id(_: *mut rdma_cm_id, _: *mut rdma_event_channel) -> c_int {
-    no_listeners()
+unsafe extern "C" fn rdma_migrate_id(
+    id: *mut rdma_cm_id,
+    channel: *mut rdma_event_channel,
+) -> c_int {
+    let begun = begin("rdma_migrate_id");
+    if begun.is_ok() {
+        with(|model| {
+            let object = model.objects.get_mut(&(id as usize));
+            object.expect("it exists").needs = vec![channel as usize];
+        });
+        // SAFETY: The identifier is valid.
+        unsafe { (*id).channel = channel };
+    }
+    done(begun)
 }
 
 unsafe extern "C" fn rdma_resolve_addr(
@@ -176,11 +395,12 @@ unsafe extern "C" fn rdma_resolve_addr(
 ) -> c_int {
     let begun = begin("rdma_resolve_addr");
     if begun.is_ok() {
-        let (address, context) = with(|model| (model.address.clone(), model.context));
-        if address.status == 0 {
-            with(|model| model.users += 1);
-            // SAFETY: The identifier is valid.
-            unsafe { ((*id).verbs, (*id).port_num) = (context as *mut ibv_context, 1) };
+        let address = match with(|model| (model.has_device, model.address.clone())) {
+            (true, address) => address,
+            (false, _) => Answer::with(RDMA_CM_EVENT_ADDR_ERROR, -libc::ENODEV, &[]),
+        };
+        if address.event == Some(RDMA_CM_EVENT_ADDR_RESOLVED) {
+            attach(id);
         }
         answer(id, address);
     }
@@ -204,7 +424,16 @@ unsafe extern "C" fn rdma_create_qp(
         return -1;
     }
     // SAFETY: The caller gives a valid structure.
-    let queue = unsafe { (*attributes).send_cq } as usize;
+    let (queue, inline) = unsafe {
+        (
+            (*attributes).send_cq as usize,
+            (*attributes).cap.max_inline_data,
+        )
+    };
+    if inline > with(|model| model.max_inline) {
+        set_errno(libc::EINVAL);
+        return -1;
+    }
     let needs = [id as usize, domain as usize, queue];
     let queue_pair: *mut ibv_qp = make("queue pair", &needs);
     with(|model| model.queues.insert(queue_pair as usize, queue));
@@ -221,6 +450,12 @@ unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     let queue_pair = unsafe { std::mem::replace(&mut (*id).qp, null_mut()) };
     with(|model| {
         let gone = queue_pair as usize;
+        let of_this = |work: &&Outstanding| work.queue_pair == gone;
+        let pieces = model.outstanding.iter().filter(of_this);
+        let pieces: Vec<_> = pieces.flat_map(|work| work.pieces.clone()).collect();
+        pieces.iter().for_each(|piece| model.check_piece(piece));
+        let lent = model.pool.as_ref().map(|pool| pool.stats().out);
+        model.lent_at_the_end.extend(lent);
         model.outstanding.retain(|work| work.queue_pair != gone);
         model.stopped.remove(&gone);
         model.queues.remove(&gone);
@@ -228,9 +463,11 @@ unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     destroy(queue_pair, "queue pair");
 }
 
-unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, _: *mut rdma_conn_param) -> c_int {
+unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, parameters: *mut rdma_conn_param) -> c_int {
     let begun = begin("rdma_connect");
     if begun.is_ok() {
+        // SAFETY: The caller gives valid parameters.
+        unsafe { note(id, parameters) };
         answer(id, with(|model| model.connection.clone()));
     }
     done(begun)
@@ -251,13 +488,16 @@ unsafe extern "C" fn rdma_get_cm_event(
         let waiting = model.cm_events.get_mut(&(channel as usize))?;
         let taken = waiting.pop_front()?;
         model.took(channel as usize);
-        model.unacknowledged(taken.event.id as usize, 1);
+        model.unacknowledged(taken.about(), 1);
         Some(taken)
     });
-    let Some(taken) = taken else {
+    let Some(mut taken) = taken else {
         set_errno(libc::EAGAIN);
         return -1;
     };
+    if !taken.event.listen_id.is_null() {
+        taken.event.id = requested(taken.event.listen_id, taken.peer);
+    }
     // SAFETY: The caller gives a valid place. The structure begins with the event.
     unsafe { *event = Box::into_raw(taken).cast() };
     0
@@ -266,6 +506,6 @@ unsafe extern "C" fn rdma_get_cm_event(
 unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     // SAFETY: `rdma_get_cm_event` has given it, and it is acknowledged once.
     let event = unsafe { Box::from_raw(event.cast::<Event>()) };
-    with(|model| model.unacknowledged(event.event.id as usize, -1));
+    with(|model| model.unacknowledged(event.about(), -1));
     0
 }

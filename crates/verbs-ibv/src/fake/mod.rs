@@ -1,6 +1,7 @@
 //! A model of libibverbs and librdmacm, for tests of what a device does not do when it is asked to.
 //!
-//! The model has one InfiniBand device. Each thread has a model of its own, so that tests run beside each other. It
+//! The model has one InfiniBand device. A test is its peer and its hardware: it lets connection requests, messages and
+//! completions come, or stay away. Each thread has a model of its own, so that tests run beside each other. It
 //! checks that objects are destroyed in order, that events are acknowledged, and that memory stays registered while
 //! work with it is outstanding. When a [`Fake`] is dropped, all objects must be gone.
 
@@ -10,6 +11,18 @@
 )]
 
 mod cm;
+#[cfg(test)]
+mod completions;
+#[cfg(test)]
+mod events;
+#[cfg(test)]
+mod exhausted;
+#[cfg(test)]
+mod listeners;
+#[cfg(test)]
+mod posts;
+#[cfg(test)]
+mod scene;
 #[cfg(test)]
 mod setup;
 mod verbs;
@@ -21,9 +34,11 @@ use crate::sys::cm::{
     RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_ROUTE_RESOLVED,
 };
 use crate::sys::{
-    IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_DEVICE_MEM_WINDOW_TYPE_2B, ibv_context, ibv_device,
+    IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_DEVICE_MEM_WINDOW_TYPE_2B, IBV_WC_SUCCESS,
+    IBV_WC_WR_FLUSH_ERR, ibv_context, ibv_device, ibv_sge, ibv_wc,
 };
-use libc::c_int;
+use buffer::Pool;
+use libc::{c_int, c_uint};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem::zeroed;
@@ -48,6 +63,14 @@ struct Object {
     unacknowledged: u32,
 }
 
+/// A work request, as it was posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PostedRequest {
+    pub(crate) opcode: c_int,
+    pub(crate) flags: c_uint,
+    pub(crate) pieces: usize,
+}
+
 /// A call that is to fail.
 #[derive(Clone, Copy)]
 enum Failure {
@@ -61,8 +84,17 @@ enum Failure {
 struct Outstanding {
     queue_pair: usize,
     wr: u64,
-    /// Keys of the memory.
-    keys: Vec<u32>,
+    is_receive: bool,
+    is_signalled: bool,
+    /// The memory, but for what was copied into the work request.
+    pieces: Vec<ibv_sge>,
+}
+
+/// Memory that is registered.
+#[derive(Clone, Copy)]
+struct Registered {
+    start: u64,
+    length: usize,
 }
 
 /// What the model knows. All addresses are those of objects that were given to the caller.
@@ -87,8 +119,29 @@ struct Model {
     /// Events of the connection manager, by the address of their channel.
     cm_events: HashMap<usize, VecDeque<Box<cm::Event>>>,
     outstanding: Vec<Outstanding>,
-    /// Identifiers of work that was flushed, by the address of the completion queue.
-    completions: HashMap<usize, VecDeque<u64>>,
+    /// What has completed, by the address of the completion queue.
+    completions: HashMap<usize, VecDeque<ibv_wc>>,
+    /// A queue pair that stops gives nothing back.
+    keeps_work: bool,
+    /// A pool whose memory is counted when a queue pair is destroyed.
+    pool: Option<Pool>,
+    lent_at_the_end: Vec<usize>,
+    /// Messages that arrive just before a completion queue is armed.
+    before_arming: VecDeque<Vec<u8>>,
+    /// Chains of the send queues, in the order of posting.
+    chains: Vec<Vec<PostedRequest>>,
+    regions: HashMap<u32, Registered>,
+    /// Bytes that a queue pair takes inline.
+    max_inline: u32,
+    port_is_active: bool,
+    /// Identifiers that exist, in the order in which they were made.
+    identifiers: Vec<usize>,
+    listeners: HashMap<usize, cm::Listening>,
+    acceptance: Answer,
+    /// Private data of rejections.
+    rejections: Vec<Vec<u8>>,
+    /// What connection requests and acceptances had in them.
+    parameters: Vec<cm::Sent>,
     /// Channels of completion queues, and completion queues of queue pairs.
     channels: HashMap<usize, usize>,
     queues: HashMap<usize, usize>,
@@ -99,7 +152,8 @@ struct Model {
     users: usize,
     /// Completion queues with a notification, by the address of the channel.
     notifications: HashMap<usize, VecDeque<usize>>,
-    device_events: VecDeque<c_int>,
+    /// Events of the device, with what they are about.
+    device_events: VecDeque<(c_int, usize)>,
     keys: u32,
 }
 
@@ -235,19 +289,107 @@ impl Model {
             return;
         };
         self.stopped.insert(queue_pair);
+        if self.keeps_work {
+            return;
+        }
         let all = std::mem::take(&mut self.outstanding);
         let of_this = |work: &Outstanding| work.queue_pair == queue_pair;
         let (flushed, others): (Vec<_>, _) = all.into_iter().partition(of_this);
         self.outstanding = others;
+        for work in flushed {
+            let completion = ibv_wc {
+                wr_id: work.wr,
+                status: IBV_WC_WR_FLUSH_ERR,
+                ..ibv_wc::default()
+            };
+            self.completed(queue, completion);
+        }
+    }
+
+    /// Enters a completion, and notifies of it if that was asked for.
+    fn completed(&mut self, queue: usize, completion: ibv_wc) {
         let completions = self.completions.entry(queue).or_default();
-        completions.extend(flushed.iter().map(|work| work.wr));
-        if !completions.is_empty() && self.armed.remove(&queue) {
-            let channel = self.channels[&queue];
-            self.notifications
-                .entry(channel)
-                .or_default()
-                .push_back(queue);
-            self.wake(channel);
+        completions.push_back(completion);
+        if self.armed.remove(&queue) {
+            self.notify(queue);
+        }
+    }
+
+    fn notify(&mut self, queue: usize) {
+        let channel = self.channels[&queue];
+        let notifications = self.notifications.entry(channel).or_default();
+        notifications.push_back(queue);
+        self.wake(channel);
+    }
+
+    /// The queue pair of the test, with its completion queue.
+    fn only_queue_pair(&self) -> (usize, usize) {
+        let mut all = self.queues.iter();
+        match (all.next(), all.next()) {
+            (Some((queue_pair, queue)), None) => (*queue_pair, *queue),
+            _ => panic!("{} queue pairs", self.queues.len()),
+        }
+    }
+
+    /// Completes the oldest Receive, with this in its memory and the rest of the completion.
+    fn complete_receive(&mut self, message: &[u8], completion: ibv_wc) {
+        let (queue_pair, queue) = self.only_queue_pair();
+        let of_this = |work: &Outstanding| work.queue_pair == queue_pair && work.is_receive;
+        let at = self.outstanding.iter().position(of_this);
+        let work = self.outstanding.remove(at.expect("a Receive is posted"));
+        if let Some(piece) = work.pieces.first() {
+            self.check_piece(piece);
+            let fits = message.len().min(piece.length as usize);
+            // SAFETY: The piece is registered memory that nobody looks at until the completion, and is as long.
+            unsafe {
+                std::ptr::copy_nonoverlapping(message.as_ptr(), piece.addr as *mut u8, fits);
+            }
+        }
+        let byte_len = u32::try_from(message.len()).expect("a short message");
+        let wr_id = work.wr;
+        let completion = ibv_wc {
+            wr_id,
+            byte_len,
+            ..completion
+        };
+        self.completed(queue, completion);
+    }
+
+    /// Completes the oldest work of the send queue whose completion is asked for, and with it all before it; a failure
+    /// is reported in any case.
+    fn complete_send(&mut self, status: c_int) {
+        let (queue_pair, queue) = self.only_queue_pair();
+        loop {
+            let of_this = |work: &Outstanding| work.queue_pair == queue_pair && !work.is_receive;
+            let at = self.outstanding.iter().position(of_this);
+            let work = self.outstanding.remove(at.expect("work is posted"));
+            work.pieces.iter().for_each(|piece| self.check_piece(piece));
+            if work.is_signalled || status != IBV_WC_SUCCESS {
+                let wr_id = work.wr;
+                let completion = ibv_wc {
+                    wr_id,
+                    status,
+                    ..ibv_wc::default()
+                };
+                return self.completed(queue, completion);
+            }
+        }
+    }
+
+    fn posted_receives(&self, queue_pair: usize) -> usize {
+        let all = self.outstanding.iter();
+        let of_this = all.filter(|work| work.is_receive && work.queue_pair == queue_pair);
+        of_this.count()
+    }
+
+    /// Memory of work that the device has is registered.
+    fn check_piece(&mut self, piece: &ibv_sge) {
+        let end = piece.addr + u64::from(piece.length);
+        let known = self.regions.get(&piece.lkey);
+        if !known.is_some_and(|region| {
+            piece.addr >= region.start && end <= region.start + region.length as u64
+        }) {
+            self.violation("work with memory that is not registered");
         }
     }
 
@@ -269,6 +411,9 @@ impl Fake {
                 address: Answer::new(RDMA_CM_EVENT_ADDR_RESOLVED),
                 route: Answer::new(RDMA_CM_EVENT_ROUTE_RESOLVED),
                 connection: Answer::new(RDMA_CM_EVENT_ESTABLISHED),
+                acceptance: Answer::new(RDMA_CM_EVENT_ESTABLISHED),
+                max_inline: 1024,
+                port_is_active: true,
                 ..Model::default()
             };
         });
@@ -300,6 +445,19 @@ impl Fake {
         with(|model| model.failure = Some((Failure::Nth(number), error)));
     }
 
+    /// The call of this number from now on, from 1, fails.
+    pub(crate) fn fail_next(&self, number: usize, error: c_int) {
+        with(|model| {
+            let number = model.calls + number;
+            model.failure = Some((Failure::Nth(number), error));
+        });
+    }
+
+    /// Nothing fails from now on.
+    pub(crate) fn heal(&self) {
+        with(|model| model.failure = None);
+    }
+
     /// All calls of a function fail.
     pub(crate) fn fail(&self, function: &'static str, error: c_int) {
         with(|model| model.failure = Some((Failure::Function(function), error)));
@@ -322,12 +480,125 @@ impl Fake {
         with(|model| model.connection = answer);
     }
 
+    /// What follows when a connection request is accepted.
+    pub(crate) fn answer_acceptance(&self, answer: Answer) {
+        with(|model| model.acceptance = answer);
+    }
+
     /// The device has an event, which is about itself.
     pub(crate) fn device_event(&self, event: c_int) {
+        self.event_about(event, 0);
+    }
+
+    /// The device has an event about the queue pair.
+    pub(crate) fn queue_pair_event(&self, event: c_int) {
+        self.event_about(event, with(|model| model.only_queue_pair().0));
+    }
+
+    /// The device has an event about the completion queue.
+    pub(crate) fn completion_queue_event(&self, event: c_int) {
+        self.event_about(event, with(|model| model.only_queue_pair().1));
+    }
+
+    /// The device has an event about a port, whose state is this from now on.
+    pub(crate) fn port_event(&self, event: c_int, port: usize, is_active: bool) {
+        with(|model| model.port_is_active = is_active);
+        self.event_about(event, port);
+    }
+
+    fn event_about(&self, event: c_int, element: usize) {
         with(|model| {
-            model.device_events.push_back(event);
+            model.device_events.push_back((event, element));
             model.wake(model.context);
         });
+    }
+
+    /// The kernel takes the device away from all who have it, and there is none until [`Fake::plug_in`].
+    pub(crate) fn unplug(&self) {
+        with(|model| model.has_device = false);
+        cm::removal();
+    }
+
+    pub(crate) fn plug_in(&self) {
+        with(|model| model.has_device = true);
+    }
+
+    /// Whether the descriptors of the device that librdmacm has open lead to it no more.
+    pub(crate) fn device_is_let_go(&self) -> bool {
+        let fd = with(|model| model.descriptors[&model.context].as_raw_fd());
+        let target = std::fs::read_link(format!("/proc/self/fd/{fd}"));
+        target.is_ok_and(|target| target == std::path::Path::new("/dev/null"))
+    }
+
+    /// A queue pair that stops gives no work back from now on.
+    pub(crate) fn keep_work(&self) {
+        with(|model| model.keeps_work = true);
+    }
+
+    /// Counts the bytes of this pool that are lent whenever a queue pair is destroyed.
+    pub(crate) fn watch(&self, pool: &Pool) {
+        with(|model| model.pool = Some(pool.clone()));
+    }
+
+    pub(crate) fn lent_at_the_end(&self) -> Vec<usize> {
+        with(|model| model.lent_at_the_end.clone())
+    }
+
+    /// Bytes that a queue pair takes inline.
+    pub(crate) fn take_inline(&self, most: u32) {
+        with(|model| model.max_inline = most);
+    }
+
+    /// A message arrives.
+    pub(crate) fn message(&self, message: &[u8]) {
+        with(|model| model.complete_receive(message, ibv_wc::default()));
+    }
+
+    /// A Receive completes with this status, flags and handle.
+    pub(crate) fn complete_receive(&self, message: &[u8], completion: ibv_wc) {
+        with(|model| model.complete_receive(message, completion));
+    }
+
+    /// A message arrives between the last look at the completion queue and its arming.
+    pub(crate) fn message_before_arming(&self, message: &[u8]) {
+        with(|model| model.before_arming.push_back(message.to_vec()));
+    }
+
+    /// The completion queue notifies, and has nothing.
+    pub(crate) fn notify_of_nothing(&self) {
+        with(|model| {
+            let (_, queue) = model.only_queue_pair();
+            assert!(model.armed.remove(&queue), "nobody waits");
+            model.notify(queue);
+        });
+    }
+
+    /// The oldest signalled work of the send queue completes. After a failure the queue pair is in the error state.
+    pub(crate) fn complete_send(&self, status: c_int) {
+        with(|model| {
+            model.complete_send(status);
+            if status != IBV_WC_SUCCESS {
+                model.flush(model.only_queue_pair().0);
+            }
+        });
+    }
+
+    /// The queue pair enters the error state, without a word about why.
+    pub(crate) fn stop_queue_pair(&self) {
+        with(|model| model.flush(model.only_queue_pair().0));
+    }
+
+    /// Work requests that the send queue was given, by chain.
+    pub(crate) fn chains(&self) -> Vec<Vec<PostedRequest>> {
+        with(|model| model.chains.clone())
+    }
+
+    /// Objects of a kind that exist.
+    pub(crate) fn objects(&self, kind: &str) -> usize {
+        with(|model| {
+            let all = model.objects.values();
+            all.filter(|object| object.kind == kind).count()
+        })
     }
 }
 

@@ -1,89 +1,19 @@
 //! What fails while a provider is opened and a connection set up, and what is said about it.
 
+use super::scene::{
+    RECEIVES, assert_flushed, connect, connect_error, open, receives, run, text, until_closed,
+};
 use super::{Answer, Fake};
 use crate::provider::Ibv;
 use crate::shared::Config;
-use crate::sys::IBV_EVENT_DEVICE_FATAL;
 use crate::sys::cm::{
-    RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ROUTE_ERROR,
-    RDMA_CM_EVENT_UNREACHABLE,
+    RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
+    RDMA_CM_EVENT_ROUTE_ERROR, RDMA_CM_EVENT_UNREACHABLE,
 };
 use buffer::Pool;
-use std::error::Error;
-use std::future::poll_fn;
-use verbs::{
-    Completion, Invalidation, Provider as _, QpOptions, QueuePair, SetupError, WorkError,
-    WorkRequest, WrId,
-};
-
-const RECEIVES: u64 = 4;
-
-fn run<T>(what: impl Future<Output = T>) -> T {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().build().unwrap().block_on(what)
-}
-
-fn open(fake: &Fake) -> Result<Ibv, crate::OpenError> {
-    Ibv::over(fake.libraries(), Config::default())
-}
-
-async fn connect(provider: &Ibv) -> Result<verbs::Connected, SetupError> {
-    let pool = Pool::new(1 << 20);
-    let receive = |number| WorkRequest::Receive {
-        wr: WrId(number),
-        buffer: pool.take(4096),
-    };
-    let receives = (0..RECEIVES).map(receive).collect();
-    let to = "192.0.2.1:20049".parse().unwrap();
-    let options = QpOptions::default();
-    provider.connect(to, &options, b"hello", receives).await
-}
-
-/// Progress until the connection has ended. Gives what completed.
-async fn until_closed(qp: &mut dyn QueuePair) -> Vec<Completion> {
-    let mut completions = Vec::new();
-    loop {
-        while qp.progress() {}
-        completions.extend(std::iter::from_fn(|| qp.poll_cq()));
-        if qp.closed().is_some() {
-            return completions;
-        }
-        poll_fn(|cx| qp.poll_ready(cx)).await;
-    }
-}
-
-/// All Receives are given back, each once.
-fn assert_flushed(completions: &[Completion]) {
-    let numbers = completions.iter().map(|completion| match completion {
-        Completion::Failed {
-            wr,
-            error: WorkError::Flushed,
-        } => wr.0,
-        other => panic!("{other:?}"),
-    });
-    let mut numbers: Vec<_> = numbers.collect();
-    numbers.sort_unstable();
-    assert_eq!(numbers, Vec::from_iter(0..RECEIVES));
-}
-
-/// The text of an error with its causes, as programs show it.
-fn text(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text += &format!(": {cause}");
-        source = cause.source();
-    }
-    text
-}
-
-/// Why there is no connection.
-fn connect_error(fake: &Fake) -> SetupError {
-    run(async {
-        let provider = open(fake).unwrap();
-        connect(&provider).await.err().expect("no connection")
-    })
-}
+use std::time::Duration;
+use tokio::time::Instant;
+use verbs::{Invalidation, Provider as _, QpOptions, SetupError};
 
 #[test]
 fn close_flushes_each_receive_once() {
@@ -262,12 +192,68 @@ fn device_that_refuses_windows_is_used_without() {
 }
 
 #[test]
-fn failed_device_ends_the_connection_and_gives_memory_back() {
+fn each_step_of_connection_setup_ends_in_time_when_nothing_happens() {
+    let silences: [fn(&Fake); 3] = [
+        |fake| fake.answer_address(Answer::silence()),
+        |fake| fake.answer_route(Answer::silence()),
+        |fake| fake.answer_connection(Answer::silence()),
+    ];
+    for silence in silences {
+        let fake = Fake::new();
+        silence(&fake);
+        run(async {
+            let begun = Instant::now();
+            let provider = open(&fake).unwrap();
+            let error = connect(&provider).await.err().expect("no connection");
+            assert!(matches!(error, SetupError::TimedOut(..)), "{error:?}");
+            let limit = QpOptions::default().setup_timeout;
+            assert!(begun.elapsed() <= limit + Duration::from_millis(10));
+        });
+    }
+}
+
+#[test]
+fn request_names_depths_and_retries() {
     let fake = Fake::new();
-    let completions = run(async {
-        let mut connected = connect(&open(&fake).unwrap()).await.unwrap();
-        fake.device_event(IBV_EVENT_DEVICE_FATAL);
-        until_closed(&mut *connected.qp).await
+    let answer = Answer::new(RDMA_CM_EVENT_ESTABLISHED).with_depths(4, 9);
+    fake.answer_connection(answer);
+    run(async {
+        let provider = open(&fake).unwrap();
+        let options = QpOptions::default()
+            .with_outstanding_reads(8)
+            .with_inbound_reads(64)
+            .with_receives(RECEIVES.try_into().unwrap());
+        let pool = Pool::new(1 << 20);
+        let to = "192.0.2.1:20049".parse().unwrap();
+        let connecting = provider.connect(to, &options, b"hello", receives(&pool));
+        let mut connected = connecting.await.unwrap();
+        let sent = &fake.sent()[0];
+        assert_eq!(sent.private_data, b"hello");
+        // The device serves 16.
+        assert_eq!((sent.outstanding_reads, sent.inbound_reads), (8, 16));
+        // A peer that sends more than it has credits for is not to try again (RFC 8166 §3.3.1).
+        assert_eq!((sent.retries, sent.rnr_retries), (7, 0));
+        assert_eq!(sent.receives as u64, RECEIVES);
+        // The peer serves 4.
+        assert_eq!(connected.qp.limits().outstanding_reads, 4);
+        connected.qp.close();
+        assert_flushed(&until_closed(&mut *connected.qp).await);
     });
-    assert_flushed(&completions);
+}
+
+#[test]
+fn queues_are_no_larger_than_the_device_has() {
+    let fake = Fake::new();
+    run(async {
+        let provider = open(&fake).unwrap();
+        let options = QpOptions::default().with_receives(4096);
+        let pool = Pool::new(1 << 20);
+        let to = "192.0.2.1:20049".parse().unwrap();
+        let connecting = provider.connect(to, &options, b"", receives(&pool));
+        let mut connected = connecting.await.unwrap();
+        // Of 1024 completions, 256 are of the send queue.
+        assert_eq!(connected.qp.limits().receives, 1024 - 257);
+        connected.qp.close();
+        assert_flushed(&until_closed(&mut *connected.qp).await);
+    });
 }

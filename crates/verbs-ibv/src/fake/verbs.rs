@@ -5,13 +5,14 @@
     reason = "the callers of these functions pass pointers to objects that they were given"
 )]
 
-use super::{Outstanding, begin, destroy, make, set_errno, with};
+use super::{Outstanding, PostedRequest, Registered, begin, destroy, make, set_errno, with};
 use crate::library::Ibverbs;
 use crate::sys::{
-    IBV_LINK_LAYER_INFINIBAND, IBV_NODE_CA, IBV_PORT_ACTIVE, IBV_QP_STATE, IBV_QPS_ERR,
-    IBV_WC_WR_FLUSH_ERR, ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device,
-    ibv_device_attr, ibv_gid_entry, ibv_mr, ibv_mw, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr,
-    ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
+    IBV_LINK_LAYER_INFINIBAND, IBV_NODE_CA, IBV_PORT_ACTIVE, IBV_PORT_DOWN, IBV_QP_STATE,
+    IBV_QPS_ERR, IBV_SEND_INLINE, IBV_SEND_SIGNALED, ibv_async_event, ibv_comp_channel,
+    ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_gid_entry, ibv_mr, ibv_mw, ibv_pd,
+    ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge,
+    ibv_wc,
 };
 use libc::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
@@ -41,6 +42,9 @@ pub(super) const TABLE: Ibverbs = Ibverbs {
     ibv_get_async_event,
     ibv_ack_async_event,
 };
+
+/// Largest completion queue.
+const MAX_COMPLETIONS: c_int = 1024;
 
 /// The list of devices, with its end.
 type List = [*mut ibv_device; 2];
@@ -112,7 +116,7 @@ unsafe extern "C" fn ibv_query_device(_: *mut ibv_context, to: *mut ibv_device_a
     to.max_mr_size = 1 << 32;
     to.phys_port_cnt = 1;
     (to.max_qp, to.max_qp_wr, to.max_sge) = (64, 1024, 16);
-    (to.max_cq, to.max_cqe) = (64, 4096);
+    (to.max_cq, to.max_cqe) = (64, MAX_COMPLETIONS);
     (to.max_mr, to.max_mw, to.max_pd) = (1024, 1024, 64);
     (to.max_qp_rd_atom, to.max_qp_init_rd_atom) = (16, 16);
     0
@@ -124,7 +128,12 @@ unsafe extern "C" fn ibv_query_port(_: *mut ibv_context, _: u8, port: *mut ibv_p
     }
     // SAFETY: The caller gives a valid structure.
     let port = unsafe { &mut *port };
-    port.state = IBV_PORT_ACTIVE;
+    let is_active = with(|model| model.port_is_active);
+    port.state = if is_active {
+        IBV_PORT_ACTIVE
+    } else {
+        IBV_PORT_DOWN
+    };
     (port.max_mtu, port.active_mtu) = (5, 5);
     port.max_msg_sz = 1 << 30;
     port.link_layer = IBV_LINK_LAYER_INFINIBAND;
@@ -165,8 +174,14 @@ unsafe extern "C" fn ibv_reg_mr(
         return null_mut();
     }
     let region: *mut ibv_mr = make("memory region", &[domain as usize]);
+    let start_of = start as u64;
     let key = with(|model| {
         model.keys += 1;
+        let registered = Registered {
+            start: start_of,
+            length,
+        };
+        model.regions.insert(model.keys, registered);
         model.keys
     });
     // SAFETY: It was just made.
@@ -183,10 +198,11 @@ unsafe extern "C" fn ibv_dereg_mr(region: *mut ibv_mr) -> c_int {
         if model
             .outstanding
             .iter()
-            .any(|work| work.keys.contains(&key))
+            .any(|work| work.pieces.iter().any(|piece| piece.lkey == key))
         {
             model.violation("memory deregistered with work outstanding");
         }
+        model.regions.remove(&key);
     });
     destroy(region, "memory region")
 }
@@ -208,12 +224,16 @@ unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) ->
 
 unsafe extern "C" fn ibv_create_cq(
     context: *mut ibv_context,
-    _: c_int,
+    entries: c_int,
     _: *mut c_void,
     channel: *mut ibv_comp_channel,
     _: c_int,
 ) -> *mut ibv_cq {
     if begin("ibv_create_cq").is_err() {
+        return null_mut();
+    }
+    if entries > MAX_COMPLETIONS {
+        set_errno(libc::EINVAL);
         return null_mut();
     }
     let queue: *mut ibv_cq = make("completion queue", &[channel as usize, context as usize]);
@@ -301,12 +321,12 @@ unsafe extern "C" fn ibv_get_async_event(
         model.unacknowledged(context as usize, 1);
         Some(taken)
     });
-    let Some(taken) = taken else {
+    let Some((event_type, element)) = taken else {
         set_errno(libc::EAGAIN);
         return -1;
     };
     // SAFETY: The caller gives a valid place.
-    unsafe { (*event).event_type = taken };
+    unsafe { ((*event).event_type, (*event).element) = (event_type, element as *mut c_void) };
     0
 }
 
@@ -318,7 +338,14 @@ unsafe extern "C" fn alloc_mw(domain: *mut ibv_pd, _: c_int) -> *mut ibv_mw {
     if begin("ibv_alloc_mw").is_err() {
         return null_mut();
     }
-    make("memory window", &[domain as usize])
+    let window: *mut ibv_mw = make("memory window", &[domain as usize]);
+    let key = with(|model| {
+        model.keys += 1;
+        model.keys
+    });
+    // SAFETY: It was just made.
+    unsafe { (*window).rkey = key << 8 };
+    window
 }
 
 unsafe extern "C" fn dealloc_mw(window: *mut ibv_mw) -> c_int {
@@ -332,13 +359,8 @@ unsafe extern "C" fn poll_cq(queue: *mut ibv_cq, most: c_int, room: *mut ibv_wc)
             let waiting = model.completions.get_mut(&(queue as usize))?;
             waiting.pop_front()
         };
-        let Some(wr_id) = with(waiting) else {
+        let Some(completion) = with(waiting) else {
             break;
-        };
-        let completion = ibv_wc {
-            wr_id,
-            status: IBV_WC_WR_FLUSH_ERR,
-            ..ibv_wc::default()
         };
         // SAFETY: The caller has room for `most` completions.
         unsafe { *room.offset(found as isize) = completion };
@@ -348,25 +370,37 @@ unsafe extern "C" fn poll_cq(queue: *mut ibv_cq, most: c_int, room: *mut ibv_wc)
 }
 
 unsafe extern "C" fn req_notify_cq(queue: *mut ibv_cq, _: c_int) -> c_int {
-    with(|model| model.armed.insert(queue as usize));
+    if let Err(error) = begin("ibv_req_notify_cq") {
+        return error;
+    }
+    with(|model| {
+        for message in std::mem::take(&mut model.before_arming) {
+            model.complete_receive(&message, ibv_wc::default());
+        }
+        model.armed.insert(queue as usize);
+    });
     0
 }
 
-/// Keeps a work request until its queue pair stops.
+/// Keeps a work request until it completes.
+fn post(work: Outstanding) {
+    with(|model| {
+        work.pieces
+            .iter()
+            .for_each(|piece| model.check_piece(piece));
+        model.outstanding.push(work);
+    });
+}
+
+/// The pieces of a work request.
 ///
 /// # Safety
 ///
-/// There are as many pieces.
-unsafe fn post(queue_pair: *mut ibv_qp, wr: u64, pieces: *mut ibv_sge, number: c_int) {
+/// There are as many.
+unsafe fn pieces(first: *mut ibv_sge, number: c_int) -> Vec<ibv_sge> {
     let number = usize::try_from(number).unwrap_or(0);
     // SAFETY: The caller says so.
-    let keys = (0..number).map(|index| unsafe { (*pieces.add(index)).lkey });
-    let work = Outstanding {
-        queue_pair: queue_pair as usize,
-        wr,
-        keys: keys.collect(),
-    };
-    with(|model| model.outstanding.push(work));
+    (0..number).map(|at| unsafe { *first.add(at) }).collect()
 }
 
 unsafe extern "C" fn post_send(
@@ -379,13 +413,34 @@ unsafe extern "C" fn post_send(
         unsafe { *bad = work };
         return error;
     }
+    let mut chain = Vec::new();
     while !work.is_null() {
         // SAFETY: The caller gives a list of valid requests.
-        unsafe {
-            post(queue_pair, (*work).wr_id, (*work).sg_list, (*work).num_sge);
-            work = (*work).next;
+        let (request, mut pieces) = unsafe { (&*work, pieces((*work).sg_list, (*work).num_sge)) };
+        chain.push(PostedRequest {
+            opcode: request.opcode,
+            flags: request.send_flags,
+            pieces: pieces.len(),
+        });
+        if request.send_flags & IBV_SEND_INLINE != 0 {
+            let length: u32 = pieces.iter().map(|piece| piece.length).sum();
+            if length > with(|model| model.max_inline) {
+                // SAFETY: The caller gives a valid place.
+                unsafe { *bad = work };
+                return libc::EINVAL;
+            }
+            pieces.clear();
         }
+        post(Outstanding {
+            queue_pair: queue_pair as usize,
+            wr: request.wr_id,
+            is_receive: false,
+            is_signalled: request.send_flags & IBV_SEND_SIGNALED != 0,
+            pieces,
+        });
+        work = request.next;
     }
+    with(|model| model.chains.push(chain));
     0
 }
 
@@ -401,10 +456,15 @@ unsafe extern "C" fn post_recv(
     }
     while !work.is_null() {
         // SAFETY: The caller gives a list of valid requests.
-        unsafe {
-            post(queue_pair, (*work).wr_id, (*work).sg_list, (*work).num_sge);
-            work = (*work).next;
-        }
+        let (request, pieces) = unsafe { (&*work, pieces((*work).sg_list, (*work).num_sge)) };
+        post(Outstanding {
+            queue_pair: queue_pair as usize,
+            wr: request.wr_id,
+            is_receive: true,
+            is_signalled: true,
+            pieces,
+        });
+        work = request.next;
     }
     0
 }

@@ -95,6 +95,8 @@ pub(crate) const IBV_WR_SEND_WITH_INV: c_int = 9;
 pub(crate) const IBV_SEND_SIGNALED: c_uint = 1 << 1;
 pub(crate) const IBV_SEND_INLINE: c_uint = 1 << 3;
 
+pub(crate) const IBV_EVENT_CQ_ERR: c_int = 0;
+pub(crate) const IBV_EVENT_PORT_ERR: c_int = 10;
 pub(crate) const IBV_EVENT_QP_REQ_ERR: c_int = 2;
 pub(crate) const IBV_EVENT_QP_ACCESS_ERR: c_int = 3;
 pub(crate) const IBV_EVENT_QP_FATAL: c_int = 1;

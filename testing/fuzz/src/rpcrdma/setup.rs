@@ -40,6 +40,7 @@ pub(super) fn setup(role: Role, script: &mut Script<'_>) -> Setup {
         own: private_data(script),
         characteristics: Characteristics::default(),
         credits: 1 + u32::from(script.byte() % 8),
+        first_grant: 0,
         backward_credits: u32::from(script.byte() % 4),
         reserve_credit: script.one_in(4),
         max_chunk: MAX_CHUNK,

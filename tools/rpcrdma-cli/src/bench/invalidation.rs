@@ -342,6 +342,7 @@ fn config(role: Role, design: Option<Design>, memory: Memory, shape: Shape) -> C
             ..Characteristics::default()
         },
         credits: CREDITS,
+        first_grant: 0,
         backward_credits: 0,
         reserve_credit: false,
         max_chunk: MAX_PAYLOAD,

@@ -1,0 +1,111 @@
+//! Events: of the peer, of ports, and of a device that goes away.
+
+use super::Fake;
+use super::scene::{connected, end, message, run};
+use crate::sys::cm::RDMA_CM_EVENT_DISCONNECTED;
+use crate::sys::{IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ERR};
+use buffer::Pool;
+use tokio::time::Instant;
+use verbs::{CloseReason, Loss, Memory, QueuePair};
+
+/// A connection with memory that is open to the peer, on which this happens. Gives how it ended.
+fn ended(happen: impl FnOnce(&Fake)) -> (Fake, CloseReason) {
+    let fake = Fake::new();
+    let reason = run(async {
+        let pool = Pool::new(1 << 20);
+        let mut qp = connected(&fake, &pool).await;
+        qp.register(Memory::Sink(pool.take(4096))).unwrap();
+        while qp.progress() {}
+        happen(&fake);
+        let begun = Instant::now();
+        let (reason, completions) = end(&mut *qp).await;
+        assert!(completions.is_empty(), "{completions:?}");
+        assert!(begun.elapsed().as_secs() < 2, "{:?}", begun.elapsed());
+        assert_eq!(pool.stats().out, 0);
+        reason
+    });
+    (fake, reason)
+}
+
+#[test]
+fn peer_that_disconnects_ends_the_connection() {
+    let (_, reason) = ended(|fake| fake.connection_event(RDMA_CM_EVENT_DISCONNECTED));
+    assert_eq!(reason, CloseReason::Peer);
+}
+
+#[test]
+fn failed_device_ends_the_connection_and_gives_memory_back() {
+    let (_, reason) = ended(|fake| fake.device_event(IBV_EVENT_DEVICE_FATAL));
+    assert_eq!(reason, CloseReason::Lost(Loss::DeviceRemoved.into()));
+}
+
+#[test]
+fn removed_device_is_let_go() {
+    let (fake, reason) = ended(|fake| {
+        assert!(!fake.device_is_let_go());
+        fake.unplug();
+    });
+    assert_eq!(reason, CloseReason::Lost(Loss::DeviceRemoved.into()));
+    assert!(fake.device_is_let_go());
+}
+
+#[test]
+fn removed_device_that_gives_no_work_back_is_let_go_at_once() {
+    let (fake, _) = ended(|fake| {
+        fake.keep_work();
+        fake.unplug();
+    });
+    assert!(fake.device_is_let_go());
+}
+
+#[test]
+fn failed_completion_queue_ends_the_connection() {
+    let (_, reason) = ended(|fake| fake.completion_queue_event(IBV_EVENT_CQ_ERR));
+    assert!(
+        matches!(&reason, CloseReason::Lost(why) if why.kind() == Loss::System),
+        "{reason:?}"
+    );
+}
+
+#[test]
+fn port_without_a_link_ends_the_connection() {
+    let (_, reason) = ended(|fake| fake.port_event(IBV_EVENT_PORT_ERR, 1, false));
+    assert_eq!(reason, CloseReason::Lost(Loss::LinkDown.into()));
+}
+
+#[test]
+fn link_that_is_back_and_other_ports_change_nothing() {
+    let fake = Fake::new();
+    run(async {
+        let pool = Pool::new(1 << 20);
+        let mut qp = connected(&fake, &pool).await;
+        fake.port_event(IBV_EVENT_PORT_ERR, 1, true);
+        assert_open(&fake, &mut *qp, b"first").await;
+        fake.port_event(IBV_EVENT_PORT_ERR, 2, false);
+        assert_open(&fake, &mut *qp, b"second").await;
+    });
+}
+
+async fn assert_open(fake: &Fake, qp: &mut dyn QueuePair, text: &[u8]) {
+    let arriving = async {
+        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        fake.message(text);
+    };
+    let (arrived, ()) = tokio::join!(message(qp), arriving);
+    assert_eq!(arrived.1, text);
+}
+
+/// Each of two connections hears of an event that one of them takes from the device.
+#[test]
+fn all_connections_over_a_port_hear_that_it_has_no_link() {
+    let fake = Fake::new();
+    run(async {
+        let pool = Pool::new(1 << 20);
+        let mut one = connected(&fake, &pool).await;
+        let mut other = connected(&fake, &pool).await;
+        fake.port_event(IBV_EVENT_PORT_ERR, 1, false);
+        let (one, other) = tokio::join!(end(&mut *one), end(&mut *other));
+        assert_eq!(one.0, CloseReason::Lost(Loss::LinkDown.into()));
+        assert_eq!(other.0, CloseReason::Lost(Loss::LinkDown.into()));
+    });
+}
