@@ -222,12 +222,16 @@ impl CmId {
         })
     }
 
-    /// Binds a listener to an address and listens.
-    pub(crate) fn listen(&self, on: SocketAddr, backlog: c_int) -> io::Result<()> {
+    /// Binds a listener to an address. One that is not a wildcard has a device then.
+    pub(crate) fn bind(&self, on: SocketAddr) -> io::Result<()> {
         let mut on = to_storage(on);
         let on = (&raw mut on).cast::<sockaddr>();
         // SAFETY: The identifier is valid, and the address is read during the call only.
-        check(unsafe { (self.libraries.cm.rdma_bind_addr)(self.id.as_ptr(), on) })?;
+        check(unsafe { (self.libraries.cm.rdma_bind_addr)(self.id.as_ptr(), on) })
+    }
+
+    /// Listens on the address to which it is bound.
+    pub(crate) fn listen(&self, backlog: c_int) -> io::Result<()> {
         // SAFETY: The identifier is valid.
         check(unsafe { (self.libraries.cm.rdma_listen)(self.id.as_ptr(), backlog) })
     }

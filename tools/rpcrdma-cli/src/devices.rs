@@ -15,8 +15,7 @@ use clap::Args;
 use nfs_client::printable;
 use std::fs;
 use std::io::{self, Write};
-use std::sync::Arc;
-use verbs::Provider;
+use std::net::IpAddr;
 use verbs_ibv::{Device, Ibv, OpenError};
 
 /// List the RDMA devices of this machine, and how this program would use them
@@ -111,24 +110,45 @@ pub(crate) fn explain(error: OpenError) -> anyhow::Error {
     }
 }
 
-/// The devices that `--provider auto` tries. The libraries are loaded only if the kernel has a device.
-pub(crate) fn for_auto() -> Option<Arc<dyn Provider>> {
+/// Why no RDMA device is used beside software iWARP.
+pub(crate) enum NoDevices {
+    /// The kernel has none.
+    Absent,
+    /// They are for iWARP.
+    OnlyIwarp,
+    /// The kernel has some, but programs cannot use them.
+    Unusable(anyhow::Error),
+}
+
+/// The devices to use beside software iWARP, or the one of this name. The libraries are loaded only if the kernel has a
+/// device.
+///
+/// # Errors
+///
+/// Why there are none.
+pub(crate) fn open_beside_software(device: Option<&str>) -> Result<Ibv, NoDevices> {
     if kernel_devices().is_empty() {
-        tracing::debug!("no RDMA device: software iWARP is used");
-        return None;
+        return Err(NoDevices::Absent);
     }
     // Software iWARP reaches the peers of these, too.
     let config = verbs_ibv::Config {
+        device: device.map(str::to_owned),
         without_iwarp: true,
-        ..verbs_ibv::Config::default()
     };
-    match Ibv::open(config) {
-        Ok(devices) => Some(Arc::new(devices)),
-        Err(error) => {
-            tracing::debug!(%error, "RDMA devices cannot be used: software iWARP is used");
-            None
-        }
-    }
+    Ibv::open(config).map_err(|error| match (error, verbs_ibv::devices()) {
+        (OpenError::NoDevice, Ok(listed)) if !listed.is_empty() => NoDevices::OnlyIwarp,
+        (OpenError::NoDevice, Ok(_)) => NoDevices::Unusable(anyhow!(opening::NO_DRIVER)),
+        (error, _) => NoDevices::Unusable(error.into()),
+    })
+}
+
+/// The IP addresses of this machine at which connections over devices may arrive: those of its interfaces.
+///
+/// # Errors
+///
+/// If the kernel does not list them.
+pub(crate) fn addresses_of_this_machine() -> io::Result<Vec<IpAddr>> {
+    Ok(Interfaces::read()?.all_addresses())
 }
 
 /// Names of the kernel's RDMA devices. A machine without the modules has none.
