@@ -6,7 +6,7 @@
 use crate::devices;
 use oncrpc::Chain;
 use rpcrdma::Server;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use verbs::{Provider, SetupError};
@@ -60,6 +60,13 @@ impl Beside {
         };
         let is_wildcard = at.ip().is_unspecified();
         for addr in addrs {
+            if all.listening.len() == MAX_DEVICE_ADDRESSES {
+                let why = format!(
+                    "there are {MAX_DEVICE_ADDRESSES} listeners, the most there can be: name an address with --listen"
+                );
+                all.warnings.push(without(addr, &why));
+                break;
+            }
             match listen(addr).await {
                 Ok(local) => all.listening.push(local),
                 // Of the addresses of a machine most have none.
@@ -85,19 +92,16 @@ pub(super) fn is_in_use(error: &SetupError) -> bool {
 }
 
 /// The addresses to listen at over devices: those of this machine for a wildcard, or the one. Loopback has no device.
-fn addresses(at: SocketAddr) -> std::io::Result<Vec<SocketAddr>> {
-    let mut all = match at.ip() {
-        ip if ip.to_canonical().is_loopback() => Vec::new(),
-        ip if ip.is_unspecified() => devices::addresses_of_this_machine()?,
-        ip => vec![ip],
-    };
+fn addresses(at: SocketAddr) -> io::Result<Vec<SocketAddr>> {
+    match at.ip() {
+        ip if ip.to_canonical().is_loopback() => return Ok(Vec::new()),
+        ip if ip.is_unspecified() => {}
+        _ => return Ok(vec![at]),
+    }
+    let all = devices::addresses_of_this_machine()?.into_iter();
     // A socket of IPv4 has no others.
-    all.retain(|ip| ip.is_ipv4() || at.is_ipv6());
-    all.truncate(MAX_DEVICE_ADDRESSES);
-    Ok(all
-        .into_iter()
-        .map(|ip| SocketAddr::new(ip, at.port()))
-        .collect())
+    let all = all.filter(|ip| ip.is_ipv4() || at.is_ipv6());
+    Ok(all.map(|ip| SocketAddr::new(ip, at.port())).collect())
 }
 
 /// Why a single address is not listened at.
