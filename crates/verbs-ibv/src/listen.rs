@@ -51,7 +51,9 @@ fn explain(on: SocketAddr, error: io::Error) -> SetupError {
             "; no RDMA device has this address (`rdma link` lists devices and their interfaces)"
         }
         io::ErrorKind::AddrInUse => "; another server has this port",
-        io::ErrorKind::PermissionDenied => "; ports below 1024 need privilege",
+        io::ErrorKind::PermissionDenied if error.raw_os_error().is_some() => {
+            "; ports below 1024 need privilege"
+        }
         _ => "",
     };
     let text = format!("cannot listen on {on} over RDMA: {error}{hint}");

@@ -231,7 +231,8 @@ fn explain(addr: SocketAddr, error: SetupError) -> anyhow::Error {
         ),
         SetupError::TimedOut(what, after) => anyhow!(
             "no answer: timed out after {} waiting for {what} (check host and port, that RPC-over-RDMA is \
-             served there over what --provider says, and that no firewall drops the connection)",
+             served there over the protocol of this end, as --provider and `rpcrdma devices` show it, and that no \
+             firewall drops the connection)",
             units::duration(after)
         ),
         error @ SetupError::NotOurProtocol(_) => anyhow!(error),
@@ -253,9 +254,13 @@ fn explain_io(error: io::Error) -> anyhow::Error {
 
 /// Why a server of this machine may refuse a connection besides.
 fn other_user(addr: SocketAddr) -> &'static str {
-    match addr.ip().to_canonical().is_loopback() {
-        true => ", the server runs as another user of this machine",
-        false => "",
+    if addr.ip().to_canonical().is_loopback() {
+        ", the server runs as another user of this machine"
+    } else if socket_owner::is_local(addr) {
+        ", the server runs as another user of this machine or takes connections of its own machine over software \
+         iWARP only (--provider iwarp)"
+    } else {
+        ""
     }
 }
 

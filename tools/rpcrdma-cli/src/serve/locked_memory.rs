@@ -33,7 +33,7 @@ fn too_little(limit: u64, of_one: u64, connections: u64) -> Option<String> {
     let enough_for = limit / of_one.max(1);
     (enough_for < connections).then(|| {
         format!(
-            "the limit of locked memory, {}, is enough for about {enough_for} connections over RDMA devices: raise it \
+            "the limit of locked memory, {}, is enough for about {enough_for} connections with all their credits over RDMA devices: raise it \
              (`ulimit -l unlimited`, LimitMEMLOCK=infinity of a service), or let each take less with --credits",
             units::size(limit)
         )
@@ -49,7 +49,7 @@ mod tests {
         assert_eq!(too_little(8 << 20, 1 << 20, 8), None);
         let said = too_little(8 << 20, 1 << 20, 9).unwrap();
         assert!(
-            said.contains("8 MiB, is enough for about 8 connections"),
+            said.contains("8 MiB, is enough for about 8 connections "),
             "{said}"
         );
         assert!(said.contains("LimitMEMLOCK=infinity"), "{said}");
