@@ -143,8 +143,8 @@ impl ProviderArgs {
         })
     }
 
-    /// The providers over which a server listens, with a socket that listens already if there is one. `software` is
-    /// software iWARP.
+    /// The providers over which a server listens at an address, with a socket that listens already if there is one.
+    /// `software` is software iWARP. Loopback is left to it.
     ///
     /// # Errors
     ///
@@ -152,6 +152,7 @@ impl ProviderArgs {
     pub(crate) fn server_providers(
         &self,
         software: Iwarp,
+        at: SocketAddr,
         socket: Option<TcpListener>,
     ) -> anyhow::Result<ServerProviders> {
         let (first, beside) = match (self.choice()?, socket) {
@@ -168,6 +169,9 @@ impl ProviderArgs {
                 });
             }
             (Choice::Software, socket) => (listening(software, socket), None),
+            (Choice::Both(None), socket) if at.ip().to_canonical().is_loopback() => {
+                (listening(software, socket), None)
+            }
             (Choice::Both(device), socket) => {
                 let beside = beside_software(device, |why| {
                     tracing::info!(

@@ -78,7 +78,9 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     if args.check {
         return check::check(&settings, args.json).await;
     }
-    let providers = settings.args.transport.server_providers(sockets.rdma)?;
+    let listen = settings.args.listen;
+    let transport = &settings.args.transport;
+    let providers = transport.server_providers(listen, sockets.rdma)?;
     let (state_dir, key) = settings.state()?;
     let (mut config, capacity) = settings.config(&providers);
     let pool = Pool::new(POOL_KEEP);
@@ -116,7 +118,6 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         true => locked_memory::warning(&config),
         false => None,
     };
-    let listen = settings.args.listen;
     let first = guarded(providers.first, false);
     let server = Server::bind(first, listen, Arc::new(programs), config)
         .await

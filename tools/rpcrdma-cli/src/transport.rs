@@ -4,7 +4,7 @@ use crate::provider::{ProviderArgs, Providers, ServerProviders};
 use crate::units;
 use clap::{Args, ValueEnum};
 use rpcrdma::{Design, InlineThreshold, Spin, Versions};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use verbs_iwarp::{Config, CrcMode, Iwarp};
 
@@ -119,16 +119,17 @@ impl TransportArgs {
         self.provider.providers(self.iwarp())
     }
 
-    /// The providers over which a server listens, with a socket that listens already if there is one.
+    /// The providers over which a server listens at an address, with a socket that listens already if there is one.
     ///
     /// # Errors
     ///
     /// As those of [`ProviderArgs::server_providers`].
     pub(crate) fn server_providers(
         &self,
+        at: SocketAddr,
         socket: Option<TcpListener>,
     ) -> anyhow::Result<ServerProviders> {
-        self.provider.server_providers(self.iwarp(), socket)
+        self.provider.server_providers(self.iwarp(), at, socket)
     }
 
     fn iwarp(&self) -> Iwarp {

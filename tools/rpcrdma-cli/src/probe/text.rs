@@ -168,7 +168,7 @@ fn device_rows(rows: &mut Columns, report: &Report) {
     {
         let most = units::size(max_message_bytes.into());
         let shown = format!(
-            "{outstanding_reads} Reads at a time from it, {inbound_reads} of it, messages of up to {most}"
+            "{outstanding_reads} Reads outstanding, {inbound_reads} served at a time, messages of up to {most}"
         );
         row(rows, "limits", &shown);
     }

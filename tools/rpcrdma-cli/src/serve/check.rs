@@ -123,7 +123,7 @@ async fn check_listeners(
 ) -> anyhow::Result<Listening> {
     let args = &settings.args;
     // Whether a socket is there is not looked at: nothing is served with it.
-    let providers = args.transport.server_providers(None)?;
+    let providers = args.transport.server_providers(args.listen, None)?;
     let mount = SocketAddr::new(args.listen.ip(), args.mount_port);
     let software = args.activated.is_none() && !providers.first_is_devices;
     let software = software.then_some((args.listen, "--listen ADDR:PORT"));
