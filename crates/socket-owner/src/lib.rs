@@ -119,6 +119,12 @@ impl LocalUsers for LocalAddresses {
     }
 }
 
+/// Returns whether an address is one of this machine, in the network namespace of the caller.
+pub fn is_local(addr: SocketAddr) -> bool {
+    let addr = canonical(addr);
+    addr.ip().is_loopback() || route::is_local(addr)
+}
+
 /// Whether the peer has an address of this machine.
 fn is_of_this_machine(local: SocketAddr, peer: SocketAddr) -> bool {
     peer.ip().is_loopback() || peer.ip() == local.ip() || route::is_local(peer)

@@ -45,6 +45,22 @@ fn owner_of_a_socket_is_found_by_its_addresses() {
 }
 
 #[test]
+fn address_of_this_machine_is_local_and_others_are_not() {
+    let check = |addr: &str, local: bool| {
+        assert_eq!(is_local(addr.parse().unwrap()), local, "{addr}");
+    };
+    check("127.0.0.1:1", true);
+    check("[::1]:1", true);
+    check("[::ffff:127.1.2.3]:1", true);
+    check("192.0.2.1:1", false);
+    // An address of this machine that is not of its loopback, if it has one.
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    if socket.connect("192.0.2.1:9").is_ok() {
+        assert!(is_local(socket.local_addr().unwrap()));
+    }
+}
+
+#[test]
 fn socket_of_another_user_is_told_apart() {
     let (server, client) = connected("127.0.0.1", "127.0.0.1");
     if !give(&client, 4321) {

@@ -221,17 +221,16 @@ impl CmId {
         })
     }
 
-    /// Binds to an address, and to its device if it is one of a device.
-    pub(crate) fn bind(&self, to: SocketAddr) -> io::Result<()> {
-        let mut to = to_storage(to);
-        let to = (&raw mut to).cast::<sockaddr>();
+    /// Binds to an address. One that is not a wildcard has a device then.
+    pub(crate) fn bind(&self, on: SocketAddr) -> io::Result<()> {
+        let mut on = to_storage(on);
+        let on = (&raw mut on).cast::<sockaddr>();
         // SAFETY: The identifier is valid, and the address is read during the call only.
-        check(unsafe { (self.libraries.cm.rdma_bind_addr)(self.id.as_ptr(), to) })
+        check(unsafe { (self.libraries.cm.rdma_bind_addr)(self.id.as_ptr(), on) })
     }
 
-    /// Binds a listener to an address and listens.
-    pub(crate) fn listen(&self, on: SocketAddr, backlog: c_int) -> io::Result<()> {
-        self.bind(on)?;
+    /// Listens on the address to which it is bound.
+    pub(crate) fn listen(&self, backlog: c_int) -> io::Result<()> {
         // SAFETY: The identifier is valid.
         check(unsafe { (self.libraries.cm.rdma_listen)(self.id.as_ptr(), backlog) })
     }

@@ -224,6 +224,10 @@ fn explain(to: SocketAddr, error: io::Error) -> SetupError {
             format!("{to}: there is no way to it ({error}); is the address right?")
         }
         Some(libc::ETIMEDOUT) => format!("{to}: it does not answer ({error})"),
+        Some(libc::EINVAL) => format!(
+            "{to}: {error}; has the device the RoCE version that is set for its port (default_roce_mode below \
+             /sys/kernel/config/rdma_cm)?"
+        ),
         _ => format!("{to}: {error}"),
     };
     io::Error::new(error.kind(), text).into()

@@ -21,25 +21,9 @@ const BACKLOG: i32 = 128;
 /// How long until a listener whose device was removed looks whether it is back.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
-const NO_DEVICE: &str =
-    "; no RDMA device has this address (`rdma link` lists devices and their interfaces)";
-
 /// Listens on an address of a device, or of all.
 pub(crate) fn listen(shared: Arc<Shared>, on: SocketAddr) -> Result<Box<dyn Listener>, SetupError> {
-    let explain = |error: io::Error| {
-        let hint = match error.kind() {
-            io::ErrorKind::AddrInUse => "; another server has this port",
-            io::ErrorKind::AddrNotAvailable | io::ErrorKind::NotFound => NO_DEVICE,
-            io::ErrorKind::PermissionDenied if error.raw_os_error().is_some() => {
-                "; ports below 1024 need privilege"
-            }
-            _ if error.raw_os_error() == Some(libc::ENODEV) => NO_DEVICE,
-            _ => "",
-        };
-        let text = format!("cannot listen on {on} over RDMA: {error}{hint}");
-        io::Error::new(error.kind(), text)
-    };
-    let id = bound(&shared, on).map_err(explain)?;
+    let id = bound(&shared, on).map_err(|error| explain(on, error))?;
     let local = id.id().local_addr().unwrap_or(on);
     Ok(Box::new(IbvListener {
         id: Some(id),
@@ -49,12 +33,38 @@ pub(crate) fn listen(shared: Arc<Shared>, on: SocketAddr) -> Result<Box<dyn List
     }))
 }
 
-/// An identifier that listens.
+/// An identifier that listens. A device that is not to be used is left alone: to listen over an iWARP device takes a
+/// port of TCP.
 fn bound(shared: &Shared, on: SocketAddr) -> io::Result<WatchedId> {
     let id = CmId::new(shared.libraries)?;
-    id.listen(on, BACKLOG)?;
+    id.bind(on)?;
     shared.check_device(&id)?;
+    id.listen(BACKLOG)?;
     WatchedId::new(id)
+}
+
+/// Why it cannot listen, and what to do.
+fn explain(on: SocketAddr, error: io::Error) -> SetupError {
+    let no_device = matches!(
+        error.raw_os_error(),
+        Some(libc::ENODEV | libc::EADDRNOTAVAIL | libc::ENXIO)
+    );
+    let hint = match error.kind() {
+        _ if no_device => {
+            "; no RDMA device has this address (`rdma link` lists devices and their interfaces)"
+        }
+        io::ErrorKind::AddrInUse => "; another server has this port",
+        io::ErrorKind::PermissionDenied if error.raw_os_error().is_some() => {
+            "; ports below 1024 need privilege"
+        }
+        _ => "",
+    };
+    let text = format!("cannot listen on {on} over RDMA: {error}{hint}");
+    let explained = io::Error::new(error.kind(), text);
+    match no_device || error.kind() == io::ErrorKind::NotFound {
+        true => SetupError::NoDevice(explained),
+        false => explained.into(),
+    }
 }
 
 struct IbvListener {

@@ -75,6 +75,8 @@ pub(crate) struct IbvQp {
     pub(crate) is_soft_roce: bool,
     peer: SocketAddr,
     description: String,
+    /// Name of the device.
+    device: String,
     /// Memory of this crate, for bytes that have to be copied.
     pub(crate) pool: Pool,
     pub(crate) receives: VecDeque<Receive>,
@@ -114,7 +116,7 @@ impl IbvQp {
         let limits = adapter.limits(options);
         let (transport, windows_used) = (adapter.transport, adapter.windows);
         let is_soft_roce = adapter.is_soft_roce;
-        let description = adapter.describe();
+        let (description, device) = (adapter.describe(), adapter.name.clone());
         let hardware = Hardware::new(id, adapter, sizes)?;
         let in_order = transport == Transport::InfiniBand;
         Ok(Self {
@@ -128,6 +130,7 @@ impl IbvQp {
             is_soft_roce,
             peer,
             description,
+            device,
             pool,
             receives: VecDeque::new(),
             posted_receives: 0,
@@ -636,6 +639,10 @@ impl QueuePair for IbvQp {
 
     fn describe(&self) -> String {
         self.description.clone()
+    }
+
+    fn device(&self) -> Option<&str> {
+        Some(&self.device)
     }
 }
 

@@ -105,6 +105,11 @@ pub trait QueuePair: Send {
 
     /// Describes the negotiated parameters for people.
     fn describe(&self) -> String;
+
+    /// Returns the name of the RDMA device that the connection uses. `None` over software.
+    fn device(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Options for a new queue pair.

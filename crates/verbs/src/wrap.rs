@@ -98,6 +98,11 @@ pub trait WrapQueuePair: Send {
     fn wrap_describe(&self) -> String {
         self.inner().describe()
     }
+
+    /// Overrides a method; by default it calls [`QueuePair::device`].
+    fn wrap_device(&self) -> Option<&str> {
+        self.inner().device()
+    }
 }
 
 impl<W: WrapQueuePair> QueuePair for W {
@@ -161,6 +166,10 @@ impl<W: WrapQueuePair> QueuePair for W {
 
     fn describe(&self) -> String {
         self.wrap_describe()
+    }
+
+    fn device(&self) -> Option<&str> {
+        self.wrap_device()
     }
 }
 

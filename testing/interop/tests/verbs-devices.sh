@@ -64,7 +64,7 @@ fails 'mlx5_0: no such RDMA device; there are: rxe0, siw0' mlx5_0
 step 'no permission'
 chmod 600 /dev/infiniband/uverbs0
 fails 'rxe0: /dev/infiniband/uverbs0: Permission denied (`ls -l'
-grep -q '^siw0 .* yes$' /tmp/out || die 'the other device is not shown'
+grep -q '^siw0 .* yes, with --provider verbs$' /tmp/out || die 'the other device is not shown'
 chmod 666 /dev/infiniband/uverbs0
 step 'no file'
 mv /dev/infiniband/uverbs0 /dev/infiniband/hidden

@@ -21,7 +21,7 @@ ours get $url/ours-1 /tmp/got-1
 cmp /tmp/data /tmp/got-1 || die 'what was got'
 step 'a client that chooses its provider uses the device'
 chosen() {
-  /lab/rpcrdma ping -c 1 --provider auto $RXE_IP:$OURS_PORT >/run/chosen && cat /run/chosen && grep -q "$1" /run/chosen
+  /lab/rpcrdma ping -c 1 $RXE_IP:$OURS_PORT >/run/chosen && cat /run/chosen && grep -q "$1" /run/chosen
 }
 chosen rxe0 || die 'not over the device'
 step "$CONNECTIONS connections in a row leave nothing behind"
@@ -52,6 +52,41 @@ step 'a client that chooses its provider uses software iWARP where nobody listen
 ours_up --provider iwarp --allow 10.0.3.0/24 /export/ours
 chosen iWARP || die 'not over software iWARP'
 ours_ends
+
+step 'one server over the device and over software iWARP at once'
+# has TEXT COMMAND...: a command of ours that prints this.
+has() {
+  /lab/rpcrdma "${@:2}" >/run/printed && cat /run/printed && grep -qF -- "$1" /run/printed || die "rpcrdma ${*:2}"
+}
+at=$RXE_IP:$OURS_PORT
+ours_up --trust-local --allow 10.0.3.0/24 --squash none --control-socket /run/control /export/ours
+cat /run/listening
+grep -qF "0.0.0.0:$OURS_PORT over software iWARP, $at over RDMA devices" /run/listening || die 'what it listens on'
+attach /mnt $RXE_IP /ours
+dd if=/tmp/data of=/mnt/both bs=1M conv=fsync 2>/dev/null &
+/lab/rpcrdma put /tmp/data nfs://$at/both-2 --provider iwarp || die 'put over software iWARP'
+wait $! || die 'write over the device'
+cmp /tmp/data /export/ours/both && cmp /tmp/data /export/ours/both-2 || die 'what the server holds'
+has '"provider":"verbs","device":"rxe0"' ping -c 1 --json $at
+has '"provider":"iwarp",' ping -c 1 --json --provider iwarp $at
+has ' rxe0' clients --socket /run/control
+has '"verdict":"rpcrdma"' probe -c 1 --json $at
+for seen in '"provider":"verbs","device":"rxe0"' '"tcp_connect_ms":null' '"valid":true' '"version_one":true' \
+  '"answer":"spoken"' '"nfs_versions":[3]' '"invalidates":true'; do
+  grep -qF "$seen" /run/printed || die "probe does not say $seen"
+done
+has 'RoCE on rxe0' probe -c 1 $at
+/lab/rpcrdma probe -c 1 --provider verbs $RXE_IP:9 >/run/printed && die 'a peer where nobody listens'
+cat /run/printed
+grep -qF 'nothing listens there over RDMA devices' /run/printed || die 'probe of nobody'
+umount /mnt || die umount
+ours_ends
+step 'users of this machine are told apart: its own connections go over software iWARP'
+ours_up --allow 10.0.3.0/24 /export/ours
+chosen iWARP || die 'not over software iWARP'
+/lab/rpcrdma ping -c 1 --provider verbs $at && die 'taken in over the device'
+ours_ends
+wait_for 20 settled "$objects" || die "objects: before $objects, after $(rdma resource show)"
 
 step "our client on the kernel's server"
 nfsd_up

@@ -6,6 +6,7 @@ use crate::json;
 use crate::table::Columns;
 use crate::units;
 use clap::Args;
+use nfs_client::printable;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use std::time::Duration;
   rpcrdma clients --json \\
     --socket /run/rpcrdma/control-0.0.0.0:20049.sock
 
-Chunks were read from or written to the client by RDMA. `again` counts retransmitted calls, \
+`over` is the RDMA device of a connection, or iwarp for software iWARP. Chunks were read from or written to the client by RDMA. `again` counts retransmitted calls, \
 which are not executed twice. Only the user who runs the server, and root, can query it.")]
 pub(crate) struct ClientsArgs {
     /// Print one JSON object per line
@@ -48,8 +49,14 @@ pub(crate) async fn run(args: &ClientsArgs) -> anyhow::Result<Ended> {
     Ok(Ended::Well)
 }
 
+/// The RDMA device, or software iWARP.
+fn over(client: &ClientStatus) -> String {
+    let named = client.device.as_ref().or(client.provider.as_ref());
+    named.map_or("-".to_owned(), |name| printable(name.as_bytes()))
+}
+
 fn table(clients: &[ClientStatus]) -> String {
-    let mut table = Columns::new(&[0, 1]);
+    let mut table = Columns::new(&[0, 1, 14]);
     table.add([
         "client",
         "state",
@@ -65,6 +72,7 @@ fn table(clients: &[ClientStatus]) -> String {
         "and out",
         "inline in",
         "and out",
+        "over",
     ]);
     for client in clients {
         let age = Duration::try_from_secs_f64(client.age_seconds).unwrap_or_default();
@@ -83,6 +91,7 @@ fn table(clients: &[ClientStatus]) -> String {
             units::size(client.rdma_bytes_out),
             units::size(client.inline_bytes_in),
             units::size(client.inline_bytes_out),
+            over(client),
         ]);
     }
     table.to_string()

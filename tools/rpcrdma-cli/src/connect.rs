@@ -1,7 +1,8 @@
 //! Connecting to a server, with errors that say what to do.
 
 use crate::endpoint::{Endpoint, NO_ADDRESS};
-use crate::transport::{Providers, TransportArgs};
+use crate::provider::Providers;
+use crate::transport::TransportArgs;
 use crate::units;
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -9,8 +10,10 @@ use rpcrdma::{Client, ClientConfig, PersistentArguments};
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
-use verbs::SetupError;
+use verbs::{BoxFuture, Connected, Provider, QpOptions, SetupError, WorkRequest, WrapProvider};
 
 /// Options of everything that connects to a server.
 #[derive(Args, Clone, Debug)]
@@ -40,7 +43,7 @@ pub(crate) struct ConnectArgs {
 const MAX_PERSISTENT: u64 = 1 << 20;
 
 /// Time for connection setup over a device, if another provider can be tried after it.
-const DEVICE_SETUP: Duration = Duration::from_secs(3);
+pub(crate) const DEVICE_SETUP: Duration = Duration::from_secs(3);
 
 /// Most connections that can be asked for.
 const MAX_CONNECTIONS: i64 = rpcrdma::MAX_CONNECTIONS as i64;
@@ -122,14 +125,13 @@ async fn connect_over(
 ) -> anyhow::Result<Client> {
     let mut over_device = None;
     if let Some(devices) = providers.devices_for(addr) {
-        let limit = config.setup_timeout.min(DEVICE_SETUP);
-        let config = config.clone().with_setup_timeout(limit);
-        match Client::connect(devices.clone(), addr, config).await {
+        let devices = Arc::new(FirstWithin::new(devices.clone(), DEVICE_SETUP));
+        match Client::connect(devices, addr, config.clone()).await {
             Ok(client) => {
                 tracing::debug!(%addr, "connected over an RDMA device");
                 return Ok(client);
             }
-            Err(error) if nobody_there(&error.source) => {
+            Err(error) if try_software(addr, &error.source) => {
                 tracing::debug!(%addr, error = %error.source, "not over an RDMA device: trying software iWARP");
                 // Without a device at this end there is nothing to repair.
                 if !matches!(error.source, SetupError::NoDevice(_)) {
@@ -146,6 +148,60 @@ async fn connect_over(
             anyhow!("{error:#}; over an RDMA device: {device:#}")
         }
     })
+}
+
+/// RDMA devices whose first connection has less time for its setup, because another provider can be tried. Later
+/// connections, to a server that was there, have the time of their options.
+struct FirstWithin {
+    inner: Arc<dyn Provider>,
+    limit: Duration,
+    connected: AtomicBool,
+}
+
+impl FirstWithin {
+    fn new(inner: Arc<dyn Provider>, limit: Duration) -> Self {
+        Self {
+            inner,
+            limit,
+            connected: AtomicBool::new(false),
+        }
+    }
+}
+
+impl WrapProvider for FirstWithin {
+    type Inner = dyn Provider;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.inner
+    }
+
+    fn wrap_connect<'a>(
+        &'a self,
+        to: SocketAddr,
+        options: &'a QpOptions,
+        private_data: &'a [u8],
+        receives: Vec<WorkRequest>,
+    ) -> BoxFuture<'a, Result<Connected, SetupError>> {
+        Box::pin(async move {
+            let mut options = options.clone();
+            if !self.connected.load(Relaxed) {
+                options.setup_timeout = options.setup_timeout.min(self.limit);
+            }
+            let connected = self.inner.connect(to, &options, private_data, receives);
+            let connected = connected.await?;
+            self.connected.store(true, Relaxed);
+            Ok(connected)
+        })
+    }
+}
+
+/// Whether software iWARP may find a server that was not found over a device: nobody is there, or a server refuses
+/// connections of its own machine over devices, because it cannot tell whose they are.
+pub(crate) fn try_software(addr: SocketAddr, error: &SetupError) -> bool {
+    match error {
+        SetupError::Rejected(_) => socket_owner::is_local(addr),
+        error => nobody_there(error),
+    }
 }
 
 /// Whether an error says that no server was found over this provider, so that there may be one over another. A server
@@ -175,7 +231,8 @@ fn explain(addr: SocketAddr, error: SetupError) -> anyhow::Error {
         ),
         SetupError::TimedOut(what, after) => anyhow!(
             "no answer: timed out after {} waiting for {what} (check host and port, that RPC-over-RDMA is \
-             served there over what --provider says, and that no firewall drops the connection)",
+             served there over the protocol of this end, as --provider and `rpcrdma devices` show it, and that no \
+             firewall drops the connection)",
             units::duration(after)
         ),
         error @ SetupError::NotOurProtocol(_) => anyhow!(error),
@@ -197,20 +254,22 @@ fn explain_io(error: io::Error) -> anyhow::Error {
 
 /// Why a server of this machine may refuse a connection besides.
 fn other_user(addr: SocketAddr) -> &'static str {
-    match addr.ip().to_canonical().is_loopback() {
-        true => ", the server runs as another user of this machine",
-        false => "",
+    if addr.ip().to_canonical().is_loopback() {
+        ", the server runs as another user of this machine"
+    } else if socket_owner::is_local(addr) {
+        ", the server runs as another user of this machine or takes connections of its own machine over software \
+         iWARP only (--provider iwarp)"
+    } else {
+        ""
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use verbs::{
-        BoxFuture, Connected, ProtocolMismatch, QpOptions, Reason, WorkRequest, WrapProvider,
-    };
+    use verbs::{ProtocolMismatch, Reason};
     use verbs_iwarp::{Config, Iwarp};
 
     /// A provider over which no connection is made.
@@ -257,6 +316,7 @@ mod tests {
         let providers = Providers {
             devices: Some(devices.clone()),
             other: other.clone(),
+            other_is_devices: false,
         };
         let config = ClientConfig::default();
         let error = connect_over(&providers, to.parse().unwrap(), config).await;
@@ -290,6 +350,73 @@ mod tests {
         let (devices, other, error) = attempts("192.0.2.1:20049", rejected).await;
         assert_eq!((devices, other), (1, 0), "{error}");
         assert!(error.contains("the server refused"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn server_of_this_machine_that_refuses_over_a_device_is_asked_over_software() {
+        // A UDP socket that is connected sends nothing, but has an address of this machine.
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        if socket.connect("192.0.2.1:9").is_err() {
+            eprintln!("skipped: this machine has no address beside loopback");
+            return;
+        }
+        let here = socket.local_addr().unwrap().to_string();
+        let rejected = || SetupError::Rejected(Vec::new());
+        let (devices, other, error) = attempts(&here, rejected).await;
+        assert_eq!((devices, other), (1, 1), "{error}");
+    }
+
+    /// Setup timeouts of connections that are made and at once dropped, by whether each succeeds.
+    struct Timeouts {
+        inner: Iwarp,
+        seen: Mutex<Vec<Duration>>,
+    }
+
+    impl WrapProvider for Timeouts {
+        type Inner = Iwarp;
+
+        fn inner(&self) -> &Iwarp {
+            &self.inner
+        }
+
+        fn wrap_connect<'a>(
+            &'a self,
+            to: SocketAddr,
+            options: &'a QpOptions,
+            private_data: &'a [u8],
+            receives: Vec<WorkRequest>,
+        ) -> BoxFuture<'a, Result<Connected, SetupError>> {
+            self.seen.lock().unwrap().push(options.setup_timeout);
+            self.inner.connect(to, options, private_data, receives)
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_first_connection_over_a_device_has_less_time() {
+        let inner = Iwarp::new(Config::default());
+        let mut listener = inner.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let addr = listener.local_addr();
+        let timeouts = Arc::new(Timeouts {
+            inner,
+            seen: Mutex::default(),
+        });
+        let limit = Duration::from_secs(3);
+        let first = FirstWithin::new(timeouts.clone(), limit);
+        let long = Duration::from_secs(10);
+        let options = QpOptions::default().with_setup_timeout(long);
+        let nobody = first.connect("127.0.0.1:1".parse().unwrap(), &options, &[], Vec::new());
+        assert!(nobody.await.is_err());
+        for _ in 0..2 {
+            let accepting = async {
+                let mut incoming = listener.accept().await.unwrap();
+                incoming.request(long).await.unwrap();
+                incoming.accept(&options, &[], Vec::new()).await.unwrap()
+            };
+            let connecting = first.connect(addr, &options, &[], Vec::new());
+            let (_accepted, connected) = tokio::join!(accepting, connecting);
+            connected.map(drop).unwrap();
+        }
+        assert_eq!(*timeouts.seen.lock().unwrap(), [limit, limit, long]);
     }
 
     #[tokio::test]

@@ -51,6 +51,9 @@ pub(crate) struct ServerStatus {
     pub(crate) pid: u32,
     /// Where RPC-over-RDMA is served, as `ADDRESS:PORT`.
     pub(crate) listening: String,
+    /// Where it is served over each provider: the address above, and those of RDMA devices beside it.
+    #[serde(default)]
+    pub(crate) listeners: Vec<ListenerStatus>,
     /// Where MOUNT is answered over TCP.
     pub(crate) mount: String,
     /// Where metrics are.
@@ -85,6 +88,16 @@ pub(crate) struct ServerStatus {
     pub(crate) bytes_out: u64,
     /// Calls by procedure.
     pub(crate) procedures: Vec<ProcedureStatus>,
+}
+
+/// A listener of RPC-over-RDMA.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ListenerStatus {
+    /// What it listens over: `iwarp` (software iWARP over TCP) or `verbs` (RDMA devices).
+    pub(crate) provider: String,
+    /// Where, as `ADDRESS:PORT`.
+    pub(crate) address: String,
 }
 
 /// An export of a server.
@@ -237,6 +250,12 @@ pub(crate) fn shown(program: &str, procedure: &str) -> String {
 pub(crate) struct ClientStatus {
     /// Address and port of the client.
     pub(crate) address: String,
+    /// What the connection uses: `iwarp` (software iWARP over TCP) or `verbs` (an RDMA device); null during setup.
+    #[serde(default)]
+    pub(crate) provider: Option<String>,
+    /// Name of the RDMA device, if it uses one.
+    #[serde(default)]
+    pub(crate) device: Option<String>,
     /// `setup`, `idle`, `active` or `draining`.
     pub(crate) state: String,
     /// Version of RPC-over-RDMA, once that is settled.

@@ -15,8 +15,8 @@ use clap::Args;
 use nfs_client::printable;
 use std::fs;
 use std::io::{self, Write};
-use std::sync::Arc;
-use verbs::Provider;
+use std::net::IpAddr;
+use std::path::Path;
 use verbs_ibv::{Device, Ibv, OpenError};
 
 /// List the RDMA devices of this machine, and how this program would use them
@@ -72,9 +72,13 @@ pub(crate) fn run(args: &DevicesArgs) -> anyhow::Result<Ended> {
     }
     let devices = named(devices, &kernel, &args.names)?;
     let interfaces = Interfaces::read()?;
+    let no_connections = match Ibv::open(verbs_ibv::Config::default()) {
+        Err(OpenError::ConnectionManager { reason }) => Some(reason),
+        _ => None,
+    };
     let mut lines = Vec::with_capacity(devices.len());
     for device in &devices {
-        let line = Line::new(device, &interfaces);
+        let line = Line::new(device, &interfaces, no_connections.as_deref());
         if let (None, Some(why)) = (&line.attributes, &line.unusable_because) {
             let name = printable(device.name.as_bytes());
             ended.failed(&anyhow!("{name}: {why}"));
@@ -111,29 +115,73 @@ pub(crate) fn explain(error: OpenError) -> anyhow::Error {
     }
 }
 
-/// The devices that `--provider auto` tries. The libraries are loaded only if the kernel has a device.
-pub(crate) fn for_auto() -> Option<Arc<dyn Provider>> {
-    if kernel_devices().is_empty() {
-        tracing::debug!("no RDMA device: software iWARP is used");
-        return None;
-    }
-    // Software iWARP reaches the peers of these, too.
+/// Why no RDMA device is used beside software iWARP.
+pub(crate) enum NoDevices {
+    /// The kernel has none.
+    Absent,
+    /// They are for iWARP.
+    OnlyIwarp,
+    /// The kernel has some, but programs cannot use them.
+    Unusable(anyhow::Error),
+}
+
+/// The devices to use beside software iWARP, or the one of this name. The libraries are loaded only if the kernel has a
+/// device that is not for iWARP: software iWARP reaches the peers of these, too.
+///
+/// # Errors
+///
+/// Why there are none.
+pub(crate) fn open_beside_software(device: Option<&str>) -> Result<Ibv, NoDevices> {
+    check_kernel(Path::new(KERNEL_DEVICES), device)?;
     let config = verbs_ibv::Config {
+        device: device.map(str::to_owned),
         without_iwarp: true,
-        ..verbs_ibv::Config::default()
     };
-    match Ibv::open(config) {
-        Ok(devices) => Some(Arc::new(devices)),
-        Err(error) => {
-            tracing::debug!(%error, "RDMA devices cannot be used: software iWARP is used");
-            None
-        }
+    Ibv::open(config).map_err(|error| {
+        NoDevices::Unusable(match error {
+            OpenError::NoDevice => anyhow!(opening::NO_DRIVER),
+            error => error.into(),
+        })
+    })
+}
+
+/// Whether the kernel has a device, of this name if there is one, that is not for iWARP. Of a name that it does not
+/// know, the library can say more.
+fn check_kernel(dir: &Path, device: Option<&str>) -> Result<(), NoDevices> {
+    let all = devices_in(dir);
+    if all.is_empty() {
+        return Err(NoDevices::Absent);
     }
+    let is_iwarp = |name: &String| {
+        let kind = fs::read_to_string(dir.join(name).join("node_type"));
+        kind.is_ok_and(|kind| kind.contains("RNIC"))
+    };
+    let mut asked_for = all
+        .iter()
+        .filter(|name| device.is_none_or(|device| device == *name))
+        .peekable();
+    match asked_for.peek().is_some() && asked_for.all(is_iwarp) {
+        true => Err(NoDevices::OnlyIwarp),
+        false => Ok(()),
+    }
+}
+
+/// The IP addresses of this machine at which connections over devices may arrive: those of its interfaces.
+///
+/// # Errors
+///
+/// If the kernel does not list them.
+pub(crate) fn addresses_of_this_machine() -> io::Result<Vec<IpAddr>> {
+    Ok(Interfaces::read()?.all_addresses())
 }
 
 /// Names of the kernel's RDMA devices. A machine without the modules has none.
 fn kernel_devices() -> Vec<String> {
-    let entries = fs::read_dir(KERNEL_DEVICES).into_iter().flatten().flatten();
+    devices_in(Path::new(KERNEL_DEVICES))
+}
+
+fn devices_in(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut names: Vec<_> = names.collect();
     names.sort_unstable();
@@ -199,6 +247,34 @@ mod tests {
             error.to_string(),
             "mlx5\\x0a: no such RDMA device; there are: rxe0, siw0"
         );
+    }
+
+    #[test]
+    fn kernel_tells_whether_there_is_a_device_that_is_not_for_iwarp() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = |device: Option<&str>| match check_kernel(dir.path(), device) {
+            Ok(()) => "one",
+            Err(NoDevices::Absent) => "none",
+            Err(NoDevices::OnlyIwarp) => "iWARP",
+            Err(NoDevices::Unusable(_)) => "unusable",
+        };
+        let add = |name: &str, kind: &str| {
+            let device = dir.path().join(name);
+            fs::create_dir(&device).unwrap();
+            fs::write(device.join("node_type"), kind).unwrap();
+        };
+        assert_eq!(check(None), "none");
+        add("siw0", "4: RNIC\n");
+        assert_eq!((check(None), check(Some("siw0"))), ("iWARP", "iWARP"));
+        assert_eq!(
+            check(Some("rxe0")),
+            "one",
+            "the library says which there are"
+        );
+        add("rxe0", "1: CA\n");
+        assert_eq!((check(None), check(Some("rxe0"))), ("one", "one"));
+        assert_eq!(check(Some("siw0")), "iWARP");
+        assert!(check_kernel(Path::new("/nowhere"), None).is_err());
     }
 
     #[test]

@@ -46,6 +46,7 @@ mod partial;
 mod ping;
 mod probe;
 mod progress;
+mod provider;
 mod put;
 mod rm;
 mod rmdir;

@@ -6,6 +6,7 @@ use crate::failure::Ended;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::json;
 use crate::latency::{Latencies, milliseconds};
+use crate::provider;
 use crate::units;
 use anyhow::anyhow;
 use clap::Args;
@@ -130,9 +131,15 @@ pub(crate) struct Report<'a> {
 }
 
 /// What was agreed on, if there is a connection in the end.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Agreed {
+    /// What the connection uses: `iwarp` (software iWARP over TCP) or `verbs` (an RDMA device).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<&'static str>,
+    /// Name of the RDMA device, if it uses one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
     /// Of RPC-over-RDMA.
     #[serde(skip_serializing_if = "Option::is_none")]
     rpcrdma_version: Option<u32>,
@@ -144,6 +151,8 @@ struct Agreed {
 impl From<&ConnectionInfo> for Agreed {
     fn from(info: &ConnectionInfo) -> Self {
         Self {
+            provider: Some(provider::name(info.device.is_some())),
+            device: info.device.clone(),
             rpcrdma_version: Some(info.version.number()),
             remote_invalidation: info.remote_invalidation.map(Design::name),
         }

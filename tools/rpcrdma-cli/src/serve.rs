@@ -2,6 +2,7 @@
 
 mod announce;
 mod args;
+mod beside;
 mod capacity;
 mod check;
 mod config;
@@ -11,7 +12,9 @@ mod given;
 mod guard;
 mod hints;
 mod listen;
+mod listening;
 mod local_users;
+mod locked_memory;
 mod memory;
 mod metrics;
 mod mount_server;
@@ -38,9 +41,11 @@ use announce::Announcement;
 #[cfg(test)]
 pub(crate) use announce::{CheckLine, Line};
 pub(crate) use args::ServeArgs;
+use beside::Beside;
 use buffer::Pool;
 pub(crate) use given::Given;
 use guard::Guarded;
+use listening::Listening;
 use mount_server::MountServer;
 use nfs_server::{Exports, LocalFs, Mount3, Nfs3, NfsAcl3};
 use observed::{CountedPrograms, Observed};
@@ -56,7 +61,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use systemd::Sockets;
-use verbs::SetupError;
+use verbs::{Provider, SetupError};
 
 /// Memory for file data that is kept for reuse, in bytes.
 const POOL_KEEP: usize = 64 << 20;
@@ -65,7 +70,6 @@ const POOL_KEEP: usize = 64 << 20;
 pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let interrupt = Interrupt::listen()?;
     let signals = Signals::listen()?;
-    args.transport.check_server()?;
     process::prepare();
     let sockets = Sockets::take()?;
     let rdma = sockets.rdma.as_ref();
@@ -74,8 +78,11 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     if args.check {
         return check::check(&settings, args.json).await;
     }
+    let listen = settings.args.listen;
+    let transport = &settings.args.transport;
+    let providers = transport.server_providers(listen, sockets.rdma)?;
     let (state_dir, key) = settings.state()?;
-    let (mut config, capacity) = settings.config()?;
+    let (mut config, capacity) = settings.config(&providers);
     let pool = Pool::new(POOL_KEEP);
     let how = settings.how_to_open(state_dir.clone(), pool.clone(), &capacity);
     let served = Served::open(Exports::new(key), settings.plans.clone(), how).await?;
@@ -99,21 +106,38 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         .with(acl.clone())
         .with(nfs.clone())
         .with(mount_service.clone());
-    let provider = Arc::new(Guarded {
-        inner: match sockets.rdma {
-            Some(socket) => settings.args.transport.provider_with(socket)?,
-            None => settings.args.transport.provider()?,
-        },
-        exports: exports.clone(),
-    });
+    let guarded = |inner, leaves_local| {
+        Arc::new(Guarded {
+            inner,
+            exports: exports.clone(),
+            leaves_local,
+        })
+    };
     let limits = settings::describe_limits(&config, &capacity);
-    let listen = settings.args.listen;
-    let server = Server::bind(provider, listen, Arc::new(programs), config)
+    let locked_memory = match providers.use_devices() {
+        true => locked_memory::warning(&config),
+        false => None,
+    };
+    let first = guarded(providers.first, false);
+    let server = Server::bind(first, listen, Arc::new(programs), config)
         .await
         .map_err(|error| match error {
             SetupError::Io(error) => listen::explain(error, listen, "--listen ADDR:PORT"),
             other => anyhow::Error::new(other).context(format!("cannot listen at {listen}")),
         })?;
+    let mut beside = match providers.beside {
+        Some(devices) => {
+            let devices: Arc<dyn Provider> = guarded(devices, !trust.trusts_local());
+            Beside::listen(&server, &devices).await
+        }
+        None => Beside::default(),
+    };
+    if providers.first_is_devices || !beside.listening.is_empty() {
+        beside.warnings.extend(locked_memory);
+    }
+    for warning in &beside.warnings {
+        tracing::warn!(target: "serve", "{warning}");
+    }
     let mount_addr = SocketAddr::new(listen.ip(), settings.args.mount_port);
     let bound = sockets.mount;
     let mount = mount_service.clone();
@@ -123,24 +147,28 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         false => None,
     };
 
-    let addrs = (server.local_addr(), mount.addr);
+    let listening = Listening {
+        first: server.local_addr(),
+        first_is_devices: providers.first_is_devices,
+        devices: beside.listening,
+    };
     let counted = CountedPrograms {
         nfs,
         acl,
         mount: mount_service.clone(),
     };
-    let observed = Observed::new(server.monitor(), counted, addrs);
+    let observed = Observed::new(server.monitor(), counted, listening.clone(), mount.addr);
     observed.serves(&served);
     let reports = Reports::start(&settings.args.reports, observed, state_dir.as_deref()).await?;
 
     let announcement = Announcement {
         exports: served.plans(),
         absent: served.absent(),
-        listening: server.local_addr(),
+        listening,
         mount_port: mount.addr.port(),
         versions: settings.args.transport.versions(),
         remote_invalidation: &settings.args.transport.remote_invalidation(),
-        provider: settings.args.transport.describe(),
+        crc: settings.args.transport.describe_crc(),
         user: users::describe(served.plans(), for_callers, trust),
         limits,
         state: settings::describe_state(state_dir.as_deref()) + &served.describe_handles(),

@@ -2,6 +2,7 @@
 
 use crate::control::{ControlArgs, ProcedureStatus, ReloadStatus, Request, ServerStatus, shown};
 use crate::failure::{Ended, Usage};
+use crate::provider;
 use crate::table::Columns;
 use crate::units;
 use anyhow::bail;
@@ -85,6 +86,9 @@ fn since_start(now: &ServerStatus) -> String {
     let mut lines = Columns::new(&[0, 1]);
     let mut line = |name: &str, value: String| lines.add([name, &value]);
     line("exports", exports(now));
+    if let Some(devices) = devices(now) {
+        line("devices", devices);
+    }
     if let Some(reload) = reload(&now.reloads) {
         line("reload", reload);
     }
@@ -153,6 +157,18 @@ fn since_start(now: &ServerStatus) -> String {
     line("open files", now.open_files.to_string());
     line("chunk memory", units::size(now.chunk_memory_bytes));
     format!("{text}{lines}\n{}", table(&now.procedures, None))
+}
+
+/// Where RDMA devices are listened at, if they are.
+fn devices(now: &ServerStatus) -> Option<String> {
+    let over_devices = now
+        .listeners
+        .iter()
+        .filter(|listener| listener.provider == provider::name(true));
+    let addrs: Vec<_> = over_devices
+        .map(|listener| printable(listener.address.as_bytes()))
+        .collect();
+    (!addrs.is_empty()).then(|| format!("listening at {}", addrs.join(", ")))
 }
 
 /// How many exports there are, and which are not served.

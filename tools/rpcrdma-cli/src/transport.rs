@@ -1,37 +1,19 @@
-//! Chooses and configures the provider.
+//! Options of connections: the provider and its configuration, and what to agree on.
 
-use crate::devices;
-use crate::failure::Usage;
+use crate::provider::{ProviderArgs, Providers, ServerProviders};
 use crate::units;
-use anyhow::bail;
 use clap::{Args, ValueEnum};
 use rpcrdma::{Design, InlineThreshold, Spin, Versions};
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
-use std::sync::Arc;
-use verbs::{BoxFuture, Listener, Provider, SetupError, WrapProvider};
-use verbs_ibv::Ibv;
 use verbs_iwarp::{Config, CrcMode, Iwarp};
-
-/// What is to be said of a device for a provider that uses none.
-const NEEDS_VERBS: &str = "--device needs --provider verbs";
-
-/// What is to be said of a choice that only a client can make.
-const NOT_FOR_SERVE: &str =
-    "--provider auto is for clients; serve listens over --provider iwarp or verbs";
 
 /// Options of everything that makes or takes in connections.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct TransportArgs {
-    /// RDMA provider
-    #[arg(long, value_enum, default_value_t, value_name = "NAME")]
-    provider: ProviderName,
-
-    /// The only RDMA device to use, as `rpcrdma devices` names it [default: the one that has the IP address
-    /// at this end]
-    #[arg(long, value_name = "NAME")]
-    device: Option<String>,
+    #[command(flatten)]
+    provider: ProviderArgs,
 
     /// CRC32C of each frame; `strict` verifies before placing data in memory, at the cost of a copy
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
@@ -75,45 +57,6 @@ const MAX_CREDITS: i64 = 1024;
 /// Inline thresholds that can be asked for, in bytes.
 const INLINE_SIZES: RangeInclusive<u64> =
     InlineThreshold::MIN.bytes() as u64..=InlineThreshold::MAX.bytes() as u64;
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum ProviderName {
-    /// Software iWARP over TCP: needs no hardware, works with siw of Linux
-    #[default]
-    Iwarp,
-    /// An RDMA device of this machine, in hardware or in software (rxe, siw), through rdma-core
-    Verbs,
-    /// A device for InfiniBand or RoCE where it reaches the server, else software iWARP; not for `serve`
-    Auto,
-}
-
-/// The providers with which a client tries to reach a server.
-pub(crate) struct Providers {
-    /// RDMA devices that are tried before the other provider, if there are any.
-    pub(crate) devices: Option<Arc<dyn Provider>>,
-    /// The provider for all that these do not reach.
-    pub(crate) other: Arc<dyn Provider>,
-}
-
-impl Providers {
-    /// The devices to try for this address. Loopback is left to the other provider, over which a server can tell
-    /// whose connection it is.
-    pub(crate) fn devices_for(&self, addr: SocketAddr) -> Option<&Arc<dyn Provider>> {
-        let devices = self.devices.as_ref();
-        devices.filter(|_| !addr.ip().to_canonical().is_loopback())
-    }
-}
-
-impl ProviderName {
-    /// What the data moves over, in words.
-    fn describe(self) -> &'static str {
-        match self {
-            Self::Iwarp => "software iWARP over TCP",
-            Self::Verbs => "RDMA devices",
-            Self::Auto => "RDMA devices, or software iWARP over TCP",
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum VersionName {
@@ -166,104 +109,27 @@ pub(crate) fn invalidation(text: &str) -> Result<Invalidation, String> {
         .map(Invalidation)
 }
 
-/// Software iWARP that listens with a socket that listens already.
-struct Activated {
-    inner: Iwarp,
-    socket: TcpListener,
-}
-
-impl WrapProvider for Activated {
-    type Inner = Iwarp;
-
-    fn inner(&self) -> &Iwarp {
-        &self.inner
-    }
-
-    fn wrap_listen<'a>(
-        &'a self,
-        _: SocketAddr,
-    ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
-        Box::pin(async {
-            let socket = self.socket.try_clone()?;
-            Ok(self.inner.listen_with(socket)?)
-        })
-    }
-}
-
 impl TransportArgs {
-    /// The providers for connections to servers. That there is no device to try is no error.
+    /// The providers for connections to servers.
     ///
     /// # Errors
     ///
-    /// Those of [`provider`](Self::provider), if one was chosen.
+    /// As those of [`ProviderArgs::providers`].
     pub(crate) fn providers(&self) -> anyhow::Result<Providers> {
-        match (self.provider, &self.device) {
-            (ProviderName::Auto, None) => Ok(Providers {
-                devices: devices::for_auto(),
-                other: Arc::new(self.iwarp()),
-            }),
-            _ => Ok(Providers {
-                devices: None,
-                other: self.provider()?,
-            }),
-        }
+        self.provider.providers(self.iwarp())
     }
 
-    /// Whether a server can listen over what was chosen.
+    /// The providers over which a server listens at an address, with a socket that listens already if there is one.
     ///
     /// # Errors
     ///
-    /// If it is for clients only.
-    pub(crate) fn check_server(&self) -> anyhow::Result<()> {
-        match self.provider {
-            ProviderName::Auto => bail!(Usage(NOT_FOR_SERVE.to_owned())),
-            ProviderName::Iwarp | ProviderName::Verbs => Ok(()),
-        }
-    }
-
-    /// The one provider that was chosen.
-    ///
-    /// # Errors
-    ///
-    /// If there is no RDMA device, or it cannot be used; or if a device was named that is not to be used; or if the
-    /// choice is left to the connection.
-    pub(crate) fn provider(&self) -> anyhow::Result<Arc<dyn Provider>> {
-        match (self.provider, &self.device) {
-            (ProviderName::Iwarp, None) => Ok(Arc::new(self.iwarp())),
-            (ProviderName::Iwarp | ProviderName::Auto, Some(_)) => {
-                bail!(Usage(NEEDS_VERBS.to_owned()))
-            }
-            (ProviderName::Auto, None) => bail!(Usage(NOT_FOR_SERVE.to_owned())),
-            (ProviderName::Verbs, device) => {
-                let device = device.clone();
-                let opened = Ibv::open(verbs_ibv::Config {
-                    device,
-                    ..verbs_ibv::Config::default()
-                });
-                Ok(Arc::new(opened.map_err(devices::explain)?))
-            }
-        }
-    }
-
-    /// The same, listening with a socket that listens already.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`provider`](Self::provider), and if the provider listens without a socket.
-    pub(crate) fn provider_with(&self, socket: TcpListener) -> anyhow::Result<Arc<dyn Provider>> {
-        match (self.provider, &self.device) {
-            (ProviderName::Iwarp, None) => Ok(Arc::new(Activated {
-                inner: self.iwarp(),
-                socket,
-            })),
-            (ProviderName::Iwarp | ProviderName::Auto, Some(_)) => {
-                bail!(Usage(NEEDS_VERBS.to_owned()))
-            }
-            (ProviderName::Auto, None) => bail!(Usage(NOT_FOR_SERVE.to_owned())),
-            (ProviderName::Verbs, _) => bail!(
-                "--provider verbs cannot listen with a socket of the service manager, which is one of TCP"
-            ),
-        }
+    /// As those of [`ProviderArgs::server_providers`].
+    pub(crate) fn server_providers(
+        &self,
+        at: SocketAddr,
+        socket: Option<TcpListener>,
+    ) -> anyhow::Result<ServerProviders> {
+        self.provider.server_providers(self.iwarp(), at, socket)
     }
 
     fn iwarp(&self) -> Iwarp {
@@ -279,17 +145,18 @@ impl TransportArgs {
         }
     }
 
-    /// What moves the data, and its integrity checks, in words.
-    pub(crate) fn describe(&self) -> String {
-        let provider = self.provider.describe();
-        let crc = match (self.provider, self.crc_mode()) {
-            // Devices have integrity checks of their own. With `auto` it is open whether one is used.
-            (ProviderName::Verbs | ProviderName::Auto, _) => return provider.to_owned(),
-            (ProviderName::Iwarp, CrcMode::On) => "CRC on",
-            (ProviderName::Iwarp, CrcMode::Off) => "CRC off",
-            (ProviderName::Iwarp, CrcMode::Strict) => "CRC strict",
-        };
-        format!("{provider}, {crc}")
+    /// What moves the data of a client, in words, before a connection tells.
+    pub(crate) fn describe(&self) -> &'static str {
+        self.provider.describe()
+    }
+
+    /// The integrity checks of software iWARP, in words.
+    pub(crate) fn describe_crc(&self) -> &'static str {
+        match self.crc_mode() {
+            CrcMode::On => "CRC on",
+            CrcMode::Off => "CRC off",
+            CrcMode::Strict => "CRC strict",
+        }
     }
 
     pub(crate) fn versions(&self) -> Versions {

@@ -26,7 +26,7 @@ pub(crate) fn long() -> &'static str {
             "{}\n\
              protocols: NFS version {NFS_V3}, MOUNT version {MOUNT_V3}, NFSACL version {NFSACL_V3}; \
              RPC-over-RDMA versions 1 and 2\n\
-             providers: iwarp (software iWARP over TCP)\n\
+             providers: iwarp (software iWARP over TCP), verbs (RDMA devices, by rdma-core's libraries)\n\
              build:     {}, {build}",
             short(),
             env!("RPCRDMA_TARGET"),

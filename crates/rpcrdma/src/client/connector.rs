@@ -380,6 +380,7 @@ fn info(endpoint: &Endpoint, version: Version, private_data: Vec<u8>) -> Connect
     ConnectionInfo {
         peer: qp.peer_addr(),
         description: qp.describe(),
+        device: qp.device().map(str::to_owned),
         version,
         thresholds: connection.thresholds(),
         remote_invalidation: connection.design(),

@@ -20,6 +20,8 @@ pub struct ConnectionInfo {
     pub peer: SocketAddr,
     /// The provider's description of the connection, for people.
     pub description: String,
+    /// Name of the RDMA device at this end; `None` over software.
+    pub device: Option<String>,
     /// Version of RPC-over-RDMA in use.
     pub version: Version,
     /// Inline thresholds: the largest message of each direction in bytes. In version two they may

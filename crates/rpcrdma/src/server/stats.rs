@@ -47,13 +47,15 @@ pub struct ServerStats {
 }
 
 /// Statistics and state of one connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionStats {
     /// The connection's identifier in services; `None` during setup.
     pub id: Option<ConnectionId>,
     /// Address of the client.
     pub peer: SocketAddr,
+    /// Name of the RDMA device that the connection uses; `None` over software, and during setup.
+    pub device: Option<Arc<str>>,
     /// Time of acceptance.
     pub since: Instant,
     /// State of the connection.
@@ -144,7 +146,7 @@ impl State {
     /// Statistics of each connection.
     pub(super) fn connections(&self) -> Vec<ConnectionStats> {
         let now: Vec<_> = self.lock().now.values().map(Arc::clone).collect();
-        now.iter().map(|shown| lock(shown).stats).collect()
+        now.iter().map(|shown| lock(shown).stats.clone()).collect()
     }
 
     /// Characteristics of the client of a connection.
@@ -191,6 +193,7 @@ impl Tally {
         let stats = ConnectionStats {
             id: None,
             peer,
+            device: None,
             since: now,
             state: ConnectionState::Setup,
             version: None,
@@ -261,8 +264,13 @@ impl Tally {
                 published.characteristics = session.peer_values().clone();
             }
         }
-        let before = published.stats;
-        published.stats = ConnectionStats {
+        let before = published.stats.clone();
+        let device = match &before.device {
+            None => endpoint.qp.device().map(Arc::from),
+            known => known.clone(),
+        };
+        let now = ConnectionStats {
+            device,
             id: Some(endpoint.caller.connection),
             state: match (draining, calls) {
                 (true, _) => ConnectionState::Draining,
@@ -279,7 +287,7 @@ impl Tally {
             io: endpoint.qp.io_counters(),
             ..before
         };
-        let now = published.stats;
+        published.stats = now.clone();
         drop(published);
         if (now.counters, now.io, now.jobs) == (before.counters, before.io, before.jobs) {
             return;

@@ -27,7 +27,7 @@ fn server_tells_what_each_connection_does() {
             stage.service.echo.wait_for_blocked(1).await;
             // It is told within a tenth of a second.
             until(|| monitor.connections()[0].jobs_in_flight == 1).await;
-            let now = monitor.connections()[0];
+            let now = monitor.connections().remove(0);
             assert_eq!(
                 (now.state, now.credits_in_use, now.jobs),
                 (ConnectionState::Active, 1, 1)

@@ -21,6 +21,9 @@ pub(crate) struct Line {
     pub(super) usable: bool,
     /// Why not, if it cannot.
     pub(super) unusable_because: Option<String>,
+    /// Whether it is used without `--provider` (`auto`). An iWARP device is used with `--provider verbs` only, because
+    /// software iWARP reaches the same peers.
+    pub(super) used_by_auto: bool,
     /// What the device reports; null if it could not be opened.
     pub(super) attributes: Option<AttributesLine>,
 }
@@ -137,35 +140,52 @@ pub(super) const WINDOWS: &str = "windows";
 pub(super) const REGISTRATION: &str = "registration";
 
 impl Line {
-    pub(super) fn new(device: &Device, interfaces: &Interfaces) -> Self {
-        let unusable_because = why_unusable(device);
+    /// `no_connections` is why no device of this machine can make connections, if none can.
+    pub(super) fn new(
+        device: &Device,
+        interfaces: &Interfaces,
+        no_connections: Option<&str>,
+    ) -> Self {
         let attributes = device.attributes.as_ref().ok();
+        let attributes =
+            attributes.map(|found| AttributesLine::new(device.transport, found, interfaces));
+        let unusable_because =
+            why_unusable(device, attributes.as_ref()).or_else(|| no_connections.map(str::to_owned));
+        let usable = unusable_because.is_none();
         Self {
             name: device.name.clone(),
             node_type: device.node.to_string(),
             transport: device.transport.to_string(),
-            usable: unusable_because.is_none(),
+            usable,
             unusable_because,
-            attributes: attributes
-                .map(|found| AttributesLine::new(device.transport, found, interfaces)),
+            used_by_auto: usable && device.transport != Transport::Iwarp,
+            attributes,
         }
     }
 }
 
 /// Why a device cannot be used now.
-fn why_unusable(device: &Device) -> Option<String> {
-    match (&device.attributes, device.transport) {
-        (Err(error), _) => Some(why_not_open(&device.name, error)),
-        (Ok(_), Transport::InfiniBand | Transport::Iwarp) => {
-            let found = device.attributes.as_ref().ok()?;
-            let active = found
-                .ports
-                .iter()
-                .any(|port| port.state == PortState::Active);
-            (!active).then(|| "no port is active".to_owned())
-        }
-        (Ok(_), _) => Some("its transport is neither InfiniBand nor iWARP".to_owned()),
+fn why_unusable(device: &Device, shown: Option<&AttributesLine>) -> Option<String> {
+    let (found, shown) = match (&device.attributes, shown) {
+        (Err(error), _) => return Some(why_not_open(&device.name, error)),
+        (Ok(found), shown) => (found, shown?),
+    };
+    if !matches!(device.transport, Transport::InfiniBand | Transport::Iwarp) {
+        return Some("its transport is neither InfiniBand nor iWARP".to_owned());
     }
+    let mut active = (found.ports.iter().zip(&shown.ports))
+        .filter(|(port, _)| port.state == PortState::Active)
+        .peekable();
+    if active.peek().is_none() {
+        return Some("no port is active".to_owned());
+    }
+    // Those of InfiniBand are of interfaces that its table does not name (IPoIB).
+    let no_address = |(port, shown): (&Port, &PortLine)| {
+        port.link_layer != LinkLayer::InfiniBand && shown.addresses.is_empty()
+    };
+    active
+        .all(no_address)
+        .then(|| "its interface has no IP address (`ip address add` gives it one)".to_owned())
 }
 
 impl AttributesLine {
@@ -363,7 +383,7 @@ pub(super) mod tests {
 
     /// A device on a machine with an interface `eth0`.
     pub(in crate::devices) fn line(device: &Device) -> Line {
-        Line::new(device, &interfaces())
+        Line::new(device, &interfaces(), None)
     }
 
     #[test]
@@ -389,6 +409,34 @@ pub(super) mod tests {
         let mut other = device("usnic_0");
         other.transport = Transport::Other;
         assert!(!line(&other).usable);
+    }
+
+    #[test]
+    fn device_without_an_address_or_a_connection_manager_is_not_usable() {
+        let without = changed(|found| found.ports[0].gids.truncate(1));
+        let shown = line(&without);
+        assert!(!shown.usable && !shown.used_by_auto);
+        let why = shown.unusable_because.unwrap();
+        assert!(why.contains("no IP address (`ip address add`"), "{why}");
+        let infiniband = changed(|found| {
+            found.ports[0].gids.truncate(1);
+            found.ports[0].link_layer = LinkLayer::InfiniBand;
+        });
+        assert!(line(&infiniband).usable, "by an address of IPoIB");
+        let none = Line::new(&device("rxe0"), &interfaces(), Some("load rdma_ucm"));
+        assert_eq!(none.unusable_because.as_deref(), Some("load rdma_ucm"));
+    }
+
+    #[test]
+    fn iwarp_device_is_left_to_software_unless_it_is_asked_for() {
+        assert!(line(&device("rxe0")).used_by_auto);
+        let mut siw = device("siw0");
+        siw.transport = Transport::Iwarp;
+        if let Ok(found) = &mut siw.attributes {
+            found.ports[0].gids[1].address = "5254:0:1::".parse().unwrap();
+        }
+        let shown = line(&siw);
+        assert!(shown.usable && !shown.used_by_auto);
     }
 
     #[test]

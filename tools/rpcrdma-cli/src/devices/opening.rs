@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// What to do where libibverbs does not know a device of the kernel.
-const NO_DRIVER: &str = "libibverbs has no driver for it (install ibverbs-providers on Debian and Ubuntu, \
+pub(super) const NO_DRIVER: &str = "libibverbs has no driver for it (install ibverbs-providers on Debian and Ubuntu, \
                          libibverbs on Fedora and RHEL)";
 
 /// What to do where the file of a device cannot be opened.

@@ -8,6 +8,9 @@ use nfs_client::printable;
 /// What stands where there is nothing to say.
 const NOTHING: &str = "-";
 
+/// How a device is used that is not used otherwise.
+const BY_VERBS: &str = "with --provider verbs";
+
 /// One row for each port, or for a device that could not be opened.
 pub(super) fn table(lines: &[Line]) -> String {
     let mut table = Columns::new(&[0, 1, 3, 5, 6, 7, 8]);
@@ -24,6 +27,7 @@ pub(super) fn table(lines: &[Line]) -> String {
     ]);
     for line in lines {
         let usable = match &line.unusable_because {
+            None if !line.used_by_auto => format!("yes, {BY_VERBS}"),
             None => "yes".to_owned(),
             // The reason is longer than a cell, and has been printed.
             Some(_) if line.attributes.is_none() => "no".to_owned(),
@@ -68,6 +72,11 @@ fn paragraph(line: &Line) -> String {
     );
     let mut rows = Columns::new(&[0, 1]);
     let usable = match &line.unusable_because {
+        None if !line.used_by_auto => {
+            format!(
+                "yes, {BY_VERBS}; otherwise software iWARP is used, which reaches the same peers"
+            )
+        }
         None => "yes".to_owned(),
         Some(why) => format!("no: {why}"),
     };
@@ -225,6 +234,15 @@ mod tests {
         assert_eq!(rows[1], expected);
         assert_eq!(rows[3][..2], ["mlx5_0", "InfiniBand"]);
         assert_eq!(rows[3].last(), Some(&"no"));
+    }
+
+    #[test]
+    fn device_that_is_left_to_software_is_shown_with_what_uses_it() {
+        let mut siw = line(&device("siw0"));
+        siw.used_by_auto = false;
+        let lines = [siw];
+        assert!(table(&lines).contains("yes, with --provider verbs\n"));
+        assert!(long(&lines).contains("software iWARP is used"));
     }
 
     #[test]

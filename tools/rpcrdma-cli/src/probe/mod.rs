@@ -4,7 +4,7 @@
 //! nothing, one at a time. A second connection tells what a first one cannot: what the peer makes
 //! of a message of version two, which must be the first one, and whether it insists on CRCs. Where
 //! nobody speaks MPA, one call goes over plain TCP. A peer may say anything: all of it is shown as
-//! it is.
+//! it is. Over RDMA devices there is no MPA, and what the connection manager tells takes its place.
 
 mod answer;
 mod conversation;
@@ -12,11 +12,13 @@ mod report;
 mod text;
 mod version_two;
 
+use crate::connect;
 use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::failure::Ended;
 use crate::json;
 use crate::latency::{Latencies, milliseconds};
 use crate::ping;
+use crate::provider::{ProviderArgs, Providers};
 use crate::transport::{self, Invalidation};
 use crate::units::parse_duration;
 use answer::Answer;
@@ -34,8 +36,9 @@ use rpcrdma_proto::v2::characteristics::DesignBits;
 use rpcrdma_proto::{Design, PrivateData};
 use std::io::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
-use verbs::{Connected, QpOptions, SetupError};
+use verbs::{Connected, Provider, QpOptions, SetupError};
 use verbs_iwarp::{Config, CrcMode, Iwarp, Startup};
 use version_two::VersionTwo;
 
@@ -79,17 +82,18 @@ const fn null(prog: u32, vers: u32) -> Procedure {
     }
 }
 
-/// Describe the peer at an address: MPA, private data, versions, credits, programs, times
+/// Describe the peer at an address: MPA or RDMA, private data, versions, credits, programs, times
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma probe 127.0.0.1
   rpcrdma probe files.example.org:20049
   rpcrdma probe --json --timeout 2s 192.0.2.7 | jq .verdict
   rpcrdma probe --invalidation fixed,per_call 127.0.0.1
+  rpcrdma probe --provider verbs 192.0.2.7
 
 It changes nothing at the peer: it makes two connections and calls procedures that do nothing. \
 docs/guide/probe.md describes the members of --json. The verdict is one of: rpcrdma, mpa_only, \
-rejected, bad_mpa, not_mpa, closed, silent, refused, unreachable.
+rdma_only, rejected, bad_mpa, not_mpa, closed, silent, refused, unreachable.
 
 Exit codes: 0 the peer speaks RPC-over-RDMA, 1 it does not, 2 wrong command line.")]
 pub(crate) struct ProbeArgs {
@@ -116,6 +120,17 @@ pub(crate) struct ProbeArgs {
     /// Print only one JSON object
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    provider: ProviderArgs,
+}
+
+/// What a peer is looked at over.
+#[derive(Clone, Copy)]
+enum Over<'a> {
+    Software,
+    /// RDMA devices, with so much time for connection setup.
+    Devices(&'a Arc<dyn Provider>, Duration),
 }
 
 /// Designs of which a server can take one.
@@ -134,10 +149,11 @@ fn offer(text: &str) -> Result<Invalidation, String> {
 /// Runs the command.
 pub(crate) async fn run(args: &ProbeArgs) -> anyhow::Result<Ended> {
     let context = || args.server.to_string();
+    let providers = args.provider.providers(args.software(CrcMode::On))?;
     let addrs = args.server.addresses().await.with_context(context)?;
     let mut found = None;
     for addr in addrs.into_iter().take(MAX_ADDRESSES) {
-        let report = args.look_at(addr).await;
+        let report = args.look_at(&providers, addr).await;
         let somebody = !matches!(report.verdict, Verdict::Refused | Verdict::Unreachable);
         found = Some(report);
         if somebody {
@@ -158,14 +174,62 @@ pub(crate) async fn run(args: &ProbeArgs) -> anyhow::Result<Ended> {
 }
 
 impl ProbeArgs {
-    async fn look_at(&self, addr: SocketAddr) -> Report {
-        let (startup, connected) = self.connect(addr, CrcMode::On).await;
+    /// Over devices, if there are any for the address, or else over software iWARP.
+    async fn look_at(&self, providers: &Providers, addr: SocketAddr) -> Report {
+        if providers.other_is_devices {
+            let report = self.look_over_devices(addr, &providers.other, self.timeout);
+            return report.await.0;
+        }
+        let Some(devices) = providers.devices_for(addr) else {
+            return self.look_over_software(addr).await;
+        };
+        let limit = self.timeout.min(connect::DEVICE_SETUP);
+        let (report, error) = self.look_over_devices(addr, devices, limit).await;
+        let Some(error) = error.filter(|error| connect::try_software(addr, error)) else {
+            return report;
+        };
+        let mut report = self.look_over_software(addr).await;
+        let nothing_there = matches!(error, SetupError::NoDevice(_));
+        if !nothing_there && report.verdict != Verdict::Rpcrdma {
+            let why = text::why(&error);
+            report.explanation += &format!("; over an RDMA device: {why}");
+        }
+        report
+    }
+
+    /// Over devices; why there was no connection, if there was none.
+    async fn look_over_devices(
+        &self,
+        addr: SocketAddr,
+        devices: &Arc<dyn Provider>,
+        limit: Duration,
+    ) -> (Report, Option<SetupError>) {
+        let over = Over::Devices(devices, limit);
+        let mut report = Report::new(self.server.to_string(), addr, true);
+        let error = match self.connect(over, addr, CrcMode::On).await.1 {
+            Ok(connected) => {
+                self.look_closer(over, addr, connected, &mut report).await;
+                return (report, None);
+            }
+            Err(error) => error,
+        };
+        report.verdict = Verdict::of_failure_over_devices(&error);
+        if let SetupError::Rejected(received) = &error {
+            report.private_data = Some(PrivateDataSeen::new(received));
+        }
+        report.explanation = text::explain(&report, &text::why(&error));
+        (report, Some(error))
+    }
+
+    async fn look_over_software(&self, addr: SocketAddr) -> Report {
+        let over = Over::Software;
+        let (startup, connected) = self.connect(over, addr, CrcMode::On).await;
         let exchanges = &startup.exchanges;
-        let mut report = Report::new(self.server.to_string(), addr);
+        let mut report = Report::new(self.server.to_string(), addr, false);
         report.tcp_connect_ms = exchanges.first().map(|first| milliseconds(first.connected));
         report.mpa = Mpa::new(exchanges);
         match connected {
-            Ok(connected) => self.look_closer(addr, connected, &mut report).await,
+            Ok(connected) => self.look_closer(over, addr, connected, &mut report).await,
             Err(error) => {
                 report.verdict = Verdict::of_failure(exchanges, &error);
                 if let SetupError::Rejected(received) = &error {
@@ -185,7 +249,14 @@ impl ProbeArgs {
     }
 
     /// Over a connection that was made.
-    async fn look_closer(&self, addr: SocketAddr, connected: Connected, report: &mut Report) {
+    async fn look_closer(
+        &self,
+        over: Over<'_>,
+        addr: SocketAddr,
+        connected: Connected,
+        report: &mut Report,
+    ) {
+        report.connected(&*connected.qp);
         report.private_data = Some(PrivateDataSeen::new(&connected.private_data));
         report.inline = Some(Inline::new(ours(), &connected.private_data));
         let mut found = RpcRdma {
@@ -204,7 +275,7 @@ impl ProbeArgs {
             .map(|p| p.version)
             .collect();
         if report.verdict == Verdict::Rpcrdma {
-            found.version_two = Some(self.look_at_version_two(addr, report).await);
+            found.version_two = Some(self.look_at_version_two(over, addr, report).await);
         }
         let first = report.programs.first().and_then(|p| p.answer.detail());
         let why = found.ended.as_deref().or(first).unwrap_or_default();
@@ -263,8 +334,13 @@ impl ProbeArgs {
 
     /// What the peer makes of version two, as the first thing it hears, and of not being asked for
     /// CRCs.
-    async fn look_at_version_two(&self, addr: SocketAddr, report: &mut Report) -> VersionTwo {
-        let (startup, connected) = self.connect(addr, CrcMode::Off).await;
+    async fn look_at_version_two(
+        &self,
+        over: Over<'_>,
+        addr: SocketAddr,
+        report: &mut Report,
+    ) -> VersionTwo {
+        let (startup, connected) = self.connect(over, addr, CrcMode::Off).await;
         let connected = match connected {
             Ok(connected) => connected,
             Err(error) => {
@@ -286,23 +362,36 @@ impl ProbeArgs {
         found
     }
 
+    fn software(&self, crc: CrcMode) -> Iwarp {
+        let usual = Config::default();
+        let linger = usual.linger.min(self.timeout);
+        Iwarp::new(usual.with_crc(crc).with_linger(linger))
+    }
+
+    /// Connects. What was said over software iWARP comes with it; devices tell nothing.
     async fn connect(
         &self,
+        over: Over<'_>,
         addr: SocketAddr,
         crc: CrcMode,
     ) -> (Startup, Result<Connected, SetupError>) {
-        let usual = Config::default();
-        let linger = usual.linger.min(self.timeout);
-        let provider = Iwarp::new(usual.with_crc(crc).with_linger(linger));
         let receive_size = ours().receive.bytes();
-        let options = QpOptions::default()
-            .with_receive_size(receive_size)
-            .with_setup_timeout(self.timeout);
+        let options = QpOptions::default().with_receive_size(receive_size);
         let receives = conversation::receives(receive_size);
         let private_data = ours().emit();
-        provider
-            .connect_observed(addr, &options, &private_data, receives)
-            .await
+        match over {
+            Over::Software => {
+                let options = options.with_setup_timeout(self.timeout);
+                let software = self.software(crc);
+                let observed = software.connect_observed(addr, &options, &private_data, receives);
+                observed.await
+            }
+            Over::Devices(devices, limit) => {
+                let options = options.with_setup_timeout(limit);
+                let connected = devices.connect(addr, &options, &private_data, receives);
+                (Startup::default(), connected.await)
+            }
+        }
     }
 
     fn conversation(&self, connected: Connected) -> Conversation {
@@ -329,5 +418,139 @@ fn ours() -> PrivateData {
         send: usual.send_size,
         receive: usual.receive_size,
         remote_invalidation: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Command, FromArgMatches};
+    use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Nfs3};
+    use oncrpc::Programs;
+    use rpcrdma::{Server, ServerConfig};
+
+    fn args(more: &[&str]) -> ProbeArgs {
+        let command = ProbeArgs::augment_args(Command::new("probe"));
+        let words = [&["probe", "192.0.2.1"], more].concat();
+        let matches = command.try_get_matches_from(words).unwrap();
+        ProbeArgs::from_arg_matches(&matches).unwrap()
+    }
+
+    /// A provider that connects elsewhere than it is told, in the place of RDMA devices; without a place to connect to
+    /// it refuses.
+    struct Devices(Iwarp, Option<SocketAddr>);
+
+    impl verbs::WrapProvider for Devices {
+        type Inner = Iwarp;
+
+        fn inner(&self) -> &Iwarp {
+            &self.0
+        }
+
+        fn wrap_connect<'a>(
+            &'a self,
+            _: SocketAddr,
+            options: &'a QpOptions,
+            private_data: &'a [u8],
+            receives: Vec<verbs::WorkRequest>,
+        ) -> verbs::BoxFuture<'a, Result<Connected, SetupError>> {
+            match self.1 {
+                Some(to) => self.0.connect(to, options, private_data, receives),
+                None => Box::pin(async { Err(SetupError::Rejected(b"no".to_vec())) }),
+            }
+        }
+    }
+
+    fn iwarp() -> Iwarp {
+        Iwarp::new(Config::default())
+    }
+
+    async fn server() -> Server {
+        let exports = Exports::new(HandleKey::random().unwrap())
+            .with(
+                "/x",
+                Arc::new(MemFs::new(1 << 20)),
+                ExportOptions::default(),
+            )
+            .unwrap();
+        let programs = Programs::new().with(Nfs3::new(exports, buffer::Pool::new(1 << 20)));
+        let here = "127.0.0.1:0".parse().unwrap();
+        let config = ServerConfig::default();
+        let bound = Server::bind(Arc::new(iwarp()), here, Arc::new(programs), config);
+        bound.await.unwrap()
+    }
+
+    fn providers(to: Option<SocketAddr>) -> Providers {
+        Providers {
+            devices: Some(Arc::new(Devices(iwarp(), to))),
+            other: Arc::new(iwarp()),
+            other_is_devices: false,
+        }
+    }
+
+    const ELSEWHERE: &str = "192.0.2.1:20049";
+
+    #[tokio::test]
+    async fn peer_is_looked_at_over_devices_first_and_nothing_of_mpa_is_told() {
+        let server = server().await;
+        let to = Some(server.local_addr());
+        let args = args(&["-c2"]);
+        let report = args
+            .look_at(&providers(to), ELSEWHERE.parse().unwrap())
+            .await;
+        assert_eq!(report.verdict, Verdict::Rpcrdma, "{}", report.explanation);
+        assert_eq!((report.provider, report.mpa.is_none()), ("verbs", true));
+        assert!(report.tcp_connect_ms.is_none() && report.plain_tcp.is_none());
+        assert_eq!(report.nfs_versions, [3]);
+        assert!(report.private_data.as_ref().is_some_and(|seen| seen.valid));
+        let limits = report.limits.unwrap();
+        assert!(limits.outstanding_reads > 0 && limits.max_message_bytes > 0);
+        let found = report.rpcrdma.as_ref().unwrap();
+        assert!(found.version_one && found.credits_granted.is_some());
+        assert!(matches!(found.version_two, Some(VersionTwo::Spoken(_))));
+        let shown = text::Text(&report).to_string();
+        assert!(shown.contains("limits"), "{shown}");
+    }
+
+    #[tokio::test]
+    async fn peer_that_refuses_over_devices_is_described_with_its_private_data() {
+        let report = args(&[])
+            .look_at(&providers(None), ELSEWHERE.parse().unwrap())
+            .await;
+        assert_eq!(
+            (report.verdict, report.provider),
+            (Verdict::Rejected, "verbs")
+        );
+        let seen = report.private_data.unwrap();
+        assert_eq!((seen.bytes.as_str(), seen.valid), ("6e6f", false));
+        assert!(report.explanation.contains("not allowed"));
+        // Loopback is left to software.
+        let server = server().await;
+        let report = args(&["-c1"])
+            .look_at(&providers(None), server.local_addr())
+            .await;
+        assert_eq!(
+            (report.verdict, report.provider),
+            (Verdict::Rpcrdma, "iwarp")
+        );
+        assert!(report.mpa.is_some());
+    }
+
+    #[test]
+    fn failure_over_devices_is_a_verdict() {
+        use std::io::ErrorKind;
+        let check = |error: SetupError, verdict| {
+            assert_eq!(Verdict::of_failure_over_devices(&error), verdict, "{error}");
+        };
+        let io = |kind: ErrorKind| SetupError::Io(kind.into());
+        check(SetupError::Rejected(Vec::new()), Verdict::Rejected);
+        let reason = verbs::RejectReason::NoResources;
+        check(SetupError::Refused(reason.into()), Verdict::Rejected);
+        check(io(ErrorKind::ConnectionRefused), Verdict::Refused);
+        check(io(ErrorKind::HostUnreachable), Verdict::Unreachable);
+        let no_device = SetupError::NoDevice(ErrorKind::NotFound.into());
+        check(no_device, Verdict::Unreachable);
+        let timed_out = SetupError::TimedOut("the answer", Duration::from_secs(1));
+        check(timed_out, Verdict::Unreachable);
     }
 }

@@ -3,10 +3,12 @@
 use super::answer::Answer;
 use super::version_two::VersionTwo;
 use crate::latency::{Latencies, milliseconds};
+use crate::provider;
 use iwarp_proto::mpa::{Enhanced, HeaderView, Kind, NOT_NEGOTIATED, Revision};
 use rpcrdma_proto::private_data::{FORMAT_IDENTIFIER, FORMATS, PrivateData, PrivateDataView};
 use serde::Serialize;
 use std::net::SocketAddr;
+use verbs::QueuePair;
 use verbs_iwarp::Exchange;
 
 /// What was found out about a peer. What could not be found out is null.
@@ -21,6 +23,14 @@ pub(crate) struct Report {
     pub(super) verdict: Verdict,
     /// The verdict in a sentence that says what to do.
     pub(super) explanation: String,
+    /// What the peer was looked at over: `iwarp` (software iWARP over TCP) or `verbs` (RDMA devices).
+    pub(super) provider: &'static str,
+    /// Name of the RDMA device at this end, if the connection uses one.
+    pub(super) device: Option<String>,
+    /// The connection in words.
+    pub(super) transport: Option<String>,
+    /// Limits of the connection.
+    pub(super) limits: Option<LimitsSeen>,
     /// Milliseconds to connect over TCP.
     pub(super) tcp_connect_ms: Option<f64>,
     /// What came in the place of an MPA Reply.
@@ -47,12 +57,19 @@ pub(crate) struct Report {
 
 impl Report {
     /// Of a peer of which nothing is known but that it takes connections.
-    pub(super) fn new(server: String, address: SocketAddr) -> Self {
+    pub(super) fn new(server: String, address: SocketAddr, over_devices: bool) -> Self {
         Self {
             server,
             address: address.to_string(),
-            verdict: Verdict::MpaOnly,
+            verdict: match over_devices {
+                true => Verdict::RdmaOnly,
+                false => Verdict::MpaOnly,
+            },
             explanation: String::new(),
+            provider: provider::name(over_devices),
+            device: None,
+            transport: None,
+            limits: None,
             tcp_connect_ms: None,
             first_bytes: None,
             plain_tcp: None,
@@ -66,6 +83,35 @@ impl Report {
             rtt_ms: None,
         }
     }
+
+    /// With what is known of a connection that was made.
+    pub(super) fn connected(&mut self, qp: &dyn QueuePair) {
+        let limits = qp.limits();
+        self.device = qp.device().map(str::to_owned);
+        self.transport = Some(qp.describe());
+        self.limits = Some(LimitsSeen {
+            outstanding_reads: limits.outstanding_reads,
+            inbound_reads: limits.inbound_reads,
+            max_message_bytes: limits.max_message,
+        });
+    }
+
+    /// Whether the peer was looked at over RDMA devices.
+    pub(super) fn is_over_devices(&self) -> bool {
+        self.provider == provider::name(true)
+    }
+}
+
+/// Limits of a connection, after the negotiation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct LimitsSeen {
+    /// RDMA Reads that this end may have outstanding (ORD).
+    pub(super) outstanding_reads: usize,
+    /// RDMA Reads of the peer that this end serves at a time (IRD).
+    pub(super) inbound_reads: usize,
+    /// Bytes of the largest message.
+    pub(super) max_message_bytes: u32,
 }
 
 /// What is on the other side.
@@ -77,7 +123,9 @@ pub(super) enum Verdict {
     Rpcrdma,
     /// An iWARP connection on which calls are not answered.
     MpaOnly,
-    /// MPA, which refused the connection.
+    /// A connection over RDMA devices on which calls are not answered.
+    RdmaOnly,
+    /// MPA or an RDMA device, which refused the connection.
     Rejected,
     /// An MPA Reply that cannot be accepted.
     BadMpa,
@@ -236,6 +284,18 @@ impl Verdict {
             Io(_) | NotOurProtocol(_) if last.received.is_empty() => Self::Closed,
             _ if is_mpa => Self::BadMpa,
             _ => Self::NotMpa,
+        }
+    }
+}
+
+impl Verdict {
+    /// From why there was no connection over RDMA devices.
+    pub(super) fn of_failure_over_devices(error: &verbs::SetupError) -> Self {
+        use verbs::SetupError::{Io, Refused, Rejected};
+        match error {
+            Rejected(_) | Refused(_) => Self::Rejected,
+            Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Self::Refused,
+            _ => Self::Unreachable,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use super::report::{
-    Inline, Mpa, PrivateDataSeen, ProgramAnswer, Report, RoundTrip, RpcRdma, Verdict,
+    Inline, LimitsSeen, Mpa, PrivateDataSeen, ProgramAnswer, Report, RoundTrip, RpcRdma, Verdict,
 };
 use super::version_two::{Spoken, VersionTwo};
 use crate::failure::plain;
@@ -67,12 +67,25 @@ pub(super) fn explain(report: &Report, why: &str) -> String {
         (Verdict::MpaOnly, _) => {
             format!("it accepts iWARP connections but does not answer RPC-over-RDMA: {why}")
         }
+        (Verdict::RdmaOnly, _) => {
+            format!("it accepts RDMA connections but does not answer RPC-over-RDMA: {why}")
+        }
+        (Verdict::Rejected, _) if report.is_over_devices() => format!(
+            "it has an RDMA device and refused the connection: this address is not allowed, the server takes no \
+             connections of its own machine over devices, it has too many connections, or it does not accept what \
+             was offered ({why})"
+        ),
         (Verdict::Rejected, _) => {
             "it speaks MPA and refused the connection: this address is not allowed, the server runs as \
              another user of this machine, it has too many connections, or it does not accept what was offered"
                 .to_owned()
         }
         (Verdict::BadMpa, _) => format!("its MPA reply cannot be accepted: {why}"),
+        (Verdict::Refused, _) if report.is_over_devices() => {
+            "nothing listens there over RDMA devices: does the server run with --provider auto or verbs, and is this \
+             its port?"
+                .to_owned()
+        }
         (Verdict::Refused, _) => {
             "nothing listens there: is the server running, and is this its port?".to_owned()
         }
@@ -87,6 +100,9 @@ impl Display for Text<'_> {
         let rows = &mut Columns::new(&[0, 1]);
         if report.server != report.address {
             row(rows, "address", &report.address);
+        }
+        if report.is_over_devices() {
+            device_rows(rows, report);
         }
         if let Some(time) = report.tcp_connect_ms {
             row(rows, "TCP", &format!("connected in {time:.3} ms"));
@@ -138,6 +154,24 @@ impl Display for Text<'_> {
 /// A line, with the name of what it is about, or none if the line before it had it.
 fn row(rows: &mut Columns, name: &str, shown: &str) {
     rows.add([&format!("  {name}"), shown]);
+}
+
+fn device_rows(rows: &mut Columns, report: &Report) {
+    if let Some(transport) = &report.transport {
+        row(rows, "RDMA", transport);
+    }
+    if let Some(LimitsSeen {
+        outstanding_reads,
+        inbound_reads,
+        max_message_bytes,
+    }) = report.limits
+    {
+        let most = units::size(max_message_bytes.into());
+        let shown = format!(
+            "{outstanding_reads} Reads outstanding, {inbound_reads} served at a time, messages of up to {most}"
+        );
+        row(rows, "limits", &shown);
+    }
 }
 
 fn mpa_rows(rows: &mut Columns, mpa: &Mpa) {

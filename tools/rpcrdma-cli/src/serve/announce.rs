@@ -1,9 +1,10 @@
 //! The announcement of `serve` when it is ready.
 
 use super::exports::Export;
+use super::listening::Listening;
 use super::plan::{self, ClientPlan, Plan, Presence};
 use super::served::AbsentExports;
-use crate::control::RuleStatus;
+use crate::control::{ListenerStatus, RuleStatus};
 use crate::json;
 use crate::show;
 use nfs_client::{NfsUrl, printable};
@@ -22,15 +23,15 @@ pub(crate) struct Announcement<'a> {
     /// Those that are not served now, and why.
     pub(super) absent: &'a AbsentExports,
     /// Where RPC-over-RDMA is served.
-    pub(crate) listening: SocketAddr,
+    pub(super) listening: Listening,
     /// Port of MOUNT over TCP, at the same address.
     pub(crate) mount_port: u16,
     /// Of RPC-over-RDMA.
     pub(crate) versions: Versions,
     /// By which clients may have their handles invalidated.
     pub(crate) remote_invalidation: &'a [Design],
-    /// The provider, in words.
-    pub(crate) provider: String,
+    /// The integrity checks of software iWARP, in words.
+    pub(crate) crc: &'static str,
     /// As whom files are used.
     pub(crate) user: String,
     pub(crate) limits: String,
@@ -47,6 +48,8 @@ pub(crate) struct Announcement<'a> {
 pub(crate) struct Line<'a> {
     /// Where RPC-over-RDMA is served.
     listening: SocketAddr,
+    /// Where it is served over each provider: the address above, and those of RDMA devices beside it.
+    listeners: Vec<ListenerStatus>,
     /// Port of MOUNT over TCP, at the same address.
     mount_port: u16,
     /// Where metrics are served over HTTP.
@@ -91,7 +94,8 @@ impl Announcement<'_> {
             absent: self.absent.get(&plan.export.name).map(|why| &**why),
         });
         json::line(&Line {
-            listening: self.listening,
+            listening: self.listening.first,
+            listeners: self.listening.listeners(),
             mount_port: self.mount_port,
             metrics: self.metrics,
             control: self.control.map(Path::to_string_lossy),
@@ -107,7 +111,7 @@ impl Announcement<'_> {
 
     /// The address as clients are to write it, without a port or brackets.
     fn host(&self) -> String {
-        match self.listening.ip() {
+        match self.listening.first.ip() {
             ip if ip.is_unspecified() => "THIS-HOST".to_owned(),
             ip => ip.to_string(),
         }
@@ -117,7 +121,7 @@ impl Announcement<'_> {
     fn url(&self, export: &Export) -> String {
         let url = NfsUrl {
             host: self.host(),
-            port: self.listening.port(),
+            port: self.listening.first.port(),
             path: export.name.clone().into_bytes(),
         };
         url.to_string()
@@ -132,7 +136,7 @@ impl Announcement<'_> {
         format!(
             "mount -t nfs -o vers=3,nolock,proto={},port={},mountproto={},mountport={} {} /mnt",
             self.family("rdma"),
-            self.listening.port(),
+            self.listening.first.port(),
             self.family("tcp"),
             self.mount_port,
             quoted(&format!("{host}:{}", export.name)),
@@ -141,7 +145,11 @@ impl Announcement<'_> {
 
     /// The netid for our kind of address (RFC 5665 §5.1).
     fn family(&self, netid: &str) -> String {
-        let six = if self.listening.is_ipv6() { "6" } else { "" };
+        let six = if self.listening.first.is_ipv6() {
+            "6"
+        } else {
+            ""
+        };
         format!("{netid}{six}")
     }
 }
@@ -170,7 +178,7 @@ impl fmt::Display for Announcement<'_> {
         writeln!(
             f,
             "serving NFSv3 on RPC-over-RDMA {versions} ({})\n",
-            self.provider
+            self.listening.provider(self.crc)
         )?;
         let common = plan::common_clients(self.exports);
         for plan in self.exports {
@@ -185,13 +193,13 @@ impl fmt::Display for Announcement<'_> {
             };
             writeln!(f, "  {} ({}{also}{absent}){clients}", is(plan), how(plan))?;
         }
-        let (ip, mount) = (self.listening.ip(), self.mount_port);
+        let (ip, mount) = (self.listening.first.ip(), self.mount_port);
         let mount = SocketAddr::new(ip, mount);
         writeln!(f)?;
         writeln!(
             f,
-            "listening  {} over RDMA, {mount} over TCP for MOUNT",
-            self.listening
+            "listening  {}, {mount} over TCP for MOUNT",
+            self.listening.addresses()
         )?;
         if let Some(clients) = &common {
             writeln!(f, "allowed    {clients}")?;
@@ -209,11 +217,15 @@ impl fmt::Display for Announcement<'_> {
         let Some(first) = self.exports.first() else {
             return Ok(());
         };
-        writeln!(f, "\nmount from Linux, as root:")?;
+        let over = match self.listening.devices.is_empty() {
+            true => "",
+            false => ", over InfiniBand or RoCE, or else over iWARP",
+        };
+        writeln!(f, "\nmount from Linux, as root{over}:")?;
         for plan in self.exports {
             writeln!(f, "  {}", self.mount(&plan.export))?;
         }
-        if self.listening.ip().to_canonical().is_loopback() {
+        if self.listening.first.ip().to_canonical().is_loopback() {
             writeln!(
                 f,
                 "The software iWARP of Linux (siw) does not work over loopback: to mount, on this machine \
@@ -256,7 +268,7 @@ pub(super) struct Described<'a> {
     pub(super) absent: &'a AbsentExports,
     /// What its administrator may not have meant.
     pub(super) warnings: &'a [String],
-    pub(super) listen: SocketAddr,
+    pub(super) listening: Listening,
     pub(super) mount_port: u16,
 }
 
@@ -266,6 +278,8 @@ pub(super) struct Described<'a> {
 pub(crate) struct CheckLine<'a> {
     /// Where RPC-over-RDMA would be served.
     listen: SocketAddr,
+    /// Where it would be served over each provider: the address above, and those of RDMA devices beside it.
+    listeners: Vec<ListenerStatus>,
     /// Port of MOUNT over TCP.
     mount_port: u16,
     /// The exports, in order.
@@ -312,7 +326,8 @@ impl Described<'_> {
             clients: plan.clients.iter().map(rule_status).collect(),
         });
         json::line(&CheckLine {
-            listen: self.listen,
+            listen: self.listening.first,
+            listeners: self.listening.listeners(),
             mount_port: self.mount_port,
             exports: exports.collect(),
             warnings: self.warnings,
@@ -340,11 +355,11 @@ pub(super) fn rule_status(rule: &ClientPlan) -> RuleStatus {
 
 impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mount = SocketAddr::new(self.listen.ip(), self.mount_port);
+        let mount = SocketAddr::new(self.listening.first.ip(), self.mount_port);
         writeln!(
             f,
-            "would listen at {} over RDMA, {mount} over TCP for MOUNT",
-            self.listen
+            "would listen at {}, {mount} over TCP for MOUNT",
+            self.listening.addresses()
         )?;
         for plan in self.plans {
             let fsid = plan
@@ -378,11 +393,15 @@ mod tests {
         check(&Announcement {
             exports,
             absent: &AbsentExports::from([("/gone".to_owned(), "no disk".to_owned())]),
-            listening: listening.parse().unwrap(),
+            listening: Listening {
+                first: listening.parse().unwrap(),
+                first_is_devices: false,
+                devices: Vec::new(),
+            },
             mount_port: 815,
             versions: Versions::Auto,
             remote_invalidation: &[Design::PerCall, Design::PerConnection],
-            provider: "provider".to_owned(),
+            crc: "CRC on",
             user: "somebody".to_owned(),
             limits: "few".to_owned(),
             state: "nowhere".to_owned(),
@@ -475,6 +494,8 @@ mod tests {
             assert!(!line.contains('\n'));
             let said: serde_json::Value = serde_json::from_str(&line).unwrap();
             assert_eq!(said["listening"], "127.0.0.1:4711");
+            let listener = serde_json::json!({"provider": "iwarp", "address": "127.0.0.1:4711"});
+            assert_eq!(said["listeners"], serde_json::json!([listener]));
             assert_eq!(said["mount_port"], 815);
             let designs = serde_json::json!(["per_call", "per_connection"]);
             assert_eq!(said["remote_invalidation"], designs);
@@ -543,7 +564,11 @@ mod tests {
             plans: &plans,
             absent: &AbsentExports::new(),
             warnings: &["careful".to_owned()],
-            listen: "192.0.2.1:20049".parse().unwrap(),
+            listening: Listening {
+                first: "192.0.2.1:20049".parse().unwrap(),
+                first_is_devices: true,
+                devices: Vec::new(),
+            },
             mount_port: 20048,
         };
         let text = described.to_string();
@@ -552,6 +577,7 @@ mod tests {
         assert!(text.contains(rule), "{text}");
         let said: serde_json::Value = serde_json::from_str(&described.json().unwrap()).unwrap();
         assert_eq!(said["warnings"][0], "careful");
+        assert_eq!(said["listeners"][0]["provider"], "verbs");
         let client = &said["exports"][0]["clients"][0];
         assert_eq!(
             (&client["read_only"], &client["squash"]),

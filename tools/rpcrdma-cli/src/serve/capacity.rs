@@ -10,6 +10,12 @@ const RESERVED: usize = 256;
 /// Descriptors that one file kept open takes at most.
 const PER_FILE: usize = 3;
 
+/// Descriptors of a connection over software iWARP: its socket.
+const OF_SOFTWARE: usize = 1;
+
+/// Descriptors of a connection over an RDMA device: its events, and its completions.
+const OF_DEVICE: usize = 2;
+
 /// Files that are kept open, however many connections are asked for.
 const LEAST_FILES: usize = 64;
 
@@ -37,20 +43,34 @@ pub(super) enum Short {
 
 impl Capacity {
     /// With as many descriptors as this process may have, which are raised to that now, and memory for
-    /// so many connections of those that are wanted, in so many bytes.
-    pub(super) fn find(wanted: usize, (with_memory, bytes): (usize, usize)) -> Self {
+    /// so many connections of those that are wanted, in so many bytes. Any of them may come over an RDMA device, if
+    /// those are used.
+    pub(super) fn find(
+        wanted: usize,
+        over_devices: bool,
+        (with_memory, bytes): (usize, usize),
+    ) -> Self {
         let limit = raise_limit();
         let limit = limit.map_or(usize::MAX, |limit| {
             usize::try_from(limit).unwrap_or(usize::MAX)
         });
-        Self::within(wanted, limit, (with_memory, bytes))
+        let each = match over_devices {
+            true => OF_DEVICE,
+            false => OF_SOFTWARE,
+        };
+        Self::within(wanted, each, limit, (with_memory, bytes))
     }
 
-    fn within(wanted: usize, limit: usize, (with_memory, bytes): (usize, usize)) -> Self {
+    fn within(
+        wanted: usize,
+        each: usize,
+        limit: usize,
+        (with_memory, bytes): (usize, usize),
+    ) -> Self {
         let left = limit.saturating_sub(RESERVED);
-        let with_descriptors = left.saturating_sub(PER_FILE * LEAST_FILES).max(1);
+        let with_descriptors = (left.saturating_sub(PER_FILE * LEAST_FILES) / each).max(1);
         let connections = wanted.min(with_descriptors).min(with_memory);
-        let open_files = left.saturating_sub(connections) / PER_FILE;
+        let open_files = left.saturating_sub(connections.saturating_mul(each)) / PER_FILE;
         Self {
             connections,
             open_files: open_files.min(limit / 4).clamp(LEAST_FILES, MOST_FILES),
@@ -106,7 +126,7 @@ mod tests {
         memory: (usize, usize),
         expected: (usize, Option<Short>),
     ) {
-        let capacity = Capacity::within(wanted, limit, memory);
+        let capacity = Capacity::within(wanted, OF_SOFTWARE, limit, memory);
         assert_eq!((capacity.connections, capacity.short_of), expected);
         let used = RESERVED + capacity.connections + PER_FILE * capacity.open_files;
         assert!(used <= limit || capacity.open_files == LEAST_FILES);
@@ -130,7 +150,7 @@ mod tests {
 
     #[test]
     fn files_leave_room_for_connections() {
-        let files = |wanted, limit| Capacity::within(wanted, limit, MEMORY).open_files;
+        let files = |wanted, limit| Capacity::within(wanted, OF_SOFTWARE, limit, MEMORY).open_files;
         assert_eq!(files(1024, 20_000), 5000, "a quarter");
         assert_eq!(files(10_000, 20_000), (20_000 - 256 - 10_000) / 3);
         assert_eq!(files(1, usize::MAX), MOST_FILES);
@@ -138,8 +158,19 @@ mod tests {
     }
 
     #[test]
+    fn connections_over_devices_take_more_descriptors() {
+        let of = |limit| Capacity::within(1024, OF_DEVICE, limit, MEMORY);
+        assert_eq!(of(1024).connections, (1024 - 256 - 192) / 2);
+        assert_eq!(of(1024).short_of, Some(Short::Descriptors(1024)));
+        let many = of(20_000);
+        assert_eq!((many.connections, many.open_files), (1024, 5000));
+        let few = of(4096);
+        assert_eq!(few.open_files, (4096 - 256 - 2048) / 3);
+    }
+
+    #[test]
     fn limit_is_reported_with_its_basis() {
-        let of = |limit, memory| Capacity::within(5000, limit, memory).describe();
+        let of = |limit, memory| Capacity::within(5000, OF_SOFTWARE, limit, memory).describe();
         assert_eq!(of(20_000, MEMORY), "5000 connections");
         assert!(of(1024, MEMORY).contains("576 connections, as the limit of open files is 1024"));
         assert!(

@@ -1,8 +1,10 @@
 //! `serve --check`: whether a server could start, and whether it would do what its administrator means.
 
 use super::announce::Described;
+use super::beside::{self, Beside};
 use super::hints;
 use super::listen;
+use super::listening::Listening;
 use super::names::Names;
 use super::plan::{Addresses, Plan};
 use super::served;
@@ -12,6 +14,7 @@ use crate::control::{self, ServerStatus};
 use crate::failure::{Ended, plain};
 use anyhow::Context;
 use nfs_server::HandleKey;
+use oncrpc::Chain;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -33,7 +36,7 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
         warnings.push(format!("{name} is not there now: {why}"));
     }
     let addresses = check_names(plans, &mut warnings).await;
-    check_ports(settings, state_dir.as_deref(), &mut warnings).await?;
+    let listening = check_listeners(settings, state_dir.as_deref(), &mut warnings).await?;
     warnings.extend(hints::warnings(
         plans,
         &addresses,
@@ -46,7 +49,7 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
         plans,
         absent: &absent,
         warnings: &warnings,
-        listen: settings.args.listen,
+        listening,
         mount_port: settings.args.mount_port,
     };
     let mut out = io::stdout();
@@ -112,29 +115,27 @@ async fn check_names(plans: &[Plan], warnings: &mut Vec<String>) -> Addresses {
     addresses
 }
 
-/// Whether it could be listened where the server is to listen.
-async fn check_ports(
+/// Whether it could be listened where the server is to listen, and over what.
+async fn check_listeners(
     settings: &Settings,
     state_dir: Option<&Path>,
     warnings: &mut Vec<String>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Listening> {
     let args = &settings.args;
+    // Whether a socket is there is not looked at: nothing is served with it.
+    let providers = args.transport.server_providers(args.listen, None)?;
     let mount = SocketAddr::new(args.listen.ip(), args.mount_port);
-    let rdma = args
-        .activated
-        .is_none()
-        .then_some((args.listen, "--listen ADDR:PORT"));
-    let mount = (mount, "--mount-port");
+    let software = args.activated.is_none() && !providers.first_is_devices;
+    let software = software.then_some((args.listen, "--listen ADDR:PORT"));
     let metrics = args.reports.metrics.map(|addr| (addr, "--metrics"));
     let mut servers = None;
-    for (addr, option) in rdma.into_iter().chain([mount]).chain(metrics) {
+    let addrs = software.into_iter().chain([(mount, "--mount-port")]);
+    for (addr, option) in addrs.chain(metrics) {
         match listen::try_out(addr) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 if servers.is_none() {
-                    let runtime = systemd::runtime_dir();
-                    let dirs = state_dir.into_iter().chain(runtime.as_deref());
-                    servers = Some(control::running(dirs).await);
+                    servers = Some(running(state_dir).await);
                 }
                 if !servers.iter().flatten().any(|server| has(server, addr)) {
                     warnings.push(listen::explain(error, addr, option).to_string());
@@ -143,7 +144,38 @@ async fn check_ports(
             Err(error) => return Err(listen::explain(error, addr, option)),
         }
     }
-    Ok(())
+    let mut listening = Listening {
+        first: args.listen,
+        first_is_devices: providers.first_is_devices,
+        devices: Vec::new(),
+    };
+    if !providers.use_devices() {
+        return Ok(listening);
+    }
+    // Where a server listens over devices, another cannot now.
+    let servers = match servers {
+        Some(servers) => servers,
+        None => running(state_dir).await,
+    };
+    let is_served = |addr| servers.iter().any(|server| has(server, addr));
+    if let Some(devices) = &providers.beside {
+        let beside = Beside::try_out(args.listen, devices, is_served).await;
+        listening.devices = beside.listening;
+        warnings.extend(beside.warnings);
+    } else if let Err(error) = providers.first.listen(args.listen).await {
+        match beside::is_in_use(&error) {
+            true if is_served(args.listen) => {}
+            true => warnings.push(Chain(&error).to_string()),
+            false => return Err(error.into()),
+        }
+    }
+    Ok(listening)
+}
+
+/// The servers that run on this machine, as far as this user may ask them.
+async fn running(state_dir: Option<&Path>) -> Vec<ServerStatus> {
+    let runtime = systemd::runtime_dir();
+    control::running(state_dir.into_iter().chain(runtime.as_deref())).await
 }
 
 /// Whether a running server listens at this address, so that it is free once that one ends.

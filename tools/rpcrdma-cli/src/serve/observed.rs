@@ -1,6 +1,7 @@
 //! What a running server tells of itself.
 
 use super::announce::rule_status;
+use super::listening::Listening;
 use super::plan::Plan;
 use super::served::{AbsentExports, Served};
 use crate::control::shown;
@@ -8,6 +9,7 @@ use crate::control::{
     ClientStatus, ConnectionCounts, DuplicateRequests, ExportStatus, ProcedureStatus, ReloadStatus,
     ServerStatus,
 };
+use crate::provider;
 use nfs_server::{DuplicateRequestStats, Mount3, Nfs3, NfsAcl3, ProcedureStats, ProgramStats};
 use rpcrdma::{ConnectionState, ConnectionStats, ServerMonitor, ServerStats};
 use std::net::SocketAddr;
@@ -18,7 +20,7 @@ use std::time::{Instant, SystemTime};
 pub(super) struct Observed {
     monitor: ServerMonitor,
     programs: CountedPrograms,
-    listening: SocketAddr,
+    listening: Listening,
     mount: SocketAddr,
     metrics: OnceLock<SocketAddr>,
     started: Instant,
@@ -76,7 +78,8 @@ impl Observed {
     pub(super) fn new(
         monitor: ServerMonitor,
         programs: CountedPrograms,
-        (listening, mount): (SocketAddr, SocketAddr),
+        listening: Listening,
+        mount: SocketAddr,
     ) -> Self {
         Self {
             monitor,
@@ -125,7 +128,7 @@ impl Observed {
 
     /// Where RPC-over-RDMA is served.
     pub(super) fn listening(&self) -> SocketAddr {
-        self.listening
+        self.listening.first
     }
 
     /// Logs what it did so far, as one event.
@@ -197,7 +200,8 @@ impl Observed {
         ServerStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            listening: self.listening.to_string(),
+            listening: self.listening.first.to_string(),
+            listeners: self.listening.listeners(),
             mount: self.mount.to_string(),
             metrics: self.metrics.get().map(ToString::to_string),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
@@ -242,6 +246,11 @@ impl Observed {
         let counters = &now.counters;
         ClientStatus {
             address: now.peer.to_string(),
+            // What a connection uses is published with its first call.
+            provider: now
+                .id
+                .map(|_| provider::name(now.device.is_some()).to_owned()),
+            device: now.device.as_deref().map(str::to_owned),
             state: now.state.name().to_owned(),
             version: now.version.map(|version| version.number()),
             age_seconds: now.since.elapsed().as_secs_f64(),

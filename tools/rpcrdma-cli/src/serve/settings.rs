@@ -8,6 +8,7 @@ use super::plan::{ClientPlan, Clients, Plan, Presence};
 use super::served::HowToOpen;
 use super::systemd;
 use crate::failure::{Misconfigured, Usage, plain};
+use crate::provider::ServerProviders;
 use crate::units;
 use anyhow::bail;
 use buffer::Pool;
@@ -204,12 +205,8 @@ impl Settings {
         }
     }
 
-    /// How the server behaves, with as many connections as it can have.
-    ///
-    /// # Errors
-    ///
-    /// If the provider cannot be used.
-    pub(super) fn config(&self) -> anyhow::Result<(ServerConfig, Capacity)> {
+    /// How the server behaves, with as many connections as it can have, all of them over any of these providers.
+    pub(super) fn config(&self, providers: &ServerProviders) -> (ServerConfig, Capacity) {
         let usual = ServerConfig::default();
         let mut config = usual
             .clone()
@@ -224,15 +221,18 @@ impl Settings {
             )
             .with_workers(self.args.threads.map_or(usual.workers, usize::from))
             .with_spin(self.args.transport.spin());
-        let limits = self.args.transport.provider()?.limits();
-        let with_memory = config.connections_with_memory(&limits);
+        let with_memory = providers
+            .all()
+            .map(|provider| config.connections_with_memory(&provider.limits()));
+        let with_memory = with_memory.min().unwrap_or(config.max_connections);
         let capacity = Capacity::find(
             self.args.max_connections.into(),
+            providers.use_devices(),
             (with_memory, config.receive_memory),
         );
         config.max_connections = capacity.connections;
         config.max_connections_per_address = capacity.connections.div_ceil(2);
-        Ok((config, capacity))
+        (config, capacity)
     }
 }
 

@@ -7,6 +7,7 @@ use super::target::Target;
 use super::work::Work;
 use super::workload::{Pattern, Stability, Workload};
 use crate::failure::Ended;
+use crate::provider;
 use crate::table::Columns;
 use crate::units;
 use anyhow::{Error, Result};
@@ -78,6 +79,12 @@ struct Connection {
     /// The design by which the server may invalidate handles of the client, if it may.
     #[serde(skip_serializing_if = "Option::is_none")]
     remote_invalidation: Option<&'static str>,
+    /// What the connection uses: `iwarp` (software iWARP over TCP) or `verbs` (an RDMA device).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<&'static str>,
+    /// Name of the RDMA device, if it uses one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
     /// What moves the data, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     transport: Option<String>,
@@ -231,6 +238,10 @@ impl Report {
                 remote_invalidation: info
                     .as_ref()
                     .and_then(|info| info.remote_invalidation.map(Design::name)),
+                provider: info
+                    .as_ref()
+                    .map(|info| provider::name(info.device.is_some())),
+                device: info.as_ref().and_then(|info| info.device.clone()),
                 transport: info.map(|info| info.description),
                 credits: connections.iter().map(|info| info.credits).min(),
                 reconnects: client.reconnects(),

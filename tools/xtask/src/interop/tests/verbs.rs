@@ -79,6 +79,7 @@ impl Shown {
         let is_as_expected = line["name"] == self.name
             && line["transport"] == self.transport
             && line["usable"] == true
+            && line["used_by_auto"] == (self.transport != "iWARP")
             && port["state"] == "active"
             && port["protocol"] == self.protocol
             && addresses.is_some_and(|all| all.iter().any(|one| one == self.address))

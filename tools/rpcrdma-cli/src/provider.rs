@@ -1,0 +1,301 @@
+//! Chooses the provider: software iWARP, RDMA devices, or both.
+
+use crate::devices::{self, NoDevices};
+use crate::failure::Usage;
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use verbs::{BoxFuture, Listener, Provider, SetupError, WrapProvider};
+use verbs_ibv::Ibv;
+use verbs_iwarp::Iwarp;
+
+/// What is to be said of a device for a provider that uses none.
+const NEEDS_VERBS: &str =
+    "--device names an RDMA device, which --provider iwarp does not use: leave one of the two out";
+
+/// Options that choose the provider.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct ProviderArgs {
+    /// RDMA provider [default: auto, or verbs with --device]
+    #[arg(long, value_enum, value_name = "NAME")]
+    provider: Option<ProviderName>,
+
+    /// The only RDMA device to use, as `rpcrdma devices` names it [default: the one that has the IP address
+    /// at this end]
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ProviderName {
+    /// Devices for InfiniBand and RoCE, where there are any, and software iWARP: a client tries the
+    /// devices first, `serve` listens over both
+    Auto,
+    /// Software iWARP over TCP: needs no hardware, works with siw of Linux
+    Iwarp,
+    /// RDMA devices of this machine, in hardware or in software (rxe, siw), through rdma-core
+    Verbs,
+}
+
+/// What output calls a provider.
+pub(crate) fn name(over_devices: bool) -> &'static str {
+    match over_devices {
+        true => "verbs",
+        false => "iwarp",
+    }
+}
+
+/// The providers with which a client tries to reach a server.
+pub(crate) struct Providers {
+    /// RDMA devices that are tried before the other provider, if there are any.
+    pub(crate) devices: Option<Arc<dyn Provider>>,
+    /// The provider for all that these do not reach.
+    pub(crate) other: Arc<dyn Provider>,
+    /// Whether that uses RDMA devices.
+    pub(crate) other_is_devices: bool,
+}
+
+/// The providers over which a server listens.
+pub(crate) struct ServerProviders {
+    /// The one that has the address to listen on.
+    pub(crate) first: Arc<dyn Provider>,
+    /// Whether that uses RDMA devices.
+    pub(crate) first_is_devices: bool,
+    /// RDMA devices beside software iWARP, if there are any.
+    pub(crate) beside: Option<Arc<dyn Provider>>,
+}
+
+/// What to do, once name and device are put together.
+enum Choice<'a> {
+    Software,
+    Devices(Option<&'a str>),
+    Both(Option<&'a str>),
+}
+
+impl Providers {
+    /// The devices to try for this address. Loopback is left to the other provider, over which a server can tell
+    /// whose connection it is.
+    pub(crate) fn devices_for(&self, addr: SocketAddr) -> Option<&Arc<dyn Provider>> {
+        let devices = self.devices.as_ref();
+        devices.filter(|_| !addr.ip().to_canonical().is_loopback())
+    }
+}
+
+impl ServerProviders {
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<dyn Provider>> {
+        [&self.first].into_iter().chain(&self.beside)
+    }
+
+    /// Whether connections can come over RDMA devices.
+    pub(crate) fn use_devices(&self) -> bool {
+        self.first_is_devices || self.beside.is_some()
+    }
+}
+
+impl ProviderArgs {
+    fn choice(&self) -> anyhow::Result<Choice<'_>> {
+        let device = self.device.as_deref();
+        Ok(match (self.provider, device) {
+            (None | Some(ProviderName::Auto), None) => Choice::Both(None),
+            (Some(ProviderName::Auto), device) => Choice::Both(device),
+            (None | Some(ProviderName::Verbs), device) => Choice::Devices(device),
+            (Some(ProviderName::Iwarp), None) => Choice::Software,
+            (Some(ProviderName::Iwarp), Some(_)) => bail!(Usage(NEEDS_VERBS.to_owned())),
+        })
+    }
+
+    /// What the data moves over, in words, before it is known where a choice is left.
+    pub(crate) fn describe(&self) -> &'static str {
+        match self.choice() {
+            Ok(Choice::Both(_)) => "RDMA devices, or software iWARP over TCP",
+            Ok(Choice::Devices(_)) => "RDMA devices",
+            Ok(Choice::Software) | Err(_) => "software iWARP over TCP",
+        }
+    }
+
+    /// The providers for connections to servers. That there is no device to try is no error, unless it was named.
+    /// `software` is software iWARP.
+    ///
+    /// # Errors
+    ///
+    /// If the RDMA devices that were asked for cannot be used, or a device was named that is not to be used.
+    pub(crate) fn providers(&self, software: Iwarp) -> anyhow::Result<Providers> {
+        let devices = match self.choice()? {
+            Choice::Software => None,
+            Choice::Devices(device) => {
+                return Ok(Providers {
+                    devices: None,
+                    other: open(device)?,
+                    other_is_devices: true,
+                });
+            }
+            Choice::Both(device) => beside_software(device, |why| {
+                tracing::debug!("RDMA devices cannot be used: software iWARP is used: {why}");
+            })?,
+        };
+        Ok(Providers {
+            devices,
+            other: Arc::new(software),
+            other_is_devices: false,
+        })
+    }
+
+    /// The providers over which a server listens at an address, with a socket that listens already if there is one.
+    /// `software` is software iWARP. Loopback is left to it.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`providers`](Self::providers); and if the only provider listens without a socket.
+    pub(crate) fn server_providers(
+        &self,
+        software: Iwarp,
+        at: SocketAddr,
+        socket: Option<TcpListener>,
+    ) -> anyhow::Result<ServerProviders> {
+        let (first, beside) = match (self.choice()?, socket) {
+            (Choice::Devices(_), Some(_)) => bail!(
+                "--provider verbs cannot listen with a socket of the service manager, which is one of TCP: use \
+                 --provider auto, which listens with it and over RDMA devices beside it, or disable the unit of the \
+                 socket"
+            ),
+            (Choice::Devices(device), None) => {
+                return Ok(ServerProviders {
+                    first: open(device)?,
+                    first_is_devices: true,
+                    beside: None,
+                });
+            }
+            (Choice::Software, socket) => (listening(software, socket), None),
+            (Choice::Both(None), socket) if at.ip().to_canonical().is_loopback() => {
+                (listening(software, socket), None)
+            }
+            (Choice::Both(device), socket) => {
+                let beside = beside_software(device, |why| {
+                    tracing::info!(
+                        target: "serve",
+                        "listening over software iWARP alone: RDMA devices cannot be used: {why}"
+                    );
+                })?;
+                (listening(software, socket), beside)
+            }
+        };
+        Ok(ServerProviders {
+            first,
+            first_is_devices: false,
+            beside,
+        })
+    }
+}
+
+/// RDMA devices, or the one that was named.
+fn open(device: Option<&str>) -> anyhow::Result<Arc<dyn Provider>> {
+    let opened = Ibv::open(verbs_ibv::Config {
+        device: device.map(str::to_owned),
+        ..verbs_ibv::Config::default()
+    });
+    Ok(Arc::new(opened.map_err(devices::explain)?))
+}
+
+/// RDMA devices to use beside software iWARP, or the one that was named. Where those of the kernel cannot be used, the
+/// reason is told to `unusable`, unless one was named.
+fn beside_software(
+    device: Option<&str>,
+    unusable: impl FnOnce(String),
+) -> anyhow::Result<Option<Arc<dyn Provider>>> {
+    match (devices::open_beside_software(device), device) {
+        (Ok(devices), _) => Ok(Some(Arc::new(devices))),
+        (Err(NoDevices::OnlyIwarp), Some(name)) => bail!(
+            "{name} is an iWARP device: --provider auto reaches its peers over software iWARP; use --provider verbs \
+             to use it"
+        ),
+        (Err(NoDevices::Absent), Some(_)) => Err(devices::explain(verbs_ibv::OpenError::NoDevice)),
+        (Err(NoDevices::Unusable(error)), Some(_)) => Err(error),
+        (Err(NoDevices::Absent | NoDevices::OnlyIwarp), None) => {
+            tracing::debug!("no InfiniBand or RoCE device: software iWARP is used");
+            Ok(None)
+        }
+        (Err(NoDevices::Unusable(error)), None) => {
+            unusable(error.to_string());
+            Ok(None)
+        }
+    }
+}
+
+/// Software iWARP for a server.
+fn listening(software: Iwarp, socket: Option<TcpListener>) -> Arc<dyn Provider> {
+    match socket {
+        Some(socket) => Arc::new(Activated {
+            inner: software,
+            socket,
+        }),
+        None => Arc::new(software),
+    }
+}
+
+/// Software iWARP that listens with a socket that listens already.
+struct Activated {
+    inner: Iwarp,
+    socket: TcpListener,
+}
+
+impl WrapProvider for Activated {
+    type Inner = Iwarp;
+
+    fn inner(&self) -> &Iwarp {
+        &self.inner
+    }
+
+    fn wrap_listen<'a>(
+        &'a self,
+        _: SocketAddr,
+    ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
+        Box::pin(async {
+            let socket = self.socket.try_clone()?;
+            Ok(self.inner.listen_with(socket)?)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Command, FromArgMatches};
+
+    /// How options are understood.
+    fn chosen(args: &[&str]) -> Result<String, String> {
+        let command = ProviderArgs::augment_args(Command::new("x"));
+        let matches = command.try_get_matches_from([&["x"], args].concat());
+        let args = ProviderArgs::from_arg_matches(&matches.unwrap()).unwrap();
+        match args.choice() {
+            Ok(Choice::Software) => Ok("software".to_owned()),
+            Ok(Choice::Devices(device)) => Ok(format!("devices {device:?}")),
+            Ok(Choice::Both(device)) => Ok(format!("both {device:?}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn device_that_is_named_alone_is_used_alone() {
+        let check = |args: &[&str], expected: &str| {
+            assert_eq!(chosen(args).as_deref(), Ok(expected), "{args:?}");
+        };
+        check(&[], "both None");
+        check(&["--provider=auto"], "both None");
+        check(&["--provider=iwarp"], "software");
+        check(&["--provider=verbs"], "devices None");
+        check(&["--device=rxe0"], "devices Some(\"rxe0\")");
+        check(
+            &["--provider=verbs", "--device=rxe0"],
+            "devices Some(\"rxe0\")",
+        );
+        check(&["--provider=auto", "--device=rxe0"], "both Some(\"rxe0\")");
+        let error = chosen(&["--provider=iwarp", "--device=rxe0"]).unwrap_err();
+        assert!(
+            error.starts_with("--device names an RDMA device"),
+            "{error}"
+        );
+    }
+}

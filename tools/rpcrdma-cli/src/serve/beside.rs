@@ -1,0 +1,173 @@
+//! RDMA devices on which a server listens beside software iWARP, at the same port.
+//!
+//! A wildcard address of the connection manager would be listened at over all devices, and over iWARP devices that
+//! takes the port of TCP which software iWARP has. So each address that has an InfiniBand or RoCE device is listened at.
+
+use crate::devices;
+use oncrpc::Chain;
+use rpcrdma::Server;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use verbs::{Provider, SetupError};
+
+/// Addresses of this machine at which a server listens over devices, at most. Each takes a descriptor.
+const MAX_DEVICE_ADDRESSES: usize = 64;
+
+/// What came of listening over devices.
+#[derive(Default)]
+pub(super) struct Beside {
+    /// Where it listens.
+    pub(super) listening: Vec<SocketAddr>,
+    /// Why it does not listen elsewhere, with what to do, one sentence each.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Beside {
+    /// Has a server listen over devices too, where it listens over software iWARP already.
+    pub(super) async fn listen(server: &Server, devices: &Arc<dyn Provider>) -> Self {
+        let listen = async |at| server.listen_also(Arc::clone(devices), at).await;
+        Self::try_each(server.local_addr(), listen).await
+    }
+
+    /// Whether a server could listen over devices too, once one that `has` an address has ended.
+    pub(super) async fn try_out(
+        at: SocketAddr,
+        devices: &Arc<dyn Provider>,
+        has: impl Fn(SocketAddr) -> bool,
+    ) -> Self {
+        let listen = async |at| match devices.listen(at).await {
+            Ok(listener) => Ok(listener.local_addr()),
+            Err(error) if is_in_use(&error) && has(at) => Ok(at),
+            Err(error) => Err(error),
+        };
+        Self::try_each(at, listen).await
+    }
+
+    /// Listens at each address that a device may have.
+    async fn try_each(
+        at: SocketAddr,
+        listen: impl AsyncFn(SocketAddr) -> Result<SocketAddr, SetupError>,
+    ) -> Self {
+        let mut all = Self::default();
+        let addrs = match addresses(at) {
+            Ok(addrs) => addrs,
+            Err(error) => {
+                let why = format!("the addresses of this machine cannot be listed: {error}");
+                all.warnings.push(without(at, &why));
+                return all;
+            }
+        };
+        let is_wildcard = at.ip().is_unspecified();
+        for addr in addrs {
+            if all.listening.len() == MAX_DEVICE_ADDRESSES {
+                let why = format!(
+                    "there are {MAX_DEVICE_ADDRESSES} listeners, the most there can be: name an address with --listen"
+                );
+                all.warnings.push(without(addr, &why));
+                break;
+            }
+            match listen(addr).await {
+                Ok(local) => all.listening.push(local),
+                // Of the addresses of a machine most have none.
+                Err(SetupError::NoDevice(error)) if is_wildcard => {
+                    tracing::debug!(%addr, %error, "not over an RDMA device");
+                }
+                Err(SetupError::NoDevice(_)) => all.warnings.push(without(at, &no_device(at))),
+                Err(error) => all.warnings.push(without(addr, &Chain(&error).to_string())),
+            }
+        }
+        if is_wildcard && all.listening.is_empty() && all.warnings.is_empty() {
+            let why = "no InfiniBand or RoCE device has an IP address (`rpcrdma devices` shows them and their \
+                       interfaces; `ip address add` gives an interface one)";
+            all.warnings.push(without(at, why));
+        }
+        all
+    }
+}
+
+/// Whether another server listens there.
+pub(super) fn is_in_use(error: &SetupError) -> bool {
+    matches!(error, SetupError::Io(error) if error.kind() == ErrorKind::AddrInUse)
+}
+
+/// The addresses to listen at over devices: those of this machine for a wildcard, or the one. Loopback has no device.
+fn addresses(at: SocketAddr) -> io::Result<Vec<SocketAddr>> {
+    match at.ip() {
+        ip if ip.to_canonical().is_loopback() => return Ok(Vec::new()),
+        ip if ip.is_unspecified() => {}
+        _ => return Ok(vec![at]),
+    }
+    let all = devices::addresses_of_this_machine()?.into_iter();
+    // A socket of IPv4 has no others.
+    let all = all.filter(|ip| ip.is_ipv4() || at.is_ipv6());
+    Ok(all.map(|ip| SocketAddr::new(ip, at.port())).collect())
+}
+
+/// Why a single address is not listened at.
+fn no_device(at: SocketAddr) -> String {
+    format!(
+        "no InfiniBand or RoCE device has the address {} (`rpcrdma devices` shows the addresses of each; --provider \
+         iwarp leaves devices alone)",
+        at.ip()
+    )
+}
+
+fn without(at: SocketAddr, why: &str) -> String {
+    format!("not listening over RDMA devices at {at}, but over software iWARP: {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::listen::parse;
+    use std::io::Error;
+
+    fn no_device() -> SetupError {
+        SetupError::NoDevice(ErrorKind::NotFound.into())
+    }
+
+    async fn tried(at: &str, listen: fn(SocketAddr) -> Result<SocketAddr, SetupError>) -> Beside {
+        Beside::try_each(parse(at).unwrap(), async |at| listen(at)).await
+    }
+
+    #[tokio::test]
+    async fn loopback_is_left_to_software() {
+        for at in ["127.0.0.1:7", "[::1]:7", "[::ffff:127.0.0.1]:7"] {
+            let found = tried(at, |_| panic!("it is not listened at")).await;
+            assert!(found.listening.is_empty() && found.warnings.is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn address_without_a_device_is_a_warning_with_a_remedy() {
+        let found = tried("192.0.2.1:7", |_| Err(no_device())).await;
+        assert!(found.listening.is_empty());
+        let [warning] = &found.warnings[..] else {
+            panic!("{:?}", found.warnings);
+        };
+        assert!(warning.contains("at 192.0.2.1:7"), "{warning}");
+        assert!(warning.contains("`rpcrdma devices`"), "{warning}");
+    }
+
+    #[tokio::test]
+    async fn wildcard_is_each_address_that_has_a_device() {
+        // A machine has at least an address of loopback, which has none.
+        let found = tried("0.0.0.0:7", |_| Err(no_device())).await;
+        assert_eq!(found.warnings.len(), 1, "{:?}", found.warnings);
+        assert!(found.warnings[0].contains("has an IP address"));
+        let addrs = addresses("0.0.0.0:7".parse().unwrap()).unwrap();
+        assert!(addrs.iter().all(|addr| addr.is_ipv4() && addr.port() == 7));
+        assert!(addrs.iter().all(|addr| !addr.ip().is_loopback()));
+        let found = tried("0.0.0.0:7", Ok).await;
+        assert_eq!(found.listening, addrs);
+    }
+
+    #[tokio::test]
+    async fn port_that_another_server_has_is_a_warning() {
+        let in_use =
+            |_| Err(Error::new(ErrorKind::AddrInUse, "another server has this port").into());
+        let found = tried("192.0.2.1:7", in_use).await;
+        assert!(found.warnings[0].contains("another server has this port"));
+    }
+}
