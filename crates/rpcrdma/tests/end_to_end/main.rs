@@ -10,6 +10,7 @@ mod endings;
 mod faults;
 mod invalidation;
 mod memory;
+mod over_each;
 mod over_iwarp;
 mod over_sim;
 mod retried_alone;
