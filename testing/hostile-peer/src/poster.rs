@@ -193,7 +193,10 @@ impl Poster {
     pub fn answer(&mut self) -> Vec<u32> {
         match self.hear() {
             Told::Message(bytes) => as_words(&bytes),
-            Told::End => panic!("the connection ended instead of an answer: {:?}", self.qp.closed()),
+            Told::End => panic!(
+                "the connection ended instead of an answer: {:?}",
+                self.qp.closed()
+            ),
         }
     }
 }

@@ -31,6 +31,11 @@ const UNKNOWN: u32 = 0x00c0_ffee;
 const PRIVATE_DATA: [u8; 8] = [0xf6, 0xab, 0x0e, 0x18, 1, 1, 3, 3];
 
 fn target() -> Target {
+    // What is said is shown with a test that fails; RUST_LOG says how much. Another test may have been first.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_test_writer()
+        .try_init();
     let Ok(device) = env::var("VERBS_IBV_DEVICE") else {
         return Target::on(Iwarp::default(), [127, 0, 0, 1].into());
     };
@@ -110,7 +115,11 @@ fn bad_headers_draw_errors_and_the_connection_goes_on() {
         message(MSG, &[1, 45, UNKNOWN, 8, 0, 0, 0, 0, 0], &echo_call(8)),
         message(MSG, &[1, 4096, UNKNOWN, 8, 0, 0, 0, 0, 0], &echo_call(8)),
         // More than the server moves, also in sum.
-        message(MSG, &[1, 44, UNKNOWN, u32::MAX, 0, 0, 0, 0, 0], &echo_call(u32::MAX)),
+        message(
+            MSG,
+            &[1, 44, UNKNOWN, u32::MAX, 0, 0, 0, 0, 0],
+            &echo_call(u32::MAX),
+        ),
         message(NOMSG, &[1, 0, UNKNOWN, 1 << 31, 0, 0, 0, 0, 0], &[]),
         // No call at all, and no room for the reply.
         message(NOMSG, &[0, 0, 0], &[]),
@@ -147,7 +156,11 @@ fn chunks_of_a_good_peer_are_served() {
         let mut lists = vec![0, 1, 1];
         lists.extend(segment(sink, 5000));
         lists.extend([0, 0]);
-        let written = [&[XID, 1, CREDITS, MSG], &lists[..], &rpc::accepted(XID, 0, &[5000])];
+        let written = [
+            &[XID, 1, CREDITS, MSG],
+            &lists[..],
+            &rpc::accepted(XID, 0, &[5000]),
+        ];
         assert_eq!(peer.answer(), version.reply(&written.concat()));
         assert_goes_on(&mut peer, version);
     }
@@ -283,7 +296,11 @@ fn peer_that_goes_amid_its_chunks_leaves_nothing() {
         let mut peer = connect(&target);
         let source = peer.source(&bytes);
         for number in 0..4 {
-            let mut call = message(MSG, &read_list(AFTER_ECHO, source, 1 << 20), &echo_call(1 << 20));
+            let mut call = message(
+                MSG,
+                &read_list(AFTER_ECHO, source, 1 << 20),
+                &echo_call(1 << 20),
+            );
             (call[0], call[13]) = (XID + number, XID + number);
             peer.send(&words(&call));
         }

@@ -27,7 +27,10 @@ fn calls_of_every_shape_lose_one_handle_to_their_reply() {
             let stats = stage.server.shutdown().await;
             assert_eq!((stats.connections, stats.accepted), (0, 1));
             assert_eq!(stats.counters.calls_received, echo::SHAPES.len() as u64);
-            assert_eq!(stats.counters.invalidations_sent, counters.remote_invalidations);
+            assert_eq!(
+                stats.counters.invalidations_sent,
+                counters.remote_invalidations
+            );
         }
     });
 }
@@ -37,7 +40,10 @@ fn inline_sizes_of_the_two_ends_may_differ() {
     run(async {
         for provider in providers() {
             for (ours, theirs) in [(1024, 8192), (8192, 1024), (65536, 65536)] {
-                let (ours, theirs) = (InlineThreshold::at_most(ours), InlineThreshold::at_most(theirs));
+                let (ours, theirs) = (
+                    InlineThreshold::at_most(ours),
+                    InlineThreshold::at_most(theirs),
+                );
                 let config = ServerConfig::default()
                     .with_send_size(theirs)
                     .with_receive_size(theirs);
