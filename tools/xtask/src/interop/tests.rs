@@ -23,6 +23,7 @@ mod probe;
 mod server_restart;
 mod tree;
 mod verbs;
+mod verbs_counts;
 mod verbs_siw;
 
 use std::fs;
@@ -45,7 +46,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 32] = [
+pub(super) const TESTS: [Test; 33] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -87,6 +88,13 @@ pub(super) const TESTS: [Test; 32] = [
         usual: true,
         ours: true,
         run: verbs_siw::run,
+    },
+    Test {
+        name: "verbs-counts",
+        about: "what calls of our client cost over rxe, beside the kernel's client",
+        usual: true,
+        ours: true,
+        run: verbs_counts::run,
     },
     Test {
         name: "linux-mounts-us",

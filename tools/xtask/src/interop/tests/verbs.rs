@@ -173,9 +173,6 @@ const END_TO_END: [&str; 11] = [
     "versions::each_version_that_both_ends_speak_carries_calls_of_every_shape",
 ];
 
-/// Takes some seconds on an idle machine.
-const SHORT_READS_LIMIT: Duration = Duration::from_secs(240);
-
 /// The stack above our provider for hardware, over rxe: end to end, under a hostile peer, in 1,000 connections, and when
 /// the device is removed. Over siw: software iWARP reads from it.
 pub(super) fn stack(run: &TestRun<'_>) -> Result<()> {
