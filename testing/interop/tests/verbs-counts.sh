@@ -27,9 +27,9 @@ for server in knfsd ours; do
   esac
   counted $server null $at
   counted $server read-4k $at$file --rw read --bs 4k
-  counted $server write-4k $at$file --rw write --bs 4k
+  counted $server write-4k $at$file --rw write --overwrite --bs 4k
   counted $server read-1m $at$file --rw read --bs 1m
-  counted $server write-1m $at$file --rw write --bs 1m
+  counted $server write-1m $at$file --rw write --overwrite --bs 1m
 done
 
 # All system calls of a client from its beginning to its end, by number and first argument, which is a descriptor.
