@@ -28,9 +28,7 @@ remove() {
   wait $! || die "$1: the device is not removed"
   step "$1: removed in $took ms"
   [ $took -lt $LIMIT_MS ] || die "$1: the kernel waited $took ms for those who had the device open"
-  wait_for 10 grep -q 'the RDMA device was removed; waiting for it' $OURS_LOG || die 'our server does not say so'
   link_up rxe rxenet
-  wait_for 10 grep -q 'listening over RDMA again' $OURS_LOG || die 'our server does not listen again'
   sed 's/^/server: /' $OURS_LOG
   : >$OURS_LOG
 }
