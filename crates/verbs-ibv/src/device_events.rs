@@ -15,14 +15,21 @@ use crate::sys::{
     ibv_cq, ibv_qp,
 };
 use libc::c_int;
-use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, major, minor};
 use rustix::io::fcntl_dupfd_cloexec;
 use std::collections::HashMap;
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+/// How often it is looked whether a device is still there. The kernel waits as long when it is removed, and for the end of
+/// the connections.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Events of the devices in use, by the address of the device.
 static DEVICES: Mutex<Option<HashMap<usize, Weak<DeviceEvents>>>> = Mutex::new(None);
@@ -32,6 +39,44 @@ pub(crate) struct DeviceEvents {
     libraries: &'static Libraries,
     context: NonNull<ibv_context>,
     state: Mutex<State>,
+    /// None if the descriptor is none of a device, as in a model of the libraries.
+    opened: Option<Opened>,
+}
+
+/// The device's file, as it was opened.
+#[derive(Clone, Copy)]
+struct Opened {
+    fd: c_int,
+    number: u64,
+}
+
+impl Opened {
+    fn of(fd: c_int) -> Option<Self> {
+        let number = device_number(fd)?;
+        Some(Self { fd, number })
+    }
+
+    /// Where the kernel shows the device as long as it is there.
+    fn entry(self) -> PathBuf {
+        let (major, minor) = (major(self.number), minor(self.number));
+        format!("/sys/dev/char/{major}:{minor}").into()
+    }
+
+    /// Whether the descriptor is still the one of the device, and not of somebody who opened a file later.
+    fn is_open(self) -> bool {
+        device_number(self.fd) == Some(self.number)
+    }
+}
+
+/// The number of the device whose file this is.
+fn device_number(fd: c_int) -> Option<u64> {
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: It is borrowed for this call, which fails if the descriptor is closed.
+    let status = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(fd) }).ok()?;
+    let is_device = FileType::from_raw_mode(status.st_mode) == FileType::CharacterDevice;
+    is_device.then_some(status.st_rdev)
 }
 
 #[derive(Default)]
@@ -91,9 +136,38 @@ impl DeviceEvents {
             libraries,
             context,
             state: Mutex::default(),
+            // SAFETY: The device is open, and its descriptor does not change.
+            opened: Opened::of(unsafe { (*context.as_ptr()).cmd_fd }),
         });
         devices.insert(address, Arc::downgrade(&events));
+        Self::watch(&events);
         Ok(events)
+    }
+
+    /// Looks whether the device is still there, until it is not, and lets go of it then.
+    ///
+    /// Connections hear of the removal themselves. But nobody does while there is none, nor if the peer ended the last one
+    /// first, and a listener on all addresses belongs to no device.
+    fn watch(events: &Arc<Self>) {
+        let Some(entry) = events
+            .opened
+            .map(Opened::entry)
+            .filter(|entry| entry.exists())
+        else {
+            return;
+        };
+        let events = Arc::clone(events);
+        let watching = thread::Builder::new()
+            .name("rdma-device".into())
+            .spawn(move || {
+                while entry.exists() {
+                    thread::sleep(LOOK);
+                }
+                events.removed();
+            });
+        if let Err(error) = watching {
+            tracing::warn!(%error, "a device that is removed while nobody uses it stays open");
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -187,7 +261,8 @@ impl Drop for DeviceEvents {
     /// Lets go of a device that was removed. librdmacm has it open until the process ends, and some drivers, of which
     /// those of the software devices are two, cannot take a device away from a process: its removal would wait.
     fn drop(&mut self) {
-        if !self.state().removed {
+        // librdmacm may have closed it with its last identifier.
+        if !self.state().removed || self.opened.is_some_and(|opened| !opened.is_open()) {
             return;
         }
         let nothing =

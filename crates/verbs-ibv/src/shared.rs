@@ -8,6 +8,7 @@
 use crate::adapter::{Adapter, Adapters};
 use crate::cm::CmId;
 use crate::context::{device_name, transport_of};
+use crate::device_events::DeviceEvents;
 use crate::devices::{Transport, transport};
 use crate::library::Libraries;
 use buffer::Pool;
@@ -48,6 +49,9 @@ impl Shared {
         let Some(context) = id.context() else {
             return Ok(());
         };
+        // From here on librdmacm has it open, also when no connection comes of this: a removal must not wait for that.
+        // SAFETY: The identifier keeps the device open until the end of this function, and librdmacm does further on.
+        drop(unsafe { DeviceEvents::of(self.libraries, context)? });
         if self.config.without_iwarp && transport(transport_of(context)) == Transport::Iwarp {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,

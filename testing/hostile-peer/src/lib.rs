@@ -5,6 +5,9 @@
 //! exactly as wrong as a test wants: at MPA, at DDP and RDMAP, in the transport header and in the
 //! RPC message. Messages are written down as words, and answers are compared word by word.
 //!
+//! [`Poster`] posts work requests instead, and so is a peer over any provider, RDMA hardware among them: it can be wrong
+//! in its messages, in the memory that they name, and in its use of the server's.
+//!
 //! [`Target`] is an `rpcrdma::Server` over `verbs-iwarp` on loopback, with a client that behaves:
 //! after each attack it must still be served, and of the attacker nothing must be left. [`Victim`] is
 //! the other way round: a client, whose server is a [`Peer`]; [`Scene`] is such a client with a call
@@ -18,6 +21,7 @@ mod ddp;
 pub mod header;
 mod mpa;
 mod peer;
+mod poster;
 pub mod rpc;
 mod scene;
 mod target;
@@ -31,6 +35,7 @@ pub use ddp::{Segment, opcode};
 pub use header::Version;
 pub use mpa::{Request, private_data};
 pub use peer::{Cause, Heard, Peer};
+pub use poster::{Poster, Told};
 pub use scene::{Scene, assert_goes_on};
 pub use target::{PROGRAM, Target, procedure, quick};
 pub use victim::{

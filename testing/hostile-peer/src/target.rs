@@ -8,7 +8,7 @@ use oncrpc::{
     ReplyHeader, ReplyStatus, Service, Transport, TransportError, write_call,
 };
 use rpcrdma::{Client, ClientConfig, Design, Server, ServerConfig, ServerStats};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -183,8 +183,29 @@ impl Target {
         Self::with(Iwarp::default(), config, service, program, version)
     }
 
+    /// Starts a target over this provider, which has this address.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    pub fn on(provider: impl Provider + 'static, address: IpAddr) -> Self {
+        Self::at(provider, address, steady(), echo(), PROGRAM, 2)
+    }
+
     fn with(
         provider: impl Provider + 'static,
+        config: ServerConfig,
+        service: impl Service + 'static,
+        program: u32,
+        version: u32,
+    ) -> Self {
+        let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
+        Self::at(provider, loopback, config, service, program, version)
+    }
+
+    fn at(
+        provider: impl Provider + 'static,
+        address: IpAddr,
         mut config: ServerConfig,
         service: impl Service + 'static,
         program: u32,
@@ -196,7 +217,7 @@ impl Target {
             .build()
             .expect("a runtime");
         let provider: Arc<dyn Provider> = Arc::new(provider);
-        let on = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let on = SocketAddr::new(address, 0);
         let pool = Pool::new(KEPT);
         config.pool = Some(pool.clone());
         let (server, client) = runtime.block_on(async {
@@ -251,6 +272,11 @@ impl Target {
     /// Statistics of the server.
     pub fn stats(&self) -> ServerStats {
         self.server.stats()
+    }
+
+    /// The provider of the server and its client.
+    pub(crate) fn provider(&self) -> &dyn Provider {
+        &*self.provider
     }
 
     /// The address on which the server listens.

@@ -1,5 +1,6 @@
-# Runs /lab/program over each device of $LINKS, one after the other, with the arguments of /lab/arguments-LINK, one in
-# each line. Its environment has VERBS_IBV_DEVICE and VERBS_IBV_ADDRESS: the name of the device, and its address.
+# Runs programs, one after the other, as $RUNS has them: LINK:N is /lab/program-N over that device, with the arguments of
+# /lab/arguments-N, one in each line. Its environment has VERBS_IBV_DEVICE and VERBS_IBV_ADDRESS: the name of the device,
+# and its address.
 . /lab/lib.sh
 verbs_up
 export RUST_BACKTRACE=1
@@ -7,13 +8,14 @@ export RUST_BACKTRACE=1
 ulimit -l unlimited
 # Without the numbers of devices: one that was removed comes back with another.
 resources() { rdma resource show | sed 's/^[0-9]*: //'; }
-for link in $LINKS; do
+for run in $RUNS; do
+  link=${run%:*} number=${run#*:}
   "${link}_up"
   before=$(resources)
   export VERBS_IBV_DEVICE=${link}0 VERBS_IBV_ADDRESS=$(address_of "$link")
-  mapfile -t arguments <"/lab/arguments-$link"
+  mapfile -t arguments <"/lab/arguments-$number"
   step "the program over $link"
-  /lab/program "${arguments[@]}" || die "the program over $link: status $?"
+  "/lab/program-$number" "${arguments[@]}" || die "the program over $link: status $?"
   echo "--- the program over $link ended with status 0"
   same 'objects of the kernel' "$before" "$(resources)"
   link_down "$link"

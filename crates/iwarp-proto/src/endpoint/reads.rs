@@ -19,7 +19,7 @@ pub(super) struct Reads {
     ord: u16,
 }
 
-/// One Read: a request per segment, all into one sink.
+/// One Read: a request per segment, or two for a short one that crosses the end of a page, all into one sink.
 pub(super) struct ReadOp {
     /// Identifier of the work request; `None` for the RTR message.
     wr: Option<WrId>,
@@ -37,8 +37,44 @@ pub(super) struct ReadOp {
     placed_of_segment: u32,
 }
 
+/// Longest Read Response, in bytes, that Linux' siw copies into the packet with its header, and the size of the pages that
+/// it takes it from.
+const SIW_COPIED_RESPONSE: u32 = 32;
+const SIW_PAGE: u64 = 4096;
+
+/// Bytes of a short segment before the end of a page that it crosses.
+///
+/// siw, which the peer may be, sends wrong bytes in a short Read Response whose source crosses the end of a page (seen with
+/// Linux 6.1), and reports no error. Where its pages are larger, this only makes a request of two.
+fn before_page_end(segment: &Segment) -> Option<u32> {
+    let to_end = u32::try_from(SIW_PAGE - segment.offset % SIW_PAGE).ok()?;
+    (segment.length <= SIW_COPIED_RESPONSE && to_end < segment.length).then_some(to_end)
+}
+
+/// The stretches of a segment that are asked for one by one.
+fn divided(segment: Segment) -> impl Iterator<Item = Segment> {
+    let first = before_page_end(&segment).unwrap_or(segment.length);
+    let head = Segment {
+        length: first,
+        ..segment
+    };
+    let tail = (first < segment.length).then(|| Segment {
+        length: segment.length - first,
+        // What passes the end of the numbers is refused by the peer, as any other wrong address.
+        offset: segment.offset.wrapping_add(u64::from(first)),
+        ..segment
+    });
+    std::iter::once(head).chain(tail)
+}
+
 impl ReadOp {
-    pub(super) fn new(wr: WrId, sink: Buffer, from: SmallVec<[Segment; 4]>) -> Self {
+    pub(super) fn new(wr: WrId, sink: Buffer, mut from: SmallVec<[Segment; 4]>) -> Self {
+        if from
+            .iter()
+            .any(|segment| before_page_end(segment).is_some())
+        {
+            from = from.into_iter().flat_map(divided).collect();
+        }
         Self {
             wr: Some(wr),
             sink,
@@ -195,5 +231,34 @@ impl Reads {
         self.ops
             .drain(..)
             .filter_map(move |op| Some((op.wr?, op.stag.is_some() && op.stag == stag)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verbs::Handle;
+
+    #[test]
+    fn short_reads_stop_at_the_end_of_a_page() {
+        let of = |segments: &[(u64, u32)]| {
+            let segment = |&(offset, length): &(u64, u32)| Segment {
+                handle: Handle(7),
+                length,
+                offset,
+            };
+            let from = segments.iter().map(segment).collect();
+            let read = ReadOp::new(WrId(1), Buffer::default(), from);
+            let parts = read.from.iter().map(|part| (part.offset, part.length));
+            parts.collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[(4090, 32)]), [(4090, 6), (4096, 26)]);
+        assert_eq!(
+            of(&[(4090, 6), (8191, 2)]),
+            [(4090, 6), (8191, 1), (8192, 1)]
+        );
+        assert_eq!(of(&[(4096, 32), (4090, 33)]), [(4096, 32), (4090, 33)]);
+        assert_eq!(of(&[(u64::MAX, 2)]), [(u64::MAX, 1), (0, 1)]);
+        assert_eq!(of(&[(4090, 0)]), [(4090, 0)]);
     }
 }

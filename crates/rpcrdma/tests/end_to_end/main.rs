@@ -11,6 +11,7 @@ mod faults;
 mod growing;
 mod invalidation;
 mod memory;
+mod over_each;
 mod over_iwarp;
 mod over_sim;
 mod retried_alone;

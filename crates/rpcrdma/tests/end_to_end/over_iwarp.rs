@@ -5,7 +5,7 @@ use crate::run;
 use crate::stage::{Noting, anywhere};
 use crate::test_server::TestServer;
 use oncrpc::{LocalUserError, LocalUsers, Origin};
-use rpcrdma::{Client, ClientConfig, ConnectError, InlineThreshold, ServerConfig};
+use rpcrdma::{Client, ClientConfig, ConnectError, ServerConfig};
 use rpcrdma_watch::Watched;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -51,50 +51,6 @@ fn calls_of_every_shape_are_answered_with_and_without_crc() {
 }
 
 #[test]
-fn inline_sizes_of_the_two_ends_may_differ() {
-    run(async {
-        for (ours, theirs) in [(1024, 8192), (8192, 1024), (65536, 65536)] {
-            let server = server(
-                ServerConfig::default()
-                    .with_send_size(InlineThreshold::at_most(theirs))
-                    .with_receive_size(InlineThreshold::at_most(theirs)),
-            )
-            .await;
-            let config = ClientConfig::default()
-                .with_send_size(InlineThreshold::at_most(ours))
-                .with_receive_size(InlineThreshold::at_most(ours))
-                .with_credits(4);
-            let client = client(&server, CrcMode::On, config).await;
-            let info = client.connection().expect("connected");
-            assert_eq!(info.thresholds.send.bytes(), ours.min(theirs));
-            for &(args, results) in echo::SHAPES {
-                exchange(&client, args, results).await;
-            }
-            server.shutdown().await;
-        }
-    });
-}
-
-#[test]
-fn several_clients_move_bulk_data_at_once() {
-    run(async {
-        let server = server(ServerConfig::default()).await;
-        let mut tasks = tokio::task::JoinSet::new();
-        for _ in 0..4 {
-            let client = client(&server, CrcMode::On, ClientConfig::default()).await;
-            for i in 0..8 {
-                let client = client.clone();
-                tasks.spawn(async move { exchange(&client, &[300_000 + i], &[400_000 + i]).await });
-            }
-        }
-        while let Some(done) = tasks.join_next().await {
-            done.expect("answered");
-        }
-        assert_eq!(server.shutdown().await.counters.calls_received, 32);
-    });
-}
-
-#[test]
 fn those_who_speak_something_else_or_nothing_hold_up_nobody() {
     run(async {
         let server =
@@ -113,39 +69,6 @@ fn those_who_speak_something_else_or_nothing_hold_up_nobody() {
         exchange(&client, &[100_000], &[]).await;
         let stats = server.shutdown().await;
         assert_eq!((stats.accepted, stats.refused), (1, 2));
-    });
-}
-
-#[test]
-fn client_is_told_that_nobody_listens() {
-    run(async {
-        let server = server(ServerConfig::default()).await;
-        let gone = server.local_addr();
-        server.shutdown().await;
-        let result = Client::connect(iwarp(CrcMode::On), gone, ClientConfig::default()).await;
-        assert!(matches!(
-            result.err(),
-            Some(ConnectError {
-                source: SetupError::Io(_),
-                ..
-            })
-        ));
-    });
-}
-
-#[test]
-fn client_outlives_a_restart_of_the_server() {
-    run(async {
-        let mut server = server(ServerConfig::default()).await;
-        let config = ClientConfig::default().with_reconnect_first(Duration::from_millis(1));
-        let client = client(&server, CrcMode::On, config).await;
-        exchange(&client, &[], &[]).await;
-        let config = ServerConfig::default();
-        server
-            .begin_anew(iwarp(CrcMode::On), service(), config)
-            .await;
-        exchange(&client, &[100_000], &[100_000]).await;
-        assert_eq!(server.shutdown().await.accepted, 1);
     });
 }
 

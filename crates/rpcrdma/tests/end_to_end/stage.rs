@@ -8,7 +8,8 @@ use rpcrdma::{
     Backchannels, BackwardClient, Client, ClientConfig, ConnectError, ServerConfig, Spin,
 };
 use rpcrdma_watch::Watched;
-use std::net::SocketAddr;
+use std::env;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use verbs::Provider;
 use verbs_iwarp::Iwarp;
@@ -148,8 +149,13 @@ pub(crate) fn answering(service: &Arc<Noting>) -> ClientConfig {
     ClientConfig::default().with_callbacks(Arc::clone(service))
 }
 
+/// Where servers listen: on loopback, or on the RDMA device that the environment names.
 pub(crate) fn anywhere() -> SocketAddr {
-    "127.0.0.1:0".parse().expect("an address")
+    let on = match device() {
+        Some(device) => device.address,
+        None => IpAddr::from([127, 0, 0, 1]),
+    };
+    SocketAddr::new(on, 0)
 }
 
 /// A provider over a fabric of its own, and that.
@@ -166,7 +172,30 @@ pub(crate) fn sim_with_posted_receives() -> Arc<dyn Provider> {
     Arc::new(Fabric::new(17).provider(end))
 }
 
-/// The providers that there are.
-pub(crate) fn providers() -> [Arc<dyn Provider>; 2] {
-    [sim().1, Arc::new(Iwarp::default())]
+/// The providers that there are; where the environment names an RDMA device, that alone.
+pub(crate) fn providers() -> Vec<Arc<dyn Provider>> {
+    let Some(device) = device() else {
+        return vec![sim().1, Arc::new(Iwarp::default())];
+    };
+    let config = verbs_ibv::Config {
+        device: Some(device.name),
+        ..verbs_ibv::Config::default()
+    };
+    let opened = verbs_ibv::Ibv::open(config);
+    vec![Arc::new(opened.expect("the device is there"))]
+}
+
+/// An RDMA device of this machine.
+struct Device {
+    name: String,
+    address: IpAddr,
+}
+
+/// The device that the environment names with `VERBS_IBV_DEVICE` and `VERBS_IBV_ADDRESS`, which `cargo xtask interop` sets
+/// in its virtual machine.
+fn device() -> Option<Device> {
+    let name = env::var("VERBS_IBV_DEVICE").ok()?;
+    let address = env::var("VERBS_IBV_ADDRESS").expect("the address of the device");
+    let address = address.parse().expect("an IP address");
+    Some(Device { name, address })
 }

@@ -92,11 +92,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let runs: Vec<_> = options
         .links
         .iter()
-        .map(|link| (*link, options.arguments.clone()))
+        .map(|link| ProgramRun {
+            link: *link,
+            program: &options.program,
+            arguments: options.arguments.clone(),
+        })
         .collect();
     let job = Job {
         runs: &runs,
-        program: &options.program,
         environment: &environment,
         limit: Duration::from_secs(options.limit),
     };
@@ -113,37 +116,49 @@ fn log(run: &TestRun<'_>) -> PathBuf {
 /// The machine's name in logs.
 const MACHINE: &str = "guest";
 
-/// A program to run in a guest of its own.
-pub(super) struct Job<'a> {
-    /// The devices over which it runs, one after the other, with its arguments.
-    pub(super) runs: &'a [(Link, Vec<String>)],
+/// A program to run over a device.
+pub(super) struct ProgramRun<'a> {
+    pub(super) link: Link,
     pub(super) program: &'a Path,
+    pub(super) arguments: Vec<String>,
+}
+
+/// Programs to run in a guest of their own.
+pub(super) struct Job<'a> {
+    /// One after the other.
+    pub(super) runs: &'a [ProgramRun<'a>],
     pub(super) environment: &'a [(&'a str, String)],
     pub(super) limit: Duration,
 }
 
 impl Job<'_> {
-    /// Runs it, and returns the log of the guest with its output.
+    /// Runs them, and returns the log of the guest with their output.
     ///
     /// # Errors
     ///
-    /// The machine does not come up, or the program fails or does not end in time.
+    /// The machine does not come up, or a program fails, or they do not end in time.
     pub(super) fn run(&self, run: &TestRun<'_>) -> Result<String> {
-        let program = stripped(self.program, &run.work)?;
-        let mut links = Vec::new();
-        let mut lists = Vec::new();
-        for (link, arguments) in self.runs {
-            let name = format!("arguments-{}", link.name());
+        let mut files = Vec::new();
+        let mut numbered = Vec::new();
+        for (number, one) in self.runs.iter().enumerate() {
+            let program = format!("program-{number}");
+            files.push((
+                program.clone(),
+                stripped(one.program, &run.work.join(program))?,
+            ));
+            let name = format!("arguments-{number}");
             let list = run.work.join(&name);
-            let lines: String = arguments.iter().map(|one| format!("{one}\n")).collect();
+            let lines: String = one.arguments.iter().map(|one| format!("{one}\n")).collect();
             fs::write(&list, lines)?;
-            links.push(link.name());
-            lists.push((name, list));
+            files.push((name, list));
+            numbered.push(format!("{}:{number}", one.link.name()));
         }
-        let mut files = vec![("program", &*program)];
-        files.extend(lists.iter().map(|(name, list)| (&**name, &**list)));
+        let files: Vec<_> = files
+            .iter()
+            .map(|(name, file)| (&**name, &**file))
+            .collect();
         let mut environment = self.environment.to_vec();
-        environment.push(("LINKS", links.join(" ")));
+        environment.push(("RUNS", numbered.join(" ")));
         let boot = Boot {
             name: MACHINE,
             script: "run-program.sh",
@@ -158,17 +173,16 @@ impl Job<'_> {
 }
 
 /// A copy without debug information, which would be most of the guest's memory.
-fn stripped(program: &Path, work: &Path) -> Result<PathBuf> {
-    let copy = work.join("program");
+fn stripped(program: &Path, copy: &Path) -> Result<PathBuf> {
     output(
         tool("strip")
             .arg("--strip-debug")
             .arg("-o")
-            .arg(&copy)
+            .arg(copy)
             .arg(program),
     )
     .with_context(|| format!("{} is not a program", program.display()))?;
-    Ok(copy)
+    Ok(copy.to_owned())
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ mod probe;
 mod server_restart;
 mod tree;
 mod verbs;
+mod verbs_counts;
+mod verbs_siw;
 
 use std::fs;
 use std::path::Path;
@@ -44,7 +46,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 29] = [
+pub(super) const TESTS: [Test; 33] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -65,6 +67,34 @@ pub(super) const TESTS: [Test; 29] = [
         usual: true,
         ours: true,
         run: verbs::conformance,
+    },
+    Test {
+        name: "verbs-stack",
+        about: "the stack over rxe: end to end, a hostile peer, 1,000 connections, the device removed",
+        usual: false,
+        ours: false,
+        run: verbs::stack,
+    },
+    Test {
+        name: "verbs-removal",
+        about: "the RDMA device of our server is removed under our client and the kernel's, and comes back",
+        usual: false,
+        ours: true,
+        run: verbs::removal,
+    },
+    Test {
+        name: "verbs-siw",
+        about: "our provider for hardware over siw: with our software iWARP, and under the kernel's client",
+        usual: true,
+        ours: true,
+        run: verbs_siw::run,
+    },
+    Test {
+        name: "verbs-counts",
+        about: "what calls of our client cost over rxe, beside the kernel's client",
+        usual: false,
+        ours: true,
+        run: verbs_counts::run,
     },
     Test {
         name: "linux-mounts-us",

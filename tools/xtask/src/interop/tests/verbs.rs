@@ -1,5 +1,6 @@
 //! libibverbs and librdmacm in the guest, over its software devices: rxe (RoCE) and siw (iWARP).
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 use crate::command::{build, output};
 use crate::interop::TestRun;
 use crate::interop::guest::{Boot, Guest};
-use crate::interop::program::{Job, Link};
+use crate::interop::program::{Job, Link, ProgramRun};
 
 /// Takes some seconds on an idle machine.
 const DEVICES_LIMIT: Duration = Duration::from_secs(180);
@@ -53,6 +54,18 @@ pub(super) fn programs(run: &TestRun<'_>) -> Result<()> {
     let boot = Boot {
         name: "guest",
         script: "verbs-programs.sh",
+        program: Some(run.program),
+        limit: PROGRAMS_LIMIT,
+        ..Boot::default()
+    };
+    Guest::boot(run, &boot)?.finish()
+}
+
+/// The device of our server is removed under clients at work, and comes back.
+pub(super) fn removal(run: &TestRun<'_>) -> Result<()> {
+    let boot = Boot {
+        name: "guest",
+        script: "verbs-removal.sh",
         program: Some(run.program),
         limit: PROGRAMS_LIMIT,
         ..Boot::default()
@@ -124,39 +137,125 @@ pub(super) fn conformance_siw(run: &TestRun<'_>) -> Result<()> {
 }
 
 fn over(run: &TestRun<'_>, link: Link, skipped: &[&str]) -> Result<()> {
-    let target = ["--package=verbs-ibv", "--test=conformance"];
-    let program = build(&target, "conformance")?;
-    let listed = output(Command::new(&program).args(["--list", "--format=terse"]))?;
-    let tests: Vec<_> = listed
-        .lines()
-        .filter_map(|line| line.strip_suffix(": test"))
-        .collect();
+    let suite = Suite::built("verbs-ibv", "conformance")?;
     ensure!(
-        tests.len() >= MIN_TESTS,
+        suite.tests.len() >= MIN_TESTS,
         "the suite has only {} tests",
-        tests.len()
+        suite.tests.len()
     );
-    // Connections of several tests at a time would have an emulated processor for each.
-    let mut arguments = vec!["--test-threads=1".to_owned(), "--exact".to_owned()];
+    let mut arguments = vec!["--exact".to_owned()];
     for name in skipped {
-        ensure!(tests.contains(name), "the suite has no test {name}");
+        suite.has(name)?;
         arguments.extend(["--skip".to_owned(), (*name).to_owned()]);
     }
+    let runs = [suite.over(link, arguments)];
+    let expected = suite.tests.len() - skipped.len();
+    pass(run, &runs, CONFORMANCE_LIMIT, &[expected])?;
+    let done = format!("{expected} of {} tests passed", suite.tests.len());
+    run.report.say(run.name, &done);
+    Ok(())
+}
+
+/// Takes about two minutes on an idle machine.
+const STACK_LIMIT: Duration = Duration::from_secs(1200);
+
+/// The end-to-end tests of the library that take a device.
+const END_TO_END: [&str; 11] = [
+    "backward::both_directions_are_busy_at_once",
+    "backward::server_calls_its_client_on_the_connection_of_its_calls",
+    "designs::calls_of_a_server_with_chunks_keep_to_the_design_too",
+    "designs::under_each_design_calls_of_every_shape_lose_one_handle_to_their_reply",
+    "over_each::calls_of_every_shape_lose_one_handle_to_their_reply",
+    "over_each::client_is_told_that_nobody_listens",
+    "over_each::client_outlives_a_restart_of_the_server",
+    "over_each::inline_sizes_of_the_two_ends_may_differ",
+    "over_each::several_clients_move_bulk_data_at_once",
+    "several_connections::calls_are_spread_over_the_connections_of_a_client",
+    "versions::each_version_that_both_ends_speak_carries_calls_of_every_shape",
+];
+
+/// The stack above our provider for hardware, over rxe: end to end, under a hostile peer, in 1,000 connections, and when
+/// the device is removed. Over siw: software iWARP reads from it.
+pub(super) fn stack(run: &TestRun<'_>) -> Result<()> {
+    let end_to_end = Suite::built("rpcrdma", "end_to_end")?;
+    let hostile = Suite::built("hostile-peer", "over_verbs")?;
+    let stack = Suite::built("verbs-ibv", "stack")?;
+    let software_iwarp = Suite::built("verbs-ibv", "software_iwarp")?;
+    let mut by_name = vec!["--exact".to_owned()];
+    for name in END_TO_END {
+        end_to_end.has(name)?;
+        by_name.push(name.to_owned());
+    }
+    let runs = [
+        end_to_end.over(Link::Rxe, by_name),
+        hostile.over(Link::Rxe, Vec::new()),
+        stack.over(Link::Rxe, Vec::new()),
+        software_iwarp.over(Link::Siw, Vec::new()),
+    ];
+    let expected = [
+        END_TO_END.len(),
+        hostile.tests.len(),
+        stack.tests.len(),
+        software_iwarp.tests.len(),
+    ];
+    pass(run, &runs, STACK_LIMIT, &expected)
+}
+
+/// A program of tests.
+struct Suite {
+    program: PathBuf,
+    tests: Vec<String>,
+}
+
+impl Suite {
+    fn built(package: &str, name: &str) -> Result<Self> {
+        let target = [format!("--package={package}"), format!("--test={name}")];
+        let program = build(&target.each_ref().map(String::as_str), name)?;
+        let listed = output(Command::new(&program).args(["--list", "--format=terse"]))?;
+        let tests = listed
+            .lines()
+            .filter_map(|line| line.strip_suffix(": test"));
+        Ok(Self {
+            tests: tests.map(str::to_owned).collect(),
+            program,
+        })
+    }
+
+    /// A run of it with these arguments, one test at a time: several would have an emulated processor for each thread.
+    fn over(&self, link: Link, mut arguments: Vec<String>) -> ProgramRun<'_> {
+        arguments.push("--test-threads=1".to_owned());
+        ProgramRun {
+            link,
+            program: &self.program,
+            arguments,
+        }
+    }
+
+    fn has(&self, name: &str) -> Result<()> {
+        let has = self.tests.iter().any(|test| test == name);
+        ensure!(has, "there is no test {name}");
+        Ok(())
+    }
+}
+
+/// Runs programs of tests, of which so many must pass.
+fn pass(
+    run: &TestRun<'_>,
+    runs: &[ProgramRun<'_>],
+    limit: Duration,
+    expected: &[usize],
+) -> Result<()> {
     let job = Job {
-        runs: &[(link, arguments)],
-        program: &program,
+        runs,
         environment: &[],
-        limit: CONFORMANCE_LIMIT,
+        limit,
     };
     let log = job.run(run)?;
     let passed: Vec<_> = log.lines().filter_map(passed).collect();
-    let expected = tests.len() - skipped.len();
     ensure!(
-        passed == [expected],
-        "there passed {passed:?} tests, and not {expected}"
+        passed == expected,
+        "there passed {passed:?} tests, and not {expected:?}"
     );
-    let done = format!("{expected} of {} tests passed", tests.len());
-    run.report.say(run.name, &done);
     Ok(())
 }
 

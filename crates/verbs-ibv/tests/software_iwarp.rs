@@ -1,0 +1,126 @@
+//! This provider over siw, against software iWARP in the same machine.
+//!
+//! It needs siw, as the [suite for providers](../tests/conformance.rs) needs some device:
+//!
+//! ```text
+//! VERBS_IBV_DEVICE=siw0 VERBS_IBV_ADDRESS=10.0.0.1 cargo test -p verbs-ibv --test software_iwarp
+//! ```
+
+use buffer::{Buffer, Gather};
+use bytes::Bytes;
+use smallvec::smallvec;
+use std::env;
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use verbs::{
+    Completion, Memory, Provider, QpOptions, QueuePair, RemoteAddress, Segment, WorkRequest, WrId,
+};
+use verbs_ibv::{Config, Ibv};
+use verbs_iwarp::Iwarp;
+
+const PAGE: usize = 4096;
+
+/// Nothing here takes as long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("{name} has to name an RDMA device or its address"))
+}
+
+/// A connection: its end over siw, and the one over software iWARP.
+async fn connected() -> (Box<dyn QueuePair>, Box<dyn QueuePair>) {
+    let device = Some(variable("VERBS_IBV_DEVICE"));
+    let siw = Ibv::open(Config {
+        device,
+        ..Config::default()
+    })
+    .expect("the device is there");
+    let address: IpAddr = variable("VERBS_IBV_ADDRESS")
+        .parse()
+        .expect("an IP address");
+    let software = Iwarp::default();
+    let listening = software.listen(SocketAddr::new(address, 0)).await;
+    let mut listener = listening.expect("it listens");
+    let (to, options) = (listener.local_addr(), QpOptions::default());
+    let accepting = async {
+        let mut incoming = listener.accept().await.expect("a connection");
+        incoming.request(PATIENCE).await.expect("a request");
+        incoming.accept(&options, &[], Vec::new()).await
+    };
+    let connecting = siw.connect(to, &options, &[], Vec::new());
+    let (accepted, connected) = tokio::join!(accepting, connecting);
+    let connected = connected.expect("it is connected");
+    (connected.qp, accepted.expect("it is accepted"))
+}
+
+/// What software iWARP reads of this memory of the other end.
+async fn read(
+    siw: &mut dyn QueuePair,
+    software: &mut dyn QueuePair,
+    from: RemoteAddress,
+    length: u32,
+) -> Vec<u8> {
+    let posted = software.post(WorkRequest::Read {
+        wr: WrId(1),
+        sink: Buffer::with_capacity(length as usize),
+        from: smallvec![Segment {
+            handle: from.handle,
+            length,
+            offset: from.offset,
+        }],
+    });
+    posted.expect("there is room");
+    loop {
+        let moved = siw.progress() | software.progress();
+        match software.poll_cq() {
+            Some(Completion::Read { sink, .. }) => return sink.to_vec(),
+            Some(other) => panic!("{other:?}"),
+            None => {}
+        }
+        assert!(software.closed().is_none(), "{:?}", software.closed());
+        if !moved {
+            poll_fn(|cx| match siw.poll_ready(cx) {
+                std::task::Poll::Pending => software.poll_ready(cx),
+                ready => ready,
+            })
+            .await;
+        }
+    }
+}
+
+/// siw sends wrong bytes in some of these Read Responses if they are asked for whole.
+#[test]
+fn short_reads_across_the_end_of_a_page_bring_the_right_bytes() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let test = async {
+        let (mut siw, mut software) = connected().await;
+        let bytes: Vec<u8> = (0..4 * PAGE).map(|at| (at * 7 + at / 251) as u8).collect();
+        let memory = Memory::Source(Gather::from_iter([Bytes::from(bytes.clone())]));
+        let source = siw.register(memory).expect("there is room");
+        let offset = usize::try_from(source.offset).expect("an address");
+        let first_end = PAGE - offset % PAGE;
+        for length in 1..=40 {
+            for before in 0..=length {
+                let at = first_end + PAGE - before;
+                let from = RemoteAddress {
+                    offset: source.offset + at as u64,
+                    ..source
+                };
+                let asked = u32::try_from(length).expect("a short one");
+                let found = read(&mut *siw, &mut *software, from, asked).await;
+                assert!(
+                    found == bytes[at..at + length],
+                    "{length} bytes, {before} before"
+                );
+            }
+        }
+    };
+    runtime.block_on(async {
+        let done = tokio::time::timeout(PATIENCE, test).await;
+        done.expect("it ends in time");
+    });
+}

@@ -1,0 +1,131 @@
+//! What calls cost over rxe: counts of our client, its system calls, and trace events of the kernel's client.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::interop::TestRun;
+use crate::interop::guest::{Boot, Guest};
+
+/// Takes about half a minute on an idle machine.
+const LIMIT: Duration = Duration::from_secs(480);
+
+/// Servers of our client, and what it asks of each.
+const SERVERS: [&str; 2] = ["knfsd", "ours"];
+const CALLS: [&str; 5] = ["null", "read-4k", "write-4k", "read-1m", "write-1m"];
+
+/// What the kernel's client is traced at.
+const TRACED: [&str; 4] = ["read-4k", "write-4k", "read-1m", "write-1m"];
+
+/// `write` and `ioctl` of x86-64.
+const WRITE: u32 = 1;
+const IOCTL: u32 = 16;
+
+/// System calls on the device's file that setup and the end of a connection may take.
+const SETUP: f64 = 300.0;
+
+pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
+    let boot = Boot {
+        name: "guest",
+        script: "verbs-counts.sh",
+        program: Some(run.program),
+        limit: LIMIT,
+        ..Boot::default()
+    };
+    let mut guest = Guest::boot(run, &boot)?;
+    for server in SERVERS {
+        for call in CALLS {
+            let counts = Counts::of(&guest.expect("counts")?, &[server, call])?;
+            run.report
+                .say(run.name, &format!("{call} on {server}: {}", counts.text()?));
+            if call.ends_with("1m") || (call == "write-4k") {
+                ensure!(
+                    counts.number("remote_invalidations")? > 0.9,
+                    "{call}: no window was taken by {server}'s Send with Invalidate"
+                );
+            }
+            ensure!(
+                counts.number("doorbells")? < 2.5,
+                "{call} on {server} has no chains"
+            );
+        }
+    }
+    check_system_calls(run, &mut guest)?;
+    for call in TRACED {
+        let line = guest.expect("traced")?;
+        ensure!(line.starts_with(call), "{line} where {call} was expected");
+        run.report.say(run.name, &format!("Linux: {line}"));
+    }
+    guest.finish()
+}
+
+/// Each doorbell is one system call over rxe, and so is each request to be notified. Polling is none.
+fn check_system_calls(run: &TestRun<'_>, guest: &mut Guest<'_>) -> Result<()> {
+    let line = guest.expect("device")?;
+    let (device, json) = line.split_once(' ').context("no descriptor")?;
+    let counts = Counts::parse(json)?;
+    let mut writes = 0.0;
+    let mut others = 0.0;
+    for call in guest.expect("calls")?.split_whitespace() {
+        let words: Vec<&str> = call.split(':').collect();
+        let [number, first, count] = words[..] else {
+            bail!("{call} is no number of a system call, with its first argument and a count");
+        };
+        match number.parse()? {
+            WRITE if first == device => writes = count.parse()?,
+            IOCTL if first == device => others = count.parse()?,
+            _ => {}
+        }
+    }
+    let calls = counts.number("calls")?;
+    let expected = calls * (counts.number("doorbells")? + counts.number("arms")?);
+    let polls = calls * counts.number("polls")?;
+    run.report.say(
+        run.name,
+        &format!(
+            "{calls} calls: {writes} writes to the device for {expected:.0} doorbells and requests for a notification, \
+             {others} ioctls, {polls:.0} polls"
+        ),
+    );
+    ensure!(
+        writes >= expected && writes < expected + SETUP,
+        "{writes} writes to the device, and not {expected}"
+    );
+    ensure!(others < SETUP, "{others} ioctls on the device");
+    Ok(())
+}
+
+/// Counts of `bench --json`, for each call.
+struct Counts(Value);
+
+impl Counts {
+    /// Those in a line that begins with these words.
+    fn of(line: &str, words: &[&str]) -> Result<Self> {
+        let start = words.join(" ");
+        let json = line.strip_prefix(&start);
+        let json = json.with_context(|| format!("{line} where {start} was expected"))?;
+        Self::parse(json)
+    }
+
+    fn parse(json: &str) -> Result<Self> {
+        Ok(Self(
+            serde_json::from_str(json).with_context(|| format!("these are no counts: {json}"))?,
+        ))
+    }
+
+    fn number(&self, name: &str) -> Result<f64> {
+        let number = self.0[name].as_f64();
+        number.with_context(|| format!("no {name} in {}", self.0))
+    }
+
+    /// Those that are not zero.
+    fn text(&self) -> Result<String> {
+        let counts = self.0.as_object().context("no object")?;
+        let told = counts
+            .iter()
+            .filter_map(|(name, count)| Some((name, count.as_f64().filter(|count| *count > 0.0)?)))
+            .map(|(name, count)| format!("{name} {count:.2}"));
+        Ok(told.collect::<Vec<_>>().join(", "))
+    }
+}
