@@ -79,6 +79,10 @@ struct IbvListener {
 ///
 /// librdmacm keeps a device open once it was used, and so keeps it from being removed. A listener on all devices hears of
 /// no removal: an identifier that is bound to an address of the device does, also when there is no connection.
+///
+/// The kernel tells the users of a device of its removal in the reverse order in which their modules were loaded. With
+/// ib_uverbs loaded behind rdma_cm, it waits for this process before it tells the connection manager (seen with rxe, Linux
+/// 6.1): then the removal waits until the program ends.
 #[derive(Default)]
 struct Devices(Vec<WatchedId>);
 
