@@ -35,6 +35,7 @@ use crate::wire::direction::{Direction, REPLY, prefix};
 use crate::wire::private_data::PrivateData;
 use crate::wire::threshold::{InlineThreshold, Thresholds};
 use crate::work::Purpose;
+use crate::requester::Requester;
 use crate::xid::Xids;
 use buffer::{Buffer, Gather};
 use oncrpc::TransportError;
@@ -126,6 +127,13 @@ impl<O: Owner> Connection<O> {
     /// [`Violation::NoCommonVersion`], and the call that showed it is unfinished.
     pub fn assume_version_one(&mut self) {
         self.one_is_assumed = self.versions == Versions::One;
+    }
+
+    /// Returns an XID for a message of this end that no caller asked for, such as a liveness probe.
+    /// No call in flight has it. A later call may choose the same one: it is sent after the message
+    /// was answered.
+    pub fn next_xid(&self) -> u32 {
+        unused_xid(&self.xids, &self.core.requester)
     }
 
     /// Returns the XID source of this connection's own calls.
@@ -510,7 +518,7 @@ impl<O: Owner> Connection<O> {
             Some(offer) => offer,
             // It supports no operation, and so says nothing by this one.
             None => self.control(Message::Optional {
-                xid: self.xids.next(),
+                xid: self.next_xid(),
                 optional: Operation::InitXch(InitXch::default()).to_optional(Direction::Call),
             }),
         };
@@ -771,7 +779,7 @@ impl<O: Owner> Connection<O> {
             return None;
         }
         let session = self.session.as_deref_mut()?;
-        let message = session.poll_message(&mut || self.xids.next())?;
+        let message = session.poll_message(&mut || unused_xid(&self.xids, &self.core.requester))?;
         Some(self.control(message))
     }
 
@@ -839,6 +847,7 @@ impl<O: Owner> Connection<O> {
         if session.is_unclear() {
             self.core.shared.fail(Violation::UnclearDesign);
         }
+        self.core.requester.reserve_xids(session.outstanding_xids());
         if self.phase != Phase::Settled {
             return;
         }
@@ -897,6 +906,16 @@ impl<O: Owner> Connection<O> {
             },
             accepts: Accepts::of(design, self.all_may_go),
             peer_announces: true,
+        }
+    }
+}
+
+/// Returns the next XID that neither a call in flight has nor a control message without an answer.
+fn unused_xid<O: Owner>(xids: &Xids, requester: &Requester<O>) -> u32 {
+    loop {
+        let xid = xids.next();
+        if !requester.uses(xid) {
+            return xid;
         }
     }
 }

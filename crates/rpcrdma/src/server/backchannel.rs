@@ -275,11 +275,6 @@ impl BackEnd {
         &mut self.outgoing
     }
 
-    /// An XID for a call of the server.
-    pub(super) fn next_xid(&self) -> u32 {
-        self.back.xids.next()
-    }
-
     /// Publishes how many calls the client accepts.
     pub(super) fn publish(&self, connection: &Connection) {
         let credits = connection.credits().max(1);

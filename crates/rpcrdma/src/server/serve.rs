@@ -156,12 +156,6 @@ impl Policy for Answering {
         }
     }
 
-    fn next_xid(&mut self) -> u32 {
-        let back = self.back.as_ref();
-        back.expect("only who calls has a peer to expect")
-            .next_xid()
-    }
-
     /// The liveness probe is for clients that are ready for calls only.
     fn expects_peer(&self, _: &Connection) -> bool {
         self.back.as_ref().is_some_and(BackEnd::is_ready)
