@@ -5,6 +5,7 @@ use buffer::Buffer;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Cause, ReplyBound, Transport, TransportError};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
@@ -192,11 +193,13 @@ impl Waiting {
         reply: oneshot::Sender<Payload>,
     ) -> Result<Registered<'_>, TransportError> {
         match &mut *self.lock() {
-            Ok(calls) => {
-                let before = calls.insert(xid, reply);
-                assert!(before.is_none(), "an XID belongs to one call at a time");
-                Ok(Registered { waiting: self, xid })
-            }
+            Ok(calls) => match calls.entry(xid) {
+                Entry::Occupied(_) => Err(TransportError::XidInUse(xid)),
+                Entry::Vacant(place) => {
+                    place.insert(reply);
+                    Ok(Registered { waiting: self, xid })
+                }
+            },
             Err(why) => Err(TransportError::Disconnected(why.clone())),
         }
     }

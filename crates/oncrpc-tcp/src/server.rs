@@ -6,7 +6,8 @@ use oncrpc::admission::{Admission, Admitted, ConnectionLimits};
 use oncrpc::warnings::{Suppressed, WARNING_PERIOD, Warnings};
 use oncrpc::xdr::Payload;
 use oncrpc::{
-    Answer, Caller, Chain, LocalUserError, LocalUsers, Origin, PeerGroup, Reply, Respond, Service,
+    Answer, Caller, Chain, ConnectionId, Connections, LocalUserError, LocalUsers, Origin,
+    PeerGroup, Reply, Respond, Service,
 };
 use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
@@ -82,6 +83,7 @@ pub struct Server {
     limits: Limits,
     admit: Box<dyn Fn(IpAddr) -> bool + Send + Sync>,
     local_users: Option<Arc<dyn LocalUsers>>,
+    connections: Option<Connections>,
 }
 
 impl Server {
@@ -93,6 +95,7 @@ impl Server {
             limits,
             admit: Box::new(|_| true),
             local_users: None,
+            connections: None,
         }
     }
 
@@ -108,6 +111,13 @@ impl Server {
     #[must_use]
     pub fn local_users(mut self, users: Option<Arc<dyn LocalUsers>>) -> Self {
         self.local_users = users;
+        self
+    }
+
+    /// Registers its connections, so that the service can close them.
+    #[must_use]
+    pub fn connections(mut self, connections: Connections) -> Self {
+        self.connections = Some(connections);
         self
     }
 
@@ -187,13 +197,27 @@ impl Server {
                 log: Arc::clone(&log),
             };
             let stopped = stopped.clone();
+            let (close, closed) = oneshot::channel();
+            let open = self.connections.as_ref().map(|connections| {
+                connections.add(caller.connection, || {
+                    // The send fails only if the connection has already ended.
+                    let _ = close.send(());
+                })
+            });
+            let ending = Ending {
+                service: Arc::clone(&self.service),
+                connection: caller.connection,
+            };
             connections.spawn(async move {
                 let ended = tokio::select! {
                     biased;
                     ended = connection.serve(stream, stopped) => ended,
                     Ok(()) = evicted => Err(io::Error::other(Evicted)),
+                    Ok(()) = closed => Err(io::Error::other(ByService)),
                 };
                 tracing::debug!(%addr, ?ended, "connection ended");
+                drop(open);
+                drop(ending);
             });
         }
         drop(self.listener);
@@ -220,6 +244,24 @@ impl Server {
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("evicted for a connection from an address with fewer connections")]
 struct Evicted;
+
+/// Why a connection ended that the service has closed.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("closed by the service")]
+struct ByService;
+
+/// Tells the service that a connection has ended, when it is dropped: also after a panic of the
+/// service.
+struct Ending {
+    service: Arc<dyn Service>,
+    connection: ConnectionId,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.service.connection_ended(self.connection);
+    }
+}
 
 /// Warnings of a server, limited per peer.
 #[derive(Default)]
