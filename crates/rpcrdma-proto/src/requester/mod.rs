@@ -421,8 +421,7 @@ impl<O: Owner> Requester<O> {
         }
         let call = &mut self.calls[index as usize];
         if !self.xids.insert(xid, index) {
-            let why = "a call with the same XID is in flight";
-            return Err(NotSent::Never(TransportError::Refused(why)));
+            return Err(NotSent::Never(TransportError::XidInUse(xid)));
         }
         if !plan.is_plain()
             && let Err(error) = offer(plan, call, shared, &mut self.persistent, qp)

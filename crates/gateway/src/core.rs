@@ -1,0 +1,87 @@
+//! What all pairs of a gateway share, and the service that clients call.
+
+use crate::config::{GatewayConfig, Upstream};
+use crate::log::Log;
+use crate::pair::Pair;
+use crate::ports::Ports;
+use crate::reduce;
+use crate::stats::Counters;
+use nfs_proto::CallScan;
+use oncrpc::xdr::Payload;
+use oncrpc::{Answer, Caller, ConnectionId, Connections, ReplyBound, Service};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The transport of one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Tcp,
+    Rdma,
+}
+
+/// What all pairs of a gateway share.
+pub(crate) struct Core {
+    pub(crate) upstream: Upstream,
+    pub(crate) upstream_side: Side,
+    pub(crate) downstream: Side,
+    pub(crate) config: GatewayConfig,
+    pub(crate) stats: Counters,
+    pub(crate) log: Log,
+    pub(crate) ports: Ports,
+    /// The connections of clients, which pairs close.
+    pub(crate) connections: Connections,
+    pairs: Mutex<HashMap<ConnectionId, Arc<Pair>>>,
+}
+
+impl Core {
+    pub(crate) fn new(downstream: Side, upstream: Upstream, config: GatewayConfig) -> Self {
+        Self {
+            upstream_side: match upstream {
+                Upstream::Tcp { .. } => Side::Tcp,
+                Upstream::Rdma { .. } => Side::Rdma,
+            },
+            downstream,
+            upstream,
+            config,
+            stats: Counters::default(),
+            log: Log::default(),
+            ports: Ports::default(),
+            connections: Connections::default(),
+            pairs: Mutex::default(),
+        }
+    }
+
+    fn pairs(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<Pair>>> {
+        self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pair_of(self: &Arc<Self>, caller: &Caller) -> Arc<Pair> {
+        let mut pairs = self.pairs();
+        let pair = pairs
+            .entry(caller.connection)
+            .or_insert_with(|| Pair::new(Arc::clone(self), *caller));
+        Arc::clone(pair)
+    }
+}
+
+/// The service of a gateway: passes each call on to the upstream of its connection.
+pub(crate) struct Forward(pub(crate) Arc<Core>);
+
+impl Service for Forward {
+    fn call(&self, call: Payload, caller: &Caller) -> Answer {
+        self.0.pair_of(caller).call(call, caller)
+    }
+
+    fn reply_bound(&self, call: &[u8]) -> Option<ReplyBound> {
+        let mut scan = CallScan::default();
+        reduce::visit_part(call, &mut scan);
+        scan.finish()?.reply
+    }
+
+    fn connection_ended(&self, connection: ConnectionId) {
+        let pair = self.0.pairs().remove(&connection);
+        if let Some(pair) = pair {
+            pair.downstream_ended();
+        }
+    }
+}

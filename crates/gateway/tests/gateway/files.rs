@@ -1,0 +1,42 @@
+//! Files of a version 3 server through one gateway and through two.
+
+use crate::stage::*;
+use gateway::Upstream;
+use nfs_client::Export;
+use nfs_proto::SetAttributes;
+use oncrpc::Transport;
+use rpcrdma::Versions;
+
+/// Bytes that differ from place to place.
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at / 251 + at * 7) as u8).collect()
+}
+
+/// Writes files of all sizes that travel differently, and reads them back.
+async fn check_files<T: Transport + Send + Sync>(export: &Export<T>) {
+    for len in [0, 1, 1023, 1024, 5000, 70_001, 1 << 20, (3 << 20) + 5] {
+        let name = format!("file-{len}");
+        let data = bytes(len);
+        let written = export.write_all(&name, data.clone(), SetAttributes::default());
+        written.await.expect("it is written");
+        let read = export.read_all(&name, 8 << 20).await.expect("it is read");
+        assert!(read == data, "{len} bytes");
+    }
+    let entries = export.entries("").await.expect("it is listed");
+    assert_eq!(entries.len(), 8);
+}
+
+#[tokio::test]
+async fn files_cross_from_rdma_to_tcp() {
+    let server = serve_tcp(nfs());
+    let gateway = from_rdma(Upstream::tcp(server.addr)).await;
+    let client = rdma_client(gateway.local_addr()).await;
+    check_files(&mount(client.clone()).await).await;
+    let moved = client.counters();
+    assert!(moved.write_bytes_received >= 4 << 20, "results in chunks");
+    assert!(moved.read_chunks_offered > 0, "arguments in chunks");
+    client.close().await;
+    let stats = gateway.shutdown().await;
+    assert_eq!((stats.upstream_connections, stats.pairs), (1, 0));
+    assert_eq!(stats.calls, stats.replies);
+}
