@@ -40,3 +40,39 @@ async fn files_cross_from_rdma_to_tcp() {
     assert_eq!((stats.upstream_connections, stats.pairs), (1, 0));
     assert_eq!(stats.calls, stats.replies);
 }
+
+#[tokio::test]
+async fn files_cross_from_tcp_to_rdma() {
+    let server = serve_rdma(nfs(), Versions::One).await;
+    let upstream = rdma_upstream(server.local_addr(), Versions::One);
+    let gateway = from_tcp(upstream).await;
+    check_files(&mount(tcp_client(gateway.local_addr()).await).await).await;
+    let moved = server.stats().counters;
+    assert!(moved.write_bytes_sent >= 4 << 20, "results in chunks");
+    assert!(moved.read_bytes_received >= 4 << 20, "arguments in chunks");
+    let stats = gateway.shutdown().await;
+    assert_eq!((stats.upstream_connections, stats.pairs), (1, 0));
+}
+
+#[tokio::test]
+async fn files_cross_from_rdma_to_rdma() {
+    let server = serve_rdma(nfs(), Versions::One).await;
+    let gateway = from_rdma(rdma_upstream(server.local_addr(), Versions::One)).await;
+    let client = rdma_client(gateway.local_addr()).await;
+    check_files(&mount(client.clone()).await).await;
+    client.close().await;
+    gateway.shutdown().await;
+}
+
+#[tokio::test]
+async fn files_cross_a_tunnel_of_either_version_between_tcp_ends() {
+    for versions in [Versions::One, Versions::Two] {
+        let server = serve_tcp(nfs());
+        let far = from_rdma(Upstream::tcp(server.addr)).await;
+        let near = from_tcp(rdma_upstream(far.local_addr(), versions)).await;
+        check_files(&mount(tcp_client(near.local_addr()).await).await).await;
+        near.shutdown().await;
+        let stats = far.shutdown().await;
+        assert_eq!(stats.calls, stats.replies);
+    }
+}

@@ -3,7 +3,8 @@
 use gateway::{Gateway, GatewayConfig, Listen, Upstream, tcp_limits};
 use nfs_client::{Export, current_user};
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
-use oncrpc::{Programs, Service};
+use oncrpc::xdr::Payload;
+use oncrpc::{Programs, ReplyBound, Service, Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, Iwarp, Pool, Server, ServerConfig, Spin, Versions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -94,12 +95,30 @@ pub(crate) async fn rdma_client(addr: SocketAddr) -> Client {
     client.expect("it connects")
 }
 
-pub(crate) async fn tcp_client(addr: SocketAddr) -> oncrpc_tcp::Client {
-    let client = oncrpc_tcp::Client::connect(addr, LIMIT).await;
-    client.expect("it connects")
+/// A client over TCP, as it is passed around.
+#[derive(Clone)]
+pub(crate) struct TcpClient(Arc<oncrpc_tcp::Client>);
+
+impl Transport for TcpClient {
+    fn next_xid(&self) -> u32 {
+        self.0.next_xid()
+    }
+
+    fn call(
+        &self,
+        call: Payload,
+        bound: ReplyBound,
+    ) -> impl Future<Output = Result<Payload, TransportError>> + Send {
+        self.0.call(call, bound)
+    }
 }
 
-pub(crate) async fn mount<T: oncrpc::Transport + Send + Sync + Clone>(transport: T) -> Export<T> {
+pub(crate) async fn tcp_client(addr: SocketAddr) -> TcpClient {
+    let client = oncrpc_tcp::Client::connect(addr, LIMIT).await;
+    TcpClient(Arc::new(client.expect("it connects")))
+}
+
+pub(crate) async fn mount<T: Transport + Send + Sync + Clone>(transport: T) -> Export<T> {
     let export = Export::mount(transport, current_user(), "/data").await;
     export.expect("it is exported")
 }
