@@ -22,6 +22,9 @@ pub const MAX_RECORD: usize = (4 << 20) + (64 << 10);
 /// Calls of one TCP client in service at a time. Further ones wait in its socket.
 pub const MAX_TCP_CALLS: usize = 128;
 
+/// How long a client may take to answer a call of the upstream. After that the upstream gets no reply.
+pub const CALLBACK_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// The side of a gateway that clients connect to.
 #[non_exhaustive]
 pub enum Listen {
@@ -88,6 +91,8 @@ pub fn tcp_limits() -> Limits {
         record: MAX_RECORD,
         calls: MAX_TCP_CALLS,
         idle: Duration::from_secs(360),
+        backward: CALLBACK_TIMEOUT,
+        idle_gives_way: false,
         ..Limits::default()
     }
 }

@@ -1,16 +1,21 @@
 //! What all pairs of a gateway share, and the service that clients call.
 
+use crate::backward::Backchannels;
 use crate::config::{GatewayConfig, Upstream};
 use crate::log::Log;
 use crate::pair::Pair;
 use crate::ports::Ports;
 use crate::reduce;
 use crate::stats::Counters;
+use buffer::Pool;
 use nfs_proto::CallScan;
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, ConnectionId, Connections, ReplyBound, Service};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of returned record memory that a gateway keeps for reuse.
+const KEPT_MEMORY: usize = 16 << 20;
 
 /// The transport of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +35,10 @@ pub(crate) struct Core {
     pub(crate) ports: Ports,
     /// The connections of clients, which pairs close.
     pub(crate) connections: Connections,
+    /// The connections of clients, on which pairs call.
+    pub(crate) backchannels: Backchannels,
+    /// Memory for records.
+    pub(crate) pool: Pool,
     pairs: Mutex<HashMap<ConnectionId, Arc<Pair>>>,
 }
 
@@ -47,6 +56,8 @@ impl Core {
             log: Log::default(),
             ports: Ports::default(),
             connections: Connections::default(),
+            backchannels: Backchannels::new(downstream),
+            pool: Pool::new(KEPT_MEMORY),
             pairs: Mutex::default(),
         }
     }

@@ -25,6 +25,7 @@
 //! # }
 //! ```
 
+mod backward;
 mod config;
 mod core;
 mod gateway;
@@ -38,7 +39,7 @@ mod replies;
 mod stats;
 
 pub use config::{
-    GatewayConfig, Listen, MAX_RECORD, MAX_REPLY, MAX_TCP_CALLS, SourcePorts, Upstream, tcp_limits,
+    CALLBACK_TIMEOUT, GatewayConfig, Listen, MAX_RECORD, MAX_REPLY, MAX_TCP_CALLS, SourcePorts, Upstream, tcp_limits,
 };
 pub use gateway::{Gateway, GatewayMonitor};
 pub use stats::GatewayStats;

@@ -1,35 +1,17 @@
 //! The upstream connection of a pair.
 
-use crate::config::{SourcePorts, Upstream};
+use crate::config::{MAX_RECORD, SourcePorts, Upstream};
 use crate::ports::Lease;
+use buffer::Pool;
 use oncrpc::xdr::Payload;
-use oncrpc::{Cause, ReplyBound, Transport, TransportError};
+use oncrpc::{Cause, ReplyBound, Service, Transport, TransportError};
+use oncrpc_tcp::LocalPort;
 use rpcrdma::ClientConfig;
-use socket2::{SockRef, TcpKeepalive};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpSocket, TcpStream};
 use verbs::Provider;
-
-/// How long an upstream may be silent before TCP sends a keepalive probe.
-const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
-
-/// Interval of keepalive probes.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Number of unanswered keepalive probes after which an upstream is given up.
-const KEEPALIVE_PROBES: u32 = 3;
-
-/// How long sent data may stay unacknowledged before an upstream is given up (RFC 5482).
-const USER_TIMEOUT: Duration = Duration::from_secs(45);
-
-/// Attempts to find a free reserved port for one connection.
-const MAX_RESERVED_PORT_ATTEMPTS: u16 = 64;
-
-/// The reserved ports that are used: those that the Linux client uses too.
-const RESERVED: std::ops::RangeInclusive<u16> = 665..=1023;
 
 /// A connection to the upstream server.
 pub(crate) enum Link {
@@ -48,6 +30,10 @@ pub(crate) struct Connector<'a> {
     pub(crate) timeout: Duration,
     /// Time limit of a call.
     pub(crate) call_timeout: Duration,
+    /// Takes calls of the upstream.
+    pub(crate) callbacks: Arc<dyn Service>,
+    /// Memory for records of the upstream.
+    pub(crate) pool: &'a Pool,
 }
 
 impl Connector<'_> {
@@ -66,13 +52,12 @@ impl Connector<'_> {
     async fn attempt_one(&self, addr: SocketAddr, port: &mut Lease) -> Result<Link, Cause> {
         match self.upstream {
             Upstream::Tcp { source_ports, .. } => {
-                let made = connect_tcp(addr, *source_ports, port.port());
-                let stream = tokio::time::timeout(self.timeout, made)
-                    .await
-                    .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
-                port.set(stream.local_addr()?.port());
+                let client = self.connect_tcp(addr, *source_ports, port.port()).await?;
+                if let Some(local) = client.local_addr() {
+                    port.set(local.port());
+                }
                 Ok(Link::Tcp {
-                    client: oncrpc_tcp::Client::over(stream, self.call_timeout),
+                    client,
                     _port: std::mem::take(port),
                 })
             }
@@ -80,6 +65,39 @@ impl Connector<'_> {
                 provider, config, ..
             } => self.connect_rdma(provider, addr, config).await,
         }
+    }
+
+    /// Connects from the kept source port if that is possible.
+    async fn connect_tcp(
+        &self,
+        addr: SocketAddr,
+        ports: SourcePorts,
+        kept: Option<u16>,
+    ) -> Result<oncrpc_tcp::Client, TransportError> {
+        let any: IpAddr = match addr {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let config = oncrpc_tcp::ClientConfig::new(self.timeout)
+            .with_call_timeout(self.call_timeout)
+            .with_max_record(MAX_RECORD)
+            .with_callbacks(Arc::clone(&self.callbacks))
+            // Its client is gone by then, and sends again what is still in flight.
+            .with_reset_at_end(true)
+            .with_pool(self.pool.clone());
+        if let Some(port) = kept {
+            let config = config
+                .clone()
+                .with_local_port(LocalPort::Exactly((any, port).into()));
+            if let Ok(client) = oncrpc_tcp::Client::connect_with(addr, &config).await {
+                return Ok(client);
+            }
+        }
+        let config = config.with_local_port(match ports {
+            SourcePorts::Any => LocalPort::Any,
+            SourcePorts::Reserved => LocalPort::Reserved,
+        });
+        oncrpc_tcp::Client::connect_with(addr, &config).await
     }
 
     async fn connect_rdma(
@@ -93,7 +111,8 @@ impl Connector<'_> {
             .with_connections(1_usize)
             .with_reconnect(false)
             .with_setup_timeout(self.timeout)
-            .with_call_timeout(self.call_timeout);
+            .with_call_timeout(self.call_timeout)
+            .with_callbacks(Arc::clone(&self.callbacks));
         let client = rpcrdma::Client::connect(Arc::clone(provider), addr, config).await?;
         Ok(Link::Rdma(client))
     }
@@ -115,7 +134,7 @@ impl Link {
     /// Waits for the end of the connection. Calls in flight have ended by then.
     pub(crate) async fn ended(&self) -> TransportError {
         match self {
-            Self::Tcp { .. } => std::future::pending().await,
+            Self::Tcp { client, .. } => TransportError::Disconnected(client.ended().await),
             Self::Rdma(client) => client.ended().await,
         }
     }
@@ -130,68 +149,3 @@ impl Link {
     }
 }
 
-/// Connects a socket, from the kept source port if that is possible.
-async fn connect_tcp(
-    to: SocketAddr,
-    ports: SourcePorts,
-    kept: Option<u16>,
-) -> io::Result<TcpStream> {
-    if let Some(port) = kept
-        && let Ok(stream) = connect_from(to, port).await
-    {
-        return Ok(stream);
-    }
-    match ports {
-        SourcePorts::Any => connect_from(to, 0).await,
-        SourcePorts::Reserved => connect_from_reserved(to).await,
-    }
-}
-
-async fn connect_from_reserved(to: SocketAddr) -> io::Result<TcpStream> {
-    let ports = RESERVED.end() - RESERVED.start() + 1;
-    let first = random_below(ports);
-    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
-    for step in 0..MAX_RESERVED_PORT_ATTEMPTS.min(ports) {
-        let port = RESERVED.start() + (first + step) % ports;
-        match connect_from(to, port).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => match error.kind() {
-                io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable => last = error,
-                _ => return Err(error),
-            },
-        }
-    }
-    Err(last)
-}
-
-/// Returns a number below `end`, differently each time, so that connections rarely try the same port.
-fn random_below(end: u16) -> u16 {
-    use std::hash::{BuildHasher, RandomState};
-    let hash = RandomState::new().hash_one(0_u8) % u64::from(end);
-    u16::try_from(hash).expect("a remainder is below its divisor")
-}
-
-async fn connect_from(to: SocketAddr, port: u16) -> io::Result<TcpStream> {
-    let (socket, any): (_, SocketAddr) = match to {
-        SocketAddr::V4(_) => (TcpSocket::new_v4()?, (Ipv4Addr::UNSPECIFIED, port).into()),
-        SocketAddr::V6(_) => (TcpSocket::new_v6()?, (Ipv6Addr::UNSPECIFIED, port).into()),
-    };
-    if port != 0 {
-        // The port may have been that of the last connection of the same client.
-        socket.set_reuseaddr(true)?;
-        socket.bind(any)?;
-    }
-    let stream = socket.connect(to).await?;
-    stream.set_nodelay(true)?;
-    let options = SockRef::from(&stream);
-    let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE_AFTER)
-        .with_interval(KEEPALIVE_INTERVAL)
-        .with_retries(KEEPALIVE_PROBES);
-    options.set_tcp_keepalive(&keepalive)?;
-    options.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
-    // Closing it resets it, so that its port is free at once: the client is gone by then, and what it
-    // still had in flight it sends again.
-    options.set_linger(Some(Duration::ZERO))?;
-    Ok(stream)
-}

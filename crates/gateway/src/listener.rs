@@ -1,6 +1,7 @@
 //! The server of the side that clients connect to.
 
-use crate::config::Listen;
+use crate::backward::Backchannels;
+use crate::config::{CALLBACK_TIMEOUT, Listen};
 use crate::core::{Core, Forward};
 use oncrpc_tcp::Limits;
 use rpcrdma::{Server, ServerConfig};
@@ -79,7 +80,12 @@ async fn rdma(
     config: ServerConfig,
     core: &Arc<Core>,
 ) -> Result<Server, SetupError> {
-    let config = config.with_connections(core.connections.clone());
+    let mut config = config
+        .with_connections(core.connections.clone())
+        .with_backward_timeout(CALLBACK_TIMEOUT);
+    if let Backchannels::Rdma(backchannels) = &core.backchannels {
+        config = config.with_backchannels(backchannels.clone());
+    }
     let mut providers = providers.into_iter();
     let first = providers
         .next()
@@ -105,6 +111,11 @@ impl TcpServer {
         let (running, ended) = oneshot::channel::<()>();
         let service = Arc::new(Forward(Arc::clone(core)));
         let connections = core.connections.clone();
+        let backchannels = match &core.backchannels {
+            Backchannels::Tcp(backchannels) => backchannels.clone(),
+            Backchannels::Rdma(_) => oncrpc_tcp::Backchannels::default(),
+        };
+        let pool = core.pool.clone();
         let serve = async move {
             // It was made non-blocking, which is all that can fail here.
             let listener = match tokio::net::TcpListener::from_std(listener) {
@@ -112,7 +123,11 @@ impl TcpServer {
                 Err(error) => return tracing::error!(%error, "cannot listen"),
             };
             let server = oncrpc_tcp::Server::new(listener, service, limits);
-            let server = configure(server.connections(connections));
+            let server = server
+                .connections(connections)
+                .backchannels(backchannels)
+                .pool(pool);
+            let server = configure(server);
             // Also if the gateway is dropped.
             server.run(async move { drop(stopped.await) }).await;
             drop(running);

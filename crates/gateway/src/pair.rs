@@ -1,10 +1,11 @@
 //! One client connection, and the upstream connection that belongs to it.
 
+use crate::backward::{Backward, Callbacks};
 use crate::core::{Core, Side};
 use crate::link::{Connector, Link};
 use crate::ports::ClientKey;
 use crate::reduce;
-use crate::replies::{reply_of, system_err};
+use crate::replies::{can_answer, system_err};
 use nfs_proto::{CallScan, ScannedCall};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{
@@ -22,7 +23,7 @@ use tracing::{debug, warn};
 /// Both end together. Whatever happens on one of them, the client sees it as it would see it of the
 /// server itself.
 pub(crate) struct Pair {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     /// The client. Its reply room is that of no call.
     caller: Caller,
     state: Mutex<State>,
@@ -34,6 +35,8 @@ struct State {
     link: Option<Arc<Link>>,
     /// XIDs of the client's calls in flight.
     in_flight: HashSet<u32>,
+    /// The client as a server for calls of the upstream, once it has said that it takes them.
+    backward: Option<Backward>,
 }
 
 /// What a pair is at.
@@ -170,7 +173,7 @@ impl Pair {
         };
         let Some(reply) = placed else {
             self.warn("the upstream's reply has results in chunks that do not belong to it");
-            return self.system_error(scanned);
+            return self.system_error(scanned.xid, scanned.flavor, self.core.downstream);
         };
         let size = ReplyBound {
             fixed: reply.head().len(),
@@ -209,19 +212,19 @@ impl Pair {
             }
             other => {
                 self.warn(&format!("the upstream connection cannot carry a call: {other}"));
-                self.system_error(scanned)
+                self.system_error(scanned.xid, scanned.flavor, self.core.downstream)
             }
         }
     }
 
-    /// SYSTEM_ERR, where its verifier can be made. RPCSEC_GSS lets nobody else answer (RFC 2203
-    /// §5.3.3.2): then the transport reports the error.
-    fn system_error(&self, scanned: &ScannedCall) -> Reply {
+    /// SYSTEM_ERR, where its verifier can be made. Nobody but the server can make one of RPCSEC_GSS
+    /// (RFC 2203 §5.3.3.2): then the transport reports the error, and over TCP the pair ends.
+    pub(crate) fn system_error(&self, xid: u32, flavor: u32, side: Side) -> Reply {
         self.core.stats.system_errors.bump();
-        match (reply_of(scanned), self.core.downstream) {
-            (Some(xid), _) => Reply::Message(system_err(xid)),
-            (None, Side::Rdma) => Reply::Ineligible,
-            (None, Side::Tcp) => {
+        match (can_answer(flavor), side) {
+            (true, _) => Reply::Message(system_err(xid)),
+            (false, Side::Rdma) => Reply::Ineligible,
+            (false, Side::Tcp) => {
                 self.end(Phase::Over);
                 self.close_downstream();
                 Reply::Nothing
@@ -229,7 +232,24 @@ impl Pair {
         }
     }
 
-    fn warn(&self, what: &str) {
+    /// The client as a server for calls of the upstream, if it takes them.
+    pub(crate) fn backward(&self) -> Option<Backward> {
+        self.lock().backward.clone()
+    }
+
+    /// Declares that the client takes calls of the upstream.
+    fn client_is_ready(&self) {
+        let ready = self
+            .core
+            .backchannels
+            .client_is_ready(self.caller.connection);
+        let mut state = self.lock();
+        if state.backward.is_none() {
+            state.backward = ready;
+        }
+    }
+
+    pub(crate) fn warn(&self, what: &str) {
         if self.core.log.may_warn(self.caller.group) {
             warn!(peer = %self.caller.addr, upstream = ?self.core.upstream, "{what}");
         }
@@ -262,10 +282,13 @@ impl Pair {
             let _ = phase.wait_for(|phase| *phase == Phase::Over).await;
         };
         tokio::pin!(over);
+        let callbacks = Arc::new(Callbacks {
+            pair: Arc::downgrade(&self),
+        });
         let link = tokio::select! {
             biased;
             () = &mut over => None,
-            link = self.connect_within_window(client) => link.map(Arc::new),
+            link = self.connect_within_window(client, callbacks) => link.map(Arc::new),
         };
         let Some(link) = link else {
             self.end(Phase::Over);
@@ -285,13 +308,19 @@ impl Pair {
         }
     }
 
-    async fn connect_within_window(&self, client: ClientKey) -> Option<Link> {
+    async fn connect_within_window(
+        &self,
+        client: ClientKey,
+        callbacks: Arc<Callbacks>,
+    ) -> Option<Link> {
         let core = &*self.core;
         let mut port = core.ports.lease(client);
         let connector = Connector {
             upstream: &core.upstream,
             timeout: core.config.connect_timeout,
             call_timeout: core.config.call_timeout,
+            callbacks,
+            pool: &core.pool,
         };
         let (peer, until) = (
             self.caller.addr,

@@ -1,14 +1,13 @@
 //! Replies of the gateway itself.
 
-use nfs_proto::ScannedCall;
 use oncrpc::auth::AUTH_SYS;
 use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{AcceptStatus, ReplyHeader, ReplyStatus};
 
-/// Returns the XID of a call that the gateway can answer itself: with AUTH_NONE or AUTH_SYS, whose
-/// replies need no verifier.
-pub(crate) fn reply_of(call: &ScannedCall) -> Option<u32> {
-    (call.flavor <= AUTH_SYS).then_some(call.xid)
+/// Whether the gateway can answer a call with a credential of this flavor itself: AUTH_NONE and
+/// AUTH_SYS, whose replies need no verifier.
+pub(crate) fn can_answer(flavor: u32) -> bool {
+    flavor <= AUTH_SYS
 }
 
 /// Makes the reply SYSTEM_ERR (RFC 5531 §9).

@@ -10,6 +10,7 @@ use crate::shared::Shared;
 use crate::warning::Log;
 use oncrpc::xdr::Payload;
 use oncrpc::{Caller, Cause, ConnectionId, ReplyBound, Transport, TransportError};
+use socket2::SockRef;
 use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -75,6 +76,11 @@ impl Client {
             .map_err(|_| unreachable(io::ErrorKind::TimedOut.into()))?
             .map_err(unreachable)?;
         keepalive::prepare(&stream).map_err(unreachable)?;
+        if config.reset_at_end {
+            let options = SockRef::from(&stream);
+            let reset = options.set_linger(Some(Duration::ZERO));
+            reset.map_err(unreachable)?;
+        }
         let local = stream.local_addr().ok();
         let (input, output) = stream.into_split();
         let halves = (Box::new(input) as _, Box::new(output) as _);

@@ -32,6 +32,10 @@ pub struct ClientConfig {
     pub callbacks_in_flight: usize,
     /// Local address and port.
     pub local_port: LocalPort,
+    /// Whether the end of the client resets its connection. What is not sent by then is lost, and the
+    /// local port can be used again at once; after a graceful end it is reserved for a minute (RFC
+    /// 9293 §3.6.1).
+    pub reset_at_end: bool,
     /// Pool for the memory of large records; without one they are allocated one by one.
     pub pool: Option<Pool>,
 }
@@ -46,6 +50,7 @@ impl ClientConfig {
             callbacks: Arc::new(Programs::new()),
             callbacks_in_flight: CALLBACKS_IN_FLIGHT,
             local_port: LocalPort::Any,
+            reset_at_end: false,
             pool: None,
         }
     }
@@ -86,6 +91,15 @@ impl ClientConfig {
         Self { local_port, ..self }
     }
 
+    /// Sets whether the end [resets the connection](Self::reset_at_end).
+    #[must_use]
+    pub fn with_reset_at_end(self, reset_at_end: bool) -> Self {
+        Self {
+            reset_at_end,
+            ..self
+        }
+    }
+
     /// Sets the [pool](Self::pool).
     #[must_use]
     pub fn with_pool(self, pool: Pool) -> Self {
@@ -104,6 +118,7 @@ impl fmt::Debug for ClientConfig {
             .field("max_record", &self.max_record)
             .field("callbacks_in_flight", &self.callbacks_in_flight)
             .field("local_port", &self.local_port)
+            .field("reset_at_end", &self.reset_at_end)
             .field("pool", &self.pool)
             .finish_non_exhaustive()
     }

@@ -73,6 +73,15 @@ pub struct Connection<O: Owner> {
     control_asked: u32,
 }
 
+/// Largest messages without chunks, in bytes of the RPC message: without the transport header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InlineSizes {
+    /// Largest call.
+    pub call: usize,
+    /// Largest reply.
+    pub reply: usize,
+}
+
 /// Phase of version negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -158,6 +167,19 @@ impl<O: Owner> Connection<O> {
     /// Returns the largest message of each direction, rounded to KiB. It may change in version two.
     pub fn thresholds(&self) -> Thresholds {
         self.core.thresholds()
+    }
+
+    /// Returns the sizes of the largest messages of this end's calls that need no chunk. They may
+    /// change in version two.
+    pub fn inline_sizes(&self) -> InlineSizes {
+        let (header, sizes) = (
+            self.core.shared.agreed.codec.plain_len(),
+            self.core.shared.agreed.sizes,
+        );
+        InlineSizes {
+            call: sizes.send.saturating_sub(header),
+            reply: sizes.reply.saturating_sub(header),
+        }
     }
 
     /// Returns the peer's private data, or the default.
