@@ -186,11 +186,11 @@ impl Dispatch {
 
 impl Take for Dispatch {
     /// A call is left in the stream unless it can be begun. But while calls of this end are in
-    /// flight, a limited number is taken: the reply that lets one end may be behind them.
+    /// flight, as many are taken and wait: the reply that lets one end may be behind them.
     fn may_take(&self) -> bool {
         let replies = self.shared.calls.in_flight() > 0;
         (self.waiting.is_empty() && self.may_begin())
-            || (replies && (self.draining || self.waiting.len() < self.limit))
+            || (replies && self.waiting.len() <= self.limit)
     }
 
     fn take(&mut self, record: Payload) -> Result<(), ConnectionEnd> {
