@@ -24,6 +24,9 @@ struct CallsBack {
     times: usize,
 }
 
+/// Said of a call to the client that got no reply in time.
+const UNANSWERED: u32 = 1000;
+
 /// Asks the server to close the connection.
 const CLOSE: u32 = 999;
 
@@ -43,8 +46,11 @@ impl Service for CallsBack {
             for _ in 0..times {
                 // The same XID as the call of the client, which is in flight.
                 let reply = client.call(words(xid, CALL, word), ReplyBound::default());
-                let reply = reply.await.unwrap();
-                sum += word_of(&reply);
+                sum += match reply.await {
+                    Ok(reply) => word_of(&reply),
+                    Err(TransportError::TimedOut(_)) => UNANSWERED,
+                    Err(why) => panic!("{why}"),
+                };
             }
             Reply::Message(words(xid, REPLY, sum))
         }))
@@ -64,7 +70,7 @@ fn words(xid: u32, kind: u32, word: u32) -> Payload {
 
 fn word_of(message: &Payload) -> u32 {
     let mut r = Reader::from(message);
-    (r.u32().unwrap(), r.u32().unwrap());
+    let (_xid, _kind) = (r.u32().unwrap(), r.u32().unwrap());
     r.u32().unwrap()
 }
 
@@ -299,6 +305,39 @@ async fn xid_in_flight_is_refused_and_its_call_unharmed() {
     let more = theirs.read_exact(&mut nothing);
     drop(client);
     assert!(more.await.is_err(), "nothing else was sent");
+}
+
+#[tokio::test]
+async fn client_that_takes_no_replies_is_closed_in_time() {
+    let limits = Limits {
+        write: Duration::from_millis(10),
+        ..Limits::default()
+    };
+    let served = Served::new(limits).await;
+    let mut deaf = TcpStream::connect(served.addr).await.unwrap();
+    let mut record = Buffer::default();
+    record::encode(&message(1, AT_ONCE, 1), &mut record);
+    let calls = record.repeat(1000);
+    while deaf.write_all(&calls).await.is_ok() {}
+    let client = served.client().await;
+    assert_eq!(ask(&client, AT_ONCE, 2).await, Ok(2));
+}
+
+#[tokio::test]
+async fn client_that_does_not_answer_costs_one_call_and_no_more() {
+    let limits = Limits {
+        backward: Duration::from_millis(10),
+        ..Limits::default()
+    };
+    let back = Back::new(1, limits).await;
+    // It takes the call, and never answers.
+    let service = AddsOne {
+        release: Some(Arc::new(Notify::new())),
+        ..AddsOne::default()
+    };
+    let client = back.client(answering(service)).await;
+    assert_eq!(say(&client, 5).await, Ok(UNANSWERED));
+    assert_eq!(say(&client, 5).await, Ok(UNANSWERED));
 }
 
 /// The end of a client whose server says this.
