@@ -8,6 +8,7 @@ use smallvec::smallvec;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use tokio::io::DuplexStream;
+use tokio::task::JoinSet;
 
 /// Message types (RFC 5531 §9).
 const CALL: u32 = 0;
@@ -206,7 +207,8 @@ async fn server_that_calls_too_much_waits() {
         ..AddsOne::default()
     };
     let most = Arc::clone(&service.most);
-    let config = answering(service).with_callbacks_in_flight(2);
+    let mut config = answering(service);
+    config.callbacks_in_flight = 2;
     let _client = Client::over_with(ours, &config);
     let mut calls = Buffer::default();
     for xid in 0..50 {
@@ -406,6 +408,77 @@ async fn large_messages_pass_whole_through_small_writes_and_reads() {
     let reply = reply.unwrap();
     assert!(reply.head()[8..][..data.len()] == data[..]);
     assert_eq!(reply.head().len(), 8 + 1_000_004);
+}
+
+/// Answers with the length of the call, when released.
+struct Length(Arc<Notify>, Arc<AtomicUsize>);
+
+impl Service for Length {
+    fn call(&self, call: Payload, _: &Caller) -> Answer {
+        self.1.fetch_add(1, SeqCst);
+        let release = Arc::clone(&self.0);
+        Answer::Later(Box::pin(async move {
+            release.notified().await;
+            let xid = Reader::from(&call).u32().unwrap();
+            let len = u32::try_from(call.head().len()).unwrap();
+            Reply::Message(words(xid, REPLY, len))
+        }))
+    }
+}
+
+#[tokio::test]
+async fn large_calls_wait_for_memory_and_small_ones_do_not() {
+    const LARGE: usize = 300_000;
+    let (release, begun) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+    let service = Arc::new(Length(Arc::clone(&release), Arc::clone(&begun)));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let limits = Limits {
+        record: LARGE,
+        memory: 3 * LARGE,
+        ..Limits::default()
+    };
+    let server = Server::new(listener, service, limits);
+    tokio::spawn(server.run(std::future::pending()));
+    let large = |xid: u32| {
+        let mut call = words(xid, CALL, 0).head().to_vec();
+        call.resize(LARGE, 7);
+        Payload::new(Buffer::from(call), 0)
+    };
+    let mut calls = JoinSet::new();
+    for xid in 0..4 {
+        let client = Client::connect(addr, DEADLINE).await.unwrap();
+        let call = large(xid);
+        calls.spawn(async move { client.call(call, ReplyBound::default()).await });
+    }
+    // An address holds half of the memory at most, which is one call.
+    let small = Client::connect(addr, DEADLINE).await.unwrap();
+    let others = async {
+        while begun.load(SeqCst) < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(begun.load(SeqCst), 2);
+        release.notify_waiters();
+    };
+    let (len, ()) = tokio::join!(say(&small, 1), others);
+    assert_eq!(len, Ok(12));
+    let all = async {
+        let mut lens = Vec::new();
+        while let Some(reply) = calls.join_next().await {
+            lens.push(word_of(&reply.unwrap().unwrap()) as usize);
+        }
+        assert_eq!(lens, [LARGE; 4]);
+    };
+    let releasing = async {
+        loop {
+            release.notify_waiters();
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = all => {}
+        () = releasing => unreachable!("it goes on for ever"),
+    }
 }
 
 #[tokio::test]
