@@ -135,7 +135,7 @@ impl Client {
         );
         let driver = Driver::new(
             Arc::clone(&shared),
-            Input::new(input, decoder),
+            Input::new(input, decoder, None),
             dispatch,
             TimeLimits::default(),
             false,

@@ -76,15 +76,6 @@ impl ClientConfig {
         Self { callbacks, ..self }
     }
 
-    /// Sets the [number of calls of the server in service](Self::callbacks_in_flight).
-    #[must_use]
-    pub fn with_callbacks_in_flight(self, callbacks_in_flight: usize) -> Self {
-        Self {
-            callbacks_in_flight,
-            ..self
-        }
-    }
-
     /// Sets the [local address and port](Self::local_port).
     #[must_use]
     pub fn with_local_port(self, local_port: LocalPort) -> Self {

@@ -1,7 +1,7 @@
 //! Received messages: calls go to the service, replies to the calls of this end.
 
 use crate::connection_end::ConnectionEnd;
-use crate::input::Take;
+use crate::input::{Record, Take};
 use crate::running::Running;
 use crate::shared::{Job, Shared, record_of};
 use crate::warning::Log;
@@ -24,7 +24,7 @@ pub(crate) struct Dispatch {
     limit: usize,
     /// Calls that were taken off the stream because a reply behind them may be needed for others to
     /// end.
-    waiting: VecDeque<Payload>,
+    waiting: VecDeque<Record>,
     running: Running<Reply>,
     /// The place of the connection on a server.
     admitted: Option<Admitted>,
@@ -127,7 +127,7 @@ impl Dispatch {
         !self.draining && self.in_service() < self.limit && !self.shared.output.is_full()
     }
 
-    fn call(&mut self, call: Payload) -> Result<(), ConnectionEnd> {
+    fn call(&mut self, call: Record) -> Result<(), ConnectionEnd> {
         if let Some(admitted) = &mut self.admitted {
             if !self.called {
                 admitted.set_up();
@@ -144,15 +144,15 @@ impl Dispatch {
         Ok(())
     }
 
-    fn begin(&mut self, call: Payload) {
-        match self.service.call(call, &self.shared.caller) {
+    fn begin(&mut self, Record { message, lease }: Record) {
+        match self.service.call(message, &self.shared.caller) {
             Answer::Now(reply) => {
                 if let Some(record) = record_of(reply) {
                     self.shared.output.queue(record);
                 }
             }
             Answer::Blocking(work) => {
-                let job = Job::new(&self.shared);
+                let job = Job::new(&self.shared, lease);
                 tokio::task::spawn_blocking(move || {
                     if !job.is_obsolete() {
                         job.reply(work());
@@ -160,7 +160,7 @@ impl Dispatch {
                 });
             }
             Answer::Deferred(work) => {
-                let job = Job::new(&self.shared);
+                let job = Job::new(&self.shared, lease);
                 tokio::task::spawn_blocking(move || {
                     if !job.is_obsolete() {
                         work(Respond::new(move |reply| {
@@ -169,7 +169,7 @@ impl Dispatch {
                     }
                 });
             }
-            Answer::Later(work) => self.running.push(work),
+            Answer::Later(work) => self.running.push(work, lease),
         }
     }
 
@@ -186,20 +186,20 @@ impl Dispatch {
 
 impl Take for Dispatch {
     /// A call is left in the stream unless it can be begun. But while calls of this end are in
-    /// flight, a limited number is taken: the reply that lets one end may be behind them.
+    /// flight, as many are taken and wait: the reply that lets one end may be behind them.
     fn may_take(&self) -> bool {
         let replies = self.shared.calls.in_flight() > 0;
         (self.waiting.is_empty() && self.may_begin())
-            || (replies && (self.draining || self.waiting.len() < self.limit))
+            || (replies && self.waiting.len() <= self.limit)
     }
 
-    fn take(&mut self, record: Payload) -> Result<(), ConnectionEnd> {
-        let mut r = Reader::from(&record);
+    fn take(&mut self, record: Record) -> Result<(), ConnectionEnd> {
+        let mut r = Reader::from(&record.message);
         match (r.u32(), r.u32()) {
             (Ok(_), Ok(CALL)) if self.draining => Ok(()),
             (Ok(_), Ok(CALL)) => self.call(record),
             (Ok(xid), Ok(REPLY)) => {
-                self.reply(xid, record);
+                self.reply(xid, record.message);
                 Ok(())
             }
             _ => Err(ConnectionEnd::NotRpc),

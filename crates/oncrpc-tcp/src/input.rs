@@ -1,7 +1,8 @@
 //! The receiving half of a connection: bytes of the stream become records.
 
 use crate::connection_end::ConnectionEnd;
-use crate::record::Decoder;
+use crate::memory::{Account, Lease};
+use crate::record::{Decoder, FIRST_ROOM};
 use oncrpc::xdr::Payload;
 use std::io;
 use std::mem::MaybeUninit;
@@ -19,6 +20,10 @@ const READ_SIZE: usize = 64 << 10;
 pub(crate) struct Input {
     stream: Box<dyn AsyncRead + Send + Unpin>,
     decoder: Decoder,
+    /// The budget for large records, if there is one.
+    account: Option<Account>,
+    /// Memory of the record that has begun.
+    lease: Option<Lease>,
     /// Received bytes that are not decoded yet, from `at` on.
     rest: Vec<u8>,
     at: usize,
@@ -33,14 +38,29 @@ pub(crate) trait Take {
     fn may_take(&self) -> bool;
 
     /// Takes a record.
-    fn take(&mut self, record: Payload) -> Result<(), ConnectionEnd>;
+    fn take(&mut self, record: Record) -> Result<(), ConnectionEnd>;
+}
+
+/// A received message, with the memory that it occupies if it is large.
+pub(crate) struct Record {
+    pub(crate) message: Payload,
+    pub(crate) lease: Option<Lease>,
 }
 
 impl Input {
-    pub(crate) fn new(stream: Box<dyn AsyncRead + Send + Unpin>, decoder: Decoder) -> Self {
+    pub(crate) fn new(
+        stream: Box<dyn AsyncRead + Send + Unpin>,
+        mut decoder: Decoder,
+        account: Option<Account>,
+    ) -> Self {
+        if account.is_some() {
+            decoder.grant(FIRST_ROOM);
+        }
         Self {
             stream,
             decoder,
+            account,
+            lease: None,
             rest: Vec::new(),
             at: 0,
             records: 0,
@@ -53,9 +73,11 @@ impl Input {
         self.ended && self.rest.is_empty()
     }
 
-    /// Number of complete records before the one that has begun; `None` if none has begun.
+    /// Number of complete records before the one that the peer is sending; `None` if it sends none,
+    /// or the rest waits for memory.
     pub(crate) fn begun(&self) -> Option<u64> {
-        (!self.decoder.is_between_records()).then_some(self.records)
+        let waits = self.account.as_ref().is_some_and(Account::waits);
+        (!waits && !self.decoder.is_between_records()).then_some(self.records)
     }
 
     /// Decodes what has come, and reads once if all of that is decoded. Ready if anything came.
@@ -73,6 +95,12 @@ impl Input {
         if self.ended || !taker.may_take() {
             return Poll::Pending;
         }
+        if let Some(account) = &mut self.account
+            && let Some(bytes) = self.decoder.wants()
+        {
+            ready!(account.poll_enlarge(cx, &mut self.lease, bytes));
+            self.decoder.grant(bytes);
+        }
         let len = match self.decoder.place() {
             Some(place) => {
                 let mut space = ReadBuf::new(place);
@@ -80,8 +108,7 @@ impl Input {
                     .map_err(ConnectionEnd::Io)?;
                 let len = space.filled().len();
                 if let Some(record) = self.decoder.received(len) {
-                    self.records += 1;
-                    taker.take(record)?;
+                    self.pass(record, taker)?;
                 }
                 len
             }
@@ -122,10 +149,18 @@ impl Input {
     fn decode(&mut self, bytes: &mut &[u8], taker: &mut impl Take) -> Result<(), ConnectionEnd> {
         while !bytes.is_empty() && taker.may_take() {
             if let Some(record) = self.decoder.decode(bytes).map_err(ConnectionEnd::Record)? {
-                self.records += 1;
-                taker.take(record)?;
+                self.pass(record, taker)?;
             }
         }
         Ok(())
+    }
+
+    fn pass(&mut self, message: Payload, taker: &mut impl Take) -> Result<(), ConnectionEnd> {
+        self.records += 1;
+        let lease = self.lease.take();
+        if lease.is_some() {
+            self.decoder.grant(FIRST_ROOM);
+        }
+        taker.take(Record { message, lease })
     }
 }

@@ -45,6 +45,7 @@ mod driver;
 mod input;
 mod keepalive;
 mod local_port;
+mod memory;
 mod output;
 pub mod record;
 pub mod rpcbind;

@@ -19,7 +19,7 @@ pub(crate) const MARK: usize = 4;
 const DIRECT: usize = 8 << 10;
 
 /// Memory that a record gets first, however long it is announced.
-const FIRST_ROOM: usize = 64 << 10;
+pub(crate) const FIRST_ROOM: usize = 64 << 10;
 
 /// Memory that a record has at most, for each byte that has come. A record of a mebibyte then moves
 /// once, after its first 64 KiB.
@@ -32,6 +32,8 @@ const ROOM_PER_BYTE: usize = 32;
 pub struct Decoder {
     limit: usize,
     pool: Option<Pool>,
+    /// Memory that the record may have beyond what has come.
+    granted: usize,
     fragments: u32,
     record: Buffer,
     state: State,
@@ -68,6 +70,7 @@ impl Decoder {
         Self {
             limit,
             pool: None,
+            granted: usize::MAX,
             fragments: 0,
             record: Buffer::default(),
             state: State::START,
@@ -152,6 +155,21 @@ impl Decoder {
         self.advance(left - len, last)
     }
 
+    /// Limits the memory of the record to this many bytes, unless more come.
+    pub(crate) fn grant(&mut self, bytes: usize) {
+        self.granted = bytes;
+    }
+
+    /// The length of the record as far as it is announced, if it has used up its first memory and
+    /// needs more than it was granted.
+    pub(crate) fn wants(&self) -> Option<usize> {
+        let State::Fragment { left, .. } = self.state else {
+            return None;
+        };
+        let wanted = self.record.len() + left;
+        (self.record.len() >= FIRST_ROOM && wanted > self.granted).then_some(wanted)
+    }
+
     /// Takes note that `left` bytes of the fragment are missing; returns the record if it is
     /// complete.
     fn advance(&mut self, left: usize, last: bool) -> Option<Payload> {
@@ -175,7 +193,7 @@ impl Decoder {
             return;
         }
         let earned = ((have + more) * ROOM_PER_BYTE).max(FIRST_ROOM);
-        let capacity = (have + left).min(earned);
+        let capacity = (have + left).min(earned.min(self.granted)).max(have + more);
         let mut larger = match &self.pool {
             Some(pool) if capacity > FIRST_ROOM => pool.take(capacity),
             Some(_) | None => Buffer::with_capacity(capacity),
@@ -316,7 +334,7 @@ mod tests {
     #[test]
     fn large_record_is_read_in_place_and_its_memory_grows_with_what_has_come() {
         let len = 1 << 20;
-        let message: Vec<u8> = (0..len).map(|at| at as u8).collect();
+        let message: Vec<u8> = (0..1_u32 << 20).map(|at| at.to_le_bytes()[1]).collect();
         let stream = fragment(true, &message);
         for pool in [None, Some(Pool::new(0))] {
             let mut decoder = Decoder::new(len).with_pool(pool);

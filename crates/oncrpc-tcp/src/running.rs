@@ -1,5 +1,6 @@
 //! Futures of calls in service, polled by the task of their connection.
 
+use crate::memory::Lease;
 use slab::Slab;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,6 +23,8 @@ pub(crate) struct Running<T> {
 
 struct Entry<T> {
     future: Pin<Box<dyn Future<Output = T> + Send>>,
+    /// Memory of the call.
+    _lease: Option<Lease>,
     waking: Arc<Waking>,
     waker: Waker,
 }
@@ -76,7 +79,11 @@ impl<T> Running<T> {
         self.futures.len()
     }
 
-    pub(crate) fn push(&mut self, future: Pin<Box<dyn Future<Output = T> + Send>>) {
+    pub(crate) fn push(
+        &mut self,
+        future: Pin<Box<dyn Future<Output = T> + Send>>,
+        lease: Option<Lease>,
+    ) {
         let place = self.futures.vacant_entry();
         let index = place.key();
         let waking = Arc::new(Waking {
@@ -86,6 +93,7 @@ impl<T> Running<T> {
         });
         place.insert(Entry {
             future,
+            _lease: lease,
             waker: Waker::from(Arc::clone(&waking)),
             waking,
         });
@@ -147,9 +155,9 @@ mod tests {
         let cx = Context::from_waker(&waker);
         let mut running = Running::new();
         let (first, wait) = oneshot::channel();
-        running.push(Box::pin(async { wait.await.unwrap() }));
+        running.push(Box::pin(async { wait.await.unwrap() }), None);
         let (second, wait) = oneshot::channel();
-        running.push(Box::pin(async { wait.await.unwrap() }));
+        running.push(Box::pin(async { wait.await.unwrap() }), None);
         let mut results = Vec::new();
         assert!(!running.poll(&cx, |result| results.push(result)));
         second.send(2).unwrap();
@@ -164,8 +172,8 @@ mod tests {
     fn panic_of_a_future_is_its_own() {
         let cx = Context::from_waker(Waker::noop());
         let mut running = Running::new();
-        running.push(Box::pin(async { panic!("as a service may") }));
-        running.push(Box::pin(async { 2 }));
+        running.push(Box::pin(async { panic!("as a service may") }), None);
+        running.push(Box::pin(async { 2 }), None);
         let mut results = Vec::new();
         assert!(running.poll(&cx, |result| results.push(result)));
         assert_eq!(results, [2]);

@@ -6,6 +6,7 @@ use crate::dispatch::Dispatch;
 use crate::driver::{Driver, TimeLimits};
 use crate::input::Input;
 use crate::keepalive;
+use crate::memory::Memory;
 use crate::record::Decoder;
 use crate::shared::Shared;
 use crate::warning::Log;
@@ -40,6 +41,10 @@ pub struct Limits {
     /// Largest number of calls of one connection in service at a time. Further ones wait in the
     /// socket.
     pub calls: usize,
+    /// Bytes for calls above 64 KiB of all connections, from their receipt to their replies; at
+    /// least one of the [largest size](Self::record). An address may hold as much as it leaves free.
+    /// Further calls wait in the sockets.
+    pub memory: usize,
     /// How long a connection may be silent.
     pub idle: Duration,
     /// How long a client may take to send one call, from its first byte to its last. Needed beside
@@ -62,6 +67,7 @@ impl Default for Limits {
             connections_of_address: 64,
             record: 64 << 10,
             calls: 16,
+            memory: 64 << 20,
             idle: Duration::from_secs(300),
             receive: Duration::from_secs(30),
             write: Duration::from_secs(30),
@@ -90,6 +96,7 @@ struct Accepting {
     admit: Box<dyn Fn(IpAddr) -> bool + Send + Sync>,
     local_users: Option<Arc<dyn LocalUsers>>,
     pool: Option<Pool>,
+    memory: Memory,
     registries: Registries,
 }
 
@@ -147,6 +154,7 @@ impl Server {
             admit: Box::new(|_| true),
             local_users: None,
             pool: None,
+            memory: Memory::new(limits.memory.max(limits.record)),
             registries: Registries::default(),
         };
         Self {
@@ -298,7 +306,8 @@ impl Accepting {
             receive: Some(self.limits.receive),
             write: Some(self.limits.write),
         };
-        let input = Input::new(Box::new(input), decoder);
+        let account = self.memory.account(caller.group);
+        let input = Input::new(Box::new(input), decoder, Some(account));
         let open = self.registries.add(&shared);
         Ok(Driver::new(
             shared,

@@ -2,6 +2,7 @@
 
 use crate::calls::Calls;
 use crate::connection_end::ConnectionEnd;
+use crate::memory::Lease;
 use crate::output::{Outgoing, Output};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Caller, Reply, TransportError};
@@ -135,30 +136,37 @@ pub(crate) fn record_of(reply: Reply) -> Option<Outgoing> {
 }
 
 /// A call of the peer that another thread answers.
-pub(crate) struct Job(Arc<Shared>);
+pub(crate) struct Job {
+    shared: Arc<Shared>,
+    /// Memory of the call.
+    _lease: Option<Lease>,
+}
 
 impl Job {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared>, lease: Option<Lease>) -> Self {
         shared.jobs.fetch_add(1, AcqRel);
-        Self(Arc::clone(shared))
+        Self {
+            shared: Arc::clone(shared),
+            _lease: lease,
+        }
     }
 
     /// Whether the connection has ended, so that nobody waits for the reply.
     pub(crate) fn is_obsolete(&self) -> bool {
-        self.0.calls.end().is_some()
+        self.shared.calls.end().is_some()
     }
 
     /// Sends the reply from this thread.
     pub(crate) fn reply(self, reply: Reply) {
         if let Some(record) = record_of(reply) {
-            self.0.output.write(record);
+            self.shared.output.write(record);
         }
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
-        self.0.jobs.fetch_sub(1, AcqRel);
-        self.0.output.wake();
+        self.shared.jobs.fetch_sub(1, AcqRel);
+        self.shared.output.wake();
     }
 }
