@@ -47,11 +47,11 @@ async fn files_cross_from_tcp_to_rdma() {
     let upstream = rdma_upstream(server.local_addr(), Versions::One);
     let gateway = from_tcp(upstream).await;
     check_files(&mount(tcp_client(gateway.local_addr()).await).await).await;
-    let moved = server.stats().counters;
-    assert!(moved.write_bytes_posted >= 4 << 20, "results in chunks");
-    assert!(moved.read_bytes_pulled >= 4 << 20, "arguments in chunks");
     let stats = gateway.shutdown().await;
     assert_eq!((stats.upstream_connections, stats.pairs), (1, 0));
+    let moved = server.shutdown().await.counters;
+    assert!(moved.write_bytes_posted >= 4 << 20, "results in chunks");
+    assert!(moved.read_bytes_pulled >= 4 << 20, "arguments in chunks");
 }
 
 #[tokio::test]
