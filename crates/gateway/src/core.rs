@@ -5,10 +5,9 @@ use crate::config::{GatewayConfig, Upstream};
 use crate::log::Log;
 use crate::pair::Pair;
 use crate::ports::Ports;
-use crate::reduce;
 use crate::stats::Counters;
 use buffer::Pool;
-use nfs_proto::CallScan;
+use nfs_proto::scan::scan_received;
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, ConnectionId, Connections, ReplyBound, Service};
 use std::collections::HashMap;
@@ -84,9 +83,7 @@ impl Service for Forward {
     }
 
     fn reply_bound(&self, call: &[u8]) -> Option<ReplyBound> {
-        let mut scan = CallScan::default();
-        reduce::visit_part(call, &mut scan);
-        scan.finish()?.reply
+        scan_received(call, [])?.reply
     }
 
     fn connection_ended(&self, connection: ConnectionId) {

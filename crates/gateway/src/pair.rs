@@ -6,7 +6,7 @@ use crate::link::{Connector, Link};
 use crate::ports::ClientKey;
 use crate::reduce;
 use crate::replies::{can_answer, system_err};
-use nfs_proto::{CallScan, ScannedCall};
+use nfs_proto::scan::{ScannedCall, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{
     Answer, Caller, Cause, Chain, Credential, Programs, Reply, ReplyBound, Service, TransportError,
@@ -89,9 +89,7 @@ impl Pair {
     /// Answers a call of the client: by the upstream, or at once if it cannot be passed on.
     pub(crate) fn call(self: Arc<Self>, call: Payload, caller: &Caller) -> Answer {
         let stats = &self.core.stats;
-        let mut scan = CallScan::default();
-        reduce::visit(&call, |bytes| scan.push(bytes));
-        let Some(scanned) = scan.finish() else {
+        let Some(scanned) = scan_call(&call) else {
             // Without programs, it answers what is wrong with the header (RFC 5531 §9).
             stats.malformed.bump();
             return Programs::new().call(call, caller);
@@ -151,11 +149,9 @@ impl Pair {
         let bound = scanned.reply.clone();
         let bound = bound.unwrap_or_else(|| ReplyBound::new(self.core.config.max_reply));
         let to_rdma = self.core.upstream_side == Side::Rdma;
-        let call = match scanned.argument {
-            Some(place) if to_rdma && call.items().is_empty() => {
-                reduce::take_out(call, &[place], false)
-            }
-            _ => call,
+        let call = match to_rdma {
+            true => reduce::take_out_large(call, &scanned.arguments),
+            false => call,
         };
         (call, bound)
     }
@@ -165,15 +161,20 @@ impl Pair {
         let stats = &self.core.stats;
         let placed = match link {
             Link::Tcp { .. } => {
-                let places = reduce::results(scanned, &reply);
-                let chunks = caller.reply_room.has_chunks();
-                Some(reduce::take_out(reply, &places, chunks))
+                let results = scan_reply(scanned, &reply).results;
+                Ok(match caller.reply_room.has_chunks() {
+                    true => reduce::take_out(reply, &results),
+                    false => reduce::take_out_large(reply, &results),
+                })
             }
-            Link::Rdma(_) => reduce::put_back(scanned, reply),
+            Link::Rdma(_) => place_results(scanned, reply),
         };
-        let Some(reply) = placed else {
-            self.warn("the upstream's reply has results in chunks that do not belong to it");
-            return self.system_error(scanned.xid, scanned.flavor, self.core.downstream);
+        let reply = match placed {
+            Ok(reply) => reply,
+            Err(why) => {
+                self.warn(&format!("RFC 8166 §4.3.2: a reply of the upstream: {why}"));
+                return self.system_error(scanned.xid, scanned.flavor, self.core.downstream);
+            }
         };
         let size = ReplyBound {
             fixed: reply.head().len(),

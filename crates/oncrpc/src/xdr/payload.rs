@@ -110,12 +110,13 @@ impl Payload {
         self
     }
 
-    pub(crate) fn spare(&self) -> u8 {
-        self.spare
+    /// Number of chunks with room for results that came back unused.
+    pub fn unused_chunks(&self) -> usize {
+        self.spare.into()
     }
 
     /// Whether the items are results whose places are not known.
-    pub(crate) fn unplaced(&self) -> bool {
+    pub fn unplaced(&self) -> bool {
         self.unplaced
     }
 
