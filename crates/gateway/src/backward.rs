@@ -123,7 +123,11 @@ impl Pair {
     ) -> Reply {
         let stats = &self.core.stats;
         let error = match reply {
-            Ok(reply) if upstream.reply_room.carries(&ReplyBound::new(reply.stream_len())) => {
+            Ok(reply)
+                if upstream
+                    .reply_room
+                    .carries(&ReplyBound::new(reply.stream_len())) =>
+            {
                 stats.callback_replies.bump();
                 stats.bytes_up.add(reply.stream_len() as u64);
                 return Reply::Message(reply);

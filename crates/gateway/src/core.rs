@@ -1,10 +1,11 @@
 //! What all pairs of a gateway share, and the service that clients call.
 
 use crate::backward::Backchannels;
-use crate::config::{GatewayConfig, Upstream};
+use crate::config::{GatewayConfig, Listen, MAX_RECORD, Upstream};
 use crate::log::Log;
 use crate::pair::Pair;
 use crate::ports::Ports;
+use crate::session::Sizes;
 use crate::stats::Counters;
 use buffer::Pool;
 use nfs_proto::scan::scan_received;
@@ -28,6 +29,8 @@ pub(crate) struct Core {
     pub(crate) upstream: Upstream,
     pub(crate) upstream_side: Side,
     pub(crate) downstream: Side,
+    /// Largest calls of clients, and their replies, that both sides carry.
+    pub(crate) fore_sizes: Sizes,
     pub(crate) config: GatewayConfig,
     pub(crate) stats: Counters,
     pub(crate) log: Log,
@@ -42,13 +45,31 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(downstream: Side, upstream: Upstream, config: GatewayConfig) -> Self {
+    pub(crate) fn new(listen: &Listen, upstream: Upstream, config: GatewayConfig) -> Self {
+        let (downstream, down) = match listen {
+            Listen::Rdma { config, .. } => (Side::Rdma, Sizes::both(config.max_chunk)),
+            Listen::Tcp { limits, .. } => (
+                Side::Tcp,
+                Sizes {
+                    call: limits.record,
+                    reply: MAX_RECORD,
+                },
+            ),
+        };
+        let (upstream_side, up) = match &upstream {
+            Upstream::Tcp { .. } => (Side::Tcp, Sizes::both(MAX_RECORD)),
+            Upstream::Rdma { config: client, .. } => (
+                Side::Rdma,
+                Sizes {
+                    call: client.max_chunk,
+                    reply: config.max_reply,
+                },
+            ),
+        };
         Self {
-            upstream_side: match upstream {
-                Upstream::Tcp { .. } => Side::Tcp,
-                Upstream::Rdma { .. } => Side::Rdma,
-            },
+            upstream_side,
             downstream,
+            fore_sizes: down.and(up),
             upstream,
             config,
             stats: Counters::default(),

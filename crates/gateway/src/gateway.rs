@@ -1,7 +1,7 @@
 //! A gateway: one listening side, one upstream.
 
 use crate::config::{GatewayConfig, Listen, Upstream};
-use crate::core::{Core, Side};
+use crate::core::Core;
 use crate::listener::Listening;
 use crate::stats::GatewayStats;
 use oncrpc::warnings::WARNING_PERIOD;
@@ -45,11 +45,7 @@ impl Gateway {
         upstream: Upstream,
         config: GatewayConfig,
     ) -> Result<Self, SetupError> {
-        let downstream = match listen {
-            Listen::Rdma { .. } => Side::Rdma,
-            Listen::Tcp { .. } => Side::Tcp,
-        };
-        let core = Arc::new(Core::new(downstream, upstream, config));
+        let core = Arc::new(Core::new(&listen, upstream, config));
         let listening = Listening::start(listen, &core).await?;
         let logged = Arc::clone(&core);
         let summaries = tokio::spawn(async move { match logged.log.summarise_when_due().await {} });

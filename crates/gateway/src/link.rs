@@ -2,6 +2,7 @@
 
 use crate::config::{MAX_RECORD, SourcePorts, Upstream};
 use crate::ports::Lease;
+use crate::session::Sizes;
 use buffer::Pool;
 use oncrpc::xdr::Payload;
 use oncrpc::{Cause, ReplyBound, Service, Transport, TransportError};
@@ -131,6 +132,27 @@ impl Link {
         }
     }
 
+    /// Largest callback of the upstream, and reply, that fit one Send; `None` over TCP.
+    pub(crate) fn callback_sizes(&self) -> Option<Sizes> {
+        /// Header without chunks (RFC 8166 §4.1).
+        const HEADER: usize = 28;
+        match self {
+            Self::Tcp { .. } => None,
+            Self::Rdma(client) => client.connection().map(|info| Sizes {
+                call: info.thresholds.receive.bytes() - HEADER,
+                reply: info.thresholds.send.bytes() - HEADER,
+            }),
+        }
+    }
+
+    /// Makes an XID, which a call of a client may have too.
+    pub(crate) fn next_xid(&self) -> u32 {
+        match self {
+            Self::Tcp { client, .. } => client.next_xid(),
+            Self::Rdma(client) => client.next_xid(),
+        }
+    }
+
     /// Waits for the end of the connection. Calls in flight have ended by then.
     pub(crate) async fn ended(&self) -> TransportError {
         match self {
@@ -148,4 +170,3 @@ impl Link {
         }
     }
 }
-

@@ -26,10 +26,7 @@ pub(crate) struct TcpServer {
 }
 
 impl Listening {
-    pub(crate) async fn start(
-        listen: Listen,
-        core: &Arc<Core>,
-    ) -> Result<Self, SetupError> {
+    pub(crate) async fn start(listen: Listen, core: &Arc<Core>) -> Result<Self, SetupError> {
         match listen {
             Listen::Rdma {
                 providers,
@@ -49,7 +46,9 @@ impl Listening {
                     };
                     server.local_users(local_users)
                 };
-                Ok(Self::Tcp(TcpServer::start(listener, limits, configure, core)?))
+                Ok(Self::Tcp(TcpServer::start(
+                    listener, limits, configure, core,
+                )?))
             }
         }
     }

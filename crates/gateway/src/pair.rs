@@ -6,15 +6,16 @@ use crate::link::{Connector, Link};
 use crate::ports::ClientKey;
 use crate::reduce;
 use crate::replies::{can_answer, system_err};
-use nfs_proto::scan::{ScannedCall, place_results, scan_call, scan_reply};
+use crate::session::{self, Sizes};
+use crate::xids::{Taken, Xids};
+use nfs_proto::scan::{ScannedCall, apply, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{
     Answer, Caller, Cause, Chain, Credential, Programs, Reply, ReplyBound, Service, TransportError,
 };
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -28,15 +29,19 @@ pub(crate) struct Pair {
     caller: Caller,
     state: Mutex<State>,
     phase: watch::Sender<Phase>,
+    /// Signalled when an XID of the gateway's own is free again.
+    own_xid_is_free: Notify,
 }
 
 #[derive(Default)]
 struct State {
     link: Option<Arc<Link>>,
-    /// XIDs of the client's calls in flight.
-    in_flight: HashSet<u32>,
+    /// XIDs of calls in flight.
+    in_flight: Xids,
     /// The client as a server for calls of the upstream, once it has said that it takes them.
     backward: Option<Backward>,
+    /// The client may have said so in a call that RPCSEC_GSS protects.
+    may_be_ready: bool,
 }
 
 /// What a pair is at.
@@ -55,17 +60,21 @@ enum Phase {
 }
 
 /// A call in flight. Dropping it frees its XID.
-struct InFlight {
+pub(crate) struct InFlight {
     pair: Arc<Pair>,
-    xid: u32,
+    pub(crate) xid: u32,
+    is_own: bool,
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
         let mut state = self.pair.lock();
-        state.in_flight.remove(&self.xid);
+        state.in_flight.free(self.xid);
         let last = state.in_flight.is_empty();
         drop(state);
+        if self.is_own {
+            self.pair.own_xid_is_free.notify_waiters();
+        }
         if last && *self.pair.phase.borrow() == Phase::Ending {
             self.pair.close_downstream();
         }
@@ -79,6 +88,7 @@ impl Pair {
             caller,
             state: Mutex::default(),
             phase: watch::channel(Phase::New).0,
+            own_xid_is_free: Notify::new(),
         })
     }
 
@@ -100,14 +110,18 @@ impl Pair {
             stats.denied.bump();
             return Answer::Now(reply);
         }
-        if !self.lock().in_flight.insert(scanned.xid) {
-            stats.repetitions.bump();
-            debug!(peer = %caller.addr, xid = scanned.xid, "a call that is in flight is not repeated");
-            return Answer::Now(Reply::Nothing);
-        }
-        let in_flight = InFlight {
-            xid: scanned.xid,
-            pair: Arc::clone(&self),
+        let mut state = self.lock();
+        state.may_be_ready |= session::may_declare_ready(&scanned);
+        let taken = state.in_flight.take(scanned.xid);
+        drop(state);
+        let in_flight = match taken {
+            Taken::Now => Some(self.in_flight(scanned.xid)),
+            Taken::InUse => None,
+            Taken::Repetition => {
+                stats.repetitions.bump();
+                debug!(peer = %caller.addr, xid = scanned.xid, "a call that is in flight is not repeated");
+                return Answer::Now(Reply::Nothing);
+            }
         };
         if *self.phase.borrow() == Phase::New {
             Arc::clone(&self).connect(&call);
@@ -116,17 +130,63 @@ impl Pair {
         stats.bytes_up.add(call.stream_len() as u64);
         let caller = *caller;
         Answer::Later(Box::pin(async move {
-            let _in_flight = in_flight;
+            let _in_flight = match in_flight {
+                Some(in_flight) => in_flight,
+                None => match self.wait_for_xid(scanned.xid).await {
+                    Some(in_flight) => in_flight,
+                    None => return Reply::Nothing,
+                },
+            };
             self.forward(call, scanned, &caller).await
         }))
     }
 
-    async fn forward(&self, call: Payload, scanned: ScannedCall, caller: &Caller) -> Reply {
+    fn in_flight(self: &Arc<Self>, xid: u32) -> InFlight {
+        InFlight {
+            pair: Arc::clone(self),
+            xid,
+            is_own: false,
+        }
+    }
+
+    /// Waits until the gateway's own call with this XID has ended; `None` if another call of the
+    /// client takes it first.
+    async fn wait_for_xid(self: &Arc<Self>, xid: u32) -> Option<InFlight> {
+        loop {
+            let mut is_free = std::pin::pin!(self.own_xid_is_free.notified());
+            is_free.as_mut().enable();
+            let taken = self.lock().in_flight.take(xid);
+            match taken {
+                Taken::Now => return Some(self.in_flight(xid)),
+                Taken::Repetition => return None,
+                Taken::InUse => is_free.await,
+            }
+        }
+    }
+
+    /// Takes an XID for a call of the gateway's own.
+    pub(crate) fn take_own_xid(self: &Arc<Self>, link: &Link) -> InFlight {
+        InFlight {
+            xid: self.lock().in_flight.take_own(|| link.next_xid()),
+            pair: Arc::clone(self),
+            is_own: true,
+        }
+    }
+
+    async fn forward(
+        self: &Arc<Self>,
+        call: Payload,
+        scanned: ScannedCall,
+        caller: &Caller,
+    ) -> Reply {
         let Some(link) = self.link().await else {
             return Reply::Nothing;
         };
-        let (call, bound) = self.outgoing(call, &scanned);
-        match link.call(call, bound).await {
+        if session::declares_ready(&scanned) {
+            self.client_is_ready();
+        }
+        let (call, bound) = self.outgoing(&link, call, &scanned);
+        match self.call_upstream(&link, call, bound, &scanned).await {
             Ok(reply) => self.back(&link, reply, &scanned, caller),
             Err(error) => self.failed(error, &scanned),
         }
@@ -145,7 +205,7 @@ impl Pair {
     }
 
     /// The call as it goes to the upstream, and the bound of its reply.
-    fn outgoing(&self, call: Payload, scanned: &ScannedCall) -> (Payload, ReplyBound) {
+    fn outgoing(&self, link: &Link, call: Payload, scanned: &ScannedCall) -> (Payload, ReplyBound) {
         let bound = scanned.reply.clone();
         let bound = bound.unwrap_or_else(|| ReplyBound::new(self.core.config.max_reply));
         let to_rdma = self.core.upstream_side == Side::Rdma;
@@ -153,7 +213,19 @@ impl Pair {
             true => reduce::take_out_large(call, &scanned.arguments),
             false => call,
         };
-        (call, bound)
+        let edits = session::cuts(scanned, self.core.fore_sizes, self.back_sizes(link));
+        (apply(call, &edits), bound)
+    }
+
+    /// Largest callbacks and replies that both connections carry; `None` without a limit.
+    fn back_sizes(&self, link: &Link) -> Option<Sizes> {
+        let backchannels = &self.core.backchannels;
+        let down = backchannels.inline_sizes(self.caller.connection);
+        let (down, up) = (down.map(Sizes::from), link.callback_sizes());
+        match (down, up) {
+            (Some(down), Some(up)) => Some(down.and(up)),
+            (down, up) => down.or(up),
+        }
     }
 
     /// The reply as it goes to the client.
@@ -167,7 +239,16 @@ impl Pair {
                     false => reduce::take_out_large(reply, &results),
                 })
             }
-            Link::Rdma(_) => place_results(scanned, reply),
+            Link::Rdma(_) => place_results(scanned, reply).map(|reply| {
+                // What came inline may belong into a chunk of the client.
+                match caller.reply_room.has_chunks() && reply.items().is_empty() {
+                    true => {
+                        let results = scan_reply(scanned, &reply).results;
+                        reduce::take_out(reply, &results)
+                    }
+                    false => reply,
+                }
+            }),
         };
         let reply = match placed {
             Ok(reply) => reply,
@@ -212,7 +293,9 @@ impl Pair {
                 Reply::Nothing
             }
             other => {
-                self.warn(&format!("the upstream connection cannot carry a call: {other}"));
+                self.warn(&format!(
+                    "the upstream connection cannot carry a call: {other}"
+                ));
                 self.system_error(scanned.xid, scanned.flavor, self.core.downstream)
             }
         }
@@ -233,8 +316,16 @@ impl Pair {
         }
     }
 
-    /// The client as a server for calls of the upstream, if it takes them.
+    /// The client as a server for calls of the upstream, if it takes them. Whether a client does that
+    /// protects its calls is not seen; the upstream knows.
     pub(crate) fn backward(&self) -> Option<Backward> {
+        let state = self.lock();
+        let (backward, may_be_ready) = (state.backward.clone(), state.may_be_ready);
+        drop(state);
+        if backward.is_some() || !may_be_ready {
+            return backward;
+        }
+        self.client_is_ready();
         self.lock().backward.clone()
     }
 

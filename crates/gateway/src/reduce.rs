@@ -20,11 +20,15 @@ pub(crate) fn take_out_large(record: Payload, items: &[ItemPlace]) -> Payload {
 /// Turns all eligible items of a record into by-reference items, without copying them. Each belongs
 /// to the chunk of its place in the list, so that none may be missing.
 pub(crate) fn take_out(record: Payload, items: &[ItemPlace]) -> Payload {
-    if items.is_empty() || record.start() != 0 || !record.items().is_empty() {
+    if items.is_empty() || !record.items().is_empty() {
         return record;
     }
-    let (buffer, _, _) = record.into_parts();
-    by_reference(buffer, items, Buffer::with_capacity)
+    let whole = match record.start() {
+        0 => record.into_parts().0,
+        // It came inline, behind a transport header, and is small.
+        _ => Buffer::from(record.head().to_vec()),
+    };
+    by_reference(whole, items, Buffer::with_capacity)
 }
 
 /// Whether the padding of an item is zero, as it becomes if the item is by reference.
@@ -39,9 +43,10 @@ pub(crate) fn copy_of(message: &Payload) -> Payload {
     Payload::with_items(Buffer::from(message.head().to_vec()), 0, items)
 }
 
-/// Gives a message another XID.
-pub(crate) fn with_xid(message: Payload, xid: u32) -> Payload {
-    let (mut buffer, start, items) = message.into_parts();
-    buffer[start..start + 4].copy_from_slice(&xid.to_be_bytes());
-    Payload::with_items(buffer, start, items)
+/// Gives a message another XID, its first word.
+pub(crate) fn with_xid(mut message: Payload, xid: u32) -> Payload {
+    if let Some(first) = message.head_mut().first_chunk_mut() {
+        *first = xid.to_be_bytes();
+    }
+    message
 }

@@ -64,7 +64,9 @@ pub(crate) fn iwarp() -> Arc<Iwarp> {
 }
 
 pub(crate) fn server_config() -> ServerConfig {
-    ServerConfig::default().with_workers(1_usize).with_spin(Spin::Park)
+    ServerConfig::default()
+        .with_workers(1_usize)
+        .with_spin(Spin::Park)
 }
 
 pub(crate) fn client_config() -> ClientConfig {
