@@ -1,4 +1,6 @@
 //! Gateways between real transports: software iWARP and TCP on loopback.
 
+mod callbacks;
 mod files;
+mod made_up;
 mod stage;

@@ -5,6 +5,7 @@ use nfs_client::{Export, current_user};
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
 use oncrpc::xdr::Payload;
 use oncrpc::{Programs, ReplyBound, Service, Transport, TransportError};
+use oncrpc_tcp::Backchannels;
 use rpcrdma::{Client, ClientConfig, Iwarp, Pool, Server, ServerConfig, Spin, Versions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Time limit of calls of clients: longer than any test.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A free port of this machine.
 pub(crate) fn anywhere() -> SocketAddr {
@@ -37,16 +38,21 @@ pub(crate) struct TcpServer {
 
 /// Listens over TCP with a service.
 pub(crate) fn serve_tcp(service: Arc<dyn Service>) -> TcpServer {
-    serve_tcp_on(service, anywhere())
+    serve_tcp_calling(service, anywhere(), Backchannels::default())
 }
 
-/// Listens over TCP on an address.
-pub(crate) fn serve_tcp_on(service: Arc<dyn Service>, on: SocketAddr) -> TcpServer {
+/// Listens over TCP on an address, and calls clients.
+pub(crate) fn serve_tcp_calling(
+    service: Arc<dyn Service>,
+    on: SocketAddr,
+    backchannels: Backchannels,
+) -> TcpServer {
     let listener = TcpListener::bind(on).expect("it listens");
     listener.set_nonblocking(true).expect("it can be set");
     let addr = listener.local_addr().expect("it listens");
     let listener = tokio::net::TcpListener::from_std(listener).expect("it listens");
     let server = oncrpc_tcp::Server::new(listener, service, tcp_limits());
+    let server = server.backchannels(backchannels);
     let (stop, stopped) = oneshot::channel::<()>();
     tokio::spawn(server.run(async move { drop(stopped.await) }));
     TcpServer { addr, _stop: stop }
