@@ -92,6 +92,8 @@ pub fn tcp_limits() -> Limits {
         calls: MAX_TCP_CALLS,
         idle: Duration::from_secs(360),
         backward: CALLBACK_TIMEOUT,
+        // The end of a client is that of its upstream connection, too.
+        half_close: false,
         idle_gives_way: false,
         ..Limits::default()
     }

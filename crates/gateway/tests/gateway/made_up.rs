@@ -145,7 +145,7 @@ impl Service for MadeUp {
     }
 }
 
-fn success(xid: u32, results: &[u8]) -> Payload {
+pub(crate) fn success(xid: u32, results: &[u8]) -> Payload {
     let mut w = Writer::default();
     w.words([xid, 1, 0, 0, 0, 0]);
     w.opaque(results);
@@ -194,7 +194,7 @@ pub(crate) fn create_session(xid: u32, takes_callbacks: bool, sizes: u32) -> Pay
 /// The bytes of the results of a reply.
 pub(crate) fn results(reply: &Payload, xid: u32) -> Vec<u8> {
     let mut r = oncrpc::read_reply(reply, xid).expect("it succeeded");
-    r.opaque(2 << 20).expect("bytes").to_vec()
+    r.opaque(4 << 20).expect("bytes").to_vec()
 }
 
 /// A bound for replies of up to so many bytes.
@@ -208,7 +208,7 @@ pub(crate) struct Upper {
     pub(crate) addr: SocketAddr,
     over: Over,
     calling: Calling,
-    _server: Running,
+    server: Running,
 }
 
 enum Calling {
@@ -247,7 +247,16 @@ impl Upper {
             addr,
             over,
             calling,
-            _server: server,
+            server,
+        }
+    }
+
+    /// Ends the server at once, with calls in service.
+    pub(crate) fn end(self) {
+        match self.server {
+            Running::Tcp(server) => server.abort(),
+            // Dropped, not shut down: nothing is finished.
+            Running::Rdma(server) => drop(server),
         }
     }
 
@@ -336,4 +345,14 @@ pub(crate) async fn within_limit<T>(what: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(30);
     let done = tokio::time::timeout(limit, what).await;
     done.expect("it happens")
+}
+
+/// Waits for a condition that no event tells of.
+pub(crate) async fn until(is: impl Fn() -> bool) {
+    within_limit(async {
+        while !is() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }

@@ -2,5 +2,6 @@
 
 mod callbacks;
 mod files;
+mod lifetimes;
 mod made_up;
 mod stage;

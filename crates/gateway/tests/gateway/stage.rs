@@ -10,7 +10,7 @@ use rpcrdma::{Client, ClientConfig, Iwarp, Pool, Server, ServerConfig, Spin, Ver
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 
 /// Time limit of calls of clients: longer than any test.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -33,7 +33,22 @@ pub(crate) fn nfs() -> Arc<dyn Service> {
 /// A server over TCP. It ends when it is dropped.
 pub(crate) struct TcpServer {
     pub(crate) addr: SocketAddr,
-    _stop: oneshot::Sender<()>,
+    running: AbortOnDrop,
+}
+
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl TcpServer {
+    /// Ends the server and its connections at once.
+    pub(crate) fn abort(self) {
+        drop(self.running);
+    }
 }
 
 /// Listens over TCP with a service.
@@ -53,9 +68,9 @@ pub(crate) fn serve_tcp_calling(
     let listener = tokio::net::TcpListener::from_std(listener).expect("it listens");
     let server = oncrpc_tcp::Server::new(listener, service, tcp_limits());
     let server = server.backchannels(backchannels);
-    let (stop, stopped) = oneshot::channel::<()>();
-    tokio::spawn(server.run(async move { drop(stopped.await) }));
-    TcpServer { addr, _stop: stop }
+    let running = tokio::spawn(server.run(std::future::pending()));
+    let running = AbortOnDrop(running.abort_handle());
+    TcpServer { addr, running }
 }
 
 /// Listens over software iWARP with a service.
