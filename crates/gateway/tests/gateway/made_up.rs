@@ -166,6 +166,20 @@ pub(crate) fn call_of(xid: u32, proc: u32, argument: &[u8]) -> Payload {
     w.finish()
 }
 
+/// A call of the program whose arguments are words.
+pub(crate) fn call_of_words(xid: u32, proc: u32, words: &[u32]) -> Payload {
+    let (prog, vers) = (PROGRAM, 1);
+    let mut w = Writer::default();
+    write_call(
+        &mut w,
+        xid,
+        Procedure { prog, vers, proc },
+        &Credential::None,
+    );
+    words.iter().for_each(|&word| w.u32(word));
+    w.finish()
+}
+
 /// CREATE_SESSION of version 4.1 that says that its connection takes callbacks, or not.
 pub(crate) fn create_session(xid: u32, takes_callbacks: bool, sizes: u32) -> Payload {
     let (prog, vers, proc) = (100_003, 4, 1);

@@ -4,4 +4,5 @@ mod callbacks;
 mod files;
 mod lifetimes;
 mod made_up;
+mod sizes;
 mod stage;
