@@ -13,7 +13,8 @@ use crate::xids::{Taken, Xids};
 use nfs_proto::scan::{ScannedCall, apply, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{
-    Answer, Caller, Cause, Chain, Credential, Programs, Reply, ReplyBound, Service, TransportError,
+    Answer, Caller, Cause, Chain, Credential, PeerGroup, Programs, Reply, ReplyBound, Service,
+    TransportError,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -341,6 +342,11 @@ impl Pair {
         if state.backward.is_none() {
             state.backward = ready;
         }
+    }
+
+    /// The peer group of the client.
+    pub(crate) fn client_group(&self) -> PeerGroup {
+        self.caller.group
     }
 
     pub(crate) fn warn(&self, what: &str) {
