@@ -4,7 +4,7 @@ use crate::Backchannels;
 use crate::characteristics::CustomCharacteristics;
 use buffer::Pool;
 use oncrpc::admission::ConnectionLimits;
-use oncrpc::{LocalUsers, Service};
+use oncrpc::{Connections, LocalUsers, Service};
 use rpcrdma_proto::{Design, InlineThreshold, PersistentArguments, Versions};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -238,6 +238,8 @@ pub struct ClientConfig {
     /// How long the client may take to read all chunks of a call from the server, before it closes
     /// the connection.
     pub pull_timeout: Duration,
+    /// Pool of buffers, which clients may share. With `None` the client has a pool of its own.
+    pub pool: Option<Pool>,
     /// Private data of the application, sent behind that of RPC-over-RDMA.
     pub private_data: Vec<u8>,
     /// Busy-polling mode while there is no work.
@@ -270,6 +272,7 @@ impl ClientConfig {
         with_backward_credits(backward_credits: u32),
         with_chunk_memory(chunk_memory: usize),
         with_pull_timeout(pull_timeout: Duration),
+        with_pool(pool: Pool),
         with_private_data(private_data: Vec<u8>),
         with_spin(spin: Spin),
     }
@@ -310,6 +313,7 @@ impl Default for ClientConfig {
             backward_credits: 16,
             chunk_memory: 16 << 20,
             pull_timeout: Duration::from_secs(30),
+            pool: None,
             private_data: Vec::new(),
             spin: Spin::default(),
         }
@@ -406,6 +410,8 @@ pub struct ServerConfig {
     /// Registry of the connections on which clients can be called (RFC 8167). With `None`, the
     /// server does not call clients.
     pub backchannels: Option<Backchannels>,
+    /// Registry of the connections for a service that closes some. With `None`, the service cannot.
+    pub connections: Option<Connections>,
     /// Largest number of calls in flight to one client, if it grants as many credits; at least 1.
     pub backward_credits: u32,
     /// Time limit of a call to a client, including its wait for a credit. A client that leaves
@@ -448,6 +454,7 @@ impl ServerConfig {
         with_idle_timeout(idle_timeout: Option<Duration>),
         with_drain_timeout(drain_timeout: Duration),
         with_backchannels(backchannels: Backchannels),
+        with_connections(connections: Connections),
         with_backward_credits(backward_credits: u32),
         with_backward_timeout(backward_timeout: Duration),
         with_backward_memory(backward_memory: usize),
@@ -485,6 +492,7 @@ impl Default for ServerConfig {
             idle_timeout: Some(Duration::from_secs(360)),
             drain_timeout: Duration::from_secs(10),
             backchannels: None,
+            connections: None,
             backward_credits: 16,
             backward_timeout: Duration::from_secs(10),
             backward_memory: 16 << 20,

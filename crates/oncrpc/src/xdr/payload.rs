@@ -130,6 +130,11 @@ impl Payload {
         &self.head[self.start as usize..]
     }
 
+    /// The octets of the stream that are not in an item, to be changed in place.
+    pub fn head_mut(&mut self) -> &mut [u8] {
+        &mut self.head[self.start as usize..]
+    }
+
     /// The by-reference items, in the order of the stream.
     pub fn items(&self) -> &[Item] {
         &self.items

@@ -1,0 +1,96 @@
+//! Calls of the upstream to the client of its pair (RFC 8167, RFC 8881 §2.10.3.1).
+
+use crate::pair::Pair;
+use oncrpc::xdr::{Payload, Reader};
+use oncrpc::{Answer, CallHeader, Caller, Programs, Reply, ReplyBound, Service, TransportError};
+use std::sync::{Arc, Weak};
+
+/// The service for calls of the upstream of one pair.
+pub(crate) struct Callbacks {
+    pub(crate) pair: Weak<Pair>,
+}
+
+impl Service for Callbacks {
+    fn call(&self, call: Payload, caller: &Caller) -> Answer {
+        match self.pair.upgrade() {
+            Some(pair) => pair.call_back(call, caller),
+            None => Answer::Now(Reply::Nothing),
+        }
+    }
+}
+
+/// What the gateway must know of a callback to answer it itself.
+struct Target {
+    xid: u32,
+    prog: u32,
+    flavor: u32,
+}
+
+impl Pair {
+    /// Answers a call of the upstream: by the client, if it has said that it takes calls.
+    fn call_back(self: Arc<Self>, call: Payload, upstream: &Caller) -> Answer {
+        let header = CallHeader::parse(&mut Reader::from(&call));
+        let Ok(header) = header else {
+            // Without programs, it answers what is wrong with the header (RFC 5531 §9).
+            self.core.stats.malformed.bump();
+            return Programs::new().call(call, upstream);
+        };
+        let target = Target {
+            xid: header.xid,
+            prog: header.prog,
+            flavor: header.cred.flavour,
+        };
+        let Some(client) = self.backward() else {
+            self.core.stats.callbacks_refused.bump();
+            let prog = target.prog;
+            self.warn(&format!(
+                "PROG_UNAVAIL: the upstream calls program {prog:#x} of a client that has not said that it takes calls"
+            ));
+            return Programs::new().call(call, upstream);
+        };
+        self.core.stats.callbacks.bump();
+        self.core.stats.bytes_down.add(call.stream_len() as u64);
+        let upstream = *upstream;
+        Answer::Later(Box::pin(async move {
+            let reply = client.call(call).await;
+            self.called_back(reply, &target, &upstream)
+        }))
+    }
+
+    /// The reply of the client as it goes to the upstream.
+    fn called_back(
+        &self,
+        reply: Result<Payload, TransportError>,
+        target: &Target,
+        upstream: &Caller,
+    ) -> Reply {
+        let stats = &self.core.stats;
+        let error = match reply {
+            Ok(reply)
+                if upstream
+                    .reply_room
+                    .carries(&ReplyBound::new(reply.stream_len())) =>
+            {
+                stats.callback_replies.bump();
+                stats.bytes_up.add(reply.stream_len() as u64);
+                return Reply::Message(reply);
+            }
+            Ok(reply) => TransportError::TooLarge {
+                len: reply.stream_len(),
+                limit: 0,
+            },
+            Err(error) => error,
+        };
+        match error {
+            // The upstream repeats a call, or waits in vain: it has limits of its own.
+            TransportError::XidInUse(_)
+            | TransportError::Disconnected(_)
+            | TransportError::Unreachable(_)
+            | TransportError::TimedOut(_) => Reply::Nothing,
+            other => {
+                self.warn(&format!("a callback cannot be carried: {other}"));
+                self.system_error(target.xid, target.flavor, self.core.upstream_side)
+            }
+        }
+    }
+}
