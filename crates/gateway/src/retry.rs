@@ -1,10 +1,10 @@
 //! Calls to the upstream, once more with a larger Reply chunk where that is allowed.
 
-use crate::core::Side;
 use crate::link::Link;
 use crate::pair::Pair;
 use crate::reduce;
 use crate::replies::can_answer;
+use crate::side::Side;
 use nfs_proto::scan::ScannedCall;
 use oncrpc::xdr::Payload;
 use oncrpc::{ReplyBound, TransportError};
@@ -25,7 +25,7 @@ impl Pair {
         bound: ReplyBound,
         scanned: &ScannedCall,
     ) -> Result<Payload, TransportError> {
-        let max_reply = self.core.config.max_reply;
+        let max_reply = self.core.config.max_retried_reply;
         let may_retry = self.core.upstream_side == Side::Rdma
             && scanned.short_reply_retry
             && can_answer(scanned.flavor)
