@@ -6,6 +6,7 @@ use super::mount_proxy::{Admits, MountProxy};
 use super::plan::{self, PairPlan};
 use super::side::Scheme;
 use crate::endpoint::NO_ADDRESS;
+use crate::serve::capacity::{RESERVED, raise_limit};
 use crate::serve::listen;
 use crate::serve::names::Names;
 use crate::serve::plan::Addresses;
@@ -26,6 +27,8 @@ use verbs::SetupError;
 /// The pairs of a gateway.
 pub(super) struct Pairs {
     args: GatewayArgs,
+    /// Client connections that a pair may have.
+    connections: usize,
     running: Vec<Pair>,
     local_users: Arc<dyn LocalUsers>,
     names: Names,
@@ -89,6 +92,7 @@ impl Pairs {
         }
         Self {
             args: args.clone(),
+            connections: usize::from(args.max_connections).min(with_descriptors()),
             running: Vec::new(),
             local_users: match args.trust_local {
                 true => Arc::new(LocalAddresses),
@@ -246,7 +250,7 @@ impl Pairs {
 
     fn listen(&self, plan: &PairPlan, admits: Admits) -> anyhow::Result<Listen> {
         let (args, addr) = (&self.args, plan.listen.addr);
-        let connections = usize::from(args.max_connections);
+        let connections = self.connections;
         let idle = (!args.idle_timeout.is_zero()).then_some(args.idle_timeout);
         Ok(match plan.listen.scheme {
             Scheme::Rdma => {
@@ -348,6 +352,14 @@ impl Pair {
         let stats = self.gateway.shutdown().await;
         tracing::debug!(listen = %self.plan.listen, ?stats, "pair ended");
     }
+}
+
+/// Client connections for which this process has descriptors, which are raised to what it may have: each
+/// has one, and one to the server.
+fn with_descriptors() -> usize {
+    let limit = raise_limit().and_then(|limit| usize::try_from(limit).ok());
+    let left = limit.map_or(usize::MAX, |limit| limit.saturating_sub(RESERVED));
+    (left / 2).max(1)
 }
 
 /// The addresses of the server, in order.
