@@ -14,11 +14,15 @@ use verbs_iwarp::Iwarp;
 const NEEDS_VERBS: &str =
     "--device names an RDMA device, which --provider iwarp does not use: leave one of the two out";
 
+/// What is to be said of a device beside software iWARP where there is one provider.
+const ONE_PROVIDER: &str =
+    "gateway uses one provider: leave out --provider auto to use the device, or --device to use software iWARP";
+
 /// Options that choose the provider.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ProviderArgs {
-    /// RDMA provider [default: auto, or verbs with --device]
+    /// RDMA provider [default: auto, or verbs with --device; `gateway` uses software iWARP unless it is verbs]
     #[arg(long, value_enum, value_name = "NAME")]
     provider: Option<ProviderName>,
 
@@ -113,6 +117,24 @@ impl ProviderArgs {
             Ok(Choice::Both(_)) => "RDMA devices, or software iWARP over TCP",
             Ok(Choice::Devices(_)) => "RDMA devices",
             Ok(Choice::Software) | Err(_) => "software iWARP over TCP",
+        }
+    }
+
+    /// Whether RDMA devices alone are to be used.
+    pub(crate) fn wants_devices(&self) -> bool {
+        matches!(self.choice(), Ok(Choice::Devices(_)))
+    }
+
+    /// One provider: RDMA devices if they alone are asked for, or else software iWARP, which is `software`.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`providers`](Self::providers).
+    pub(crate) fn one(&self, software: Iwarp) -> anyhow::Result<Arc<dyn Provider>> {
+        match self.choice()? {
+            Choice::Software | Choice::Both(None) => Ok(Arc::new(software)),
+            Choice::Both(Some(_)) => bail!(Usage(ONE_PROVIDER.to_owned())),
+            Choice::Devices(device) => open(device),
         }
     }
 

@@ -3,35 +3,35 @@
 mod announce;
 mod args;
 mod beside;
-mod capacity;
+pub(crate) mod capacity;
 mod check;
 mod config;
-mod control;
+pub(crate) mod control;
 mod exports;
-mod given;
+pub(crate) mod given;
 mod guard;
 mod hints;
-mod listen;
+pub(crate) mod listen;
 mod listening;
 mod local_users;
 mod locked_memory;
-mod memory;
-mod metrics;
+pub(crate) mod memory;
+pub(crate) mod metrics;
 mod mount_server;
 mod mounts;
-mod names;
-mod null;
-mod observed;
-mod operate;
-mod plan;
+pub(crate) mod names;
+pub(crate) mod null;
+pub(crate) mod observed;
+pub(crate) mod operate;
+pub(crate) mod plan;
 mod process;
-mod registration;
+pub(crate) mod registration;
 mod replaced;
-mod reports;
+pub(crate) mod reports;
 mod served;
 mod settings;
-mod systemd;
-mod terminal;
+pub(crate) mod systemd;
+pub(crate) mod terminal;
 mod users;
 
 use crate::failure::Ended;
@@ -188,8 +188,8 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     tokio::select! {
         () = interrupt.wait() => {}
         () = operation.run(signals) => {}
-        () = memory::return_what_is_free(&server) => {}
-        () = systemd::feed_watchdog(&server) => {}
+        () = memory::return_what_is_free(|| server.stats().connections) => {}
+        () = systemd::feed_watchdog(async || server.workers_respond().await) => {}
     }
     systemd::stopping();
     log::tell("letting calls finish; a second interrupt ends at once");

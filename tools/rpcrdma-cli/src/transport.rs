@@ -6,6 +6,8 @@ use clap::{Args, ValueEnum};
 use rpcrdma::{Design, InlineThreshold, Spin, Versions};
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
+use verbs::Provider;
 use verbs_iwarp::{Config, CrcMode, Iwarp};
 
 /// Options of everything that makes or takes in connections.
@@ -130,6 +132,23 @@ impl TransportArgs {
         socket: Option<TcpListener>,
     ) -> anyhow::Result<ServerProviders> {
         self.provider.server_providers(self.iwarp(), at, socket)
+    }
+
+    /// The one provider of a gateway's RDMA side: RDMA devices where they are asked for, or else software iWARP.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`ProviderArgs::one`].
+    pub(crate) fn one_provider(&self) -> anyhow::Result<Arc<dyn Provider>> {
+        self.provider.one(self.iwarp())
+    }
+
+    /// That provider in words.
+    pub(crate) fn describe_one(&self) -> String {
+        match self.provider.wants_devices() {
+            true => "RDMA devices".to_owned(),
+            false => format!("software iWARP over TCP, {}", self.describe_crc()),
+        }
     }
 
     fn iwarp(&self) -> Iwarp {

@@ -1,0 +1,274 @@
+//! What a running gateway tells of itself.
+
+use super::pairs::{Pair, Pairs};
+use super::plan::PairPlan;
+use crate::control::{GatewayStatus, PairStatus};
+use crate::json;
+use crate::serve::metrics::families::{Families, Labels};
+use crate::serve::observed::{Observed as ServerObserved, Reloads};
+use crate::serve::reports::Tells;
+use gateway::{GatewayMonitor, GatewayStats};
+use prometheus::proto::MetricFamily;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Instant, SystemTime};
+
+/// A running gateway as metrics, the control socket and the log show it.
+pub(super) struct Observed {
+    listening: SocketAddr,
+    metrics: OnceLock<SocketAddr>,
+    started: Instant,
+    started_at: SystemTime,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    pairs: Vec<Watched>,
+    reloads: Reloads,
+}
+
+/// A pair, from outside.
+struct Watched {
+    plan: PairPlan,
+    listening: SocketAddr,
+    mount: Option<SocketAddr>,
+    monitor: GatewayMonitor,
+}
+
+impl Watched {
+    fn new(pair: &Pair) -> Self {
+        Self {
+            plan: pair.plan.clone(),
+            listening: pair.listening,
+            mount: pair.mount_addr(),
+            monitor: pair.monitor(),
+        }
+    }
+
+    /// Where it listens, as a URL.
+    fn url(&self) -> String {
+        format!("{}://{}", self.plan.listen.scheme.name(), self.listening)
+    }
+}
+
+impl Observed {
+    /// A gateway with these pairs, of which the first gives the control socket its name.
+    pub(super) fn new(pairs: &Pairs) -> Self {
+        let first = pairs.running().first();
+        let observed = Self {
+            listening: first.map_or(([0, 0, 0, 0], 0).into(), |pair| pair.listening),
+            metrics: OnceLock::new(),
+            started: Instant::now(),
+            started_at: SystemTime::now(),
+            state: Mutex::default(),
+        };
+        observed.runs(pairs);
+        observed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// These are its pairs from now on.
+    pub(super) fn runs(&self, pairs: &Pairs) {
+        self.lock().pairs = pairs.running().iter().map(Watched::new).collect();
+    }
+
+    /// The file was read again, or not, for a reason.
+    pub(super) fn was_reloaded(&self, result: Result<(), String>) {
+        self.lock().reloads.note(result);
+    }
+
+    /// Why the pairs are not those of the file, if the last attempt to read it again failed.
+    pub(super) fn last_reload_error(&self) -> Option<String> {
+        self.lock().reloads.last_error.clone()
+    }
+
+    /// Connections of clients, in all pairs.
+    pub(super) fn connections(&self) -> usize {
+        let state = self.lock();
+        let pairs = state.pairs.iter().map(|pair| pair.monitor.stats().pairs);
+        usize::try_from(pairs.sum::<u64>()).unwrap_or(usize::MAX)
+    }
+
+    /// Logs what it did so far, one event for each pair.
+    pub(super) fn log(&self) {
+        for pair in &self.lock().pairs {
+            let counters: Vec<String> = counters(&pair.monitor.stats())
+                .filter(|(_, value)| *value > 0)
+                .map(|(name, value)| format!("{name} {value}"))
+                .collect();
+            let (listen, upstream) = (pair.url(), pair.plan.upstream.to_string());
+            tracing::info!(target: "serve", listen, upstream, counters = counters.join(", "), "statistics");
+        }
+    }
+}
+
+/// A total of a pair: its name, what it counts, and its value.
+type Total = (&'static str, &'static str, fn(&GatewayStats) -> u64);
+
+const TOTALS: [Total; 17] = [
+    ("calls", "Calls of clients passed on.", |now| now.calls),
+    ("replies", "Replies of servers passed back.", |now| {
+        now.replies
+    }),
+    (
+        "callbacks",
+        "Calls of servers passed on to clients.",
+        |now| now.callbacks,
+    ),
+    (
+        "callback_replies",
+        "Replies of clients passed back.",
+        |now| now.callback_replies,
+    ),
+    (
+        "callbacks_refused",
+        "Calls of servers refused, as the client did not say that it takes calls.",
+        |now| now.callbacks_refused,
+    ),
+    ("bytes_up", "Bytes of messages passed to servers.", |now| {
+        now.bytes_up
+    }),
+    (
+        "bytes_down",
+        "Bytes of messages passed to clients.",
+        |now| now.bytes_down,
+    ),
+    (
+        "upstream_connections",
+        "Connections made to servers.",
+        |now| now.upstream_connections,
+    ),
+    (
+        "upstream_unreachable",
+        "Client connections closed, as no connection to the server could be made in time.",
+        |now| now.upstream_unreachable,
+    ),
+    (
+        "upstream_lost",
+        "Client connections ended by the loss of the connection to the server.",
+        |now| now.upstream_lost,
+    ),
+    (
+        "repetitions",
+        "Calls dropped, as a call with the same XID was in flight.",
+        |now| now.repetitions,
+    ),
+    (
+        "larger_retries",
+        "Calls repeated with a larger Reply chunk.",
+        |now| now.larger_retries,
+    ),
+    (
+        "replies_too_large",
+        "Replies that fitted neither inline nor the offered chunks.",
+        |now| now.replies_too_large,
+    ),
+    (
+        "system_errors",
+        "Calls answered with SYSTEM_ERR, as the connection to the server could not carry them or \
+         their replies.",
+        |now| now.system_errors,
+    ),
+    (
+        "denied",
+        "Calls denied, as a local user claimed to be another one.",
+        |now| now.denied,
+    ),
+    ("malformed", "Calls with a malformed header.", |now| {
+        now.malformed
+    }),
+    (
+        "timeouts",
+        "Calls that the server did not answer in time.",
+        |now| now.timeouts,
+    ),
+];
+
+/// The counters of a pair by name: the number of client connections now, and totals.
+fn counters(now: &GatewayStats) -> impl Iterator<Item = (&'static str, u64)> {
+    let totals = TOTALS.iter().map(|(name, _, value)| (*name, value(now)));
+    std::iter::once(("connections", now.pairs)).chain(totals)
+}
+
+impl Tells for Observed {
+    fn listening(&self) -> SocketAddr {
+        self.listening
+    }
+
+    fn metrics_are_at(&self, addr: SocketAddr) {
+        self.metrics.get_or_init(|| addr);
+    }
+
+    fn stats(&self) -> serde_json::Result<String> {
+        let state = self.lock();
+        let pairs = state.pairs.iter().map(|pair| PairStatus {
+            listen: pair.url(),
+            upstream: pair.plan.upstream.to_string(),
+            mount: pair.mount.map(|addr| addr.to_string()),
+            allow: pair.plan.allow.iter().map(ToString::to_string).collect(),
+            counters: counters(&pair.monitor.stats())
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect::<BTreeMap<_, _>>(),
+        });
+        json::line(&GatewayStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            metrics: self.metrics.get().map(ToString::to_string),
+            uptime_seconds: self.started.elapsed().as_secs_f64(),
+            pairs: pairs.collect(),
+            reloads: state.reloads.status(),
+        })
+    }
+
+    fn clients(&self) -> serde_json::Result<String> {
+        let state = self.lock();
+        let connections = state
+            .pairs
+            .iter()
+            .flat_map(|pair| pair.monitor.connections());
+        let clients: Vec<_> = connections
+            .map(|now| ServerObserved::client(&now, 0))
+            .collect();
+        json::line(&clients)
+    }
+
+    fn metrics(&self) -> Vec<MetricFamily> {
+        let state = self.lock();
+        let mut all = Families::default();
+        all.start(self.started_at);
+        all.reloads(&state.reloads);
+        let pairs: Vec<_> = state
+            .pairs
+            .iter()
+            .map(|pair| {
+                (
+                    pair.url(),
+                    pair.plan.upstream.to_string(),
+                    pair.monitor.stats(),
+                )
+            })
+            .collect();
+        let labels: Vec<[(&str, &str); 2]> = pairs
+            .iter()
+            .map(|(listen, upstream, _)| [("listen", &**listen), ("upstream", &**upstream)])
+            .collect();
+        let labelled = || labels.iter().map(|labels| &labels[..]).zip(&pairs);
+        let now: Vec<(Labels<'_>, f64)> = labelled()
+            .map(|(labels, (_, _, now))| (labels, now.pairs as f64))
+            .collect();
+        let help = "Client connections with a connection to the server, or one being made.";
+        all.gauges("gateway_connections", help, &now);
+        for (name, help, value) in TOTALS {
+            let values: Vec<(Labels<'_>, u64)> = labelled()
+                .map(|(labels, (_, _, now))| (labels, value(now)))
+                .collect();
+            all.counters(&format!("gateway_{name}_total"), help, &values);
+        }
+        all.0
+    }
+}
