@@ -1,4 +1,8 @@
 //! Gateways between real transports: software iWARP and TCP on loopback.
 
+mod callbacks;
 mod files;
+mod lifetimes;
+mod made_up;
+mod sizes;
 mod stage;
