@@ -4,6 +4,7 @@ use crate::config::{GatewayConfig, Listen, Upstream};
 use crate::core::Core;
 use crate::listener::Listening;
 use crate::stats::GatewayStats;
+use buffer::PoolStats;
 use oncrpc::warnings::WARNING_PERIOD;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -88,5 +89,10 @@ impl GatewayMonitor {
     /// Totals so far.
     pub fn stats(&self) -> GatewayStats {
         self.core.stats.snapshot()
+    }
+
+    /// Memory of records that are being received, or passed on.
+    pub fn memory(&self) -> PoolStats {
+        self.core.pool.stats()
     }
 }

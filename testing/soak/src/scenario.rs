@@ -75,6 +75,17 @@ pub enum Load {
     Calls(Mix),
     /// NFS operations, whose results are compared with a model.
     Files(Files),
+    /// Calls over TCP through two gateways, with RPC-over-RDMA between them.
+    Relayed(Relayed),
+}
+
+/// Calls through two gateways.
+#[derive(Clone, Copy, Debug)]
+pub enum Relayed {
+    /// Calls to an echo program.
+    Calls(Mix),
+    /// NFS operations.
+    Files(Files),
 }
 
 /// Calls of a server to its clients (RFC 8167).
@@ -109,6 +120,18 @@ const FILES: Load = Load::Files(Files {
     data: false,
     without_reply_cache: false,
 });
+
+const RELAYED: Load = Load::Relayed(Relayed::Calls(Mix {
+    shapes: EVERY_KIND,
+    later: (6, 200),
+    never: 0,
+}));
+
+/// Between gateways any version is spoken.
+const RELAYED_VERSIONS: (&[Versions], &[Versions]) = (
+    &[Versions::One, Versions::Auto, Versions::Two],
+    &[Versions::Auto],
+);
 
 /// A deadline that no call reaches.
 const NO_DEADLINE: &[u64] = &[600_000];
@@ -851,6 +874,81 @@ pub const SCENARIOS: &[Scenario] = &[
         users: 3,
         health: true,
         varying_invalidation: true,
+        must_succeed: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "relayed",
+        load: RELAYED,
+        versions: RELAYED_VERSIONS,
+        ..FIRST
+    },
+    Scenario {
+        name: "relayed-tiny",
+        load: RELAYED,
+        versions: RELAYED_VERSIONS,
+        sizes: Sizes::Tiny,
+        faults: FaultRates {
+            posts: 2,
+            ..NO_FAULTS
+        },
+        cancel: 6,
+        ..FIRST
+    },
+    // Connections end on either side of either gateway, and so do the gateways and the server.
+    Scenario {
+        name: "relayed-faults",
+        load: Load::Relayed(Relayed::Calls(Mix {
+            shapes: EVERY_KIND,
+            later: (4, 3000),
+            never: 40,
+        })),
+        versions: RELAYED_VERSIONS,
+        faults: FaultRates {
+            cuts: 8,
+            stalls: 12,
+            ..ALL_AT_ONCE
+        },
+        sizes: Sizes::Tiny,
+        cancel: 10,
+        timeouts: ANY_TIME,
+        restarts: (0, 2),
+        disturbances: (0, 4),
+        calls: (2, 10),
+        health: true,
+        must_succeed: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "relayed-files",
+        load: Load::Relayed(Relayed::Files(Files {
+            data: false,
+            without_reply_cache: false,
+        })),
+        versions: RELAYED_VERSIONS,
+        tasks: (1, 3),
+        calls: (4, 16),
+        ..FIRST
+    },
+    Scenario {
+        name: "relayed-files-faults",
+        load: Load::Relayed(Relayed::Files(Files {
+            data: true,
+            without_reply_cache: false,
+        })),
+        versions: RELAYED_VERSIONS,
+        tasks: (1, 3),
+        calls: (4, 16),
+        faults: FaultRates {
+            latency: 15,
+            cuts: 4,
+            stalls: 8,
+            posts: 4,
+            ..NO_FAULTS
+        },
+        restarts: (0, 2),
+        disturbances: (0, 4),
+        timeouts: &[20_000, 60_000],
         must_succeed: false,
         ..FIRST
     },
