@@ -28,6 +28,7 @@
 mod backward;
 mod config;
 mod core;
+mod downstream;
 mod gateway;
 mod link;
 mod listener;
@@ -38,6 +39,7 @@ mod reduce;
 mod replies;
 mod retry;
 mod session;
+mod side;
 mod stats;
 mod xids;
 

@@ -1,12 +1,14 @@
 //! One client connection, and the upstream connection that belongs to it.
 
-use crate::backward::{Backward, Callbacks};
-use crate::core::{Core, Side};
+use crate::backward::Callbacks;
+use crate::core::Core;
+use crate::downstream::Backward;
 use crate::link::{Connector, Link};
 use crate::ports::ClientKey;
 use crate::reduce;
 use crate::replies::{can_answer, system_err};
 use crate::session::{self, Sizes};
+use crate::side::Side;
 use crate::xids::{Taken, Xids};
 use nfs_proto::scan::{ScannedCall, apply, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};

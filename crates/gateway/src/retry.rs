@@ -1,10 +1,10 @@
 //! Calls to the upstream, once more with a larger Reply chunk where that is allowed.
 
-use crate::core::Side;
 use crate::link::Link;
 use crate::pair::Pair;
 use crate::reduce;
 use crate::replies::can_answer;
+use crate::side::Side;
 use nfs_proto::scan::ScannedCall;
 use oncrpc::xdr::Payload;
 use oncrpc::{ReplyBound, TransportError};

@@ -2,6 +2,7 @@
 
 mod callbacks;
 mod files;
+mod hostile;
 mod lifetimes;
 mod made_up;
 mod sizes;
