@@ -6,6 +6,7 @@ use crate::listener::Listening;
 use crate::stats::GatewayStats;
 use buffer::PoolStats;
 use oncrpc::warnings::WARNING_PERIOD;
+use rpcrdma::{ConnectionStats, ServerMonitor};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::task::AbortHandle;
@@ -24,6 +25,7 @@ pub struct Gateway {
 #[derive(Clone)]
 pub struct GatewayMonitor {
     core: Arc<Core>,
+    server: Option<ServerMonitor>,
 }
 
 struct AbortOnDrop(AbortHandle);
@@ -71,7 +73,14 @@ impl Gateway {
     pub fn monitor(&self) -> GatewayMonitor {
         GatewayMonitor {
             core: Arc::clone(&self.core),
+            server: self.listening.monitor(),
         }
+    }
+
+    /// Waits until each event loop of an RDMA side that listens has run a task that is queued now.
+    /// Does not return if an event loop hangs.
+    pub async fn workers_respond(&self) {
+        self.listening.workers_respond().await;
     }
 
     /// Stops accepting, waits for calls in flight as long as the listening side allows, closes all
@@ -86,6 +95,12 @@ impl Gateway {
 }
 
 impl GatewayMonitor {
+    /// Connections of clients, if the gateway listens for RPC-over-RDMA.
+    pub fn connections(&self) -> Vec<ConnectionStats> {
+        let server = self.server.as_ref();
+        server.map(ServerMonitor::connections).unwrap_or_default()
+    }
+
     /// Totals so far.
     pub fn stats(&self) -> GatewayStats {
         self.core.stats.snapshot()

@@ -4,7 +4,7 @@ use crate::config::{CALLBACK_TIMEOUT, Listen};
 use crate::core::{Core, Forward};
 use crate::downstream::Backchannels;
 use oncrpc::Service;
-use rpcrdma::{Server, ServerConfig};
+use rpcrdma::{Server, ServerConfig, ServerMonitor};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -67,6 +67,21 @@ impl Listening {
         match self {
             Self::Rdma(server) => server.local_addr(),
             Self::Tcp(server) => server.addr,
+        }
+    }
+
+    /// Statistics of the server, if it is one of RPC-over-RDMA.
+    pub(crate) fn monitor(&self) -> Option<ServerMonitor> {
+        match self {
+            Self::Rdma(server) => Some(server.monitor()),
+            Self::Tcp(_) => None,
+        }
+    }
+
+    pub(crate) async fn workers_respond(&self) {
+        match self {
+            Self::Rdma(server) => server.workers_respond().await,
+            Self::Tcp(_) => {}
         }
     }
 
