@@ -42,11 +42,13 @@ now() { echo "$(($(date +%s%N) / 1000000))"; }
 ulimit -n "$(ulimit -Hn)"
 ip link set lo up
 mount -t tmpfs none /run
+mount -t proc none /proc
 EXPORT="$WORK/export"
 mkdir -p "$EXPORT"
 cat >"$WORK/ganesha.conf" <<CONF
 NFS_Core_Param { Protocols = 3; NFS_Port = 2049; MNT_Port = 20048; Enable_NLM = false; Enable_RQUOTA = false;
   RPC_Max_Connections = 10000; }
+NFSv4 { Graceless = true; }
 EXPORT { Export_Id = 1; Path = $EXPORT; Pseudo = /; Access_Type = RW; Squash = no_root_squash;
   SecType = sys; Protocols = 3; Transports = TCP; FSAL { Name = VFS; } }
 CONF

@@ -134,6 +134,8 @@ impl Connector<'_> {
             .with_reconnect(false)
             .with_setup_timeout(self.timeout)
             .with_call_timeout(self.call_timeout)
+            // Most pairs are idle.
+            .with_receives_on_arrival(true)
             .with_callbacks(Arc::clone(&self.callbacks));
         let client = rpcrdma::Client::connect(Arc::clone(provider), addr, config).await?;
         Ok(Link::Rdma(client))

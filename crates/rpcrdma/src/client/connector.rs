@@ -15,6 +15,7 @@ use crate::driver::xids;
 use buffer::Pool;
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Chain, PeerGroup, Programs, Reply, Service};
+use rpcrdma_proto::limits::RECEIVE_SLACK;
 use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
@@ -28,7 +29,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tracing::{debug, warn};
-use verbs::{Connected, ProtocolMismatch, Provider, QpOptions, Reason, SetupError};
+use verbs::{
+    Connected, Limits, ProtocolMismatch, Provider, QpOptions, Reason, SetupError,
+    SharedReceiveQueue,
+};
 
 /// Bytes of returned buffers that a client keeps for reuse.
 const KEEP: usize = 16 << 20;
@@ -226,6 +230,7 @@ impl Connector {
         let too_few = || io::Error::other("the provider has room for too few Receives");
         let (credits, backward_credits) =
             share(limits.receives, self.config.credits, backward).ok_or_else(too_few)?;
+        let shared = self.shared_receives(&limits, credits, backward_credits);
         let config = Config {
             role: Role::Client,
             versions,
@@ -253,12 +258,21 @@ impl Connector {
             max_segment: self.config.max_segment,
             registrations: self.registrations(),
             persistent: self.config.persistent_arguments,
-            receives: Receives::Posted,
+            receives: match &shared {
+                Some(shared) => Receives::Shared {
+                    size: shared.block_size(),
+                },
+                None => Receives::Posted,
+            },
             pool: self.pool.clone(),
         };
         let options = QpOptions::default()
-            .with_receives(config.posted_receives())
+            .with_receives(match &shared {
+                Some(shared) => shared.blocks(),
+                None => config.posted_receives(),
+            })
             .with_receive_size(config.receive_size())
+            .with_shared_receives(shared)
             .with_setup_timeout(self.config.setup_timeout);
         let user = &self.config.private_data;
         let private_data = own.with_user_bytes(user, limits.private_data.request);
@@ -276,6 +290,27 @@ impl Connector {
             Endpoint::new(qp, connection, self.service(), account),
             private_data,
         ))
+    }
+
+    /// Makes a queue of Receives for one connection, if they are to be without memory until a message
+    /// arrives: one for each call and each reply, and as many again for replies that the application
+    /// still holds.
+    fn shared_receives(
+        &self,
+        limits: &Limits,
+        credits: u32,
+        backward_credits: u32,
+    ) -> Option<SharedReceiveQueue> {
+        let config = &self.config;
+        let possible = limits.shared_receives && limits.holds_peer_back;
+        (config.receives_on_arrival && possible).then(|| {
+            let size = match config.versions.speak(Version::Two) {
+                true => config.receive_size.max(config.max_receive_size),
+                false => config.receive_size,
+            };
+            let blocks = 2 * credits as usize + backward_credits as usize + RECEIVE_SLACK;
+            SharedReceiveQueue::new(blocks, size.bytes())
+        })
     }
 
     /// Verifies remote invalidation: has the server invalidate a scratch region, and checks that
