@@ -230,8 +230,7 @@ impl Connector {
         let too_few = || io::Error::other("the provider has room for too few Receives");
         let (credits, backward_credits) =
             share(limits.receives, self.config.credits, backward).ok_or_else(too_few)?;
-        let shared = self.shared_receives(&limits, credits, backward_credits);
-        let config = Config {
+        let mut config = Config {
             role: Role::Client,
             versions,
             dialect: Dialect::default(),
@@ -258,14 +257,14 @@ impl Connector {
             max_segment: self.config.max_segment,
             registrations: self.registrations(),
             persistent: self.config.persistent_arguments,
-            receives: match &shared {
-                Some(shared) => Receives::Shared {
-                    size: shared.block_size(),
-                },
-                None => Receives::Posted,
-            },
+            receives: Receives::Posted,
             pool: self.pool.clone(),
         };
+        let shared = self.shared_receives(&limits, &config);
+        if let Some(shared) = &shared {
+            let size = shared.block_size();
+            config.receives = Receives::Shared { size };
+        }
         let options = QpOptions::default()
             .with_receives(match &shared {
                 Some(shared) => shared.blocks(),
@@ -295,21 +294,12 @@ impl Connector {
     /// Makes a queue of Receives for one connection, if they are to be without memory until a message
     /// arrives: one for each call and each reply, and as many again for replies that the application
     /// still holds.
-    fn shared_receives(
-        &self,
-        limits: &Limits,
-        credits: u32,
-        backward_credits: u32,
-    ) -> Option<SharedReceiveQueue> {
-        let config = &self.config;
+    fn shared_receives(&self, limits: &Limits, config: &Config) -> Option<SharedReceiveQueue> {
         let possible = limits.shared_receives && limits.holds_peer_back;
-        (config.receives_on_arrival && possible).then(|| {
-            let size = match config.versions.speak(Version::Two) {
-                true => config.receive_size.max(config.max_receive_size),
-                false => config.receive_size,
-            };
-            let blocks = 2 * credits as usize + backward_credits as usize + RECEIVE_SLACK;
-            SharedReceiveQueue::new(blocks, size.bytes())
+        (self.config.receives_on_arrival && possible).then(|| {
+            let blocks = 2 * config.credits as usize + config.backward_credits as usize;
+            let size = config.largest_receive().bytes();
+            SharedReceiveQueue::new(blocks + RECEIVE_SLACK, size)
         })
     }
 
