@@ -132,8 +132,9 @@ pub enum Upstream {
         provider: Arc<dyn Provider>,
         /// Addresses of the server, tried in order; at least one.
         addrs: Vec<SocketAddr>,
-        /// Configuration of the client. The gateway sets the number of connections, turns
-        /// reconnecting off, and takes calls of the server itself.
+        /// Configuration of the client. The gateway sets the number of connections and the pool,
+        /// turns reconnecting off, takes calls of the server itself, and limits what an idle
+        /// connection costs: Receives of 4 KiB, and few backward credits.
         config: Box<ClientConfig>,
     },
     /// RPC over streams that something else connects, as over TCP.
@@ -230,6 +231,9 @@ pub struct GatewayConfig {
     pub max_reply: usize,
     /// Largest reply in bytes to a call that is repeated because its reply did not fit.
     pub max_retried_reply: usize,
+    /// Bytes of memory for replies of an RDMA upstream, on all connections together. A call that needs
+    /// more waits. Calls of one address may use a quarter of it.
+    pub reply_memory: usize,
     /// Number of threads for a TCP side that listens: 1, or 0 for the runtime on which the gateway
     /// was bound. An RDMA side has [its own setting](ServerConfig::workers).
     pub workers: usize,
@@ -244,6 +248,7 @@ impl GatewayConfig {
         with_call_timeout(call_timeout: Duration),
         with_max_reply(max_reply: usize),
         with_max_retried_reply(max_retried_reply: usize),
+        with_reply_memory(reply_memory: usize),
         with_workers(workers: usize),
     }
 }
@@ -258,6 +263,7 @@ impl Default for GatewayConfig {
             call_timeout: Duration::from_secs(300),
             max_reply: MAX_REPLY,
             max_retried_reply: MAX_RETRIED_REPLY,
+            reply_memory: 64 << 20,
             workers: 1,
         }
     }

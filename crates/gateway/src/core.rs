@@ -5,6 +5,7 @@ use crate::downstream::Backchannels;
 use crate::log::Log;
 use crate::pair::Pair;
 use crate::ports::Ports;
+use crate::reply_memory::ReplyMemory;
 use crate::session::Sizes;
 use crate::side::Side;
 use crate::stats::Counters;
@@ -35,6 +36,8 @@ pub(crate) struct Core {
     pub(crate) backchannels: Backchannels,
     /// Memory for records.
     pub(crate) pool: Pool,
+    /// Memory for replies of an RDMA upstream.
+    pub(crate) reply_memory: ReplyMemory,
     pairs: Mutex<HashMap<ConnectionId, Arc<Pair>>>,
 }
 
@@ -65,6 +68,7 @@ impl Core {
             downstream,
             fore_sizes: down.and(up),
             upstream,
+            reply_memory: ReplyMemory::new(config.reply_memory),
             config,
             stats: Counters::default(),
             log: Log::default(),

@@ -37,6 +37,7 @@ mod pair;
 mod ports;
 mod reduce;
 mod replies;
+mod reply_memory;
 mod retry;
 mod session;
 mod side;

@@ -4,6 +4,7 @@ use crate::link::Link;
 use crate::pair::Pair;
 use crate::reduce;
 use crate::replies::can_answer;
+use crate::reply_memory::Lease;
 use crate::side::Side;
 use nfs_proto::scan::ScannedCall;
 use oncrpc::xdr::Payload;
@@ -30,6 +31,7 @@ impl Pair {
             && scanned.short_reply_retry
             && can_answer(scanned.flavor)
             && bound.fixed < max_reply;
+        let memory = self.reply_memory(&bound).await;
         if !may_retry {
             return link.call(call, bound).await;
         }
@@ -50,7 +52,21 @@ impl Pair {
             fixed: max_reply,
             results,
         };
+        // The first chunk is invalid by now.
+        drop(memory);
+        let _memory = self.reply_memory(&bound).await;
         let reply = link.call(reduce::with_xid(again, xid.xid), bound).await?;
         Ok(reduce::with_xid(reply, scanned.xid))
+    }
+
+    /// Waits for the memory that the reply of an RDMA upstream may need.
+    async fn reply_memory(&self, bound: &ReplyBound) -> Option<Lease> {
+        match self.core.upstream_side {
+            Side::Tcp => None,
+            Side::Rdma => {
+                let memory = &self.core.reply_memory;
+                memory.lease(self.client_group(), bound).await
+            }
+        }
     }
 }

@@ -242,6 +242,8 @@ pub struct ClientConfig {
     /// so that an idle connection has none. An application that keeps many inline replies then
     /// holds the server back.
     pub receives_on_arrival: bool,
+    /// Pool of buffers, which clients may share. With `None` the client has a pool of its own.
+    pub pool: Option<Pool>,
     /// Private data of the application, sent behind that of RPC-over-RDMA.
     pub private_data: Vec<u8>,
     /// Busy-polling mode while there is no work.
@@ -275,6 +277,7 @@ impl ClientConfig {
         with_chunk_memory(chunk_memory: usize),
         with_receives_on_arrival(receives_on_arrival: bool),
         with_pull_timeout(pull_timeout: Duration),
+        with_pool(pool: Pool),
         with_private_data(private_data: Vec<u8>),
         with_spin(spin: Spin),
     }
@@ -316,6 +319,7 @@ impl Default for ClientConfig {
             chunk_memory: 16 << 20,
             pull_timeout: Duration::from_secs(30),
             receives_on_arrival: false,
+            pool: None,
             private_data: Vec::new(),
             spin: Spin::default(),
         }

@@ -1,6 +1,7 @@
 //! Gateways between real transports: software iWARP and TCP on loopback.
 
 mod callbacks;
+mod faults;
 mod files;
 mod hostile;
 mod lifetimes;
