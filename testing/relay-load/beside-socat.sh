@@ -63,10 +63,10 @@ wait_for rpcinfo -t 127.0.0.1 mountd 3
 socat "TCP-LISTEN:$SOCAT_BETWEEN,fork,reuseaddr,nodelay" "TCP:$NFS,nodelay" 2>"$WORK/socat-between.log" &
 socat "TCP-LISTEN:$SOCAT,fork,reuseaddr,nodelay" "TCP:127.0.0.1:$SOCAT_BETWEEN,nodelay" 2>"$WORK/socat.log" &
 "$PROGRAM" gateway --listen "rdma://127.0.0.1:$GATEWAY_BETWEEN" --upstream "tcp://$NFS" \
-  ${BETWEEN_OPTIONS:-} >"$WORK/gateway-between.log" 2>&1 &
+  --max-connections 4096 >"$WORK/gateway-between.log" 2>&1 &
 BETWEEN=$!
 "$PROGRAM" gateway --listen "tcp://127.0.0.1:$GATEWAY" --upstream "rdma://127.0.0.1:$GATEWAY_BETWEEN" \
-  ${FRONT_OPTIONS:-} >"$WORK/gateway.log" 2>&1 &
+  --max-connections 4096 >"$WORK/gateway.log" 2>&1 &
 FRONT=$!
 for port in $SOCAT_BETWEEN $SOCAT $GATEWAY_BETWEEN $GATEWAY; do wait_for listens "$port"; done
 

@@ -262,8 +262,8 @@ impl Pairs {
                     .with_workers(args.threads.map_or(usual.workers, usize::from))
                     .with_spin(args.transport.spin());
                 let provider = args.transport.provider()?;
-                let with_memory = config.connections_with_memory(&provider.limits());
-                config.max_connections = connections.min(with_memory);
+                config.max_connections = connections;
+                config.max_connections = config.connections_with_memory(&provider.limits());
                 config.max_connections_per_address = config.max_connections.div_ceil(2);
                 config.local_users = Some(Arc::clone(&self.local_users));
                 let guarded = Guarded {
