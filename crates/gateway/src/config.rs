@@ -1,13 +1,15 @@
 //! Configuration of a gateway.
 
 use oncrpc::LocalUsers;
-use oncrpc_tcp::Limits;
+use oncrpc_tcp::{IncomingStream, Limits, Stream};
 use rpcrdma::{ClientConfig, ServerConfig};
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
-use verbs::Provider;
+use tokio::sync::mpsc;
+use verbs::{BoxFuture, Provider};
 
 /// Largest reply, in bytes, to a call whose reply has no known bound: room for a READ of 1 MiB that
 /// RPCSEC_GSS protects, with what is around its data.
@@ -52,6 +54,15 @@ pub enum Listen {
         /// Finds the local users behind connections from this machine.
         local_users: Option<Arc<dyn LocalUsers>>,
     },
+    /// RPC over streams that something else accepts, as over TCP.
+    Streams {
+        /// Where they come from.
+        streams: mpsc::Receiver<IncomingStream>,
+        /// What the gateway says that it listens on.
+        addr: SocketAddr,
+        /// Limits of the server; see [`tcp_limits`].
+        limits: Limits,
+    },
 }
 
 impl Listen {
@@ -83,6 +94,7 @@ impl fmt::Debug for Listen {
                 Ok(addr) => write!(f, "tcp://{addr}"),
                 Err(_) => f.write_str("tcp"),
             },
+            Self::Streams { addr, .. } => write!(f, "streams://{addr}"),
         }
     }
 }
@@ -125,6 +137,19 @@ pub enum Upstream {
         /// connection costs: Receives of 4 KiB, and few backward credits.
         config: Box<ClientConfig>,
     },
+    /// RPC over streams that something else connects, as over TCP.
+    Streams {
+        /// Makes a stream to the server.
+        connect: Arc<dyn Connect>,
+        /// Addresses of the server, tried in order; at least one.
+        addrs: Vec<SocketAddr>,
+    },
+}
+
+/// Makes streams to a server.
+pub trait Connect: Send + Sync {
+    /// Connects to an address of the server.
+    fn connect(&self, to: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Stream>>>;
 }
 
 impl Upstream {
@@ -148,7 +173,9 @@ impl Upstream {
     /// The addresses of the server.
     pub fn addrs(&self) -> &[SocketAddr] {
         match self {
-            Self::Tcp { addrs, .. } | Self::Rdma { addrs, .. } => addrs,
+            Self::Tcp { addrs, .. } | Self::Rdma { addrs, .. } | Self::Streams { addrs, .. } => {
+                addrs
+            }
         }
     }
 }
@@ -158,6 +185,7 @@ impl fmt::Debug for Upstream {
         let scheme = match self {
             Self::Tcp { .. } => "tcp",
             Self::Rdma { .. } => "rdma",
+            Self::Streams { .. } => "streams",
         };
         write!(f, "{scheme}://{:?}", self.addrs())
     }

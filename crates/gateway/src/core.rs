@@ -45,7 +45,7 @@ impl Core {
     pub(crate) fn new(listen: &Listen, upstream: Upstream, config: GatewayConfig) -> Self {
         let (downstream, down) = match listen {
             Listen::Rdma { config, .. } => (Side::Rdma, Sizes::both(config.max_chunk)),
-            Listen::Tcp { limits, .. } => (
+            Listen::Tcp { limits, .. } | Listen::Streams { limits, .. } => (
                 Side::Tcp,
                 Sizes {
                     call: limits.record,
@@ -54,7 +54,7 @@ impl Core {
             ),
         };
         let (upstream_side, up) = match &upstream {
-            Upstream::Tcp { .. } => (Side::Tcp, Sizes::both(MAX_RECORD)),
+            Upstream::Tcp { .. } | Upstream::Streams { .. } => (Side::Tcp, Sizes::both(MAX_RECORD)),
             Upstream::Rdma { config: client, .. } => (
                 Side::Rdma,
                 Sizes {

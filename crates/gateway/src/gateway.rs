@@ -4,6 +4,7 @@ use crate::config::{GatewayConfig, Listen, Upstream};
 use crate::core::Core;
 use crate::listener::Listening;
 use crate::stats::GatewayStats;
+use buffer::PoolStats;
 use oncrpc::warnings::WARNING_PERIOD;
 use rpcrdma::{ConnectionStats, ServerMonitor};
 use std::net::SocketAddr;
@@ -103,5 +104,10 @@ impl GatewayMonitor {
     /// Totals so far.
     pub fn stats(&self) -> GatewayStats {
         self.core.stats.snapshot()
+    }
+
+    /// Memory of records that are being received, or passed on.
+    pub fn memory(&self) -> PoolStats {
+        self.core.pool.stats()
     }
 }

@@ -45,7 +45,7 @@ mod stats;
 mod xids;
 
 pub use config::{
-    CALLBACK_TIMEOUT, GatewayConfig, Listen, MAX_RECORD, MAX_REPLY, MAX_RETRIED_REPLY,
+    CALLBACK_TIMEOUT, Connect, GatewayConfig, Listen, MAX_RECORD, MAX_REPLY, MAX_RETRIED_REPLY,
     MAX_TCP_CALLS, SourcePorts, Upstream, tcp_limits,
 };
 pub use gateway::{Gateway, GatewayMonitor};

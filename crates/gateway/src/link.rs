@@ -1,6 +1,6 @@
 //! The upstream connection of a pair.
 
-use crate::config::{MAX_RECORD, SourcePorts, Upstream};
+use crate::config::{Connect, MAX_RECORD, SourcePorts, Upstream};
 use crate::ports::Lease;
 use crate::session::Sizes;
 use buffer::Pool;
@@ -65,6 +65,10 @@ impl Connector<'_> {
                     _port: std::mem::take(port),
                 })
             }
+            Upstream::Streams { connect, .. } => Ok(Link::Tcp {
+                client: self.connect_stream(addr, connect).await?,
+                _port: Lease::default(),
+            }),
             Upstream::Rdma {
                 provider, config, ..
             } => self.connect_rdma(provider, addr, config).await,
@@ -82,13 +86,10 @@ impl Connector<'_> {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let config = oncrpc_tcp::ClientConfig::new(self.timeout)
-            .with_call_timeout(self.call_timeout)
-            .with_max_record(MAX_RECORD)
-            .with_callbacks(Arc::clone(&self.callbacks))
+        let config = self
+            .config()
             // Its client is gone by then, and sends again what is still in flight.
-            .with_reset_at_end(true)
-            .with_pool(self.pool.clone());
+            .with_reset_at_end(true);
         if let Some(port) = kept {
             let config = config
                 .clone()
@@ -102,6 +103,26 @@ impl Connector<'_> {
             SourcePorts::Reserved => LocalPort::Reserved,
         });
         oncrpc_tcp::Client::connect_with(addr, &config).await
+    }
+
+    /// Connects by what the configuration brings.
+    async fn connect_stream(
+        &self,
+        addr: SocketAddr,
+        connect: &Arc<dyn Connect>,
+    ) -> io::Result<oncrpc_tcp::Client> {
+        let connected = tokio::time::timeout(self.timeout, connect.connect(addr));
+        let stream = connected.await.map_err(|_| io::ErrorKind::TimedOut)??;
+        Ok(oncrpc_tcp::Client::over_with(stream, &self.config()))
+    }
+
+    /// What all clients over TCP have.
+    fn config(&self) -> oncrpc_tcp::ClientConfig {
+        oncrpc_tcp::ClientConfig::new(self.timeout)
+            .with_call_timeout(self.call_timeout)
+            .with_max_record(MAX_RECORD)
+            .with_callbacks(Arc::clone(&self.callbacks))
+            .with_pool(self.pool.clone())
     }
 
     async fn connect_rdma(
@@ -118,8 +139,9 @@ impl Connector<'_> {
             .with_call_timeout(self.call_timeout)
             .with_callbacks(Arc::clone(&self.callbacks))
             .with_backward_credits(config.backward_credits.min(MAX_CALLBACKS))
-            // Receives are most of the memory of an idle pair. In version two a server asks for larger
-            // ones where they are of use.
+            // Receives are most of the memory of an idle pair, where they have memory before a message
+            // arrives. In version two a server asks for larger ones where they are of use.
+            .with_receives_on_arrival(true)
             .with_receive_size(config.receive_size.min(InlineThreshold::DEFAULT))
             .with_pool(self.pool.clone());
         let client = rpcrdma::Client::connect(Arc::clone(provider), addr, config).await?;

@@ -3,10 +3,10 @@
 use crate::config::{CALLBACK_TIMEOUT, Listen};
 use crate::core::{Core, Forward};
 use crate::downstream::Backchannels;
-use oncrpc_tcp::Limits;
+use oncrpc::Service;
 use rpcrdma::{Server, ServerConfig, ServerMonitor};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use verbs::{Provider, SetupError};
@@ -39,16 +39,26 @@ impl Listening {
                 admit,
                 local_users,
             } => {
-                let configure = move |server: oncrpc_tcp::Server| {
+                listener.set_nonblocking(true)?;
+                let addr = listener.local_addr()?;
+                let make = move |service| {
+                    let listener = tokio::net::TcpListener::from_std(listener)?;
+                    let server = oncrpc_tcp::Server::new(listener, service, limits);
                     let server = match admit {
                         Some(admit) => server.admit(move |addr| admit(addr)),
                         None => server,
                     };
-                    server.local_users(local_users)
+                    Ok(server.local_users(local_users))
                 };
-                Ok(Self::Tcp(TcpServer::start(
-                    listener, limits, configure, core,
-                )?))
+                Ok(Self::Tcp(TcpServer::start(addr, make, core)?))
+            }
+            Listen::Streams {
+                streams,
+                addr,
+                limits,
+            } => {
+                let make = move |service| Ok(oncrpc_tcp::Server::over(streams, service, limits));
+                Ok(Self::Tcp(TcpServer::start(addr, make, core)?))
             }
         }
     }
@@ -113,14 +123,12 @@ async fn rdma(
 }
 
 impl TcpServer {
+    /// Starts the server that `make` makes of a service, within the runtime that it runs on.
     fn start(
-        listener: TcpListener,
-        limits: Limits,
-        configure: impl FnOnce(oncrpc_tcp::Server) -> oncrpc_tcp::Server + Send + 'static,
+        addr: SocketAddr,
+        make: impl FnOnce(Arc<dyn Service>) -> io::Result<oncrpc_tcp::Server> + Send + 'static,
         core: &Arc<Core>,
     ) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        let addr = listener.local_addr()?;
         let (stop, stopped) = oneshot::channel::<()>();
         let (running, ended) = oneshot::channel::<()>();
         let service = Arc::new(Forward(Arc::clone(core)));
@@ -131,17 +139,14 @@ impl TcpServer {
         };
         let pool = core.pool.clone();
         let serve = async move {
-            // It was made non-blocking, which is all that can fail here.
-            let listener = match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => listener,
+            let server = match make(service) {
+                Ok(server) => server,
                 Err(error) => return tracing::error!(%error, "cannot listen"),
             };
-            let server = oncrpc_tcp::Server::new(listener, service, limits);
             let server = server
                 .connections(connections)
                 .backchannels(backchannels)
                 .pool(pool);
-            let server = configure(server);
             // Also if the gateway is dropped.
             server.run(async move { drop(stopped.await) }).await;
             drop(running);

@@ -3,7 +3,7 @@
 use crate::shared::Shared;
 use oncrpc::xdr::Payload;
 use oncrpc::{ConnectionId, ReplyBound, Transport, TransportError};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -47,7 +47,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Backchannels {
-    open: Arc<Mutex<HashMap<ConnectionId, Arc<Shared>>>>,
+    open: Arc<Mutex<BTreeMap<ConnectionId, Arc<Shared>>>>,
 }
 
 /// A connection on which the client can be called once it is known to be ready.
@@ -97,7 +97,7 @@ impl Backchannels {
             .for_each(|shared| shared.output.drain());
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<Shared>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ConnectionId, Arc<Shared>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,8 +3,8 @@
 use crate::connection_end::ConnectionEnd;
 use oncrpc::xdr::Payload;
 use oncrpc::{Cause, TransportError};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{
     AtomicU32, AtomicUsize,
@@ -14,9 +14,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
 /// Calls that wait for a reply, by XID, or why the connection has ended.
+///
+/// They are in order, so that they end in the same order in each run of the same events.
 #[derive(Debug)]
 pub(crate) struct Calls {
-    state: Mutex<Result<HashMap<u32, oneshot::Sender<Payload>>, Cause>>,
+    state: Mutex<Result<BTreeMap<u32, oneshot::Sender<Payload>>, Cause>>,
     xid: AtomicU32,
     in_flight: AtomicUsize,
     /// Number of calls that were given up without a reply, so that one may still come.
@@ -35,7 +37,7 @@ pub(crate) struct Registered<'a> {
 impl Calls {
     pub(crate) fn new() -> Self {
         Self {
-            state: Mutex::new(Ok(HashMap::new())),
+            state: Mutex::new(Ok(BTreeMap::new())),
             // The first XID differs from run to run, so that a peer's memory of an earlier one
             // cannot answer this one's calls.
             xid: AtomicU32::new(seed()),
@@ -45,7 +47,7 @@ impl Calls {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Result<HashMap<u32, oneshot::Sender<Payload>>, Cause>> {
+    fn lock(&self) -> MutexGuard<'_, Result<BTreeMap<u32, oneshot::Sender<Payload>>, Cause>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

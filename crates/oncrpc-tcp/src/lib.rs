@@ -52,6 +52,7 @@ pub mod rpcbind;
 mod running;
 mod server;
 mod shared;
+mod source;
 mod warning;
 
 pub use backchannel::{Backchannel, Backchannels, BackwardClient};
@@ -60,6 +61,7 @@ pub use config::ClientConfig;
 pub use connection_end::ConnectionEnd;
 pub use local_port::LocalPort;
 pub use server::{Limits, Server};
+pub use source::{IncomingStream, Stream};
 
 #[cfg(test)]
 mod tests;

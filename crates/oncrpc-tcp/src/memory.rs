@@ -5,7 +5,7 @@
 //! two get a third each. What does not fit stays in the sockets.
 
 use oncrpc::PeerGroup;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -19,7 +19,7 @@ struct State {
     /// Bytes held by each address.
     held: HashMap<PeerGroup, usize>,
     /// Connections that wait, each with its task.
-    waiting: HashMap<u64, Waker>,
+    waiting: BTreeMap<u64, Waker>,
     next: u64,
 }
 
@@ -43,7 +43,7 @@ impl Memory {
         Self(Arc::new(Mutex::new(State {
             left: bytes,
             held: HashMap::new(),
-            waiting: HashMap::new(),
+            waiting: BTreeMap::new(),
             next: 0,
         })))
     }

@@ -5,10 +5,10 @@ use crate::connection_end::ConnectionEnd;
 use crate::dispatch::Dispatch;
 use crate::driver::{Driver, TimeLimits};
 use crate::input::Input;
-use crate::keepalive;
 use crate::memory::Memory;
 use crate::record::Decoder;
 use crate::shared::Shared;
+use crate::source::{Accepted, IncomingStream, Source};
 use crate::warning::Log;
 use buffer::Pool;
 use oncrpc::admission::{Admission, ConnectionLimits};
@@ -22,7 +22,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -89,7 +90,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves one [`Service`] to TCP clients.
 pub struct Server {
-    listener: TcpListener,
+    source: Source,
     accepting: Accepting,
 }
 
@@ -152,6 +153,19 @@ impl Drop for Registered {
 impl Server {
     /// Creates a server that admits every client.
     pub fn new(listener: TcpListener, service: Arc<dyn Service>, limits: Limits) -> Self {
+        Self::from(Source::Socket(listener), service, limits)
+    }
+
+    /// Creates a server for streams that something else accepts. It has no address of its own.
+    pub fn over(
+        streams: mpsc::Receiver<IncomingStream>,
+        service: Arc<dyn Service>,
+        limits: Limits,
+    ) -> Self {
+        Self::from(Source::Streams(streams), service, limits)
+    }
+
+    fn from(source: Source, service: Arc<dyn Service>, limits: Limits) -> Self {
         let accepting = Accepting {
             service,
             limits,
@@ -161,10 +175,7 @@ impl Server {
             memory: Memory::new(limits.memory.max(limits.record)),
             registries: Registries::default(),
         };
-        Self {
-            listener,
-            accepting,
-        }
+        Self { source, accepting }
     }
 
     /// Restricts the server to addresses that `admit` accepts. Connections from others are closed
@@ -209,13 +220,13 @@ impl Server {
     ///
     /// If the system cannot tell.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.source.local_addr()
     }
 
     /// Serves until `stop` is ready, then finishes the calls in service and returns.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self {
-            listener,
+            mut source,
             accepting,
         } = self;
         let limits = ConnectionLimits::new(
@@ -231,6 +242,8 @@ impl Server {
         tokio::pin!(stop);
         loop {
             let accepted = tokio::select! {
+                // In a fixed order, so that a run in virtual time can be repeated.
+                biased;
                 () = &mut stop => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => continue,
                 () = log.summary_is_due() => {
@@ -238,9 +251,9 @@ impl Server {
                     continue;
                 }
                 () = tokio::time::sleep(LEAVING_PAUSE), if admission.is_crowded() => continue,
-                accepted = listener.accept(), if !admission.is_crowded() => accepted,
+                accepted = source.accept(), if !admission.is_crowded() => accepted,
             };
-            let (stream, addr) = match accepted {
+            let stream = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -248,6 +261,7 @@ impl Server {
                     continue;
                 }
             };
+            let addr = stream.peer();
             if !(accepting.admit)(addr.ip()) {
                 if log.may_warn(PeerGroup::of(addr.ip())) {
                     tracing::warn!(%addr, "refused a connection from an address that is not allowed");
@@ -274,7 +288,7 @@ impl Server {
                 }
             }
         }
-        drop(listener);
+        drop(source);
         // Logs the summaries that are still due.
         log.summarise(Instant::now() + WARNING_PERIOD);
         accepting.registries.all.drain();
@@ -286,14 +300,13 @@ impl Accepting {
     /// Admits a connection, and makes its task.
     fn open(
         &self,
-        stream: TcpStream,
+        stream: Accepted,
         caller: Caller,
         admission: &Admission,
         log: &Arc<Log>,
     ) -> Result<Driver, Box<dyn std::error::Error>> {
-        keepalive::prepare(&stream)?;
-        let (input, output) = stream.into_split();
-        let shared = Arc::new(Shared::new(Box::new(output), caller, self.limits.backward));
+        let (input, output) = stream.into_halves()?;
+        let shared = Arc::new(Shared::new(output, caller, self.limits.backward));
         let evicted = Arc::clone(&shared);
         let evict = move || evicted.output.end(ConnectionEnd::Evicted);
         let admitted = admission.admit(caller.group, evict)?;
@@ -311,7 +324,7 @@ impl Accepting {
             write: Some(self.limits.write),
         };
         let account = self.memory.account(caller.group);
-        let input = Input::new(Box::new(input), decoder, Some(account));
+        let input = Input::new(input, decoder, Some(account));
         let open = self.registries.add(&shared);
         Ok(Driver::new(
             shared,
@@ -326,7 +339,7 @@ impl Accepting {
     }
 
     /// Returns the origin of a client, if the server distinguishes local users.
-    fn origin(&self, stream: &TcpStream, peer: SocketAddr) -> Result<Origin, LocalUserError> {
+    fn origin(&self, stream: &Accepted, peer: SocketAddr) -> Result<Origin, LocalUserError> {
         match &self.local_users {
             Some(users) => {
                 let local = stream.local_addr().map_err(LocalUserError::Unavailable)?;

@@ -238,6 +238,10 @@ pub struct ClientConfig {
     /// How long the client may take to read all chunks of a call from the server, before it closes
     /// the connection.
     pub pull_timeout: Duration,
+    /// Whether Receives take memory only while they hold a message, if the provider supports that,
+    /// so that an idle connection has none. An application that keeps many inline replies then
+    /// holds the server back.
+    pub receives_on_arrival: bool,
     /// Pool of buffers, which clients may share. With `None` the client has a pool of its own.
     pub pool: Option<Pool>,
     /// Private data of the application, sent behind that of RPC-over-RDMA.
@@ -271,6 +275,7 @@ impl ClientConfig {
         with_health(health: HealthCheck),
         with_backward_credits(backward_credits: u32),
         with_chunk_memory(chunk_memory: usize),
+        with_receives_on_arrival(receives_on_arrival: bool),
         with_pull_timeout(pull_timeout: Duration),
         with_pool(pool: Pool),
         with_private_data(private_data: Vec<u8>),
@@ -313,6 +318,7 @@ impl Default for ClientConfig {
             backward_credits: 16,
             chunk_memory: 16 << 20,
             pull_timeout: Duration::from_secs(30),
+            receives_on_arrival: false,
             pool: None,
             private_data: Vec::new(),
             spin: Spin::default(),

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use verbs::Provider;
 
 /// Bytes of buffers that a server keeps for reuse.
-const KEEP: usize = 4 << 20;
+pub(crate) const KEEP: usize = 4 << 20;
 
 /// Attempts of a restarted server to listen on the address of the last one, which may not be
 /// released yet.
@@ -99,7 +99,8 @@ fn health(scenario: &Scenario, dice: &mut Dice, usual: HealthCheck) -> HealthChe
         .with_within(Duration::from_secs(dice.of(&[1, 5])))
 }
 
-fn server_config(scenario: &Scenario, dice: &mut Dice, pool: Pool) -> ServerConfig {
+/// Configuration of a server of this scenario.
+pub(crate) fn server_config(scenario: &Scenario, dice: &mut Dice, pool: Pool) -> ServerConfig {
     let terms = Terms::draw(scenario, dice);
     let usual = ServerConfig::default();
     let tiny = scenario.sizes == Sizes::Tiny;
@@ -137,6 +138,44 @@ fn server_config(scenario: &Scenario, dice: &mut Dice, pool: Pool) -> ServerConf
             None => usual.backward_timeout,
         })
         .with_health(health(scenario, dice, usual.health))
+}
+
+/// Configuration of a client of this scenario.
+pub(crate) fn client_config(scenario: &Scenario, dice: &mut Dice) -> ClientConfig {
+    let terms = Terms::draw(scenario, dice);
+    let usual = ClientConfig::default();
+    let call_timeout = Duration::from_millis(dice.of(scenario.timeouts));
+    let mut config = usual
+        .clone()
+        .with_connections(match scenario.connections {
+            (1, 1) => 1,
+            (least, most) => dice.within(least, most),
+        })
+        .with_backward_credits(match scenario.backward {
+            Some(_) => dice.of(&[1, 2, 5, 16]),
+            None => usual.backward_credits,
+        })
+        .with_idle_timeout(match scenario.idle {
+            [] => usual.idle_timeout,
+            several => Some(Duration::from_secs(dice.of(several))),
+        })
+        .with_health(health(scenario, dice, usual.health))
+        .with_versions(dice.of(scenario.versions.0))
+        .with_max_receive_size(InlineThreshold::at_most(dice.of(scenario.inline)))
+        .with_version_timeout(Duration::from_secs(2))
+        .with_credits(terms.credits)
+        .with_send_size(terms.send)
+        .with_receive_size(terms.receive)
+        .with_remote_invalidation(terms.remote_invalidation);
+    config.persistent_arguments = persistent(scenario, dice);
+    config
+        .with_max_segment(dice.of(scenario.segments))
+        .with_call_timeout(call_timeout)
+        .with_first_reply_timeout(call_timeout / dice.of(&[1, 4, 20]))
+        .with_setup_timeout(Duration::from_secs(2))
+        .with_reconnect_first(Duration::from_millis(dice.of(&[1, 20, 100])))
+        .with_reconnect_most(Duration::from_secs(1))
+        .with_spin(Spin::Park)
 }
 
 impl TestServer {
@@ -277,43 +316,11 @@ impl TestClient {
             provider = Arc::new(VaryingInvalidation::new(provider, dice.split()));
         }
         let provider = party.provider(provider);
-        let terms = Terms::draw(scenario, dice);
-        let usual = ClientConfig::default();
-        let call_timeout = Duration::from_millis(dice.of(scenario.timeouts));
-        let mut config = usual.clone().with_connections(match scenario.connections {
-            (1, 1) => 1,
-            (least, most) => dice.within(least, most),
-        });
+        let mut config = client_config(scenario, dice);
         config.callbacks = back
             .as_ref()
             .and_then(|back| back.client(number, dice))
             .map(|service| CallbackService(party.service(service)));
-        let mut config = config
-            .with_backward_credits(match back {
-                Some(_) => dice.of(&[1, 2, 5, 16]),
-                None => usual.backward_credits,
-            })
-            .with_idle_timeout(match scenario.idle {
-                [] => usual.idle_timeout,
-                several => Some(Duration::from_secs(dice.of(several))),
-            })
-            .with_health(health(scenario, dice, usual.health))
-            .with_versions(dice.of(scenario.versions.0))
-            .with_max_receive_size(InlineThreshold::at_most(dice.of(scenario.inline)))
-            .with_version_timeout(Duration::from_secs(2))
-            .with_credits(terms.credits)
-            .with_send_size(terms.send)
-            .with_receive_size(terms.receive)
-            .with_remote_invalidation(terms.remote_invalidation);
-        config.persistent_arguments = persistent(scenario, dice);
-        let config = config
-            .with_max_segment(dice.of(scenario.segments))
-            .with_call_timeout(call_timeout)
-            .with_first_reply_timeout(call_timeout / dice.of(&[1, 4, 20]))
-            .with_setup_timeout(Duration::from_secs(2))
-            .with_reconnect_first(Duration::from_millis(dice.of(&[1, 20, 100])))
-            .with_reconnect_most(Duration::from_secs(1))
-            .with_spin(Spin::Park);
         for _ in 0..CONNECTS {
             let made = Client::connect(Arc::clone(&provider), to, config.clone()).await;
             if let Ok(client) = made {
@@ -379,14 +386,21 @@ pub(crate) async fn disturb(stage: &Stage, server: &TestServer, dice: &mut Dice)
     }
 }
 
+/// Checks for leaks once all tasks have ended.
+pub(crate) type Leaks = Box<dyn FnOnce(&Stage)>;
+
+/// The checks of a server and its clients.
+pub(crate) fn leaks(server: TestServer, clients: Vec<TestClient>) -> Leaks {
+    Box::new(move |stage| {
+        server.check();
+        for client in clients {
+            client.check(stage);
+        }
+    })
+}
+
 /// Checks for leaks after a run; `others` tasks may stay alive.
-pub(crate) async fn gone(
-    stage: &Stage,
-    others: usize,
-    limit: Duration,
-    server: TestServer,
-    clients: Vec<TestClient>,
-) {
+pub(crate) async fn gone(stage: &Stage, others: usize, limit: Duration, leaks: Leaks) {
     let tasks = || Handle::current().metrics().num_alive_tasks();
     let until = Instant::now() + limit;
     while tasks() > others && Instant::now() < until {
@@ -396,8 +410,5 @@ pub(crate) async fn gone(
     if left > 0 {
         stage.watch.finding(format_args!("{left} tasks are left"));
     }
-    server.check();
-    for client in clients {
-        client.check(stage);
-    }
+    leaks(stage);
 }

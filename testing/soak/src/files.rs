@@ -19,9 +19,7 @@ use nfs_proto::{CreateVerifier, FileHandle, Name, SetAttributes, Stable, Status}
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Squash};
 use oncrpc::auth::Credential;
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, Programs, Service};
-use rpcrdma::Client;
-use rpcrdma_watch::Watched;
+use oncrpc::{Answer, Caller, Programs, Service, Transport};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::task::JoinSet;
@@ -38,11 +36,7 @@ pub(crate) async fn play(
     files: Files,
     mut dice: Dice,
 ) -> (TestServer, Vec<TestClient>) {
-    let options = ExportOptions::default().with_squash(Squash::None);
-    let key = HandleKey::random().expect("the system has random numbers");
-    let exports = Exports::new(key)
-        .with("/", Arc::new(MemFs::new(ROOM)), options)
-        .expect("it is the only one");
+    let exports = exports();
     let service = move || -> Arc<dyn Service> {
         match files.without_reply_cache {
             true => Arc::new(WithoutReplyCache(exports.clone())),
@@ -61,14 +55,8 @@ pub(crate) async fn play(
             continue;
         };
         for task in 0..dice.within(scenario.tasks.0, scenario.tasks.1) {
-            let user = User {
-                stage: Arc::clone(stage),
-                mount: Mount::new(client.watched.clone(), Credential::None),
-                nfs: Nfs3::new(client.watched.clone(), Credential::None),
-                name: format!("dir-{number}-{task}"),
-                data: files.data,
-                dice: dice.split(),
-            };
+            let name = format!("dir-{number}-{task}");
+            let user = User::new(stage, &client.watched, name, files.data, dice.split());
             tasks.spawn(user.run());
         }
         clients.push(client);
@@ -85,8 +73,17 @@ pub(crate) async fn play(
     (server, clients)
 }
 
+/// One export, whose files are in memory.
+pub(crate) fn exports() -> Exports {
+    let options = ExportOptions::default().with_squash(Squash::None);
+    let key = HandleKey::random().expect("the system has random numbers");
+    Exports::new(key)
+        .with("/", Arc::new(MemFs::new(ROOM)), options)
+        .expect("it is the only one")
+}
+
 /// The programs of a server, with an empty duplicate request cache.
-fn programs(exports: &Exports) -> Programs {
+pub(crate) fn programs(exports: &Exports) -> Programs {
     let pool = buffer::Pool::new(1 << 20);
     Programs::new()
         .with(nfs_server::Nfs3::new(exports.clone(), pool))
@@ -103,10 +100,10 @@ impl Service for WithoutReplyCache {
 }
 
 /// One task with its directory.
-struct User {
+pub(crate) struct User<T> {
     stage: Arc<Stage>,
-    mount: Mount<Watched<Client>>,
-    nfs: Nfs3<Watched<Client>>,
+    mount: Mount<T>,
+    nfs: Nfs3<T>,
     name: String,
     data: bool,
     dice: Dice,
@@ -142,8 +139,27 @@ impl From<Fault> for NoReply {
     }
 }
 
-impl User {
-    async fn run(mut self) {
+impl<T: Transport + Clone + Sync> User<T> {
+    /// A task, whose name is that of its directory.
+    pub(crate) fn new(
+        stage: &Arc<Stage>,
+        transport: &T,
+        name: String,
+        data: bool,
+        dice: Dice,
+    ) -> Self {
+        Self {
+            stage: Arc::clone(stage),
+            mount: Mount::new(transport.clone(), Credential::None),
+            nfs: Nfs3::new(transport.clone(), Credential::None),
+            name,
+            data,
+            dice,
+        }
+    }
+
+    /// Makes all its calls.
+    pub(crate) async fn run(mut self) {
         match self.work().await {
             Ok(()) | Err(Stop::Lost) if !self.stage.scenario.must_succeed => {}
             Ok(()) => {}

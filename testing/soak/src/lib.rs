@@ -25,15 +25,18 @@ mod model;
 pub mod over_iwarp;
 mod panics;
 mod proxy;
+mod records;
+mod relayed;
 mod scenario;
 mod sim;
 mod stage;
 mod varying;
+mod wires;
 
 pub use dice::Dice;
 pub use echo::{EVERY_KIND, Echo, How, Kind, Mix, Shape, Shared};
 pub use faults::{FaultRates, Sizes};
-pub use scenario::{Backward, Files, Load, SCENARIOS, Scenario, scenario};
+pub use scenario::{Backward, Files, Load, Relayed, SCENARIOS, Scenario, scenario};
 pub use sim::run;
 
 use rpcrdma::Design;

@@ -53,9 +53,9 @@ pub fn run(scenario: &Scenario, seed: u64) -> Report {
     runtime.block_on(async {
         let dice = Dice::new(seed, PLAY);
         match tokio::time::timeout(LIMIT, play(&stage, dice)).await {
-            Ok((server, clients)) => {
+            Ok(leaks) => {
                 proxy.end().await;
-                gone(&stage, 0, SETTLED, server, clients).await;
+                gone(&stage, 0, SETTLED, leaks).await;
             }
             Err(_) => stage.watch.finding("a call or a shutdown never ends"),
         }

@@ -1,5 +1,7 @@
 //! The table of scenarios.
 
+mod relayed;
+
 use crate::echo::{EVERY_KIND, Kind, Mix};
 use crate::faults::{FaultRates, NO_FAULTS, Sizes};
 use rpcrdma::{Design, Versions};
@@ -74,6 +76,17 @@ pub enum Load {
     /// Calls to an echo service.
     Calls(Mix),
     /// NFS operations, whose results are compared with a model.
+    Files(Files),
+    /// Calls over TCP through two gateways, with RPC-over-RDMA between them.
+    Relayed(Relayed),
+}
+
+/// Calls through two gateways.
+#[derive(Clone, Copy, Debug)]
+pub enum Relayed {
+    /// Calls to an echo program.
+    Calls(Mix),
+    /// NFS operations.
     Files(Files),
 }
 
@@ -854,6 +867,11 @@ pub const SCENARIOS: &[Scenario] = &[
         must_succeed: false,
         ..FIRST
     },
+    relayed::PLAIN,
+    relayed::TINY,
+    relayed::FAULTS,
+    relayed::FILES,
+    relayed::FILES_FAULTS,
 ];
 
 /// The scenario with this name.

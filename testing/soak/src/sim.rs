@@ -1,11 +1,11 @@
 //! A run in virtual time, on one thread.
 
-use crate::actors::{TestClient, TestServer, gone};
+use crate::actors::{Leaks, gone, leaks};
 use crate::dice::Dice;
 use crate::faults::FaultRates;
 use crate::scenario::{Load, Scenario};
 use crate::stage::{Counts, Net, Stage};
-use crate::{Report, calls, files, panics};
+use crate::{Report, calls, files, panics, relayed};
 use rpcrdma_watch::{Notes, Watch};
 use std::future::Future;
 use std::net::SocketAddr;
@@ -62,7 +62,7 @@ pub fn run(scenario: &Scenario, seed: u64, record: bool) -> Report {
         });
         let dice = Dice::new(seed, PLAY);
         match timeout(LIMIT, play(&stage, dice)).await {
-            Ok((server, clients)) => settle(&stage, &fabric, server, clients).await,
+            Ok(leaks) => settle(&stage, &fabric, leaks).await,
             Err(_) => stage.watch.finding("a call or a shutdown never ends"),
         }
         keeper.abort();
@@ -82,17 +82,24 @@ pub fn run(scenario: &Scenario, seed: u64, record: bool) -> Report {
 }
 
 /// Plays the calls of a scenario.
-pub(crate) async fn play(stage: &Arc<Stage>, dice: Dice) -> (TestServer, Vec<TestClient>) {
+pub(crate) async fn play(stage: &Arc<Stage>, dice: Dice) -> Leaks {
     match stage.scenario.load {
-        Load::Calls(mix) => calls::play(stage, mix, dice).await,
-        Load::Files(files) => files::play(stage, files, dice).await,
+        Load::Calls(mix) => {
+            let (server, clients) = calls::play(stage, mix, dice).await;
+            leaks(server, clients)
+        }
+        Load::Files(files) => {
+            let (server, clients) = files::play(stage, files, dice).await;
+            leaks(server, clients)
+        }
+        Load::Relayed(relayed) => relayed::play(stage, relayed, dice).await,
     }
 }
 
 /// Checks that no task, connection, region or buffer is left.
-async fn settle(stage: &Stage, fabric: &Fabric, server: TestServer, clients: Vec<TestClient>) {
+async fn settle(stage: &Stage, fabric: &Fabric, leaks: Leaks) {
     // The one that keeps the time is left.
-    gone(stage, 1, SETTLED, server, clients).await;
+    gone(stage, 1, SETTLED, leaks).await;
     let left = fabric.outstanding();
     if left != Outstanding::default() {
         stage

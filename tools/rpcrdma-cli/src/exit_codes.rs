@@ -57,7 +57,7 @@ pub(crate) const EXIT_CODES: [ExitCode; 5] = [
     },
     ExitCode {
         code: "78",
-        means: "Error in the file of `serve --config` or `gateway --config`.",
+        means: "Error in the file of `--config`.",
         of: Of::Servers,
     },
     // A server ends in good order with 0.

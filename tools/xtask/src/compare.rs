@@ -2,12 +2,15 @@
 //!
 //! `rpcrdma get` and `rpcrdma put`, with `rpcrdma serve` on loopback, beside `cp`. With `--guest`: our server
 //! beside the kernel's, under the kernel's client in a virtual machine. With `--ganesha`: many small files on
-//! our server beside nfs-ganesha, on a disk.
+//! our server beside nfs-ganesha, on a disk. With `--gateway`: two gateways beside two socats, as ways to
+//! nfs-ganesha.
 
 mod content;
 mod copies;
 mod files;
 mod machine;
+mod programs;
+mod relays;
 mod scratch;
 mod servers;
 mod table;
@@ -17,6 +20,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use serde_json::json;
 
 use crate::command;
 use table::Table;
@@ -35,6 +39,20 @@ pub(crate) struct Options {
     /// Compare many small files on a disk instead: our server with nfs-ganesha, as root
     #[arg(long, conflicts_with_all = ["guest", "scratch"])]
     ganesha: bool,
+
+    /// Compare ways to nfs-ganesha instead, as root: two gateways (TCP to RDMA to TCP) with two socats
+    #[arg(long, conflicts_with_all = ["guest", "ganesha", "only"])]
+    gateway: bool,
+
+    /// Milliseconds of each measurement of --gateway
+    #[arg(long, value_name = "MS", default_value_t = 1000, requires = "gateway",
+        value_parser = clap::value_parser!(u32).range(10..=60_000))]
+    time: u32,
+
+    /// Idle connections with which --gateway measures memory
+    #[arg(long, value_name = "N", default_value_t = 1000, requires = "gateway",
+        value_parser = clap::value_parser!(u16).range(1..=9000))]
+    connections: u16,
 
     /// A directory on the disk where --ganesha makes its files [default: target/xtask]
     #[arg(long, value_name = "DIR", requires = "ganesha")]
@@ -95,6 +113,23 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             eprintln!("{what} ...");
         }
     };
+    if options.gateway {
+        let amount = relays::Amount {
+            rounds: options.rounds,
+            milliseconds: options.time,
+            connections: options.connections,
+        };
+        let relays = relays::measure(&program, &options.scratch, amount)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        match options.json {
+            true => println!(
+                "{:#}",
+                json!({ "machine": machine.json(), "seconds": seconds, "relays": relays.json() })
+            ),
+            false => print!("On {machine}\n{relays}"),
+        }
+        return Ok(());
+    }
     let (rows, guest) = if options.guest {
         let (rows, guest) = servers::measure(&program, rounds, options.install)?;
         (rows, Some(guest))

@@ -15,6 +15,7 @@ use crate::driver::xids;
 use buffer::Pool;
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Chain, PeerGroup, Programs, Reply, Service};
+use rpcrdma_proto::limits::RECEIVE_SLACK;
 use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
@@ -28,7 +29,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tracing::{debug, warn};
-use verbs::{Connected, ProtocolMismatch, Provider, QpOptions, Reason, SetupError};
+use verbs::{
+    Connected, Limits, ProtocolMismatch, Provider, QpOptions, Reason, SetupError,
+    SharedReceiveQueue,
+};
 
 /// Bytes of returned buffers that a client keeps for reuse.
 const KEEP: usize = 16 << 20;
@@ -226,7 +230,7 @@ impl Connector {
         let too_few = || io::Error::other("the provider has room for too few Receives");
         let (credits, backward_credits) =
             share(limits.receives, self.config.credits, backward).ok_or_else(too_few)?;
-        let config = Config {
+        let mut config = Config {
             role: Role::Client,
             versions,
             dialect: Dialect::default(),
@@ -257,9 +261,18 @@ impl Connector {
             receives: Receives::Posted,
             pool: self.pool.clone(),
         };
+        let shared = self.shared_receives(&limits, &config);
+        if let Some(shared) = &shared {
+            let size = shared.block_size();
+            config.receives = Receives::Shared { size };
+        }
         let options = QpOptions::default()
-            .with_receives(config.posted_receives())
+            .with_receives(match &shared {
+                Some(shared) => shared.blocks(),
+                None => config.posted_receives(),
+            })
             .with_receive_size(config.receive_size())
+            .with_shared_receives(shared)
             .with_setup_timeout(self.config.setup_timeout);
         let user = &self.config.private_data;
         let private_data = own.with_user_bytes(user, limits.private_data.request);
@@ -277,6 +290,18 @@ impl Connector {
             Endpoint::new(qp, connection, self.service(), account),
             private_data,
         ))
+    }
+
+    /// Makes a queue of Receives for one connection, if they are to be without memory until a message
+    /// arrives: one for each call and each reply, and as many again for replies that the application
+    /// still holds.
+    fn shared_receives(&self, limits: &Limits, config: &Config) -> Option<SharedReceiveQueue> {
+        let possible = limits.shared_receives && limits.holds_peer_back;
+        (self.config.receives_on_arrival && possible).then(|| {
+            let blocks = 2 * config.credits as usize + config.backward_credits as usize;
+            let size = config.largest_receive().bytes();
+            SharedReceiveQueue::new(blocks + RECEIVE_SLACK, size)
+        })
     }
 
     /// Verifies remote invalidation: has the server invalidate a scratch region, and checks that

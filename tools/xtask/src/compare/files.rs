@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::programs;
 use super::table::{Bounds, Row};
 use crate::command;
 use crate::compared::Compared;
@@ -87,7 +88,7 @@ pub(super) fn measure(
     rounds: usize,
     selects: &dyn Fn(&str) -> bool,
 ) -> Result<Vec<Row>> {
-    check()?;
+    programs::check(&NEEDS)?;
     let load = command::build(&["--release", "--package=file-load"], "file-load")?;
     let scratch = tempfile::Builder::new()
         .prefix("rpcrdma-compare-")
@@ -110,25 +111,6 @@ pub(super) fn measure(
     let times = parse(&said)?;
     let rows = PHASES.iter().filter(|phase| selects(phase.name));
     rows.map(|phase| row(phase, &times)).collect()
-}
-
-fn check() -> Result<()> {
-    ensure!(
-        rustix::process::geteuid().is_root(),
-        "it runs servers in namespaces of their own, which takes root"
-    );
-    for (program, package) in NEEDS {
-        let found = Command::new("sh")
-            .args(["-c", "command -v \"$0\"", program])
-            .stdout(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success());
-        ensure!(
-            found,
-            "{program} is missing: apt-get install --no-install-recommends {package}"
-        );
-    }
-    Ok(())
 }
 
 fn parse(said: &str) -> Result<Times> {

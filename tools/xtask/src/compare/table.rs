@@ -74,7 +74,7 @@ impl Row {
     }
 }
 
-fn spread(spread: Spread) -> Value {
+pub(super) fn spread(spread: Spread) -> Value {
     json!({ "median": spread.median, "lowest": spread.lowest, "highest": spread.highest })
 }
 
@@ -145,7 +145,7 @@ impl fmt::Display for Table {
     }
 }
 
-fn cell(spread: Spread, digits: usize) -> String {
+pub(super) fn cell(spread: Spread, digits: usize) -> String {
     let Spread {
         lowest,
         median,

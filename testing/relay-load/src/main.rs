@@ -1,0 +1,130 @@
+//! Rate and latency of an NFS server over TCP.
+//!
+//! Made to compare ways to one server: directly, and through relays. Each command prints one line of
+//! JSON. `cargo xtask compare --gateway` runs it.
+
+mod idle;
+mod load;
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use load::File;
+use nfs_client::{Export, Mount, current_user};
+use oncrpc_tcp::Client;
+
+/// How long one call may take.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Measure an NFS server over TCP
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write the file, read it, and compare: what is measured is then known to work
+    Check(Place),
+    /// Median time of NULL, one by one, in microseconds
+    Null(Timed),
+    /// Median time of GETATTR, one by one, in microseconds
+    Getattr(Timed),
+    /// READs of 1 MiB, eight in flight, in MiB/s
+    Read(Timed),
+    /// WRITEs of 1 MiB (UNSTABLE), eight in flight, in MiB/s
+    Write(Timed),
+    /// Open connections, call NULL once on each, and keep them until standard input ends
+    Idle {
+        /// The NFS server, or what relays to it
+        #[arg(long, value_name = "ADDR:PORT")]
+        nfs: SocketAddr,
+
+        /// Connections
+        #[arg(long, value_name = "N", default_value_t = 1000,
+            value_parser = clap::value_parser!(u16).range(1..=60_000))]
+        connections: u16,
+    },
+}
+
+#[derive(Args)]
+struct Place {
+    /// The NFS server, or what relays to it
+    #[arg(long, value_name = "ADDR:PORT")]
+    nfs: SocketAddr,
+
+    /// The MOUNT server
+    #[arg(long, value_name = "ADDR:PORT")]
+    mount: SocketAddr,
+
+    /// The export, where the file is made
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    export: String,
+
+    /// Name of the file
+    #[arg(long, value_name = "NAME", default_value = "relay-load")]
+    name: String,
+}
+
+#[derive(Args)]
+struct Timed {
+    #[command(flatten)]
+    place: Place,
+
+    /// How long to measure, after a tenth of that without
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000,
+        value_parser = clap::value_parser!(u64).range(10..=600_000))]
+    time: u64,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("relay-load: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<()> {
+    // One thread, so that no figure has the time of a change of threads within this process.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        match command {
+            Command::Check(place) => open(place).await?.check().await,
+            Command::Null(timed) => open(&timed.place).await?.null(span(timed)).await,
+            Command::Getattr(timed) => open(&timed.place).await?.getattr(span(timed)).await,
+            Command::Read(timed) => open(&timed.place).await?.read(span(timed)).await,
+            Command::Write(timed) => open(&timed.place).await?.write(span(timed)).await,
+            Command::Idle { nfs, connections } => idle::run(*nfs, (*connections).into()).await,
+        }
+    })
+}
+
+fn span(timed: &Timed) -> Duration {
+    Duration::from_millis(timed.time)
+}
+
+async fn open(place: &Place) -> Result<File> {
+    let mount = connect(place.mount).await?;
+    let mounted = Mount::new(mount, current_user())
+        .mount(&place.export)
+        .await?;
+    let nfs = connect(place.nfs).await?;
+    let export = Export::open(nfs, current_user(), mounted.handle).await?;
+    File::open(export, &place.name).await
+}
+
+/// Connects to a server over TCP.
+async fn connect(addr: SocketAddr) -> Result<Client> {
+    Client::connect(addr, TIMEOUT)
+        .await
+        .with_context(|| format!("cannot connect to {addr}"))
+}

@@ -1,0 +1,253 @@
+//! Calls through two gateways: TCP to RPC-over-RDMA, and back.
+//!
+//! ```text
+//! clients --TCP-- gateway in front --RPC-over-RDMA-- gateway behind --TCP-- server
+//! ```
+//!
+//! Every part of that is under faults, and any of the three may be restarted. Checkers stand at each
+//! connection, at the callers and at the service.
+
+mod client;
+mod program;
+mod stations;
+
+use crate::actors::Leaks;
+use crate::dice::Dice;
+use crate::echo::{Echo, How, Mix, Shape};
+use crate::faults::Sizes;
+use crate::files::{User, exports, programs};
+use crate::scenario::Relayed;
+use crate::stage::{Stage, count};
+use client::TcpClient;
+use gateway::MAX_REPLY;
+use oncrpc::{Service, Transport, TransportError};
+use program::EchoProgram;
+use rpcrdma_watch::Watched;
+use stations::Stations;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Bytes of replies that a gateway has room for, drawn once for a run. With tiny limits a region has
+/// less than [`MAX_REPLY`].
+const ROOM: &[usize] = &[20_000, 300_000, MAX_REPLY];
+const TINY_ROOM: &[usize] = &[20_000, 300_000];
+
+/// Plays a scenario; leaks are checked later, when all tasks have ended.
+pub(crate) async fn play(stage: &Arc<Stage>, relayed: Relayed, mut dice: Dice) -> Leaks {
+    let echo = Arc::new(Echo::default());
+    let exports = exports();
+    let service: Box<dyn Fn() -> Arc<dyn Service> + Send + Sync> = match relayed {
+        Relayed::Calls(_) => {
+            let echo = Arc::clone(&echo);
+            Box::new(move || Arc::new(EchoProgram(Arc::clone(&echo))))
+        }
+        Relayed::Files(_) => Box::new(move || Arc::new(programs(&exports))),
+    };
+    // NFS is to have room for its largest reply.
+    let room = match relayed {
+        Relayed::Calls(_) => dice.of(match stage.scenario.sizes {
+            Sizes::Usual => ROOM,
+            Sizes::Tiny => TINY_ROOM,
+        }),
+        Relayed::Files(_) => MAX_REPLY,
+    };
+    let stations = Stations::new(stage, &mut dice, service, room).await;
+    let scenario = stage.scenario;
+    let xids = Arc::new(AtomicU32::new(1));
+    let log = Log::default();
+    let mut clients = Vec::new();
+    let mut tasks = JoinSet::new();
+    for number in 0..dice.within(scenario.clients.0, scenario.clients.1) {
+        let timeout = Duration::from_millis(dice.of(scenario.timeouts));
+        let tcp = TcpClient::new(
+            &stations.wires,
+            (address(number), stations::FRONT),
+            timeout,
+            &xids,
+            None,
+            dice.split(),
+        );
+        let client = stations.front.party.transport(tcp.clone());
+        for task in 0..dice.within(scenario.tasks.0, scenario.tasks.1) {
+            match relayed {
+                Relayed::Calls(mix) => {
+                    let caller = Caller {
+                        stage: Arc::clone(stage),
+                        client: client.clone(),
+                        echo: Arc::clone(&echo),
+                        log: Arc::clone(&log),
+                        number,
+                        room,
+                        mix,
+                        dice: dice.split(),
+                    };
+                    tasks.spawn(caller.run());
+                }
+                Relayed::Files(files) => {
+                    let name = format!("dir-{number}-{task}");
+                    let user = User::new(stage, &client, name, files.data, dice.split());
+                    tasks.spawn(user.run());
+                }
+            }
+        }
+        clients.push(tcp);
+    }
+    let mut others = dice.split();
+    tokio::join!(
+        biased;
+        async { while tasks.join_next().await.is_some() {} },
+        disturb(stage, &stations, &mut others)
+    );
+    for client in &clients {
+        client.close().await;
+    }
+    stations.end().await;
+    check_executions(stage, &echo, &clients, &log);
+    drop(clients);
+    Box::new(move |stage| stations.check(stage))
+}
+
+/// The address of a client.
+fn address(number: usize) -> SocketAddr {
+    let last = u8::try_from(number).expect("few clients");
+    (Ipv4Addr::new(127, 0, 1, last), 700).into()
+}
+
+/// A call that a client made.
+struct Made {
+    id: u64,
+    xid: u32,
+    client: usize,
+}
+
+type Log = Arc<Mutex<Vec<Made>>>;
+
+/// Checks that no call was executed more often than its client sent it.
+fn check_executions(stage: &Stage, echo: &Echo, clients: &[TcpClient], log: &Log) {
+    let log = log.lock().unwrap_or_else(PoisonError::into_inner);
+    for Made { id, xid, client } in &*log {
+        let (sent, executed) = (clients[*client].sent(*xid), echo.executed(*id));
+        if executed > sent {
+            stage.watch.finding(format_args!(
+                "call {xid:#010x} was sent {sent} times and executed {executed} times"
+            ));
+        }
+    }
+    for wrong in echo.wrong() {
+        stage.watch.finding(wrong);
+    }
+}
+
+/// Restarts gateways and server, and disturbs connections, while calls are made.
+async fn disturb(stage: &Stage, stations: &Stations, dice: &mut Dice) {
+    let scenario = &stage.scenario;
+    let mut restarts = dice.within(scenario.restarts.0, scenario.restarts.1);
+    let mut disturbances = dice.within(scenario.disturbances.0, scenario.disturbances.1);
+    while restarts + disturbances > 0 {
+        stage.pause(dice, 1500).await;
+        if dice.below(restarts + disturbances) < restarts {
+            restarts -= 1;
+            stations.restart(dice).await;
+        } else {
+            disturbances -= 1;
+            match dice.once_in(3) {
+                true => stage.net.disturb(dice),
+                false => stations.wires.disturb(dice),
+            }
+        }
+    }
+}
+
+/// One task that calls.
+struct Caller {
+    stage: Arc<Stage>,
+    client: Watched<TcpClient>,
+    echo: Arc<Echo>,
+    log: Log,
+    number: usize,
+    /// Bytes of replies that the gateways have room for.
+    room: usize,
+    mix: Mix,
+    dice: Dice,
+}
+
+impl Caller {
+    async fn run(mut self) {
+        let scenario = self.stage.scenario;
+        for _ in 0..self.dice.within(scenario.calls.0, scenario.calls.1) {
+            let (one_in, most) = scenario.pauses;
+            if self.dice.once_in(one_in) {
+                self.stage.pause(&mut self.dice, most).await;
+            }
+            self.call().await;
+        }
+    }
+
+    async fn call(&mut self) {
+        let counts = &self.stage.counts;
+        count(&counts.calls);
+        let shape = Shape::draw(&mut self.dice, &self.mix);
+        let (id, xid) = (self.dice.any(), self.client.next_xid());
+        { self.log.lock().unwrap_or_else(PoisonError::into_inner) }.push(Made {
+            id,
+            xid,
+            client: self.number,
+        });
+        let message = program::call(&shape, xid, id);
+        let call = self.client.call(message, shape.bound());
+        let reply = if self.dice.once_in(self.stage.scenario.cancel) {
+            let limit = self.dice.milliseconds(300) / self.stage.pace;
+            match tokio::time::timeout(limit, call).await {
+                Ok(reply) => reply,
+                Err(_) => return count(&counts.cancelled),
+            }
+        } else {
+            call.await
+        };
+        match self.judge(&shape, xid, id, reply) {
+            Ok(true) => count(&counts.answered),
+            Ok(false) => {}
+            Err(wrong) => {
+                let number = self.number;
+                self.stage.watch.finding(format_args!(
+                    "call {xid:#010x} of client {number}, {shape}: {wrong}"
+                ));
+            }
+        }
+    }
+
+    /// Whether a call has its reply; the error describes an outcome that is not allowed.
+    fn judge(
+        &self,
+        shape: &Shape,
+        xid: u32,
+        id: u64,
+        reply: Result<oncrpc::xdr::Payload, TransportError>,
+    ) -> Result<bool, String> {
+        let scenario = &self.stage.scenario;
+        match reply {
+            Ok(reply) => match program::check(shape, xid, id, &reply)? {
+                Some(()) if shape.answer == How::Never => Err("a reply that nobody gave".into()),
+                Some(()) if self.echo.executed(id) == 0 => {
+                    Err("a reply, but nobody executed it".into())
+                }
+                Some(()) => Ok(true),
+                // It may have fitted inline.
+                None if program::reply_len(shape) > self.room => Ok(true),
+                // A server does not try a call again whose chunks cost it a connection (RFC 8166
+                // §4.5.3).
+                None if scenario.faults.failures > 0 => Ok(false),
+                None => Err("SYSTEM_ERR".into()),
+            },
+            Err(
+                TransportError::TimedOut(_)
+                | TransportError::Disconnected(_)
+                | TransportError::Unreachable(_),
+            ) if !scenario.must_succeed => Ok(false),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
