@@ -7,6 +7,7 @@ mod debian;
 mod guest;
 mod image;
 mod mix;
+mod namespaces;
 mod packages;
 mod program;
 mod reframe;

@@ -4,6 +4,7 @@ mod both_versions;
 mod capture;
 mod cut_connection;
 mod deb_under_systemd;
+mod gateway;
 mod idle;
 mod in_one_guest;
 mod inline_sizes;
@@ -44,7 +45,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 29] = [
+pub(super) const TESTS: [Test; 30] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -247,6 +248,13 @@ pub(super) const TESTS: [Test; 29] = [
         usual: false,
         ours: false,
         run: kernel_reference::tshark,
+    },
+    Test {
+        name: "reference-gateway",
+        about: "gateway-ganesha over TCP, without a gateway (only when named)",
+        usual: false,
+        ours: false,
+        run: gateway::reference,
     },
 ];
 

@@ -13,8 +13,9 @@ use crate::interop::debian;
 use crate::interop::packages::tool;
 use crate::interop::report::Report;
 
-const PACKAGES: [&str; 25] = [
+const PACKAGES: [&str; 27] = [
     "acl",
+    "attr",
     "bash",
     "btrfs-progs",
     "busybox-static",
@@ -38,11 +39,12 @@ const PACKAGES: [&str; 25] = [
     "quota",
     "rdmacm-utils",
     "rpcbind",
+    "util-linux",
     "xfsprogs",
 ];
 
 /// Programs that are copied; busybox stands in for every other name it knows.
-const PROGRAMS: [&str; 31] = [
+const PROGRAMS: [&str; 35] = [
     "bash",
     "btrfs",
     "busybox",
@@ -58,8 +60,11 @@ const PROGRAMS: [&str; 31] = [
     "dd",
     "diff",
     "dmsetup",
+    "fallocate",
     "find",
+    "flock",
     "getfacl",
+    "getfattr",
     "ibv_devinfo",
     "ls",
     "mkfs.btrfs",
@@ -69,6 +74,7 @@ const PROGRAMS: [&str; 31] = [
     "rm",
     "rping",
     "setfacl",
+    "setfattr",
     "setquota",
     "sha256sum",
     "showmount",
