@@ -5,6 +5,7 @@
 #   EXPORT     the directory that it exports as /export
 #   LOG        its log
 #   NFS_PORT, MOUNT_PORT   where it listens
+#   KERBEROS   if set, a directory for a realm of its own (kerberos.sh); the export is for its members only
 #
 #   restart    it ends and comes back
 #   kill       it is killed and comes back
@@ -29,12 +30,21 @@ wait_for() {
 
 ip link set lo up
 mount -t tmpfs none /run
+SECURITY=sys
+REALM_CONF=
+if [ -n "${KERBEROS:-}" ]; then
+  . "${0%/*}/kerberos.sh"
+  SECURITY='krb5, krb5i, krb5p'
+  REALM_CONF="NFS_KRB5 { PrincipalName = nfs; KeytabPath = \"$KERBEROS/server.keytab\"; Active_krb5 = true; }
+DIRECTORY_SERVICES { DomainName = lab.test; }"
+fi
 cat >"$WORK/ganesha.conf" <<CONF
 NFS_Core_Param { Protocols = 3, 4; NFS_Port = $NFS_PORT; MNT_Port = $MOUNT_PORT; Enable_NLM = false; Enable_RQUOTA = false;
   mount_path_pseudo = true; }
 NFSv4 { Grace_Period = 3; Lease_Lifetime = 6; Minor_Versions = 0, 1, 2; RecoveryRoot = "$WORK/recovery"; }
 EXPORT { Export_Id = 1; Path = $EXPORT; Pseudo = /export; Access_Type = RW; Squash = no_root_squash;
-  SecType = sys; Protocols = 3, 4; Transports = TCP; FSAL { Name = VFS; } }
+  SecType = $SECURITY; Protocols = 3, 4; Transports = TCP; FSAL { Name = VFS; } }
+$REALM_CONF
 CONF
 mkdir -p "$WORK/recovery"
 

@@ -3,7 +3,9 @@
 //!
 //! How the parts fit together is told in `testing/interop/README.md`.
 
+mod daemon;
 mod debian;
+mod gateway;
 mod guest;
 mod image;
 mod mix;

@@ -363,7 +363,7 @@ fn write_initrd(run: &TestRun<'_>, boot: &Boot<'_>) -> Result<PathBuf> {
     fs::copy(&run.image.initramfs, &path)?;
     let mut archive = Cpio::new(File::options().append(true).open(&path)?);
     archive.file("init", 0o755, &read(&format!("guest/{}", run.image.init))?)?;
-    for library in ["lib.sh", "load.sh", "machine.sh", "ours.sh"] {
+    for library in ["lib.sh", "load.sh", "machine.sh", "ours.sh", "work.sh"] {
         let content = read(&format!("guest/{library}"))?;
         archive.file(&format!("lab/{library}"), 0o644, &content)?;
     }

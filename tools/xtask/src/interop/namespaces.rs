@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// A script of `testing/interop/host` in namespaces of its own: network, mounts and processes. Dropping it
+/// A script of `testing/interop/host` in namespaces of its own: network, mounts, host name and processes. Dropping it
 /// ends all processes in them.
 pub(super) struct Namespaces {
     child: Child,
@@ -36,7 +36,15 @@ impl Namespaces {
         );
         let script = crate::root().join("testing/interop/host").join(script);
         let mut child = Command::new("unshare")
-            .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "sh"])
+            .args([
+                "--net",
+                "--mount",
+                "--pid",
+                "--uts",
+                "--fork",
+                "--kill-child",
+                "sh",
+            ])
             .arg(script)
             .envs(environment.iter().cloned())
             .stdin(Stdio::piped())

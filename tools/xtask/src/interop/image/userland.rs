@@ -13,7 +13,7 @@ use crate::interop::debian;
 use crate::interop::packages::tool;
 use crate::interop::report::Report;
 
-const PACKAGES: [&str; 27] = [
+const PACKAGES: [&str; 28] = [
     "acl",
     "attr",
     "bash",
@@ -28,6 +28,7 @@ const PACKAGES: [&str; 27] = [
     "ibverbs-utils",
     "iproute2",
     "kmod",
+    "krb5-user",
     "libc6",
     "libgcc-s1",
     "libibverbs1",
@@ -44,7 +45,7 @@ const PACKAGES: [&str; 27] = [
 ];
 
 /// Programs that are copied; busybox stands in for every other name it knows.
-const PROGRAMS: [&str; 35] = [
+const PROGRAMS: [&str; 38] = [
     "bash",
     "btrfs",
     "busybox",
@@ -55,6 +56,7 @@ const PROGRAMS: [&str; 35] = [
     "rpcbind",
     "rpc.nfsd",
     "rpc.mountd",
+    "rpc.gssd",
     "exportfs",
     "cp",
     "dd",
@@ -66,6 +68,8 @@ const PROGRAMS: [&str; 35] = [
     "getfacl",
     "getfattr",
     "ibv_devinfo",
+    "kinit",
+    "klist",
     "ls",
     "mkfs.btrfs",
     "mkfs.ext4",

@@ -1,0 +1,49 @@
+# The kernel's NFS server over TCP and RDMA on an ext4, /dev/vda, doing what the host asks for until it says "stop".
+#
+#   ENTRIES        how many entries the directory "many" has
+#   NFSD_OPTIONS   further options of rpc.nfsd
+. /lab/lib.sh
+
+siw_up
+modprobe -a virtio_blk ext4
+wait_for 20 test -b /dev/vda || die 'no disk'
+mkfs.ext4 -q /dev/vda || die 'mkfs.ext4 fails'
+mount -t ext4 /dev/vda /export || die 'mount of the disk fails'
+mkdir /export/many /export/shelf
+for ((i = 0; i < ENTRIES; i++)); do : >"/export/many/entry-$i"; done
+nfsd_up $NFSD_OPTIONS
+# In a grace period there are no delegations, and nobody opens a file. There is nothing to reclaim.
+for file in /proc/fs/nfsd/v4_end_grace /proc/fs/lockd/nlm_end_grace; do
+  [ ! -e $file ] || echo Y >$file || die "$file"
+done
+echo '@@ready'
+while read -r command set count <&3; do
+  case $command in
+    make)
+      # make SET COUNT: that many files
+      for ((i = 1; i <= count; i++)); do echo old >"/export/$set-$i"; done
+      echo '@@done'
+      ;;
+    channel)
+      # What nfsd thinks of the callback channel of its client, such as UP or DOWN
+      echo "@@channel $(sed -n 's/^callback state: *//p' /proc/fs/nfsd/clients/*/info)"
+      ;;
+    write)
+      # write SET COUNT: somebody else writes to all of them at once, for which each delegation is to be
+      # given back; and how many seconds it takes
+      start=$SECONDS
+      writers=()
+      for ((i = 1; i <= count; i++)); do
+        { echo new >"/export/$set-$i"; } &
+        writers+=($!)
+      done
+      for writer in "${writers[@]}"; do wait "$writer" || die 'a file cannot be written'; done
+      echo "@@written $((SECONDS - start))"
+      ;;
+    stop) break ;;
+    *) die "unknown command $command" ;;
+  esac
+done
+dmesg | sed -n '/cut here/,/end trace/p'
+dmesg | grep -iE 'svcrdma|siw|nfsd|BUG|WARN' | tail -n 20
+exit 0
