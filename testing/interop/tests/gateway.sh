@@ -19,6 +19,7 @@ done
 for version in $LOADED; do
   step "version $version under load"
   mount_as "$version" /mnt
+  rm -rf $LOAD
   load_start
   echo '@@loaded'
   obey
