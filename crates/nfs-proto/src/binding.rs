@@ -9,9 +9,7 @@
 //! which fit wherever a reply is returned inline; READDIR has no room for it, because no NFS server
 //! sends one.
 
-mod scan;
-
-pub use scan::{CallScan, ItemPlace, ReplyScan, ScannedCall};
+pub mod scan;
 
 use crate::limits::{MAX_MOUNT_LIST_REPLY, MAX_PATH};
 use crate::results::{self, Res};

@@ -6,8 +6,8 @@
 //! connects both and bounds the size of a reply. Arguments and results borrow from their message,
 //! so that reading a call allocates nothing.
 //!
-//! Only [`Data`] and [`Path`] are DDP-eligible items (RFC 8267 §4). [`CallScan`] and [`ReplyScan`]
-//! find them in messages of versions 2 and 3 that pass by. This crate does no I/O.
+//! Only [`Data`] and [`Path`] are DDP-eligible items (RFC 8267 §4). [`scan`] finds such items in
+//! messages of versions 2, 3, 4.0, 4.1 and 4.2 that pass by. This crate does no I/O.
 //!
 //! # Example
 //!
@@ -53,16 +53,14 @@ mod wire;
 pub use attributes::{
     Attributes, Device, FileType, NfsTime, SetAttributes, SetTime, WccAttributes, WccData,
 };
-pub use binding::{
-    Arguments, CallScan, ItemPlace, ReplyScan, ScannedCall, acl_reply_bound, reply_bound,
-};
+pub use binding::{Arguments, acl_reply_bound, reply_bound, scan};
 pub use data::{Data, Path};
 pub use directory::{DirectoryLimits, DirectoryWriter};
 pub use handle::FileHandle;
 pub use name::{Filename, Name};
 pub use program::{
     AclProcedure, MOUNT_PORT, MOUNT_PROGRAM, MOUNT_V3, MountProcedure, NFS_PORT, NFS_PROGRAM,
-    NFS_RDMA_PORT, NFS_V2, NFS_V3, NFSACL_PROGRAM, NFSACL_V3, Procedure,
+    NFS_RDMA_PORT, NFS_V2, NFS_V3, NFS_V4, NFSACL_PROGRAM, NFSACL_V3, Procedure,
 };
 pub use scalars::{
     Access, Cookie, CookieVerifier, CreateVerifier, FileId, FsProperties, Stable, WriteVerifier,

@@ -57,3 +57,42 @@ pub const MAX_V2_PATH: u32 = 1024;
 
 /// Bytes in a name of version 2 (RFC 1094 §3.5, `MAXNAMLEN`).
 pub const MAX_V2_NAME: u32 = 255;
+
+/// DDP-eligible items of one message that a scan finds. Later ones are part of the stream.
+pub const MAX_ITEMS: usize = 16;
+
+/// Operations of one COMPOUND that a scan reads.
+pub const MAX_OPERATIONS: u32 = 256;
+
+/// Bytes in the tag of a COMPOUND.
+pub const MAX_TAG: u32 = 4096;
+
+/// Largest bound of the reply to a COMPOUND, in bytes, eligible results included.
+pub const MAX_COMPOUND_REPLY: usize = 8 << 20;
+
+/// Bytes in a file handle of version 4 (RFC 7530 §2.1, `NFS4_FHSIZE`).
+pub const MAX_V4_HANDLE: u32 = 128;
+
+/// Bytes in the owner of a state, and in other identifiers of version 4 (RFC 7530 §2.1,
+/// `NFS4_OPAQUE_LIMIT`).
+pub const MAX_STATE_OWNER: u32 = 1024;
+
+/// Words in a bitmap of version 4. The versions up to 4.2 use three.
+pub const MAX_BITMAP: u32 = 8;
+
+/// Bytes in an opaque or a string of version 4 that the protocol does not limit: a scan steps over it.
+pub const MAX_OPAQUE: u32 = 4 << 20;
+
+/// Elements of an array of version 4 that the protocol does not limit: a scan steps over it.
+pub const MAX_ELEMENTS: u32 = 4096;
+
+/// Bytes reserved in a reply for the name of an owner, a group, or the `who` of an ACE.
+///
+/// The protocol has no limit. Linux has 128 (`IDMAP_NAMESZ`).
+pub const MAX_OWNER_NAME: usize = 512;
+
+/// Bytes reserved in a reply for each half of a network address.
+pub const MAX_NETWORK_ADDRESS: usize = 256;
+
+/// Segments of data and holes for which the reply to READ_PLUS has room beside the data.
+pub const MAX_READ_PLUS_SEGMENTS: usize = 64;

@@ -9,6 +9,9 @@ pub const NFS_V2: u32 = 2;
 /// The supported version of NFS.
 pub const NFS_V3: u32 = 3;
 
+/// NFS version 4 (RFC 7530), of which 4.1 and 4.2 are minor versions.
+pub const NFS_V4: u32 = 4;
+
 /// MOUNT (RFC 1813 §5.1.2).
 pub const MOUNT_PROGRAM: u32 = 100_005;
 

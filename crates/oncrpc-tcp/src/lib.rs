@@ -2,7 +2,9 @@
 //! [`Transport`](oncrpc::Transport), [record marks](record) (RFC 5531 §11) and [`rpcbind`]
 //! (RFC 1833).
 //!
-//! Made for small messages, such as those of MOUNT and rpcbind: by-reference items are copied.
+//! Calls go both ways on one connection: a client answers those of the server, and a service calls
+//! clients through [`Backchannels`]. By-reference items are written from where they are, and large
+//! records are read from the socket to where they stay.
 //!
 //! # Example
 //!
@@ -33,16 +35,31 @@
 //! # }
 //! ```
 
+mod backchannel;
+mod calls;
 mod client;
+mod config;
+mod connection_end;
+mod dispatch;
+mod driver;
+mod input;
+mod keepalive;
+mod local_port;
+mod memory;
+mod output;
 pub mod record;
 pub mod rpcbind;
+mod running;
 mod server;
+mod shared;
+mod warning;
 
-pub use client::{Client, ConnectError, ConnectionEnd};
+pub use backchannel::{Backchannel, Backchannels, BackwardClient};
+pub use client::{Client, ConnectError};
+pub use config::ClientConfig;
+pub use connection_end::ConnectionEnd;
+pub use local_port::LocalPort;
 pub use server::{Limits, Server};
-
-/// Most bytes read at once.
-const READ_SIZE: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 //!
 //! A codec without I/O: it decodes received bytes and encodes messages to send.
 
-use buffer::Buffer;
+use buffer::{Buffer, Pool};
 use oncrpc::xdr::Payload;
 
 /// Largest number of fragments of a record. Known peers send one; the limit stops a peer that sends
@@ -10,17 +10,30 @@ use oncrpc::xdr::Payload;
 pub const MAX_FRAGMENTS: u32 = 1024;
 
 /// Set in the mark of the last fragment of a record; the other bits are its length.
-const LAST: u32 = 1 << 31;
+pub(crate) const LAST: u32 = 1 << 31;
 
 /// Bytes of a mark.
-const MARK: usize = 4;
+pub(crate) const MARK: usize = 4;
+
+/// Missing bytes of a fragment from which on they are read from the socket into the record.
+const DIRECT: usize = 8 << 10;
+
+/// Memory that a record gets first, however long it is announced.
+pub(crate) const FIRST_ROOM: usize = 64 << 10;
+
+/// Memory that a record has at most, for each byte that has come. A record of a mebibyte then moves
+/// once, after its first 64 KiB.
+const ROOM_PER_BYTE: usize = 32;
 
 /// Decodes records from a stream, in pieces of any size.
 ///
-/// Memory grows with the bytes received, never with the length in a mark.
+/// Memory grows with the bytes received, never with the length in a mark alone.
 #[derive(Debug)]
 pub struct Decoder {
     limit: usize,
+    pool: Option<Pool>,
+    /// Memory that the record may have beyond what has come.
+    granted: usize,
     fragments: u32,
     record: Buffer,
     state: State,
@@ -56,10 +69,19 @@ impl Decoder {
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
+            pool: None,
+            granted: usize::MAX,
             fragments: 0,
             record: Buffer::default(),
             state: State::START,
         }
+    }
+
+    /// Takes the memory of large records from a pool.
+    #[must_use]
+    pub fn with_pool(mut self, pool: Option<Pool>) -> Self {
+        self.pool = pool;
+        self
     }
 
     /// Consumes bytes from the front of `input` until a record is complete or nothing is left.
@@ -87,21 +109,97 @@ impl Decoder {
                 }
                 State::Fragment { left, last } => {
                     let (now, later) = input.split_at(left.min(input.len()));
+                    self.make_room(now.len(), left);
                     self.record.extend_from_slice(now);
                     *input = later;
-                    let left = left - now.len();
-                    if left > 0 {
-                        self.state = State::Fragment { left, last };
-                        return Ok(None);
+                    if let Some(record) = self.advance(left - now.len(), last) {
+                        return Ok(Some(record));
                     }
-                    self.state = State::START;
-                    if last {
-                        self.fragments = 0;
-                        return Ok(Some(Payload::new(std::mem::take(&mut self.record), 0)));
+                    if left > now.len() {
+                        return Ok(None);
                     }
                 }
             }
         }
+    }
+
+    /// Where the next bytes of the stream belong, if they are the inside of a large fragment: to be
+    /// read there without another copy, and [reported](Self::received).
+    pub fn place(&mut self) -> Option<&mut [u8]> {
+        let State::Fragment { left, .. } = self.state else {
+            return None;
+        };
+        if left < DIRECT || self.record.is_empty() {
+            return None;
+        }
+        if self.record.capacity() == self.record.len() {
+            self.make_room(1, left);
+        }
+        let at = self.record.len();
+        let end = self.record.capacity().min(at + left);
+        Some(&mut self.record.memory_mut()[at..end])
+    }
+
+    /// Reports that the first `len` bytes of [`place`](Self::place) are there. Returns the record if
+    /// it is complete.
+    ///
+    /// # Panics
+    ///
+    /// If the place is not as long.
+    pub fn received(&mut self, len: usize) -> Option<Payload> {
+        let State::Fragment { left, last } = self.state else {
+            assert_eq!(len, 0, "bytes were placed within a fragment");
+            return None;
+        };
+        self.record.set_len(self.record.len() + len);
+        self.advance(left - len, last)
+    }
+
+    /// Limits the memory of the record to this many bytes, unless more come.
+    pub(crate) fn grant(&mut self, bytes: usize) {
+        self.granted = bytes;
+    }
+
+    /// The length of the record as far as it is announced, if it has used up its first memory and
+    /// needs more than it was granted.
+    pub(crate) fn wants(&self) -> Option<usize> {
+        let State::Fragment { left, .. } = self.state else {
+            return None;
+        };
+        let wanted = self.record.len() + left;
+        (self.record.len() >= FIRST_ROOM && wanted > self.granted).then_some(wanted)
+    }
+
+    /// Takes note that `left` bytes of the fragment are missing; returns the record if it is
+    /// complete.
+    fn advance(&mut self, left: usize, last: bool) -> Option<Payload> {
+        if left > 0 {
+            self.state = State::Fragment { left, last };
+            return None;
+        }
+        self.state = State::START;
+        if !last {
+            return None;
+        }
+        self.fragments = 0;
+        Some(Payload::new(std::mem::take(&mut self.record), 0))
+    }
+
+    /// Makes room for `more` bytes that have come, and for more of the `left` ones that are announced
+    /// as far as the record has earned it.
+    fn make_room(&mut self, more: usize, left: usize) {
+        let have = self.record.len();
+        if self.record.capacity() - have >= more {
+            return;
+        }
+        let earned = ((have + more) * ROOM_PER_BYTE).max(FIRST_ROOM);
+        let capacity = (have + left).min(earned.min(self.granted)).max(have + more);
+        let mut larger = match &self.pool {
+            Some(pool) if capacity > FIRST_ROOM => pool.take(capacity),
+            Some(_) | None => Buffer::with_capacity(capacity),
+        };
+        larger.extend_from_slice(&self.record);
+        self.record = larger;
     }
 
     /// Whether the stream is between records, where it may end.
@@ -231,6 +329,33 @@ mod tests {
             decode_all(&mut decoder, &[0; MARK]).unwrap_err(),
             RecordError::TooManyFragments
         );
+    }
+
+    #[test]
+    fn large_record_is_read_in_place_and_its_memory_grows_with_what_has_come() {
+        let len = 1 << 20;
+        let message: Vec<u8> = (0..1_u32 << 20).map(|at| at.to_le_bytes()[1]).collect();
+        let stream = fragment(true, &message);
+        for pool in [None, Some(Pool::new(0))] {
+            let mut decoder = Decoder::new(len).with_pool(pool);
+            let (staged, mut rest) = stream.split_at(100);
+            assert!(decoder.decode(&mut &staged[..]).unwrap().is_none());
+            assert_eq!(decoder.record.capacity(), FIRST_ROOM);
+            let mut record = None;
+            while let Some(place) = decoder.place() {
+                let now = place.len().min(50_000);
+                place[..now].copy_from_slice(&rest[..now]);
+                rest = &rest[now..];
+                record = decoder.received(now);
+                let room = decoder.record.capacity();
+                assert!(room <= FIRST_ROOM || room <= decoder.record.len() * ROOM_PER_BYTE);
+            }
+            if record.is_none() {
+                record = decoder.decode(&mut rest).unwrap();
+            }
+            assert!(record.unwrap().head() == message);
+            assert!(decoder.is_between_records());
+        }
     }
 
     proptest! {

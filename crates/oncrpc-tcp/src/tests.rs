@@ -436,6 +436,8 @@ async fn unanswered_call_does_not_delay_others() {
     }
 }
 
+mod directions;
+
 /// Takes clients for this user of this machine, or refuses them.
 #[derive(Debug)]
 struct Everybody(Option<u32>);

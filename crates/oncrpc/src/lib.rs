@@ -58,6 +58,7 @@
 pub mod admission;
 pub mod auth;
 mod cause;
+mod connections;
 mod local_users;
 mod message;
 mod peer_group;
@@ -70,6 +71,7 @@ pub mod xdr;
 
 pub use auth::{AuthStat, AuthSys, Credential};
 pub use cause::{Cause, Chain};
+pub use connections::{Connections, OpenConnection};
 pub use local_users::{LocalUserError, LocalUsers, Origin};
 pub use message::{
     AcceptStatus, CallError, CallHeader, EncodedCredential, MAX_REPLY_HEADER, Procedure,

@@ -50,6 +50,11 @@ impl ReplyRoom {
         self
     }
 
+    /// Whether a result has a chunk of its own.
+    pub fn has_chunks(&self) -> bool {
+        self.results.iter().any(|&result| result != IN_MESSAGE)
+    }
+
     /// Whether a reply within this bound can be returned.
     pub fn carries(&self, reply: &ReplyBound) -> bool {
         let mut message = reply.fixed;

@@ -27,6 +27,17 @@ pub trait Service: Send + Sync {
         let _ = call;
         None
     }
+
+    /// Reports that a connection has ended, for whatever reason: no further call of it arrives, and
+    /// replies to its calls go nowhere.
+    ///
+    /// A server calls it once for each connection that it has admitted, including one without a
+    /// call, and after the last call of [`call`](Self::call) for that connection. Runs on the task
+    /// that owned the connection, so it must not wait. A service that wants to end a connection
+    /// itself uses [`Connections`](crate::Connections).
+    fn connection_ended(&self, connection: ConnectionId) {
+        let _ = connection;
+    }
 }
 
 /// The client that made a call.

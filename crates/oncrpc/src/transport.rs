@@ -15,7 +15,8 @@ pub trait Transport {
 
     /// Sends a call message, which begins with its XID, and waits for the reply with that XID.
     ///
-    /// The reply begins with its XID too. Dropping the future cancels the call: its reply is
+    /// The reply begins with its XID too. If the XID belongs to a call in flight, fails with
+    /// [`TransportError::XidInUse`]. Dropping the future cancels the call: its reply is
     /// discarded, and its resources are released when that is safe.
     fn call(
         &self,
@@ -85,6 +86,9 @@ pub enum TransportError {
     },
     /// The reply broke the rules of the transport.
     BadReply(&'static str),
+    /// The XID of the call belongs to a call in flight on this connection. Not sent, and the other
+    /// call is unharmed. XIDs of [`Transport::next_xid`] never cause this.
+    XidInUse(u32),
 }
 
 impl fmt::Display for TransportError {
@@ -99,6 +103,7 @@ impl fmt::Display for TransportError {
                 "a message of {len} bytes is more than the {limit} this transport can carry"
             ),
             Self::BadReply(why) => write!(f, "the server's reply is invalid: {why}"),
+            Self::XidInUse(xid) => write!(f, "XID {xid:#010x} belongs to a call in flight"),
         }
     }
 }
@@ -108,9 +113,11 @@ impl Error for TransportError {
         match self {
             Self::Unreachable(cause) => cause.error().source(),
             Self::Disconnected(cause) => Some(cause.error()),
-            Self::TimedOut(_) | Self::Refused(_) | Self::TooLarge { .. } | Self::BadReply(_) => {
-                None
-            }
+            Self::TimedOut(_)
+            | Self::Refused(_)
+            | Self::TooLarge { .. }
+            | Self::BadReply(_)
+            | Self::XidInUse(_) => None,
         }
     }
 }

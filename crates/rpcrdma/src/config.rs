@@ -4,7 +4,7 @@ use crate::Backchannels;
 use crate::characteristics::CustomCharacteristics;
 use buffer::Pool;
 use oncrpc::admission::ConnectionLimits;
-use oncrpc::{LocalUsers, Service};
+use oncrpc::{Connections, LocalUsers, Service};
 use rpcrdma_proto::{Design, InlineThreshold, PersistentArguments, Versions};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -405,6 +405,8 @@ pub struct ServerConfig {
     /// Registry of the connections on which clients can be called (RFC 8167). With `None`, the
     /// server does not call clients.
     pub backchannels: Option<Backchannels>,
+    /// Registry of the connections for a service that closes some. With `None`, the service cannot.
+    pub connections: Option<Connections>,
     /// Largest number of calls in flight to one client, if it grants as many credits; at least 1.
     pub backward_credits: u32,
     /// Time limit of a call to a client, including its wait for a credit. A client that leaves
@@ -447,6 +449,7 @@ impl ServerConfig {
         with_idle_timeout(idle_timeout: Option<Duration>),
         with_drain_timeout(drain_timeout: Duration),
         with_backchannels(backchannels: Backchannels),
+        with_connections(connections: Connections),
         with_backward_credits(backward_credits: u32),
         with_backward_timeout(backward_timeout: Duration),
         with_backward_memory(backward_memory: usize),
@@ -484,6 +487,7 @@ impl Default for ServerConfig {
             idle_timeout: Some(Duration::from_secs(360)),
             drain_timeout: Duration::from_secs(10),
             backchannels: None,
+            connections: None,
             backward_credits: 16,
             backward_timeout: Duration::from_secs(10),
             backward_memory: 16 << 20,

@@ -167,8 +167,8 @@ pub use oncrpc::{
     ReplyRoom, Respond, RpcError, Service, Transport, TransportError, read_reply, write_call,
 };
 pub use rpcrdma_proto::{
-    Counters, Design, InlineThreshold, PersistentArguments, PrivateData, Thresholds, Version,
-    Versions,
+    Counters, Design, InlineSizes, InlineThreshold, PersistentArguments, PrivateData, Thresholds,
+    Version, Versions,
 };
 pub use server::{
     Backchannel, Backchannels, BackwardClient, ConnectionState, ConnectionStats, Server,

@@ -13,6 +13,7 @@ use crate::du::{self, DuArgs};
 use crate::exit_codes;
 use crate::exports::{self, ExportsArgs};
 use crate::failure::{self, Ended};
+use crate::gateway::{self, GatewayArgs};
 use crate::get::{self, GetArgs};
 use crate::ln::{self, LnArgs};
 use crate::log::{LogFilter, LogFormat};
@@ -72,6 +73,7 @@ in 64k and 1MiB, are powers of 1024; a plain number is in bytes.";
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(ServeArgs),
+    Gateway(GatewayArgs),
     Stats(StatsArgs),
     Clients(ClientsArgs),
     Ls(LsArgs),
@@ -123,8 +125,14 @@ impl Cli {
         let matches = command.try_get_matches_from_mut(std::env::args_os())?;
         let mut cli =
             Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-        if let (Command::Serve(args), Some((_, given))) = (&mut cli.command, matches.subcommand()) {
-            args.given = Given::of(given);
+        match (&mut cli.command, matches.subcommand()) {
+            (Command::Serve(args), Some((_, given))) => {
+                args.given = Given::of::<ServeArgs>(given);
+            }
+            (Command::Gateway(args), Some((_, given))) => {
+                args.given = Given::of::<GatewayArgs>(given);
+            }
+            _ => {}
         }
         failure::print_as_json(says_json(&matches));
         Ok(cli)
@@ -139,6 +147,7 @@ impl Cli {
     pub(crate) fn log_format(&self) -> Option<LogFormat> {
         match &self.command {
             Command::Serve(args) => args.log_format,
+            Command::Gateway(args) => args.log_format,
             _ => None,
         }
     }
@@ -147,6 +156,7 @@ impl Cli {
     pub(crate) async fn run(self) -> anyhow::Result<Ended> {
         match self.command {
             Command::Serve(args) => serve::run(args).await,
+            Command::Gateway(args) => gateway::run(args).await,
             Command::Stats(args) => stats::run(&args).await,
             Command::Clients(args) => clients::run(&args).await,
             Command::Ls(args) => ls::run(&args).await,

@@ -87,6 +87,48 @@ pub(crate) struct ServerStatus {
     pub(crate) procedures: Vec<ProcedureStatus>,
 }
 
+/// What a gateway did so far.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct GatewayStatus {
+    /// Version of the program.
+    pub(crate) version: String,
+    /// Process id of the gateway.
+    pub(crate) pid: u32,
+    /// Where metrics are.
+    pub(crate) metrics: Option<String>,
+    /// Seconds since the start.
+    pub(crate) uptime_seconds: f64,
+    /// The pairs of a listening address and a server, in order.
+    pub(crate) pairs: Vec<PairStatus>,
+    /// Reloads of the file.
+    pub(crate) reloads: ReloadStatus,
+}
+
+/// A listening address and its server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct PairStatus {
+    /// Where clients connect, as a URL.
+    pub(crate) listen: String,
+    /// The server, as a URL.
+    pub(crate) upstream: String,
+    /// Where MOUNT is passed on over TCP.
+    pub(crate) mount: Option<String>,
+    /// Who may connect.
+    pub(crate) allow: Vec<String>,
+    /// Counters by name: `connections` is a number of now, the others are totals.
+    pub(crate) counters: BTreeMap<String, u64>,
+}
+
+/// A running command that tells of itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Status {
+    Gateway(GatewayStatus),
+    Server(Box<ServerStatus>),
+}
+
 /// An export of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

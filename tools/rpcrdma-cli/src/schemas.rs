@@ -1,7 +1,7 @@
 //! The JSON Schemas of docs/schemas: one for each command that has `--json`, made from its types.
 
 use crate::cli::Cli;
-use crate::{bench, control, devices, df, du, exports, failure, ls, ping, probe, serve};
+use crate::{bench, control, devices, df, du, exports, failure, gateway, ls, ping, probe, serve};
 use clap::{Command, CommandFactory};
 use schemars::{JsonSchema, Schema, schema_for};
 use std::collections::BTreeMap;
@@ -41,6 +41,21 @@ fn schemas() -> BTreeMap<&'static str, Schema> {
         "exports-local",
         of::<control::ExportStatus>(),
         &line("exports --json"),
+    );
+    add(
+        "gateway",
+        of::<gateway::Line<'_>>(),
+        &line("gateway --json"),
+    );
+    add(
+        "gateway-check",
+        of::<gateway::CheckLine<'_>>(),
+        &document("gateway --check --json"),
+    );
+    add(
+        "gateway-stats",
+        of::<control::GatewayStatus>(),
+        &line("stats --json on a gateway"),
     );
     add("ls", of::<ls::Line>(), &line("ls --json"));
     add("ping", of::<ping::Report<'_>>(), &document("ping --json"));

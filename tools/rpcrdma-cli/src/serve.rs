@@ -5,30 +5,30 @@ mod args;
 mod capacity;
 mod check;
 mod config;
-mod control;
+pub(crate) mod control;
 mod exports;
-mod given;
+pub(crate) mod given;
 mod guard;
 mod hints;
-mod listen;
+pub(crate) mod listen;
 mod local_users;
-mod memory;
-mod metrics;
+pub(crate) mod memory;
+pub(crate) mod metrics;
 mod mount_server;
 mod mounts;
-mod names;
-mod null;
-mod observed;
-mod operate;
-mod plan;
+pub(crate) mod names;
+pub(crate) mod null;
+pub(crate) mod observed;
+pub(crate) mod operate;
+pub(crate) mod plan;
 mod process;
-mod registration;
+pub(crate) mod registration;
 mod replaced;
-mod reports;
+pub(crate) mod reports;
 mod served;
 mod settings;
-mod systemd;
-mod terminal;
+pub(crate) mod systemd;
+pub(crate) mod terminal;
 mod users;
 
 use crate::failure::Ended;
@@ -160,8 +160,8 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     tokio::select! {
         () = interrupt.wait() => {}
         () = operation.run(signals) => {}
-        () = memory::return_what_is_free(&server) => {}
-        () = systemd::feed_watchdog(&server) => {}
+        () = memory::return_what_is_free(|| server.stats().connections) => {}
+        () = systemd::feed_watchdog(async || server.workers_respond().await) => {}
     }
     systemd::stopping();
     log::tell("letting calls finish; a second interrupt ends at once");

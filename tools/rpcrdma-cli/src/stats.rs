@@ -1,6 +1,8 @@
 //! `rpcrdma stats`: shows what a running server does.
 
-use crate::control::{ControlArgs, ProcedureStatus, ReloadStatus, Request, ServerStatus, shown};
+use crate::control::{
+    ControlArgs, GatewayStatus, ProcedureStatus, ReloadStatus, Request, ServerStatus, Status, shown,
+};
 use crate::failure::{Ended, Usage};
 use crate::table::Columns;
 use crate::units;
@@ -8,10 +10,11 @@ use anyhow::bail;
 use clap::Args;
 use nfs_client::printable;
 use nfs_server::{LATENCY_BUCKETS, LatencyHistogram};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Show calls, failures and latencies of a server on this machine
+/// Show calls, failures and latencies of a server or gateway on this machine
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma stats
@@ -51,13 +54,17 @@ pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<Ended> {
         Some(_) => args.count.unwrap_or(u32::MAX),
         None => 1,
     };
-    let mut before: Option<ServerStatus> = None;
+    let mut before: Option<Status> = None;
     for time in 1..=count {
-        let (line, now) = args.control.ask::<ServerStatus>(Request::Stats).await?;
+        let (line, now) = args.control.ask::<Status>(Request::Stats).await?;
         let text = match (args.json, &before) {
             (true, _) => line + "\n",
-            (false, None) => since_start(&now),
-            (false, Some(before)) => since(before, &now),
+            (false, before) => match (before, &now) {
+                (Some(Status::Server(before)), Status::Server(now)) => since(before, now),
+                (Some(Status::Gateway(before)), Status::Gateway(now)) => gateway_since(before, now),
+                (_, Status::Server(now)) => since_start(now),
+                (_, Status::Gateway(now)) => gateway_since_start(now),
+            },
         };
         let mut out = io::stdout();
         out.write_all(text.as_bytes())?;
@@ -155,6 +162,85 @@ fn since_start(now: &ServerStatus) -> String {
     format!("{text}{lines}\n{}", table(&now.procedures, None))
 }
 
+/// All that a gateway did.
+fn gateway_since_start(now: &GatewayStatus) -> String {
+    let up = Duration::try_from_secs_f64(now.uptime_seconds).unwrap_or_default();
+    let mut text = format!(
+        "rpcrdma {} gateway, process {}, up {}\n",
+        now.version,
+        now.pid,
+        units::duration(up)
+    );
+    if let Some(reload) = reload(&now.reloads) {
+        text += &format!("reload {reload}\n");
+    }
+    let mut table = Columns::new(&[0, 1]);
+    table.add([
+        "listen",
+        "upstream",
+        "clients",
+        "calls",
+        "callbacks",
+        "up",
+        "down",
+        "lost",
+        "unreachable",
+        "timeouts",
+        "errors",
+    ]);
+    for pair in &now.pairs {
+        let counter = |name: &str| pair.counters.get(name).copied().unwrap_or(0);
+        table.add([
+            pair.listen.clone(),
+            pair.upstream.clone(),
+            counter("connections").to_string(),
+            counter("calls").to_string(),
+            counter("callbacks").to_string(),
+            units::size(counter("bytes_up")),
+            units::size(counter("bytes_down")),
+            counter("upstream_lost").to_string(),
+            counter("upstream_unreachable").to_string(),
+            counter("timeouts").to_string(),
+            (counter("system_errors") + counter("replies_too_large")).to_string(),
+        ]);
+    }
+    format!("{text}\n{table}")
+}
+
+/// What a gateway did between two moments.
+fn gateway_since(before: &GatewayStatus, now: &GatewayStatus) -> String {
+    if before.pid != now.pid || now.uptime_seconds < before.uptime_seconds {
+        return format!(
+            "the gateway was started again\n\n{}",
+            gateway_since_start(now)
+        );
+    }
+    let seconds = (now.uptime_seconds - before.uptime_seconds).max(1e-9);
+    let mut table = Columns::new(&[0, 1]);
+    table.add(["listen", "upstream", "clients", "calls/s", "up/s", "down/s"]);
+    for pair in &now.pairs {
+        let earlier = before
+            .pairs
+            .iter()
+            .find(|other| other.listen == pair.listen);
+        let at =
+            |counters: &BTreeMap<String, u64>, name: &str| counters.get(name).copied().unwrap_or(0);
+        let rate = |name: &str| {
+            let was = earlier.map_or(0, |pair| at(&pair.counters, name));
+            per_second(at(&pair.counters, name).saturating_sub(was), seconds)
+        };
+        table.add([
+            pair.listen.clone(),
+            pair.upstream.clone(),
+            at(&pair.counters, "connections").to_string(),
+            rate("calls").to_string(),
+            units::size(rate("bytes_up")),
+            units::size(rate("bytes_down")),
+        ]);
+    }
+    format!("\n{table}")
+}
+
 /// How many exports there are, and which are not served.
 fn exports(now: &ServerStatus) -> String {
     let absent = now.exports.iter().filter_map(|export| {
@@ -175,7 +261,7 @@ fn reload(reloads: &ReloadStatus) -> Option<String> {
     let ago = units::duration(ago);
     Some(match &reloads.last_error {
         Some(error) => format!(
-            "failed {ago} ago, the exports are those from before: {}",
+            "failed {ago} ago, what is served is from before: {}",
             printable(error.as_bytes())
         ),
         None => format!("{ago} ago"),

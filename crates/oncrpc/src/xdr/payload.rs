@@ -110,12 +110,13 @@ impl Payload {
         self
     }
 
-    pub(crate) fn spare(&self) -> u8 {
-        self.spare
+    /// Number of chunks with room for results that came back unused.
+    pub fn unused_chunks(&self) -> usize {
+        self.spare.into()
     }
 
     /// Whether the items are results whose places are not known.
-    pub(crate) fn unplaced(&self) -> bool {
+    pub fn unplaced(&self) -> bool {
         self.unplaced
     }
 
@@ -127,6 +128,11 @@ impl Payload {
     /// The octets of the stream that are not in an item.
     pub fn head(&self) -> &[u8] {
         &self.head[self.start as usize..]
+    }
+
+    /// The octets of the stream that are not in an item, to be changed in place.
+    pub fn head_mut(&mut self) -> &mut [u8] {
+        &mut self.head[self.start as usize..]
     }
 
     /// The by-reference items, in the order of the stream.

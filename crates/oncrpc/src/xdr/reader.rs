@@ -17,7 +17,7 @@ pub struct Reader<'a> {
     items: &'a [Item],
     unplaced: bool,
     /// Chunks for results that were not used.
-    spare: u8,
+    spare: usize,
 }
 
 /// A counted array that may have been received by reference.
@@ -79,7 +79,7 @@ impl<'a> From<&'a Payload> for Reader<'a> {
         let mut reader = Self {
             items: payload.items(),
             unplaced: payload.unplaced(),
-            spare: payload.spare(),
+            spare: payload.unused_chunks(),
             ..Self::from(payload.head())
         };
         reader.find_end();

@@ -9,7 +9,7 @@ use crate::event::Violation;
 use crate::flow::Need;
 use crate::invalidation::persistent::PersistentPool;
 use crate::invalidation::rule::{self, Accepts};
-use crate::limits::MAX_INVALIDATE_HANDLES;
+use crate::limits::{MAX_CONTROL_MESSAGES, MAX_INVALIDATE_HANDLES};
 use crate::message::CallRequest;
 use crate::owner::Owner;
 use crate::plan::{CallForm, CallPlan, Chunks, PlanLimits};
@@ -66,6 +66,8 @@ pub(crate) struct Requester<O: Owner> {
     recalled: usize,
     /// Calls in flight.
     xids: XidTable,
+    /// XIDs of messages of this end that are not calls, and have no answer yet.
+    reserved: SmallVec<[u32; MAX_CONTROL_MESSAGES]>,
     /// Time of the last call by the owner.
     now: Option<Instant>,
     /// Set when the owner is about to close the connection: unsent calls are not sent any more.
@@ -128,6 +130,8 @@ enum NotSent {
     Never(TransportError),
     /// The provider did not register memory: the connection has ended or must end.
     NotRegistered,
+    /// A message of this end itself has the same XID, and no answer yet.
+    XidInUse,
 }
 
 impl<O: Owner> Requester<O> {
@@ -135,6 +139,7 @@ impl<O: Owner> Requester<O> {
     pub(crate) fn new(credits: u32, ready: bool, persistent: PersistentPool) -> Self {
         Self {
             xids: XidTable::new(credits as usize),
+            reserved: SmallVec::new(),
             ready,
             marked: Marked::default(),
             exposed: 0,
@@ -208,6 +213,25 @@ impl<O: Owner> Requester<O> {
         self.xids.get(xid).is_some()
     }
 
+    /// Whether a call in flight or another message without an answer has this XID.
+    pub(crate) fn uses(&self, xid: u32) -> bool {
+        self.awaits(xid) || self.reserved.contains(&xid)
+    }
+
+    /// Sets the XIDs of this end's messages that are not calls. A call with one of them waits until
+    /// that message is answered.
+    pub(crate) fn reserve_xids(&mut self, xids: impl Iterator<Item = u32>) {
+        self.reserved.clear();
+        self.reserved.extend(xids);
+    }
+
+    /// Whether a message that no caller asked for has this XID: a control message, or a liveness
+    /// probe. A caller may have chosen the same XID.
+    fn is_own(&self, xid: u32) -> bool {
+        let probe = |index: u32| self.calls[index as usize].request.need == Need::HealthCheck;
+        self.reserved.contains(&xid) || self.xids.get(xid).is_some_and(probe)
+    }
+
     /// Returns the number of unfinished calls, cancelled ones included.
     pub(crate) fn len(&self) -> usize {
         self.calls.len()
@@ -276,6 +300,7 @@ impl<O: Owner> Requester<O> {
             state: State::Awaiting,
         });
         let index = u32::try_from(index).expect("calls are limited by memory");
+        let mut for_xid = false;
         let plan = match plan {
             Some(plan) if goes => match self.send(now, shared, index, &plan, qp) {
                 Ok(()) => return Ok(()),
@@ -284,12 +309,17 @@ impl<O: Owner> Requester<O> {
                     return Err(call.request.failed(error));
                 }
                 Err(NotSent::NotRegistered) => Some(plan),
+                Err(NotSent::XidInUse) => {
+                    for_xid = true;
+                    Some(plan)
+                }
             },
             plan => plan,
         };
         match (&plan, self.credits_for(shared, need)) {
             (None, _) => {}
             (Some(_), 0) => shared.counters.credit_waits += 1,
+            (Some(_), 1..) if for_xid => {}
             (Some(_), 1..) => shared.counters.region_waits += 1,
         }
         self.calls[index as usize].state = State::Waiting { plan, terms };
@@ -360,7 +390,7 @@ impl<O: Owner> Requester<O> {
                         true => self.send(now, shared, index, &plan, qp),
                         false => Err(NotSent::NotRegistered),
                     };
-                    if let Err(NotSent::NotRegistered) = sent {
+                    if let Err(NotSent::NotRegistered | NotSent::XidInUse) = sent {
                         let (plan, terms) = (Some(plan), shared.terms);
                         self.calls[index as usize].state = State::Waiting { plan, terms };
                         return;
@@ -385,11 +415,13 @@ impl<O: Owner> Requester<O> {
         plan: &CallPlan,
         qp: &mut dyn QueuePair,
     ) -> Result<(), NotSent> {
+        let xid = self.calls[index as usize].request.xid;
+        if self.is_own(xid) {
+            return Err(NotSent::XidInUse);
+        }
         let call = &mut self.calls[index as usize];
-        let xid = call.request.xid;
         if !self.xids.insert(xid, index) {
-            let why = "a call with the same XID is in flight";
-            return Err(NotSent::Never(TransportError::Refused(why)));
+            return Err(NotSent::Never(TransportError::XidInUse(xid)));
         }
         if !plan.is_plain()
             && let Err(error) = offer(plan, call, shared, &mut self.persistent, qp)

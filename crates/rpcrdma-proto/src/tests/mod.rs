@@ -18,6 +18,7 @@ mod replies;
 mod tight;
 mod versions;
 mod waiting;
+mod xids;
 
 use crate::v2::Dialect;
 use crate::{

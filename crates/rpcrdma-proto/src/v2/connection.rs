@@ -26,6 +26,7 @@ use crate::limits::FIRST_MESSAGE;
 use crate::message::CallRequest;
 use crate::owner::Owner;
 use crate::plan::Chunks;
+use crate::requester::Requester;
 use crate::requester::{FailedCall, Unfinished};
 use crate::responder::Pulls;
 use crate::role::Role;
@@ -70,6 +71,15 @@ pub struct Connection<O: Owner> {
     by_version: bool,
     /// Credits that the peer's last control message requested.
     control_asked: u32,
+}
+
+/// Largest messages without chunks, in bytes of the RPC message: without the transport header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InlineSizes {
+    /// Largest call.
+    pub call: usize,
+    /// Largest reply.
+    pub reply: usize,
 }
 
 /// Phase of version negotiation.
@@ -128,6 +138,13 @@ impl<O: Owner> Connection<O> {
         self.one_is_assumed = self.versions == Versions::One;
     }
 
+    /// Returns an XID for a message of this end that no caller asked for, such as a liveness probe.
+    /// No call in flight has it. A later call may choose the same one: it is sent after the message
+    /// was answered.
+    pub fn next_xid(&self) -> u32 {
+        unused_xid(&self.xids, &self.core.requester)
+    }
+
     /// Returns the XID source of this connection's own calls.
     pub fn xids(&self) -> Xids {
         self.xids.clone()
@@ -150,6 +167,19 @@ impl<O: Owner> Connection<O> {
     /// Returns the largest message of each direction, rounded to KiB. It may change in version two.
     pub fn thresholds(&self) -> Thresholds {
         self.core.thresholds()
+    }
+
+    /// Returns the sizes of the largest messages of this end's calls that need no chunk. They may
+    /// change in version two.
+    pub fn inline_sizes(&self) -> InlineSizes {
+        let (header, sizes) = (
+            self.core.shared.agreed.codec.plain_len(),
+            self.core.shared.agreed.sizes,
+        );
+        InlineSizes {
+            call: sizes.send.saturating_sub(header),
+            reply: sizes.reply.saturating_sub(header),
+        }
     }
 
     /// Returns the peer's private data, or the default.
@@ -510,7 +540,7 @@ impl<O: Owner> Connection<O> {
             Some(offer) => offer,
             // It supports no operation, and so says nothing by this one.
             None => self.control(Message::Optional {
-                xid: self.xids.next(),
+                xid: self.next_xid(),
                 optional: Operation::InitXch(InitXch::default()).to_optional(Direction::Call),
             }),
         };
@@ -771,7 +801,7 @@ impl<O: Owner> Connection<O> {
             return None;
         }
         let session = self.session.as_deref_mut()?;
-        let message = session.poll_message(&mut || self.xids.next())?;
+        let message = session.poll_message(&mut || unused_xid(&self.xids, &self.core.requester))?;
         Some(self.control(message))
     }
 
@@ -839,6 +869,7 @@ impl<O: Owner> Connection<O> {
         if session.is_unclear() {
             self.core.shared.fail(Violation::UnclearDesign);
         }
+        self.core.requester.reserve_xids(session.outstanding_xids());
         if self.phase != Phase::Settled {
             return;
         }
@@ -897,6 +928,16 @@ impl<O: Owner> Connection<O> {
             },
             accepts: Accepts::of(design, self.all_may_go),
             peer_announces: true,
+        }
+    }
+}
+
+/// Returns the next XID that neither a call in flight has nor a control message without an answer.
+fn unused_xid<O: Owner>(xids: &Xids, requester: &Requester<O>) -> u32 {
+    loop {
+        let xid = xids.next();
+        if !requester.uses(xid) {
+            return xid;
         }
     }
 }

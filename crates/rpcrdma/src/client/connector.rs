@@ -369,6 +369,7 @@ fn may_speak_version_one(over: &CloseReason) -> bool {
         | CloseReason::CallTimedOut(_)
         | CloseReason::NoBackwardCredit
         | CloseReason::Evicted
+        | CloseReason::ByService
         | CloseReason::Asked
         | CloseReason::TaskEnded => false,
     }

@@ -8,6 +8,7 @@ mod shared;
 
 use crate::ClientConfig;
 use crate::driver::calls::{Calls, FIRST_USER, PendingCall};
+use crate::driver::close_reason::CloseReason;
 use buffer::PoolStats;
 use connector::Connector;
 use first_reply_timeout::FirstReplyTimeout;
@@ -214,6 +215,18 @@ impl Client {
         let mut ended = self.handle.ended.clone();
         // The sender goes with the owners of the connections, and then they have ended too.
         let _ = ended.wait_for(|&ended| ended == shared.seen.len()).await;
+    }
+
+    /// Waits until the client has ended for good, and returns the error that each further call gets:
+    /// after [`close`](Self::close), or the loss of all connections of a client that does not
+    /// [reconnect](ClientConfig::reconnect). Calls in flight have ended by then.
+    pub async fn ended(&self) -> TransportError {
+        let shared = &self.handle.shared;
+        let mut ended = self.handle.ended.clone();
+        // The sender goes with the owners of the connections, and then they have ended too.
+        let _ = ended.wait_for(|&ended| ended == shared.seen.len()).await;
+        let why = shared.calls.over();
+        why.unwrap_or_else(|| TransportError::Disconnected(CloseReason::TaskEnded.into()))
     }
 
     fn waiting(&self, call: Payload, bound: ReplyBound) -> PendingCall {

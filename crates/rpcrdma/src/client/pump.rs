@@ -365,10 +365,6 @@ impl Policy for Calling<'_> {
         self.published = *endpoint.connection.counters();
     }
 
-    fn next_xid(&mut self) -> u32 {
-        self.shared.next_xid()
-    }
-
     fn expects_peer(&self, connection: &Connection) -> bool {
         connection.calls_out() > 0 || self.connector.keeps_connections()
     }

@@ -375,6 +375,11 @@ impl Calls {
         self.lock().over.is_some()
     }
 
+    /// The error of further calls, once all queues have ended.
+    pub(crate) fn over(&self) -> Option<TransportError> {
+        self.lock().over.clone()
+    }
+
     /// Returns the error for a call that has exceeded `limit`, with its cause if known.
     pub(crate) fn reason(&self, limit: Duration) -> TransportError {
         let inner = self.lock();

@@ -56,6 +56,9 @@ pub enum CloseReason {
     /// The server needed the place for another address.
     #[error("evicted for a connection from an address with fewer connections")]
     Evicted,
+    /// The service closed it.
+    #[error("closed by the service")]
+    ByService,
     /// This end closed it.
     #[error("closed by this end")]
     Asked,

@@ -88,9 +88,6 @@ pub(crate) trait Policy: Send {
     /// Called before replies are delivered.
     fn before_replies(&mut self, endpoint: &Endpoint);
 
-    /// Returns an XID for a call of the driver.
-    fn next_xid(&mut self) -> u32;
-
     /// Whether the peer owes something, or may call, so that its silence counts.
     fn expects_peer(&self, connection: &Connection) -> bool;
 
@@ -328,7 +325,7 @@ impl<P: Policy> Driver<P> {
             Health::Well => {}
             Health::Silent(within) => return Err(CloseReason::Silent(within)),
             Health::Ask if connection.can_check_health() => {
-                let xid = self.policy.next_xid();
+                let xid = connection.next_xid();
                 let request = null_call(xid, self.health.program).as_health_check();
                 let qp = self.endpoint.qp.as_mut();
                 if connection.call(self.now, request, qp).is_ok() {

@@ -9,7 +9,7 @@ use crate::driver::outgoing::{Outgoing, SWEEP};
 use crate::driver::owner::Connection;
 use oncrpc::xdr::Payload;
 use oncrpc::{Caller, ConnectionId, ReplyBound, Transport, TransportError};
-use rpcrdma_proto::Xids;
+use rpcrdma_proto::{InlineSizes, Xids};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{
@@ -99,6 +99,8 @@ struct Back {
     ready: AtomicBool,
     /// Calls that may be in flight, as the client said last.
     credits: AtomicU32,
+    /// Largest messages without chunks.
+    inline: Mutex<InlineSizes>,
     timeout: Duration,
     memory: BackwardMemory,
     kept: Kept,
@@ -144,6 +146,12 @@ impl Backchannels {
     }
 }
 
+impl Back {
+    fn inline(&self) -> MutexGuard<'_, InlineSizes> {
+        self.inline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Backchannel {
     /// Identifier of the connection.
     pub fn connection(&self) -> ConnectionId {
@@ -153,6 +161,12 @@ impl Backchannel {
     /// The client's address.
     pub fn addr(&self) -> SocketAddr {
         self.back.caller.addr
+    }
+
+    /// Largest call to the client, and reply, that are certain to be carried: those that fit one
+    /// Send, as all of version one must (RFC 8167 §5.3).
+    pub fn inline_sizes(&self) -> InlineSizes {
+        *self.back.inline()
     }
 
     /// Declares that the client is ready for calls on this connection, as it has said by means of
@@ -175,6 +189,11 @@ impl BackwardClient {
     /// The client's address.
     pub fn addr(&self) -> SocketAddr {
         self.back.caller.addr
+    }
+
+    /// Largest call to the client, and reply, that fit one Send.
+    pub fn inline_sizes(&self) -> InlineSizes {
+        *self.back.inline()
     }
 }
 
@@ -232,6 +251,7 @@ impl BackEnd {
             xids: endpoint.connection.xids(),
             ready: AtomicBool::new(false),
             credits: AtomicU32::new(1),
+            inline: Mutex::new(endpoint.connection.inline_sizes()),
             calls: Arc::clone(&calls),
             timeout,
             memory: memory.clone(),
@@ -275,15 +295,11 @@ impl BackEnd {
         &mut self.outgoing
     }
 
-    /// An XID for a call of the server.
-    pub(super) fn next_xid(&self) -> u32 {
-        self.back.xids.next()
-    }
-
     /// Publishes how many calls the client accepts.
     pub(super) fn publish(&self, connection: &Connection) {
         let credits = connection.credits().max(1);
         self.back.credits.store(credits, Relaxed);
+        *self.back.inline() = connection.inline_sizes();
     }
 
     /// Checks for calls that the client leaves unanswered.

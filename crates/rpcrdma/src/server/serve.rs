@@ -16,6 +16,7 @@ use crate::driver::outgoing::Outgoing;
 use crate::driver::owner::Connection;
 use crate::driver::spin::{Activity, Spinner};
 use crate::driver::{Driver, Policy};
+use oncrpc::{ConnectionId, OpenConnection, Service};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -28,6 +29,21 @@ pub(super) struct Serving {
     settings: Arc<Settings>,
     /// Resources of the connection.
     _kept: Option<Kept>,
+    ending: Option<Ending>,
+}
+
+/// Tells the service that a connection has ended, when it is dropped: also after a panic.
+struct Ending {
+    service: Arc<dyn Service>,
+    connection: ConnectionId,
+    /// Entry in the registry for services that close connections.
+    _open: Option<OpenConnection>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.service.connection_ended(self.connection);
+    }
 }
 
 impl Serving {
@@ -41,19 +57,29 @@ impl Serving {
         kept: Option<Kept>,
     ) -> Box<Self> {
         let config = &settings.config;
+        let (service, closed) = (Arc::clone(&endpoint.service), Stop::new());
+        let ending = Ending {
+            service: Arc::clone(&service),
+            connection: endpoint.caller.connection,
+            _open: config.connections.as_ref().map(|connections| {
+                let closed = closed.clone();
+                connections.add(endpoint.caller.connection, move || closed.set())
+            }),
+        };
         let answering = Answering {
             back: BackEnd::open(config, &endpoint, &settings.backward_memory),
             grants: Grants::new(&endpoint.connection),
             asking: Asking::new(clock::now()),
             settings: Arc::clone(&settings),
             tally,
-            ends: Ends::of(&stop, &place.evicted),
+            ends: Ends::of(&[&stop, &place.evicted, &closed]),
             receives: kept.as_ref().and_then(Kept::receives),
             place,
             stop,
             drain_until: None,
+            closed,
+            close_until: None,
         };
-        let service = Arc::clone(&endpoint.service);
         let answers = Dispatch::sharing(service, endpoint.caller, &settings.jobs);
         let spinner = Spinner::new(config.spin, activity);
         let (health, pull_timeout) = (config.health, config.pull_timeout);
@@ -61,6 +87,7 @@ impl Serving {
             driver: Driver::new(endpoint, answering, answers, spinner, health, pull_timeout),
             settings,
             _kept: kept,
+            ending: Some(ending),
         })
     }
 
@@ -74,6 +101,7 @@ impl Serving {
             ..
         } = &mut self.driver;
         answers.give_up();
+        drop(self.ending.take());
         policy.tally.publish(endpoint, policy.drain_until.is_some());
         policy.tally.ended(&over);
         if !over.is_of_peer() || self.settings.may_warn(endpoint.caller.group) {
@@ -111,6 +139,10 @@ struct Answering {
     ends: Ends,
     /// When draining ends; `None` before the server stops.
     drain_until: Option<Instant>,
+    /// Set when the service closes the connection.
+    closed: Stop,
+    /// When a connection that the service closes ends at the latest.
+    close_until: Option<Instant>,
     grants: Grants,
     asking: Asking,
 }
@@ -127,6 +159,22 @@ impl Answering {
     fn is_in_use(&self, connection: &Connection) -> bool {
         let ready = self.back.as_ref().is_some_and(BackEnd::is_ready);
         ready || !self.is_idle(connection)
+    }
+
+    /// Ends a connection that the service has closed, once the replies that it gave are sent.
+    fn check_closed(&mut self, now: Instant, endpoint: &Endpoint) -> Result<(), CloseReason> {
+        if !self.closed.is_set() {
+            return Ok(());
+        }
+        let Some(until) = self.close_until else {
+            // Replies that the service gave before may not have been taken over yet: one more turn.
+            self.close_until = Some(now + self.settings.config.drain_timeout);
+            return Ok(());
+        };
+        match now >= until || endpoint.connection.is_quiet() {
+            true => Err(CloseReason::ByService),
+            false => Ok(()),
+        }
     }
 
     /// Tells admission control whether the connection is in use, unless it was evicted by then.
@@ -154,12 +202,6 @@ impl Policy for Answering {
         if let Some(back) = &self.back {
             back.publish(&endpoint.connection);
         }
-    }
-
-    fn next_xid(&mut self) -> u32 {
-        let back = self.back.as_ref();
-        back.expect("only who calls has a peer to expect")
-            .next_xid()
     }
 
     /// The liveness probe is for clients that are ready for calls only.
@@ -206,7 +248,8 @@ impl Policy for Answering {
         if self.drain_until.is_none() && self.stop.is_set() {
             self.drain_until = Some(now + self.settings.config.drain_timeout);
         }
-        deadlines.set(Deadline::Drain, self.drain_until);
+        self.check_closed(now, endpoint)?;
+        deadlines.set(Deadline::Drain, earlier(self.drain_until, self.close_until));
         let done = self.is_idle(&endpoint.connection) && endpoint.connection.is_quiet();
         match self.drain_until {
             Some(until) if now >= until || done => Err(CloseReason::Asked),
@@ -221,11 +264,17 @@ impl Policy for Answering {
             .is_some_and(|back| back.poll(cx, endpoint));
         self.ends.listen(cx);
         let stops = self.drain_until.is_none() && self.stop.is_set();
-        work | stops | self.place.admitted.is_evicted()
+        let next_step = self.close_until.is_none() || endpoint.connection.is_quiet();
+        let closes = next_step && self.closed.is_set();
+        work | stops | closes | self.place.admitted.is_evicted()
     }
 }
 
-/// Events that end a connection: the stop of the server, and eviction.
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
+}
+
+/// Events that end a connection: the stop of the server, eviction, and the wish of the service.
 struct Ends {
     /// Events that have not happened yet.
     each: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -234,13 +283,13 @@ struct Ends {
 }
 
 impl Ends {
-    fn of(stop: &Stop, evicted: &Stop) -> Self {
+    fn of(ends: &[&Stop]) -> Self {
         let wait = |end: &Stop| -> Pin<Box<dyn Future<Output = ()> + Send>> {
             let end = end.clone();
             Box::pin(async move { end.wait().await })
         };
         Self {
-            each: vec![wait(stop), wait(evicted)],
+            each: ends.iter().copied().map(wait).collect(),
             told: None,
         }
     }

@@ -4,24 +4,19 @@
 //! a directory. What is not known is refused: a rule that is misspelt must not be a rule that is not
 //! there.
 
-mod wording;
-
 use super::exports::{Export, default_name, normal_name};
 use super::plan::{ClientPlan, Clients, Plan, Presence};
-use crate::failure::Misconfigured;
+use crate::config_file::{ConfigError, ConfigFile, Options};
 use nfs_server::{Anonymous, ClientOptions, Squash};
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
-use std::collections::{BTreeMap, HashMap};
+use serde::de::{Deserializer, Error as _, Visitor};
+use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use toml::Spanned;
-
-/// Bytes of a file.
-const MAX_FILE: u64 = 1 << 20;
 
 /// Exports of a file.
 const MAX_EXPORTS: usize = 1024;
@@ -32,20 +27,16 @@ const MAX_CLIENTS: usize = 1024;
 /// A file that was read.
 #[derive(Debug)]
 pub(super) struct Config {
-    path: PathBuf,
-    text: String,
-    pub(super) server: Server,
+    pub(super) file: ConfigFile,
+    pub(super) server: Options,
     exports: Vec<ExportTable>,
 }
-
-/// The `[server]` table: options of the command line.
-pub(super) type Server = BTreeMap<Spanned<String>, Spanned<toml::Value>>;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
-    server: Server,
+    server: Options,
     #[serde(default, rename = "export")]
     exports: Vec<ExportTable>,
 }
@@ -136,52 +127,6 @@ where
     words.iter().map(parse).collect()
 }
 
-/// What is wrong with a file, and where.
-#[derive(Debug)]
-pub(super) struct ConfigError {
-    file: PathBuf,
-    line: usize,
-    /// The way to the key, as in `export[0].name`; empty if the file is no TOML there.
-    key: String,
-    what: String,
-    /// Whether the file may be right, and this machine is not as it should be.
-    of_machine: bool,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // toml's messages may have several lines.
-        let what = self.what.trim_end().replace('\n', ", ");
-        write!(f, "{}: {what}", self.place())
-    }
-}
-
-impl ConfigError {
-    /// File, line and key.
-    fn place(&self) -> String {
-        let (file, line, key) = (self.file.display(), self.line, &self.key);
-        match key.is_empty() {
-            true => format!("{file}:{line}"),
-            false => format!("{file}:{line}: {key}"),
-        }
-    }
-
-    /// The same, when the file may be right.
-    fn of_machine(mut self) -> Self {
-        self.of_machine = true;
-        self
-    }
-}
-
-impl From<ConfigError> for anyhow::Error {
-    fn from(error: ConfigError) -> Self {
-        match error.of_machine {
-            true => Self::msg(error),
-            false => Self::new(Misconfigured(error.to_string())),
-        }
-    }
-}
-
 impl Config {
     /// Reads a file.
     ///
@@ -189,34 +134,13 @@ impl Config {
     ///
     /// If it cannot be read, or something in it is not understood.
     pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
-        use std::io::Read;
-        let cannot = |error: std::io::Error| {
-            Misconfigured(format!("{}: cannot read: {error}", path.display()))
-        };
-        let file = std::fs::File::open(path).map_err(cannot)?;
-        let mut text = String::new();
-        file.take(MAX_FILE + 1)
-            .read_to_string(&mut text)
-            .map_err(cannot)?;
-        if text.len() as u64 > MAX_FILE {
-            let path = path.display();
-            let what = format!("{path} has more than {MAX_FILE} bytes");
-            return Err(Misconfigured(what).into());
-        }
-        Ok(Self::parse(path, text)?)
+        Ok(Self::of(ConfigFile::load(path)?)?)
     }
 
-    fn parse(path: &Path, text: String) -> Result<Self, ConfigError> {
-        let File { server, exports } = parse(&text).map_err(|(at, key, what)| ConfigError {
-            file: path.into(),
-            line: line(&text, at),
-            key,
-            what,
-            of_machine: false,
-        })?;
+    fn of(file: ConfigFile) -> Result<Self, ConfigError> {
+        let File { server, exports } = file.values()?;
         Ok(Self {
-            path: path.into(),
-            text,
+            file,
             server,
             exports,
         })
@@ -229,13 +153,7 @@ impl Config {
         key: impl Into<String>,
         what: impl fmt::Display,
     ) -> ConfigError {
-        ConfigError {
-            file: self.path.clone(),
-            line: line(&self.text, at.start),
-            key: key.into(),
-            what: what.to_string(),
-            of_machine: false,
-        }
+        self.file.error(at, key, what)
     }
 
     /// The exports. Those without clients of their own are for `allow`.
@@ -389,37 +307,12 @@ fn options(
     options
 }
 
-/// What `toml::Spanned` adds to the way to a key.
-const SPANNED: &str = ".$__serde_spanned_private_value";
-
-/// A text, or where it is wrong, at which key, and how.
-fn parse<T: DeserializeOwned>(text: &str) -> Result<T, (usize, String, String)> {
-    let place = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
-    let deserializer = toml::Deserializer::parse(text).map_err(|error| {
-        let what = wording::of_syntax(text, place(&error), error.message());
-        (place(&error), String::new(), what)
-    })?;
-    serde_path_to_error::deserialize(deserializer).map_err(|error| {
-        let key = error.path().to_string().replace(SPANNED, "");
-        let error = error.into_inner();
-        let what = wording::of_value(&key, error.message());
-        let key = if key == "." { String::new() } else { key };
-        (place(&error), key, what)
-    })
-}
-
-/// The number of the line with this byte, from 1.
-fn line(text: &str, at: usize) -> usize {
-    let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
-    1 + before.iter().filter(|&&byte| byte == b'\n').count()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn config(text: &str) -> Result<Config, ConfigError> {
-        Config::parse(Path::new("exports.toml"), text.to_owned())
+        Config::of(ConfigFile::new(Path::new("exports.toml"), text.to_owned()))
     }
 
     fn plans(text: &str) -> Result<Vec<Plan>, ConfigError> {
@@ -697,7 +590,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("large");
         let file = std::fs::File::create(&path).unwrap();
-        file.set_len(MAX_FILE + 1).unwrap();
+        file.set_len(crate::config_file::MAX_FILE + 1).unwrap();
         let error = Config::load(&path).unwrap_err().to_string();
         assert!(error.contains("more than 1048576 bytes"), "{error}");
         let error = Config::load(&dir.path().join("missing")).unwrap_err();

@@ -1,6 +1,6 @@
 //! The control socket of a server: what it does, for who asks on this machine.
 
-use super::observed::Observed;
+use super::reports::Tells;
 use super::systemd;
 use crate::control::{MAX_REQUEST, Request, socket_name};
 use crate::json;
@@ -32,7 +32,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The control socket of a server that listens there: in the runtime directory that systemd made, or else
 /// where the state is.
-pub(super) fn default_path(state_dir: Option<&Path>, listening: SocketAddr) -> Option<PathBuf> {
+pub(crate) fn default_path(state_dir: Option<&Path>, listening: SocketAddr) -> Option<PathBuf> {
     let dir = systemd::runtime_dir().or_else(|| state_dir.map(Path::to_owned))?;
     Some(dir.join(socket_name(&listening.to_string())))
 }
@@ -49,7 +49,7 @@ impl Control {
     /// # Errors
     ///
     /// If the socket cannot be made, or another server has it.
-    pub(super) fn start(path: &Path, observed: Arc<Observed>) -> io::Result<Self> {
+    pub(super) fn start(path: &Path, observed: Arc<dyn Tells>) -> io::Result<Self> {
         let listener = listen(path)?;
         Ok(Self {
             path: path.to_owned(),
@@ -90,7 +90,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     ))
 }
 
-async fn serve(listener: UnixListener, observed: Arc<Observed>) {
+async fn serve(listener: UnixListener, observed: Arc<dyn Tells>) {
     let places = Arc::new(Semaphore::new(MAX_REQUESTS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
@@ -106,7 +106,7 @@ async fn serve(listener: UnixListener, observed: Arc<Observed>) {
         };
         let observed = Arc::clone(&observed);
         tokio::spawn(async move {
-            let answered = tokio::time::timeout(TIMEOUT, answer(stream, &observed)).await;
+            let answered = tokio::time::timeout(TIMEOUT, answer(stream, &*observed)).await;
             let answered = answered.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
             if let Err(error) = answered {
                 tracing::debug!(%error, "a request to the control socket was not answered");
@@ -116,15 +116,15 @@ async fn serve(listener: UnixListener, observed: Arc<Observed>) {
     }
 }
 
-async fn answer(mut stream: UnixStream, observed: &Observed) -> io::Result<()> {
+async fn answer(mut stream: UnixStream, observed: &dyn Tells) -> io::Result<()> {
     let (read, mut write) = stream.split();
     let mut line = Vec::new();
     BufReader::new(read.take(MAX_REQUEST))
         .read_until(b'\n', &mut line)
         .await?;
     let mut reply = match serde_json::from_slice(&line) {
-        Ok(Request::Stats) => json::line(&observed.status()),
-        Ok(Request::Clients) => json::line(&observed.clients()),
+        Ok(Request::Stats) => observed.stats(),
+        Ok(Request::Clients) => observed.clients(),
         Err(error) => json::line(&serde_json::json!({ "error": error.to_string() })),
     }?;
     reply.push('\n');

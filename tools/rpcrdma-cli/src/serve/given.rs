@@ -1,11 +1,12 @@
-//! Options as they were given: on the command line, and in the `[server]` table of a file.
+//! Options as they were given: on the command line, and in a table of a file.
 
 use super::args::ServeArgs;
 use super::config::Config;
+use crate::config_file::{ConfigFile, Options};
 use clap::builder::ValueRange;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command};
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::num::ParseIntError;
@@ -26,9 +27,9 @@ const NOT_IN_FILES: [&str; 6] = [
 ];
 
 impl Given {
-    /// Those of a command line that was understood.
-    pub(crate) fn of(matches: &ArgMatches) -> Self {
-        let command = command();
+    /// Those of a command line of `A` that was understood.
+    pub(crate) fn of<A: Args>(matches: &ArgMatches) -> Self {
+        let command = command::<A>();
         let given = command.get_arguments().filter_map(|arg| {
             let id = arg.get_id().as_str();
             let source = matches.value_source(id)?;
@@ -45,8 +46,73 @@ impl Given {
 }
 
 /// The command, without what is around it.
-fn command() -> Command {
-    ServeArgs::augment_args(Command::new("serve"))
+fn command<A: Args>() -> Command {
+    A::augment_args(Command::new("rpcrdma"))
+}
+
+/// A table of a file that has options of a command.
+pub(crate) struct OptionTable<'a> {
+    pub(crate) file: &'a ConfigFile,
+    /// Its name in the file.
+    pub(crate) name: &'static str,
+    pub(crate) options: &'a Options,
+    /// Options that have no place there.
+    pub(crate) without: &'static [&'static str],
+}
+
+impl OptionTable<'_> {
+    /// The arguments of a command with these options, where the command line does not say otherwise.
+    ///
+    /// # Errors
+    ///
+    /// If the file has an option that is not known, or its value is not understood.
+    pub(crate) fn under<A: Args>(&self, given: &Given) -> anyhow::Result<A> {
+        let command = command::<A>();
+        let mut words = vec![OsString::from("rpcrdma")];
+        for (key, value) in self.options {
+            let name = key.get_ref();
+            let error =
+                |at, what: String| self.file.error(at, format!("{}.{name}", self.name), what);
+            let long = name.replace('_', "-");
+            let is_this = |arg: &&Arg| arg.get_long() == Some(&long) && !name.contains('-');
+            let arg = command.get_arguments().find(is_this);
+            let arg = arg.filter(|_| !self.without.contains(&&*long));
+            let arg = arg.ok_or_else(|| error(key.span(), self.unknown(&command)))?;
+            let values = words_of(arg, value.get_ref())
+                .map_err(|what| error(value.span(), what.to_owned()))?;
+            let option = options(arg, &values);
+            let alone = [OsString::from("rpcrdma")]
+                .into_iter()
+                .chain(option.clone());
+            // What else has to be given is not the matter of one option.
+            if let Err(wrong) = command.clone().try_get_matches_from(alone)
+                && wrong.kind() != ErrorKind::MissingRequiredArgument
+            {
+                return Err(error(value.span(), explain(arg, &wrong)).into());
+            }
+            if given.values(arg).is_none() {
+                words.extend(option);
+            }
+        }
+        for arg in command.get_arguments() {
+            // The file has taken the place of --config, with which some options cannot be used.
+            let values = given.values(arg).filter(|_| arg.get_id() != "config");
+            if let Some(values) = values {
+                words.extend(options(arg, values));
+            }
+        }
+        let command = command.mut_args(|arg| arg.required(false));
+        let matches = command.try_get_matches_from(words)?;
+        Ok(A::from_arg_matches(&matches)?)
+    }
+
+    /// What there is to say about an unknown key.
+    fn unknown(&self, command: &Command) -> String {
+        let known = command.get_arguments().filter_map(Arg::get_long);
+        let known = known.filter(|long| !self.without.contains(long));
+        let known: Vec<String> = known.map(|long| long.replace('-', "_")).collect();
+        format!("there is no such option; there are {}", known.join(", "))
+    }
 }
 
 impl ServeArgs {
@@ -56,39 +122,13 @@ impl ServeArgs {
     ///
     /// If the file has an option that is not known, or its value is not understood.
     pub(super) fn with_options_of(&self, config: &Config) -> anyhow::Result<Self> {
-        let command = command();
-        let mut words = vec![OsString::from("serve")];
-        for (key, value) in &config.server {
-            let name = key.get_ref();
-            let error = |at, what: String| config.error(at, format!("server.{name}"), what);
-            let long = name.replace('_', "-");
-            let is_this = |arg: &&Arg| arg.get_long() == Some(&long) && !name.contains('-');
-            let arg = command.get_arguments().find(is_this);
-            let arg = arg.filter(|_| !NOT_IN_FILES.contains(&&*long));
-            let arg = arg.ok_or_else(|| error(key.span(), unknown(&command)))?;
-            let values = words_of(arg, value.get_ref())
-                .map_err(|what| error(value.span(), what.to_owned()))?;
-            let option = options(arg, &values);
-            let alone = [OsString::from("serve")].into_iter().chain(option.clone());
-            command
-                .clone()
-                .try_get_matches_from(alone)
-                .map_err(|wrong| error(value.span(), explain(arg, &wrong)))?;
-            if self.given.values(arg).is_none() {
-                words.extend(option);
-            }
-        }
-        // The file has taken the place of --config, with which some options cannot be used.
-        let given = command
-            .get_arguments()
-            .filter(|arg| arg.get_id() != "config");
-        for arg in given {
-            if let Some(values) = self.given.values(arg) {
-                words.extend(options(arg, values));
-            }
-        }
-        let matches = command.try_get_matches_from(words)?;
-        let mut merged = Self::from_arg_matches(&matches)?;
+        let table = OptionTable {
+            file: &config.file,
+            name: "server",
+            options: &config.server,
+            without: &NOT_IN_FILES,
+        };
+        let mut merged: Self = table.under(&self.given)?;
         merged.given = self.given.clone();
         merged.config = self.config.clone();
         Ok(merged)
@@ -136,14 +176,6 @@ fn words_of(arg: &Arg, value: &toml::Value) -> Result<Vec<OsString>, &'static st
         }
         (true, value) => Ok(vec![word(value)?.into()]),
     }
-}
-
-/// What there is to say about an unknown key.
-fn unknown(command: &Command) -> String {
-    let known = command.get_arguments().filter_map(Arg::get_long);
-    let known = known.filter(|long| !NOT_IN_FILES.contains(long));
-    let known: Vec<String> = known.map(|long| long.replace('-', "_")).collect();
-    format!("there is no such option; there are {}", known.join(", "))
 }
 
 /// What is wrong with a value, without the words around it that are for a command line.

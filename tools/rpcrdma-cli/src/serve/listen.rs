@@ -14,6 +14,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// If it is neither. Other names are not accepted: they may mean several addresses, and other ones
 /// tomorrow.
 pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
+    parse_with(text, NFS_RDMA_PORT)
+}
+
+/// The same with another port if none is given.
+///
+/// # Errors
+///
+/// Those of [`parse`].
+pub(crate) fn parse_with(text: &str, port: u16) -> Result<SocketAddr, String> {
     let numeric = numeric(text);
     let text = &*numeric;
     if let Ok(addr) = text.parse() {
@@ -25,7 +34,7 @@ pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
         .unwrap_or(text);
     unbracketed
         .parse::<IpAddr>()
-        .map(|addr| SocketAddr::new(addr, NFS_RDMA_PORT))
+        .map(|addr| SocketAddr::new(addr, port))
         .map_err(|_| {
             "it is not an address, as 127.0.0.1, 0.0.0.0:20049 and [::]:20049 are, or localhost"
                 .into()
@@ -33,7 +42,7 @@ pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// The same with 127.0.0.1 for the host `localhost` (RFC 6761 §6.3).
-pub(super) fn numeric(text: &str) -> Cow<'_, str> {
+pub(crate) fn numeric(text: &str) -> Cow<'_, str> {
     let (host, port) = match text.split_once(':') {
         Some((host, _)) => text.split_at(host.len()),
         None => (text, ""),

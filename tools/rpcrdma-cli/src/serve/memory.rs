@@ -1,6 +1,5 @@
 //! Returns memory of closed connections to the system.
 
-use rpcrdma::Server;
 use std::time::Duration;
 
 /// How often the connections are counted.
@@ -17,13 +16,13 @@ const LOOKS_BETWEEN: u32 = 6;
 
 /// Returns free memory to the system after many connections have gone, and now and then while the process
 /// has much more in use than it had, for ever.
-pub(super) async fn return_what_is_free(server: &Server) {
+pub(crate) async fn return_what_is_free(connections: impl Fn() -> usize) {
     let mut memory = Memory::default();
     let mut tick = tokio::time::interval(LOOK);
     loop {
         tick.tick().await;
         let resident = resident().unwrap_or(0);
-        if memory.is_worth_it(server.stats().connections, resident) {
+        if memory.is_worth_it(connections(), resident) {
             syscalls::return_free_memory();
         }
     }

@@ -1,10 +1,10 @@
 //! Metrics of a server in the text format of Prometheus, over HTTP.
 
-mod families;
+pub(crate) mod families;
 
 use super::listen;
-use super::observed::Observed;
-use families::families;
+use super::reports::Tells;
+pub(super) use families::families;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE};
@@ -69,7 +69,7 @@ impl Metrics {
     /// # Errors
     ///
     /// If it cannot listen there.
-    pub(super) async fn start(on: SocketAddr, observed: Arc<Observed>) -> io::Result<Self> {
+    pub(super) async fn start(on: SocketAddr, observed: Arc<dyn Tells>) -> io::Result<Self> {
         let listener = TcpListener::bind(on).await?;
         let addr = listener.local_addr()?;
         let task = tokio::spawn(serve(listener, observed));
@@ -83,7 +83,7 @@ impl Drop for Metrics {
     }
 }
 
-async fn serve(listener: TcpListener, observed: Arc<Observed>) {
+async fn serve(listener: TcpListener, observed: Arc<dyn Tells>) {
     let limits = ConnectionLimits::new(MAX_CONNECTIONS, MAX_CONNECTIONS);
     let admission = Admission::new(limits.with_idle_giving_way());
     loop {
@@ -124,7 +124,7 @@ async fn serve(listener: TcpListener, observed: Arc<Observed>) {
 
 async fn serve_connection(
     stream: TcpStream,
-    observed: Arc<Observed>,
+    observed: Arc<dyn Tells>,
     admitted: Admitted,
 ) -> hyper::Result<()> {
     let admitted = Mutex::new(admitted);
@@ -133,7 +133,7 @@ async fn serve_connection(
         let mut admitted = admitted.lock().unwrap_or_else(PoisonError::into_inner);
         admitted.set_up();
         drop(admitted);
-        let reply = reply(&request, &observed);
+        let reply = reply(&request, &*observed);
         async move { Ok::<_, Infallible>(reply) }
     });
     http1::Builder::new()
@@ -144,7 +144,7 @@ async fn serve_connection(
         .await
 }
 
-fn reply(request: &Request<Incoming>, observed: &Observed) -> Response<Full<Bytes>> {
+fn reply(request: &Request<Incoming>, observed: &dyn Tells) -> Response<Full<Bytes>> {
     if request.uri().path() != "/metrics" {
         return plain(StatusCode::NOT_FOUND, "metrics are at /metrics\n");
     }
@@ -154,7 +154,7 @@ fn reply(request: &Request<Incoming>, observed: &Observed) -> Response<Full<Byte
         reply.headers_mut().insert(ALLOW, allowed);
         return reply;
     }
-    match TextEncoder::new().encode_to_string(&families(&observed.snapshot())) {
+    match TextEncoder::new().encode_to_string(&observed.metrics()) {
         Ok(text) => {
             let mut reply = Response::new(Full::from(text));
             let format = hyper::header::HeaderValue::from_static(TEXT_FORMAT);

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 /// How often names are looked up again.
-pub(super) const REFRESH: Duration = Duration::from_secs(60);
+pub(crate) const REFRESH: Duration = Duration::from_secs(60);
 
 /// How long all names together may take.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ const MAX_ADDRESSES: usize = 64;
 
 /// Looks up names of hosts.
 #[derive(Clone)]
-pub(super) struct Names {
+pub(crate) struct Names {
     deadline: Duration,
     ask: fn(&str) -> io::Result<Vec<IpAddr>>,
     lookups: Arc<Semaphore>,
@@ -56,7 +56,7 @@ impl Names {
     }
 
     /// What the system says of hosts: their addresses, or why it says none.
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &self,
         names: BTreeSet<HostName>,
     ) -> Vec<(HostName, io::Result<Vec<IpAddr>>)> {
@@ -85,7 +85,7 @@ impl Names {
     }
 
     /// The addresses of hosts. One for which there is no answer keeps those that are known of it.
-    pub(super) async fn look_up(
+    pub(crate) async fn look_up(
         &mut self,
         names: BTreeSet<HostName>,
         known: &Addresses,

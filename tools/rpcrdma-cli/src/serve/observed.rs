@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
 /// A running server as metrics, the control socket and the log show it.
-pub(super) struct Observed {
+pub(crate) struct Observed {
     monitor: ServerMonitor,
     programs: CountedPrograms,
     listening: SocketAddr,
@@ -42,12 +42,34 @@ struct Administered {
 
 /// How often the file of exports was read again.
 #[derive(Clone, Default)]
-pub(super) struct Reloads {
-    pub(super) succeeded: u64,
-    pub(super) failed: u64,
-    last: Option<Instant>,
+pub(crate) struct Reloads {
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+    pub(crate) last: Option<Instant>,
     /// Why the last one failed, if it did.
-    pub(super) last_error: Option<String>,
+    pub(crate) last_error: Option<String>,
+}
+
+impl Reloads {
+    /// The file was read again, or not, for a reason.
+    pub(crate) fn note(&mut self, result: Result<(), String>) {
+        match &result {
+            Ok(()) => self.succeeded += 1,
+            Err(_) => self.failed += 1,
+        }
+        self.last = Some(Instant::now());
+        self.last_error = result.err();
+    }
+
+    /// The same for the control socket.
+    pub(crate) fn status(&self) -> ReloadStatus {
+        ReloadStatus {
+            succeeded: self.succeeded,
+            failed: self.failed,
+            last_seconds: self.last.map(|last| last.elapsed().as_secs_f64()),
+            last_error: self.last_error.clone(),
+        }
+    }
 }
 
 /// What a server did until some moment.
@@ -104,13 +126,7 @@ impl Observed {
 
     /// The file of exports was read again, or not, for a reason.
     pub(super) fn was_reloaded(&self, result: Result<(), String>) {
-        let reloads = &mut self.administered().reloads;
-        match &result {
-            Ok(()) => reloads.succeeded += 1,
-            Err(_) => reloads.failed += 1,
-        }
-        reloads.last = Some(Instant::now());
-        reloads.last_error = result.err();
+        self.administered().reloads.note(result);
     }
 
     /// Why the exports are not those of the file, if the last attempt to read it again failed.
@@ -201,12 +217,7 @@ impl Observed {
             mount: self.mount.to_string(),
             metrics: self.metrics.get().map(ToString::to_string),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
-            reloads: ReloadStatus {
-                succeeded: now.reloads.succeeded,
-                failed: now.reloads.failed,
-                last_seconds: now.reloads.last.map(|last| last.elapsed().as_secs_f64()),
-                last_error: now.reloads.last_error.clone(),
-            },
+            reloads: now.reloads.status(),
             connections: now.connection_counts(),
             credits_granted: now.credits_granted(),
             credits_in_use: now.credits_in_use(),
@@ -235,10 +246,18 @@ impl Observed {
     /// Its connections, for the control socket.
     pub(super) fn clients(&self) -> Vec<ClientStatus> {
         let connections = self.monitor.connections();
-        connections.iter().map(|now| self.client(now)).collect()
+        let again = |now: &ConnectionStats| {
+            now.id
+                .map_or(0, |id| self.programs.nfs.duplicate_requests_on(id))
+        };
+        connections
+            .iter()
+            .map(|now| Self::client(now, again(now)))
+            .collect()
     }
 
-    fn client(&self, now: &ConnectionStats) -> ClientStatus {
+    /// A connection, and how many calls on it came again and were not executed twice.
+    pub(crate) fn client(now: &ConnectionStats, duplicate_request_hits: u64) -> ClientStatus {
         let counters = &now.counters;
         ClientStatus {
             address: now.peer.to_string(),
@@ -250,9 +269,7 @@ impl Observed {
             calls: counters.calls_received,
             jobs: now.jobs,
             jobs_in_flight: now.jobs_in_flight as u64,
-            duplicate_request_hits: now
-                .id
-                .map_or(0, |id| self.programs.nfs.duplicate_requests_on(id)),
+            duplicate_request_hits,
             read_chunks: counters.read_chunks_pulled,
             write_chunks: counters.write_chunks_filled,
             reply_chunks: counters.reply_chunks_filled,

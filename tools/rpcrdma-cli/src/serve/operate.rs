@@ -17,10 +17,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 /// Signals to a running server.
-pub(super) struct Signals {
-    hangup: Signal,
-    statistics: Signal,
-    terminal: Terminal,
+pub(crate) struct Signals {
+    pub(crate) hangup: Signal,
+    pub(crate) statistics: Signal,
+    pub(crate) terminal: Terminal,
 }
 
 impl Signals {
@@ -29,7 +29,7 @@ impl Signals {
     /// # Errors
     ///
     /// If the system does not let us.
-    pub(super) fn listen() -> std::io::Result<Self> {
+    pub(crate) fn listen() -> std::io::Result<Self> {
         let terminal = Terminal::at_start();
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
@@ -155,7 +155,7 @@ impl Operation<'_> {
 }
 
 /// When names of hosts are looked up again; the first time is over.
-fn refresh() -> Interval {
+pub(crate) fn refresh() -> Interval {
     let mut refresh = interval(REFRESH);
     refresh.reset();
     refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Addresses of hosts, by name.
-pub(super) type Addresses = BTreeMap<HostName, Vec<IpAddr>>;
+pub(crate) type Addresses = BTreeMap<HostName, Vec<IpAddr>>;
 
 /// A directory to serve, and the rules for it.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub(super) struct ClientPlan {
 
 /// The clients of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Clients {
+pub(crate) enum Clients {
     Network(Network),
     /// A host, by the addresses that its name has.
     Host(HostName),
@@ -57,10 +57,10 @@ pub(super) enum Clients {
 
 /// The name of a host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct HostName(String);
+pub(crate) struct HostName(String);
 
 impl HostName {
-    pub(super) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -216,7 +216,7 @@ pub(super) fn common_clients(plans: &[Plan]) -> Option<String> {
 }
 
 /// Names in a line; of many the first ones, and how many there are.
-pub(super) fn summed_up(names: &[String]) -> String {
+pub(crate) fn summed_up(names: &[String]) -> String {
     match names.split_at_checked(MOST_SHOWN) {
         Some((first, rest)) if !rest.is_empty() => {
             format!("{} and {} more", first.join(", "), rest.len())

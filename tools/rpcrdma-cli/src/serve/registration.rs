@@ -23,6 +23,15 @@ impl Registered {
     ///
     /// If rpcbind is not running or refuses; then nothing stays registered.
     pub(crate) async fn new(rdma: SocketAddr, mount: SocketAddr) -> anyhow::Result<Self> {
+        Self::of(&entries(rdma, mount)).await
+    }
+
+    /// Registers these.
+    ///
+    /// # Errors
+    ///
+    /// If rpcbind is not running or refuses; then nothing stays registered.
+    pub(crate) async fn of(entries: &[Registration]) -> anyhow::Result<Self> {
         let rpcbind = Rpcbind::local(DEADLINE)
             .await
             .context("cannot register with rpcbind: start it, or leave --rpcbind out")?;
@@ -30,9 +39,9 @@ impl Registered {
             rpcbind,
             entries: Vec::new(),
         };
-        for entry in entries(rdma, mount) {
-            match register(&registered.rpcbind, &entry).await {
-                Ok(()) => registered.entries.push(entry),
+        for entry in entries {
+            match register(&registered.rpcbind, entry).await {
+                Ok(()) => registered.entries.push(*entry),
                 Err(error) => {
                     registered.remove().await;
                     return Err(error);
@@ -98,7 +107,7 @@ async fn register<T: Transport>(rpcbind: &Rpcbind<T>, entry: &Registration) -> a
 }
 
 /// What is registered: all programs over RDMA, MOUNT over TCP. NFS itself is not served over TCP.
-fn entries(rdma: SocketAddr, mount: SocketAddr) -> [Registration; 4] {
+pub(crate) fn entries(rdma: SocketAddr, mount: SocketAddr) -> [Registration; 4] {
     let (over_rdma, over_tcp) = (NetId::rdma(rdma.ip()), NetId::tcp(mount.ip()));
     let entry = |prog, vers, netid, addr| Registration {
         prog,

@@ -4,47 +4,89 @@ use super::control::{self, Control};
 use super::listen;
 use super::metrics::{self, Metrics};
 use super::observed::Observed;
+use crate::json;
 use anyhow::Context;
 use clap::Args;
+use prometheus::proto::MetricFamily;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where it tells.
 #[derive(Args, Clone, Debug)]
-pub(super) struct ReportArgs {
+pub(crate) struct ReportArgs {
     /// Serve Prometheus metrics at http://ADDR:PORT/metrics; a port alone is on 127.0.0.1
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics::parse)]
-    pub(super) metrics: Option<SocketAddr>,
+    pub(crate) metrics: Option<SocketAddr>,
 
     /// Unix socket for `rpcrdma stats` and `rpcrdma clients` [default: control-ADDR:PORT.sock in
     /// the runtime directory of the service, or in the state directory]
     #[arg(long, value_name = "PATH")]
-    pub(super) control_socket: Option<PathBuf>,
+    pub(crate) control_socket: Option<PathBuf>,
+}
+
+/// Something that runs and tells of itself.
+pub(crate) trait Tells: Send + Sync + 'static {
+    /// The first address that it listens at, which names the control socket.
+    fn listening(&self) -> SocketAddr;
+
+    /// Its metrics are there.
+    fn metrics_are_at(&self, addr: SocketAddr);
+
+    /// What it did so far, as one line of JSON.
+    fn stats(&self) -> serde_json::Result<String>;
+
+    /// Its connections, as one line of JSON.
+    fn clients(&self) -> serde_json::Result<String>;
+
+    /// Every metric, with its values of this moment.
+    fn metrics(&self) -> Vec<MetricFamily>;
+}
+
+impl Tells for Observed {
+    fn listening(&self) -> SocketAddr {
+        self.listening()
+    }
+
+    fn metrics_are_at(&self, addr: SocketAddr) {
+        self.metrics_are_at(addr);
+    }
+
+    fn stats(&self) -> serde_json::Result<String> {
+        json::line(&self.status())
+    }
+
+    fn clients(&self) -> serde_json::Result<String> {
+        json::line(&self.clients())
+    }
+
+    fn metrics(&self) -> Vec<MetricFamily> {
+        metrics::families(&self.snapshot())
+    }
 }
 
 /// What tells of a server, until it is dropped.
-pub(super) struct Reports {
-    pub(super) observed: Arc<Observed>,
+pub(crate) struct Reports<T> {
+    pub(crate) observed: Arc<T>,
     metrics: Option<Metrics>,
     control: Option<(PathBuf, Control)>,
 }
 
-impl Reports {
+impl<T: Tells> Reports<T> {
     /// Tells of a server from now on.
     ///
     /// # Errors
     ///
     /// If it cannot listen where it was told to. Without a control socket in the usual place it goes on.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         args: &ReportArgs,
-        observed: Observed,
+        observed: T,
         state_dir: Option<&Path>,
     ) -> anyhow::Result<Self> {
         let observed = Arc::new(observed);
         let metrics = match args.metrics {
             Some(on) => Some(
-                Metrics::start(on, Arc::clone(&observed))
+                Metrics::start(on, Arc::clone(&observed) as Arc<dyn Tells>)
                     .await
                     .map_err(|error| listen::explain(error, on, "--metrics"))?,
             ),
@@ -54,7 +96,7 @@ impl Reports {
             observed.metrics_are_at(metrics.addr);
         }
         let start = |path: &Path| {
-            let control = Control::start(path, Arc::clone(&observed))
+            let control = Control::start(path, Arc::clone(&observed) as Arc<dyn Tells>)
                 .with_context(|| format!("{}: cannot make the control socket", path.display()))?;
             anyhow::Ok((path.to_owned(), control))
         };
@@ -79,12 +121,12 @@ impl Reports {
     }
 
     /// Where metrics are.
-    pub(super) fn metrics(&self) -> Option<SocketAddr> {
+    pub(crate) fn metrics(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(|metrics| metrics.addr)
     }
 
     /// Where the control socket is.
-    pub(super) fn control(&self) -> Option<&Path> {
+    pub(crate) fn control(&self) -> Option<&Path> {
         self.control.as_ref().map(|(path, _)| &**path)
     }
 }

@@ -4,7 +4,6 @@
 use crate::failure::Usage;
 use anyhow::{Context, bail};
 use listenfd::ListenFd;
-use rpcrdma::Server;
 use sd_notify::NotifyState;
 use std::future::pending;
 use std::net::TcpListener;
@@ -12,17 +11,17 @@ use std::path::PathBuf;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// Says that the server serves.
-pub(super) fn ready(status: &str) {
+pub(crate) fn ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
 /// Says how the server is.
-pub(super) fn status(status: &str) {
+pub(crate) fn status(status: &str) {
     notify(&[NotifyState::Status(status)]);
 }
 
 /// Says that the file is read again, which [`ready`] ends.
-pub(super) fn reloading() {
+pub(crate) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),
         Err(error) => tracing::warn!(%error, "cannot tell systemd of a reload"),
@@ -30,7 +29,7 @@ pub(super) fn reloading() {
 }
 
 /// Says that the server lets calls finish.
-pub(super) fn stopping() {
+pub(crate) fn stopping() {
     notify(&[
         NotifyState::Stopping,
         NotifyState::Status("letting calls finish"),
@@ -45,8 +44,8 @@ fn notify(state: &[NotifyState<'_>]) {
 }
 
 /// Tells the watchdog of systemd, for ever and as often as it wants, that every event loop runs: this one,
-/// which serves MOUNT over TCP, and those of the server. A loop that hangs ends the pings.
-pub(super) async fn feed_watchdog(server: &Server) {
+/// which serves MOUNT over TCP, and those that `respond` asks. A loop that hangs ends the pings.
+pub(crate) async fn feed_watchdog(respond: impl AsyncFn()) {
     let Some(timeout) = sd_notify::watchdog_enabled() else {
         return pending().await;
     };
@@ -55,7 +54,7 @@ pub(super) async fn feed_watchdog(server: &Server) {
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         due.tick().await;
-        server.workers_respond().await;
+        respond().await;
         notify(&[NotifyState::Watchdog]);
     }
 }
@@ -68,7 +67,7 @@ pub(super) fn state_dir() -> Option<PathBuf> {
 }
 
 /// Where systemd has the service keep its sockets, if it does.
-pub(super) fn runtime_dir() -> Option<PathBuf> {
+pub(crate) fn runtime_dir() -> Option<PathBuf> {
     let dirs = std::env::var_os("RUNTIME_DIRECTORY")?;
     std::env::split_paths(&dirs).find(|dir| dir.is_absolute())
 }

@@ -7,7 +7,7 @@ use std::fs::OpenOptions;
 /// The terminal of the process, if the end of the terminal is to be the end of the server.
 ///
 /// Who closes a terminal expects that what runs in it ends, unless it was told by nohup to ignore SIGHUP.
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     is_followed: bool,
 }
 
@@ -21,7 +21,7 @@ impl Terminal {
     }
 
     /// Whether there was one, and it has been closed.
-    pub(super) fn has_gone(&self) -> bool {
+    pub(crate) fn has_gone(&self) -> bool {
         self.is_followed && !is_there()
     }
 }

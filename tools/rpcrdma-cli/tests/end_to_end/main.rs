@@ -13,6 +13,7 @@ mod designs;
 mod devices;
 mod errors;
 mod files;
+mod gateway;
 mod hard_links;
 mod holes;
 mod hostile;
@@ -56,6 +57,7 @@ fn server_exits_successfully_on_sigterm_and_sigint() {
 fn every_command_explains_itself_with_examples() {
     for command in [
         "serve",
+        "gateway",
         "ls",
         "cat",
         "get",

@@ -260,6 +260,11 @@ impl Session {
         self.outstanding.len()
     }
 
+    /// Returns the XIDs of the messages without an answer.
+    pub(crate) fn outstanding_xids(&self) -> impl Iterator<Item = u32> {
+        self.outstanding.xids()
+    }
+
     /// Whether the session waits until no Receive is smaller than
     /// [`receive_size`](Self::receive_size).
     pub fn awaits_receives(&self) -> bool {

@@ -50,6 +50,10 @@ impl Outstanding {
         self.sent.len()
     }
 
+    pub(super) fn xids(&self) -> impl Iterator<Item = u32> {
+        self.sent.iter().map(|sent| sent.xid)
+    }
+
     /// Whether the peer has a Receive for a further message.
     pub(super) fn has_room(&self) -> bool {
         self.len() < MAX_CONTROL_MESSAGES

@@ -2,17 +2,17 @@
 //!
 //! Names keep to the conventions of Prometheus: seconds and bytes, `_total` for what only grows.
 
-use crate::serve::observed::Snapshot;
+use crate::serve::observed::{Reloads, Snapshot};
 use nfs_server::LatencyHistogram;
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Every metric, with its values of that moment.
-pub(super) fn families(now: &Snapshot) -> Vec<MetricFamily> {
+pub(in crate::serve) fn families(now: &Snapshot) -> Vec<MetricFamily> {
     let mut all = Families::default();
     all.process(now);
     all.nfs(now);
@@ -23,10 +23,11 @@ pub(super) fn families(now: &Snapshot) -> Vec<MetricFamily> {
     all.0
 }
 
-type Labels<'a> = &'a [(&'a str, &'a str)];
+pub(crate) type Labels<'a> = &'a [(&'a str, &'a str)];
 
+/// Metrics that are being put together.
 #[derive(Default)]
-struct Families(Vec<MetricFamily>);
+pub(crate) struct Families(pub(crate) Vec<MetricFamily>);
 
 impl Families {
     fn add(&mut self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) {
@@ -42,7 +43,7 @@ impl Families {
         self.0.push(family);
     }
 
-    fn counters(&mut self, name: &str, help: &str, values: &[(Labels<'_>, u64)]) {
+    pub(crate) fn counters(&mut self, name: &str, help: &str, values: &[(Labels<'_>, u64)]) {
         let metrics = values.iter().map(|(labels, value)| {
             let mut counter = Counter::default();
             counter.set_value(*value as f64);
@@ -53,7 +54,7 @@ impl Families {
         self.add(name, help, MetricType::COUNTER, metrics.collect());
     }
 
-    fn gauges(&mut self, name: &str, help: &str, values: &[(Labels<'_>, f64)]) {
+    pub(crate) fn gauges(&mut self, name: &str, help: &str, values: &[(Labels<'_>, f64)]) {
         let metrics = values.iter().map(|(labels, value)| {
             let mut gauge = Gauge::default();
             gauge.set_value(*value);
@@ -64,19 +65,42 @@ impl Families {
         self.add(name, help, MetricType::GAUGE, metrics.collect());
     }
 
-    fn process(&mut self, now: &Snapshot) {
+    /// What every long-running command tells.
+    pub(crate) fn start(&mut self, started_at: SystemTime) {
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         self.gauges(
             "build_info",
             "Version of the server, as a label of the value 1.",
             &[(&version, 1.0)],
         );
-        let started = now.started_at.duration_since(UNIX_EPOCH);
+        let started = started_at.duration_since(UNIX_EPOCH);
         self.gauges(
             "start_time_seconds",
             "Time at which the server started, in seconds since 1970.",
             &[(&[], started.unwrap_or_default().as_secs_f64())],
         );
+    }
+
+    /// Reloads of a configuration file.
+    pub(crate) fn reloads(&mut self, reloads: &Reloads) {
+        self.counters(
+            "reloads_total",
+            "Times that the configuration file was read again; with an error in it nothing changes.",
+            &[
+                (&[("result", "success")], reloads.succeeded),
+                (&[("result", "failure")], reloads.failed),
+            ],
+        );
+        let is_good = reloads.last_error.is_none();
+        self.gauges(
+            "last_reload_successful",
+            "Whether what is served is what the file said when it was to be read last.",
+            &[(&[], f64::from(u8::from(is_good)))],
+        );
+    }
+
+    fn process(&mut self, now: &Snapshot) {
+        self.start(now.started_at);
         self.gauges(
             "open_files",
             "Files and directories kept open between calls.",
@@ -93,20 +117,7 @@ impl Families {
                 (&[("state", "absent")], absent as f64),
             ],
         );
-        self.counters(
-            "reloads_total",
-            "Times that the file of exports was read again; with an error in it nothing changes.",
-            &[
-                (&[("result", "success")], now.reloads.succeeded),
-                (&[("result", "failure")], now.reloads.failed),
-            ],
-        );
-        let is_good = now.reloads.last_error.is_none();
-        self.gauges(
-            "last_reload_successful",
-            "Whether the exports are those of the file as it was when it was to be read last.",
-            &[(&[], f64::from(u8::from(is_good)))],
-        );
+        self.reloads(&now.reloads);
     }
 
     fn nfs(&mut self, now: &Snapshot) {

@@ -1,0 +1,116 @@
+//! What all pairs of a gateway share, and the service that clients call.
+
+use crate::backward::Backchannels;
+use crate::config::{GatewayConfig, Listen, MAX_RECORD, Upstream};
+use crate::log::Log;
+use crate::pair::Pair;
+use crate::ports::Ports;
+use crate::session::Sizes;
+use crate::stats::Counters;
+use buffer::Pool;
+use nfs_proto::scan::scan_received;
+use oncrpc::xdr::Payload;
+use oncrpc::{Answer, Caller, ConnectionId, Connections, ReplyBound, Service};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of returned record memory that a gateway keeps for reuse.
+const KEPT_MEMORY: usize = 16 << 20;
+
+/// The transport of one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Tcp,
+    Rdma,
+}
+
+/// What all pairs of a gateway share.
+pub(crate) struct Core {
+    pub(crate) upstream: Upstream,
+    pub(crate) upstream_side: Side,
+    pub(crate) downstream: Side,
+    /// Largest calls of clients, and their replies, that both sides carry.
+    pub(crate) fore_sizes: Sizes,
+    pub(crate) config: GatewayConfig,
+    pub(crate) stats: Counters,
+    pub(crate) log: Log,
+    pub(crate) ports: Ports,
+    /// The connections of clients, which pairs close.
+    pub(crate) connections: Connections,
+    /// The connections of clients, on which pairs call.
+    pub(crate) backchannels: Backchannels,
+    /// Memory for records.
+    pub(crate) pool: Pool,
+    pairs: Mutex<HashMap<ConnectionId, Arc<Pair>>>,
+}
+
+impl Core {
+    pub(crate) fn new(listen: &Listen, upstream: Upstream, config: GatewayConfig) -> Self {
+        let (downstream, down) = match listen {
+            Listen::Rdma { config, .. } => (Side::Rdma, Sizes::both(config.max_chunk)),
+            Listen::Tcp { limits, .. } => (
+                Side::Tcp,
+                Sizes {
+                    call: limits.record,
+                    reply: MAX_RECORD,
+                },
+            ),
+        };
+        let (upstream_side, up) = match &upstream {
+            Upstream::Tcp { .. } => (Side::Tcp, Sizes::both(MAX_RECORD)),
+            Upstream::Rdma { config: client, .. } => (
+                Side::Rdma,
+                Sizes {
+                    call: client.max_chunk,
+                    reply: config.max_reply,
+                },
+            ),
+        };
+        Self {
+            upstream_side,
+            downstream,
+            fore_sizes: down.and(up),
+            upstream,
+            config,
+            stats: Counters::default(),
+            log: Log::default(),
+            ports: Ports::default(),
+            connections: Connections::default(),
+            backchannels: Backchannels::new(downstream),
+            pool: Pool::new(KEPT_MEMORY),
+            pairs: Mutex::default(),
+        }
+    }
+
+    fn pairs(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<Pair>>> {
+        self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pair_of(self: &Arc<Self>, caller: &Caller) -> Arc<Pair> {
+        let mut pairs = self.pairs();
+        let pair = pairs
+            .entry(caller.connection)
+            .or_insert_with(|| Pair::new(Arc::clone(self), *caller));
+        Arc::clone(pair)
+    }
+}
+
+/// The service of a gateway: passes each call on to the upstream of its connection.
+pub(crate) struct Forward(pub(crate) Arc<Core>);
+
+impl Service for Forward {
+    fn call(&self, call: Payload, caller: &Caller) -> Answer {
+        self.0.pair_of(caller).call(call, caller)
+    }
+
+    fn reply_bound(&self, call: &[u8]) -> Option<ReplyBound> {
+        scan_received(call, [])?.reply
+    }
+
+    fn connection_ended(&self, connection: ConnectionId) {
+        let pair = self.0.pairs().remove(&connection);
+        if let Some(pair) = pair {
+            pair.downstream_ended();
+        }
+    }
+}

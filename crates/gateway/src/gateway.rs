@@ -1,0 +1,107 @@
+//! A gateway: one listening side, one upstream.
+
+use crate::config::{GatewayConfig, Listen, Upstream};
+use crate::core::Core;
+use crate::listener::Listening;
+use crate::stats::GatewayStats;
+use oncrpc::warnings::WARNING_PERIOD;
+use rpcrdma::{ConnectionStats, ServerMonitor};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use verbs::SetupError;
+
+/// A gateway between one listening side and one upstream server. It runs until it is [shut
+/// down](Self::shutdown) or dropped.
+pub struct Gateway {
+    core: Arc<Core>,
+    listening: Listening,
+    summaries: AbortOnDrop,
+}
+
+/// Read access to a gateway's statistics, which may outlive the gateway.
+#[derive(Clone)]
+pub struct GatewayMonitor {
+    core: Arc<Core>,
+    server: Option<ServerMonitor>,
+}
+
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Gateway {
+    /// Listens for clients and passes their calls on. The upstream is not connected to before a
+    /// client calls. Works in any tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot listen or start threads.
+    pub async fn bind(
+        listen: Listen,
+        upstream: Upstream,
+        config: GatewayConfig,
+    ) -> Result<Self, SetupError> {
+        let core = Arc::new(Core::new(&listen, upstream, config));
+        let listening = Listening::start(listen, &core).await?;
+        let logged = Arc::clone(&core);
+        let summaries = tokio::spawn(async move { match logged.log.summarise_when_due().await {} });
+        Ok(Self {
+            core,
+            listening,
+            summaries: AbortOnDrop(summaries.abort_handle()),
+        })
+    }
+
+    /// The address on which the gateway listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.listening.local_addr()
+    }
+
+    /// Totals so far.
+    pub fn stats(&self) -> GatewayStats {
+        self.core.stats.snapshot()
+    }
+
+    /// Returns a monitor, which others can read statistics from.
+    pub fn monitor(&self) -> GatewayMonitor {
+        GatewayMonitor {
+            core: Arc::clone(&self.core),
+            server: self.listening.monitor(),
+        }
+    }
+
+    /// Waits until each event loop of an RDMA side that listens has run a task that is queued now.
+    /// Does not return if an event loop hangs.
+    pub async fn workers_respond(&self) {
+        self.listening.workers_respond().await;
+    }
+
+    /// Stops accepting, waits for calls in flight as long as the listening side allows, closes all
+    /// connections and returns the totals.
+    pub async fn shutdown(self) -> GatewayStats {
+        self.listening.shutdown().await;
+        drop(self.summaries);
+        // What was not logged so far is not to be lost.
+        self.core.log.summarise(Instant::now() + WARNING_PERIOD);
+        self.core.stats.snapshot()
+    }
+}
+
+impl GatewayMonitor {
+    /// Connections of clients, if the gateway listens for RPC-over-RDMA.
+    pub fn connections(&self) -> Vec<ConnectionStats> {
+        let server = self.server.as_ref();
+        server.map(ServerMonitor::connections).unwrap_or_default()
+    }
+
+    /// Totals so far.
+    pub fn stats(&self) -> GatewayStats {
+        self.core.stats.snapshot()
+    }
+}

@@ -1,0 +1,49 @@
+//! Gateway between ONC RPC over TCP and RPC-over-RDMA.
+//!
+//! A [`Gateway`] listens on one side and passes every call on to one upstream server on the other.
+//! Messages of every program pass unchanged, with their XIDs; data of NFS moves by chunks on the
+//! RDMA side (RFC 8267). Each client connection has its own upstream connection, so that the server
+//! sees sessions, locks and replies as if the client had connected itself.
+//!
+//! # Example
+//!
+//! RDMA in front of an NFS server that speaks TCP:
+//!
+//! ```no_run
+//! use gateway::{Gateway, GatewayConfig, Listen, Upstream};
+//! use rpcrdma::{Iwarp, ServerConfig};
+//! use std::sync::Arc;
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let provider = Arc::new(Iwarp::default());
+//! let listen = Listen::rdma(provider, "0.0.0.0:20049".parse()?, ServerConfig::default());
+//! let upstream = Upstream::tcp("192.0.2.7:2049".parse()?);
+//! let gateway = Gateway::bind(listen, upstream, GatewayConfig::default()).await?;
+//! tokio::signal::ctrl_c().await?;
+//! println!("passed on {} calls", gateway.shutdown().await.calls);
+//! # Ok(())
+//! # }
+//! ```
+
+mod backward;
+mod config;
+mod core;
+mod gateway;
+mod link;
+mod listener;
+mod log;
+mod pair;
+mod ports;
+mod reduce;
+mod replies;
+mod retry;
+mod session;
+mod stats;
+mod xids;
+
+pub use config::{
+    CALLBACK_TIMEOUT, GatewayConfig, Listen, MAX_RECORD, MAX_REPLY, MAX_TCP_CALLS, SourcePorts,
+    Upstream, tcp_limits,
+};
+pub use gateway::{Gateway, GatewayMonitor};
+pub use stats::GatewayStats;

@@ -1,0 +1,172 @@
+//! The upstream connection of a pair.
+
+use crate::config::{MAX_RECORD, SourcePorts, Upstream};
+use crate::ports::Lease;
+use crate::session::Sizes;
+use buffer::Pool;
+use oncrpc::xdr::Payload;
+use oncrpc::{Cause, ReplyBound, Service, Transport, TransportError};
+use oncrpc_tcp::LocalPort;
+use rpcrdma::ClientConfig;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use verbs::Provider;
+
+/// A connection to the upstream server.
+pub(crate) enum Link {
+    Tcp {
+        client: oncrpc_tcp::Client,
+        /// The source port, which is kept for the next connection of the same client.
+        _port: Lease,
+    },
+    Rdma(rpcrdma::Client),
+}
+
+/// What a pair connects with.
+pub(crate) struct Connector<'a> {
+    pub(crate) upstream: &'a Upstream,
+    /// Time limit of one attempt.
+    pub(crate) timeout: Duration,
+    /// Time limit of a call.
+    pub(crate) call_timeout: Duration,
+    /// Takes calls of the upstream.
+    pub(crate) callbacks: Arc<dyn Service>,
+    /// Memory for records of the upstream.
+    pub(crate) pool: &'a Pool,
+}
+
+impl Connector<'_> {
+    /// Makes one attempt for each address of the upstream. Returns the last error.
+    pub(crate) async fn attempt(&self, port: &mut Lease) -> Result<Link, Cause> {
+        let mut last = None;
+        for &addr in self.upstream.addrs() {
+            match self.attempt_one(addr, port).await {
+                Ok(link) => return Ok(link),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| io::Error::other("the upstream has no address").into()))
+    }
+
+    async fn attempt_one(&self, addr: SocketAddr, port: &mut Lease) -> Result<Link, Cause> {
+        match self.upstream {
+            Upstream::Tcp { source_ports, .. } => {
+                let client = self.connect_tcp(addr, *source_ports, port.port()).await?;
+                if let Some(local) = client.local_addr() {
+                    port.set(local.port());
+                }
+                Ok(Link::Tcp {
+                    client,
+                    _port: std::mem::take(port),
+                })
+            }
+            Upstream::Rdma {
+                provider, config, ..
+            } => self.connect_rdma(provider, addr, config).await,
+        }
+    }
+
+    /// Connects from the kept source port if that is possible.
+    async fn connect_tcp(
+        &self,
+        addr: SocketAddr,
+        ports: SourcePorts,
+        kept: Option<u16>,
+    ) -> Result<oncrpc_tcp::Client, TransportError> {
+        let any: IpAddr = match addr {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let config = oncrpc_tcp::ClientConfig::new(self.timeout)
+            .with_call_timeout(self.call_timeout)
+            .with_max_record(MAX_RECORD)
+            .with_callbacks(Arc::clone(&self.callbacks))
+            // Its client is gone by then, and sends again what is still in flight.
+            .with_reset_at_end(true)
+            .with_pool(self.pool.clone());
+        if let Some(port) = kept {
+            let config = config
+                .clone()
+                .with_local_port(LocalPort::Exactly((any, port).into()));
+            if let Ok(client) = oncrpc_tcp::Client::connect_with(addr, &config).await {
+                return Ok(client);
+            }
+        }
+        let config = config.with_local_port(match ports {
+            SourcePorts::Any => LocalPort::Any,
+            SourcePorts::Reserved => LocalPort::Reserved,
+        });
+        oncrpc_tcp::Client::connect_with(addr, &config).await
+    }
+
+    async fn connect_rdma(
+        &self,
+        provider: &Arc<dyn Provider>,
+        addr: SocketAddr,
+        config: &ClientConfig,
+    ) -> Result<Link, Cause> {
+        let config = config
+            .clone()
+            .with_connections(1_usize)
+            .with_reconnect(false)
+            .with_setup_timeout(self.timeout)
+            .with_call_timeout(self.call_timeout)
+            .with_callbacks(Arc::clone(&self.callbacks));
+        let client = rpcrdma::Client::connect(Arc::clone(provider), addr, config).await?;
+        Ok(Link::Rdma(client))
+    }
+}
+
+impl Link {
+    /// Passes a call on and waits for its reply.
+    pub(crate) async fn call(
+        &self,
+        call: Payload,
+        bound: ReplyBound,
+    ) -> Result<Payload, TransportError> {
+        match self {
+            Self::Tcp { client, .. } => client.call(call, bound).await,
+            Self::Rdma(client) => client.call(call, bound).await,
+        }
+    }
+
+    /// Largest callback of the upstream, and reply, that fit one Send; `None` over TCP.
+    pub(crate) fn callback_sizes(&self) -> Option<Sizes> {
+        /// Header without chunks (RFC 8166 §4.1).
+        const HEADER: usize = 28;
+        match self {
+            Self::Tcp { .. } => None,
+            Self::Rdma(client) => client.connection().map(|info| Sizes {
+                call: info.thresholds.receive.bytes() - HEADER,
+                reply: info.thresholds.send.bytes() - HEADER,
+            }),
+        }
+    }
+
+    /// Makes an XID, which a call of a client may have too.
+    pub(crate) fn next_xid(&self) -> u32 {
+        match self {
+            Self::Tcp { client, .. } => client.next_xid(),
+            Self::Rdma(client) => client.next_xid(),
+        }
+    }
+
+    /// Waits for the end of the connection. Calls in flight have ended by then.
+    pub(crate) async fn ended(&self) -> TransportError {
+        match self {
+            Self::Tcp { client, .. } => TransportError::Disconnected(client.ended().await),
+            Self::Rdma(client) => client.ended().await,
+        }
+    }
+
+    /// Closes the connection.
+    pub(crate) async fn close(&self) {
+        match self {
+            // The last owner of the client closes its socket.
+            Self::Tcp { .. } => {}
+            Self::Rdma(client) => client.close().await,
+        }
+    }
+}

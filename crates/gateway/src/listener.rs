@@ -1,0 +1,162 @@
+//! The server of the side that clients connect to.
+
+use crate::backward::Backchannels;
+use crate::config::{CALLBACK_TIMEOUT, Listen};
+use crate::core::{Core, Forward};
+use oncrpc_tcp::Limits;
+use rpcrdma::{Server, ServerConfig, ServerMonitor};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use verbs::{Provider, SetupError};
+
+/// A listening server. It ends when it is dropped.
+pub(crate) enum Listening {
+    Rdma(Server),
+    Tcp(TcpServer),
+}
+
+/// A server over TCP with its thread, if it has one.
+pub(crate) struct TcpServer {
+    addr: SocketAddr,
+    stop: oneshot::Sender<()>,
+    /// Fails once the server has ended.
+    ended: oneshot::Receiver<()>,
+}
+
+impl Listening {
+    pub(crate) async fn start(listen: Listen, core: &Arc<Core>) -> Result<Self, SetupError> {
+        match listen {
+            Listen::Rdma {
+                providers,
+                addr,
+                config,
+            } => rdma(providers, addr, *config, core).await.map(Self::Rdma),
+            Listen::Tcp {
+                listener,
+                limits,
+                admit,
+                local_users,
+            } => {
+                let configure = move |server: oncrpc_tcp::Server| {
+                    let server = match admit {
+                        Some(admit) => server.admit(move |addr| admit(addr)),
+                        None => server,
+                    };
+                    server.local_users(local_users)
+                };
+                Ok(Self::Tcp(TcpServer::start(
+                    listener, limits, configure, core,
+                )?))
+            }
+        }
+    }
+
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        match self {
+            Self::Rdma(server) => server.local_addr(),
+            Self::Tcp(server) => server.addr,
+        }
+    }
+
+    /// Statistics of the server, if it is one of RPC-over-RDMA.
+    pub(crate) fn monitor(&self) -> Option<ServerMonitor> {
+        match self {
+            Self::Rdma(server) => Some(server.monitor()),
+            Self::Tcp(_) => None,
+        }
+    }
+
+    pub(crate) async fn workers_respond(&self) {
+        match self {
+            Self::Rdma(server) => server.workers_respond().await,
+            Self::Tcp(_) => {}
+        }
+    }
+
+    /// Stops accepting, finishes calls in service, and closes all connections.
+    pub(crate) async fn shutdown(self) {
+        match self {
+            Self::Rdma(server) => drop(server.shutdown().await),
+            Self::Tcp(server) => {
+                // The send fails only if it has ended.
+                let _ = server.stop.send(());
+                let _ = server.ended.await;
+            }
+        }
+    }
+}
+
+async fn rdma(
+    providers: Vec<Arc<dyn Provider>>,
+    addr: SocketAddr,
+    config: ServerConfig,
+    core: &Arc<Core>,
+) -> Result<Server, SetupError> {
+    let mut config = config
+        .with_connections(core.connections.clone())
+        .with_backward_timeout(CALLBACK_TIMEOUT);
+    if let Backchannels::Rdma(backchannels) = &core.backchannels {
+        config = config.with_backchannels(backchannels.clone());
+    }
+    let mut providers = providers.into_iter();
+    let first = providers
+        .next()
+        .ok_or_else(|| io::Error::other("a gateway listens over a provider"))?;
+    let service = Arc::new(Forward(Arc::clone(core)));
+    let server = Server::bind(first, addr, service, config).await?;
+    for provider in providers {
+        server.listen_also(provider, server.local_addr()).await?;
+    }
+    Ok(server)
+}
+
+impl TcpServer {
+    fn start(
+        listener: TcpListener,
+        limits: Limits,
+        configure: impl FnOnce(oncrpc_tcp::Server) -> oncrpc_tcp::Server + Send + 'static,
+        core: &Arc<Core>,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let addr = listener.local_addr()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (running, ended) = oneshot::channel::<()>();
+        let service = Arc::new(Forward(Arc::clone(core)));
+        let connections = core.connections.clone();
+        let backchannels = match &core.backchannels {
+            Backchannels::Tcp(backchannels) => backchannels.clone(),
+            Backchannels::Rdma(_) => oncrpc_tcp::Backchannels::default(),
+        };
+        let pool = core.pool.clone();
+        let serve = async move {
+            // It was made non-blocking, which is all that can fail here.
+            let listener = match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => listener,
+                Err(error) => return tracing::error!(%error, "cannot listen"),
+            };
+            let server = oncrpc_tcp::Server::new(listener, service, limits);
+            let server = server
+                .connections(connections)
+                .backchannels(backchannels)
+                .pool(pool);
+            let server = configure(server);
+            // Also if the gateway is dropped.
+            server.run(async move { drop(stopped.await) }).await;
+            drop(running);
+        };
+        match core.config.workers {
+            0 => drop(tokio::spawn(serve)),
+            _ => {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()?;
+                std::thread::Builder::new()
+                    .name("gateway-tcp".to_owned())
+                    .spawn(move || runtime.block_on(serve))?;
+            }
+        }
+        Ok(Self { addr, stop, ended })
+    }
+}

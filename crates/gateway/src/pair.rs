@@ -1,0 +1,520 @@
+//! One client connection, and the upstream connection that belongs to it.
+
+use crate::backward::{Backward, Callbacks};
+use crate::core::{Core, Side};
+use crate::link::{Connector, Link};
+use crate::ports::ClientKey;
+use crate::reduce;
+use crate::replies::{can_answer, system_err};
+use crate::session::{self, Sizes};
+use crate::xids::{Taken, Xids};
+use nfs_proto::scan::{ScannedCall, apply, place_results, scan_call, scan_reply};
+use oncrpc::xdr::{Payload, Reader};
+use oncrpc::{
+    Answer, Caller, Cause, Chain, Credential, Programs, Reply, ReplyBound, Service, TransportError,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+/// One client connection with its upstream connection, which is made at the first call.
+///
+/// Both end together. Whatever happens on one of them, the client sees it as it would see it of the
+/// server itself.
+pub(crate) struct Pair {
+    pub(crate) core: Arc<Core>,
+    /// The client. Its reply room is that of no call.
+    caller: Caller,
+    state: Mutex<State>,
+    phase: watch::Sender<Phase>,
+    /// Signalled when an XID of the gateway's own is free again.
+    own_xid_is_free: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    link: Option<Arc<Link>>,
+    /// XIDs of calls in flight.
+    in_flight: Xids,
+    /// The client as a server for calls of the upstream, once it has said that it takes them.
+    backward: Option<Backward>,
+    /// The client may have said so in a call that RPCSEC_GSS protects.
+    may_be_ready: bool,
+}
+
+/// What a pair is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// No call has come.
+    New,
+    /// The upstream connection is being made. Calls wait for it.
+    Connecting,
+    /// Both connections are there.
+    Up,
+    /// The upstream connection has ended; calls in flight end.
+    Ending,
+    /// Both connections have ended, or are about to.
+    Over,
+}
+
+/// A call in flight. Dropping it frees its XID.
+pub(crate) struct InFlight {
+    pair: Arc<Pair>,
+    pub(crate) xid: u32,
+    is_own: bool,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let mut state = self.pair.lock();
+        state.in_flight.free(self.xid);
+        let last = state.in_flight.is_empty();
+        drop(state);
+        if self.is_own {
+            self.pair.own_xid_is_free.notify_waiters();
+        }
+        if last && *self.pair.phase.borrow() == Phase::Ending {
+            self.pair.close_downstream();
+        }
+    }
+}
+
+impl Pair {
+    pub(crate) fn new(core: Arc<Core>, caller: Caller) -> Arc<Self> {
+        Arc::new(Self {
+            core,
+            caller,
+            state: Mutex::default(),
+            phase: watch::channel(Phase::New).0,
+            own_xid_is_free: Notify::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers a call of the client: by the upstream, or at once if it cannot be passed on.
+    pub(crate) fn call(self: Arc<Self>, call: Payload, caller: &Caller) -> Answer {
+        let stats = &self.core.stats;
+        let Some(scanned) = scan_call(&call) else {
+            // Without programs, it answers what is wrong with the header (RFC 5531 §9).
+            stats.malformed.bump();
+            return Programs::new().call(call, caller);
+        };
+        if caller.known_uid().is_some()
+            && let Err(reply) = may_claim(&call, caller)
+        {
+            stats.denied.bump();
+            return Answer::Now(reply);
+        }
+        let mut state = self.lock();
+        state.may_be_ready |= session::may_declare_ready(&scanned);
+        let taken = state.in_flight.take(scanned.xid);
+        drop(state);
+        let in_flight = match taken {
+            Taken::Now => Some(self.in_flight(scanned.xid)),
+            Taken::InUse => None,
+            Taken::Repetition => {
+                stats.repetitions.bump();
+                debug!(peer = %caller.addr, xid = scanned.xid, "a call that is in flight is not repeated");
+                return Answer::Now(Reply::Nothing);
+            }
+        };
+        if *self.phase.borrow() == Phase::New {
+            Arc::clone(&self).connect(&call);
+        }
+        stats.calls.bump();
+        stats.bytes_up.add(call.stream_len() as u64);
+        let caller = *caller;
+        Answer::Later(Box::pin(async move {
+            let _in_flight = match in_flight {
+                Some(in_flight) => in_flight,
+                None => match self.wait_for_xid(scanned.xid).await {
+                    Some(in_flight) => in_flight,
+                    None => return Reply::Nothing,
+                },
+            };
+            self.forward(call, scanned, &caller).await
+        }))
+    }
+
+    fn in_flight(self: &Arc<Self>, xid: u32) -> InFlight {
+        InFlight {
+            pair: Arc::clone(self),
+            xid,
+            is_own: false,
+        }
+    }
+
+    /// Waits until the gateway's own call with this XID has ended; `None` if another call of the
+    /// client takes it first.
+    async fn wait_for_xid(self: &Arc<Self>, xid: u32) -> Option<InFlight> {
+        loop {
+            let mut is_free = std::pin::pin!(self.own_xid_is_free.notified());
+            is_free.as_mut().enable();
+            let taken = self.lock().in_flight.take(xid);
+            match taken {
+                Taken::Now => return Some(self.in_flight(xid)),
+                Taken::Repetition => return None,
+                Taken::InUse => is_free.await,
+            }
+        }
+    }
+
+    /// Takes an XID for a call of the gateway's own.
+    pub(crate) fn take_own_xid(self: &Arc<Self>, link: &Link) -> InFlight {
+        InFlight {
+            xid: self.lock().in_flight.take_own(|| link.next_xid()),
+            pair: Arc::clone(self),
+            is_own: true,
+        }
+    }
+
+    async fn forward(
+        self: &Arc<Self>,
+        call: Payload,
+        scanned: ScannedCall,
+        caller: &Caller,
+    ) -> Reply {
+        let Some(link) = self.link().await else {
+            return Reply::Nothing;
+        };
+        if session::declares_ready(&scanned) {
+            self.client_is_ready();
+        }
+        let (call, bound) = self.outgoing(&link, call, &scanned);
+        match self.call_upstream(&link, call, bound, &scanned).await {
+            Ok(reply) => self.back(&link, reply, &scanned, caller),
+            Err(error) => self.failed(error, &scanned),
+        }
+    }
+
+    /// Returns the upstream connection once it is there; `None` if there will be none.
+    async fn link(&self) -> Option<Arc<Link>> {
+        if let Some(link) = &self.lock().link {
+            return Some(Arc::clone(link));
+        }
+        let mut phase = self.phase.subscribe();
+        let settled = |phase: &Phase| !matches!(phase, Phase::New | Phase::Connecting);
+        // The sender exists as long as this pair.
+        let _ = phase.wait_for(settled).await;
+        self.lock().link.clone()
+    }
+
+    /// The call as it goes to the upstream, and the bound of its reply.
+    fn outgoing(&self, link: &Link, call: Payload, scanned: &ScannedCall) -> (Payload, ReplyBound) {
+        let bound = scanned.reply.clone();
+        let bound = bound.unwrap_or_else(|| ReplyBound::new(self.core.config.max_reply));
+        let to_rdma = self.core.upstream_side == Side::Rdma;
+        let call = match to_rdma {
+            true => reduce::take_out_large(call, &scanned.arguments),
+            false => call,
+        };
+        let edits = session::cuts(scanned, self.core.fore_sizes, self.back_sizes(link));
+        (apply(call, &edits), bound)
+    }
+
+    /// Largest callbacks and replies that both connections carry; `None` without a limit.
+    fn back_sizes(&self, link: &Link) -> Option<Sizes> {
+        let backchannels = &self.core.backchannels;
+        let down = backchannels.inline_sizes(self.caller.connection);
+        let (down, up) = (down.map(Sizes::from), link.callback_sizes());
+        match (down, up) {
+            (Some(down), Some(up)) => Some(down.and(up)),
+            (down, up) => down.or(up),
+        }
+    }
+
+    /// The reply as it goes to the client.
+    fn back(&self, link: &Link, reply: Payload, scanned: &ScannedCall, caller: &Caller) -> Reply {
+        let stats = &self.core.stats;
+        let placed = match link {
+            Link::Tcp { .. } => {
+                let results = scan_reply(scanned, &reply).results;
+                Ok(match caller.reply_room.has_chunks() {
+                    true => reduce::take_out(reply, &results),
+                    false => reduce::take_out_large(reply, &results),
+                })
+            }
+            Link::Rdma(_) => place_results(scanned, reply).map(|reply| {
+                // What came inline may belong into a chunk of the client.
+                match caller.reply_room.has_chunks() && reply.items().is_empty() {
+                    true => {
+                        let results = scan_reply(scanned, &reply).results;
+                        reduce::take_out(reply, &results)
+                    }
+                    false => reply,
+                }
+            }),
+        };
+        let reply = match placed {
+            Ok(reply) => reply,
+            Err(why) => {
+                self.warn(&format!("RFC 8166 §4.3.2: a reply of the upstream: {why}"));
+                return self.system_error(scanned.xid, scanned.flavor, self.core.downstream);
+            }
+        };
+        let size = ReplyBound {
+            fixed: reply.head().len(),
+            results: reply.items().iter().map(oncrpc::xdr::Item::len).collect(),
+        };
+        if !caller.reply_room.carries(&size) {
+            // RFC 8166 §4.5.3.
+            stats.replies_too_large.bump();
+            if self.core.log.may_warn(caller.group) {
+                let bytes = reply.stream_len();
+                warn!(peer = %caller.addr, program = scanned.program, version = scanned.version, procedure = scanned.procedure, bytes, "ERR_CHUNK: the reply fits neither inline nor the chunks of the call");
+            }
+            return Reply::Ineligible;
+        }
+        stats.replies.bump();
+        stats.bytes_down.add(reply.stream_len() as u64);
+        Reply::Message(reply)
+    }
+
+    /// Answers a call that has no reply of the upstream.
+    fn failed(&self, error: TransportError, scanned: &ScannedCall) -> Reply {
+        let stats = &self.core.stats;
+        match error {
+            TransportError::XidInUse(_) => {
+                stats.repetitions.bump();
+                Reply::Nothing
+            }
+            TransportError::Disconnected(_) | TransportError::Unreachable(_) => {
+                self.lose(&error);
+                Reply::Nothing
+            }
+            TransportError::TimedOut(_) => {
+                stats.timeouts.bump();
+                self.lose(&error);
+                Reply::Nothing
+            }
+            other => {
+                self.warn(&format!(
+                    "the upstream connection cannot carry a call: {other}"
+                ));
+                self.system_error(scanned.xid, scanned.flavor, self.core.downstream)
+            }
+        }
+    }
+
+    /// SYSTEM_ERR, where its verifier can be made. Nobody but the server can make one of RPCSEC_GSS
+    /// (RFC 2203 §5.3.3.2): then the transport reports the error, and over TCP the pair ends.
+    pub(crate) fn system_error(&self, xid: u32, flavor: u32, side: Side) -> Reply {
+        self.core.stats.system_errors.bump();
+        match (can_answer(flavor), side) {
+            (true, _) => Reply::Message(system_err(xid)),
+            (false, Side::Rdma) => Reply::Ineligible,
+            (false, Side::Tcp) => {
+                self.end(Phase::Over);
+                self.close_downstream();
+                Reply::Nothing
+            }
+        }
+    }
+
+    /// The client as a server for calls of the upstream, if it takes them. Whether a client does that
+    /// protects its calls is not seen; the upstream knows.
+    pub(crate) fn backward(&self) -> Option<Backward> {
+        let state = self.lock();
+        let (backward, may_be_ready) = (state.backward.clone(), state.may_be_ready);
+        drop(state);
+        if backward.is_some() || !may_be_ready {
+            return backward;
+        }
+        self.client_is_ready();
+        self.lock().backward.clone()
+    }
+
+    /// Declares that the client takes calls of the upstream.
+    fn client_is_ready(&self) {
+        let ready = self
+            .core
+            .backchannels
+            .client_is_ready(self.caller.connection);
+        let mut state = self.lock();
+        if state.backward.is_none() {
+            state.backward = ready;
+        }
+    }
+
+    pub(crate) fn warn(&self, what: &str) {
+        if self.core.log.may_warn(self.caller.group) {
+            warn!(peer = %self.caller.addr, upstream = ?self.core.upstream, "{what}");
+        }
+    }
+
+    /// Begins to make the upstream connection, for a first call.
+    fn connect(self: Arc<Self>, call: &Payload) {
+        let begun = self.phase.send_if_modified(|phase| {
+            let begins = *phase == Phase::New;
+            if begins {
+                *phase = Phase::Connecting;
+            }
+            begins
+        });
+        if begun {
+            self.core.stats.pairs.bump();
+            let client = ClientKey {
+                group: self.caller.group,
+                machine: machine_name(call),
+            };
+            tokio::spawn(self.run(client));
+        }
+    }
+
+    /// Makes the upstream connection, and waits for the end of one of both.
+    async fn run(self: Arc<Self>, client: ClientKey) {
+        let mut phase = self.phase.subscribe();
+        let over = async move {
+            // The sender exists as long as this pair.
+            let _ = phase.wait_for(|phase| *phase == Phase::Over).await;
+        };
+        tokio::pin!(over);
+        let callbacks = Arc::new(Callbacks {
+            pair: Arc::downgrade(&self),
+        });
+        let link = tokio::select! {
+            biased;
+            () = &mut over => None,
+            link = self.connect_within_window(client, callbacks) => link.map(Arc::new),
+        };
+        let Some(link) = link else {
+            self.end(Phase::Over);
+            self.close_downstream();
+            return;
+        };
+        self.lock().link = Some(Arc::clone(&link));
+        self.end(Phase::Up);
+        let lost = tokio::select! {
+            biased;
+            () = &mut over => None,
+            why = link.ended() => Some(why),
+        };
+        match lost {
+            Some(why) => self.lose(&why),
+            None => link.close().await,
+        }
+    }
+
+    async fn connect_within_window(
+        &self,
+        client: ClientKey,
+        callbacks: Arc<Callbacks>,
+    ) -> Option<Link> {
+        let core = &*self.core;
+        let mut port = core.ports.lease(client);
+        let connector = Connector {
+            upstream: &core.upstream,
+            timeout: core.config.connect_timeout,
+            call_timeout: core.config.call_timeout,
+            callbacks,
+            pool: &core.pool,
+        };
+        let (peer, until) = (
+            self.caller.addr,
+            Instant::now() + core.config.connect_window,
+        );
+        let mut pause = core.config.retry_first;
+        loop {
+            let error: Cause = match connector.attempt(&mut port).await {
+                Ok(link) => {
+                    core.stats.upstream_connections.bump();
+                    debug!(%peer, upstream = ?core.upstream, "connected");
+                    return Some(link);
+                }
+                Err(error) => error,
+            };
+            if Instant::now() + pause > until {
+                core.stats.upstream_unreachable.bump();
+                if core.log.may_warn(self.caller.group) {
+                    warn!(%peer, upstream = ?core.upstream, error = %Chain(error.error()), "the upstream cannot be reached: the connection of its client is closed");
+                }
+                return None;
+            }
+            debug!(%peer, upstream = ?core.upstream, error = %Chain(error.error()), "no upstream connection yet");
+            tokio::time::sleep(pause).await;
+            pause = next_pause(pause, core.config.retry_most);
+        }
+    }
+
+    /// Enters a later phase.
+    fn end(&self, to: Phase) {
+        self.phase.send_if_modified(|phase| {
+            let later = order(to) > order(*phase);
+            if later {
+                *phase = to;
+            }
+            later
+        });
+    }
+
+    /// Handles the loss of the upstream connection: replies received before go to the client, then
+    /// its connection is closed.
+    fn lose(&self, why: &TransportError) {
+        let lost = self.phase.send_if_modified(|phase| {
+            let up = order(*phase) < order(Phase::Ending);
+            if up {
+                *phase = Phase::Ending;
+            }
+            up
+        });
+        if !lost {
+            return;
+        }
+        self.core.stats.upstream_lost.bump();
+        debug!(peer = %self.caller.addr, upstream = ?self.core.upstream, error = %Chain(why), "the upstream connection ended");
+        if self.lock().in_flight.is_empty() {
+            self.close_downstream();
+        }
+    }
+
+    fn close_downstream(&self) {
+        self.core.connections.close(self.caller.connection);
+    }
+
+    /// Handles the end of the client's connection.
+    pub(crate) fn downstream_ended(&self) {
+        let was = self.phase.send_replace(Phase::Over);
+        if was != Phase::New {
+            self.core.stats.pairs.drop_one();
+        }
+        let link = self.lock().link.take();
+        drop(link);
+    }
+}
+
+fn order(phase: Phase) -> u8 {
+    match phase {
+        Phase::New => 0,
+        Phase::Connecting => 1,
+        Phase::Up => 2,
+        Phase::Ending => 3,
+        Phase::Over => 4,
+    }
+}
+
+fn next_pause(pause: Duration, most: Duration) -> Duration {
+    (pause * 2).min(most)
+}
+
+/// Checks the credential of a local user, who may claim its own uid only.
+fn may_claim(call: &Payload, caller: &Caller) -> Result<(), Reply> {
+    let head = Payload::new(call.head().to_vec().into(), 0);
+    match oncrpc::Call::parse(head, caller) {
+        Ok(_) => Ok(()),
+        Err(reply) => Err(reply),
+    }
+}
+
+/// Returns the machine name in an AUTH_SYS credential.
+fn machine_name(call: &Payload) -> Option<Box<[u8]>> {
+    let header = oncrpc::CallHeader::parse(&mut Reader::from(call)).ok()?;
+    match Credential::parse(header.cred).ok()? {
+        Credential::Sys(sys) => Some(sys.machine_name.as_slice().into()),
+        Credential::None | Credential::Other { .. } => None,
+    }
+}

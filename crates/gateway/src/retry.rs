@@ -1,0 +1,56 @@
+//! Calls to the upstream, once more with a larger Reply chunk where that is allowed.
+
+use crate::core::Side;
+use crate::link::Link;
+use crate::pair::Pair;
+use crate::reduce;
+use crate::replies::can_answer;
+use nfs_proto::scan::ScannedCall;
+use oncrpc::xdr::Payload;
+use oncrpc::{ReplyBound, TransportError};
+use std::sync::Arc;
+use tracing::debug;
+
+impl Pair {
+    /// Passes a call to the upstream and waits for its reply.
+    ///
+    /// RFC 8267 §3.1: if its reply did not fit, it is sent once more as a new transaction, where the
+    /// binding says that the size of the reply cannot be estimated and that the call may be executed
+    /// twice. The verifier of RPCSEC_GSS covers the XID (RFC 2203 §5.3.1), so that only the client
+    /// could do that.
+    pub(crate) async fn call_upstream(
+        self: &Arc<Self>,
+        link: &Link,
+        call: Payload,
+        bound: ReplyBound,
+        scanned: &ScannedCall,
+    ) -> Result<Payload, TransportError> {
+        let max_reply = self.core.config.max_reply;
+        let may_retry = self.core.upstream_side == Side::Rdma
+            && scanned.short_reply_retry
+            && can_answer(scanned.flavor)
+            && bound.fixed < max_reply;
+        if !may_retry {
+            return link.call(call, bound).await;
+        }
+        let (again, results) = (reduce::copy_of(&call), bound.results.clone());
+        let why = match link.call(call, bound).await {
+            Err(TransportError::Refused(why)) => why,
+            outcome => return outcome,
+        };
+        self.core.stats.larger_retries.bump();
+        let xid = self.take_own_xid(link);
+        debug!(
+            xid = scanned.xid,
+            as_xid = xid.xid,
+            why,
+            "repeated with a larger Reply chunk"
+        );
+        let bound = ReplyBound {
+            fixed: max_reply,
+            results,
+        };
+        let reply = link.call(reduce::with_xid(again, xid.xid), bound).await?;
+        Ok(reduce::with_xid(reply, scanned.xid))
+    }
+}

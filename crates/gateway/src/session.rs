@@ -1,0 +1,132 @@
+//! What a session of NFS version 4.1 or later says of its connection (RFC 8881 §18.34, §18.36), and
+//! what a gateway changes in it.
+
+use nfs_proto::NFS_PROGRAM;
+use nfs_proto::scan::{Channel, ChannelAttributes, Edit, ScannedCall, SessionOperation};
+use rpcrdma::InlineSizes;
+use smallvec::SmallVec;
+
+/// Largest messages of one direction, in bytes of the RPC message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub(crate) call: usize,
+    pub(crate) reply: usize,
+}
+
+impl Sizes {
+    /// The same for calls and replies.
+    pub(crate) fn both(bytes: usize) -> Self {
+        Self {
+            call: bytes,
+            reply: bytes,
+        }
+    }
+
+    /// What both carry.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            call: self.call.min(other.call),
+            reply: self.reply.min(other.reply),
+        }
+    }
+}
+
+impl From<InlineSizes> for Sizes {
+    fn from(sizes: InlineSizes) -> Self {
+        Self {
+            call: sizes.call,
+            reply: sizes.reply,
+        }
+    }
+}
+
+/// Whether a call says that its client takes calls of the server on its connection.
+pub(crate) fn declares_ready(call: &ScannedCall) -> bool {
+    let session = call.session.as_ref();
+    session.is_some_and(SessionOperation::has_callbacks)
+}
+
+/// Whether a call may say so unseen, because RPCSEC_GSS protects it.
+pub(crate) fn may_declare_ready(call: &ScannedCall) -> bool {
+    !call.clear && call.program == NFS_PROGRAM && call.version == 4
+}
+
+/// Cuts the attributes of the channels in CREATE_SESSION to what the transports carry. `back` is
+/// `None` where no transport of the pair limits callbacks.
+pub(crate) fn cuts(call: &ScannedCall, fore: Sizes, back: Option<Sizes>) -> SmallVec<[Edit; 2]> {
+    let Some(SessionOperation::Create(create)) = &call.session else {
+        return SmallVec::new();
+    };
+    let fore = cut(&create.fore, Some(fore));
+    let back = cut(&create.back, back);
+    fore.into_iter().chain(back).collect()
+}
+
+fn cut(channel: &Channel, to: Option<Sizes>) -> Option<Edit> {
+    let before = channel.attributes;
+    let mut after = ChannelAttributes {
+        // Neither side steps up to RDMA within a connection (RFC 8881 §2.10.3.2), so that the number
+        // of outstanding RDMA Reads is not the client's to offer.
+        rdma_ird: None,
+        ..before
+    };
+    if let Some(Sizes { call, reply }) = to {
+        let most = |value: u32, limit: usize| value.min(u32::try_from(limit).unwrap_or(u32::MAX));
+        after.max_request_size = most(before.max_request_size, call);
+        after.max_response_size = most(before.max_response_size, reply);
+        after.max_response_size_cached = most(before.max_response_size_cached, reply);
+    }
+    (after != before).then(|| channel.replace(after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ATTRIBUTES: ChannelAttributes = ChannelAttributes {
+        header_pad_size: 0,
+        max_request_size: 5000,
+        max_response_size: 6000,
+        max_response_size_cached: 7000,
+        max_operations: 8,
+        max_requests: 9,
+        rdma_ird: None,
+    };
+
+    fn channel(attributes: ChannelAttributes) -> Channel {
+        Channel {
+            offset: 100,
+            attributes,
+        }
+    }
+
+    #[test]
+    fn channel_within_the_limits_is_not_touched() {
+        let sizes = Sizes {
+            call: 5000,
+            reply: 7000,
+        };
+        assert_eq!(cut(&channel(ATTRIBUTES), Some(sizes)), None);
+        assert_eq!(cut(&channel(ATTRIBUTES), None), None);
+    }
+
+    #[test]
+    fn channel_is_cut_to_each_limit_and_loses_its_read_depth() {
+        let sizes = Sizes {
+            call: 4068,
+            reply: 4000,
+        };
+        let before = channel(ChannelAttributes {
+            rdma_ird: Some(16),
+            ..ATTRIBUTES
+        });
+        let edit = cut(&before, Some(sizes)).expect("it is cut");
+        let expected = ChannelAttributes {
+            max_request_size: 4068,
+            max_response_size: 4000,
+            max_response_size_cached: 4000,
+            ..ATTRIBUTES
+        };
+        assert_eq!(edit, before.replace(expected));
+    }
+}

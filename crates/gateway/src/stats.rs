@@ -1,0 +1,89 @@
+//! Statistics of a gateway.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Declares the counters and their snapshot.
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)+) => {
+        /// Totals of a gateway since it was bound.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct GatewayStats {
+            $($(#[$doc])* pub $name: u64,)+
+        }
+
+        /// Counters shared by all pairs of a gateway.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: Counter,)+
+        }
+
+        impl Counters {
+            pub(crate) fn snapshot(&self) -> GatewayStats {
+                GatewayStats { $($name: self.$name.get(),)+ }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Client connections with an upstream connection, or one being made, at present.
+    pairs,
+    /// Upstream connections made.
+    upstream_connections,
+    /// Client connections closed because no upstream connection could be made in time.
+    upstream_unreachable,
+    /// Pairs ended by the loss of the upstream connection.
+    upstream_lost,
+    /// Calls of clients passed on.
+    calls,
+    /// Replies to these passed back.
+    replies,
+    /// Calls of the upstream passed on to clients.
+    callbacks,
+    /// Replies to these passed back.
+    callback_replies,
+    /// Calls of the upstream refused, because the client did not say that it takes calls.
+    callbacks_refused,
+    /// Bytes of calls and callback replies passed to the upstream.
+    bytes_up,
+    /// Bytes of replies and callbacks passed to clients.
+    bytes_down,
+    /// Calls dropped because a call with the same XID was in flight on the same connection.
+    repetitions,
+    /// Calls repeated with a larger Reply chunk.
+    larger_retries,
+    /// Replies answered with ERR_CHUNK, because they fitted neither inline nor the offered chunks.
+    replies_too_large,
+    /// Calls answered with SYSTEM_ERR, because the upstream connection could not carry them or their
+    /// replies.
+    system_errors,
+    /// Calls denied, because a local user claimed to be another one.
+    denied,
+    /// Calls answered here because their headers are malformed.
+    malformed,
+    /// Calls that the upstream did not answer in time.
+    timeouts,
+}
+
+/// A number that many threads change.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+
+    pub(crate) fn bump(&self) {
+        self.add(1);
+    }
+
+    pub(crate) fn drop_one(&self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}

@@ -1,0 +1,4 @@
+//! Gateways between real transports: software iWARP and TCP on loopback.
+
+mod files;
+mod stage;

@@ -1,0 +1,40 @@
+//! Why a connection is over.
+
+use crate::record::RecordError;
+use std::io;
+
+/// Why a connection is over.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectionEnd {
+    /// The peer closed it.
+    #[error("the peer closed it")]
+    ByPeer,
+    /// The client was dropped, or the server has ended.
+    #[error("the connection is closed")]
+    Closed,
+    /// The service closed it ([`Connections`](oncrpc::Connections)).
+    #[error("the service closed it")]
+    ByService,
+    /// It gave way to a connection from an address with fewer connections.
+    #[error("evicted for a connection from an address with fewer connections")]
+    Evicted,
+    /// It was silent for too long.
+    #[error("silent for too long")]
+    Idle,
+    /// The peer did not send the rest of a message in time.
+    #[error("a message did not come to its end in time")]
+    ReceiveTimeout,
+    /// The peer did not accept a message in time.
+    #[error("the peer does not take what is sent")]
+    WriteTimeout,
+    /// The system reported an error.
+    #[error(transparent)]
+    Io(io::Error),
+    /// The peer broke the record marks (RFC 5531 §11).
+    #[error(transparent)]
+    Record(RecordError),
+    /// The peer sent a record that is neither a call nor a reply (RFC 5531 §9).
+    #[error("a record is neither a call nor a reply")]
+    NotRpc,
+}

@@ -1,0 +1,208 @@
+//! Received messages: calls go to the service, replies to the calls of this end.
+
+use crate::connection_end::ConnectionEnd;
+use crate::input::{Record, Take};
+use crate::running::Running;
+use crate::shared::{Job, Shared, record_of};
+use crate::warning::Log;
+use oncrpc::admission::Admitted;
+use oncrpc::xdr::{Payload, Reader};
+use oncrpc::{Answer, Reply, Respond, Service};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Context;
+
+/// Message types (RFC 5531 §9).
+const CALL: u32 = 0;
+const REPLY: u32 = 1;
+
+/// Dispatcher of one connection.
+pub(crate) struct Dispatch {
+    shared: Arc<Shared>,
+    service: Arc<dyn Service>,
+    /// Largest number of calls in service.
+    limit: usize,
+    /// Calls that were taken off the stream because a reply behind them may be needed for others to
+    /// end.
+    waiting: VecDeque<Record>,
+    running: Running<Reply>,
+    /// The place of the connection on a server.
+    admitted: Option<Admitted>,
+    /// The peer has made a call.
+    called: bool,
+    /// No further call is begun.
+    draining: bool,
+    log: Arc<Log>,
+    warned: bool,
+}
+
+impl Dispatch {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        service: Arc<dyn Service>,
+        limit: usize,
+        admitted: Option<Admitted>,
+        log: Arc<Log>,
+    ) -> Self {
+        Self {
+            shared,
+            service,
+            limit,
+            waiting: VecDeque::new(),
+            running: Running::new(),
+            admitted,
+            called: false,
+            draining: false,
+            log,
+            warned: false,
+        }
+    }
+
+    /// Number of calls in service.
+    fn in_service(&self) -> usize {
+        self.running.len() + self.shared.jobs()
+    }
+
+    /// Whether no call of the peer waits or is in service.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_service() == 0 && self.waiting.is_empty()
+    }
+
+    /// Begins no further call. Those that wait are dropped.
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+        self.waiting.clear();
+    }
+
+    /// Tells admission control whether the connection is of use now. Returns false if it was
+    /// evicted. A connection that waits for the peer to take what is sent may be evicted.
+    pub(crate) fn still_admitted(&mut self, blocked: bool) -> bool {
+        let wanted = self.shared.is_ready() || self.shared.calls.in_flight() > 0;
+        let in_use = !blocked && (wanted || !self.is_idle());
+        let admitted = self.admitted.as_mut();
+        admitted.is_none_or(|admitted| admitted.set_in_use(in_use))
+    }
+
+    /// Queues the replies that are there, and begins calls that wait. Returns whether there were any.
+    pub(crate) fn poll(&mut self, cx: &Context<'_>) -> bool {
+        let shared = &self.shared;
+        let mut progress = self.running.poll(cx, |reply| {
+            if let Some(record) = record_of(reply) {
+                shared.output.queue(record);
+            }
+        });
+        while self.may_begin()
+            && let Some(call) = self.waiting.pop_front()
+        {
+            self.begin(call);
+            progress = true;
+        }
+        progress
+    }
+
+    /// Logs the end of the connection, as a warning if the peer broke a rule.
+    pub(crate) fn report(&self, why: &ConnectionEnd) {
+        let caller = &self.shared.caller;
+        let rule = match why {
+            ConnectionEnd::Record(_) => "RFC 5531 §11",
+            ConnectionEnd::NotRpc => "RFC 5531 §9",
+            _ => {
+                tracing::debug!(addr = %caller.addr, %why, "connection ended");
+                return;
+            }
+        };
+        if self.log.may_warn(caller.group) {
+            tracing::warn!(addr = %caller.addr, "{rule}: {why}; the connection is closed");
+        }
+    }
+
+    /// Drops what is in service, and tells the service that the connection has ended.
+    pub(crate) fn end(&mut self) {
+        self.waiting.clear();
+        self.running = Running::new();
+        self.service.connection_ended(self.shared.caller.connection);
+    }
+
+    fn may_begin(&self) -> bool {
+        !self.draining && self.in_service() < self.limit && !self.shared.output.is_full()
+    }
+
+    fn call(&mut self, call: Record) -> Result<(), ConnectionEnd> {
+        if let Some(admitted) = &mut self.admitted {
+            if !self.called {
+                admitted.set_up();
+            }
+            if !admitted.set_in_use(true) {
+                return Err(ConnectionEnd::Evicted);
+            }
+        }
+        self.called = true;
+        match self.waiting.is_empty() && self.may_begin() {
+            true => self.begin(call),
+            false => self.waiting.push_back(call),
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, Record { message, lease }: Record) {
+        match self.service.call(message, &self.shared.caller) {
+            Answer::Now(reply) => {
+                if let Some(record) = record_of(reply) {
+                    self.shared.output.queue(record);
+                }
+            }
+            Answer::Blocking(work) => {
+                let job = Job::new(&self.shared, lease);
+                tokio::task::spawn_blocking(move || {
+                    if !job.is_obsolete() {
+                        job.reply(work());
+                    }
+                });
+            }
+            Answer::Deferred(work) => {
+                let job = Job::new(&self.shared, lease);
+                tokio::task::spawn_blocking(move || {
+                    if !job.is_obsolete() {
+                        work(Respond::new(move |reply| {
+                            job.reply(reply.unwrap_or(Reply::Nothing));
+                        }));
+                    }
+                });
+            }
+            Answer::Later(work) => self.running.push(work, lease),
+        }
+    }
+
+    fn reply(&mut self, xid: u32, reply: Payload) {
+        if !self.shared.calls.deliver(xid, reply) && !self.warned {
+            self.warned = true;
+            let caller = &self.shared.caller;
+            if self.log.may_warn(caller.group) {
+                tracing::warn!(addr = %caller.addr, xid, "RFC 5531 §9: a reply to no call; dropped");
+            }
+        }
+    }
+}
+
+impl Take for Dispatch {
+    /// A call is left in the stream unless it can be begun. But while calls of this end are in
+    /// flight, as many are taken and wait: the reply that lets one end may be behind them.
+    fn may_take(&self) -> bool {
+        let replies = self.shared.calls.in_flight() > 0;
+        (self.waiting.is_empty() && self.may_begin())
+            || (replies && self.waiting.len() <= self.limit)
+    }
+
+    fn take(&mut self, record: Record) -> Result<(), ConnectionEnd> {
+        let mut r = Reader::from(&record.message);
+        match (r.u32(), r.u32()) {
+            (Ok(_), Ok(CALL)) if self.draining => Ok(()),
+            (Ok(_), Ok(CALL)) => self.call(record),
+            (Ok(xid), Ok(REPLY)) => {
+                self.reply(xid, record.message);
+                Ok(())
+            }
+            _ => Err(ConnectionEnd::NotRpc),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The task of one connection, the same for both ends.
+//!
+//! ```text
+//! loop {
+//!     futures of calls in service    their replies are queued
+//!     input                          calls to the service, replies to their calls
+//!     output                         one write for all that is queued
+//!     nothing to do?                 deadlines, wait
+//! }
+//! ```
+
+use crate::connection_end::ConnectionEnd;
+use crate::dispatch::Dispatch;
+use crate::input::{Input, Take};
+use crate::shared::Shared;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep};
+
+/// Rounds of a connection with work before other tasks have a turn.
+const ROUNDS: usize = 4;
+
+/// Time limits of a connection; `None` is without.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TimeLimits {
+    /// How long the connection may be silent without a call in service.
+    pub(crate) idle: Option<Duration>,
+    /// How long the peer may take to send one message.
+    pub(crate) receive: Option<Duration>,
+    /// How long the peer may take to accept one message.
+    pub(crate) write: Option<Duration>,
+}
+
+/// A connection, to be run as a task. Ends with the reason.
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    input: Input,
+    dispatch: Dispatch,
+    limits: TimeLimits,
+    /// The peer may end its direction and still get replies.
+    half_close: bool,
+    /// What is dropped when the connection has ended.
+    on_end: Option<Box<dyn FnOnce() + Send>>,
+    /// Since when nothing was received, and no call was in flight in either direction.
+    idle_since: Option<Instant>,
+    /// Number of messages before one that has begun, and the time by which it must be complete.
+    begun: Option<(u64, Instant)>,
+    /// Number of messages sent before one that is not accepted, and the time by which it must be.
+    blocked: Option<(u64, Instant)>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        input: Input,
+        dispatch: Dispatch,
+        limits: TimeLimits,
+        half_close: bool,
+        on_end: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        Self {
+            shared,
+            input,
+            dispatch,
+            limits,
+            half_close,
+            on_end: Some(Box::new(on_end)),
+            idle_since: None,
+            begun: None,
+            blocked: None,
+            timer: None,
+        }
+    }
+
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionEnd> {
+        for _ in 0..ROUNDS {
+            let mut progress = self.dispatch.poll(cx);
+            match self.input.poll(cx, &mut self.dispatch) {
+                Poll::Ready(Ok(())) => progress = true,
+                Poll::Ready(Err(end)) => return Poll::Ready(end),
+                Poll::Pending => {}
+            }
+            let could_take = self.dispatch.may_take();
+            let output = self.shared.output.turn(cx);
+            if let Some(end) = output.end {
+                return Poll::Ready(end);
+            }
+            if output.draining {
+                self.dispatch.drain();
+            }
+            if let Some(end) = self.is_over(output.blocked.is_some(), output.draining) {
+                return Poll::Ready(end);
+            }
+            if !self.dispatch.still_admitted(output.blocked.is_some()) {
+                return Poll::Ready(ConnectionEnd::Evicted);
+            }
+            // What was written may have made room for what is to be read.
+            progress |= !could_take && self.dispatch.may_take();
+            if !progress {
+                return self.wait(cx, output.blocked);
+            }
+            self.idle_since = None;
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Whether everything is done, after the peer has ended its direction or the server stops.
+    fn is_over(&self, blocked: bool, draining: bool) -> Option<ConnectionEnd> {
+        let done = self.dispatch.is_idle() && !blocked;
+        match self.input.is_over() {
+            true if done || !self.half_close => Some(ConnectionEnd::ByPeer),
+            _ if draining && done => Some(ConnectionEnd::Closed),
+            _ => None,
+        }
+    }
+
+    /// Waits for the next event or deadline.
+    fn wait(&mut self, cx: &mut Context<'_>, blocked: Option<u64>) -> Poll<ConnectionEnd> {
+        let may_take = self.dispatch.may_take();
+        self.shared.set_paused(!may_take);
+        if !may_take && self.dispatch.may_take() {
+            // A call of this end came in between, and nobody else may wake this task.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let now = Instant::now();
+        let begun = self.input.begun().filter(|_| may_take);
+        self.begun = deadline(self.begun, begun, self.limits.receive, now);
+        self.blocked = deadline(self.blocked, blocked, self.limits.write, now);
+        let wanted =
+            !self.dispatch.is_idle() || self.shared.is_ready() || self.shared.calls.in_flight() > 0;
+        self.idle_since = match wanted {
+            true => None,
+            false => self.idle_since.or(Some(now)),
+        };
+        let idle = self
+            .limits
+            .idle
+            .zip(self.idle_since)
+            .and_then(|(idle, since)| since.checked_add(idle));
+        let ends = [
+            (self.begun.map(|(_, at)| at), ConnectionEnd::ReceiveTimeout),
+            (self.blocked.map(|(_, at)| at), ConnectionEnd::WriteTimeout),
+            (idle, ConnectionEnd::Idle),
+        ];
+        let ends = ends.into_iter().filter_map(|(at, end)| Some((at?, end)));
+        match ends.min_by_key(|(at, _)| *at) {
+            Some((at, end)) if at <= now => Poll::Ready(end),
+            Some((at, _)) => {
+                self.wake_at(cx, at);
+                Poll::Pending
+            }
+            None => Poll::Pending,
+        }
+    }
+
+    /// Wakes the task at this time, or earlier.
+    fn wake_at(&mut self, cx: &mut Context<'_>, at: Instant) {
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
+        if timer.is_elapsed() || timer.deadline() > at {
+            timer.as_mut().reset(at);
+        }
+        if timer.as_mut().poll(cx).is_ready() {
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    fn close(&mut self, why: ConnectionEnd) {
+        let Some(on_end) = self.on_end.take() else {
+            return;
+        };
+        self.dispatch.report(&why);
+        self.shared.close(why);
+        on_end();
+        self.dispatch.end();
+    }
+}
+
+/// Deadline for something to get on: kept while its count stays.
+fn deadline(
+    before: Option<(u64, Instant)>,
+    count: Option<u64>,
+    limit: Option<Duration>,
+    now: Instant,
+) -> Option<(u64, Instant)> {
+    let (count, limit) = (count?, limit?);
+    match before {
+        Some((same, at)) if same == count => Some((same, at)),
+        Some(_) | None => Some((count, now.checked_add(limit)?)),
+    }
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match self.turn(cx) {
+            Poll::Ready(why) => {
+                self.close(why);
+                Poll::Ready(())
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.close(ConnectionEnd::Closed);
+    }
+}

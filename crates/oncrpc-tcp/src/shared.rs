@@ -1,0 +1,172 @@
+//! What the task of a connection shares with callers and with threads that answer calls.
+
+use crate::calls::Calls;
+use crate::connection_end::ConnectionEnd;
+use crate::memory::Lease;
+use crate::output::{Outgoing, Output};
+use oncrpc::xdr::{Payload, Reader};
+use oncrpc::{Caller, Reply, TransportError};
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
+};
+use std::time::Duration;
+use tokio::io::AsyncWrite;
+use tokio::sync::{Semaphore, oneshot};
+
+/// Calls of this end that wait to be written before further ones wait to be accepted.
+const QUEUE: usize = 32;
+
+/// The shared part of a connection.
+pub(crate) struct Shared {
+    /// The other end.
+    pub(crate) caller: Caller,
+    /// Calls of this end.
+    pub(crate) calls: Calls,
+    pub(crate) output: Output,
+    /// Places in the queue for calls of this end.
+    places: Arc<Semaphore>,
+    /// Time limit of a call of this end.
+    deadline: Duration,
+    /// Number of calls of the peer that other threads answer.
+    jobs: AtomicUsize,
+    /// The peer is ready for calls, as the upper layer knows.
+    ready: AtomicBool,
+    /// The task reads nothing unless this end makes a call.
+    paused: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        stream: Box<dyn AsyncWrite + Send + Unpin>,
+        caller: Caller,
+        deadline: Duration,
+    ) -> Self {
+        Self {
+            caller,
+            calls: Calls::new(),
+            output: Output::new(stream),
+            places: Arc::new(Semaphore::new(QUEUE)),
+            deadline,
+            jobs: AtomicUsize::new(0),
+            ready: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
+        }
+    }
+
+    /// Makes a call, which begins with its XID, and waits for its reply.
+    pub(crate) async fn call(&self, call: Payload) -> Result<Payload, TransportError> {
+        tokio::time::timeout(self.deadline, self.exchange(call))
+            .await
+            .unwrap_or(Err(TransportError::TimedOut(self.deadline)))
+    }
+
+    async fn exchange(&self, call: Payload) -> Result<Payload, TransportError> {
+        let xid = Reader::from(&call)
+            .u32()
+            .expect("a call message begins with its XID");
+        let (reply, answer) = oneshot::channel();
+        let registered = self.calls.register(xid, reply)?;
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.map_err(|_| self.calls.why())?;
+        let call = Outgoing::new(call, Some(place))?;
+        // A call alone is sent without a change of tasks. Behind others it is written with those
+        // that come meanwhile.
+        match registered.alone {
+            true => self.output.write(call),
+            false => self.output.queue_and_wake(call),
+        }
+        if self.paused.load(SeqCst) {
+            self.output.wake();
+        }
+        answer.await.map_err(|_| self.calls.why())
+    }
+
+    /// Declares that the peer is ready for calls.
+    pub(crate) fn set_ready(&self) {
+        if !self.ready.swap(true, AcqRel) {
+            self.output.wake();
+        }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.load(Acquire)
+    }
+
+    /// Notes whether the task reads nothing unless this end makes a call.
+    pub(crate) fn set_paused(&self, paused: bool) {
+        if self.paused.load(Relaxed) != paused {
+            self.paused.store(paused, SeqCst);
+        }
+    }
+
+    /// Number of calls of the peer that other threads answer.
+    pub(crate) fn jobs(&self) -> usize {
+        self.jobs.load(Acquire)
+    }
+
+    /// Ends the connection: calls fail with this reason, and the stream is closed.
+    pub(crate) fn close(&self, why: ConnectionEnd) {
+        self.calls.close(why);
+        self.places.close();
+        self.output.close();
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("peer", &self.caller.addr)
+            .field("calls", &self.calls)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes the record of a reply, if there is one to send.
+pub(crate) fn record_of(reply: Reply) -> Option<Outgoing> {
+    match reply {
+        Reply::Message(message) => {
+            let record = Outgoing::new(message, None);
+            Some(record.expect("a reply is below 2 GiB, beyond any limit of this project"))
+        }
+        // Calls over TCP have no by-reference items, so that no item can be ineligible.
+        Reply::Nothing | Reply::Ineligible => None,
+    }
+}
+
+/// A call of the peer that another thread answers.
+pub(crate) struct Job {
+    shared: Arc<Shared>,
+    /// Memory of the call.
+    _lease: Option<Lease>,
+}
+
+impl Job {
+    pub(crate) fn new(shared: &Arc<Shared>, lease: Option<Lease>) -> Self {
+        shared.jobs.fetch_add(1, AcqRel);
+        Self {
+            shared: Arc::clone(shared),
+            _lease: lease,
+        }
+    }
+
+    /// Whether the connection has ended, so that nobody waits for the reply.
+    pub(crate) fn is_obsolete(&self) -> bool {
+        self.shared.calls.end().is_some()
+    }
+
+    /// Sends the reply from this thread.
+    pub(crate) fn reply(self, reply: Reply) {
+        if let Some(record) = record_of(reply) {
+            self.shared.output.write(record);
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.shared.jobs.fetch_sub(1, AcqRel);
+        self.shared.output.wake();
+    }
+}

@@ -1,0 +1,153 @@
+//! A configuration file in TOML, and what is wrong with it: file, line, key, and what to write instead.
+
+mod wording;
+
+use crate::failure::Misconfigured;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+
+/// Bytes of a file.
+pub(crate) const MAX_FILE: u64 = 1 << 20;
+
+/// A table with options of the command line.
+pub(crate) type Options = BTreeMap<Spanned<String>, Spanned<toml::Value>>;
+
+/// A file that was read.
+#[derive(Debug)]
+pub(crate) struct ConfigFile {
+    path: PathBuf,
+    text: String,
+}
+
+impl ConfigFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or has too many bytes.
+    pub(crate) fn load(path: &Path) -> anyhow::Result<Self> {
+        use std::io::Read;
+        let cannot = |error: std::io::Error| {
+            Misconfigured(format!("{}: cannot read: {error}", path.display()))
+        };
+        let file = std::fs::File::open(path).map_err(cannot)?;
+        let mut text = String::new();
+        file.take(MAX_FILE + 1)
+            .read_to_string(&mut text)
+            .map_err(cannot)?;
+        if text.len() as u64 > MAX_FILE {
+            let path = path.display();
+            let what = format!("{path} has more than {MAX_FILE} bytes");
+            return Err(Misconfigured(what).into());
+        }
+        Ok(Self::new(path, text))
+    }
+
+    /// A file with this text.
+    pub(crate) fn new(path: &Path, text: String) -> Self {
+        Self {
+            path: path.to_owned(),
+            text,
+        }
+    }
+
+    /// What the file says.
+    ///
+    /// # Errors
+    ///
+    /// If something in it is not understood.
+    pub(crate) fn values<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
+        parse(&self.text).map_err(|(at, key, what)| self.error(at..at, key, what))
+    }
+
+    /// What is wrong at a place of the file.
+    pub(crate) fn error(
+        &self,
+        at: Range<usize>,
+        key: impl Into<String>,
+        what: impl fmt::Display,
+    ) -> ConfigError {
+        ConfigError {
+            file: self.path.clone(),
+            line: line(&self.text, at.start),
+            key: key.into(),
+            what: what.to_string(),
+            of_machine: false,
+        }
+    }
+}
+
+/// What is wrong with a file, and where.
+#[derive(Debug)]
+pub(crate) struct ConfigError {
+    file: PathBuf,
+    line: usize,
+    /// The way to the key, as in `export[0].name`; empty if the file is no TOML there.
+    key: String,
+    what: String,
+    /// Whether the file may be right, and this machine is not as it should be.
+    pub(crate) of_machine: bool,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // toml's messages may have several lines.
+        let what = self.what.trim_end().replace('\n', ", ");
+        write!(f, "{}: {what}", self.place())
+    }
+}
+
+impl ConfigError {
+    /// File, line and key.
+    pub(crate) fn place(&self) -> String {
+        let (file, line, key) = (self.file.display(), self.line, &self.key);
+        match key.is_empty() {
+            true => format!("{file}:{line}"),
+            false => format!("{file}:{line}: {key}"),
+        }
+    }
+
+    /// The same, when the file may be right.
+    pub(crate) fn of_machine(mut self) -> Self {
+        self.of_machine = true;
+        self
+    }
+}
+
+impl From<ConfigError> for anyhow::Error {
+    fn from(error: ConfigError) -> Self {
+        match error.of_machine {
+            true => Self::msg(error),
+            false => Self::new(Misconfigured(error.to_string())),
+        }
+    }
+}
+
+/// What `toml::Spanned` adds to the way to a key.
+const SPANNED: &str = ".$__serde_spanned_private_value";
+
+/// A text, or where it is wrong, at which key, and how.
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, (usize, String, String)> {
+    let place = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
+    let deserializer = toml::Deserializer::parse(text).map_err(|error| {
+        let what = wording::of_syntax(text, place(&error), error.message());
+        (place(&error), String::new(), what)
+    })?;
+    serde_path_to_error::deserialize(deserializer).map_err(|error| {
+        let key = error.path().to_string().replace(SPANNED, "");
+        let error = error.into_inner();
+        let what = wording::of_value(&key, error.message());
+        let key = if key == "." { String::new() } else { key };
+        (place(&error), key, what)
+    })
+}
+
+/// The number of the line with this byte, from 1.
+fn line(text: &str, at: usize) -> usize {
+    let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
+    1 + before.iter().filter(|&&byte| byte == b'\n').count()
+}

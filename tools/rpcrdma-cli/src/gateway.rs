@@ -1,0 +1,231 @@
+//! `rpcrdma gateway`: passes NFS on between RDMA and TCP.
+
+mod announce;
+mod args;
+mod config;
+mod guard;
+mod mount_proxy;
+mod observed;
+mod pairs;
+mod plan;
+mod side;
+
+use crate::failure::Ended;
+use crate::interrupt::Interrupt;
+use crate::log;
+use crate::serve::listen;
+use crate::serve::operate::{Signals, refresh};
+use crate::serve::reports::Reports;
+use crate::serve::{memory, systemd};
+use announce::{Announcement, Described};
+#[cfg(test)]
+pub(crate) use announce::{CheckLine, Line};
+use anyhow::{anyhow, bail};
+pub(crate) use args::GatewayArgs;
+use args::Settings;
+use nfs_client::printable;
+use nfs_server::default_state_dir;
+use observed::Observed;
+use pairs::Pairs;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+/// Runs the command.
+pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
+    let interrupt = Interrupt::listen()?;
+    let signals = Signals::listen()?;
+    let settings = args.settings()?;
+    settings.args.transport.check_server()?;
+    if args.check {
+        return check(&settings, args.json).await;
+    }
+    let mut pairs = Pairs::new(&settings.args);
+    let started = pairs.replace(settings.pairs.clone()).await;
+    if let Some(why) = started.failed.into_iter().next() {
+        pairs.end().await;
+        bail!(why);
+    }
+    let observed = Observed::new(&pairs);
+    let state_dir = state_dir();
+    let reports = Reports::start(&settings.args.reports, observed, state_dir.as_deref()).await?;
+    let announcement = Announcement {
+        pairs: pairs.running(),
+        provider: settings.args.transport.describe(),
+        metrics: reports.metrics(),
+        control: reports.control(),
+    };
+    announce(&announcement, args.json)?;
+    systemd::ready(&status(&pairs, &reports.observed));
+
+    let pairs = Arc::new(Mutex::new(pairs));
+    let operation = Operation {
+        args: &args,
+        settings,
+        pairs: Arc::clone(&pairs),
+        observed: &reports.observed,
+    };
+    let respond = async || {
+        for pair in pairs.lock().await.running() {
+            pair.responds().await;
+        }
+    };
+    tokio::select! {
+        () = interrupt.wait() => {}
+        () = operation.run(signals) => {}
+        () = memory::return_what_is_free(|| reports.observed.connections()) => {}
+        () = systemd::feed_watchdog(respond) => {}
+    }
+    systemd::stopping();
+    log::tell("letting calls finish; a second interrupt ends at once");
+    match Arc::into_inner(pairs) {
+        Some(pairs) => pairs.into_inner().end().await,
+        None => return Err(anyhow!("somebody still uses the pairs")),
+    }
+    Ok(Ended::Well)
+}
+
+/// Where the control socket is by default: made, as a gateway has no other state.
+fn state_dir() -> Option<PathBuf> {
+    let dir = default_state_dir()?;
+    if systemd::runtime_dir().is_none() {
+        let made = std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&dir);
+        made.ok()?;
+    }
+    Some(dir)
+}
+
+/// Says on standard output what is done. A gateway whose output nobody takes does it all the same.
+fn announce(announcement: &Announcement<'_>, json: bool) -> anyhow::Result<()> {
+    let mut text = match json {
+        true => announcement.json()?,
+        false => announcement.to_string(),
+    };
+    text.push('\n');
+    let mut out = io::stdout();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        tracing::warn!(%error, "cannot write to standard output");
+    }
+    Ok(())
+}
+
+/// Says what would be done. What a running gateway would not mind either, such as a port that is in use
+/// now, is a warning.
+async fn check(settings: &Settings, json: bool) -> anyhow::Result<Ended> {
+    let mut warnings = Vec::new();
+    for plan in &settings.pairs {
+        if let Err(error) = pairs::resolve(plan).await {
+            warnings.push(format!("{}: {error:#}", plan.listen));
+        }
+        let mount = plan
+            .mount_port
+            .map(|port| SocketAddr::new(plan.listen.addr.ip(), port));
+        for addr in [plan.listen.addr].into_iter().chain(mount) {
+            match listen::try_out(addr) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    warnings.push(listen::explain(error, addr, "listen or mount_port").to_string());
+                }
+                Err(error) => return Err(listen::explain(error, addr, "listen or mount_port")),
+            }
+        }
+    }
+    for warning in &warnings {
+        tracing::warn!(target: "serve", "{warning}");
+    }
+    let described = Described {
+        pairs: &settings.pairs,
+        warnings: &warnings,
+    };
+    let mut out = io::stdout();
+    match json {
+        true => writeln!(out, "{}", described.json()?)?,
+        false => write!(out, "{described}")?,
+    }
+    out.flush()?;
+    Ok(Ended::Well)
+}
+
+/// What is done, and whether that is what the file says, in a line.
+fn status(pairs: &Pairs, observed: &Observed) -> String {
+    let passing = match pairs.running() {
+        [one] => format!("passing {} on to {}", one.plan.listen, one.plan.upstream),
+        many => format!("passing {} pairs on", many.len()),
+    };
+    match observed.last_reload_error() {
+        Some(error) => {
+            let error = printable(error.as_bytes());
+            format!("{passing}; the last reload failed: {error}")
+        }
+        None => passing,
+    }
+}
+
+/// A running gateway as its administrator sees it.
+struct Operation<'a> {
+    /// As on the command line.
+    args: &'a GatewayArgs,
+    /// As they are in force.
+    settings: Settings,
+    pairs: Arc<Mutex<Pairs>>,
+    observed: &'a Observed,
+}
+
+impl Operation<'_> {
+    /// Does what signals ask for, until the terminal that the gateway was started from is closed.
+    async fn run(mut self, mut signals: Signals) {
+        let mut refresh = refresh();
+        loop {
+            tokio::select! {
+                Some(()) = signals.hangup.recv() => match signals.terminal.has_gone() {
+                    true => return,
+                    false => self.reload().await,
+                },
+                Some(()) = signals.statistics.recv() => self.observed.log(),
+                _ = refresh.tick() => self.pairs.lock().await.refresh().await,
+            }
+        }
+    }
+
+    /// Reads the file again, and does what it says. A file with an error changes nothing.
+    async fn reload(&mut self) {
+        let Some(file) = self.args.file() else {
+            tracing::info!(target: "serve", "there is nothing to read again without --config");
+            return;
+        };
+        let file = file.display();
+        systemd::reloading();
+        let mut pairs = self.pairs.lock().await;
+        match self.args.settings() {
+            Ok(settings) => {
+                let replaced = pairs.replace(settings.pairs.clone()).await;
+                tracing::info!(target: "serve", %file, "pairs read again: {replaced}");
+                for failed in &replaced.failed {
+                    tracing::error!(target: "serve", "a pair cannot be started: {failed}");
+                }
+                let failed = replaced.failed.first().cloned();
+                self.observed.was_reloaded(failed.map_or(Ok(()), Err));
+                if !settings.same_options(&self.settings) {
+                    tracing::warn!(
+                        target: "serve",
+                        "options of [gateway] have changed: but for allow, they take effect at a restart"
+                    );
+                }
+                self.settings.pairs = settings.pairs;
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                self.observed.was_reloaded(Err(error.clone()));
+                tracing::error!(target: "serve", error, "the pairs stay as they are");
+            }
+        }
+        self.observed.runs(&pairs);
+        systemd::ready(&status(&pairs, self.observed));
+    }
+}

@@ -1,0 +1,233 @@
+//! The command line of `gateway`.
+
+use super::config::{Config, NOT_IN_FILES};
+use super::mount_proxy::MountPlace;
+use super::plan::{self, PairPlan};
+use super::side::{ListenUrl, UpstreamUrl};
+use crate::failure::{Misconfigured, Usage};
+use crate::log::LogFormat;
+use crate::serve::Given;
+use crate::serve::given::OptionTable;
+use crate::serve::plan::Clients;
+use crate::serve::reports::ReportArgs;
+use crate::transport::TransportArgs;
+use crate::units;
+use anyhow::bail;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Put RDMA in front of an NFS/TCP server, or TCP in front of an NFS/RDMA server
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  rpcrdma gateway --listen rdma://0.0.0.0 \\
+    --upstream tcp://filer --allow 192.168.1.0/24
+      Linux NFS/RDMA clients to any NFS/TCP server
+  rpcrdma gateway --listen tcp://127.0.0.1 \\
+    --upstream rdma://filer
+      clients without RDMA on this machine to an NFS/RDMA server
+  rpcrdma gateway --listen rdma://0.0.0.0 --mount-port 20048 \\
+    --upstream tcp://filer --allow 192.168.1.0/24
+      with MOUNT, as mounts of NFS version 3 need it
+  rpcrdma gateway --config /etc/rpcrdma/gateway.toml
+      many pairs in one process
+  rpcrdma gateway --config /etc/rpcrdma/gateway.toml --check
+      whether that file can be used, and what it says
+
+A file has a [[pair]] table for each pair, with listen, upstream, allow, mount_port, \
+upstream_mount, rpcbind and reserved_port, and a [gateway] table with the other options.
+
+Each client connection has an upstream connection of its own. Calls pass unchanged, in NFS of \
+any version and in other programs. SIGTERM or Ctrl-C finishes calls and exits with code 0. SIGHUP \
+reads the file of --config again. SIGUSR1 logs statistics.
+
+The upstream sees the address of the gateway, not those of clients: its exports must allow the \
+gateway, and --allow says who may use it.")]
+pub(crate) struct GatewayArgs {
+    /// Where clients connect: rdma://ADDR[:PORT] or tcp://ADDR[:PORT] [default ports: 20049, 2049; 0 = any
+    /// free port]
+    #[arg(
+        short,
+        long,
+        value_name = "URL",
+        requires = "upstream",
+        required_unless_present = "config"
+    )]
+    listen: Option<ListenUrl>,
+
+    /// The server: tcp://HOST[:PORT] or rdma://HOST[:PORT] [default ports: 2049, 20049]
+    #[arg(short, long, value_name = "URL", requires = "listen")]
+    upstream: Option<UpstreamUrl>,
+
+    /// Read pairs and options from a TOML file; the command line overrides its options
+    #[arg(short, long, value_name = "FILE", conflicts_with_all =
+        ["listen", "upstream", "mount_port", "upstream_mount", "rpcbind", "reserved_port"])]
+    config: Option<PathBuf>,
+
+    /// Check the configuration, print what would be done, and exit
+    #[arg(long)]
+    pub(super) check: bool,
+
+    /// Address, network or host name that may connect; repeatable [default: this machine]
+    #[arg(long, value_name = "ADDR[/BITS] | HOST")]
+    allow: Vec<Clients>,
+
+    /// Pass MOUNT on, from this TCP port at the same address (0 = any free port)
+    #[arg(long, value_name = "PORT")]
+    mount_port: Option<u16>,
+
+    /// Where MOUNT of the server is [default: as rpcbind of its host says, else port 20048]
+    #[arg(long, value_name = "[HOST:]PORT", requires = "mount_port")]
+    upstream_mount: Option<MountPlace>,
+
+    /// Register NFS and MOUNT with rpcbind of this machine
+    #[arg(long, requires = "mount_port")]
+    rpcbind: bool,
+
+    /// Connect to a TCP server from ports below 1024, as the export option `secure` wants. Who may
+    /// use the gateway then has what the server grants to such ports
+    #[arg(long)]
+    reserved_port: bool,
+
+    /// Trust local users to claim any uid, as other machines are trusted
+    #[arg(long)]
+    pub(super) trust_local: bool,
+
+    /// Number of threads that serve connections of RDMA clients [default: one for each CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS))]
+    pub(super) threads: Option<u16>,
+
+    /// Maximum number of client connections of each pair; one address gets at most half
+    #[arg(long, value_name = "N", default_value_t = 1024,
+        value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) max_connections: u16,
+
+    /// Close client connections without a call for this long (0 = never)
+    #[arg(long, value_name = "DURATION", default_value = "6m", value_parser = units::parse_duration)]
+    pub(super) idle_timeout: Duration,
+
+    /// Close a connection whose call the server does not answer for this long
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = units::parse_duration)]
+    pub(super) call_timeout: Duration,
+
+    #[command(flatten)]
+    pub(super) reports: ReportArgs,
+
+    /// Print the pairs as one line of JSON
+    #[arg(long)]
+    pub(super) json: bool,
+
+    /// Format of the log [default: journald if standard error is the journal, otherwise text]
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) log_format: Option<LogFormat>,
+
+    #[command(flatten)]
+    pub(super) transport: TransportArgs,
+
+    /// What of this was given on the command line.
+    #[arg(skip)]
+    pub(crate) given: Given,
+}
+
+/// Most threads that can be asked for.
+const MAX_THREADS: i64 = 256;
+
+/// Options of a gateway, and its pairs.
+pub(super) struct Settings {
+    /// With the options of the file, if there is one.
+    pub(super) args: GatewayArgs,
+    pub(super) pairs: Vec<PairPlan>,
+    /// The options of the file, in words, without those that need no restart.
+    options: Vec<String>,
+}
+
+impl GatewayArgs {
+    /// The file, if there is one.
+    pub(super) fn file(&self) -> Option<&PathBuf> {
+        self.config.as_ref()
+    }
+
+    /// Reads the file, if there is one, and puts all together.
+    ///
+    /// # Errors
+    ///
+    /// If something is not understood or makes no sense.
+    pub(super) fn settings(&self) -> anyhow::Result<Settings> {
+        let settings = match &self.config {
+            None => Settings {
+                args: self.clone(),
+                pairs: vec![self.only_pair()?],
+                options: Vec::new(),
+            },
+            Some(path) => {
+                let config = Config::load(path)?;
+                let table = OptionTable {
+                    file: &config.file,
+                    name: "gateway",
+                    options: &config.options,
+                    without: &NOT_IN_FILES,
+                };
+                let mut args: Self = table.under(&self.given)?;
+                args.given = self.given.clone();
+                args.config = self.config.clone();
+                let pairs = config.pairs(&args.allow)?;
+                let options = config.options.iter();
+                let options = options
+                    .filter(|(key, _)| key.get_ref() != "allow")
+                    .map(|(key, value)| format!("{} = {}", key.get_ref(), value.get_ref()))
+                    .collect();
+                Settings {
+                    args,
+                    pairs,
+                    options,
+                }
+            }
+        };
+        settings.check_ports()?;
+        Ok(settings)
+    }
+
+    /// The pair of the command line.
+    fn only_pair(&self) -> anyhow::Result<PairPlan> {
+        let (Some(listen), Some(upstream)) = (self.listen, self.upstream.clone()) else {
+            bail!(Usage(
+                "a gateway has --listen and --upstream, or --config".to_owned()
+            ));
+        };
+        let pair = PairPlan {
+            allow: plan::clients_or_local(&self.allow, &listen),
+            listen,
+            upstream,
+            mount_port: self.mount_port,
+            upstream_mount: self.upstream_mount.clone().unwrap_or_default(),
+            rpcbind: self.rpcbind,
+            reserved_port: self.reserved_port,
+        };
+        match pair.contradiction() {
+            Some((option, what)) => {
+                bail!(Usage(format!("--{}: {what}", option.replace('_', "-"))))
+            }
+            None => Ok(pair),
+        }
+    }
+}
+
+impl Settings {
+    /// Whether the gateway itself would be the same.
+    pub(super) fn same_options(&self, other: &Self) -> bool {
+        self.options == other.options
+    }
+
+    fn check_ports(&self) -> anyhow::Result<()> {
+        let Some((index, what)) = plan::port_given_twice(&self.pairs) else {
+            return Ok(());
+        };
+        match &self.args.config {
+            Some(file) => bail!(Misconfigured(format!(
+                "{}: pair[{index}]: {what}",
+                file.display()
+            ))),
+            None => bail!(Usage(what)),
+        }
+    }
+}

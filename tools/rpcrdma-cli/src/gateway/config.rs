@@ -1,0 +1,248 @@
+//! The file of `gateway --config`: a `[gateway]` table with options of the command line, and a `[[pair]]`
+//! table for each pair.
+
+use super::mount_proxy::MountPlace;
+use super::plan::{self, PairPlan};
+use super::side::{ListenUrl, UpstreamUrl};
+use crate::config_file::{ConfigError, ConfigFile, Options};
+use crate::serve::plan::Clients;
+use serde::Deserialize;
+use std::path::Path;
+use std::str::FromStr;
+use toml::Spanned;
+
+/// Pairs of a file.
+const MAX_PAIRS: usize = 256;
+
+/// Clients of a pair.
+const MAX_CLIENTS: usize = 1024;
+
+/// Options that have no place in the `[gateway]` table: what it is for, how the command itself behaves, and
+/// what each pair says.
+pub(super) const NOT_IN_FILES: [&str; 10] = [
+    "config",
+    "check",
+    "json",
+    "log-format",
+    "listen",
+    "upstream",
+    "mount-port",
+    "upstream-mount",
+    "rpcbind",
+    "reserved-port",
+];
+
+/// A file that was read.
+#[derive(Debug)]
+pub(super) struct Config {
+    pub(super) file: ConfigFile,
+    pub(super) options: Options,
+    pairs: Vec<PairTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    gateway: Options,
+    #[serde(default, rename = "pair")]
+    pairs: Vec<PairTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PairTable {
+    listen: Spanned<String>,
+    upstream: Spanned<String>,
+    #[serde(default)]
+    allow: Vec<Spanned<String>>,
+    mount_port: Option<u16>,
+    upstream_mount: Option<Spanned<String>>,
+    #[serde(default)]
+    rpcbind: bool,
+    #[serde(default)]
+    reserved_port: bool,
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or something in it is not understood.
+    pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
+        Ok(Self::of(ConfigFile::load(path)?)?)
+    }
+
+    fn of(file: ConfigFile) -> Result<Self, ConfigError> {
+        let File { gateway, pairs } = file.values()?;
+        Ok(Self {
+            file,
+            options: gateway,
+            pairs,
+        })
+    }
+
+    /// The pairs. Those without clients of their own are for `allow`.
+    ///
+    /// # Errors
+    ///
+    /// If a value is not understood or makes no sense.
+    pub(super) fn pairs(&self, allow: &[Clients]) -> Result<Vec<PairPlan>, ConfigError> {
+        if self.pairs.is_empty() || self.pairs.len() > MAX_PAIRS {
+            let what = format!("there has to be one at least, and {MAX_PAIRS} at most");
+            return Err(self.file.error(0..0, "pair", what));
+        }
+        let tables = self.pairs.iter().enumerate();
+        tables
+            .map(|(index, table)| self.pair(index, table, allow))
+            .collect()
+    }
+
+    fn pair(
+        &self,
+        index: usize,
+        table: &PairTable,
+        allow: &[Clients],
+    ) -> Result<PairPlan, ConfigError> {
+        let key = |name: &str| format!("pair[{index}].{name}");
+        let listen: ListenUrl = self.parsed(&table.listen, || key("listen"))?;
+        let upstream: UpstreamUrl = self.parsed(&table.upstream, || key("upstream"))?;
+        if table.allow.len() > MAX_CLIENTS {
+            let what = format!("it has more than {MAX_CLIENTS} clients");
+            return Err(self.file.error(table.listen.span(), key("allow"), what));
+        }
+        let own = table.allow.iter().enumerate();
+        let own: Vec<Clients> = own
+            .map(|(at, text)| self.parsed(text, || key(&format!("allow[{at}]"))))
+            .collect::<Result<_, _>>()?;
+        let given = match own.is_empty() {
+            true => allow,
+            false => &own[..],
+        };
+        let upstream_mount: Option<MountPlace> = match &table.upstream_mount {
+            Some(place) => Some(self.parsed(place, || key("upstream_mount"))?),
+            None => None,
+        };
+        let pair = PairPlan {
+            allow: plan::clients_or_local(given, &listen),
+            listen,
+            upstream,
+            mount_port: table.mount_port,
+            upstream_mount: upstream_mount.unwrap_or_default(),
+            rpcbind: table.rpcbind,
+            reserved_port: table.reserved_port,
+        };
+        match pair.contradiction() {
+            Some((option, what)) => {
+                let at = match option {
+                    "upstream" => table.upstream.span(),
+                    _ => table.listen.span(),
+                };
+                Err(self.file.error(at, key(option), what))
+            }
+            None => Ok(pair),
+        }
+    }
+
+    fn parsed<T: FromStr<Err = String>>(
+        &self,
+        text: &Spanned<String>,
+        key: impl Fn() -> String,
+    ) -> Result<T, ConfigError> {
+        let value = text.get_ref();
+        value.parse().map_err(|error: String| {
+            let what = format!("'{value}': {error}");
+            self.file.error(text.span(), key(), what)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(text: &str) -> Result<Vec<PairPlan>, ConfigError> {
+        let file = ConfigFile::new(Path::new("gateway.toml"), text.to_owned());
+        Config::of(file)?.pairs(&["192.0.2.0/24".parse().unwrap()])
+    }
+
+    #[track_caller]
+    fn refused(text: &str, says: &str) {
+        let error = pairs(text).unwrap_err().to_string();
+        assert!(error.starts_with(says), "{error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn pairs_have_clients_of_their_own_or_those_of_all() {
+        let pairs = pairs(
+            r#"
+            [gateway]
+            idle_timeout = "1m"
+
+            [[pair]]
+            listen = "rdma://0.0.0.0"
+            upstream = "tcp://filer"
+            allow = ["198.51.100.0/24", "laptop"]
+            mount_port = 20048
+            upstream_mount = "635"
+            reserved_port = true
+
+            [[pair]]
+            listen = "rdma://0.0.0.0:20050"
+            upstream = "rdma://other"
+
+            [[pair]]
+            listen = "tcp://127.0.0.1"
+            upstream = "rdma://other"
+            allow = ["127.0.0.1"]
+            "#,
+        )
+        .unwrap();
+        let [first, second, third] = &pairs[..] else {
+            panic!("three pairs");
+        };
+        assert_eq!(first.describe_clients(), "198.51.100.0/24, laptop");
+        assert_eq!(first.mount_port, Some(20048));
+        assert!(first.reserved_port);
+        assert_eq!(second.describe_clients(), "192.0.2.0/24");
+        assert_eq!(third.upstream.to_string(), "rdma://other:20049");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line_and_key() {
+        refused("", "gateway.toml:1: pair: there has to be one at least");
+        refused(
+            "[[pair]]\nlisten = \"rdma://0.0.0.0\"",
+            "gateway.toml:1: pair[0]: upstream is missing",
+        );
+        let with = |line: &str| {
+            format!("[[pair]]\nlisten = \"rdma://0.0.0.0\"\nupstream = \"tcp://filer\"\n{line}")
+        };
+        refused(
+            &with("alow = []"),
+            "gateway.toml:4: pair[0].alow: there is no key alow",
+        );
+        refused(
+            &with("allow = [\"*\"]"),
+            "gateway.toml:4: pair[0].allow[0]: '*': for everybody, write 0.0.0.0/0",
+        );
+        refused(
+            &with("rpcbind = true"),
+            "gateway.toml:2: pair[0].rpcbind: it registers MOUNT too",
+        );
+        refused(
+            &with("upstream_mount = \"filer:0\"\nmount_port = 20048"),
+            "gateway.toml:4: pair[0].upstream_mount: 'filer:0'",
+        );
+        refused(
+            "[[pair]]\nlisten = \"tcp://127.0.0.1\"\nupstream = \"tcp://filer\"",
+            "gateway.toml:3: pair[0].upstream: both sides are TCP",
+        );
+        refused(
+            "[[pair]]\nlisten = \"rdma://somewhere\"\nupstream = \"tcp://filer\"",
+            "gateway.toml:2: pair[0].listen: 'rdma://somewhere': it is not an address",
+        );
+    }
+}

@@ -1,0 +1,382 @@
+//! The running pairs: started, replaced and ended without touching the others.
+
+use super::args::GatewayArgs;
+use super::guard::Guarded;
+use super::mount_proxy::{Admits, MountProxy};
+use super::plan::{self, PairPlan};
+use super::side::Scheme;
+use crate::endpoint::NO_ADDRESS;
+use crate::serve::listen;
+use crate::serve::names::Names;
+use crate::serve::plan::Addresses;
+use crate::serve::registration::{self, Registered};
+use anyhow::{Context, anyhow};
+use gateway::{Gateway, GatewayConfig, GatewayMonitor, Listen, SourcePorts, Upstream, tcp_limits};
+use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFSACL_PROGRAM, NFSACL_V3};
+use nfs_server::AccessList;
+use oncrpc::LocalUsers;
+use oncrpc_tcp::rpcbind::{NetId, Registration};
+use rpcrdma::{ClientConfig, ServerConfig};
+use socket_owner::{LocalAddresses, SocketOwners};
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, PoisonError, RwLock};
+use verbs::SetupError;
+
+/// The pairs of a gateway.
+pub(super) struct Pairs {
+    args: GatewayArgs,
+    running: Vec<Pair>,
+    local_users: Arc<dyn LocalUsers>,
+    names: Names,
+    /// Addresses of the hosts that may connect.
+    addresses: Addresses,
+}
+
+/// A running pair.
+pub(super) struct Pair {
+    pub(super) plan: PairPlan,
+    /// Where it listens.
+    pub(super) listening: SocketAddr,
+    /// Addresses of the server.
+    upstream: Vec<SocketAddr>,
+    access: Arc<RwLock<AccessList>>,
+    gateway: Gateway,
+    mount: Option<MountProxy>,
+    registered: Option<Registered>,
+}
+
+/// What a replacement has changed.
+#[derive(Default)]
+pub(super) struct Replaced {
+    added: Vec<String>,
+    removed: Vec<String>,
+    changed: Vec<String>,
+    /// Pairs that could not be started, and why.
+    pub(super) failed: Vec<String>,
+}
+
+impl fmt::Display for Replaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = [
+            ("added", &self.added),
+            ("removed", &self.removed),
+            ("changed", &self.changed),
+        ];
+        let said: Vec<String> = kinds
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(kind, names)| format!("{kind} {}", names.join(", ")))
+            .collect();
+        match said.is_empty() {
+            true => f.write_str("nothing has changed"),
+            false => f.write_str(&said.join("; ")),
+        }
+    }
+}
+
+impl Pairs {
+    /// No pair so far.
+    pub(super) fn new(args: &GatewayArgs) -> Self {
+        if !args.trust_local
+            && let Err(error) = SocketOwners::check()
+        {
+            tracing::warn!(
+                %error,
+                "cannot identify local users (sock_diag): local connections are refused; load the kernel \
+                 module tcp_diag, or use --trust-local"
+            );
+        }
+        Self {
+            args: args.clone(),
+            running: Vec::new(),
+            local_users: match args.trust_local {
+                true => Arc::new(LocalAddresses),
+                false => Arc::new(SocketOwners::new()),
+            },
+            names: Names::default(),
+            addresses: Addresses::new(),
+        }
+    }
+
+    pub(super) fn running(&self) -> &[Pair] {
+        &self.running
+    }
+
+    /// Runs these from now on. Pairs that stay the same are not touched, nor those in which only the
+    /// allowed clients differ, but for these. One that cannot be started is left out, and reported.
+    pub(super) async fn replace(&mut self, plans: Vec<PairPlan>) -> Replaced {
+        self.addresses = plan::addresses(&plans, &mut self.names, &self.addresses).await;
+        let mut replaced = Replaced::default();
+        let mut wanted = Vec::new();
+        for plan in plans {
+            wanted.push((resolve(&plan).await, plan));
+        }
+        let before = std::mem::take(&mut self.running);
+        let mut kept: Vec<Option<Pair>> = wanted.iter().map(|_| None).collect();
+        let mut leaving = Vec::new();
+        for pair in before {
+            let same = wanted.iter().position(|(upstream, plan)| {
+                // Without an answer, the addresses are those that were known.
+                let addresses = upstream.as_ref().is_ok_and(|addrs| *addrs != pair.upstream);
+                plan.is_same_but_for_clients(&pair.plan) && !addresses
+            });
+            match same.and_then(|index| Some((index, kept.get_mut(index)?))) {
+                Some((_, place)) if place.is_none() => *place = Some(pair),
+                _ => leaving.push(pair),
+            }
+        }
+        for pair in &leaving {
+            let listen = pair.plan.listen;
+            let names = match wanted.iter().any(|(_, plan)| plan.listen == listen) {
+                true => &mut replaced.changed,
+                false => &mut replaced.removed,
+            };
+            names.push(listen.to_string());
+        }
+        // Their ports have to be free before others can have them.
+        let leaving: Vec<_> = leaving
+            .into_iter()
+            .map(|pair| tokio::spawn(pair.end()))
+            .collect();
+        for ended in leaving {
+            // One that has panicked has ended, too.
+            let _ = ended.await;
+        }
+        for ((upstream, plan), kept) in wanted.into_iter().zip(kept) {
+            let listen = plan.listen.to_string();
+            if let Some(mut pair) = kept {
+                if pair.plan.allow != plan.allow {
+                    replaced.changed.push(listen);
+                }
+                pair.plan = plan;
+                self.running.push(pair);
+                continue;
+            }
+            let started = match upstream {
+                Ok(upstream) => self.start(plan, upstream).await,
+                Err(error) => Err(error),
+            };
+            match started {
+                Ok(pair) => {
+                    if !replaced.changed.contains(&listen) {
+                        replaced.added.push(listen);
+                    }
+                    self.running.push(pair);
+                }
+                Err(error) => replaced.failed.push(format!("{listen}: {error:#}")),
+            }
+        }
+        self.admit();
+        replaced
+    }
+
+    /// Looks up the names of hosts that may connect again.
+    pub(super) async fn refresh(&mut self) {
+        let plans: Vec<PairPlan> = self.running.iter().map(|pair| pair.plan.clone()).collect();
+        self.addresses = plan::addresses(&plans, &mut self.names, &self.addresses).await;
+        self.admit();
+    }
+
+    /// Tells every pair who may connect.
+    fn admit(&self) {
+        for pair in &self.running {
+            let access = pair.plan.access(&self.addresses);
+            *pair.access.write().unwrap_or_else(PoisonError::into_inner) = access;
+        }
+    }
+
+    /// Ends all pairs.
+    pub(super) async fn end(self) {
+        let ending: Vec<_> = self
+            .running
+            .into_iter()
+            .map(|pair| tokio::spawn(pair.end()))
+            .collect();
+        for ended in ending {
+            // One that has panicked has ended, too.
+            let _ = ended.await;
+        }
+    }
+
+    async fn start(&self, plan: PairPlan, upstream: Vec<SocketAddr>) -> anyhow::Result<Pair> {
+        let access = Arc::new(RwLock::new(plan.access(&self.addresses)));
+        let listed = Arc::clone(&access);
+        let admits: Admits = Arc::new(move |addr| {
+            let listed = listed.read().unwrap_or_else(PoisonError::into_inner);
+            listed.allows(addr)
+        });
+        let addr = plan.listen.addr;
+        let gateway = Gateway::bind(
+            self.listen(&plan, Arc::clone(&admits))?,
+            self.upstream(&plan, upstream.clone())?,
+            self.config(),
+        )
+        .await
+        .map_err(|error| match error {
+            SetupError::Io(error) => listen::explain(error, addr, "--listen"),
+            other => anyhow::Error::new(other).context(format!("cannot listen at {addr}")),
+        })?;
+        let listening = gateway.local_addr();
+        let mount = match plan.mount_port {
+            Some(port) => {
+                let on = SocketAddr::new(addr.ip(), port);
+                let (place, users) = (plan.upstream_mount.clone(), Arc::clone(&self.local_users));
+                Some(MountProxy::start(on, place, &plan.upstream, admits, users).await?)
+            }
+            None => None,
+        };
+        let registered = match (&mount, plan.rpcbind) {
+            (Some(mount), true) => {
+                let entries = entries(plan.listen.scheme, listening, mount.addr);
+                Some(Registered::of(&entries).await?)
+            }
+            _ => None,
+        };
+        Ok(Pair {
+            plan,
+            listening,
+            upstream,
+            access,
+            gateway,
+            mount,
+            registered,
+        })
+    }
+
+    fn listen(&self, plan: &PairPlan, admits: Admits) -> anyhow::Result<Listen> {
+        let (args, addr) = (&self.args, plan.listen.addr);
+        let connections = usize::from(args.max_connections);
+        let idle = (!args.idle_timeout.is_zero()).then_some(args.idle_timeout);
+        Ok(match plan.listen.scheme {
+            Scheme::Rdma => {
+                let usual = ServerConfig::default();
+                let mut config = usual
+                    .clone()
+                    .with_versions(args.transport.versions())
+                    .with_credits(args.transport.credits)
+                    .with_send_size(args.transport.inline_size_or(usual.send_size))
+                    .with_receive_size(args.transport.inline_size_or(usual.receive_size))
+                    .with_remote_invalidation(args.transport.remote_invalidation())
+                    .with_idle_timeout(idle)
+                    .with_workers(args.threads.map_or(usual.workers, usize::from))
+                    .with_spin(args.transport.spin());
+                let provider = args.transport.provider()?;
+                let with_memory = config.connections_with_memory(&provider.limits());
+                config.max_connections = connections.min(with_memory);
+                config.max_connections_per_address = config.max_connections.div_ceil(2);
+                config.local_users = Some(Arc::clone(&self.local_users));
+                let guarded = Guarded {
+                    inner: provider,
+                    admits,
+                };
+                Listen::rdma(Arc::new(guarded), addr, config)
+            }
+            Scheme::Tcp => {
+                let listener = TcpListener::bind(addr)
+                    .map_err(|error| listen::explain(error, addr, "--listen"))?;
+                let mut limits = tcp_limits();
+                limits.connections = connections;
+                limits.connections_of_address = connections.div_ceil(2);
+                limits.idle = idle.unwrap_or(std::time::Duration::MAX);
+                Listen::Tcp {
+                    listener,
+                    limits,
+                    admit: Some(admits),
+                    local_users: Some(Arc::clone(&self.local_users)),
+                }
+            }
+        })
+    }
+
+    fn upstream(&self, plan: &PairPlan, addrs: Vec<SocketAddr>) -> anyhow::Result<Upstream> {
+        let transport = &self.args.transport;
+        Ok(match plan.upstream.scheme {
+            Scheme::Tcp => Upstream::Tcp {
+                addrs,
+                source_ports: match plan.reserved_port {
+                    true => SourcePorts::Reserved,
+                    false => SourcePorts::Any,
+                },
+            },
+            Scheme::Rdma => {
+                let usual = ClientConfig::default();
+                let config = usual
+                    .clone()
+                    .with_versions(transport.versions())
+                    .with_credits(transport.credits)
+                    .with_send_size(transport.inline_size_or(usual.send_size))
+                    .with_receive_size(transport.inline_size_or(usual.receive_size))
+                    .with_remote_invalidation(transport.remote_invalidation())
+                    .with_spin(transport.spin());
+                Upstream::Rdma {
+                    provider: transport.provider()?,
+                    addrs,
+                    config: Box::new(config),
+                }
+            }
+        })
+    }
+
+    fn config(&self) -> GatewayConfig {
+        GatewayConfig::default().with_call_timeout(self.args.call_timeout)
+    }
+}
+
+impl Pair {
+    pub(super) fn monitor(&self) -> GatewayMonitor {
+        self.gateway.monitor()
+    }
+
+    pub(super) fn mount_addr(&self) -> Option<SocketAddr> {
+        self.mount.as_ref().map(|mount| mount.addr)
+    }
+
+    /// Waits until its event loops have run a task that is queued now.
+    pub(super) async fn responds(&self) {
+        self.gateway.workers_respond().await;
+    }
+
+    /// Finishes calls, and ends.
+    async fn end(self) {
+        if let Some(registered) = self.registered {
+            registered.remove().await;
+        }
+        if let Some(mount) = self.mount {
+            mount.stop().await;
+        }
+        let stats = self.gateway.shutdown().await;
+        tracing::debug!(listen = %self.plan.listen, ?stats, "pair ended");
+    }
+}
+
+/// The addresses of the server, in order.
+pub(super) async fn resolve(plan: &PairPlan) -> anyhow::Result<Vec<SocketAddr>> {
+    let server = &plan.upstream.server;
+    let addrs = server.addresses().await;
+    let mut addrs = addrs.with_context(|| format!("upstream {server}"))?;
+    addrs.dedup();
+    match addrs.is_empty() {
+        true => Err(anyhow!("upstream {server}: {NO_ADDRESS}")),
+        false => Ok(addrs),
+    }
+}
+
+/// What rpcbind is told: NFS version 3 with its access control lists, and MOUNT.
+fn entries(scheme: Scheme, nfs: SocketAddr, mount: SocketAddr) -> Vec<Registration> {
+    if scheme == Scheme::Rdma {
+        // MOUNT is passed on over RDMA too, if the server answers it at its NFS port.
+        return registration::entries(nfs, mount).to_vec();
+    }
+    let entry = |prog, vers, addr: SocketAddr| Registration {
+        prog,
+        vers,
+        netid: NetId::tcp(addr.ip()),
+        addr,
+    };
+    vec![
+        entry(NFS_PROGRAM, NFS_V3, nfs),
+        entry(NFSACL_PROGRAM, NFSACL_V3, nfs),
+        entry(MOUNT_PROGRAM, MOUNT_V3, mount),
+    ]
+}

@@ -1,0 +1,140 @@
+//! What a gateway is to do: pairs of a listening address and a server, as the command line or the file says.
+
+use super::mount_proxy::MountPlace;
+use super::side::{ListenUrl, Scheme, UpstreamUrl};
+use crate::serve::names::Names;
+use crate::serve::plan::{Addresses, Clients, HostName};
+use nfs_server::{AccessList, Network};
+use std::collections::BTreeSet;
+
+/// A listening address and its server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PairPlan {
+    pub(crate) listen: ListenUrl,
+    pub(crate) upstream: UpstreamUrl,
+    /// Who may connect.
+    pub(crate) allow: Vec<Clients>,
+    /// TCP port of MOUNT for clients, if it is passed on.
+    pub(crate) mount_port: Option<u16>,
+    /// Where MOUNT of the server is.
+    pub(crate) upstream_mount: MountPlace,
+    /// Whether rpcbind of this machine is told.
+    pub(crate) rpcbind: bool,
+    /// Whether connections to the server come from ports below 1024.
+    pub(crate) reserved_port: bool,
+}
+
+impl PairPlan {
+    /// What cannot be, with the name of the option.
+    pub(crate) fn contradiction(&self) -> Option<(&'static str, String)> {
+        let tcp = |scheme| scheme == Scheme::Tcp;
+        if tcp(self.listen.scheme) && tcp(self.upstream.scheme) {
+            let what = "both sides are TCP: a gateway has RDMA on one side at least (two gateways make a tunnel \
+                        between TCP clients and a TCP server)";
+            return Some(("upstream", what.to_owned()));
+        }
+        if self.reserved_port && !tcp(self.upstream.scheme) {
+            let what = "RPC-over-RDMA has no reserved ports: it is for an upstream of tcp://";
+            return Some(("reserved_port", what.to_owned()));
+        }
+        if self.mount_port.is_none() && self.rpcbind {
+            return Some((
+                "rpcbind",
+                "it registers MOUNT too: say where, with mount_port".to_owned(),
+            ));
+        }
+        if self.mount_port.is_none() && self.upstream_mount != MountPlace::ByRpcbind {
+            let what = "MOUNT is not passed on without mount_port";
+            return Some(("upstream_mount", what.to_owned()));
+        }
+        if self.allow.is_empty() {
+            let what = format!(
+                "listening at {} serves other machines: say which ones, as in 192.168.1.0/24",
+                self.listen.addr.ip()
+            );
+            return Some(("allow", what));
+        }
+        None
+    }
+
+    /// Whether it differs from the other in nothing but its clients.
+    pub(crate) fn is_same_but_for_clients(&self, other: &Self) -> bool {
+        let other = Self {
+            allow: self.allow.clone(),
+            ..other.clone()
+        };
+        *self == other
+    }
+
+    /// Its clients as networks, with these addresses of hosts.
+    pub(crate) fn access(&self, addresses: &Addresses) -> AccessList {
+        let networks = self.allow.iter().flat_map(|clients| match clients {
+            Clients::Network(network) => vec![*network],
+            Clients::Host(name) => {
+                let found = addresses.get(name).into_iter().flatten();
+                found.copied().map(Network::from).collect()
+            }
+        });
+        AccessList::new(networks)
+    }
+
+    /// Who may connect, in words.
+    pub(crate) fn describe_clients(&self) -> String {
+        let names: Vec<String> = self.allow.iter().map(ToString::to_string).collect();
+        crate::serve::plan::summed_up(&names)
+    }
+}
+
+/// Who may connect to an address if nobody is named: this machine, if only it can.
+pub(crate) fn clients_or_local(given: &[Clients], listen: &ListenUrl) -> Vec<Clients> {
+    let loopback = listen.addr.ip().to_canonical().is_loopback();
+    match given.is_empty() && loopback {
+        true => Network::LOOPBACK.map(Clients::Network).into(),
+        false => given.to_vec(),
+    }
+}
+
+/// Two listeners of these that would have the same port, in words.
+pub(crate) fn port_given_twice(plans: &[PairPlan]) -> Option<(usize, String)> {
+    let mut seen: Vec<(String, std::net::SocketAddr)> = Vec::new();
+    for (index, plan) in plans.iter().enumerate() {
+        let mut mine = vec![(plan.listen.to_string(), plan.listen.addr)];
+        if let Some(port) = plan.mount_port {
+            let addr = std::net::SocketAddr::new(plan.listen.addr.ip(), port);
+            mine.push((format!("mount_port {port} of {}", plan.listen), addr));
+        }
+        for (what, addr) in mine {
+            let meets = |(_, other): &&(String, std::net::SocketAddr)| {
+                let anywhere = addr.ip().is_unspecified() || other.ip().is_unspecified();
+                addr.port() != 0
+                    && addr.port() == other.port()
+                    && (anywhere || addr.ip() == other.ip())
+            };
+            if let Some((other, _)) = seen.iter().find(meets) {
+                return Some((index, format!("{other} and {what} have the same port")));
+            }
+            seen.push((what, addr));
+        }
+    }
+    None
+}
+
+/// Looks up the names of hosts that may connect.
+pub(crate) async fn addresses(
+    plans: &[PairPlan],
+    names: &mut Names,
+    known: &Addresses,
+) -> Addresses {
+    let hosts: BTreeSet<HostName> = plans
+        .iter()
+        .flat_map(|plan| &plan.allow)
+        .filter_map(|clients| match clients {
+            Clients::Host(name) => Some(name.clone()),
+            Clients::Network(_) => None,
+        })
+        .collect();
+    match hosts.is_empty() {
+        true => Addresses::new(),
+        false => names.look_up(hosts, known).await,
+    }
+}

@@ -1,0 +1,133 @@
+//! The two sides of a pair, as URLs: `rdma://ADDR[:PORT]` and `tcp://HOST[:PORT]`.
+
+use crate::endpoint::Endpoint;
+use crate::serve::listen;
+use nfs_proto::NFS_RDMA_PORT;
+use std::fmt;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+/// Port of NFS over TCP.
+const NFS_TCP_PORT: u16 = 2049;
+
+/// The transport of a side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Rdma,
+    Tcp,
+}
+
+/// Where clients connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListenUrl {
+    pub(crate) scheme: Scheme,
+    pub(crate) addr: SocketAddr,
+}
+
+/// The server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UpstreamUrl {
+    pub(crate) scheme: Scheme,
+    pub(crate) server: Endpoint,
+}
+
+impl Scheme {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Rdma => "rdma",
+            Self::Tcp => "tcp",
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Self::Rdma => NFS_RDMA_PORT,
+            Self::Tcp => NFS_TCP_PORT,
+        }
+    }
+
+    /// The transport, and what follows it.
+    fn split(text: &str) -> Result<(Self, &str), String> {
+        let split = text.split_once("://").map(|(scheme, rest)| {
+            let rest = rest.strip_suffix('/').unwrap_or(rest);
+            (scheme.to_ascii_lowercase(), rest)
+        });
+        match split {
+            Some((scheme, rest)) if scheme == "rdma" => Ok((Self::Rdma, rest)),
+            Some((scheme, rest)) if scheme == "tcp" => Ok((Self::Tcp, rest)),
+            Some((scheme, _)) => Err(format!("there is no transport {scheme}: write rdma or tcp")),
+            None => Err("it begins with rdma:// or tcp://".to_owned()),
+        }
+    }
+}
+
+impl FromStr for ListenUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (scheme, rest) = Scheme::split(text)?;
+        let addr = listen::parse_with(rest, scheme.port())?;
+        Ok(Self { scheme, addr })
+    }
+}
+
+impl FromStr for UpstreamUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (scheme, rest) = Scheme::split(text)?;
+        let mut server: Endpoint = rest.parse().map_err(|error| format!("{error}"))?;
+        let behind_host = rest.rsplit_once(']').map_or(rest, |(_, behind)| behind);
+        if rest.parse::<Ipv6Addr>().is_ok() || !behind_host.contains(':') {
+            server.port = scheme.port();
+        }
+        Ok(Self { scheme, server })
+    }
+}
+
+impl fmt::Display for ListenUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.scheme.name(), self.addr)
+    }
+}
+
+impl fmt::Display for UpstreamUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.scheme.name(), self.server)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_may_be_left_out_on_either_side() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(text.parse::<ListenUrl>().unwrap().to_string(), expected);
+            assert_eq!(text.parse::<UpstreamUrl>().unwrap().to_string(), expected);
+        };
+        check("rdma://192.0.2.1", "rdma://192.0.2.1:20049");
+        check("tcp://192.0.2.1/", "tcp://192.0.2.1:2049");
+        check("TCP://192.0.2.1:7", "tcp://192.0.2.1:7");
+        check("tcp://[::1]", "tcp://[::1]:2049");
+        check("tcp://::1", "tcp://[::1]:2049");
+        check("rdma://[::1]:7", "rdma://[::1]:7");
+        let upstream: UpstreamUrl = "tcp://filer.example.org".parse().unwrap();
+        assert_eq!(upstream.to_string(), "tcp://filer.example.org:2049");
+        assert!("rdma://filer".parse::<ListenUrl>().is_err());
+    }
+
+    #[test]
+    fn other_transports_are_refused_with_a_reason() {
+        let check = |text: &str, says: &str| {
+            let error = text.parse::<UpstreamUrl>().unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        };
+        check("filer:2049", "it begins with rdma:// or tcp://");
+        check("udp://filer", "there is no transport udp");
+        check("nfs://filer", "write rdma or tcp");
+        check("tcp://", "");
+        check("tcp://filer:0", "");
+    }
+}

@@ -1,0 +1,479 @@
+//! The gateway between our own servers and clients, over RDMA and over TCP.
+
+use crate::running::{PROGRAM, Running, Served, fails, free_port, ok, text};
+use buffer::Pool;
+use nfs_client::{Export, Mount, current_user};
+use nfs_server::{
+    ExportOptions, Exports, HandleKey, LocalFs, LocalFsOptions, Mount3, Nfs3, Squash,
+};
+use oncrpc::xdr::Writer;
+use oncrpc::{Credential, Procedure, Programs, ReplyBound, Transport, write_call};
+use oncrpc_tcp::{Client, Limits, Server};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::future::pending;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{ChildStderr, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// An NFS server over TCP that exports a directory as `/stuff`, as filers do, with MOUNT at the same port.
+struct Filer {
+    _runtime: Runtime,
+    addr: SocketAddr,
+}
+
+impl Filer {
+    fn new(dir: &Path) -> Self {
+        Self::at("127.0.0.1:0".parse().unwrap(), dir)
+    }
+
+    fn at(addr: SocketAddr, dir: &Path) -> Self {
+        let fs = LocalFs::open(dir, LocalFsOptions::default()).unwrap();
+        let options = ExportOptions::default().with_squash(Squash::None);
+        let exports = Exports::new(HandleKey::random().unwrap())
+            .with("/stuff", Arc::new(fs), options)
+            .unwrap();
+        let programs = Programs::new()
+            .with(Nfs3::new(exports.clone(), Pool::new(1 << 20)))
+            .with(Mount3::new(exports));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let listener = runtime.block_on(TcpListener::bind(addr)).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let limits = Limits {
+            record: 2 << 20,
+            ..Limits::default()
+        };
+        let server = Server::new(listener, Arc::new(programs), limits);
+        runtime.spawn(server.run(pending()));
+        Self {
+            _runtime: runtime,
+            addr,
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("tcp://{}", self.addr)
+    }
+}
+
+/// A running gateway. Dropped, it is killed.
+struct Gateway {
+    child: Running,
+    log: BufReader<ChildStderr>,
+    said: Value,
+    around: TempDir,
+}
+
+impl Gateway {
+    fn new(args: &[&str]) -> Self {
+        Self::within(tempfile::tempdir().unwrap(), args)
+    }
+
+    fn between(listen: &str, upstream: &str, args: &[&str]) -> Self {
+        let sides = ["--listen", listen, "--upstream", upstream];
+        Self::new(&[&sides[..], args].concat())
+    }
+
+    fn configured(text: &str) -> Self {
+        let around = tempfile::tempdir().unwrap();
+        let file = around.path().join("gateway.toml");
+        std::fs::write(&file, text).unwrap();
+        Self::within(around, &["--config", file.to_str().unwrap()])
+    }
+
+    fn within(around: TempDir, args: &[&str]) -> Self {
+        let mut command = Command::new(PROGRAM);
+        command
+            .args(["gateway", "--json", "--control-socket"])
+            .arg(around.path().join("control.sock"))
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .env_remove("RUST_LOG");
+        let mut child = Running::spawn(&mut command);
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        if line.is_empty() {
+            let mut errors = String::new();
+            log.read_to_string(&mut errors).unwrap();
+            panic!("the gateway ended: {errors}");
+        }
+        Self {
+            child,
+            log,
+            said: serde_json::from_str(&line).unwrap(),
+            around,
+        }
+    }
+
+    /// Where a pair listens: `ADDR:PORT`.
+    fn listening(&self, pair: usize) -> String {
+        let url = self.said["pairs"][pair]["listen"].as_str().unwrap();
+        url.split_once("://").unwrap().1.to_owned()
+    }
+
+    fn addr(&self, pair: usize) -> SocketAddr {
+        self.listening(pair).parse().unwrap()
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("nfs://{}/{path}", self.listening(0))
+    }
+
+    fn rdma_url(&self) -> String {
+        format!("rdma://{}", self.listening(0))
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// The next line of the log with this in it.
+    #[track_caller]
+    fn hear(&mut self, part: &str) -> String {
+        let mut all = String::new();
+        loop {
+            let mut line = String::new();
+            let len = self.log.read_line(&mut line).unwrap();
+            assert!(len > 0, "the log ended without {part}: {all}");
+            if line.contains(part) {
+                return line;
+            }
+            all += &line;
+        }
+    }
+
+    fn ask(&self, command: &[&str]) -> String {
+        let socket = self.around.path().join("control.sock");
+        let socket = ["--socket", socket.to_str().unwrap()];
+        text(&ok(&[command, &socket[..]].concat()))
+    }
+
+    fn configure(&self, text: &str) {
+        std::fs::write(self.around.path().join("gateway.toml"), text).unwrap();
+    }
+}
+
+/// A directory with a file, and what is in the file: more than one READ gets.
+fn stuff() -> (TempDir, Vec<u8>) {
+    let dir = tempfile::tempdir().unwrap();
+    let content: Vec<u8> = (0..3_000_001_u32).map(|at| at.to_le_bytes()[1]).collect();
+    std::fs::write(dir.path().join("file"), &content).unwrap();
+    (dir, content)
+}
+
+/// Reads and writes as a client over TCP.
+async fn use_over_tcp(addr: SocketAddr, content: &[u8]) {
+    let connect = || Client::connect(addr, DEADLINE);
+    let mount = Mount::new(connect().await.unwrap(), current_user());
+    let (mounted, _) = mount.mount_above("/stuff/file").await.unwrap();
+    let export = Export::open(connect().await.unwrap(), current_user(), mounted.handle);
+    let export = export.await.unwrap();
+    let file = export.resolve(b"/file").await.unwrap();
+    let mut read = Vec::new();
+    while read.len() < content.len() {
+        let (data, _) = export
+            .nfs()
+            .read_at(&file.handle, read.len() as u64, 1 << 20)
+            .await
+            .unwrap();
+        read.extend_from_slice(&data);
+    }
+    assert!(read == content);
+}
+
+#[test]
+fn rdma_clients_use_a_server_over_tcp() {
+    let (dir, content) = stuff();
+    let filer = Filer::new(dir.path());
+    let gateway = Gateway::between("rdma://127.0.0.1:0", &filer.url(), &[]);
+    assert!(ok(&["cat", &gateway.url("stuff/file")]) == content);
+    let other = gateway.around.path().join("other");
+    std::fs::write(&other, &content).unwrap();
+    ok(&["put", other.to_str().unwrap(), &gateway.url("stuff/")]);
+    assert!(std::fs::read(dir.path().join("other")).unwrap() == content);
+    let listed = text(&ok(&["ls", &gateway.url("stuff/")]));
+    assert_eq!(listed, "file  other\n".replace("  ", "\n"));
+}
+
+#[test]
+fn tcp_clients_use_a_server_over_rdma() {
+    let served = Served::new(&["--trust-local", "--squash", "none"]);
+    let content = vec![7; 3_000_001];
+    std::fs::write(served.dir.join("file"), &content).unwrap();
+    let upstream = format!("rdma://{}", served.listening);
+    let gateway = Gateway::between("tcp://127.0.0.1:0", &upstream, &["--trust-local"]);
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(use_over_tcp(gateway.addr(0), &content));
+}
+
+#[test]
+fn two_gateways_are_a_tunnel_of_version_two_between_tcp_ends() {
+    let (dir, content) = stuff();
+    let filer = Filer::new(dir.path());
+    let two = ["--rpcrdma-version", "2"];
+    let near_filer = Gateway::between("rdma://127.0.0.1:0", &filer.url(), &two);
+    let near_client = Gateway::between("tcp://127.0.0.1:0", &near_filer.rdma_url(), &two);
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(use_over_tcp(near_client.addr(0), &content));
+    let clients = near_filer.ask(&["clients", "--json"]);
+    assert!(
+        clients.is_empty() || clients.contains("\"version\":2"),
+        "{clients}"
+    );
+}
+
+#[test]
+fn rdma_clients_use_a_server_over_rdma() {
+    let served = Served::new(&["--trust-local"]);
+    std::fs::write(served.dir.join("file"), "content").unwrap();
+    let upstream = format!("rdma://{}", served.listening);
+    let gateway = Gateway::between("rdma://127.0.0.1:0", &upstream, &[]);
+    assert_eq!(ok(&["cat", &gateway.url("stuff/file")]), b"content");
+}
+
+#[test]
+fn mount_is_passed_on_over_tcp() {
+    let (dir, _) = stuff();
+    let filer = Filer::new(dir.path());
+    let port = filer.addr.port().to_string();
+    let gateway = Gateway::between(
+        "rdma://127.0.0.1:0",
+        &filer.url(),
+        &["--mount-port", "0", "--upstream-mount", &port],
+    );
+    let mount_port = gateway.said["pairs"][0]["mount_port"].to_string();
+    let args = [
+        "exports",
+        "--mount-port",
+        &mount_port,
+        &gateway.listening(0),
+    ];
+    let exports = text(&ok(&args));
+    assert!(exports.starts_with("/stuff "), "{exports}");
+    let mount = gateway.said["pairs"][0]["mount"].as_str().unwrap();
+    assert!(mount.contains("mountproto=tcp"), "{mount}");
+}
+
+#[test]
+fn mount_of_a_server_that_is_away_is_answered_and_logged() {
+    let nobody = free_port().to_string();
+    let args = ["--mount-port", "0", "--upstream-mount", &nobody];
+    let upstream = format!("tcp://127.0.0.1:{nobody}");
+    let mut gateway = Gateway::between("rdma://127.0.0.1:0", &upstream, &args);
+    let port = gateway.said["pairs"][0]["mount_port"].as_u64().unwrap();
+    let runtime = Runtime::new().unwrap();
+    let reply = runtime.block_on(async {
+        let addr = ([127, 0, 0, 1], u16::try_from(port).unwrap()).into();
+        let client = Client::connect(addr, DEADLINE).await.unwrap();
+        let (mut w, xid) = (Writer::default(), client.next_xid());
+        let exports = Procedure {
+            prog: 100_005,
+            vers: 3,
+            proc: 5,
+        };
+        write_call(&mut w, xid, exports, &Credential::None);
+        let reply = client
+            .call(w.finish(), ReplyBound::default())
+            .await
+            .unwrap();
+        oncrpc::read_reply(&reply, xid).err()
+    });
+    assert_eq!(reply, Some(oncrpc::RpcError::SystemErr));
+    gateway.hear("MOUNT of the server cannot be reached");
+}
+
+#[test]
+fn clients_wait_for_a_server_that_is_away() {
+    let (dir, content) = stuff();
+    let addr: SocketAddr = ([127, 0, 0, 1], free_port()).into();
+    let mut gateway = Gateway::between("rdma://127.0.0.1:0", &format!("tcp://{addr}"), &[]);
+    let url = gateway.url("stuff/file");
+    let client = Running::spawn(
+        Command::new(PROGRAM)
+            .args(["cat", &url])
+            .stdout(Stdio::piped()),
+    );
+    gateway.hear("upstream");
+    let _filer = Filer::at(addr, dir.path());
+    let output = client.output();
+    assert!(output.stdout == content, "{}", text(&output.stderr));
+}
+
+#[test]
+fn addresses_that_are_not_allowed_are_refused() {
+    let (dir, _) = stuff();
+    let filer = Filer::new(dir.path());
+    for listen in ["rdma://127.0.0.1:0", "tcp://127.0.0.1:0"] {
+        let served = Served::new(&["--trust-local"]);
+        let upstream = match listen.starts_with("tcp") {
+            true => format!("rdma://{}", served.listening),
+            false => filer.url(),
+        };
+        let mut gateway = Gateway::between(listen, &upstream, &["--allow", "192.0.2.0/24"]);
+        let mut stream = TcpStream::connect(gateway.addr(0)).unwrap();
+        // What an RDMA client says first; a TCP server that takes it in would close, too, but not say why.
+        stream.write_all(b"MPA ID Req Frame\x40\x01\0\0").unwrap();
+        gateway.hear("not allowed");
+        drop(stream);
+    }
+}
+
+#[test]
+fn reload_adds_and_removes_pairs_and_leaves_others_alone() {
+    let (dir, content) = stuff();
+    let filer = Filer::new(dir.path());
+    let served = Served::new(&["--trust-local", "--squash", "none"]);
+    std::fs::write(served.dir.join("file"), &content).unwrap();
+    let (kept, first, second) = (free_port(), free_port(), free_port());
+    let pair = |listen: &str, port: u16, upstream: &str| {
+        format!("[[pair]]\nlisten = \"{listen}://127.0.0.1:{port}\"\nupstream = \"{upstream}\"\n")
+    };
+    let options = "[gateway]\ntrust_local = true\n";
+    let stays = pair("tcp", kept, &format!("rdma://{}", served.listening));
+    let mut gateway = Gateway::configured(&format!(
+        "{options}{stays}{}",
+        pair("rdma", first, &filer.url())
+    ));
+    ok(&["ls", &format!("nfs://127.0.0.1:{first}/stuff/")]);
+    let runtime = Runtime::new().unwrap();
+    let addr = gateway.addr(0);
+    let client = runtime.block_on(Client::connect(addr, DEADLINE)).unwrap();
+    let null = || async {
+        let (mut w, xid) = (Writer::default(), client.next_xid());
+        let null = Procedure {
+            prog: 100_003,
+            vers: 3,
+            proc: 0,
+        };
+        write_call(&mut w, xid, null, &Credential::None);
+        client.call(w.finish(), ReplyBound::default()).await.is_ok()
+    };
+    assert!(runtime.block_on(null()));
+
+    let other = pair("rdma", second, &filer.url());
+    gateway.configure(&format!("{options}{stays}{other}"));
+    gateway.signal(Signal::HUP);
+    let said = gateway.hear("pairs read again");
+    assert!(
+        said.contains(&format!("added rdma://127.0.0.1:{second}")),
+        "{said}"
+    );
+    assert!(
+        said.contains(&format!("removed rdma://127.0.0.1:{first}")),
+        "{said}"
+    );
+    assert!(runtime.block_on(null()), "the connection is still there");
+    ok(&["ls", &format!("nfs://127.0.0.1:{second}/stuff/")]);
+    assert!(TcpStream::connect(("127.0.0.1", first)).is_err());
+
+    gateway.configure("[[pair]]\nlisten = \"rdma://127.0.0.1\"\nupstrem = \"tcp://filer\"\n");
+    gateway.signal(Signal::HUP);
+    let said = gateway.hear("the pairs stay as they are");
+    assert!(
+        said.contains("gateway.toml:3: pair[0].upstrem: there is no key"),
+        "{said}"
+    );
+    assert!(runtime.block_on(null()));
+    let stats: Value = serde_json::from_str(&gateway.ask(&["stats", "--json"])).unwrap();
+    assert_eq!(stats["pairs"].as_array().unwrap().len(), 2);
+    assert_eq!(stats["reloads"]["failed"], 1);
+    assert_eq!(stats["pairs"][0]["counters"]["connections"], 1);
+    assert_eq!(stats["pairs"][0]["counters"]["calls"], 3);
+}
+
+#[test]
+fn gateway_tells_what_it_does() {
+    let (dir, _) = stuff();
+    let filer = Filer::new(dir.path());
+    let args = ["--metrics", "0"];
+    let mut gateway = Gateway::between("rdma://127.0.0.1:0", &filer.url(), &args);
+    ok(&["cat", &gateway.url("stuff/file")]);
+    let stats = gateway.ask(&["stats"]);
+    assert!(stats.contains(&filer.url()), "{stats}");
+    let mut stream = TcpStream::connect(gateway.said["metrics"].as_str().unwrap()).unwrap();
+    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).unwrap();
+    let mut metrics = String::new();
+    stream.read_to_string(&mut metrics).unwrap();
+    for part in [
+        "# TYPE rpcrdma_gateway_connections gauge",
+        "rpcrdma_gateway_calls_total{listen=\"rdma://127.0.0.1:",
+        "rpcrdma_last_reload_successful 1",
+    ] {
+        assert!(metrics.contains(part), "{part} is not in {metrics}");
+    }
+    gateway.signal(Signal::USR1);
+    let said = gateway.hear("statistics");
+    assert!(said.contains("upstream_connections"), "{said}");
+    gateway.signal(Signal::TERM);
+    gateway.hear("letting calls finish");
+    assert_eq!(gateway.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_reason() {
+    let check = |args: &[&str], says: &str| fails(&[&["gateway"], args].concat(), 2, says);
+    let pair = |listen, upstream| ["--listen", listen, "--upstream", upstream];
+    let tcp = pair("tcp://127.0.0.1:0", "tcp://127.0.0.1:1");
+    check(&tcp, "--upstream: both sides are TCP");
+    check(
+        &pair("rdma://0.0.0.0:0", "tcp://127.0.0.1:1"),
+        "--allow: listening at 0.0.0.0 serves other",
+    );
+    check(
+        &pair("rdma://here", "tcp://127.0.0.1:1"),
+        "it is not an address",
+    );
+    check(
+        &pair("rdma://127.0.0.1", "udp://127.0.0.1"),
+        "there is no transport udp",
+    );
+    check(&["--listen", "rdma://127.0.0.1"], "--upstream");
+    check(&[], "--listen");
+    let to_rdma = pair("tcp://127.0.0.1:0", "rdma://127.0.0.1:1");
+    let reserved = [&to_rdma[..], &["--reserved-port"]].concat();
+    check(
+        &reserved,
+        "--reserved-port: RPC-over-RDMA has no reserved ports",
+    );
+}
+
+#[test]
+fn file_is_checked_without_being_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("gateway.toml");
+    let path = file.to_str().unwrap();
+    let pair = "[[pair]]\nlisten = \"rdma://127.0.0.1:0\"\nupstream = \"tcp://127.0.0.1:1\"\n";
+    std::fs::write(&file, format!("{pair}mount_port = 0\n")).unwrap();
+    let said = ok(&["gateway", "--config", path, "--check", "--json"]);
+    let said: Value = serde_json::from_slice(&said).unwrap();
+    assert_eq!(said["pairs"][0]["upstream"], "tcp://127.0.0.1:1");
+    std::fs::write(&file, format!("[gateway]\nthreds = 2\n{pair}")).unwrap();
+    let args = ["gateway", "--config", path, "--check"];
+    fails(
+        &args,
+        78,
+        "gateway.toml:2: gateway.threds: there is no such option",
+    );
+    std::fs::write(&file, format!("{pair}allow = [\"laptop!\"]\n")).unwrap();
+    fails(&args, 78, "gateway.toml:4: pair[0].allow[0]: 'laptop!'");
+    let same = "[[pair]]\nlisten = \"rdma://127.0.0.1:7\"\nupstream = \"tcp://127.0.0.1:1\"\n";
+    std::fs::write(&file, same.repeat(2)).unwrap();
+    fails(&args, 78, "have the same port");
+}
