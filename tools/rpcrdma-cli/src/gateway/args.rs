@@ -46,13 +46,7 @@ gateway, and --allow says who may use it.")]
 pub(crate) struct GatewayArgs {
     /// Where clients connect: rdma://ADDR[:PORT] or tcp://ADDR[:PORT] [default ports: 20049, 2049; 0 = any
     /// free port]
-    #[arg(
-        short,
-        long,
-        value_name = "URL",
-        requires = "upstream",
-        required_unless_present = "config"
-    )]
+    #[arg(short, long, value_name = "URL", requires = "upstream")]
     listen: Option<ListenUrl>,
 
     /// The server: tcp://HOST[:PORT] or rdma://HOST[:PORT] [default ports: 2049, 20049]

@@ -84,12 +84,10 @@ impl OptionTable<'_> {
             let alone = [OsString::from("rpcrdma")]
                 .into_iter()
                 .chain(option.clone());
-            // What else has to be given is not the matter of one option.
-            if let Err(wrong) = command.clone().try_get_matches_from(alone)
-                && wrong.kind() != ErrorKind::MissingRequiredArgument
-            {
-                return Err(error(value.span(), explain(arg, &wrong)).into());
-            }
+            command
+                .clone()
+                .try_get_matches_from(alone)
+                .map_err(|wrong| error(value.span(), explain(arg, &wrong)))?;
             if given.values(arg).is_none() {
                 words.extend(option);
             }
@@ -101,7 +99,6 @@ impl OptionTable<'_> {
                 words.extend(options(arg, values));
             }
         }
-        let command = command.mut_args(|arg| arg.required(false));
         let matches = command.try_get_matches_from(words)?;
         Ok(A::from_arg_matches(&matches)?)
     }
