@@ -11,11 +11,10 @@ mkfs.ext4 -q /dev/vda || die 'mkfs.ext4 fails'
 mount -t ext4 /dev/vda /export || die 'mount of the disk fails'
 mkdir /export/many /export/shelf
 for ((i = 0; i < ENTRIES; i++)); do : >"/export/many/entry-$i"; done
-nfsd_up $NFSD_OPTIONS
-# In a grace period there are no delegations, and nobody opens a file. There is nothing to reclaim.
-for file in /proc/fs/nfsd/v4_end_grace /proc/fs/lockd/nlm_end_grace; do
-  [ ! -e $file ] || echo Y >$file || die "$file"
-done
+nfsd_up --grace-time 10 $NFSD_OPTIONS
+# In a grace period there are no delegations, and nobody opens a file.
+[ ! -e /proc/fs/lockd/nlm_end_grace ] || echo Y >/proc/fs/lockd/nlm_end_grace || die 'the grace period of lockd'
+wait_for 60 grep -q Y /proc/fs/nfsd/v4_end_grace || die 'the grace period does not end'
 echo '@@ready'
 while read -r command set count <&3; do
   case $command in
