@@ -4,6 +4,9 @@
 #   NFSD_OPTIONS   further options of rpc.nfsd
 . /lab/lib.sh
 
+channel() { sed -n 's/^callback state: *//p' /proc/fs/nfsd/clients/*/info; }
+channel_is() { [ "$(channel)" = "$1" ]; }
+
 siw_up
 modprobe -a virtio_blk ext4
 wait_for 20 test -b /dev/vda || die 'no disk'
@@ -24,8 +27,9 @@ while read -r command set count <&3; do
       echo '@@done'
       ;;
     channel)
-      # What nfsd thinks of the callback channel of its client, such as UP or DOWN
-      echo "@@channel $(sed -n 's/^callback state: *//p' /proc/fs/nfsd/clients/*/info)"
+      # What nfsd thinks of the callback channel of its client, such as UP or DOWN: UP, if it comes to that
+      wait_for 30 channel_is UP
+      echo "@@channel $(channel)"
       ;;
     write)
       # write SET COUNT: somebody else writes to all of them at once, for which each delegation is to be

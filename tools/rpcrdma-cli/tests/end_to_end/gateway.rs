@@ -391,7 +391,10 @@ fn reload_adds_and_removes_pairs_and_leaves_others_alone() {
     let stats: Value = serde_json::from_str(&gateway.ask(&["stats", "--json"])).unwrap();
     assert_eq!(stats["pairs"].as_array().unwrap().len(), 2);
     assert_eq!(stats["reloads"]["failed"], 1);
-    assert_eq!((gateway.counter("connections"), gateway.counter("calls")), (1, 3));
+    assert_eq!(
+        (gateway.counter("connections"), gateway.counter("calls")),
+        (1, 3)
+    );
 }
 
 #[test]

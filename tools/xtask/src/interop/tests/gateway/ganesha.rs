@@ -106,7 +106,13 @@ impl<'a> Lab<'a> {
         ];
         let near = place.start(self.run)?;
         self.libnfs(near.ports())?;
-        near.stop()
+        near.stop()?;
+        let log = fs::read_to_string(self.run.logs.join("gateway.log"))?;
+        ensure!(
+            log.contains("speaks version 2;") && !log.contains("speaks version 1;"),
+            "not every connection between the gateways is of version two"
+        );
+        Ok(())
     }
 
     fn libnfs(&self, ports: Ports) -> Result<()> {
