@@ -45,4 +45,5 @@ targets! {
     rpcrdma_server
     nfs_dispatch
     nfs_client
+    nfs_scan
 }

@@ -15,6 +15,10 @@ use verbs::Provider;
 /// Towards an RDMA upstream such a call offers a Reply chunk of this size (RFC 8166 §4.3.3).
 pub const MAX_REPLY: usize = (1 << 20) + (64 << 10);
 
+/// Largest reply, in bytes, to a call that is repeated because its reply did not fit (RFC 8267 §3.1):
+/// the largest chunk of our clients and servers.
+pub const MAX_RETRIED_REPLY: usize = 4 << 20;
+
 /// Largest record in bytes from a TCP peer: a call or reply with 4 MiB of data, with what is around
 /// it.
 pub const MAX_RECORD: usize = (4 << 20) + (64 << 10);
@@ -92,6 +96,8 @@ pub fn tcp_limits() -> Limits {
         calls: MAX_TCP_CALLS,
         idle: Duration::from_secs(360),
         backward: CALLBACK_TIMEOUT,
+        // The end of a client is that of its upstream connection, too.
+        half_close: false,
         idle_gives_way: false,
         ..Limits::default()
     }
@@ -114,8 +120,9 @@ pub enum Upstream {
         provider: Arc<dyn Provider>,
         /// Addresses of the server, tried in order; at least one.
         addrs: Vec<SocketAddr>,
-        /// Configuration of the client. The gateway sets the number of connections, turns
-        /// reconnecting off, and takes calls of the server itself.
+        /// Configuration of the client. The gateway sets the number of connections and the pool,
+        /// turns reconnecting off, takes calls of the server itself, and limits what an idle
+        /// connection costs: Receives of 4 KiB, and few backward credits.
         config: Box<ClientConfig>,
     },
 }
@@ -194,6 +201,11 @@ pub struct GatewayConfig {
     pub call_timeout: Duration,
     /// Largest reply in bytes to a call whose reply has no known bound.
     pub max_reply: usize,
+    /// Largest reply in bytes to a call that is repeated because its reply did not fit.
+    pub max_retried_reply: usize,
+    /// Bytes of memory for replies of an RDMA upstream, on all connections together. A call that needs
+    /// more waits. Calls of one address may use a quarter of it.
+    pub reply_memory: usize,
     /// Number of threads for a TCP side that listens: 1, or 0 for the runtime on which the gateway
     /// was bound. An RDMA side has [its own setting](ServerConfig::workers).
     pub workers: usize,
@@ -207,6 +219,8 @@ impl GatewayConfig {
         with_retry_most(retry_most: Duration),
         with_call_timeout(call_timeout: Duration),
         with_max_reply(max_reply: usize),
+        with_max_retried_reply(max_retried_reply: usize),
+        with_reply_memory(reply_memory: usize),
         with_workers(workers: usize),
     }
 }
@@ -220,6 +234,8 @@ impl Default for GatewayConfig {
             retry_most: Duration::from_secs(5),
             call_timeout: Duration::from_secs(300),
             max_reply: MAX_REPLY,
+            max_retried_reply: MAX_RETRIED_REPLY,
+            reply_memory: 64 << 20,
             workers: 1,
         }
     }

@@ -1,11 +1,13 @@
 //! What all pairs of a gateway share, and the service that clients call.
 
-use crate::backward::Backchannels;
 use crate::config::{GatewayConfig, Listen, MAX_RECORD, Upstream};
+use crate::downstream::Backchannels;
 use crate::log::Log;
 use crate::pair::Pair;
 use crate::ports::Ports;
+use crate::reply_memory::ReplyMemory;
 use crate::session::Sizes;
+use crate::side::Side;
 use crate::stats::Counters;
 use buffer::Pool;
 use nfs_proto::scan::scan_received;
@@ -16,13 +18,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of returned record memory that a gateway keeps for reuse.
 const KEPT_MEMORY: usize = 16 << 20;
-
-/// The transport of one side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    Tcp,
-    Rdma,
-}
 
 /// What all pairs of a gateway share.
 pub(crate) struct Core {
@@ -41,6 +36,8 @@ pub(crate) struct Core {
     pub(crate) backchannels: Backchannels,
     /// Memory for records.
     pub(crate) pool: Pool,
+    /// Memory for replies of an RDMA upstream.
+    pub(crate) reply_memory: ReplyMemory,
     pairs: Mutex<HashMap<ConnectionId, Arc<Pair>>>,
 }
 
@@ -71,6 +68,7 @@ impl Core {
             downstream,
             fore_sizes: down.and(up),
             upstream,
+            reply_memory: ReplyMemory::new(config.reply_memory),
             config,
             stats: Counters::default(),
             log: Log::default(),

@@ -28,6 +28,7 @@
 mod backward;
 mod config;
 mod core;
+mod downstream;
 mod gateway;
 mod link;
 mod listener;
@@ -36,14 +37,16 @@ mod pair;
 mod ports;
 mod reduce;
 mod replies;
+mod reply_memory;
 mod retry;
 mod session;
+mod side;
 mod stats;
 mod xids;
 
 pub use config::{
-    CALLBACK_TIMEOUT, GatewayConfig, Listen, MAX_RECORD, MAX_REPLY, MAX_TCP_CALLS, SourcePorts,
-    Upstream, tcp_limits,
+    CALLBACK_TIMEOUT, GatewayConfig, Listen, MAX_RECORD, MAX_REPLY, MAX_RETRIED_REPLY,
+    MAX_TCP_CALLS, SourcePorts, Upstream, tcp_limits,
 };
 pub use gateway::{Gateway, GatewayMonitor};
 pub use stats::GatewayStats;

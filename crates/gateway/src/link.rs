@@ -7,12 +7,15 @@ use buffer::Pool;
 use oncrpc::xdr::Payload;
 use oncrpc::{Cause, ReplyBound, Service, Transport, TransportError};
 use oncrpc_tcp::LocalPort;
-use rpcrdma::ClientConfig;
+use rpcrdma::{ClientConfig, InlineThreshold};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use verbs::Provider;
+
+/// Calls of an RDMA upstream to one client at a time. Each has a Receive, also while the pair is idle.
+const MAX_CALLBACKS: u32 = 2;
 
 /// A connection to the upstream server.
 pub(crate) enum Link {
@@ -113,7 +116,12 @@ impl Connector<'_> {
             .with_reconnect(false)
             .with_setup_timeout(self.timeout)
             .with_call_timeout(self.call_timeout)
-            .with_callbacks(Arc::clone(&self.callbacks));
+            .with_callbacks(Arc::clone(&self.callbacks))
+            .with_backward_credits(config.backward_credits.min(MAX_CALLBACKS))
+            // Receives are most of the memory of an idle pair. In version two a server asks for larger
+            // ones where they are of use.
+            .with_receive_size(config.receive_size.min(InlineThreshold::DEFAULT))
+            .with_pool(self.pool.clone());
         let client = rpcrdma::Client::connect(Arc::clone(provider), addr, config).await?;
         Ok(Link::Rdma(client))
     }

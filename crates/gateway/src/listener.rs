@@ -1,8 +1,8 @@
 //! The server of the side that clients connect to.
 
-use crate::backward::Backchannels;
 use crate::config::{CALLBACK_TIMEOUT, Listen};
 use crate::core::{Core, Forward};
+use crate::downstream::Backchannels;
 use oncrpc_tcp::Limits;
 use rpcrdma::{Server, ServerConfig, ServerMonitor};
 use std::io;

@@ -1,23 +1,29 @@
 //! One client connection, and the upstream connection that belongs to it.
 
-use crate::backward::{Backward, Callbacks};
-use crate::core::{Core, Side};
+use crate::backward::Callbacks;
+use crate::core::Core;
+use crate::downstream::Backward;
 use crate::link::{Connector, Link};
 use crate::ports::ClientKey;
 use crate::reduce;
 use crate::replies::{can_answer, system_err};
 use crate::session::{self, Sizes};
+use crate::side::Side;
 use crate::xids::{Taken, Xids};
 use nfs_proto::scan::{ScannedCall, apply, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{
-    Answer, Caller, Cause, Chain, Credential, Programs, Reply, ReplyBound, Service, TransportError,
+    Answer, Caller, Cause, Chain, Credential, PeerGroup, Programs, Reply, ReplyBound, Service,
+    TransportError,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tracing::{debug, warn};
+
+/// Write chunks that a call to an RDMA upstream offers at most.
+const WRITE_CHUNKS: usize = 1;
 
 /// One client connection with its upstream connection, which is made at the first call.
 ///
@@ -109,6 +115,10 @@ impl Pair {
         {
             stats.denied.bump();
             return Answer::Now(reply);
+        }
+        if self.is_ending() {
+            // Its connection is about to be closed, and the client repeats it on the next one.
+            return Answer::Now(Reply::Nothing);
         }
         let mut state = self.lock();
         state.may_be_ready |= session::may_declare_ready(&scanned);
@@ -206,15 +216,25 @@ impl Pair {
 
     /// The call as it goes to the upstream, and the bound of its reply.
     fn outgoing(&self, link: &Link, call: Payload, scanned: &ScannedCall) -> (Payload, ReplyBound) {
-        let bound = scanned.reply.clone();
+        // Without knowledge of the server's limits, one Write chunk and one Read chunk (RFC 8267 §6.4.2).
+        let bound = scanned.reply_with_chunks(WRITE_CHUNKS);
         let bound = bound.unwrap_or_else(|| ReplyBound::new(self.core.config.max_reply));
         let to_rdma = self.core.upstream_side == Side::Rdma;
         let call = match to_rdma {
-            true => reduce::take_out_large(call, &scanned.arguments),
+            true => {
+                let largest = scanned.arguments.iter().max_by_key(|item| item.length);
+                reduce::take_out_large(call, largest.map_or(&[], std::slice::from_ref))
+            }
             false => call,
         };
-        let edits = session::cuts(scanned, self.core.fore_sizes, self.back_sizes(link));
-        (apply(call, &edits), bound)
+        let call = match session::creates(scanned) {
+            true => {
+                let sizes = (self.core.fore_sizes, self.back_sizes(link));
+                apply(call, &session::cuts(scanned, sizes.0, sizes.1))
+            }
+            false => call,
+        };
+        (call, bound)
     }
 
     /// Largest callbacks and replies that both connections carry; `None` without a limit.
@@ -241,7 +261,7 @@ impl Pair {
             }
             Link::Rdma(_) => place_results(scanned, reply).map(|reply| {
                 // What came inline may belong into a chunk of the client.
-                match caller.reply_room.has_chunks() && reply.items().is_empty() {
+                match caller.reply_room.has_chunks() {
                     true => {
                         let results = scan_reply(scanned, &reply).results;
                         reduce::take_out(reply, &results)
@@ -339,6 +359,11 @@ impl Pair {
         if state.backward.is_none() {
             state.backward = ready;
         }
+    }
+
+    /// The peer group of the client.
+    pub(crate) fn client_group(&self) -> PeerGroup {
+        self.caller.group
     }
 
     pub(crate) fn warn(&self, what: &str) {
@@ -470,6 +495,11 @@ impl Pair {
         if self.lock().in_flight.is_empty() {
             self.close_downstream();
         }
+    }
+
+    /// Whether the upstream connection has ended.
+    fn is_ending(&self) -> bool {
+        order(*self.phase.borrow()) >= order(Phase::Ending)
     }
 
     fn close_downstream(&self) {

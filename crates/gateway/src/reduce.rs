@@ -1,8 +1,8 @@
 //! By-reference items of messages that pass by.
 
-use buffer::Buffer;
+use buffer::{Buffer, Gather};
 use nfs_proto::scan::{ItemPlace, by_reference};
-use oncrpc::xdr::{Item, Payload};
+use oncrpc::xdr::{Item, Payload, padded};
 use smallvec::SmallVec;
 
 /// Smallest item in bytes that is taken out of a record if no chunk waits for it. A smaller one is
@@ -12,23 +12,74 @@ const WORTH_IT: usize = 1024;
 /// Turns the eligible items of a record that are large into by-reference items, without copying
 /// them. Each may move in a chunk, and need not.
 pub(crate) fn take_out_large(record: Payload, items: &[ItemPlace]) -> Payload {
+    if !record.items().is_empty() {
+        return record;
+    }
     let is_large = |item: &&ItemPlace| item.length >= WORTH_IT && has_plain_padding(&record, item);
     let large: SmallVec<[ItemPlace; 1]> = items.iter().filter(is_large).copied().collect();
     take_out(record, &large)
 }
 
-/// Turns all eligible items of a record into by-reference items, without copying them. Each belongs
-/// to the chunk of its place in the list, so that none may be missing.
-pub(crate) fn take_out(record: Payload, items: &[ItemPlace]) -> Payload {
-    if items.is_empty() || !record.items().is_empty() {
-        return record;
+/// Turns all eligible items of a message into by-reference items, without copying them: those that
+/// are not yet. Each belongs to the chunk of its place in the list, so that none may be missing.
+pub(crate) fn take_out(message: Payload, items: &[ItemPlace]) -> Payload {
+    if items.len() == message.items().len() {
+        return message;
     }
-    let whole = match record.start() {
-        0 => record.into_parts().0,
+    if !message.items().is_empty() {
+        return take_out_more(message, items);
+    }
+    let whole = match message.start() {
+        0 => message.into_parts().0,
         // It came inline, behind a transport header, and is small.
-        _ => Buffer::from(record.head().to_vec()),
+        _ => Buffer::from(message.head().to_vec()),
     };
     by_reference(whole, items, Buffer::with_capacity)
+}
+
+/// The same for a message of which some items are by reference already.
+fn take_out_more(message: Payload, items: &[ItemPlace]) -> Payload {
+    let taken: SmallVec<[usize; 4]> = (0..message.items().len())
+        .map(|index| message.position(index))
+        .collect();
+    let (buffer, start, before) = message.into_parts();
+    let head = buffer.freeze().slice(start..);
+    let mut before = taken.into_iter().zip(before).peekable();
+    let mut stream = Buffer::with_capacity(head.len());
+    let mut after = SmallVec::new();
+    // Bytes of the head that are done, and bytes of items by reference before them.
+    let (mut done, mut moved) = (0, 0);
+    let mut put = |stream: &mut Buffer, from: usize, to: usize, data| {
+        stream.extend_from_slice(&head[from..to]);
+        after.push(Item {
+            at: stream.len(),
+            data,
+        });
+    };
+    for item in items {
+        let mut is_known = false;
+        while !is_known
+            && let Some((position, known)) = before.next_if(|(at, _)| *at <= item.offset)
+        {
+            moved += padded(known.len());
+            put(&mut stream, done, known.at, known.data);
+            done = known.at;
+            is_known = position == item.offset;
+        }
+        if is_known {
+            continue;
+        }
+        let at = item.offset - moved;
+        let data = Gather::from_elem(head.slice(at..at + item.length), 1);
+        put(&mut stream, done, at, data);
+        done = at + padded(item.length);
+    }
+    for (_, known) in before {
+        put(&mut stream, done, known.at, known.data);
+        done = known.at;
+    }
+    stream.extend_from_slice(&head[done..]);
+    Payload::with_items(stream, 0, after)
 }
 
 /// Whether the padding of an item is zero, as it becomes if the item is by reference.
@@ -49,4 +100,60 @@ pub(crate) fn with_xid(mut message: Payload, xid: u32) -> Payload {
         *first = xid.to_be_bytes();
     }
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message of words, in which each place is an opaque of so many bytes of its own value.
+    fn message(lengths: &[usize]) -> (Payload, Vec<ItemPlace>) {
+        let (mut bytes, mut places) = (vec![9; 8], Vec::new());
+        for (value, &length) in (1..).zip(lengths) {
+            bytes.extend(u32::try_from(length).expect("a word").to_be_bytes());
+            let offset = bytes.len();
+            places.push(ItemPlace { offset, length });
+            bytes.resize(offset + length, value);
+            bytes.resize(offset + padded(length), 0);
+            bytes.extend([0xee; 4]);
+        }
+        (Payload::new(Buffer::from(bytes), 0), places)
+    }
+
+    fn stream(message: &Payload) -> Vec<u8> {
+        let mut out = Buffer::default();
+        message.copy_stream_into(&mut out);
+        out.to_vec()
+    }
+
+    #[test]
+    fn items_are_taken_out_beside_those_that_are_out_already() {
+        let lengths = [5, 3000, 0, 2];
+        for known in 0..16_u32 {
+            let (whole, places) = message(&lengths);
+            let before = stream(&whole);
+            let is_known = |index: &usize| known & 1 << index != 0;
+            let some: Vec<ItemPlace> = (0..places.len())
+                .filter(is_known)
+                .map(|index| places[index])
+                .collect();
+            let message = take_out(take_out(whole, &some), &places);
+            assert_eq!(stream(&message), before, "{known:#b}");
+            let taken: Vec<usize> = message.items().iter().map(Item::len).collect();
+            assert_eq!(taken, lengths, "{known:#b}");
+            let positions = (0..places.len()).map(|index| message.position(index));
+            assert!(positions.eq(places.iter().map(|place| place.offset)));
+        }
+    }
+
+    #[test]
+    fn item_with_padding_that_is_not_zero_stays_in_its_message() {
+        let (whole, places) = message(&[2001, 2001]);
+        let mut bytes = stream(&whole);
+        bytes[places[0].offset + 2001] = 1;
+        let record = Payload::new(Buffer::from(bytes.clone()), 0);
+        let message = take_out_large(record, &places);
+        assert_eq!(message.items().len(), 1);
+        assert_eq!(stream(&message), bytes);
+    }
 }

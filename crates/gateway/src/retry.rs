@@ -1,10 +1,11 @@
 //! Calls to the upstream, once more with a larger Reply chunk where that is allowed.
 
-use crate::core::Side;
 use crate::link::Link;
 use crate::pair::Pair;
 use crate::reduce;
 use crate::replies::can_answer;
+use crate::reply_memory::Lease;
+use crate::side::Side;
 use nfs_proto::scan::ScannedCall;
 use oncrpc::xdr::Payload;
 use oncrpc::{ReplyBound, TransportError};
@@ -25,11 +26,12 @@ impl Pair {
         bound: ReplyBound,
         scanned: &ScannedCall,
     ) -> Result<Payload, TransportError> {
-        let max_reply = self.core.config.max_reply;
+        let max_reply = self.core.config.max_retried_reply;
         let may_retry = self.core.upstream_side == Side::Rdma
             && scanned.short_reply_retry
             && can_answer(scanned.flavor)
             && bound.fixed < max_reply;
+        let memory = self.reply_memory(&bound).await;
         if !may_retry {
             return link.call(call, bound).await;
         }
@@ -50,7 +52,21 @@ impl Pair {
             fixed: max_reply,
             results,
         };
+        // The first chunk is invalid by now.
+        drop(memory);
+        let _memory = self.reply_memory(&bound).await;
         let reply = link.call(reduce::with_xid(again, xid.xid), bound).await?;
         Ok(reduce::with_xid(reply, scanned.xid))
+    }
+
+    /// Waits for the memory that the reply of an RDMA upstream may need.
+    async fn reply_memory(&self, bound: &ReplyBound) -> Option<Lease> {
+        match self.core.upstream_side {
+            Side::Tcp => None,
+            Side::Rdma => {
+                let memory = &self.core.reply_memory;
+                memory.lease(self.client_group(), bound).await
+            }
+        }
     }
 }

@@ -51,6 +51,11 @@ pub(crate) fn may_declare_ready(call: &ScannedCall) -> bool {
     !call.clear && call.program == NFS_PROGRAM && call.version == 4
 }
 
+/// Whether a call creates a session.
+pub(crate) fn creates(call: &ScannedCall) -> bool {
+    matches!(call.session, Some(SessionOperation::Create(_)))
+}
+
 /// Cuts the attributes of the channels in CREATE_SESSION to what the transports carry. `back` is
 /// `None` where no transport of the pair limits callbacks.
 pub(crate) fn cuts(call: &ScannedCall, fore: Sizes, back: Option<Sizes>) -> SmallVec<[Edit; 2]> {

@@ -74,9 +74,11 @@ impl Input {
     }
 
     /// Number of complete records before the one that the peer is sending; `None` if it sends none,
-    /// or the rest waits for memory.
+    /// or the rest waits for memory. One that holds memory already, as others may wait for it, does
+    /// not wait for more for longer than a peer may take.
     pub(crate) fn begun(&self) -> Option<u64> {
         let waits = self.account.as_ref().is_some_and(Account::waits);
+        let waits = waits && self.lease.is_none();
         (!waits && !self.decoder.is_between_records()).then_some(self.records)
     }
 

@@ -166,10 +166,16 @@ impl Output {
         state.attend(cx);
         state.write(&self.waiting);
         let failed = state.failed.take().map(ConnectionEnd::Io);
+        // The service closes behind its replies, which may take the peer a while.
+        let behind = matches!(state.end, Some(ConnectionEnd::ByService)) && state.blocked;
+        let end = match behind {
+            true => None,
+            false => state.end.take(),
+        };
         Turn {
             blocked: state.blocked.then_some(state.done),
-            end: failed.or_else(|| state.end.take()),
-            draining: state.draining,
+            end: failed.or(end),
+            draining: state.draining || behind,
         }
     }
 

@@ -381,6 +381,48 @@ mod tests {
         }
 
         #[test]
+        fn records_are_decoded_whether_staged_or_in_place(
+            lens in vec(0usize..100_000, 1..4),
+            fragment_len in 1usize..50_000,
+            cuts in vec(1usize..30_000, 1..20),
+            granted in prop::option::of(FIRST_ROOM..150_000),
+        ) {
+            let mut stream = Vec::new();
+            let records: Vec<Vec<u8>> = lens
+                .iter()
+                .map(|len| (0..*len).map(|at| at.to_le_bytes()[0]).collect())
+                .collect();
+            for record in &records {
+                let mut fragments = record.chunks(fragment_len).peekable();
+                while let Some(bytes) = fragments.next() {
+                    stream.extend(fragment(fragments.peek().is_none(), bytes));
+                }
+                if record.is_empty() {
+                    stream.extend(fragment(true, b""));
+                }
+            }
+            let mut decoder = Decoder::new(100_000);
+            decoder.granted = granted.unwrap_or(usize::MAX);
+            let mut rest = &stream[..];
+            let mut cuts = cuts.iter().cycle();
+            let mut found = Vec::new();
+            while !rest.is_empty() {
+                let cut = *cuts.next().unwrap();
+                if let Some(place) = decoder.place() {
+                    let (now, later) = rest.split_at(cut.min(place.len()).min(rest.len()));
+                    place[..now.len()].copy_from_slice(now);
+                    found.extend(decoder.received(now.len()).map(|record| record.head().to_vec()));
+                    rest = later;
+                } else {
+                    let (piece, later) = rest.split_at(cut.min(rest.len()));
+                    found.extend(decode_all(&mut decoder, piece).unwrap());
+                    rest = later;
+                }
+            }
+            prop_assert!(found == records);
+        }
+
+        #[test]
         fn no_stream_makes_the_decoder_panic(bytes in vec(any::<u8>(), 0..400)) {
             let mut decoder = Decoder::new(100);
             let mut input = &bytes[..];

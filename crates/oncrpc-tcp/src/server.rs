@@ -54,6 +54,9 @@ pub struct Limits {
     pub write: Duration,
     /// How long a call to a client may take ([`Backchannels`]).
     pub backward: Duration,
+    /// Whether a client that has ended its direction still gets the replies to its calls. Otherwise the
+    /// end of its direction is that of its connection.
+    pub half_close: bool,
     /// Whether an idle connection gives way to any new one when the server is full: right where
     /// clients make one call and leave.
     pub idle_gives_way: bool,
@@ -72,6 +75,7 @@ impl Default for Limits {
             receive: Duration::from_secs(30),
             write: Duration::from_secs(30),
             backward: Duration::from_secs(10),
+            half_close: true,
             idle_gives_way: true,
         }
     }
@@ -314,7 +318,7 @@ impl Accepting {
             input,
             dispatch,
             limits,
-            true,
+            self.limits.half_close,
             move || {
                 drop(open);
             },

@@ -238,6 +238,8 @@ pub struct ClientConfig {
     /// How long the client may take to read all chunks of a call from the server, before it closes
     /// the connection.
     pub pull_timeout: Duration,
+    /// Pool of buffers, which clients may share. With `None` the client has a pool of its own.
+    pub pool: Option<Pool>,
     /// Private data of the application, sent behind that of RPC-over-RDMA.
     pub private_data: Vec<u8>,
     /// Busy-polling mode while there is no work.
@@ -270,6 +272,7 @@ impl ClientConfig {
         with_backward_credits(backward_credits: u32),
         with_chunk_memory(chunk_memory: usize),
         with_pull_timeout(pull_timeout: Duration),
+        with_pool(pool: Pool),
         with_private_data(private_data: Vec<u8>),
         with_spin(spin: Spin),
     }
@@ -310,6 +313,7 @@ impl Default for ClientConfig {
             backward_credits: 16,
             chunk_memory: 16 << 20,
             pull_timeout: Duration::from_secs(30),
+            pool: None,
             private_data: Vec::new(),
             spin: Spin::default(),
         }

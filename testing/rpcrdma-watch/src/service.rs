@@ -2,7 +2,7 @@
 
 use super::party::Party;
 use oncrpc::xdr::{Payload, Reader};
-use oncrpc::{Answer, Caller, Service};
+use oncrpc::{Answer, Caller, ConnectionId, Service};
 use std::sync::Arc;
 
 impl Party {
@@ -25,5 +25,9 @@ impl Service for WatchedService {
     fn call(&self, call: Payload, caller: &Caller) -> Answer {
         self.party.executed(Reader::from(&call).u32().unwrap_or(0));
         self.inner.call(call, caller)
+    }
+
+    fn connection_ended(&self, connection: ConnectionId) {
+        self.inner.connection_ended(connection);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// The exit code of a command line that was not understood.
 pub(crate) const USAGE: u8 = 2;
 
-/// The exit code for what is wrong in a file of exports: `EX_CONFIG` of sysexits(3).
+/// The exit code for what is wrong in a configuration file: `EX_CONFIG` of sysexits(3).
 pub(crate) const CONFIG: u8 = 78;
 
 /// An exit code, what it means, and which commands end with it.

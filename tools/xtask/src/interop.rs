@@ -8,6 +8,7 @@ mod debian;
 mod gateway;
 mod guest;
 mod image;
+mod messages;
 mod mix;
 mod namespaces;
 mod packages;
@@ -34,6 +35,7 @@ use self::tests::{TESTS, Test};
 use crate::command::build;
 
 pub(crate) use self::image::debian_root::{CHROOT, Purpose};
+pub(crate) use self::messages::{Options as MessageOptions, run as record_messages};
 pub(crate) use self::mix::{Options as MixOptions, run as record_mix};
 pub(crate) use self::program::{Options as GuestOptions, run as run_in_guest};
 pub(crate) use self::servers::{GuestMachine, ServerTimes, time_servers};

@@ -1,6 +1,6 @@
 //! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `soak`, `scale`, `compare`,
-//! `ibv-layout`, `dashboard`, `dissector`, `docs`, `interop`, `guest`, `record-mix`, `package`, `examples`,
-//! `features`, `rust-version`, `publish`, `semver`.
+//! `ibv-layout`, `dashboard`, `dissector`, `docs`, `interop`, `guest`, `record-mix`,
+//! `record-messages`, `package`, `examples`, `features`, `rust-version`, `publish`, `semver`.
 
 mod ci;
 mod command;
@@ -69,6 +69,8 @@ enum Chore {
     Guest(interop::GuestOptions),
     /// Record calls of Linux' NFS client, for `rpcrdma bench thresholds`
     RecordMix(interop::MixOptions),
+    /// Record messages of Linux' NFS client and server, and what tshark finds in them
+    RecordMessages(interop::MessageOptions),
     /// Build the Debian package and the container image
     Package(package::Options),
     /// Run the examples of the library
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         Chore::Interop(options) => interop::run(&options),
         Chore::Guest(options) => interop::run_in_guest(&options),
         Chore::RecordMix(options) => interop::record_mix(&options),
+        Chore::RecordMessages(options) => interop::record_messages(&options),
         Chore::Package(options) => package::run(&options),
         Chore::Examples => library::examples(),
         Chore::Features => library::features(),

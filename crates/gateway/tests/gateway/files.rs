@@ -9,7 +9,9 @@ use rpcrdma::Versions;
 
 /// Bytes that differ from place to place.
 fn bytes(len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at / 251 + at * 7) as u8).collect()
+    (0..len)
+        .map(|at| (at / 251 + at * 7).to_le_bytes()[0])
+        .collect()
 }
 
 /// Writes files of all sizes that travel differently, and reads them back.

@@ -1,4 +1,10 @@
 //! Gateways between real transports: software iWARP and TCP on loopback.
 
+mod callbacks;
+mod faults;
 mod files;
+mod hostile;
+mod lifetimes;
+mod made_up;
+mod sizes;
 mod stage;

@@ -5,14 +5,15 @@ use nfs_client::{Export, current_user};
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
 use oncrpc::xdr::Payload;
 use oncrpc::{Programs, ReplyBound, Service, Transport, TransportError};
+use oncrpc_tcp::Backchannels;
 use rpcrdma::{Client, ClientConfig, Iwarp, Pool, Server, ServerConfig, Spin, Versions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 
 /// Time limit of calls of clients: longer than any test.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A free port of this machine.
 pub(crate) fn anywhere() -> SocketAddr {
@@ -32,24 +33,44 @@ pub(crate) fn nfs() -> Arc<dyn Service> {
 /// A server over TCP. It ends when it is dropped.
 pub(crate) struct TcpServer {
     pub(crate) addr: SocketAddr,
-    _stop: oneshot::Sender<()>,
+    running: AbortOnDrop,
+}
+
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl TcpServer {
+    /// Ends the server and its connections at once.
+    pub(crate) fn abort(self) {
+        drop(self.running);
+    }
 }
 
 /// Listens over TCP with a service.
 pub(crate) fn serve_tcp(service: Arc<dyn Service>) -> TcpServer {
-    serve_tcp_on(service, anywhere())
+    serve_tcp_calling(service, anywhere(), Backchannels::default())
 }
 
-/// Listens over TCP on an address.
-pub(crate) fn serve_tcp_on(service: Arc<dyn Service>, on: SocketAddr) -> TcpServer {
+/// Listens over TCP on an address, and calls clients.
+pub(crate) fn serve_tcp_calling(
+    service: Arc<dyn Service>,
+    on: SocketAddr,
+    backchannels: Backchannels,
+) -> TcpServer {
     let listener = TcpListener::bind(on).expect("it listens");
     listener.set_nonblocking(true).expect("it can be set");
     let addr = listener.local_addr().expect("it listens");
     let listener = tokio::net::TcpListener::from_std(listener).expect("it listens");
     let server = oncrpc_tcp::Server::new(listener, service, tcp_limits());
-    let (stop, stopped) = oneshot::channel::<()>();
-    tokio::spawn(server.run(async move { drop(stopped.await) }));
-    TcpServer { addr, _stop: stop }
+    let server = server.backchannels(backchannels);
+    let running = tokio::spawn(server.run(std::future::pending()));
+    let running = AbortOnDrop(running.abort_handle());
+    TcpServer { addr, running }
 }
 
 /// Listens over software iWARP with a service.

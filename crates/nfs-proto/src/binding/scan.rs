@@ -28,6 +28,7 @@ pub use session::{
 use crate::NFSACL_PROGRAM;
 use machine::{Scan, is_compound};
 use oncrpc::ReplyBound;
+use oncrpc::xdr::padded;
 use shape::{CALL, Note};
 use smallvec::SmallVec;
 
@@ -58,12 +59,28 @@ pub struct ScannedCall {
     /// [`MAX_DIRECTORY_REPLY`](crate::limits::MAX_DIRECTORY_REPLY).
     pub reply: Option<ReplyBound>,
     /// Whether the call may be sent again, with another XID and a larger Reply chunk, if its reply
-    /// did not fit (RFC 8267 §3.1, §5.2, §6.2.1).
+    /// did not fit (RFC 8267 §3.1, §5.2, §6.2.1). Not with RPCSEC_GSS, whose verifier covers the XID
+    /// (RFC 2203 §5.3.1).
     pub short_reply_retry: bool,
     /// Numbers of the operations of a COMPOUND, up to the first that is not known.
     pub operations: SmallVec<[u8; 16]>,
     /// CREATE_SESSION or BIND_CONN_TO_SESSION: the first of them.
     pub session: Option<SessionOperation>,
+}
+
+impl ScannedCall {
+    /// Returns the bound of the reply if no more than so many results have a Write chunk: later ones
+    /// are part of the stream (RFC 8267 §6.4.1).
+    ///
+    /// A client that does not know the limits of its server offers one Write chunk at most, and one
+    /// Read chunk beside the one at Position zero (RFC 8267 §6.4.2).
+    pub fn reply_with_chunks(&self, chunks: usize) -> Option<ReplyBound> {
+        let mut bound = self.reply.clone()?;
+        let kept = chunks.min(bound.results.len());
+        let inline: usize = bound.results.drain(kept..).map(padded).sum();
+        bound.fixed += inline;
+        Some(bound)
+    }
 }
 
 /// Scan of a call in pieces.
@@ -137,6 +154,7 @@ impl CallScan {
             clear: scan.is_clear(),
             reply: bound::bound(&scan),
             short_reply_retry: scan.is_complete()
+                && !scan.is_gss()
                 && (getacl || compound && compound::may_retry(minor_version, operations)),
             operations: operations.into(),
             session: scan.kept().operation(),

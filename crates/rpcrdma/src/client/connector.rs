@@ -65,7 +65,7 @@ impl Connector {
         Self {
             provider,
             to,
-            pool: Pool::new(KEEP),
+            pool: config.pool.clone().unwrap_or_else(|| Pool::new(KEEP)),
             xids: xids::random(),
             version_one_until: Mutex::new(None),
             service,

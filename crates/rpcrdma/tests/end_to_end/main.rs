@@ -3,6 +3,7 @@
 #![allow(clippy::cast_possible_truncation)]
 
 mod backward;
+mod by_service;
 mod cuts;
 mod designs;
 mod echo;

@@ -25,9 +25,10 @@ use std::time::Duration;
       Linux NFS/RDMA clients to any NFS/TCP server
   rpcrdma gateway --listen tcp://127.0.0.1 \\
     --upstream rdma://filer
-      clients without RDMA on this machine to an NFS/RDMA server
-  rpcrdma gateway --listen rdma://0.0.0.0 --mount-port 20048 \\
-    --upstream tcp://filer --allow 192.168.1.0/24
+      clients without RDMA here to an NFS/RDMA server
+  rpcrdma gateway --listen rdma://0.0.0.0 \\
+    --upstream tcp://filer --allow 192.168.1.0/24 \\
+    --mount-port 20048
       with MOUNT, as mounts of NFS version 3 need it
   rpcrdma gateway --config /etc/rpcrdma/gateway.toml
       many pairs in one process

@@ -98,7 +98,6 @@ impl Observed {
     pub(super) fn log(&self) {
         for pair in &self.lock().pairs {
             let counters: Vec<String> = counters(&pair.monitor.stats())
-                .into_iter()
                 .filter(|(_, value)| *value > 0)
                 .map(|(name, value)| format!("{name} {value}"))
                 .collect();
@@ -108,50 +107,93 @@ impl Observed {
     }
 }
 
-/// The counters of a pair by name; the first is the number of client connections now.
-fn counters(stats: &GatewayStats) -> Vec<(&'static str, u64)> {
-    vec![
-        ("connections", stats.pairs),
-        ("calls", stats.calls),
-        ("replies", stats.replies),
-        ("callbacks", stats.callbacks),
-        ("callback_replies", stats.callback_replies),
-        ("callbacks_refused", stats.callbacks_refused),
-        ("bytes_up", stats.bytes_up),
-        ("bytes_down", stats.bytes_down),
-        ("upstream_connections", stats.upstream_connections),
-        ("upstream_unreachable", stats.upstream_unreachable),
-        ("upstream_lost", stats.upstream_lost),
-        ("repetitions", stats.repetitions),
-        ("larger_retries", stats.larger_retries),
-        ("replies_too_large", stats.replies_too_large),
-        ("system_errors", stats.system_errors),
-        ("denied", stats.denied),
-        ("malformed", stats.malformed),
-        ("timeouts", stats.timeouts),
-    ]
-}
+/// A total of a pair: its name, what it counts, and its value.
+type Total = (&'static str, &'static str, fn(&GatewayStats) -> u64);
 
-/// Help texts of the counters, in the same order, without the first.
-const HELP: [&str; 17] = [
-    "Calls of clients passed on.",
-    "Replies of servers passed back.",
-    "Calls of servers passed on to clients.",
-    "Replies of clients passed back.",
-    "Calls of servers refused, as the client did not say that it takes calls.",
-    "Bytes of messages passed to servers.",
-    "Bytes of messages passed to clients.",
-    "Connections made to servers.",
-    "Client connections closed, as no connection to the server could be made in time.",
-    "Client connections ended by the loss of the connection to the server.",
-    "Calls dropped, as a call with the same XID was in flight.",
-    "Calls repeated with a larger Reply chunk.",
-    "Replies that fitted neither inline nor the offered chunks.",
-    "Calls answered with SYSTEM_ERR, as the connection to the server could not carry them or their replies.",
-    "Calls denied, as a local user claimed to be another one.",
-    "Calls with a malformed header.",
-    "Calls that the server did not answer in time.",
+const TOTALS: [Total; 17] = [
+    ("calls", "Calls of clients passed on.", |now| now.calls),
+    ("replies", "Replies of servers passed back.", |now| {
+        now.replies
+    }),
+    (
+        "callbacks",
+        "Calls of servers passed on to clients.",
+        |now| now.callbacks,
+    ),
+    (
+        "callback_replies",
+        "Replies of clients passed back.",
+        |now| now.callback_replies,
+    ),
+    (
+        "callbacks_refused",
+        "Calls of servers refused, as the client did not say that it takes calls.",
+        |now| now.callbacks_refused,
+    ),
+    ("bytes_up", "Bytes of messages passed to servers.", |now| {
+        now.bytes_up
+    }),
+    (
+        "bytes_down",
+        "Bytes of messages passed to clients.",
+        |now| now.bytes_down,
+    ),
+    (
+        "upstream_connections",
+        "Connections made to servers.",
+        |now| now.upstream_connections,
+    ),
+    (
+        "upstream_unreachable",
+        "Client connections closed, as no connection to the server could be made in time.",
+        |now| now.upstream_unreachable,
+    ),
+    (
+        "upstream_lost",
+        "Client connections ended by the loss of the connection to the server.",
+        |now| now.upstream_lost,
+    ),
+    (
+        "repetitions",
+        "Calls dropped, as a call with the same XID was in flight.",
+        |now| now.repetitions,
+    ),
+    (
+        "larger_retries",
+        "Calls repeated with a larger Reply chunk.",
+        |now| now.larger_retries,
+    ),
+    (
+        "replies_too_large",
+        "Replies that fitted neither inline nor the offered chunks.",
+        |now| now.replies_too_large,
+    ),
+    (
+        "system_errors",
+        "Calls answered with SYSTEM_ERR, as the connection to the server could not carry them or \
+         their replies.",
+        |now| now.system_errors,
+    ),
+    (
+        "denied",
+        "Calls denied, as a local user claimed to be another one.",
+        |now| now.denied,
+    ),
+    ("malformed", "Calls with a malformed header.", |now| {
+        now.malformed
+    }),
+    (
+        "timeouts",
+        "Calls that the server did not answer in time.",
+        |now| now.timeouts,
+    ),
 ];
+
+/// The counters of a pair by name: the number of client connections now, and totals.
+fn counters(now: &GatewayStats) -> impl Iterator<Item = (&'static str, u64)> {
+    let totals = TOTALS.iter().map(|(name, _, value)| (*name, value(now)));
+    std::iter::once(("connections", now.pairs)).chain(totals)
+}
 
 impl Tells for Observed {
     fn listening(&self) -> SocketAddr {
@@ -170,7 +212,6 @@ impl Tells for Observed {
             mount: pair.mount.map(|addr| addr.to_string()),
             allow: pair.plan.allow.iter().map(ToString::to_string).collect(),
             counters: counters(&pair.monitor.stats())
-                .into_iter()
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect::<BTreeMap<_, _>>(),
         });
@@ -201,37 +242,32 @@ impl Tells for Observed {
         let mut all = Families::default();
         all.start(self.started_at);
         all.reloads(&state.reloads);
-        let of_pairs: Vec<(String, String, Vec<(&str, u64)>)> = state
+        let pairs: Vec<_> = state
             .pairs
             .iter()
             .map(|pair| {
-                let counters = counters(&pair.monitor.stats());
-                (pair.url(), pair.plan.upstream.to_string(), counters)
+                (
+                    pair.url(),
+                    pair.plan.upstream.to_string(),
+                    pair.monitor.stats(),
+                )
             })
             .collect();
-        let labels: Vec<[(&str, &str); 2]> = of_pairs
+        let labels: Vec<[(&str, &str); 2]> = pairs
             .iter()
             .map(|(listen, upstream, _)| [("listen", &**listen), ("upstream", &**upstream)])
             .collect();
-        let values = |index: usize| -> Vec<(Labels<'_>, u64)> {
-            let counters = of_pairs
-                .iter()
-                .filter_map(|(_, _, counters)| counters.get(index));
-            let labelled = labels.iter().zip(counters);
-            labelled
-                .map(|(labels, (_, value))| (&labels[..], *value))
-                .collect()
-        };
-        let now: Vec<_> = values(0)
-            .into_iter()
-            .map(|(labels, value)| (labels, value as f64))
+        let labelled = || labels.iter().map(|labels| &labels[..]).zip(&pairs);
+        let now: Vec<(Labels<'_>, f64)> = labelled()
+            .map(|(labels, (_, _, now))| (labels, now.pairs as f64))
             .collect();
         let help = "Client connections with a connection to the server, or one being made.";
         all.gauges("gateway_connections", help, &now);
-        let names = of_pairs.first().map(|(_, _, counters)| &counters[1..]);
-        let names = names.unwrap_or_default().iter().map(|(name, _)| name);
-        for (index, (name, help)) in names.zip(HELP).enumerate() {
-            all.counters(&format!("gateway_{name}_total"), help, &values(index + 1));
+        for (name, help, value) in TOTALS {
+            let values: Vec<(Labels<'_>, u64)> = labelled()
+                .map(|(labels, (_, _, now))| (labels, value(now)))
+                .collect();
+            all.counters(&format!("gateway_{name}_total"), help, &values);
         }
         all.0
     }

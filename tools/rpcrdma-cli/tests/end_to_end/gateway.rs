@@ -14,6 +14,7 @@ use serde_json::Value;
 use std::future::pending;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{ChildStderr, Command, Stdio};
 use std::sync::Arc;
@@ -78,7 +79,7 @@ struct Gateway {
 
 impl Gateway {
     fn new(args: &[&str]) -> Self {
-        Self::within(tempfile::tempdir().unwrap(), args)
+        Self::within(tempfile::tempdir().unwrap(), args, &[])
     }
 
     fn between(listen: &str, upstream: &str, args: &[&str]) -> Self {
@@ -87,18 +88,23 @@ impl Gateway {
     }
 
     fn configured(text: &str) -> Self {
-        let around = tempfile::tempdir().unwrap();
-        let file = around.path().join("gateway.toml");
-        std::fs::write(&file, text).unwrap();
-        Self::within(around, &["--config", file.to_str().unwrap()])
+        Self::configured_in(tempfile::tempdir().unwrap(), text, &[])
     }
 
-    fn within(around: TempDir, args: &[&str]) -> Self {
+    /// With a file beside other files of the test, in an environment that has these too.
+    fn configured_in(around: TempDir, text: &str, environment: &[(&str, &str)]) -> Self {
+        let file = around.path().join("gateway.toml");
+        std::fs::write(&file, text).unwrap();
+        Self::within(around, &["--config", file.to_str().unwrap()], environment)
+    }
+
+    fn within(around: TempDir, args: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(PROGRAM);
         command
             .args(["gateway", "--json", "--control-socket"])
             .arg(around.path().join("control.sock"))
             .args(args)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -183,7 +189,20 @@ fn stuff() -> (TempDir, Vec<u8>) {
     (dir, content)
 }
 
-/// Reads and writes as a client over TCP.
+/// Whether NULL of NFS version 3 is answered.
+async fn null(client: &Client) -> bool {
+    let (mut w, xid) = (Writer::default(), client.next_xid());
+    let null = Procedure {
+        prog: 100_003,
+        vers: 3,
+        proc: 0,
+    };
+    write_call(&mut w, xid, null, &Credential::None);
+    let reply = client.call(w.finish(), ReplyBound::default()).await;
+    reply.is_ok_and(|reply| oncrpc::read_reply(&reply, xid).is_ok())
+}
+
+/// Reads a file as a client over TCP does.
 async fn use_over_tcp(addr: SocketAddr, content: &[u8]) {
     let connect = || Client::connect(addr, DEADLINE);
     let mount = Mount::new(connect().await.unwrap(), current_user());
@@ -228,11 +247,11 @@ fn two_gateways_are_a_tunnel_of_version_two_between_tcp_ends() {
     let near_client = Gateway::between("tcp://127.0.0.1:0", &near_filer.rdma_url(), &two);
     let runtime = Runtime::new().unwrap();
     runtime.block_on(use_over_tcp(near_client.addr(0), &content));
+    let client = runtime.block_on(Client::connect(near_client.addr(0), DEADLINE));
+    let client = client.unwrap();
+    assert!(runtime.block_on(null(&client)));
     let clients = near_filer.ask(&["clients", "--json"]);
-    assert!(
-        clients.is_empty() || clients.contains("\"version\":2"),
-        "{clients}"
-    );
+    assert!(clients.contains("\"version\":2"), "{clients}");
 }
 
 #[test]
@@ -352,17 +371,7 @@ fn reload_adds_and_removes_pairs_and_leaves_others_alone() {
     let runtime = Runtime::new().unwrap();
     let addr = gateway.addr(0);
     let client = runtime.block_on(Client::connect(addr, DEADLINE)).unwrap();
-    let null = || async {
-        let (mut w, xid) = (Writer::default(), client.next_xid());
-        let null = Procedure {
-            prog: 100_003,
-            vers: 3,
-            proc: 0,
-        };
-        write_call(&mut w, xid, null, &Credential::None);
-        client.call(w.finish(), ReplyBound::default()).await.is_ok()
-    };
-    assert!(runtime.block_on(null()));
+    assert!(runtime.block_on(null(&client)));
 
     let other = pair("rdma", second, &filer.url());
     gateway.configure(&format!("{options}{stays}{other}"));
@@ -376,7 +385,10 @@ fn reload_adds_and_removes_pairs_and_leaves_others_alone() {
         said.contains(&format!("removed rdma://127.0.0.1:{first}")),
         "{said}"
     );
-    assert!(runtime.block_on(null()), "the connection is still there");
+    assert!(
+        runtime.block_on(null(&client)),
+        "the connection is still there"
+    );
     ok(&["ls", &format!("nfs://127.0.0.1:{second}/stuff/")]);
     assert!(TcpStream::connect(("127.0.0.1", first)).is_err());
 
@@ -387,7 +399,7 @@ fn reload_adds_and_removes_pairs_and_leaves_others_alone() {
         said.contains("gateway.toml:3: pair[0].upstrem: there is no key"),
         "{said}"
     );
-    assert!(runtime.block_on(null()));
+    assert!(runtime.block_on(null(&client)));
     let stats: Value = serde_json::from_str(&gateway.ask(&["stats", "--json"])).unwrap();
     assert_eq!(stats["pairs"].as_array().unwrap().len(), 2);
     assert_eq!(stats["reloads"]["failed"], 1);
@@ -476,4 +488,35 @@ fn file_is_checked_without_being_used() {
     let same = "[[pair]]\nlisten = \"rdma://127.0.0.1:7\"\nupstream = \"tcp://127.0.0.1:1\"\n";
     std::fs::write(&file, same.repeat(2)).unwrap();
     fails(&args, 78, "have the same port");
+}
+
+#[test]
+fn manager_is_told_of_readiness_reload_and_end() {
+    let around = tempfile::tempdir().unwrap();
+    let path = around.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let hear = || {
+        let mut message = [0; 4096];
+        let len = socket.recv(&mut message).unwrap();
+        text(&message[..len])
+    };
+    let pair = "[[pair]]\nlisten = \"rdma://127.0.0.1:0\"\nupstream = \"tcp://127.0.0.1:1\"\n";
+    let path = path.to_str().unwrap().to_owned();
+    let mut gateway = Gateway::configured_in(around, pair, &[("NOTIFY_SOCKET", &path)]);
+    let passing = "READY=1\nSTATUS=passing rdma://127.0.0.1:0 on to tcp://127.0.0.1:1";
+    assert_eq!(hear().trim(), passing);
+    gateway.signal(Signal::HUP);
+    assert!(hear().starts_with("RELOADING=1\n"));
+    assert_eq!(hear().trim(), passing);
+    gateway.configure("[[pare]]\n");
+    gateway.signal(Signal::HUP);
+    assert!(hear().starts_with("RELOADING=1\n"));
+    let said = hear();
+    assert!(
+        said.starts_with(&format!("{passing}; the last reload failed: ")),
+        "{said}"
+    );
+    gateway.signal(Signal::TERM);
+    assert!(hear().starts_with("STOPPING=1\n"));
+    assert_eq!(gateway.child.wait().unwrap().code(), Some(0));
 }

@@ -197,27 +197,34 @@ impl Scan {
     /// Whether arguments and results can be read: RPCSEC_GSS neither protects them nor has
     /// replaced them.
     pub(super) fn is_clear(&self) -> bool {
-        self.note(Note::Flavor) != RPCSEC_GSS
+        !self.is_gss()
             || (self.note(Note::GssVersion) == GSS_VERSION
                 && self.note(Note::GssProcedure) == GSS_DATA
                 && self.note(Note::GssService) == GSS_NONE)
     }
 
+    /// Whether the credential is one of RPCSEC_GSS.
+    pub(super) fn is_gss(&self) -> bool {
+        self.note(Note::Flavor) == RPCSEC_GSS
+    }
+
     /// Returns the bytes of the largest verifier in the reply.
     pub(super) fn verifier(&self) -> usize {
-        match self.note(Note::Flavor) {
-            RPCSEC_GSS => MAX_AUTH_BODY as usize,
-            _ => 0,
+        match self.is_gss() {
+            true => MAX_AUTH_BODY as usize,
+            false => 0,
         }
     }
 
     /// Reads the next bytes.
     pub(super) fn push(&mut self, mut bytes: &[u8]) {
         loop {
-            let skipped = self.skip.min(bytes.len());
-            self.skip -= skipped;
-            self.at += skipped;
-            bytes = &bytes[skipped..];
+            if self.skip > 0 {
+                let skipped = self.skip.min(bytes.len());
+                self.skip -= skipped;
+                self.at += skipped;
+                bytes = &bytes[skipped..];
+            }
             if self.skip > 0 {
                 return;
             }
@@ -229,20 +236,31 @@ impl Scan {
                 self.at += bytes.len();
                 return;
             };
-            if bytes.is_empty() {
+            let Some(word) = self.next_word(&mut bytes) else {
                 return;
-            }
-            let taken = bytes.len().min(4 - self.filled);
-            self.word[self.filled..self.filled + taken].copy_from_slice(&bytes[..taken]);
-            self.filled += taken;
-            self.at += taken;
-            bytes = &bytes[taken..];
-            if self.filled == 4 {
-                self.filled = 0;
-                self.shapes = self.read(*shape, u32::from_be_bytes(self.word), shapes);
-                self.enter();
-            }
+            };
+            self.shapes = self.read(*shape, word, shapes);
         }
+    }
+
+    /// Takes the next word, if all of it is there.
+    fn next_word(&mut self, bytes: &mut &[u8]) -> Option<u32> {
+        if self.filled == 0
+            && let Some((word, rest)) = bytes.split_first_chunk()
+        {
+            self.at += 4;
+            *bytes = rest;
+            return Some(u32::from_be_bytes(*word));
+        }
+        let taken = bytes.len().min(4 - self.filled);
+        self.word[self.filled..self.filled + taken].copy_from_slice(&bytes[..taken]);
+        self.filled += taken;
+        self.at += taken;
+        *bytes = &bytes[taken..];
+        (self.filled == 4).then(|| {
+            self.filled = 0;
+            u32::from_be_bytes(self.word)
+        })
     }
 
     /// Steps over an item of a received message that is not part of its stream. It must be the one
@@ -256,7 +274,10 @@ impl Scan {
                 self.skip = 0;
                 self.enter();
             }
+            // Another item than the one whose length was read is nowhere.
             _ => {
+                let at = self.at;
+                self.items.retain(|item| item.end() <= at);
                 self.shapes = None;
                 self.skip = 0;
                 self.at += padded(length);
@@ -451,7 +472,7 @@ impl Scan {
 
     fn credential(&mut self, length: usize) -> Shapes {
         let handle = padded(length).checked_sub(GSS_FIXED);
-        let handle = handle.filter(|_| self.note(Note::Flavor) == RPCSEC_GSS);
+        let handle = handle.filter(|_| self.is_gss());
         match handle {
             Some(handle) => {
                 self.handle = handle;

@@ -170,11 +170,12 @@ fn cut(mut data: buffer::Gather, length: usize) -> buffer::Gather {
 /// # Panics
 ///
 /// If an edit is not within the message, not within one part between items, or not behind the one
-/// before it.
+/// before it, or the places of the items are not known.
 pub fn apply(message: Payload, edits: &[Edit]) -> Payload {
     if edits.is_empty() {
         return message;
     }
+    assert!(!message.unplaced(), "results have a place before an edit");
     let places: SmallVec<[usize; 1]> = (0..message.items().len())
         .map(|index| message.position(index))
         .collect();

@@ -54,6 +54,18 @@ fn reply_has_room_for_each_read_by_its_count() {
 }
 
 #[test]
+fn results_without_a_chunk_are_counted_in_the_stream() {
+    let found = scan(&call(2, &[read(4096), read(7), read(100)]), 7).unwrap();
+    let whole = found.reply.clone().unwrap();
+    let one = found.reply_with_chunks(1).unwrap();
+    assert_eq!(
+        (one.fixed, &one.results[..]),
+        (whole.fixed + 8 + 100, &[4096][..])
+    );
+    assert_eq!(found.reply_with_chunks(3), Some(whole));
+}
+
+#[test]
 fn reads_beyond_the_largest_number_of_chunks_are_in_the_stream() {
     let operations = vec![read(1000); MAX_ITEMS + 2];
     let found = scan(&call(1, &operations), 999).unwrap().reply.unwrap();
@@ -91,6 +103,15 @@ fn getattr_of_version_4_0_may_be_sent_again_beside_operations_that_change_nothin
     assert!(!retry(0, &[putfh(), remove, acl.clone()]));
     assert!(!retry(0, &[putfh(), read(10)]));
     assert!(!retry(1, &[sequence(), putfh(), acl]));
+}
+
+#[test]
+fn call_with_rpcsec_gss_is_not_sent_again() {
+    let header = [9, 0, 2, 100_003, 4, 1, 6, 24, 1, 0, 1, 1, 4, 0xabcd, 6, 0];
+    let operations = &call(0, &[putfh(), getattr([1 << 12, 0])])[40..];
+    let found = scan(&[&words(&header), operations].concat(), 9).unwrap();
+    assert_eq!(found.operations[..], [22, 9]);
+    assert!(!found.short_reply_retry);
 }
 
 #[test]

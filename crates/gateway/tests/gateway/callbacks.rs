@@ -1,0 +1,112 @@
+//! Calls of the upstream to clients.
+
+use crate::made_up::*;
+use oncrpc::{RpcError, Service, read_reply};
+use std::sync::Arc;
+
+/// An upstream, a gateway and a client that has made one call.
+async fn connected(
+    (down, up): (Over, Over),
+    takes_callbacks: bool,
+) -> (Upper, gateway::Gateway, Lower, Arc<MadeUp>) {
+    let upper = Upper::new(up).await;
+    let gateway = upper.behind(down).await;
+    let callbacks = Arc::<MadeUp>::default();
+    let shared = Arc::clone(&callbacks) as Arc<dyn Service>;
+    let client = Lower::new(down, gateway.local_addr(), shared).await;
+    let create = create_session(1, takes_callbacks, 1 << 20);
+    client.call(create, 100).await.expect("it is answered");
+    (upper, gateway, client, callbacks)
+}
+
+#[tokio::test]
+async fn callback_crosses_with_its_xid_once_the_client_takes_callbacks() {
+    for way in WAYS {
+        let (upper, gateway, _client, callbacks) = connected(way, true).await;
+        // The same XID as that of a call in flight in the other direction.
+        let reply = upper.call_back(call_of(1, ECHO, b"recall")).await;
+        let reply = reply.unwrap_or_else(|error| panic!("{way:?}: {error}"));
+        assert_eq!(results(&reply, 1), b"recall");
+        let sent = call_of(1, ECHO, b"recall");
+        assert_eq!(callbacks.calls(), [sent.head()], "{way:?}");
+        let stats = gateway.stats();
+        assert_eq!((stats.callbacks, stats.callback_replies), (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn callback_that_nobody_asked_for_is_refused_and_the_pair_lives_on() {
+    for way in WAYS {
+        let (upper, gateway, client, callbacks) = connected(way, false).await;
+        let reply = upper.call_back(call_of(5, ECHO, b"recall")).await;
+        let reply = reply.unwrap_or_else(|error| panic!("{way:?}: {error}"));
+        assert_eq!(read_reply(&reply, 5).err(), Some(RpcError::ProgUnavail));
+        let reply = client.call(call_of(2, ECHO, b"on"), 100).await;
+        assert_eq!(results(&reply.expect("it lives on"), 2), b"on");
+        assert!(callbacks.calls().is_empty());
+        assert_eq!(gateway.stats().callbacks_refused, 1);
+    }
+}
+
+#[tokio::test]
+async fn callback_that_does_not_fit_is_answered_and_the_pair_lives_on() {
+    // One Send carries all of a callback in version one; TCP carries more.
+    let way = (Over::Rdma(rpcrdma::Versions::One), Over::Tcp);
+    let (upper, _gateway, client, _) = connected(way, true).await;
+    let reply = upper.call_back(call_of(5, ECHO, &[1; 20_000])).await;
+    let reply = reply.expect("it is answered");
+    assert_eq!(read_reply(&reply, 5).err(), Some(RpcError::SystemErr));
+    let reply = upper.call_back(call_of(6, ECHO, &[1; 2000])).await;
+    assert_eq!(results(&reply.expect("it fits"), 6), [1; 2000]);
+    let reply = client.call(call_of(2, ECHO, b"on"), 100).await;
+    assert_eq!(results(&reply.expect("it lives on"), 2), b"on");
+}
+
+/// The sizes of calls and replies in the channels of the last CREATE_SESSION that a server got, and
+/// whether they have a read depth.
+fn channels(upper: &Upper) -> Vec<(u32, u32, bool)> {
+    use nfs_proto::scan::{SessionOperation, scan_received};
+    let calls = upper.service.calls();
+    let call = scan_received(calls.last().expect("it was called"), []);
+    let session = call.expect("a call").session;
+    let Some(SessionOperation::Create(create)) = session else {
+        panic!("{session:?}")
+    };
+    let sizes = |channel: nfs_proto::scan::Channel| {
+        let attributes = channel.attributes;
+        (
+            attributes.max_request_size,
+            attributes.max_response_size,
+            attributes.rdma_ird.is_some(),
+        )
+    };
+    vec![sizes(create.fore), sizes(create.back)]
+}
+
+#[tokio::test]
+async fn channels_of_a_session_are_cut_to_what_both_sides_carry() {
+    for way in WAYS {
+        let (upper, _gateway, client, _) = connected(way, true).await;
+        // Our ends receive 4 KiB or 8 KiB, of which 28 bytes are the header of version one.
+        let [fore, back] = channels(&upper)[..] else {
+            panic!("two channels")
+        };
+        assert_eq!(fore, (1 << 20, 1 << 20, false), "{way:?}");
+        assert!((4068..=8192).contains(&back.0), "{way:?} {back:?}");
+        assert!((4068..=8192).contains(&back.1), "{way:?} {back:?}");
+        assert!(!back.2);
+        let create = create_session(2, true, 1000);
+        client.call(create, 100).await.expect("it is answered");
+        let small = (1000, 1000, false);
+        assert_eq!(channels(&upper), [small, small], "{way:?}");
+        let create = create_session(3, true, u32::MAX);
+        client.call(create, 100).await.expect("it is answered");
+        let fore = channels(&upper)[0];
+        assert!(fore.0 as usize <= gateway::MAX_RECORD);
+        let replies = match way.1 {
+            Over::Tcp => 4 << 20,
+            Over::Rdma(_) => gateway::MAX_REPLY,
+        };
+        assert_eq!(fore.1 as usize, replies, "{way:?}");
+    }
+}

@@ -1,0 +1,228 @@
+//! Peers that break rules, and what others see of it.
+
+use crate::made_up::*;
+use crate::stage::*;
+use buffer::Buffer;
+use gateway::{Gateway, MAX_RECORD, Upstream};
+use oncrpc::xdr::{Payload, Writer};
+use oncrpc::{
+    Credential, Procedure, Programs, RpcError, Service, TransportError, read_reply, write_call,
+};
+use oncrpc_tcp::record;
+use rpcrdma::Versions;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+const RDMA: Over = Over::Rdma(Versions::One);
+
+fn nobody() -> Arc<dyn Service> {
+    Arc::new(Programs::new())
+}
+
+fn record_of(message: &Payload) -> Vec<u8> {
+    let mut out = Buffer::default();
+    record::encode(message, &mut out);
+    out.to_vec()
+}
+
+async fn connect(to: SocketAddr) -> TcpStream {
+    TcpStream::connect(to).await.expect("it connects")
+}
+
+/// Checks that a client is served as ever.
+async fn check_served(client: &Lower, xid: u32) {
+    let reply = within_limit(client.call(call_of(xid, ECHO, b"on"), 100)).await;
+    assert_eq!(results(&reply.expect("it is served"), xid), b"on");
+}
+
+#[tokio::test]
+async fn peer_that_sends_no_rpc_is_closed_and_others_are_served() {
+    let upper = Upper::new(RDMA).await;
+    let gateway = upper.behind(Over::Tcp).await;
+    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    check_served(&client, 1).await;
+    let too_long = u32::try_from(MAX_RECORD + 4).expect("a word") | 1 << 31;
+    let garbage: [&[u8]; 4] = [
+        b"GET / HTTP/1.1\r\n\r\n",
+        &too_long.to_be_bytes(),
+        &[0; 8 * 1024],
+        // A record that is neither call nor reply.
+        b"\x80\0\0\x08\0\0\0\x01\0\0\0\x07",
+    ];
+    for bytes in garbage {
+        let mut stream = connect(gateway.local_addr()).await;
+        stream.write_all(bytes).await.expect("it is sent");
+        let mut answer = Vec::new();
+        // Closed or reset, and nothing else.
+        let _ = within_limit(stream.read_to_end(&mut answer)).await;
+        assert!(answer.is_empty());
+    }
+    check_served(&client, 2).await;
+    assert_eq!(gateway.stats().pairs, 1, "none of them had an upstream");
+}
+
+#[tokio::test]
+async fn reply_of_a_client_to_no_call_does_not_reach_the_upstream() {
+    for up in [Over::Tcp, RDMA] {
+        let upper = Upper::new(up).await;
+        let gateway = upper.behind(Over::Tcp).await;
+        let mut stream = connect(gateway.local_addr()).await;
+        let sent = [
+            record_of(&success(5, b"to no call")),
+            record_of(&call_of(6, ECHO, b"")),
+        ];
+        stream.write_all(&sent.concat()).await.expect("it is sent");
+        let mut mark = [0; 8];
+        within_limit(stream.read_exact(&mut mark))
+            .await
+            .expect("a reply");
+        assert_eq!(mark[4..], 6_u32.to_be_bytes());
+        assert_eq!(upper.service.calls().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn malformed_header_is_answered_and_not_passed_on() {
+    for (down, up) in WAYS {
+        let upper = Upper::new(up).await;
+        let gateway = upper.behind(down).await;
+        let client = Lower::new(down, gateway.local_addr(), nobody()).await;
+        let words = |words: &[u32]| {
+            let mut w = Writer::default();
+            words.iter().for_each(|&word| w.u32(word));
+            w.finish()
+        };
+        let reply = client
+            .call(words(&[1, 0, 3, PROGRAM, 1, 1, 0, 0, 0, 0]), 100)
+            .await;
+        let version = RpcError::RpcMismatch { low: 2, high: 2 };
+        let reply = reply.expect("it is answered");
+        assert_eq!(read_reply(&reply, 1).err(), Some(version));
+        let reply = client.call(words(&[2, 0, 2, PROGRAM, 1]), 100).await;
+        let reply = reply.expect("it is answered");
+        assert_eq!(read_reply(&reply, 2).err(), Some(RpcError::GarbageArgs));
+        assert!(upper.service.calls().is_empty());
+        check_served(&client, 3).await;
+        assert_eq!(gateway.stats().malformed, 2);
+    }
+}
+
+/// COMPOUND of version 4.1 with these words behind its header.
+fn compound(xid: u32, words: &[u32]) -> Payload {
+    let (prog, vers, proc) = (100_003, 4, 1);
+    let mut w = Writer::default();
+    let target = Procedure { prog, vers, proc };
+    write_call(&mut w, xid, target, &Credential::None);
+    words.iter().for_each(|&word| w.u32(word));
+    w.finish()
+}
+
+#[tokio::test]
+async fn compound_that_lies_about_its_lengths_is_passed_on_as_it_is() {
+    for (down, up) in WAYS {
+        let upper = Upper::new(up).await;
+        let gateway = upper.behind(down).await;
+        let client = Lower::new(down, gateway.local_addr(), nobody()).await;
+        let lies: [&[u32]; 5] = [
+            // A tag, a number of operations, and data that are longer than the call.
+            &[u32::MAX],
+            &[0, 1, u32::MAX, 53],
+            &[0, 1, 1, 38, 0, 0, 0, 0, 0, 0, 2, 0x0100_0000, 7],
+            // Data of an odd length with padding that is not zero.
+            &[0, 1, 1, 38, 0, 0, 0, 0, 0, 0, 2, 1, 0x0102_0304],
+            &[0, 1, 2, 25, 0, 0, 0, 0, 0, 0, u32::MAX, 99_999],
+        ];
+        for (xid, lie) in (1..).zip(lies) {
+            let call = compound(xid, lie);
+            let sent = call.head().to_vec();
+            let reply = within_limit(client.call(call, 1000)).await;
+            reply.unwrap_or_else(|error| panic!("{down:?} {up:?} {xid}: {error}"));
+            assert_eq!(upper.service.calls().last(), Some(&sent));
+        }
+        check_served(&client, 99).await;
+    }
+}
+
+/// A TCP upstream that answers each call with these bytes.
+async fn answering(
+    down: Over,
+    answer: impl Fn(u32) -> Vec<u8> + Clone + Send + 'static,
+) -> Gateway {
+    let listener = TcpListener::bind(anywhere()).await.expect("it listens");
+    let upstream = Upstream::tcp(listener.local_addr().expect("it listens"));
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let answer = answer.clone();
+            tokio::spawn(async move {
+                let mut begin = [0; 4 + 4];
+                while stream.read_exact(&mut begin).await.is_ok() {
+                    let [_, len @ .., _, _, _, _] = begin;
+                    let len = u32::from_be_bytes([0, len[0], len[1], len[2]]) as usize;
+                    let mut rest = vec![0; len - 4];
+                    let _ = stream.read_exact(&mut rest).await;
+                    let [_, _, _, _, xid @ ..] = begin;
+                    let _ = stream.write_all(&answer(u32::from_be_bytes(xid))).await;
+                }
+            });
+        }
+    });
+    match down {
+        Over::Tcp => from_tcp(upstream).await,
+        Over::Rdma(_) => from_rdma(upstream).await,
+    }
+}
+
+#[tokio::test]
+async fn upstream_that_answers_with_an_unknown_xid_is_ignored() {
+    for down in [Over::Tcp, RDMA] {
+        let both = |xid: u32| {
+            let other = record_of(&success(xid ^ 0x5555, b"another"));
+            [other, record_of(&success(xid, b"on"))].concat()
+        };
+        let gateway = answering(down, both).await;
+        let client = Lower::new(down, gateway.local_addr(), nobody()).await;
+        check_served(&client, 1).await;
+        check_served(&client, 2).await;
+    }
+}
+
+#[tokio::test]
+async fn upstream_that_sends_no_rpc_ends_its_client_and_no_other() {
+    for down in [Over::Tcp, RDMA] {
+        let gateway = answering(down, |xid| match xid {
+            1 => record_of(&success(xid, b"on")),
+            _ => b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
+        })
+        .await;
+        let bad = Lower::new(down, gateway.local_addr(), nobody()).await;
+        let good = Lower::new(down, gateway.local_addr(), nobody()).await;
+        check_served(&good, 1).await;
+        let reply = within_limit(bad.call(call_of(7, ECHO, b""), 100)).await;
+        assert!(matches!(reply, Err(TransportError::Disconnected(_))));
+        bad.ended().await;
+        check_served(&good, 1).await;
+    }
+}
+
+#[tokio::test]
+async fn upstream_that_lies_about_its_data_harms_only_its_client() {
+    // READ of version 3 whose data is announced as longer than the reply.
+    let lie = |xid: u32| {
+        let mut w = Writer::default();
+        w.words([xid, 1, 0, 0, 0, 0, 0, 0, 100, 1, 0x00ff_0000, 7]);
+        record_of(&w.finish())
+    };
+    let gateway = answering(RDMA, lie).await;
+    let client = rdma_client(gateway.local_addr()).await;
+    let (prog, vers, proc) = (100_003, 3, 6);
+    let mut w = Writer::default();
+    write_call(&mut w, 9, Procedure { prog, vers, proc }, &Credential::None);
+    w.opaque(b"handle");
+    w.words([0, 0, 1 << 20]);
+    let bound = oncrpc::ReplyBound::new(200).with_result(1 << 20);
+    let reply = within_limit(oncrpc::Transport::call(&client, w.finish(), bound)).await;
+    // What cannot be understood is passed on inline, for the client to judge.
+    assert_eq!(reply.expect("it is passed on").head().len(), 48);
+}

@@ -1,0 +1,229 @@
+//! How pairs begin and end.
+
+use crate::made_up::*;
+use crate::stage::*;
+use gateway::{Gateway, GatewayConfig, Listen, Upstream};
+use oncrpc::{Programs, Service};
+use rpcrdma::Versions;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+const RDMA: Over = Over::Rdma(Versions::One);
+
+fn nobody() -> Arc<dyn Service> {
+    Arc::new(Programs::new())
+}
+
+async fn stage((down, up): (Over, Over)) -> (Upper, Gateway, Lower) {
+    let upper = Upper::new(up).await;
+    let gateway = upper.behind(down).await;
+    let client = Lower::new(down, gateway.local_addr(), nobody()).await;
+    (upper, gateway, client)
+}
+
+/// Makes a call that the upstream has and does not answer.
+async fn held(upper: &Upper, client: Lower, xid: u32) -> (Arc<Lower>, Held) {
+    // The first reply grants credits for more than one call.
+    let reply = client.call(call_of(xid, ECHO, b""), 100).await;
+    reply.expect("it is answered");
+    let client = Arc::new(client);
+    let calls = upper.service.calls().len() + 1;
+    let calling = Arc::clone(&client);
+    let call = tokio::spawn(async move { calling.call(call_of(xid, HELD, b""), 100).await });
+    upper.service.until_called(calls).await;
+    (client, call)
+}
+
+type Held = tokio::task::JoinHandle<Result<oncrpc::xdr::Payload, oncrpc::TransportError>>;
+
+#[tokio::test]
+async fn client_that_never_calls_has_no_upstream_connection() {
+    for way in WAYS {
+        let (upper, gateway, client) = stage(way).await;
+        let stats = gateway.stats();
+        assert_eq!((stats.pairs, stats.upstream_connections), (0, 0));
+        let reply = client.call(call_of(1, ECHO, b"x"), 100).await;
+        assert_eq!(results(&reply.expect("it is answered"), 1), b"x");
+        let stats = gateway.stats();
+        assert_eq!((stats.pairs, stats.upstream_connections), (1, 1));
+        client.close().await;
+        upper.service.until_ended(1).await;
+        assert_eq!(gateway.shutdown().await.pairs, 0);
+    }
+}
+
+#[tokio::test]
+async fn each_client_connection_has_its_own_upstream_connection() {
+    for way in WAYS {
+        let (upper, gateway, first) = stage(way).await;
+        let second = Lower::new(way.0, gateway.local_addr(), nobody()).await;
+        // Both use the same XIDs.
+        for client in [&first, &second, &first] {
+            let reply = client.call(call_of(1, ECHO, b"x"), 100).await;
+            assert_eq!(results(&reply.expect("it is answered"), 1), b"x");
+        }
+        let callers = upper.service.callers();
+        let connections: Vec<_> = callers.iter().map(|caller| caller.connection).collect();
+        assert_eq!(connections[0], connections[2]);
+        assert_ne!(connections[0], connections[1]);
+        first.close().await;
+        upper.service.until_ended(1).await;
+        let reply = second.call(call_of(2, ECHO, b"on"), 100).await;
+        assert_eq!(results(&reply.expect("the other lives on"), 2), b"on");
+    }
+}
+
+#[tokio::test]
+async fn end_of_a_client_ends_its_upstream_connection_with_calls_in_flight() {
+    for way in WAYS {
+        let (upper, _gateway, client) = stage(way).await;
+        let (client, call) = held(&upper, client, 1).await;
+        call.abort();
+        let _ = call.await;
+        let client = Arc::into_inner(client).expect("nobody else has it");
+        client.close().await;
+        upper.service.until_ended(1).await;
+    }
+}
+
+#[tokio::test]
+async fn end_of_the_upstream_ends_its_client_behind_replies_passed_on() {
+    for way in WAYS {
+        let (upper, gateway, client) = stage(way).await;
+        let (client, first) = held(&upper, client, 1).await;
+        let calling = Arc::clone(&client);
+        let second = tokio::spawn(async move { calling.call(call_of(2, HELD, b""), 100).await });
+        upper.service.until_called(3).await;
+        upper.service.release(1);
+        until(|| gateway.stats().replies == 2).await;
+        upper.end();
+        let first = within_limit(first).await.expect("no panic");
+        let reply = first.unwrap_or_else(|error| panic!("{way:?}: {error}"));
+        assert_eq!(results(&reply, 1), b"released");
+        let second = within_limit(second).await.expect("no panic");
+        assert!(second.is_err(), "nobody answers it");
+        client.ended().await;
+        assert_eq!(gateway.stats().upstream_lost, 1);
+    }
+}
+
+#[tokio::test]
+async fn reply_right_before_the_end_of_the_upstream_reaches_the_client() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    for down in [RDMA, Over::Tcp] {
+        let listener = tokio::net::TcpListener::bind(anywhere()).await;
+        let listener = listener.expect("it listens");
+        let upstream = Upstream::tcp(listener.local_addr().expect("it listens"));
+        let gateway = match down {
+            Over::Tcp => from_tcp(upstream).await,
+            Over::Rdma(_) => from_rdma(upstream).await,
+        };
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let mut call = [0; 4 + 40 + 4];
+            stream.read_exact(&mut call).await.expect("a call");
+            let mut record = buffer::Buffer::default();
+            oncrpc_tcp::record::encode(&success(1, &vec![9; 3 << 20]), &mut record);
+            stream.write_all(&record).await.expect("it is sent");
+        });
+        let client = Lower::new(down, gateway.local_addr(), nobody()).await;
+        let reply = within_limit(client.call(call_of(1, ECHO, b""), 3 << 20)).await;
+        let results = results(&reply.expect("it has come"), 1);
+        assert!(results == vec![9; 3 << 20], "{} bytes", results.len());
+        client.ended().await;
+        server.await.expect("no panic");
+    }
+}
+
+#[tokio::test]
+async fn idle_client_is_closed_when_its_upstream_ends_and_reaches_a_restarted_one() {
+    for down in [RDMA, Over::Tcp] {
+        let (upper, gateway, client) = stage((down, Over::Tcp)).await;
+        let reply = client.call(call_of(1, ECHO, b"x"), 100).await;
+        reply.expect("it is answered");
+        let addr = upper.addr;
+        upper.end();
+        client.ended().await;
+        let service = Arc::<MadeUp>::default();
+        let _again = serve_tcp_calling(service, addr, oncrpc_tcp::Backchannels::default());
+        let client = Lower::new(down, gateway.local_addr(), nobody()).await;
+        let reply = client.call(call_of(1, ECHO, b"again"), 100).await;
+        assert_eq!(results(&reply.expect("it is reached"), 1), b"again");
+    }
+}
+
+#[tokio::test]
+async fn calls_wait_for_an_upstream_that_comes_late() {
+    let listener = TcpListener::bind(anywhere()).expect("it listens");
+    let addr = listener.local_addr().expect("it listens");
+    drop(listener);
+    let gateway = from_rdma(Upstream::tcp(addr)).await;
+    let client = Lower::new(RDMA, gateway.local_addr(), nobody()).await;
+    let call = tokio::spawn(async move { client.call(call_of(1, ECHO, b"late"), 100).await });
+    until(|| gateway.stats().calls == 1).await;
+    let service = Arc::<MadeUp>::default();
+    let _late = serve_tcp_calling(service, addr, oncrpc_tcp::Backchannels::default());
+    let reply = within_limit(call).await.expect("no panic");
+    assert_eq!(results(&reply.expect("it is answered"), 1), b"late");
+    assert_eq!(gateway.stats().upstream_connections, 1);
+}
+
+#[tokio::test]
+async fn client_of_an_upstream_that_stays_away_is_closed() {
+    let listener = TcpListener::bind(anywhere()).expect("it listens");
+    let addr = listener.local_addr().expect("it listens");
+    drop(listener);
+    let config = GatewayConfig::default().with_connect_window(Duration::from_millis(50));
+    let listen = Listen::rdma(iwarp(), anywhere(), server_config());
+    let gateway = Gateway::bind(listen, Upstream::tcp(addr), config).await;
+    let gateway = gateway.expect("it listens");
+    let client = Lower::new(RDMA, gateway.local_addr(), nobody()).await;
+    let reply = within_limit(client.call(call_of(1, ECHO, b""), 100)).await;
+    assert!(reply.is_err());
+    client.ended().await;
+    let stats = gateway.shutdown().await;
+    assert_eq!((stats.upstream_unreachable, stats.pairs), (1, 0));
+}
+
+#[tokio::test]
+async fn client_that_comes_back_has_the_same_source_port_at_the_upstream() {
+    let upper = Upper::new(Over::Tcp).await;
+    let gateway = upper.behind(RDMA).await;
+    let mut ports = Vec::new();
+    for round in 1..=5 {
+        let client = Lower::new(RDMA, gateway.local_addr(), nobody()).await;
+        let reply = client.call(call_of(1, ECHO, b""), 100).await;
+        reply.expect("it is answered");
+        ports.push(upper.service.last_caller().addr.port());
+        client.close().await;
+        upper.service.until_ended(round).await;
+    }
+    assert_eq!(ports, [ports[0]; 5]);
+}
+
+#[tokio::test]
+async fn repetition_is_not_forwarded_while_the_first_is_in_flight() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let upper = Upper::new(Over::Tcp).await;
+    let gateway = upper.behind(Over::Tcp).await;
+    let mut stream = tokio::net::TcpStream::connect(gateway.local_addr())
+        .await
+        .expect("it connects");
+    let mut record = buffer::Buffer::default();
+    oncrpc_tcp::record::encode(&call_of(7, HELD, b""), &mut record);
+    for _ in 0..3 {
+        stream.write_all(&record).await.expect("it is sent");
+    }
+    until(|| gateway.stats().repetitions == 2).await;
+    upper.service.until_called(1).await;
+    upper.service.release(7);
+    let mut reply = [0; 4 + 24 + 4 + 8];
+    within_limit(stream.read_exact(&mut reply))
+        .await
+        .expect("it is answered");
+    assert_eq!(upper.service.calls().len(), 1);
+    // After its reply it is a new call, which the server knows what to do with.
+    stream.write_all(&record).await.expect("it is sent");
+    upper.service.until_called(2).await;
+}

@@ -1,0 +1,156 @@
+//! Replies that do not fit, and calls that are repeated for them.
+
+use crate::made_up::*;
+use crate::stage::*;
+use gateway::Upstream;
+use oncrpc::xdr::{Payload, Reader, Writer};
+use oncrpc::{
+    Answer, CallHeader, Caller, Credential, Procedure, Programs, ReplyBound, RpcError, Service,
+    TransportError, read_reply, write_call,
+};
+use rpcrdma::Versions;
+use std::sync::{Arc, Mutex};
+
+fn nobody() -> Arc<dyn Service> {
+    Arc::new(Programs::new())
+}
+
+#[tokio::test]
+async fn reply_that_does_not_fit_the_chunks_of_its_call_is_err_chunk() {
+    for way in WAYS {
+        let (Over::Rdma(_), up) = way else { continue };
+        let upper = Upper::new(up).await;
+        let gateway = upper.behind(way.0).await;
+        let client = Lower::new(way.0, gateway.local_addr(), nobody()).await;
+        let grow = |xid, len: u32| call_of_words(xid, GROW, &[len]);
+        let reply = client.call(grow(1, 50_000), 100).await;
+        assert!(
+            matches!(reply, Err(TransportError::Refused(_))),
+            "{reply:?}"
+        );
+        let reply = client.call(grow(2, 50_000), 50_000).await;
+        assert_eq!(results(&reply.expect("it fits"), 2).len(), 50_000);
+        let stats = gateway.stats();
+        assert_eq!((stats.replies_too_large, stats.replies), (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn reply_without_a_known_bound_has_room_up_to_the_largest_one() {
+    for up in [Over::Rdma(Versions::One), Over::Rdma(Versions::Two)] {
+        let upper = Upper::new(up).await;
+        let gateway = upper.behind(Over::Tcp).await;
+        let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+        let fits = u32::try_from(gateway::MAX_REPLY - 28).expect("a word");
+        for (xid, len) in [(1, 10), (2, 1 << 20), (3, fits)] {
+            let reply = client.call(call_of_words(xid, GROW, &[len]), 0).await;
+            let results = results(&reply.expect("it fits"), xid);
+            assert_eq!(results.len(), len as usize);
+        }
+        // A program that nobody knows must not be called twice.
+        let reply = client.call(call_of_words(4, GROW, &[fits + 4]), 0).await;
+        let reply = reply.expect("it is answered");
+        assert_eq!(read_reply(&reply, 4).err(), Some(RpcError::SystemErr));
+        assert_eq!(upper.service.calls().len(), 4);
+        let stats = gateway.stats();
+        assert_eq!((stats.larger_retries, stats.system_errors), (0, 1));
+    }
+}
+
+/// A server that answers with so many bytes, and notes XIDs and calls.
+struct Long {
+    bytes: usize,
+    calls: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Service for Long {
+    fn call(&self, call: Payload, _: &Caller) -> Answer {
+        let header = CallHeader::parse(&mut Reader::from(&call)).expect("a call");
+        self.calls
+            .lock()
+            .expect("no panic holds it")
+            .push(call.head().to_vec());
+        Answer::message(success(header.xid, &vec![5; self.bytes]))
+    }
+}
+
+/// GETACL of both lists, with this credential.
+fn get_acl(xid: u32, credential: &Credential) -> Payload {
+    let (prog, vers, proc) = (100_227, 3, 1);
+    let mut w = Writer::default();
+    write_call(&mut w, xid, Procedure { prog, vers, proc }, credential);
+    w.opaque(b"handle");
+    w.u32(0xf);
+    w.finish()
+}
+
+/// A credential of RPCSEC_GSS version 1 without protection of the arguments.
+fn gss() -> Credential {
+    let mut w = Writer::default();
+    w.words([1, 0, 7, 1]);
+    w.opaque(b"context");
+    Credential::Other {
+        flavour: 6,
+        body: w.finish().head().into(),
+    }
+}
+
+async fn long(bytes: usize) -> (Arc<Long>, rpcrdma::Server, Upstream) {
+    let service = Arc::new(Long {
+        bytes,
+        calls: Mutex::default(),
+    });
+    let server = serve_rdma(Arc::clone(&service) as Arc<dyn Service>, Versions::One).await;
+    let upstream = rdma_upstream(server.local_addr(), Versions::One);
+    (service, server, upstream)
+}
+
+#[tokio::test]
+async fn call_whose_reply_cannot_be_estimated_is_repeated_once_with_another_xid() {
+    let (service, _server, upstream) = long(2 << 20).await;
+    let gateway = from_tcp(upstream).await;
+    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    let reply = client.call(get_acl(77, &Credential::None), 0).await;
+    assert_eq!(results(&reply.expect("it is answered"), 77).len(), 2 << 20);
+    let calls = service.calls.lock().expect("no panic holds it").clone();
+    assert_eq!(calls.len(), 2);
+    assert_eq!(calls[0], get_acl(77, &Credential::None).head());
+    assert_ne!(calls[1][..4], calls[0][..4], "another XID");
+    assert_eq!(calls[1][4..], calls[0][4..]);
+    assert_eq!(gateway.stats().larger_retries, 1);
+}
+
+#[tokio::test]
+async fn call_is_not_repeated_without_end() {
+    let (service, _server, upstream) = long(5 << 20).await;
+    let gateway = from_tcp(upstream).await;
+    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    let reply = client.call(get_acl(77, &Credential::None), 0).await;
+    let reply = reply.expect("it is answered");
+    assert_eq!(read_reply(&reply, 77).err(), Some(RpcError::SystemErr));
+    assert_eq!(service.calls.lock().expect("no panic holds it").len(), 2);
+}
+
+#[tokio::test]
+async fn call_under_rpcsec_gss_is_not_repeated_and_its_tcp_client_closed() {
+    let (service, _server, upstream) = long(2 << 20).await;
+    let gateway = from_tcp(upstream).await;
+    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    let reply = client.call(get_acl(77, &gss()), 0).await;
+    assert!(matches!(reply, Err(TransportError::Disconnected(_))));
+    assert_eq!(service.calls.lock().expect("no panic holds it").len(), 1);
+}
+
+#[tokio::test]
+async fn call_under_rpcsec_gss_is_err_chunk_for_its_rdma_client() {
+    let (service, _server, upstream) = long(2 << 20).await;
+    let gateway = from_rdma(upstream).await;
+    let client = rdma_client(gateway.local_addr()).await;
+    let bound = ReplyBound::new(3 << 20);
+    let reply = oncrpc::Transport::call(&client, get_acl(77, &gss()), bound).await;
+    assert!(
+        matches!(reply, Err(TransportError::Refused(_))),
+        "{reply:?}"
+    );
+    assert_eq!(service.calls.lock().expect("no panic holds it").len(), 1);
+}

@@ -1,0 +1,73 @@
+//! A service that closes connections, and what it hears of their ends.
+
+use crate::run_in_each_version;
+use crate::stage::{anywhere, sim};
+use crate::test_server::TestServer;
+use oncrpc::xdr::{Payload, Reader, Writer};
+use oncrpc::{Answer, Caller, ConnectionId, Connections, Reply, ReplyBound, Service, Transport};
+use rpcrdma::{ClientConfig, CloseReason, ServerConfig, Spin};
+use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
+
+/// Closes the connection of each call that it answers, before its reply is there.
+#[derive(Default)]
+struct Closing {
+    connections: Connections,
+    ended: Mutex<Vec<ConnectionId>>,
+    called: Mutex<Vec<ConnectionId>>,
+    changed: Notify,
+}
+
+impl Service for Closing {
+    fn call(&self, call: Payload, caller: &Caller) -> Answer {
+        let xid = Reader::from(&call).u32().expect("an XID");
+        let mut called = self.called.lock().expect("no panic holds it");
+        called.push(caller.connection);
+        let (connections, connection) = (self.connections.clone(), caller.connection);
+        Answer::Later(Box::pin(async move {
+            assert!(connections.close(connection));
+            let mut w = Writer::default();
+            w.words([xid, 1]);
+            w.opaque(&[7; 100_000]);
+            Reply::Message(w.finish())
+        }))
+    }
+
+    fn connection_ended(&self, connection: ConnectionId) {
+        let mut ended = self.ended.lock().expect("no panic holds it");
+        ended.push(connection);
+        self.changed.notify_one();
+    }
+}
+
+#[test]
+fn connection_that_the_service_closes_ends_behind_its_replies_and_the_service_hears_of_it() {
+    run_in_each_version(async || {
+        let service = Arc::<Closing>::default();
+        let shared = Arc::clone(&service) as Arc<dyn Service>;
+        let config = ServerConfig::default()
+            .with_workers(0_usize)
+            .with_spin(Spin::Park)
+            .with_connections(service.connections.clone());
+        let (_fabric, provider) = sim();
+        let server = TestServer::bind(Arc::clone(&provider), anywhere(), shared, config).await;
+        let config = ClientConfig::default()
+            .with_reconnect(false)
+            .with_spin(Spin::Park);
+        let client = server.client(provider, config).await.expect("it connects");
+        let mut w = Writer::default();
+        w.words([client.next_xid(), 0]);
+        let reply = client.call(w.finish(), ReplyBound::new(100_020)).await;
+        assert_eq!(reply.expect("it is sent").stream_len(), 12 + 100_000);
+        let why = client.ended().await;
+        let closed = std::error::Error::source(&why).expect("a reason");
+        assert!(closed.downcast_ref::<CloseReason>().is_some(), "{closed:?}");
+        while service.ended.lock().expect("no panic holds it").is_empty() {
+            service.changed.notified().await;
+        }
+        let called = service.called.lock().expect("no panic holds it").clone();
+        assert_eq!(*service.ended.lock().expect("no panic holds it"), called);
+        assert!(service.connections.is_empty());
+        server.shutdown().await;
+    });
+}
