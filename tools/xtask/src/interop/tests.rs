@@ -45,7 +45,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 37] = [
+pub(super) const TESTS: [Test; 39] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -250,8 +250,15 @@ pub(super) const TESTS: [Test; 37] = [
         run: kernel_reference::tshark,
     },
     Test {
+        name: "gateway-chain",
+        about: "libnfs through two of our gateways, TCP to RDMA to TCP, on nfs-ganesha",
+        usual: true,
+        ours: true,
+        run: gateway::chain,
+    },
+    Test {
         name: "gateway-ganesha",
-        about: "the kernel's client on nfs-ganesha, and libnfs through two gateways; both ends come and go",
+        about: "the kernel's client on nfs-ganesha, both ends come and go",
         usual: true,
         ours: true,
         run: gateway::ganesha,
@@ -304,6 +311,13 @@ pub(super) const TESTS: [Test; 37] = [
         usual: false,
         ours: false,
         run: gateway::reference_kerberos,
+    },
+    Test {
+        name: "reference-gateway-chain",
+        about: "gateway-chain without gateways (only when named)",
+        usual: false,
+        ours: false,
+        run: gateway::reference_chain,
     },
 ];
 

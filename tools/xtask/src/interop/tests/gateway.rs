@@ -1,12 +1,14 @@
 //! Our gateway between clients and servers of others, and each of these tests without it.
 
 mod callbacks;
+mod chain;
 mod ganesha;
 mod kerberos;
 mod libnfs;
 mod to_rdma;
 
 pub(super) use self::callbacks::{reference as reference_callbacks, run as callbacks};
+pub(super) use self::chain::{reference as reference_chain, run as chain};
 pub(super) use self::ganesha::{reference as reference_ganesha, run as ganesha};
 pub(super) use self::kerberos::{reference as reference_kerberos, run as kerberos};
 pub(super) use self::to_rdma::{reference as reference_to_rdma, run as to_rdma};

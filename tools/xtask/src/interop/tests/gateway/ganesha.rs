@@ -1,5 +1,4 @@
-//! The kernel's client on nfs-ganesha, in each version of NFS, with our gateway between them; and libnfs through
-//! two gateways.
+//! The kernel's client on nfs-ganesha, in each version of NFS, with our gateway between them.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -21,6 +20,7 @@ const SERVER_LIMIT: Duration = Duration::from_secs(60);
 
 /// Where ganesha listens, in a network of its own.
 pub(super) const PORTS: Ports = (2049, 20048);
+pub(super) const UPSTREAM: &str = "tcp://127.0.0.1:2049";
 
 /// The versions of NFS that are used under load, and at how many ends of a server or a gateway it may be forgotten
 /// which calls were executed: a server of version 4.2 remembers them for a client, and forgets them when it ends; a
@@ -32,18 +32,13 @@ const CHANGES: usize = 2;
 
 pub(in crate::interop::tests) fn run(run: &TestRun<'_>) -> Result<()> {
     let lab = Lab::start(run)?;
-    let gateway = lab
-        .place("gateway", "rdma", "tcp://127.0.0.1:2049")
-        .start(run)?;
-    lab.libnfs_through_two(&gateway)?;
+    let gateway = lab.place("gateway", "rdma", UPSTREAM).start(run)?;
     lab.drive("rdma", Some(gateway))
 }
 
 /// Without a gateway, over TCP: tells a fault of the test, the client or the server from one of ours.
 pub(in crate::interop::tests) fn reference(run: &TestRun<'_>) -> Result<()> {
-    let lab = Lab::start(run)?;
-    lab.libnfs(PORTS)?;
-    lab.drive("tcp", None)
+    Lab::start(run)?.drive("tcp", None)
 }
 
 /// A ganesha in namespaces of its own, and what it exports.
@@ -54,7 +49,7 @@ pub(super) struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    fn start(run: &'a TestRun<'a>) -> Result<Self> {
+    pub(super) fn start(run: &'a TestRun<'a>) -> Result<Self> {
         Self::start_with(run, &[])
     }
 
@@ -95,34 +90,19 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// The tools of libnfs, over TCP, on a second gateway whose server is the first: between the two the
-    /// transport is version two of RPC-over-RDMA.
-    fn libnfs_through_two(&self, gateway: &Gateway) -> Result<()> {
-        let upstream = format!("rdma://127.0.0.1:{}", gateway.port);
-        let mut place = self.place("near-gateway", "tcp", &upstream);
-        place.options = vec![
-            "--rpcrdma-version=2".into(),
-            format!("--upstream-mount={}", gateway.mount_port),
-        ];
-        let near = place.start(self.run)?;
-        self.libnfs(near.ports())?;
-        near.stop()?;
-        let log = fs::read_to_string(self.run.logs.join("gateway.log"))?;
-        ensure!(
-            log.contains("speaks version 2;") && !log.contains("speaks version 1;"),
-            "not every connection between the gateways is of version two"
-        );
-        Ok(())
-    }
-
-    fn libnfs(&self, ports: Ports) -> Result<()> {
-        let libnfs = Libnfs {
+    /// The tools of libnfs, on what listens at these ports.
+    pub(super) fn libnfs_at(&self, ports: Ports) -> Libnfs<'_> {
+        Libnfs {
             run: self.run,
             within: Some(&self.ganesha),
             ports,
             root: "/export",
-        };
-        for (name, content) in libnfs.work()? {
+        }
+    }
+
+    /// Has them work, and compares what they wrote.
+    pub(super) fn libnfs(&self, ports: Ports) -> Result<()> {
+        for (name, content) in self.libnfs_at(ports).work()? {
             ensure!(
                 fs::read(self.folder.join(&name))? == content,
                 "{name} is not what libnfs wrote"
@@ -185,7 +165,7 @@ impl<'a> Lab<'a> {
     /// While there is no gateway, no reply passes: what was acknowledged before is on the server.
     fn gateway_restarts(&self, gateway: Gateway, guest: &mut Guest<'_>) -> Result<Gateway> {
         let ports = gateway.ports();
-        let place = self.place("gateway", "rdma", "tcp://127.0.0.1:2049");
+        let place = self.place("gateway", "rdma", UPSTREAM);
         self.step("the gateway stops");
         gateway.stop()?;
         check_stable(guest, &self.folder)?;
@@ -199,7 +179,7 @@ impl<'a> Lab<'a> {
         Ok(gateway)
     }
 
-    fn step(&self, what: &str) {
+    pub(super) fn step(&self, what: &str) {
         self.run.report.say(self.run.name, what);
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use anyhow::{Context, Result, ensure};
 
-use super::ganesha::{Lab, PORTS};
+use super::ganesha::{Lab, PORTS, UPSTREAM};
 use super::{LIMIT, Mounted};
 use crate::interop::TestRun;
 use crate::interop::gateway::Gateway;
@@ -22,9 +22,7 @@ const KEYS: [&str; 3] = ["krb5.conf", "guest.keytab", "user.keytab"];
 
 pub(in crate::interop::tests) fn run(run: &TestRun<'_>) -> Result<()> {
     let lab = Lab::with_kerberos(run)?;
-    let gateway = lab
-        .place("gateway", "rdma", "tcp://127.0.0.1:2049")
-        .start(run)?;
+    let gateway = lab.place("gateway", "rdma", UPSTREAM).start(run)?;
     drive(&lab, "rdma", Some(&gateway))?;
     gateway.stop()
 }

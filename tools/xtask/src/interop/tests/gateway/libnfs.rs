@@ -1,6 +1,8 @@
 //! The tools of libnfs, a client of NFS 3 and 4.0 over TCP that runs as a program.
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -60,6 +62,14 @@ impl Libnfs<'_> {
         Ok(written)
     }
 
+    /// The command that copies a file of this machine to the shelf, in version 3, under this name; and its path in
+    /// the export.
+    pub(super) fn copy_command(&self, source: &Path, name: &str) -> (Command, String) {
+        let path = format!("{SHELF}/{name}");
+        let local = source.display().to_string();
+        (self.command("nfs-cp", &[local, self.url("3", &path)]), path)
+    }
+
     fn read(&self, version: &str, name: &str, content: &[u8]) -> Result<()> {
         let back = self.run.work.join("libnfs-back");
         let local = back.display().to_string();
@@ -95,12 +105,16 @@ impl Libnfs<'_> {
     }
 
     fn tool(&self, name: &str, arguments: &[String]) -> Result<String> {
+        let mut command = self.command(name, arguments);
+        Ok(within(&mut command, LIMIT, &self.run.work)?.stdout)
+    }
+
+    fn command(&self, name: &str, arguments: &[String]) -> Command {
         let mut command = tool(name);
         command.args(arguments);
-        let mut command = match self.within {
+        match self.within {
             Some(namespaces) => namespaces.enter(&command),
             None => command,
-        };
-        Ok(within(&mut command, LIMIT, &self.run.work)?.stdout)
+        }
     }
 }
