@@ -16,6 +16,7 @@ use oncrpc::{
     Answer, Caller, Cause, Chain, Credential, PeerGroup, Programs, Reply, ReplyBound, Service,
     TransportError,
 };
+use rpcrdma::CloseReason;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -308,8 +309,11 @@ impl Pair {
                 Reply::Nothing
             }
             TransportError::TimedOut(_) => {
+                // The upstream is there, and others may wait for it, too: only new connections help.
                 stats.timeouts.bump();
-                self.lose(&error);
+                self.warn(&format!("the upstream does not answer: {error}"));
+                self.end(Phase::Over);
+                self.close_downstream();
                 Reply::Nothing
             }
             other => {
@@ -491,6 +495,10 @@ impl Pair {
             return;
         }
         self.core.stats.upstream_lost.bump();
+        if is_timeout(why) {
+            self.core.stats.timeouts.bump();
+            self.warn(&format!("the upstream does not answer: {}", Chain(why)));
+        }
         debug!(peer = %self.caller.addr, upstream = ?self.core.upstream, error = %Chain(why), "the upstream connection ended");
         if self.lock().in_flight.is_empty() {
             self.close_downstream();
@@ -525,6 +533,15 @@ fn order(phase: Phase) -> u8 {
         Phase::Ending => 3,
         Phase::Over => 4,
     }
+}
+
+/// Whether an RDMA connection ended because a call was not answered.
+fn is_timeout(why: &TransportError) -> bool {
+    let TransportError::Disconnected(cause) = why else {
+        return false;
+    };
+    let reason = cause.error().downcast_ref();
+    matches!(reason, Some(CloseReason::CallTimedOut(_)))
 }
 
 fn next_pause(pause: Duration, most: Duration) -> Duration {

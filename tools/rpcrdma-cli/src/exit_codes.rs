@@ -18,8 +18,10 @@ pub(crate) struct ExitCode {
 /// Commands that end with a code.
 enum Of {
     All,
-    Only(&'static str),
-    AllBut(&'static str),
+    /// Those that run until they are told to end.
+    Servers,
+    /// The others.
+    Others,
 }
 
 impl ExitCode {
@@ -27,11 +29,14 @@ impl ExitCode {
     pub(crate) fn is_of(&self, command: &str) -> bool {
         match self.of {
             Of::All => true,
-            Of::Only(only) => command == only,
-            Of::AllBut(other) => command != other,
+            Of::Servers => SERVERS.contains(&command),
+            Of::Others => !SERVERS.contains(&command),
         }
     }
 }
+
+/// Commands that run until they are told to end.
+const SERVERS: [&str; 2] = ["serve", "gateway"];
 
 /// All exit codes.
 pub(crate) const EXIT_CODES: [ExitCode; 5] = [
@@ -52,14 +57,14 @@ pub(crate) const EXIT_CODES: [ExitCode; 5] = [
     },
     ExitCode {
         code: "78",
-        means: "Error in the file of `serve --config`.",
-        of: Of::Only("serve"),
+        means: "Error in the file of `--config`.",
+        of: Of::Servers,
     },
     // A server ends in good order with 0.
     ExitCode {
         code: "129, 130, 143",
         means: "Ended by SIGHUP, SIGINT or SIGTERM.",
-        of: Of::AllBut("serve"),
+        of: Of::Others,
     },
 ];
 

@@ -2,7 +2,7 @@
 
 mod announce;
 mod args;
-mod capacity;
+pub(crate) mod capacity;
 mod check;
 mod config;
 pub(crate) mod control;

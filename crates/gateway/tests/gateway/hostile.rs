@@ -3,10 +3,11 @@
 use crate::made_up::*;
 use crate::stage::*;
 use buffer::Buffer;
-use gateway::{Gateway, MAX_RECORD, Upstream};
+use gateway::{Gateway, GatewayConfig, Listen, MAX_RECORD, Upstream, tcp_limits};
 use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{
-    Credential, Procedure, Programs, RpcError, Service, TransportError, read_reply, write_call,
+    AuthStat, AuthSys, Credential, LocalUserError, LocalUsers, Origin, Procedure, Programs,
+    RpcError, Service, TransportError, read_reply, write_call,
 };
 use oncrpc_tcp::record;
 use rpcrdma::Versions;
@@ -225,4 +226,51 @@ async fn upstream_that_lies_about_its_data_harms_only_its_client() {
     let reply = within_limit(oncrpc::Transport::call(&client, w.finish(), bound)).await;
     // What cannot be understood is passed on inline, for the client to judge.
     assert_eq!(reply.expect("it is passed on").head().len(), 48);
+}
+
+/// Says that everybody is this user of the machine.
+#[derive(Debug)]
+struct Everybody(u32);
+
+impl LocalUsers for Everybody {
+    fn find(&self, _: SocketAddr, _: SocketAddr) -> Result<Origin, LocalUserError> {
+        Ok(Origin::User(self.0))
+    }
+}
+
+#[tokio::test]
+async fn local_user_does_not_reach_the_upstream_as_another_one() {
+    let upper = Upper::new(RDMA).await;
+    let listen = Listen::Tcp {
+        listener: std::net::TcpListener::bind(anywhere()).expect("it listens"),
+        limits: tcp_limits(),
+        admit: None,
+        local_users: Some(Arc::new(Everybody(1000))),
+    };
+    let upstream = rdma_upstream(upper.addr, Versions::One);
+    let gateway = Gateway::bind(listen, upstream, GatewayConfig::default()).await;
+    let gateway = gateway.expect("it listens");
+    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    let call_as = |xid, uid| {
+        let (prog, vers, proc) = (PROGRAM, 1, ECHO);
+        let sys = AuthSys {
+            uid,
+            ..AuthSys::default()
+        };
+        let mut w = Writer::default();
+        let target = Procedure { prog, vers, proc };
+        write_call(&mut w, xid, target, &Credential::Sys(sys));
+        w.opaque(b"who");
+        w.finish()
+    };
+    for (xid, uid) in [(1, 0), (2, 1001)] {
+        let reply = client.call(call_as(xid, uid), 100).await;
+        let reply = reply.expect("it is answered");
+        let denied = RpcError::Auth(AuthStat::BadCred);
+        assert_eq!(read_reply(&reply, xid).err(), Some(denied));
+    }
+    let reply = client.call(call_as(3, 1000), 100).await;
+    assert_eq!(results(&reply.expect("it is answered"), 3), b"who");
+    assert_eq!(upper.service.calls().len(), 1);
+    assert_eq!(gateway.stats().denied, 2);
 }

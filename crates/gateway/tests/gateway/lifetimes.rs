@@ -3,7 +3,7 @@
 use crate::made_up::*;
 use crate::stage::*;
 use gateway::{Gateway, GatewayConfig, Listen, Upstream};
-use oncrpc::{Programs, Service};
+use oncrpc::{Programs, Service, TransportError};
 use rpcrdma::Versions;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -226,4 +226,28 @@ async fn repetition_is_not_forwarded_while_the_first_is_in_flight() {
     // After its reply it is a new call, which the server knows what to do with.
     stream.write_all(&record).await.expect("it is sent");
     upper.service.until_called(2).await;
+}
+
+#[tokio::test]
+async fn upstream_that_does_not_answer_in_time_loses_its_client_and_all_calls_of_it() {
+    for up in [Over::Tcp, RDMA] {
+        let upper = Upper::new(up).await;
+        let limit = Duration::from_secs(2);
+        let config = GatewayConfig::default().with_call_timeout(limit);
+        let listener = TcpListener::bind(anywhere()).expect("it listens");
+        let gateway = Gateway::bind(Listen::tcp(listener), upper.upstream(), config).await;
+        let gateway = gateway.expect("it listens");
+        let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+        let (client, first) = held(&upper, client, 1).await;
+        let calling = Arc::clone(&client);
+        let second = tokio::spawn(async move { calling.call(call_of(2, HELD, b""), 100).await });
+        upper.service.until_called(3).await;
+        client.ended().await;
+        for call in [first, second] {
+            let reply = within_limit(call).await.expect("no panic");
+            assert!(matches!(reply, Err(TransportError::Disconnected(_))));
+        }
+        upper.service.until_ended(1).await;
+        assert!(gateway.stats().timeouts >= 1);
+    }
 }

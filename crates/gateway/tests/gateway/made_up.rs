@@ -274,12 +274,17 @@ impl Upper {
         }
     }
 
-    /// A gateway in front of it.
-    pub(crate) async fn behind(&self, down: Over) -> Gateway {
-        let upstream = match self.over {
+    /// The server as the upstream of a gateway.
+    pub(crate) fn upstream(&self) -> Upstream {
+        match self.over {
             Over::Tcp => Upstream::tcp(self.addr),
             Over::Rdma(versions) => rdma_upstream(self.addr, versions),
-        };
+        }
+    }
+
+    /// A gateway in front of it.
+    pub(crate) async fn behind(&self, down: Over) -> Gateway {
+        let upstream = self.upstream();
         match down {
             Over::Tcp => from_tcp(upstream).await,
             Over::Rdma(_) => from_rdma(upstream).await,

@@ -133,7 +133,7 @@ fn call_whose_xid_is_in_flight_when_it_is_its_turn_fails() {
         .find(|(token, _)| *token == CallToken(70));
     let (_, ended) = ended.expect("its end is told");
     assert!(
-        matches!(ended, Err(TransportError::Refused(_))),
+        matches!(ended, Err(TransportError::XidInUse(7))),
         "{ended:?}"
     );
 }

@@ -6,6 +6,7 @@ use super::mount_proxy::{Admits, MountProxy};
 use super::plan::{self, PairPlan};
 use super::side::Scheme;
 use crate::endpoint::NO_ADDRESS;
+use crate::serve::capacity::{RESERVED, raise_limit};
 use crate::serve::listen;
 use crate::serve::names::Names;
 use crate::serve::plan::Addresses;
@@ -18,6 +19,7 @@ use oncrpc::LocalUsers;
 use oncrpc_tcp::rpcbind::{NetId, Registration};
 use rpcrdma::{ClientConfig, ServerConfig};
 use socket_owner::{LocalAddresses, SocketOwners};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -26,6 +28,8 @@ use verbs::SetupError;
 /// The pairs of a gateway.
 pub(super) struct Pairs {
     args: GatewayArgs,
+    /// Client connections that a pair may have.
+    connections: usize,
     running: Vec<Pair>,
     local_users: Arc<dyn LocalUsers>,
     names: Names,
@@ -44,6 +48,30 @@ pub(super) struct Pair {
     gateway: Gateway,
     mount: Option<MountProxy>,
     registered: Option<Registered>,
+}
+
+/// A pair that is to run.
+struct Wanted {
+    plan: PairPlan,
+    /// Addresses of the server, if its name has any.
+    upstream: anyhow::Result<Vec<SocketAddr>>,
+    /// The pair, if it runs already.
+    running: Option<Pair>,
+}
+
+impl Wanted {
+    /// Whether a running pair is this one. A name without an answer means what it meant before, and one
+    /// that answers in another order means the same.
+    fn is(&self, pair: &Pair) -> bool {
+        let same = match &self.upstream {
+            Ok(addrs) => {
+                let set = |addrs: &[SocketAddr]| addrs.iter().copied().collect::<BTreeSet<_>>();
+                set(addrs) == set(&pair.upstream)
+            }
+            Err(_) => true,
+        };
+        self.running.is_none() && same && self.plan.is_same_but_for_clients(&pair.plan)
+    }
 }
 
 /// What a replacement has changed.
@@ -89,6 +117,7 @@ impl Pairs {
         }
         Self {
             args: args.clone(),
+            connections: usize::from(args.max_connections).min(with_descriptors()),
             running: Vec::new(),
             local_users: match args.trust_local {
                 true => Arc::new(LocalAddresses),
@@ -110,65 +139,60 @@ impl Pairs {
         let mut replaced = Replaced::default();
         let mut wanted = Vec::new();
         for plan in plans {
-            wanted.push((resolve(&plan).await, plan));
-        }
-        let before = std::mem::take(&mut self.running);
-        let mut kept: Vec<Option<Pair>> = wanted.iter().map(|_| None).collect();
-        let mut leaving = Vec::new();
-        for pair in before {
-            let same = wanted.iter().position(|(upstream, plan)| {
-                // Without an answer, the addresses are those that were known.
-                let addresses = upstream.as_ref().is_ok_and(|addrs| *addrs != pair.upstream);
-                plan.is_same_but_for_clients(&pair.plan) && !addresses
+            wanted.push(Wanted {
+                upstream: resolve(&plan).await,
+                plan,
+                running: None,
             });
-            match same.and_then(|index| Some((index, kept.get_mut(index)?))) {
-                Some((_, place)) if place.is_none() => *place = Some(pair),
-                _ => leaving.push(pair),
+        }
+        let mut leaving = Vec::new();
+        for pair in std::mem::take(&mut self.running) {
+            match wanted.iter_mut().find(|wanted| wanted.is(&pair)) {
+                Some(wanted) => wanted.running = Some(pair),
+                None => leaving.push(pair),
             }
         }
         for pair in &leaving {
             let listen = pair.plan.listen;
-            let names = match wanted.iter().any(|(_, plan)| plan.listen == listen) {
+            let names = match wanted.iter().any(|wanted| wanted.plan.listen == listen) {
                 true => &mut replaced.changed,
                 false => &mut replaced.removed,
             };
             names.push(listen.to_string());
         }
         // Their ports have to be free before others can have them.
-        let leaving: Vec<_> = leaving
-            .into_iter()
-            .map(|pair| tokio::spawn(pair.end()))
-            .collect();
-        for ended in leaving {
-            // One that has panicked has ended, too.
-            let _ = ended.await;
-        }
-        for ((upstream, plan), kept) in wanted.into_iter().zip(kept) {
-            let listen = plan.listen.to_string();
-            if let Some(mut pair) = kept {
-                if pair.plan.allow != plan.allow {
-                    replaced.changed.push(listen);
-                }
-                pair.plan = plan;
-                self.running.push(pair);
-                continue;
-            }
-            let started = match upstream {
-                Ok(upstream) => self.start(plan, upstream).await,
-                Err(error) => Err(error),
-            };
-            match started {
-                Ok(pair) => {
-                    if !replaced.changed.contains(&listen) {
-                        replaced.added.push(listen);
-                    }
-                    self.running.push(pair);
-                }
-                Err(error) => replaced.failed.push(format!("{listen}: {error:#}")),
-            }
+        end_all(leaving).await;
+        for wanted in wanted {
+            self.go_on_with(wanted, &mut replaced).await;
         }
         self.admit();
         replaced
+    }
+
+    /// Keeps a pair, or starts it.
+    async fn go_on_with(&mut self, wanted: Wanted, replaced: &mut Replaced) {
+        let listen = wanted.plan.listen.to_string();
+        if let Some(mut pair) = wanted.running {
+            if pair.plan.allow != wanted.plan.allow {
+                replaced.changed.push(listen);
+            }
+            pair.plan = wanted.plan;
+            self.running.push(pair);
+            return;
+        }
+        let started = match wanted.upstream {
+            Ok(upstream) => self.start(wanted.plan, upstream).await,
+            Err(error) => Err(error),
+        };
+        match started {
+            Ok(pair) => {
+                if !replaced.changed.contains(&listen) {
+                    replaced.added.push(listen);
+                }
+                self.running.push(pair);
+            }
+            Err(error) => replaced.failed.push(format!("{listen}: {error:#}")),
+        }
     }
 
     /// Looks up the names of hosts that may connect again.
@@ -188,15 +212,7 @@ impl Pairs {
 
     /// Ends all pairs.
     pub(super) async fn end(self) {
-        let ending: Vec<_> = self
-            .running
-            .into_iter()
-            .map(|pair| tokio::spawn(pair.end()))
-            .collect();
-        for ended in ending {
-            // One that has panicked has ended, too.
-            let _ = ended.await;
-        }
+        end_all(self.running).await;
     }
 
     async fn start(&self, plan: PairPlan, upstream: Vec<SocketAddr>) -> anyhow::Result<Pair> {
@@ -246,7 +262,7 @@ impl Pairs {
 
     fn listen(&self, plan: &PairPlan, admits: Admits) -> anyhow::Result<Listen> {
         let (args, addr) = (&self.args, plan.listen.addr);
-        let connections = usize::from(args.max_connections);
+        let connections = self.connections;
         let idle = (!args.idle_timeout.is_zero()).then_some(args.idle_timeout);
         Ok(match plan.listen.scheme {
             Scheme::Rdma => {
@@ -348,6 +364,26 @@ impl Pair {
         let stats = self.gateway.shutdown().await;
         tracing::debug!(listen = %self.plan.listen, ?stats, "pair ended");
     }
+}
+
+/// Ends pairs side by side.
+async fn end_all(pairs: Vec<Pair>) {
+    let ending: Vec<_> = pairs
+        .into_iter()
+        .map(|pair| tokio::spawn(pair.end()))
+        .collect();
+    for ended in ending {
+        // One that has panicked has ended, too.
+        let _ = ended.await;
+    }
+}
+
+/// Client connections for which this process has descriptors, which are raised to what it may have: each
+/// has one, and one to the server.
+fn with_descriptors() -> usize {
+    let limit = raise_limit().and_then(|limit| usize::try_from(limit).ok());
+    let left = limit.map_or(usize::MAX, |limit| limit.saturating_sub(RESERVED));
+    (left / 2).max(1)
 }
 
 /// The addresses of the server, in order.

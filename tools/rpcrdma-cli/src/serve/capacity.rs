@@ -5,7 +5,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors for everything but the connections of clients and the files of exports: connections of
 /// MOUNT, one event queue for each thread, the state on the disk.
-const RESERVED: usize = 256;
+pub(crate) const RESERVED: usize = 256;
 
 /// Descriptors that one file kept open takes at most.
 const PER_FILE: usize = 3;
@@ -82,7 +82,7 @@ impl Capacity {
 }
 
 /// Lets this process have as many descriptors as it may; how many that are.
-fn raise_limit() -> Option<u64> {
+pub(crate) fn raise_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
