@@ -3,11 +3,14 @@
 //!
 //! How the parts fit together is told in `testing/interop/README.md`.
 
+mod daemon;
 mod debian;
+mod gateway;
 mod guest;
 mod image;
 mod messages;
 mod mix;
+mod namespaces;
 mod packages;
 mod program;
 mod reframe;

@@ -19,6 +19,7 @@ use anyhow::{Context, Result, bail};
 
 use super::TestRun;
 use super::image::Cpio;
+use super::namespaces::Namespaces;
 use super::packages::tool;
 use crate::command::tail;
 
@@ -48,6 +49,8 @@ pub(super) struct Boot<'a> {
     pub(super) disks: &'a [&'a Path],
     /// Ports of the host's 127.0.0.1 and the guest's ports behind them.
     pub(super) forwards: &'a [(u16, u16)],
+    /// The namespaces in which it runs, so that their 127.0.0.1 is its host's.
+    pub(super) within: Option<&'a Namespaces>,
     /// Where to write the traffic of the guest's network card.
     pub(super) capture: Option<PathBuf>,
     /// How long the script may take.
@@ -121,7 +124,11 @@ impl<'a> Guest<'a> {
             .capture
             .clone()
             .or_else(|| run.keep_captures.then_some(kept));
-        let mut qemu = tool("qemu-system-x86_64");
+        let qemu = tool("qemu-system-x86_64");
+        let mut qemu = match boot.within {
+            Some(namespaces) => namespaces.enter(&qemu),
+            None => qemu,
+        };
         qemu.args([
             "-accel",
             "tcg,thread=multi",
@@ -356,7 +363,7 @@ fn write_initrd(run: &TestRun<'_>, boot: &Boot<'_>) -> Result<PathBuf> {
     fs::copy(&run.image.initramfs, &path)?;
     let mut archive = Cpio::new(File::options().append(true).open(&path)?);
     archive.file("init", 0o755, &read(&format!("guest/{}", run.image.init))?)?;
-    for library in ["lib.sh", "load.sh", "machine.sh", "ours.sh"] {
+    for library in ["lib.sh", "load.sh", "machine.sh", "ours.sh", "work.sh"] {
         let content = read(&format!("guest/{library}"))?;
         archive.file(&format!("lab/{library}"), 0o644, &content)?;
     }

@@ -26,7 +26,7 @@ const fn program(name: &'static str, package: &'static str) -> Need {
     }
 }
 
-const NEEDS: [Need; 16] = [
+const NEEDS: [Need; 26] = [
     program("apt-get", "apt"),
     program("dpkg-deb", "dpkg"),
     program("tar", "tar"),
@@ -48,6 +48,21 @@ const NEEDS: [Need; 16] = [
     program("promtool", "prometheus"),
     program("mmdebstrap", "mmdebstrap"),
     program("dpkg-shlibdeps", "dpkg-dev"),
+    // A server of NFS 3 to 4.2 in namespaces, and a client.
+    program("unshare", "util-linux"),
+    program("ip", "iproute2"),
+    program("hostname", "hostname"),
+    program("ganesha.nfsd", "nfs-ganesha"),
+    Need {
+        what: What::Library("ganesha/libfsalvfs.so"),
+        package: "nfs-ganesha-vfs",
+    },
+    program("rpcbind", "rpcbind"),
+    program("nfs-cp", "libnfs-utils"),
+    // A realm for it.
+    program("krb5kdc", "krb5-kdc"),
+    program("kadmin.local", "krb5-admin-server"),
+    program("kinit", "krb5-user"),
 ];
 
 /// Folders of programs that are not on everybody's path.

@@ -1,25 +1,13 @@
 //! The server under test: `rpcrdma serve` on ports of its own choice.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::channel;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::{Context, Result};
 
 use super::TestRun;
-
-/// How long the server may take to say that it listens.
-const START_LIMIT: Duration = Duration::from_secs(20);
-
-/// How long it may take to end once it was told to.
-const STOP_LIMIT: Duration = Duration::from_secs(20);
-
-const POLL: Duration = Duration::from_millis(20);
+use super::daemon::Daemon;
 
 /// The path that the server exports a directory as.
 pub(super) const EXPORT: &str = "/export";
@@ -29,7 +17,7 @@ pub(super) type Ports = (u16, u16);
 
 /// A running server. Dropping it kills it.
 pub(super) struct Serve {
-    child: Child,
+    daemon: Daemon,
     /// Where it speaks RPC-over-RDMA.
     pub(super) port: u16,
     /// Where it speaks MOUNT.
@@ -68,7 +56,8 @@ impl Serve {
     ) -> Result<Self> {
         let state = run.work.join("state");
         fs::create_dir_all(&state)?;
-        let mut child = Command::new(run.program)
+        let mut command = Command::new(run.program);
+        command
             .arg("serve")
             .arg(format!("{EXPORT}={}", folder.display()))
             .args(["--listen", &format!("127.0.0.1:{}", on.0)])
@@ -79,34 +68,15 @@ impl Serve {
             .arg("--state-dir")
             .arg(&state)
             .args(["--log", "debug"])
-            .args(options)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log(run, "serve")?)
-            .spawn()
-            .with_context(|| format!("cannot run {}", run.program.display()))?;
-        let stdout = child.stdout.take().context("the server's output")?;
-        let mut log = log(run, "serve-stdout")?;
-        // From here on an early return kills the server.
-        let mut serve = Self {
-            child,
-            port: 0,
-            mount_port: 0,
-        };
-        let (sender, lines) = channel();
-        thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                // Both only matter to somebody who still looks.
-                let _ = writeln!(log, "{line}");
-                let _ = sender.send(line);
-            }
-        });
-        let line = lines
-            .recv_timeout(START_LIMIT)
-            .context("the server does not say it listens")?;
-        (serve.port, serve.mount_port) =
+            .args(options);
+        let (daemon, line) = Daemon::start(run, "serve", &mut command)?;
+        let (port, mount_port) =
             ports(&line).with_context(|| format!("the server's first line: {line}"))?;
-        Ok(serve)
+        Ok(Self {
+            daemon,
+            port,
+            mount_port,
+        })
     }
 
     /// Where it listens.
@@ -124,44 +94,9 @@ impl Serve {
     /// # Errors
     ///
     /// It is gone already, takes too long, or ends with another status than 0.
-    pub(super) fn stop(mut self) -> Result<()> {
-        if let Some(status) = self.child.try_wait()? {
-            bail!("the server ended by itself ({status})");
-        }
-        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
-        let start = Instant::now();
-        loop {
-            match self.child.try_wait()? {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => bail!("the server ended with {status}"),
-                None if start.elapsed() > STOP_LIMIT => {
-                    bail!(
-                        "the server still runs {} s after SIGTERM",
-                        STOP_LIMIT.as_secs()
-                    )
-                }
-                None => thread::sleep(POLL),
-            }
-        }
+    pub(super) fn stop(self) -> Result<()> {
+        self.daemon.stop()
     }
-}
-
-impl Drop for Serve {
-    fn drop(&mut self) {
-        // An error here means that it has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A log that is continued if the server was started before.
-fn log(run: &TestRun<'_>, name: &str) -> Result<File> {
-    let path = run.logs.join(format!("{name}.log"));
-    File::options()
-        .create(true)
-        .append(true)
-        .open(&path)
-        .context("cannot write a log")
 }
 
 /// The ports in the line that `serve --json` prints when it is ready.

@@ -4,6 +4,7 @@ mod both_versions;
 mod capture;
 mod cut_connection;
 mod deb_under_systemd;
+mod gateway;
 mod idle;
 mod in_one_guest;
 mod inline_sizes;
@@ -46,7 +47,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 33] = [
+pub(super) const TESTS: [Test; 43] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -277,6 +278,76 @@ pub(super) const TESTS: [Test; 33] = [
         usual: false,
         ours: false,
         run: kernel_reference::tshark,
+    },
+    Test {
+        name: "gateway-chain",
+        about: "libnfs through two of our gateways, TCP to RDMA to TCP, on nfs-ganesha",
+        usual: true,
+        ours: true,
+        run: gateway::chain,
+    },
+    Test {
+        name: "gateway-ganesha",
+        about: "the kernel's client on nfs-ganesha, both ends come and go",
+        usual: true,
+        ours: true,
+        run: gateway::ganesha,
+    },
+    Test {
+        name: "gateway-knfsd",
+        about: "the kernel's client on its server through our gateway: delegations and copies in the background",
+        usual: true,
+        ours: true,
+        run: gateway::callbacks,
+    },
+    Test {
+        name: "gateway-to-rdma",
+        about: "clients without RDMA on the kernel's server over RDMA, through our gateway",
+        usual: true,
+        ours: true,
+        run: gateway::to_rdma,
+    },
+    Test {
+        name: "gateway-kerberos",
+        about: "the kernel's client on nfs-ganesha through our gateway, with Kerberos (only when named)",
+        usual: false,
+        ours: true,
+        run: gateway::kerberos,
+    },
+    Test {
+        name: "reference-gateway",
+        about: "gateway-ganesha over TCP, without a gateway (only when named)",
+        usual: false,
+        ours: false,
+        run: gateway::reference_ganesha,
+    },
+    Test {
+        name: "reference-gateway-knfsd",
+        about: "gateway-knfsd over TCP, without a gateway (only when named)",
+        usual: false,
+        ours: false,
+        run: gateway::reference_callbacks,
+    },
+    Test {
+        name: "reference-gateway-to-rdma",
+        about: "gateway-to-rdma over TCP, without a gateway (only when named)",
+        usual: false,
+        ours: false,
+        run: gateway::reference_to_rdma,
+    },
+    Test {
+        name: "reference-gateway-kerberos",
+        about: "gateway-kerberos over TCP, without a gateway (only when named)",
+        usual: false,
+        ours: false,
+        run: gateway::reference_kerberos,
+    },
+    Test {
+        name: "reference-gateway-chain",
+        about: "gateway-chain without gateways (only when named)",
+        usual: false,
+        ours: false,
+        run: gateway::reference_chain,
     },
 ];
 

@@ -20,7 +20,7 @@ pub(super) const IMAGE: &str = "vmlinuz";
 pub(super) const MODULES: &str = "lib/modules";
 
 /// What the guest loads; what these depend on comes with them. Some are built into some kernels.
-const WANTED: [&str; 28] = [
+const WANTED: [&str; 30] = [
     "virtio_pci",
     "virtio_blk",
     "virtio_net",
@@ -40,6 +40,9 @@ const WANTED: [&str; 28] = [
     "nfsv3",
     "nfsv4",
     "nfsd",
+    // Kerberos, and what it encrypts with.
+    "rpcsec_gss_krb5",
+    "cts",
     // By it our server finds who is at the other end of a connection from the same machine.
     "tcp_diag",
     // Disks with limits of users, those whose writes are recorded, and what can be on them.
@@ -55,7 +58,7 @@ const WANTED: [&str; 28] = [
 ];
 
 /// Without these no test can run: they must be there, built in or not.
-const INDISPENSABLE: [&str; 18] = [
+const INDISPENSABLE: [&str; 19] = [
     "virtio_net",
     "virtio_blk",
     "loop",
@@ -74,6 +77,7 @@ const INDISPENSABLE: [&str; 18] = [
     "nfsv3",
     "nfsv4",
     "nfsd",
+    "rpcsec_gss_krb5",
 ];
 
 /// Files that tell depmod and modprobe what is built in.

@@ -13,8 +13,9 @@ use crate::interop::debian;
 use crate::interop::packages::tool;
 use crate::interop::report::Report;
 
-const PACKAGES: [&str; 25] = [
+const PACKAGES: [&str; 28] = [
     "acl",
+    "attr",
     "bash",
     "btrfs-progs",
     "busybox-static",
@@ -27,6 +28,7 @@ const PACKAGES: [&str; 25] = [
     "ibverbs-utils",
     "iproute2",
     "kmod",
+    "krb5-user",
     "libc6",
     "libgcc-s1",
     "libibverbs1",
@@ -38,11 +40,12 @@ const PACKAGES: [&str; 25] = [
     "quota",
     "rdmacm-utils",
     "rpcbind",
+    "util-linux",
     "xfsprogs",
 ];
 
 /// Programs that are copied; busybox stands in for every other name it knows.
-const PROGRAMS: [&str; 31] = [
+const PROGRAMS: [&str; 38] = [
     "bash",
     "btrfs",
     "busybox",
@@ -53,14 +56,20 @@ const PROGRAMS: [&str; 31] = [
     "rpcbind",
     "rpc.nfsd",
     "rpc.mountd",
+    "rpc.gssd",
     "exportfs",
     "cp",
     "dd",
     "diff",
     "dmsetup",
+    "fallocate",
     "find",
+    "flock",
     "getfacl",
+    "getfattr",
     "ibv_devinfo",
+    "kinit",
+    "klist",
     "ls",
     "mkfs.btrfs",
     "mkfs.ext4",
@@ -69,6 +78,7 @@ const PROGRAMS: [&str; 31] = [
     "rm",
     "rping",
     "setfacl",
+    "setfattr",
     "setquota",
     "sha256sum",
     "showmount",

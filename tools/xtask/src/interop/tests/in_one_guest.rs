@@ -36,11 +36,8 @@ fn with_script(run: &TestRun<'_>, script: &str, environment: &[(&str, String)]) 
         script,
         environment,
         program: Some(run.program),
-        files: &[],
-        disks: &[],
-        forwards: &[],
-        capture: None,
         limit: LIMIT,
+        ..Boot::default()
     };
     Guest::boot(run, &boot)?.finish()
 }
