@@ -34,6 +34,7 @@ mod link;
 mod listener;
 mod log;
 mod pair;
+mod phase;
 mod ports;
 mod reduce;
 mod replies;

@@ -4,6 +4,7 @@ use crate::backward::Callbacks;
 use crate::core::Core;
 use crate::downstream::Backward;
 use crate::link::{Connector, Link};
+use crate::phase::{Phase, Phases};
 use crate::ports::ClientKey;
 use crate::reduce;
 use crate::replies::{can_answer, system_err};
@@ -19,7 +20,7 @@ use oncrpc::{
 use rpcrdma::CloseReason;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -35,7 +36,7 @@ pub(crate) struct Pair {
     /// The client. Its reply room is that of no call.
     caller: Caller,
     state: Mutex<State>,
-    phase: watch::Sender<Phase>,
+    phase: Phases,
     /// Signalled when an XID of the gateway's own is free again.
     own_xid_is_free: Notify,
 }
@@ -49,21 +50,6 @@ struct State {
     backward: Option<Backward>,
     /// The client may have said so in a call that RPCSEC_GSS protects.
     may_be_ready: bool,
-}
-
-/// What a pair is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// No call has come.
-    New,
-    /// The upstream connection is being made. Calls wait for it.
-    Connecting,
-    /// Both connections are there.
-    Up,
-    /// The upstream connection has ended; calls in flight end.
-    Ending,
-    /// Both connections have ended, or are about to.
-    Over,
 }
 
 /// A call in flight. Dropping it frees its XID.
@@ -82,7 +68,7 @@ impl Drop for InFlight {
         if self.is_own {
             self.pair.own_xid_is_free.notify_waiters();
         }
-        if last && *self.pair.phase.borrow() == Phase::Ending {
+        if last && self.pair.phase.get() == Phase::Ending {
             self.pair.close_downstream();
         }
     }
@@ -94,7 +80,7 @@ impl Pair {
             core,
             caller,
             state: Mutex::default(),
-            phase: watch::channel(Phase::New).0,
+            phase: Phases::new(),
             own_xid_is_free: Notify::new(),
         })
     }
@@ -134,7 +120,7 @@ impl Pair {
                 return Answer::Now(Reply::Nothing);
             }
         };
-        if *self.phase.borrow() == Phase::New {
+        if self.phase.get() == Phase::New {
             Arc::clone(&self).connect(&call);
         }
         stats.calls.bump();
@@ -208,10 +194,7 @@ impl Pair {
         if let Some(link) = &self.lock().link {
             return Some(Arc::clone(link));
         }
-        let mut phase = self.phase.subscribe();
-        let settled = |phase: &Phase| !matches!(phase, Phase::New | Phase::Connecting);
-        // The sender exists as long as this pair.
-        let _ = phase.wait_for(settled).await;
+        self.phase.reach(Phase::Up).await;
         self.lock().link.clone()
     }
 
@@ -312,7 +295,7 @@ impl Pair {
                 // The upstream is there, and others may wait for it, too: only new connections help.
                 stats.timeouts.bump();
                 self.warn(&format!("the upstream does not answer: {error}"));
-                self.end(Phase::Over);
+                self.phase.enter(Phase::Over);
                 self.close_downstream();
                 Reply::Nothing
             }
@@ -333,7 +316,7 @@ impl Pair {
             (true, _) => Reply::Message(system_err(xid)),
             (false, Side::Rdma) => Reply::Ineligible,
             (false, Side::Tcp) => {
-                self.end(Phase::Over);
+                self.phase.enter(Phase::Over);
                 self.close_downstream();
                 Reply::Nothing
             }
@@ -378,14 +361,7 @@ impl Pair {
 
     /// Begins to make the upstream connection, for a first call.
     fn connect(self: Arc<Self>, call: &Payload) {
-        let begun = self.phase.send_if_modified(|phase| {
-            let begins = *phase == Phase::New;
-            if begins {
-                *phase = Phase::Connecting;
-            }
-            begins
-        });
-        if begun {
+        if self.phase.enter(Phase::Connecting) == Phase::New {
             self.core.stats.pairs.bump();
             let client = ClientKey {
                 group: self.caller.group,
@@ -397,11 +373,7 @@ impl Pair {
 
     /// Makes the upstream connection, and waits for the end of one of both.
     async fn run(self: Arc<Self>, client: ClientKey) {
-        let mut phase = self.phase.subscribe();
-        let over = async move {
-            // The sender exists as long as this pair.
-            let _ = phase.wait_for(|phase| *phase == Phase::Over).await;
-        };
+        let over = self.phase.reach(Phase::Over);
         tokio::pin!(over);
         let callbacks = Arc::new(Callbacks {
             pair: Arc::downgrade(&self),
@@ -412,12 +384,12 @@ impl Pair {
             link = self.connect_within_window(client, callbacks) => link.map(Arc::new),
         };
         let Some(link) = link else {
-            self.end(Phase::Over);
+            self.phase.enter(Phase::Over);
             self.close_downstream();
             return;
         };
         self.lock().link = Some(Arc::clone(&link));
-        self.end(Phase::Up);
+        self.phase.enter(Phase::Up);
         let lost = tokio::select! {
             biased;
             () = &mut over => None,
@@ -470,28 +442,10 @@ impl Pair {
         }
     }
 
-    /// Enters a later phase.
-    fn end(&self, to: Phase) {
-        self.phase.send_if_modified(|phase| {
-            let later = order(to) > order(*phase);
-            if later {
-                *phase = to;
-            }
-            later
-        });
-    }
-
     /// Handles the loss of the upstream connection: replies received before go to the client, then
     /// its connection is closed.
     fn lose(&self, why: &TransportError) {
-        let lost = self.phase.send_if_modified(|phase| {
-            let up = order(*phase) < order(Phase::Ending);
-            if up {
-                *phase = Phase::Ending;
-            }
-            up
-        });
-        if !lost {
+        if self.phase.enter(Phase::Ending) >= Phase::Ending {
             return;
         }
         self.core.stats.upstream_lost.bump();
@@ -507,7 +461,7 @@ impl Pair {
 
     /// Whether the upstream connection has ended.
     fn is_ending(&self) -> bool {
-        order(*self.phase.borrow()) >= order(Phase::Ending)
+        self.phase.get() >= Phase::Ending
     }
 
     fn close_downstream(&self) {
@@ -516,22 +470,12 @@ impl Pair {
 
     /// Handles the end of the client's connection.
     pub(crate) fn downstream_ended(&self) {
-        let was = self.phase.send_replace(Phase::Over);
+        let was = self.phase.enter(Phase::Over);
         if was != Phase::New {
             self.core.stats.pairs.drop_one();
         }
         let link = self.lock().link.take();
         drop(link);
-    }
-}
-
-fn order(phase: Phase) -> u8 {
-    match phase {
-        Phase::New => 0,
-        Phase::Connecting => 1,
-        Phase::Up => 2,
-        Phase::Ending => 3,
-        Phase::Over => 4,
     }
 }
 
