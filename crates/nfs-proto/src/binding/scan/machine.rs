@@ -314,6 +314,7 @@ impl Scan {
                 return Some(self.credential(word as usize));
             }
             Shape::Item(limit) if word <= limit => self.item(word as usize),
+            Shape::Text(limit) if word <= limit => self.text(word as usize),
             Shape::Is(_)
             | Shape::Opaque(_)
             | Shape::Optional(_)
@@ -323,6 +324,7 @@ impl Scan {
             | Shape::SetTime
             | Shape::Credential
             | Shape::Item(_)
+            | Shape::Text(_)
             | Shape::Handle
             | Shape::Arguments
             | Shape::Unbounded => return None,
@@ -359,9 +361,6 @@ impl Scan {
                 let (arguments, room) = compound::call(self.note(Note::MinorVersion), word)?;
                 self.operations.push(u8::try_from(word).ok()?);
                 self.add(room.bytes.map(|bytes| bytes + compound::RESULT_FIXED));
-                if let Some(limit) = room.eligible {
-                    self.add_result(limit as usize);
-                }
                 return Some(arguments);
             }
             Shape::Result => {
@@ -414,14 +413,22 @@ impl Scan {
         Some(element)
     }
 
+    /// Records an item that is part of the stream.
+    fn text(&mut self, length: usize) {
+        self.skip = padded(length);
+        if self.items.len() < MAX_ITEMS {
+            let offset = self.at;
+            self.items.push(ItemPlace { offset, length });
+        }
+    }
+
     /// Records an item, and whether it is part of the stream.
     fn item(&mut self, length: usize) {
-        self.skip = padded(length);
         if self.items.len() == MAX_ITEMS {
+            self.skip = padded(length);
             return;
         }
-        let offset = self.at;
-        self.items.push(ItemPlace { offset, length });
+        self.text(length);
         let absent = &mut self.absent;
         if length == 0 {
             // RFC 8166 §4.3.2.2: its chunk came back unused.

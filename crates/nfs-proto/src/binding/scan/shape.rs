@@ -57,6 +57,8 @@ pub(super) enum Shape {
     Arguments,
     /// The DDP-eligible item, of up to so many bytes.
     Item(u32),
+    /// A DDP-eligible item for which this end offers no chunk, of up to so many bytes.
+    Text(u32),
 
     /// Tag of a COMPOUND call, of up to so many bytes: the reply repeats it.
     Tag(u32),

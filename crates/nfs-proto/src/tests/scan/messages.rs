@@ -45,6 +45,7 @@ fn reduced(bytes: &[u8], call: &ScannedCall, moved: &[bool], padded: bool) -> Pa
     Payload::with_results(head, 0, data.into_iter()).with_unused_chunks(unused)
 }
 
+/// READLINK has no chunk: none is offered for its text.
 fn three_results() -> (ScannedCall, Vec<u8>) {
     let operations = [putfh(), read(10), xdr().word(27), read(10), getattr([2, 0])];
     let call = scan(&call(1, &operations), 9).unwrap();
@@ -126,8 +127,8 @@ fn received_part_of_a_call_is_scanned_with_its_items_missing() {
 fn results_from_write_chunks_are_put_in_their_places() {
     let (call, bytes) = three_results();
     for padded in [false, true] {
-        let reply = reduced(&bytes, &call, &[true; 3], padded);
-        assert_eq!(reply.items().len(), 3);
+        let reply = reduced(&bytes, &call, &[true, false, true], padded);
+        assert_eq!(reply.items().len(), 2);
         let placed = place_results(&call, reply).unwrap();
         assert_eq!(stream(&placed), bytes);
         assert_eq!(
@@ -140,8 +141,7 @@ fn results_from_write_chunks_are_put_in_their_places() {
 #[test]
 fn results_beyond_the_chunks_are_inline() {
     let (call, bytes) = three_results();
-    for chunks in 0..3 {
-        let moved: Vec<bool> = (0..3).map(|result| result < chunks).collect();
+    for (chunks, moved) in [[false; 3], [true, false, false]].into_iter().enumerate() {
         let placed = place_results(&call, reduced(&bytes, &call, &moved, false)).unwrap();
         assert_eq!(placed.items().len(), chunks);
         assert_eq!(stream(&placed), bytes);

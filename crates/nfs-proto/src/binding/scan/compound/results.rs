@@ -1,7 +1,7 @@
 //! Results of the operations of NFS version 4.
 
 use super::super::shape::Shape::{
-    Array, Item, Kept, KeptOption, List, Opaque, Optional, Union, Vector, Words,
+    Array, Item, Kept, KeptOption, List, Opaque, Optional, Text, Union, Vector, Words,
 };
 use super::super::shape::{ANY, ATTRIBUTES, BITMAP, COMPONENT, STATEID, Shape, Shapes};
 use super::operation as op;
@@ -75,7 +75,7 @@ pub(super) fn results(operation: u32) -> Option<Shapes> {
             List(&[Words(2), COMPONENT, BITMAP, ATTRIBUTES]),
             Words(1)
         ],
-        op::READLINK => ok![Item(MAX_PATH)],
+        op::READLINK => ok![Text(MAX_PATH)],
         op::RENAME => ok![CHANGE_INFO, CHANGE_INFO],
         op::SECINFO | op::SECINFO_NO_NAME => ok![SECURITY],
         // The bitmap follows any status (RFC 7530 §16.32.3).

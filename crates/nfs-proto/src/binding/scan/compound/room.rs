@@ -26,15 +26,12 @@ const WRITE_RESPONSE: usize = 4 + STATEID + 8 + 4 + 8;
 pub(in crate::binding::scan) struct Room {
     /// Bytes beside number and status, and beside what the arguments add. `None`: no limit.
     pub(in crate::binding::scan) bytes: Option<usize>,
-    /// Bytes of a DDP-eligible result whose size the arguments do not limit.
-    pub(in crate::binding::scan) eligible: Option<u32>,
 }
 
 /// Returns the room for the result of a known operation.
 pub(super) fn room(operation: u32) -> Room {
     Room {
         bytes: bytes(operation),
-        eligible: (operation == op::READLINK).then_some(MAX_PATH),
     }
 }
 
@@ -52,7 +49,9 @@ fn bytes(operation: u32) -> Option<usize> {
         op::READ => 8,
         // `maxcount` limits all of READDIR4resok; some servers count the entries only.
         op::READDIR => 16,
-        op::READLINK => 4,
+        // The text is DDP-eligible, but Linux' server puts the count and not the end of the text into the
+        // Write chunk, so none is offered.
+        op::READLINK => 4 + MAX_PATH as usize,
         op::RENAME => 2 * CHANGE_INFO,
         op::SETATTR => BITMAP,
         op::SETCLIENTID => 2 * (4 + MAX_NETWORK_ADDRESS),
