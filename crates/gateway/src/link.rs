@@ -20,9 +20,10 @@ const MAX_CALLBACKS: u32 = 2;
 /// A connection to the upstream server.
 pub(crate) enum Link {
     Tcp {
-        client: oncrpc_tcp::Client,
-        /// The source port, which is kept for the next connection of the same client.
+        /// The source port, which is kept for the next connection of the same client. Dropped first:
+        /// it is kept by the time the server sees the end of the connection.
         _port: Lease,
+        client: oncrpc_tcp::Client,
     },
     Rdma(rpcrdma::Client),
 }
