@@ -2,8 +2,8 @@
 
 use buffer::{Buffer, Gather};
 use nfs_proto::scan::{
-    CallScan, Channel, ItemPlace, ReplyScan, ScannedCall, ScannedReply, SessionOperation,
-    by_reference, place_results, scan_call,
+    CallScan, Channel, ItemPlace, ItemPlaces, ReplyScan, ScannedCall, ScannedReply,
+    SessionOperation, by_reference, place_results, scan_call,
 };
 use oncrpc::xdr::{Payload, padded};
 use std::collections::BTreeSet;
@@ -133,6 +133,15 @@ fn operations_and_items_are_those_that_tshark_finds() {
     );
 }
 
+/// The results that may have a Write chunk: none is offered for READLINK (27) of version 4, which no recorded
+/// COMPOUND has together with READ.
+fn offered(reply: ScannedReply) -> ItemPlaces {
+    match reply.operations.contains(&27) {
+        true => ItemPlaces::default(),
+        false => reply.results,
+    }
+}
+
 #[test]
 fn each_reply_keeps_to_the_bound_of_its_call() {
     let (mut bounded, mut unbounded) = (0, 0);
@@ -143,7 +152,7 @@ fn each_reply_keeps_to_the_bound_of_its_call() {
             continue;
         };
         bounded += 1;
-        let results = scan_reply(&found, &reply.bytes, 4096).results;
+        let results = offered(scan_reply(&found, &reply.bytes, 4096));
         assert!(results.len() <= bound.results.len());
         for (item, &room) in results.iter().zip(&bound.results) {
             assert!(
@@ -177,7 +186,7 @@ fn items_move_beside_each_message_and_back() {
         assert_eq!(stream(&message), call.bytes);
         assert_eq!(scan_call(&message), Some(found.clone()));
 
-        let results = scan_reply(&found, &reply.bytes, 4096).results;
+        let results = offered(scan_reply(&found, &reply.bytes, 4096));
         let whole = Buffer::from(reply.bytes.clone());
         let (head, start, items) =
             by_reference(whole, &results, Buffer::with_capacity).into_parts();
