@@ -8,6 +8,7 @@ use oncrpc::xdr::Payload;
 use oncrpc::{Cause, ReplyBound, Service, Transport, TransportError};
 use oncrpc_tcp::LocalPort;
 use rpcrdma::{ClientConfig, InlineThreshold};
+use std::error::Error;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,6 +17,11 @@ use verbs::Provider;
 
 /// Calls of an RDMA upstream to one client at a time. Each has a Receive, also while the pair is idle.
 const MAX_CALLBACKS: u32 = 2;
+
+/// How often a kept source port is tried, and the pause in between: the system may still be closing
+/// the connection that had it.
+const KEPT_PORT_TRIES: u32 = 5;
+const KEPT_PORT_PAUSE: Duration = Duration::from_millis(2);
 
 /// A connection to the upstream server.
 pub(crate) enum Link {
@@ -95,8 +101,12 @@ impl Connector<'_> {
             let config = config
                 .clone()
                 .with_local_port(LocalPort::Exactly((any, port).into()));
-            if let Ok(client) = oncrpc_tcp::Client::connect_with(addr, &config).await {
-                return Ok(client);
+            for _ in 0..KEPT_PORT_TRIES {
+                match oncrpc_tcp::Client::connect_with(addr, &config).await {
+                    Ok(client) => return Ok(client),
+                    Err(error) if is_in_use(&error) => tokio::time::sleep(KEPT_PORT_PAUSE).await,
+                    Err(_) => break,
+                }
             }
         }
         let config = config.with_local_port(match ports {
@@ -200,4 +210,16 @@ impl Link {
             Self::Rdma(client) => client.close().await,
         }
     }
+}
+
+/// Whether another socket has the source port.
+fn is_in_use(error: &TransportError) -> bool {
+    let mut cause: Option<&dyn Error> = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return error.kind() == io::ErrorKind::AddrInUse;
+        }
+        cause = error.source();
+    }
+    false
 }
