@@ -15,8 +15,7 @@ const NEEDS_VERBS: &str =
     "--device names an RDMA device, which --provider iwarp does not use: leave one of the two out";
 
 /// What is to be said of a device beside software iWARP where there is one provider.
-const ONE_PROVIDER: &str =
-    "gateway uses one provider: leave out --provider auto to use the device, or --device to use software iWARP";
+const ONE_PROVIDER: &str = "gateway uses one provider: leave out --provider auto to use the device, or --device to use software iWARP";
 
 /// Options that choose the provider.
 #[derive(Args, Clone, Debug)]
