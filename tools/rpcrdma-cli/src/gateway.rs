@@ -3,7 +3,6 @@
 mod announce;
 mod args;
 mod config;
-mod guard;
 mod mount_proxy;
 mod observed;
 mod pairs;

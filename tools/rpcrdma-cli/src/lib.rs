@@ -30,6 +30,7 @@ mod exports;
 mod failure;
 mod gateway;
 mod get;
+mod guard;
 mod in_flight;
 mod interrupt;
 mod json;

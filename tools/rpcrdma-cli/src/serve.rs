@@ -1,5 +1,6 @@
 //! `rpcrdma serve`: exports directories.
 
+mod allowed;
 mod announce;
 mod args;
 mod beside;
@@ -9,7 +10,6 @@ mod config;
 pub(crate) mod control;
 mod exports;
 pub(crate) mod given;
-mod guard;
 mod hints;
 pub(crate) mod listen;
 mod listening;
@@ -35,6 +35,7 @@ pub(crate) mod terminal;
 mod users;
 
 use crate::failure::Ended;
+use crate::guard::Guarded;
 use crate::interrupt::Interrupt;
 use crate::log;
 use announce::Announcement;
@@ -44,7 +45,6 @@ pub(crate) use args::ServeArgs;
 use beside::Beside;
 use buffer::Pool;
 pub(crate) use given::Given;
-use guard::Guarded;
 use listening::Listening;
 use mount_server::MountServer;
 use nfs_server::{Exports, LocalFs, Mount3, Nfs3, NfsAcl3};
@@ -107,11 +107,10 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         .with(nfs.clone())
         .with(mount_service.clone());
     let guarded = |inner, leaves_local| {
-        Arc::new(Guarded {
-            inner,
-            exports: exports.clone(),
-            leaves_local,
-        })
+        let exports = exports.clone();
+        Arc::new(Guarded::new(inner, move |addr| {
+            allowed::check(&exports, leaves_local, addr)
+        }))
     };
     let limits = settings::describe_limits(&config, &capacity);
     let locked_memory = match providers.use_devices() {

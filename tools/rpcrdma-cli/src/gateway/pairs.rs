@@ -1,11 +1,11 @@
 //! The running pairs: started, replaced and ended without touching the others.
 
 use super::args::GatewayArgs;
-use super::guard::Guarded;
 use super::mount_proxy::{Admits, MountProxy};
 use super::plan::{self, PairPlan};
 use super::side::Scheme;
 use crate::endpoint::NO_ADDRESS;
+use crate::guard::Guarded;
 use crate::serve::capacity::{RESERVED, raise_limit};
 use crate::serve::listen;
 use crate::serve::names::Names;
@@ -282,10 +282,10 @@ impl Pairs {
                 config.max_connections = config.connections_with_memory(&provider.limits());
                 config.max_connections_per_address = config.max_connections.div_ceil(2);
                 config.local_users = Some(Arc::clone(&self.local_users));
-                let guarded = Guarded {
-                    inner: provider,
-                    admits,
-                };
+                let guarded = Guarded::new(provider, move |addr| match admits(addr.ip()) {
+                    true => Ok(()),
+                    false => Err("the address is not allowed"),
+                });
                 Listen::rdma(Arc::new(guarded), addr, config)
             }
             Scheme::Tcp => {

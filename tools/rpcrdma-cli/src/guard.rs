@@ -1,6 +1,5 @@
-//! Accepts connections from allowed addresses only.
+//! Accepts RDMA connections from allowed addresses only.
 
-use nfs_server::Exports;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use verbs::{BoxFuture, Incoming, Listener, Provider, SetupError, WrapProvider};
@@ -8,11 +7,21 @@ use verbs::{BoxFuture, Incoming, Listener, Provider, SetupError, WrapProvider};
 /// A provider whose listeners take in allowed addresses only. Of others nothing is read but the
 /// request for a connection, which is refused.
 pub(crate) struct Guarded {
-    pub(crate) inner: Arc<dyn Provider>,
-    /// Those for whom an export is are allowed.
-    pub(crate) exports: Exports,
-    /// Whether connections of this machine are left to another provider, over which their users can be told.
-    pub(crate) leaves_local: bool,
+    inner: Arc<dyn Provider>,
+    admits: Admits,
+}
+
+/// Judges the address of a client. The error is the reason of the refusal, for the log.
+type Admits = Arc<dyn Fn(SocketAddr) -> Result<(), &'static str> + Send + Sync>;
+
+impl Guarded {
+    pub(crate) fn new(
+        inner: Arc<dyn Provider>,
+        admits: impl Fn(SocketAddr) -> Result<(), &'static str> + Send + Sync + 'static,
+    ) -> Self {
+        let admits = Arc::new(admits);
+        Self { inner, admits }
+    }
 }
 
 impl WrapProvider for Guarded {
@@ -28,19 +37,15 @@ impl WrapProvider for Guarded {
     ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
         Box::pin(async move {
             let inner = self.inner.listen(on).await?;
-            Ok(Box::new(GuardedListener {
-                inner,
-                exports: self.exports.clone(),
-                leaves_local: self.leaves_local,
-            }) as Box<dyn Listener>)
+            let admits = Arc::clone(&self.admits);
+            Ok(Box::new(GuardedListener { inner, admits }) as Box<dyn Listener>)
         })
     }
 }
 
 struct GuardedListener {
     inner: Box<dyn Listener>,
-    exports: Exports,
-    leaves_local: bool,
+    admits: Admits,
 }
 
 impl Listener for GuardedListener {
@@ -53,16 +58,9 @@ impl Listener for GuardedListener {
             loop {
                 let incoming = self.inner.accept().await?;
                 let addr = incoming.peer_addr();
-                if !self.exports.admits(addr.ip()) {
-                    tracing::warn!(%addr, "refused a connection: no export is for this address");
-                } else if self.leaves_local && socket_owner::is_local(addr) {
-                    tracing::warn!(
-                        %addr,
-                        "refused a connection of this machine over an RDMA device, as its user cannot be told there: \
-                         connect over software iWARP (--provider iwarp), or serve with --trust-local"
-                    );
-                } else {
-                    return Ok(incoming);
+                match (self.admits)(addr) {
+                    Ok(()) => return Ok(incoming),
+                    Err(why) => tracing::warn!(%addr, "refused a connection: {why}"),
                 }
             }
         })
@@ -72,23 +70,16 @@ impl Listener for GuardedListener {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nfs_server::{AccessList, ExportOptions, HandleKey, MemFs};
     use std::time::Duration;
     use verbs::QpOptions;
     use verbs_iwarp::{Config, Iwarp};
 
     /// Whether a connection over loopback is taken in.
-    async fn takes_in(allowed: &str, leaves_local: bool) -> bool {
-        let allow = AccessList::new([allowed.parse().unwrap()]);
-        let options = ExportOptions::default().with_allow(allow);
-        let exports = Exports::new(HandleKey::random().unwrap());
-        let guarded = Guarded {
-            inner: Arc::new(Iwarp::new(Config::default())),
-            exports: exports
-                .with("/x", Arc::new(MemFs::new(1 << 20)), options)
-                .unwrap(),
-            leaves_local,
-        };
+    async fn takes_in(verdict: Result<(), &'static str>) -> bool {
+        let guarded = Guarded::new(Arc::new(Iwarp::new(Config::default())), move |addr| {
+            assert!(addr.ip().is_loopback());
+            verdict
+        });
         let here = "127.0.0.1:0".parse().unwrap();
         let mut listener = guarded.listen(here).await.unwrap();
         let client = Iwarp::new(Config::default());
@@ -108,9 +99,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_of_this_machine_can_be_left_to_another_provider() {
-        assert!(takes_in("127.0.0.0/8", false).await);
-        assert!(!takes_in("127.0.0.0/8", true).await);
-        assert!(!takes_in("192.0.2.0/24", false).await);
+    async fn only_admitted_addresses_are_taken_in() {
+        assert!(takes_in(Ok(())).await);
+        assert!(!takes_in(Err("a reason")).await);
     }
 }
