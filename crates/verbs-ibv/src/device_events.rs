@@ -9,19 +9,19 @@
     reason = "events are structures of a library in C, about values that it knows by pointers"
 )]
 
+use crate::context::device_name;
 use crate::library::Libraries;
 use crate::sys::{
     IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ERR, ibv_async_event, ibv_context,
     ibv_cq, ibv_qp,
 };
 use libc::c_int;
-use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, major, minor};
+use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::fcntl_dupfd_cloexec;
 use std::collections::HashMap;
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -44,7 +44,6 @@ pub(crate) struct DeviceEvents {
 }
 
 /// The device's file, as it was opened.
-#[derive(Clone, Copy)]
 struct Opened {
     fd: c_int,
     number: u64,
@@ -56,14 +55,8 @@ impl Opened {
         Some(Self { fd, number })
     }
 
-    /// Where the kernel shows the device as long as it is there.
-    fn entry(self) -> PathBuf {
-        let (major, minor) = (major(self.number), minor(self.number));
-        format!("/sys/dev/char/{major}:{minor}").into()
-    }
-
     /// Whether the descriptor is still the one of the device, and not of somebody who opened a file later.
-    fn is_open(self) -> bool {
+    fn is_open(&self) -> bool {
         device_number(self.fd) == Some(self.number)
     }
 }
@@ -146,16 +139,18 @@ impl DeviceEvents {
 
     /// Looks whether the device is still there, until it is not, and lets go of it then.
     ///
-    /// Connections hear of the removal themselves. But nobody does while there is none, nor if the peer ended the last one
-    /// first, and a listener on all addresses belongs to no device.
+    /// Connections and listeners hear of the removal themselves, and end. But nobody hears of it while there is none, nor
+    /// if the peer ended the last one first, and a listener on all addresses belongs to no device. The kernel shows the
+    /// device no more as soon as its removal begins, and waits then.
     fn watch(events: &Arc<Self>) {
-        let Some(entry) = events
-            .opened
-            .map(Opened::entry)
-            .filter(|entry| entry.exists())
-        else {
+        let Some(opened) = &events.opened else {
             return;
         };
+        let entry = (events.libraries.device_entry)(opened.fd, opened.number);
+        if !entry.exists() {
+            return;
+        }
+        let name = device_name(events.libraries, events.context);
         let events = Arc::clone(events);
         let watching = thread::Builder::new()
             .name("rdma-device".into())
@@ -163,10 +158,11 @@ impl DeviceEvents {
                 while entry.exists() {
                     thread::sleep(LOOK);
                 }
-                events.removed();
+                tracing::warn!(device = name, "the RDMA device was removed");
+                events.state().removed = true;
             });
         if let Err(error) = watching {
-            tracing::warn!(%error, "a device that is removed while nobody uses it stays open");
+            tracing::warn!(%error, "a device that is removed stays open");
         }
     }
 
@@ -189,11 +185,6 @@ impl DeviceEvents {
     pub(crate) fn detach(&self, queue_pair: NonNull<ibv_qp>) {
         let address = queue_pair.as_ptr() as usize;
         self.state().queue_pairs.remove(&address);
-    }
-
-    /// The connection manager has said that the device was removed.
-    pub(crate) fn removed(&self) {
-        self.state().removed = true;
     }
 
     /// A descriptor that is readable when there are events. Reading events does not wait from now on.
@@ -262,7 +253,7 @@ impl Drop for DeviceEvents {
     /// those of the software devices are two, cannot take a device away from a process: its removal would wait.
     fn drop(&mut self) {
         // librdmacm may have closed it with its last identifier.
-        if !self.state().removed || self.opened.is_some_and(|opened| !opened.is_open()) {
+        if !self.state().removed || self.opened.as_ref().is_some_and(|opened| !opened.is_open()) {
             return;
         }
         let nothing =

@@ -207,11 +207,6 @@ impl Hardware {
         self.events.descriptor()
     }
 
-    /// The device was removed.
-    pub(crate) fn device_removed(&self) {
-        self.events.removed();
-    }
-
     /// Takes the events of the device, and gives what concerns this queue pair.
     pub(crate) fn device_news(&self) -> Option<News> {
         self.events.take(self.queue_pair)

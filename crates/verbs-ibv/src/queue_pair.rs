@@ -304,7 +304,6 @@ impl IbvQp {
             match event.kind {
                 EventKind::Disconnected => self.disconnected(),
                 EventKind::DeviceRemoval => {
-                    live.hardware.device_removed();
                     self.end(CloseReason::Lost(Loss::DeviceRemoved.into()));
                     self.tear_down();
                 }

@@ -11,20 +11,25 @@ use verbs::{CloseReason, Loss, Memory, QueuePair};
 /// A connection with memory that is open to the peer, on which this happens. Gives how it ended.
 fn ended(happen: impl FnOnce(&Fake)) -> (Fake, CloseReason) {
     let fake = Fake::new();
-    let reason = run(async {
+    let reason = ended_on(&fake, happen);
+    (fake, reason)
+}
+
+/// The same on a device.
+fn ended_on(fake: &Fake, happen: impl FnOnce(&Fake)) -> CloseReason {
+    run(async {
         let pool = Pool::new(1 << 20);
-        let mut qp = connected(&fake, &pool).await;
+        let mut qp = connected(fake, &pool).await;
         qp.register(Memory::Sink(pool.take(4096))).unwrap();
         while qp.progress() {}
-        happen(&fake);
+        happen(fake);
         let begun = Instant::now();
         let (reason, completions) = end(&mut *qp).await;
         assert!(completions.is_empty(), "{completions:?}");
         assert!(begun.elapsed().as_secs() < 2, "{:?}", begun.elapsed());
         assert_eq!(pool.stats().out, 0);
         reason
-    });
-    (fake, reason)
+    })
 }
 
 #[test]
@@ -41,21 +46,40 @@ fn failed_device_ends_the_connection_and_gives_memory_back() {
 
 #[test]
 fn removed_device_is_let_go() {
-    let (fake, reason) = ended(|fake| {
+    let fake = Fake::new();
+    fake.give_device_a_file();
+    let reason = ended_on(&fake, |fake| {
         assert!(!fake.device_is_let_go());
         fake.unplug();
     });
     assert_eq!(reason, CloseReason::Lost(Loss::DeviceRemoved.into()));
-    assert!(fake.device_is_let_go());
+    fake.until_device_is_let_go();
 }
 
 #[test]
-fn removed_device_that_gives_no_work_back_is_let_go_at_once() {
-    let (fake, _) = ended(|fake| {
+fn removed_device_that_gives_no_work_back_is_let_go() {
+    let fake = Fake::new();
+    fake.give_device_a_file();
+    ended_on(&fake, |fake| {
         fake.keep_work();
         fake.unplug();
     });
-    assert!(fake.device_is_let_go());
+    fake.until_device_is_let_go();
+}
+
+/// librdmacm has the device open, and no identifier is left that would hear of its removal.
+#[test]
+fn device_is_let_go_that_is_removed_after_the_peer_has_ended_the_last_connection() {
+    let fake = Fake::new();
+    fake.give_device_a_file();
+    let reason = ended_on(&fake, |fake| {
+        fake.connection_event(RDMA_CM_EVENT_DISCONNECTED);
+    });
+    assert_eq!(reason, CloseReason::Peer);
+    assert_eq!(fake.objects("identifier"), 0);
+    assert!(!fake.device_is_let_go());
+    fake.unplug();
+    fake.until_device_is_let_go();
 }
 
 #[test]
