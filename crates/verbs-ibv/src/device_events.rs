@@ -24,6 +24,7 @@ use std::mem::zeroed;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -88,6 +89,8 @@ struct Attached {
     port: u8,
     /// What was said last about the queue pair itself, or else about what it needs.
     news: Option<News>,
+    /// Who waits for the end of the device.
+    waker: Option<Waker>,
 }
 
 // SAFETY: The verbs of libibverbs are thread-safe, and the state has a lock.
@@ -139,9 +142,10 @@ impl DeviceEvents {
 
     /// Looks whether the device is still there, until it is not, and lets go of it then.
     ///
-    /// Connections and listeners hear of the removal themselves, and end. But nobody hears of it while there is none, nor
-    /// if the peer ended the last one first, and a listener on all addresses belongs to no device. The kernel shows the
-    /// device no more as soon as its removal begins, and waits then.
+    /// The connection manager may not say that the device was removed: the kernel takes a device from its parts in the
+    /// reverse order of their loading, and where `ib_uverbs` came behind `rdma_cm`, it waits for programs before it tells
+    /// the connection manager. Besides, nobody hears of it while there is no connection, and a listener on all addresses
+    /// belongs to no device. The kernel shows the device no more as soon as it begins to take it from programs.
     fn watch(events: &Arc<Self>) {
         let Some(opened) = &events.opened else {
             return;
@@ -159,7 +163,7 @@ impl DeviceEvents {
                     thread::sleep(LOOK);
                 }
                 tracing::warn!(device = name, "the RDMA device was removed");
-                events.state().removed = true;
+                events.end();
             });
         if let Err(error) = watching {
             tracing::warn!(%error, "a device that is removed stays open");
@@ -177,6 +181,7 @@ impl DeviceEvents {
             completion_queue: queue.as_ptr() as usize,
             port,
             news: None,
+            waker: None,
         };
         self.state().queue_pairs.insert(address, attached);
     }
@@ -185,6 +190,36 @@ impl DeviceEvents {
     pub(crate) fn detach(&self, queue_pair: NonNull<ibv_qp>) {
         let address = queue_pair.as_ptr() as usize;
         self.state().queue_pairs.remove(&address);
+    }
+
+    /// Ends all that uses the device.
+    fn end(&self) {
+        let mut state = self.state();
+        state.removed = true;
+        let all = state.queue_pairs.values_mut();
+        let wakers: Vec<_> = all.filter_map(|attached| attached.waker.take()).collect();
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits until the device is removed. One task waits for each queue pair.
+    pub(crate) fn poll_removal(
+        &self,
+        queue_pair: NonNull<ibv_qp>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let mut state = self.state();
+        if state.removed {
+            return Poll::Ready(());
+        }
+        let address = queue_pair.as_ptr() as usize;
+        if let Some(attached) = state.queue_pairs.get_mut(&address) {
+            match &mut attached.waker {
+                Some(waker) => waker.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+        }
+        Poll::Pending
     }
 
     /// A descriptor that is readable when there are events. Reading events does not wait from now on.
@@ -212,7 +247,7 @@ impl DeviceEvents {
             // SAFETY: The event was just taken, and is acknowledged once. What it is about is only destroyed when it is.
             unsafe { (verbs.ibv_ack_async_event)(&raw mut event) };
         }
-        if state.fatal {
+        if state.fatal || state.removed {
             return Some(News::DeviceFailed);
         }
         let address = queue_pair.as_ptr() as usize;

@@ -23,6 +23,7 @@ use std::mem::zeroed;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// Bytes that are copied into a work request instead of read from memory by the device; less where a device has no
 /// room for it.
@@ -205,6 +206,11 @@ impl Hardware {
     /// A descriptor that is readable when the device has events.
     pub(crate) fn device_descriptor(&self) -> io::Result<OwnedFd> {
         self.events.descriptor()
+    }
+
+    /// Waits until the device is removed.
+    pub(crate) fn poll_removal(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.events.poll_removal(self.queue_pair, cx)
     }
 
     /// Takes the events of the device, and gives what concerns this queue pair.

@@ -502,6 +502,11 @@ impl IbvQp {
                 }
                 continue;
             }
+            if live.hardware.poll_removal(cx).is_ready() {
+                self.handle_device(&News::DeviceFailed);
+                self.moved_early = true;
+                return Ok(Poll::Ready(()));
+            }
             if !self.armed {
                 live.hardware.arm()?;
                 self.io.work.arms += 1;

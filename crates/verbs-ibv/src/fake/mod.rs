@@ -530,6 +530,11 @@ impl Fake {
     pub(crate) fn unplug(&self) {
         with(|model| model.has_device = false);
         cm::removal();
+        self.take_from_programs();
+    }
+
+    /// The same before the connection manager is told, if the device has a file.
+    pub(crate) fn take_from_programs(&self) {
         if let Some(fd) = with(|model| model.device_file.as_ref().map(OwnedFd::as_raw_fd)) {
             std::fs::remove_file(device_entry(fd, 0)).unwrap();
         }

@@ -39,7 +39,8 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
             let counts = Counts::of(&guest.expect("counts")?, &[server, call])?;
             run.report
                 .say(run.name, &format!("{call} on {server}: {}", counts.text()?));
-            if call.ends_with("1m") || (call == "write-4k") {
+            // Ours takes and sends 4 KiB inline.
+            if call.ends_with("1m") || (server == "knfsd" && call != "null") {
                 ensure!(
                     counts.number("remote_invalidations")? > 0.9,
                     "{call}: no window was taken by {server}'s Send with Invalidate"
