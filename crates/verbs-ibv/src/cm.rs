@@ -6,7 +6,6 @@
 )]
 
 use crate::address::{from_storage, to_storage};
-use crate::device_events::DeviceEvents;
 use crate::library::Libraries;
 use crate::shortage::Object;
 use crate::sys::cm::{
@@ -171,18 +170,6 @@ impl CmId {
     /// The device of the identifier, once an address is resolved. It is open as long as the identifier.
     pub(crate) fn context(&self) -> Option<NonNull<ibv_context>> {
         NonNull::new(self.id().verbs)
-    }
-
-    /// Lets go of a device that was removed, when nobody uses it any more.
-    pub(crate) fn let_go_of_device(&self) {
-        let Some(context) = self.context() else {
-            return;
-        };
-        // SAFETY: The device is open as long as this identifier, which outlives the value.
-        match unsafe { DeviceEvents::of(self.libraries, context) } {
-            Ok(events) => events.removed(),
-            Err(error) => tracing::warn!(%error, "a removed device stays open"),
-        }
     }
 
     /// Port of the device, from 1.

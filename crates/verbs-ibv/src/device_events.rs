@@ -9,21 +9,22 @@
     reason = "events are structures of a library in C, about values that it knows by pointers"
 )]
 
+use crate::context::device_name;
 use crate::library::Libraries;
 use crate::sys::{
     IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ERR, ibv_async_event, ibv_context,
     ibv_cq, ibv_qp,
 };
 use libc::c_int;
-use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, major, minor};
+use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::fcntl_dupfd_cloexec;
 use std::collections::HashMap;
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -44,7 +45,6 @@ pub(crate) struct DeviceEvents {
 }
 
 /// The device's file, as it was opened.
-#[derive(Clone, Copy)]
 struct Opened {
     fd: c_int,
     number: u64,
@@ -56,14 +56,8 @@ impl Opened {
         Some(Self { fd, number })
     }
 
-    /// Where the kernel shows the device as long as it is there.
-    fn entry(self) -> PathBuf {
-        let (major, minor) = (major(self.number), minor(self.number));
-        format!("/sys/dev/char/{major}:{minor}").into()
-    }
-
     /// Whether the descriptor is still the one of the device, and not of somebody who opened a file later.
-    fn is_open(self) -> bool {
+    fn is_open(&self) -> bool {
         device_number(self.fd) == Some(self.number)
     }
 }
@@ -95,6 +89,8 @@ struct Attached {
     port: u8,
     /// What was said last about the queue pair itself, or else about what it needs.
     news: Option<News>,
+    /// Who waits for the end of the device.
+    waker: Option<Waker>,
 }
 
 // SAFETY: The verbs of libibverbs are thread-safe, and the state has a lock.
@@ -146,16 +142,19 @@ impl DeviceEvents {
 
     /// Looks whether the device is still there, until it is not, and lets go of it then.
     ///
-    /// Connections hear of the removal themselves. But nobody does while there is none, nor if the peer ended the last one
-    /// first, and a listener on all addresses belongs to no device.
+    /// The connection manager may not say that the device was removed: the kernel takes a device from its parts in the
+    /// reverse order of their loading, and where `ib_uverbs` came behind `rdma_cm`, it waits for programs before it tells
+    /// the connection manager. Besides, nobody hears of it while there is no connection, and a listener on all addresses
+    /// belongs to no device. The kernel shows the device no more as soon as it begins to take it from programs.
     fn watch(events: &Arc<Self>) {
-        let Some(entry) = events
-            .opened
-            .map(Opened::entry)
-            .filter(|entry| entry.exists())
-        else {
+        let Some(opened) = &events.opened else {
             return;
         };
+        let entry = (events.libraries.device_entry)(opened.fd, opened.number);
+        if !entry.exists() {
+            return;
+        }
+        let name = device_name(events.libraries, events.context);
         let events = Arc::clone(events);
         let watching = thread::Builder::new()
             .name("rdma-device".into())
@@ -163,10 +162,11 @@ impl DeviceEvents {
                 while entry.exists() {
                     thread::sleep(LOOK);
                 }
-                events.removed();
+                tracing::warn!(device = name, "the RDMA device was removed");
+                events.end();
             });
         if let Err(error) = watching {
-            tracing::warn!(%error, "a device that is removed while nobody uses it stays open");
+            tracing::warn!(%error, "a device that is removed stays open");
         }
     }
 
@@ -181,6 +181,7 @@ impl DeviceEvents {
             completion_queue: queue.as_ptr() as usize,
             port,
             news: None,
+            waker: None,
         };
         self.state().queue_pairs.insert(address, attached);
     }
@@ -191,9 +192,34 @@ impl DeviceEvents {
         self.state().queue_pairs.remove(&address);
     }
 
-    /// The connection manager has said that the device was removed.
-    pub(crate) fn removed(&self) {
-        self.state().removed = true;
+    /// Ends all that uses the device.
+    fn end(&self) {
+        let mut state = self.state();
+        state.removed = true;
+        let all = state.queue_pairs.values_mut();
+        let wakers: Vec<_> = all.filter_map(|attached| attached.waker.take()).collect();
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits until the device is removed. One task waits for each queue pair.
+    pub(crate) fn poll_removal(
+        &self,
+        queue_pair: NonNull<ibv_qp>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let mut state = self.state();
+        if state.removed {
+            return Poll::Ready(());
+        }
+        let address = queue_pair.as_ptr() as usize;
+        if let Some(attached) = state.queue_pairs.get_mut(&address) {
+            match &mut attached.waker {
+                Some(waker) => waker.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+        }
+        Poll::Pending
     }
 
     /// A descriptor that is readable when there are events. Reading events does not wait from now on.
@@ -221,7 +247,7 @@ impl DeviceEvents {
             // SAFETY: The event was just taken, and is acknowledged once. What it is about is only destroyed when it is.
             unsafe { (verbs.ibv_ack_async_event)(&raw mut event) };
         }
-        if state.fatal {
+        if state.fatal || state.removed {
             return Some(News::DeviceFailed);
         }
         let address = queue_pair.as_ptr() as usize;
@@ -262,7 +288,7 @@ impl Drop for DeviceEvents {
     /// those of the software devices are two, cannot take a device away from a process: its removal would wait.
     fn drop(&mut self) {
         // librdmacm may have closed it with its last identifier.
-        if !self.state().removed || self.opened.is_some_and(|opened| !opened.is_open()) {
+        if !self.state().removed || self.opened.as_ref().is_some_and(|opened| !opened.is_open()) {
             return;
         }
         let nothing =

@@ -23,6 +23,7 @@ use std::mem::zeroed;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// Bytes that are copied into a work request instead of read from memory by the device; less where a device has no
 /// room for it.
@@ -207,9 +208,9 @@ impl Hardware {
         self.events.descriptor()
     }
 
-    /// The device was removed.
-    pub(crate) fn device_removed(&self) {
-        self.events.removed();
+    /// Waits until the device is removed.
+    pub(crate) fn poll_removal(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.events.poll_removal(self.queue_pair, cx)
     }
 
     /// Takes the events of the device, and gives what concerns this queue pair.

@@ -12,6 +12,8 @@ use crate::sys::{
     ibv_gid_entry, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
 };
 use libc::{c_char, c_int, c_uint, c_void, sockaddr};
+use rustix::fs::{major, minor};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// Declares the functions of one library, and how they are found in it.
@@ -103,6 +105,12 @@ library! {
 pub(crate) struct Libraries {
     pub(crate) verbs: Ibverbs,
     pub(crate) cm: Rdmacm,
+    /// Where the kernel shows an open device as long as it is there, by its descriptor and the number of its file.
+    pub(crate) device_entry: fn(c_int, u64) -> PathBuf,
+}
+
+fn device_entry(_: c_int, number: u64) -> PathBuf {
+    format!("/sys/dev/char/{}:{}", major(number), minor(number)).into()
 }
 
 impl Libraries {
@@ -116,6 +124,7 @@ impl Libraries {
             Ok(Self {
                 verbs: Ibverbs::load()?,
                 cm: Rdmacm::load()?,
+                device_entry,
             })
         });
         loaded.as_ref().map_err(Clone::clone)

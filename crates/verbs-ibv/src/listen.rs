@@ -6,11 +6,9 @@ use crate::connect::{byte, invalid, of_status};
 use crate::queue_pair::IbvQp;
 use crate::shared::Shared;
 use crate::watch::WatchedId;
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use verbs::{BoxFuture, Incoming, Limits, Listener, QpOptions, QueuePair, SetupError, WorkRequest};
@@ -27,7 +25,6 @@ pub(crate) fn listen(shared: Arc<Shared>, on: SocketAddr) -> Result<Box<dyn List
     let local = id.id().local_addr().unwrap_or(on);
     Ok(Box::new(IbvListener {
         id: Some(id),
-        devices: Devices::default(),
         local,
         shared,
     }))
@@ -70,62 +67,8 @@ fn explain(on: SocketAddr, error: io::Error) -> SetupError {
 struct IbvListener {
     /// None while the device is away.
     id: Option<WatchedId>,
-    devices: Devices,
     local: SocketAddr,
     shared: Arc<Shared>,
-}
-
-/// Devices that requests have come over, where the listener is on all.
-///
-/// librdmacm keeps a device open once it was used, and so keeps it from being removed. A listener on all devices hears of
-/// no removal: an identifier that is bound to an address of the device does, also when there is no connection.
-///
-/// The kernel tells the users of a device of its removal in the reverse order in which their modules were loaded. With
-/// ib_uverbs loaded behind rdma_cm, it waits for this process before it tells the connection manager (seen with rxe, Linux
-/// 6.1): then the removal waits until the program ends.
-#[derive(Default)]
-struct Devices(Vec<WatchedId>);
-
-impl Devices {
-    /// Watches the device of a request.
-    fn watch(&mut self, shared: &Shared, request: &CmId) {
-        let known = |watched: &WatchedId| watched.id().context() == request.context();
-        if self.0.iter().any(known) {
-            return;
-        }
-        let watched = request.local_addr().map(|local| {
-            let id = CmId::new(shared.libraries)?;
-            id.bind(SocketAddr::new(local.ip(), 0))?;
-            WatchedId::new(id)
-        });
-        match watched {
-            Some(Ok(watched)) if watched.id().context() == request.context() => {
-                self.0.push(watched);
-            }
-            Some(Ok(_)) | None => {}
-            Some(Err(error)) => tracing::debug!(%error, "removal of the device is not watched"),
-        }
-    }
-
-    /// Lets go of devices that were removed.
-    fn poll_removals(&mut self, cx: &mut Context<'_>) {
-        self.0.retain_mut(|watched| {
-            loop {
-                match watched.poll_event(cx) {
-                    Poll::Pending => return true,
-                    Poll::Ready(Ok(event)) if !matches!(event.kind, EventKind::DeviceRemoval) => {}
-                    Poll::Ready(Ok(_)) => {
-                        watched.id().let_go_of_device();
-                        return false;
-                    }
-                    Poll::Ready(Err(error)) => {
-                        tracing::debug!(%error, "removal of a device is not watched any more");
-                        return false;
-                    }
-                }
-            }
-        });
-    }
 }
 
 impl Listener for IbvListener {
@@ -146,12 +89,7 @@ impl Listener for IbvListener {
                     }
                     continue;
                 };
-                let devices = &mut self.devices;
-                let event = poll_fn(|cx| {
-                    devices.poll_removals(cx);
-                    id.poll_event(cx)
-                });
-                let event = event.await?;
+                let event = id.event().await?;
                 match event.kind {
                     EventKind::Request(id) => {
                         let Some(peer) = id.peer_addr() else {
@@ -163,9 +101,6 @@ impl Listener for IbvListener {
                             tracing::debug!(%peer, %error, "refused");
                             let _ = id.reject(&[]);
                             continue;
-                        }
-                        if self.local.ip().is_unspecified() {
-                            self.devices.watch(&self.shared, &id);
                         }
                         return Ok(Box::new(IbvIncoming {
                             shared: Arc::clone(&self.shared),
@@ -183,7 +118,6 @@ impl Listener for IbvListener {
                     EventKind::LostRequest(error) => return Err(error.into()),
                     EventKind::DeviceRemoval => {
                         tracing::warn!(on = %self.local, "the RDMA device was removed; waiting for it");
-                        id.id().let_go_of_device();
                         self.id = None;
                     }
                     EventKind::AddressResolved

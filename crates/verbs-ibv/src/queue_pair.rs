@@ -304,7 +304,6 @@ impl IbvQp {
             match event.kind {
                 EventKind::Disconnected => self.disconnected(),
                 EventKind::DeviceRemoval => {
-                    live.hardware.device_removed();
                     self.end(CloseReason::Lost(Loss::DeviceRemoved.into()));
                     self.tear_down();
                 }
@@ -502,6 +501,11 @@ impl IbvQp {
                     return Ok(Poll::Ready(()));
                 }
                 continue;
+            }
+            if live.hardware.poll_removal(cx).is_ready() {
+                self.handle_device(&News::DeviceFailed);
+                self.moved_early = true;
+                return Ok(Poll::Ready(()));
             }
             if !self.armed {
                 live.hardware.arm()?;

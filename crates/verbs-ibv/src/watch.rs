@@ -45,17 +45,6 @@ impl WatchedId {
         &self.id
     }
 
-    /// Waits for an event, as [`event`](Self::event).
-    pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
-        loop {
-            if let Some(event) = self.id.event()? {
-                return Poll::Ready(Ok(event));
-            }
-            // Cleared before it is looked again: an event that comes now makes it ready again.
-            ready!(self.events.poll_read_ready(cx))?.clear_ready();
-        }
-    }
-
     /// Waits for an event.
     pub(crate) async fn event(&mut self) -> io::Result<Event> {
         next_event(&self.events, &mut self.id).await

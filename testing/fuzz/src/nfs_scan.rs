@@ -11,6 +11,9 @@ use nfs_proto::scan::{
 use oncrpc::ReplyBound;
 use oncrpc::xdr::{Payload, padded};
 
+/// The operation of NFS version 4 whose eligible result has no Write chunk.
+const READLINK: u8 = 27;
+
 /// A scan has a fixed size; its lists of items and operations are limited.
 const MEMORY: usize = 4 << 10;
 
@@ -35,7 +38,9 @@ pub fn nfs_scan(bytes: &[u8]) {
     let results = within(MEMORY, || replied(&found, &reply, reply.len()));
     assert_eq!(replied(&found, &reply, piece), results);
     ordered(&results.results, reply.len());
-    results_move(&found, &reply, &results, moved, padding);
+    if !results.operations.contains(&READLINK) {
+        results_move(&found, &reply, &results, moved, padding);
+    }
 }
 
 /// A call of a procedure with eligible items, or anything.

@@ -67,8 +67,9 @@ fn message(proc: u32, lists: &[u32], stream: &[u32]) -> Vec<u32> {
 
 /// An address in a chunk: handle, length, offset.
 fn segment(at: RemoteAddress, length: u32) -> [u32; 4] {
-    let (high, low) = ((at.offset >> 32) as u32, at.offset as u32);
-    [at.handle.0, length, high, low]
+    let word = |bytes: [u8; 4]| u32::from_be_bytes(bytes);
+    let [a, b, c, d, e, f, g, h] = at.offset.to_be_bytes();
+    [at.handle.0, length, word([a, b, c, d]), word([e, f, g, h])]
 }
 
 /// A Read list of one chunk at this position, and no other chunks.

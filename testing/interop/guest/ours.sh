@@ -4,13 +4,13 @@ OURS_PORT=20051
 OURS_MOUNT_PORT=20050
 OURS_LOG=/run/serve.log
 
-# ours_up ARGUMENT...: starts it with these arguments of "serve", and waits until it listens.
+# ours_up ARGUMENT...: starts it with these arguments of "serve", and waits until it listens, at $OURS_AT if that is set.
 ours_up() {
   : >/run/listening
   # It inherits no directory and no file of a mount of what it serves.
   (
     cd / && exec 3<&- 5<&- 6<&- 7<&- 8<&- 9<&-
-    exec /lab/rpcrdma serve --listen "0.0.0.0:$OURS_PORT" --mount-port $OURS_MOUNT_PORT \
+    exec /lab/rpcrdma serve --listen "${OURS_AT:-0.0.0.0}:$OURS_PORT" --mount-port $OURS_MOUNT_PORT \
       --state-dir /run/ours "$@" >/run/listening 2>>$OURS_LOG
   ) &
   OURS=$!

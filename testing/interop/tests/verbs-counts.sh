@@ -5,6 +5,8 @@
 ulimit -l unlimited
 rxe_up
 verbs_up
+# Without this, its transfers are small in a machine with little memory.
+TRANSFER=1048576
 nfsd_up
 modprobe nfsv3 || die 'no nfsv3'
 mkdir -p /export/x /export/ours

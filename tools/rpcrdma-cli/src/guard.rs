@@ -1,5 +1,7 @@
 //! Accepts RDMA connections from allowed addresses only.
 
+use crate::peer_warnings::PeerWarnings;
+use oncrpc::PeerGroup;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use verbs::{BoxFuture, Incoming, Listener, Provider, SetupError, WrapProvider};
@@ -38,7 +40,11 @@ impl WrapProvider for Guarded {
         Box::pin(async move {
             let inner = self.inner.listen(on).await?;
             let admits = Arc::clone(&self.admits);
-            Ok(Box::new(GuardedListener { inner, admits }) as Box<dyn Listener>)
+            Ok(Box::new(GuardedListener {
+                inner,
+                admits,
+                warnings: PeerWarnings::default(),
+            }) as Box<dyn Listener>)
         })
     }
 }
@@ -46,6 +52,7 @@ impl WrapProvider for Guarded {
 struct GuardedListener {
     inner: Box<dyn Listener>,
     admits: Admits,
+    warnings: PeerWarnings,
 }
 
 impl Listener for GuardedListener {
@@ -58,9 +65,11 @@ impl Listener for GuardedListener {
             loop {
                 let incoming = self.inner.accept().await?;
                 let addr = incoming.peer_addr();
-                match (self.admits)(addr) {
-                    Ok(()) => return Ok(incoming),
-                    Err(why) => tracing::warn!(%addr, "refused a connection: {why}"),
+                let Err(why) = (self.admits)(addr) else {
+                    return Ok(incoming);
+                };
+                if self.warnings.may_warn(PeerGroup::of(addr.ip())) {
+                    tracing::warn!(%addr, "refused a connection: {why}");
                 }
             }
         })

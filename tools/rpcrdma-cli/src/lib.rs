@@ -46,6 +46,7 @@ mod mv;
 mod options;
 mod owners;
 mod partial;
+mod peer_warnings;
 mod ping;
 mod probe;
 mod progress;

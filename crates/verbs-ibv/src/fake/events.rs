@@ -5,26 +5,37 @@ use super::scene::{connected, end, message, run};
 use crate::sys::cm::RDMA_CM_EVENT_DISCONNECTED;
 use crate::sys::{IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ERR};
 use buffer::Pool;
+use std::time::Duration;
 use tokio::time::Instant;
 use verbs::{CloseReason, Loss, Memory, QueuePair};
 
 /// A connection with memory that is open to the peer, on which this happens. Gives how it ended.
 fn ended(happen: impl FnOnce(&Fake)) -> (Fake, CloseReason) {
     let fake = Fake::new();
-    let reason = run(async {
-        let pool = Pool::new(1 << 20);
-        let mut qp = connected(&fake, &pool).await;
-        qp.register(Memory::Sink(pool.take(4096))).unwrap();
-        while qp.progress() {}
-        happen(&fake);
-        let begun = Instant::now();
-        let (reason, completions) = end(&mut *qp).await;
-        assert!(completions.is_empty(), "{completions:?}");
-        assert!(begun.elapsed().as_secs() < 2, "{:?}", begun.elapsed());
-        assert_eq!(pool.stats().out, 0);
-        reason
-    });
+    let reason = ended_on(&fake, happen);
     (fake, reason)
+}
+
+/// The same on a device.
+fn ended_on(fake: &Fake, happen: impl FnOnce(&Fake)) -> CloseReason {
+    run(async {
+        let begun = Instant::now();
+        let reason = end_of_one(fake, happen).await;
+        assert!(begun.elapsed().as_secs() < 2, "{:?}", begun.elapsed());
+        reason
+    })
+}
+
+async fn end_of_one(fake: &Fake, happen: impl FnOnce(&Fake)) -> CloseReason {
+    let pool = Pool::new(1 << 20);
+    let mut qp = connected(fake, &pool).await;
+    qp.register(Memory::Sink(pool.take(4096))).unwrap();
+    while qp.progress() {}
+    happen(fake);
+    let (reason, completions) = end(&mut *qp).await;
+    assert!(completions.is_empty(), "{completions:?}");
+    assert_eq!(pool.stats().out, 0);
+    reason
 }
 
 #[test]
@@ -41,21 +52,56 @@ fn failed_device_ends_the_connection_and_gives_memory_back() {
 
 #[test]
 fn removed_device_is_let_go() {
-    let (fake, reason) = ended(|fake| {
+    let fake = Fake::new();
+    fake.give_device_a_file();
+    let reason = ended_on(&fake, |fake| {
         assert!(!fake.device_is_let_go());
         fake.unplug();
     });
     assert_eq!(reason, CloseReason::Lost(Loss::DeviceRemoved.into()));
-    assert!(fake.device_is_let_go());
+    fake.until_device_is_let_go();
 }
 
 #[test]
-fn removed_device_that_gives_no_work_back_is_let_go_at_once() {
-    let (fake, _) = ended(|fake| {
+fn removed_device_that_gives_no_work_back_is_let_go() {
+    let fake = Fake::new();
+    fake.give_device_a_file();
+    ended_on(&fake, |fake| {
         fake.keep_work();
         fake.unplug();
     });
-    assert!(fake.device_is_let_go());
+    fake.until_device_is_let_go();
+}
+
+/// The kernel waits for programs before it tells the connection manager. The connection is idle meanwhile, in real time.
+#[test]
+fn removal_of_which_the_connection_manager_says_nothing_ends_the_connection() {
+    let fake = Fake::new();
+    fake.give_device_a_file();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    let reason = runtime.block_on(async {
+        let ended = end_of_one(&fake, Fake::take_from_programs);
+        let limit = Duration::from_secs(30);
+        tokio::time::timeout(limit, ended).await.expect("it ends")
+    });
+    assert_eq!(reason, CloseReason::Lost(Loss::DeviceRemoved.into()));
+    fake.until_device_is_let_go();
+}
+
+/// librdmacm has the device open, and no identifier is left that would hear of its removal.
+#[test]
+fn device_is_let_go_that_is_removed_after_the_peer_has_ended_the_last_connection() {
+    let fake = Fake::new();
+    fake.give_device_a_file();
+    let reason = ended_on(&fake, |fake| {
+        fake.connection_event(RDMA_CM_EVENT_DISCONNECTED);
+    });
+    assert_eq!(reason, CloseReason::Peer);
+    assert_eq!(fake.objects("identifier"), 0);
+    assert!(!fake.device_is_let_go());
+    fake.unplug();
+    fake.until_device_is_let_go();
 }
 
 #[test]

@@ -43,6 +43,11 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Nothing that is waited for in real time takes as long.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 thread_local! {
     static MODEL: RefCell<Model> = RefCell::default();
@@ -52,7 +57,13 @@ thread_local! {
 static LIBRARIES: Libraries = Libraries {
     verbs: verbs::TABLE,
     cm: cm::TABLE,
+    device_entry,
 };
+
+/// A file for each device of a model, in place of what the kernel shows: it goes when the device does.
+fn device_entry(fd: c_int, _: u64) -> PathBuf {
+    std::env::temp_dir().join(format!("verbs-ibv-{}-{fd}", std::process::id()))
+}
 
 /// An object of the libraries that exists.
 struct Object {
@@ -109,6 +120,8 @@ struct Model {
     failed: Vec<&'static str>,
     device: usize,
     context: usize,
+    /// What the context has open.
+    device_file: Option<OwnedFd>,
     has_device: bool,
     capabilities: u32,
     address: Answer,
@@ -517,6 +530,26 @@ impl Fake {
     pub(crate) fn unplug(&self) {
         with(|model| model.has_device = false);
         cm::removal();
+        self.take_from_programs();
+    }
+
+    /// The same before the connection manager is told, if the device has a file.
+    pub(crate) fn take_from_programs(&self) {
+        if let Some(fd) = with(|model| model.device_file.as_ref().map(OwnedFd::as_raw_fd)) {
+            std::fs::remove_file(device_entry(fd, 0)).unwrap();
+        }
+    }
+
+    /// The device has a file, so that its removal can be seen. The test removes it, and waits until it is let go.
+    pub(crate) fn give_device_a_file(&self) {
+        let file = OwnedFd::from(std::fs::File::open("/dev/zero").unwrap());
+        let fd = file.as_raw_fd();
+        std::fs::write(device_entry(fd, 0), "").unwrap();
+        with(|model| {
+            // SAFETY: The context lives as long as the model.
+            unsafe { (*(model.context as *mut ibv_context)).cmd_fd = fd };
+            model.device_file = Some(file);
+        });
     }
 
     pub(crate) fn plug_in(&self) {
@@ -525,9 +558,23 @@ impl Fake {
 
     /// Whether the descriptors of the device that librdmacm has open lead to it no more.
     pub(crate) fn device_is_let_go(&self) -> bool {
-        let fd = with(|model| model.descriptors[&model.context].as_raw_fd());
-        let target = std::fs::read_link(format!("/proc/self/fd/{fd}"));
-        target.is_ok_and(|target| target == std::path::Path::new("/dev/null"))
+        let leads_nowhere = |fd: &OwnedFd| {
+            let target = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+            target.is_ok_and(|target| target == Path::new("/dev/null"))
+        };
+        with(|model| {
+            leads_nowhere(&model.descriptors[&model.context])
+                && model.device_file.as_ref().is_some_and(leads_nowhere)
+        })
+    }
+
+    /// Waits for that, which takes as long as a look for the device.
+    pub(crate) fn until_device_is_let_go(&self) {
+        let begun = Instant::now();
+        while !self.device_is_let_go() {
+            assert!(begun.elapsed() < PATIENCE, "the device is not let go");
+            std::thread::yield_now();
+        }
     }
 
     /// A queue pair that stops gives no work back from now on.

@@ -3,6 +3,7 @@
 use super::side::UpstreamUrl;
 use crate::endpoint::Endpoint;
 use crate::endpoint::NO_ADDRESS;
+use crate::peer_warnings::PeerWarnings;
 use crate::serve::listen;
 use crate::serve::null::NullOnly;
 use anyhow::{Context, anyhow};
@@ -98,6 +99,7 @@ impl MountProxy {
         let service = Forward {
             place,
             host: upstream.server.host.clone(),
+            warnings: Arc::default(),
         };
         let server = Server::new(listener, Arc::new(service), Limits::default())
             .admit(move |addr| admits(addr))
@@ -124,6 +126,7 @@ struct Forward {
     place: MountPlace,
     /// The server's host.
     host: String,
+    warnings: Arc<PeerWarnings>,
 }
 
 impl Service for Forward {
@@ -137,13 +140,16 @@ impl Service for Forward {
         if prog != MOUNT_PROGRAM {
             return Programs::new().with(NullOnly).call(call, caller);
         }
-        let (place, host, peer) = (self.place.clone(), self.host.clone(), caller.addr);
+        let (place, host) = (self.place.clone(), self.host.clone());
+        let (peer, group, warnings) = (caller.addr, caller.group, Arc::clone(&self.warnings));
         Answer::Later(Box::pin(async move {
             match exchange(&place, &host, vers, call).await {
                 Ok(reply) => Reply::Message(reply),
                 Err(error) => {
-                    let error = format!("{error:#}");
-                    tracing::warn!(%peer, error, "MOUNT of the server cannot be reached");
+                    if warnings.may_warn(group) {
+                        let error = format!("{error:#}");
+                        tracing::warn!(%peer, error, "MOUNT of the server cannot be reached: --upstream-mount names its place");
+                    }
                     Reply::Message(system_err(xid))
                 }
             }
