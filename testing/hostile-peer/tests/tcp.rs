@@ -158,12 +158,21 @@ fn records_in_any_fragments_are_read() {
 }
 
 #[test]
-fn messages_that_are_not_calls_are_discarded() {
+fn reply_to_no_call_is_discarded() {
     let mut site = Site::start();
-    for message in [&[][..], &[XID], &accepted(XID, 0, &[]), &[XID, 7, 2, MOUNT]] {
+    let mut bytes = record(&accepted(XID, 0, &[]));
+    bytes.extend(record(&null_call()));
+    assert_eq!(site.says(&bytes), record(&null_reply()));
+    site.assert_serves();
+}
+
+#[test]
+fn record_that_is_no_rpc_message_ends_the_connection() {
+    let mut site = Site::start();
+    for message in [&[][..], &[XID], &[XID, 7, 2, MOUNT]] {
         let mut bytes = record(message);
         bytes.extend(record(&null_call()));
-        assert_eq!(site.says(&bytes), record(&null_reply()));
+        assert_eq!(site.says(&bytes), Vec::<u8>::new());
         site.assert_serves();
     }
 }
