@@ -114,6 +114,9 @@ pub(crate) struct GatewayStatus {
     pub(crate) uptime_seconds: f64,
     /// The pairs of a listening address and a server, in order.
     pub(crate) pairs: Vec<PairStatus>,
+    /// Pairs of the file that could not be started at the last reload.
+    #[serde(default)]
+    pub(crate) failed: Vec<FailedPairStatus>,
     /// Reloads of the file.
     pub(crate) reloads: ReloadStatus,
 }
@@ -132,6 +135,20 @@ pub(crate) struct PairStatus {
     pub(crate) allow: Vec<String>,
     /// Counters by name: `connections` is a number of now, the others are totals.
     pub(crate) counters: BTreeMap<String, u64>,
+}
+
+/// A pair of the file that could not be started.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct FailedPairStatus {
+    /// Where it would listen, as a URL.
+    pub(crate) listen: String,
+    /// The server, as a URL.
+    pub(crate) upstream: String,
+    /// Why it could not be started.
+    pub(crate) error: String,
+    /// Where the pair that it was to replace still listens, as a URL; null if nothing is served.
+    pub(crate) kept: Option<String>,
 }
 
 /// A running command that tells of itself.

@@ -7,6 +7,8 @@ mod mount_proxy;
 mod observed;
 mod pairs;
 mod plan;
+mod prepare;
+mod replace;
 mod side;
 
 use crate::failure::Ended;
@@ -43,9 +45,9 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     }
     let mut pairs = Pairs::new(&settings.args);
     let started = pairs.replace(settings.pairs.clone()).await;
-    if let Some(why) = started.failed.into_iter().next() {
+    if let Some(failed) = started.failed.into_iter().next() {
         pairs.end().await;
-        bail!(why);
+        bail!("{}: {}", failed.listen, failed.why);
     }
     let observed = Observed::new(&pairs);
     let state_dir = state_dir();
@@ -117,8 +119,9 @@ fn announce(announcement: &Announcement<'_>, json: bool) -> anyhow::Result<()> {
 /// now, is a warning.
 async fn check(settings: &Settings, json: bool) -> anyhow::Result<Ended> {
     let mut warnings = Vec::new();
+    let pairs = Pairs::new(&settings.args);
     for plan in &settings.pairs {
-        if let Err(error) = pairs::resolve(plan).await {
+        if let Err(error) = pairs.prepare(plan).await {
             warnings.push(format!("{}: {error:#}", plan.listen));
         }
         let mount = plan
@@ -205,10 +208,11 @@ impl Operation<'_> {
                 let replaced = pairs.replace(settings.pairs.clone()).await;
                 tracing::info!(target: "serve", %file, "pairs read again: {replaced}");
                 for failed in &replaced.failed {
-                    tracing::error!(target: "serve", "a pair cannot be started: {failed}");
+                    tracing::error!(target: "serve", "{failed}");
                 }
-                let failed = replaced.failed.first().cloned();
+                let failed = replaced.failed.first().map(ToString::to_string);
                 self.observed.was_reloaded(failed.map_or(Ok(()), Err));
+                self.observed.lacks(replaced.failed);
                 if !settings.same_options(&self.settings) {
                     tracing::warn!(
                         target: "serve",

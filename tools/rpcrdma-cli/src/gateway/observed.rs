@@ -2,7 +2,8 @@
 
 use super::pairs::{Pair, Pairs};
 use super::plan::PairPlan;
-use crate::control::{GatewayStatus, PairStatus};
+use super::replace::Failed;
+use crate::control::{FailedPairStatus, GatewayStatus, PairStatus};
 use crate::json;
 use crate::serve::metrics::families::{Families, Labels};
 use crate::serve::observed::{Observed as ServerObserved, Reloads};
@@ -26,6 +27,8 @@ pub(super) struct Observed {
 #[derive(Default)]
 struct State {
     pairs: Vec<Watched>,
+    /// Pairs of the file that could not be started.
+    failed: Vec<Failed>,
     reloads: Reloads,
 }
 
@@ -75,6 +78,11 @@ impl Observed {
     /// These are its pairs from now on.
     pub(super) fn runs(&self, pairs: &Pairs) {
         self.lock().pairs = pairs.running().iter().map(Watched::new).collect();
+    }
+
+    /// These pairs of the file could not be started.
+    pub(super) fn lacks(&self, failed: Vec<Failed>) {
+        self.lock().failed = failed;
     }
 
     /// The file was read again, or not, for a reason.
@@ -195,6 +203,15 @@ fn counters(now: &GatewayStats) -> impl Iterator<Item = (&'static str, u64)> {
     std::iter::once(("connections", now.pairs)).chain(totals)
 }
 
+fn failed(failed: &Failed) -> FailedPairStatus {
+    FailedPairStatus {
+        listen: failed.listen.clone(),
+        upstream: failed.upstream.clone(),
+        error: failed.why.clone(),
+        kept: failed.kept.clone(),
+    }
+}
+
 impl Tells for Observed {
     fn listening(&self) -> SocketAddr {
         self.listening
@@ -221,6 +238,7 @@ impl Tells for Observed {
             metrics: self.metrics.get().map(ToString::to_string),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             pairs: pairs.collect(),
+            failed: state.failed.iter().map(failed).collect(),
             reloads: state.reloads.status(),
         })
     }

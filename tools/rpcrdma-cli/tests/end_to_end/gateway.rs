@@ -410,6 +410,74 @@ fn reload_adds_and_removes_pairs_and_leaves_others_alone() {
 }
 
 #[test]
+fn reload_ends_no_pair_for_one_that_cannot_be_started() {
+    let (dir, content) = stuff();
+    let filer = Filer::new(dir.path());
+    let (port, taken) = (free_port(), free_port());
+    let _other = std::net::TcpListener::bind(("127.0.0.1", taken)).unwrap();
+    let elsewhere = std::net::TcpListener::bind(("127.0.0.2", port)).unwrap();
+    let pair = |listen: &str, upstream: &str| {
+        format!("[[pair]]\nlisten = \"rdma://{listen}\"\nupstream = \"{upstream}\"\n")
+    };
+    let here = format!("127.0.0.1:{port}");
+    let before = pair(&here, &filer.url());
+    let mut gateway = Gateway::configured(&before);
+    let url = gateway.url("stuff/file");
+    let mut reload = |text: &str, says: &str, why: &str, shows: &str| {
+        gateway.configure(text);
+        gateway.signal(Signal::HUP);
+        let said = gateway.hear(says);
+        assert!(said.contains(why), "{said}");
+        assert!(ok(&["cat", &url]) == content);
+        // The log comes before what is told of the reload.
+        let stats = loop {
+            let stats = gateway.ask(&["stats"]);
+            if stats.contains(why) {
+                break stats;
+            }
+        };
+        assert!(stats.contains(shows), "{stats}");
+        assert!(
+            stats.contains(&format!("rdma://{here}  {}", filer.url())),
+            "{stats}"
+        );
+    };
+    let kept = format!("not changed: rdma://{here} to tcp://");
+    let unknown = pair(&here, "tcp://no-such-host.invalid");
+    reload(&unknown, "is not changed", "cannot find this host", &kept);
+    let mount = format!("{before}mount_port = {taken}\n");
+    let in_use = format!("port {taken} of 127.0.0.1 is in use");
+    reload(&mount, "is not changed", &in_use, &kept);
+    let moved = pair(&format!("127.0.0.1:{taken}"), &filer.url());
+    reload(
+        &moved,
+        "is not changed",
+        &in_use,
+        &format!("rdma://{here} goes on"),
+    );
+    // That another has the port is known once the pair has ended, which is started again.
+    let wider = pair(&format!("0.0.0.0:{port}"), &filer.url()) + "allow = [\"127.0.0.1\"]\n";
+    let in_use_everywhere = format!("port {port} of 0.0.0.0 is in use");
+    reload(
+        &wider,
+        "is not changed",
+        &in_use_everywhere,
+        &format!("rdma://{here} goes on"),
+    );
+    reload(
+        &(before.clone() + &moved),
+        "is not served",
+        &in_use,
+        &format!("not served: rdma://127.0.0.1:{taken}"),
+    );
+    drop(elsewhere);
+    gateway.configure(&before);
+    gateway.signal(Signal::HUP);
+    gateway.hear("nothing has changed");
+    while gateway.ask(&["stats"]).contains("not served") {}
+}
+
+#[test]
 fn gateway_tells_what_it_does() {
     let (dir, _) = stuff();
     let filer = Filer::new(dir.path());
