@@ -118,7 +118,7 @@ impl Observed {
 /// A total of a pair: its name, what it counts, and its value.
 type Total = (&'static str, &'static str, fn(&GatewayStats) -> u64);
 
-const TOTALS: [Total; 17] = [
+const TOTALS: [Total; 18] = [
     ("calls", "Calls of clients passed on.", |now| now.calls),
     ("replies", "Replies of servers passed back.", |now| {
         now.replies
@@ -150,6 +150,11 @@ const TOTALS: [Total; 17] = [
         "upstream_connections",
         "Connections made to servers.",
         |now| now.upstream_connections,
+    ),
+    (
+        "upstream_attempts_failed",
+        "Failed attempts to connect to servers.",
+        |now| now.upstream_attempts_failed,
     ),
     (
         "upstream_unreachable",

@@ -102,6 +102,15 @@ pub(crate) fn clients_or_local(given: &[Clients], listen: &ListenUrl) -> Vec<Cli
     }
 }
 
+/// Who may connect to a pair that names nobody itself: those of all pairs, and this machine where only it
+/// can.
+pub(crate) fn clients_of_all(all: &[Clients], listen: &ListenUrl) -> Vec<Clients> {
+    let mut clients = all.to_vec();
+    let here = clients_or_local(&[], listen);
+    clients.extend(here.into_iter().filter(|client| !all.contains(client)));
+    clients
+}
+
 /// Whether two sockets cannot listen at these addresses at the same time.
 pub(crate) fn meet(one: SocketAddr, other: SocketAddr) -> bool {
     let anywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
