@@ -406,7 +406,18 @@ async fn exchange(mut stream: UnixStream, request: Request) -> anyhow::Result<St
 pub(crate) async fn running(also_in: impl Iterator<Item = &Path>) -> Vec<ServerStatus> {
     let also_in = also_in.map(Path::to_owned);
     let dirs: Vec<PathBuf> = usual_places().into_iter().chain(also_in).collect();
-    let paths: BTreeSet<PathBuf> = dirs.iter().flat_map(|dir| sockets_in(dir)).collect();
+    all_at(dirs.iter().flat_map(|dir| sockets_in(dir)).collect()).await
+}
+
+/// The gateways that this user may ask, of those with a control socket in a usual place or at this one.
+pub(crate) async fn gateways(also: Option<&Path>) -> Vec<GatewayStatus> {
+    let dirs = usual_places();
+    let sockets = dirs.iter().flat_map(|dir| sockets_in(dir));
+    all_at(sockets.chain(also.map(Path::to_owned)).collect()).await
+}
+
+/// What has these control sockets and tells of itself in this way.
+async fn all_at<T: DeserializeOwned>(paths: BTreeSet<PathBuf>) -> Vec<T> {
     let mut running = Vec::new();
     for path in paths {
         let asked = ControlArgs { socket: Some(path) };

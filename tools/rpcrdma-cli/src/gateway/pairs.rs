@@ -71,6 +71,19 @@ impl Pairs {
         }
     }
 
+    /// Hosts that may connect and have no address now, in words.
+    pub(super) async fn hosts_without_address(&self, plans: &[PairPlan]) -> Vec<String> {
+        let answers = self.names.ask(plan::hosts(plans)).await;
+        let without = answers.into_iter().filter_map(|(host, answer)| {
+            let error = answer.err()?;
+            let host = host.as_str();
+            Some(format!(
+                "the host {host} has no address now, and would not be served: {error}"
+            ))
+        });
+        without.collect()
+    }
+
     pub(super) fn running(&self) -> &[Pair] {
         &self.running
     }
@@ -123,10 +136,7 @@ impl Pairs {
             self.config(),
         )
         .await
-        .map_err(|error| match error {
-            SetupError::Io(error) => listen::explain(error, addr, "--listen"),
-            other => anyhow::Error::new(other).context(format!("cannot listen at {addr}")),
-        })?;
+        .map_err(|error| cannot_listen(error, addr))?;
         let mut pair = Pair {
             listening: gateway.local_addr(),
             plan,
@@ -279,6 +289,14 @@ impl Pair {
         }
         let stats = self.gateway.shutdown().await;
         tracing::debug!(listen = %self.plan.listen, ?stats, "pair ended");
+    }
+}
+
+/// What is to be said when a pair cannot listen.
+pub(super) fn cannot_listen(error: SetupError, addr: SocketAddr) -> anyhow::Error {
+    match error {
+        SetupError::Io(error) => listen::explain(error, addr, "--listen"),
+        other => anyhow::Error::new(other).context(format!("cannot listen at {addr}")),
     }
 }
 

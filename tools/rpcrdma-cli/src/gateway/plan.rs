@@ -136,20 +136,25 @@ pub(crate) fn port_given_twice(plans: &[PairPlan]) -> Option<(usize, String)> {
     None
 }
 
-/// Looks up the names of hosts that may connect.
-pub(crate) async fn addresses(
-    plans: &[PairPlan],
-    names: &mut Names,
-    known: &Addresses,
-) -> Addresses {
-    let hosts: BTreeSet<HostName> = plans
+/// The hosts that may connect.
+pub(crate) fn hosts(plans: &[PairPlan]) -> BTreeSet<HostName> {
+    plans
         .iter()
         .flat_map(|plan| &plan.allow)
         .filter_map(|clients| match clients {
             Clients::Host(name) => Some(name.clone()),
             Clients::Network(_) => None,
         })
-        .collect();
+        .collect()
+}
+
+/// Looks up the names of hosts that may connect.
+pub(crate) async fn addresses(
+    plans: &[PairPlan],
+    names: &mut Names,
+    known: &Addresses,
+) -> Addresses {
+    let hosts = hosts(plans);
     match hosts.is_empty() {
         true => Addresses::new(),
         false => names.look_up(hosts, known).await,

@@ -1,6 +1,6 @@
 //! The gateway between our own servers and clients, over RDMA and over TCP.
 
-use crate::running::{PROGRAM, Running, Served, fails, free_port, ok, text};
+use crate::running::{PROGRAM, Running, Served, fails, free_port, ok, run, text};
 use buffer::Pool;
 use nfs_client::{Export, Mount, current_user};
 use nfs_server::{
@@ -560,6 +560,107 @@ fn file_is_checked_without_being_used() {
     let same = "[[pair]]\nlisten = \"rdma://127.0.0.1:7\"\nupstream = \"tcp://127.0.0.1:1\"\n";
     std::fs::write(&file, same.repeat(2)).unwrap();
     fails(&args, 78, "have the same port");
+}
+
+#[test]
+fn check_refuses_what_start_refuses() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let in_use = format!("rdma://{}", taken.local_addr().unwrap());
+    let free = free_port();
+    let (listen, itself) = (
+        format!("rdma://0.0.0.0:{free}"),
+        format!("tcp://127.0.0.1:{free}"),
+    );
+    let check = |args: &[&str], says: &str| {
+        let words = ["gateway", "--allow", "127.0.0.1"];
+        let (started, checked) = (
+            [&words[..], args].concat(),
+            [&words[..], args, &["--check"]].concat(),
+        );
+        fails(&checked, 1, says);
+        fails(&started, 1, says);
+        let errors = |args: &[&str]| text(&run(args).stderr);
+        assert_eq!(errors(&checked), errors(&started));
+    };
+    let pair = |listen, upstream| ["--listen", listen, "--upstream", upstream];
+    let (here, server) = ("rdma://127.0.0.1:0", "tcp://127.0.0.1:1");
+    check(
+        &pair(here, "tcp://no-such-host.invalid"),
+        "cannot find this host",
+    );
+    check(&pair(&in_use, server), "is in use");
+    check(
+        &[&pair(here, server)[..], &["--provider", "verbs"]].concat(),
+        "rdma://127.0.0.1:0: ",
+    );
+    check(&pair(&listen, &itself), "is where the pair itself listens");
+}
+
+#[test]
+fn check_warns_of_what_a_gateway_starts_with() {
+    let mut file = "[[pair]]\nupstream = \"tcp://127.0.0.1:1\"\n".to_owned();
+    file += &format!(
+        "listen = \"rdma://127.0.0.1:{}\"\nallow = [\"no-such-host.invalid\"]\n",
+        free_port()
+    );
+    let gateway = Gateway::configured(&file);
+    let path = |name| gateway.around.path().join(name);
+    let (file, socket) = (path("gateway.toml"), path("control.sock"));
+    let said = ok(&[
+        "gateway",
+        "--config",
+        file.to_str().unwrap(),
+        "--control-socket",
+        socket.to_str().unwrap(),
+        "--check",
+        "--json",
+    ]);
+    let said: Value = serde_json::from_slice(&said).unwrap();
+    let warning = |at: usize| said["warnings"][at].as_str().unwrap();
+    assert!(
+        warning(0).contains("no-such-host.invalid has no address now"),
+        "{said}"
+    );
+    let process = format!("gateway with process {}", gateway.child.id());
+    assert!(warning(1).contains(&process), "{said}");
+}
+
+#[test]
+fn reserved_ports_need_a_privilege() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can make a network whose lower ports are reserved");
+        return;
+    }
+    // In a network of its own, where ports below 1024 are what they are by default.
+    let script =
+        "setpriv --bounding-set -net_bind_service --inh-caps -net_bind_service -- \"$0\" \"$@\"";
+    let said = Command::new("unshare")
+        .args(["--net", "sh", "-c", script, PROGRAM, "gateway"])
+        .args(["--listen", "rdma://127.0.0.1:0"])
+        .args(["--upstream", "tcp://127.0.0.1:1", "--reserved-port"])
+        .output()
+        .unwrap();
+    let errors = text(&said.stderr);
+    assert_eq!(said.status.code(), Some(1), "{errors}");
+    let why = "--reserved-port needs CAP_NET_BIND_SERVICE (or root)";
+    assert!(errors.contains(why), "{errors}");
+}
+
+#[test]
+fn what_a_gateway_cannot_tell_is_said() {
+    let upstream = "rdma://127.0.0.1:1";
+    let gateway = Gateway::between("tcp://127.0.0.1:0", upstream, &["--trust-local"]);
+    assert_eq!(
+        gateway.ask(&["clients"]),
+        "clients of TCP pairs are not listed: `rpcrdma stats` shows how many there are\n"
+    );
+    assert_eq!(gateway.ask(&["clients", "--json"]), "");
+    let socket = gateway.around.path().join("control.sock");
+    fails(
+        &["exports", "--socket", socket.to_str().unwrap()],
+        1,
+        "this is a gateway, which has no exports of its own: ask the server",
+    );
 }
 
 #[test]
