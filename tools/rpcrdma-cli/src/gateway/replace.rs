@@ -140,7 +140,7 @@ impl Pairs {
         self.running = Vec::new();
         for next in all {
             match next {
-                Next::Runs(pair) => self.running.push(*pair),
+                Next::Runs(pair) => self.running.push(pair),
                 Next::Starts {
                     plan,
                     upstream,
@@ -220,7 +220,7 @@ impl Pairs {
                     }
                 },
             };
-            next.extend(runs.map(|pair| Next::Runs(Box::new(pair))));
+            next.extend(runs.map(Next::Runs));
         }
         next
     }
@@ -260,7 +260,7 @@ impl Pairs {
 
 /// What becomes of a pair that is to run.
 enum Next {
-    Runs(Box<Pair>),
+    Runs(Pair),
     Starts {
         plan: PairPlan,
         upstream: Vec<SocketAddr>,
