@@ -187,7 +187,8 @@ impl fmt::Debug for Upstream {
             Self::Rdma { .. } => "rdma",
             Self::Streams { .. } => "streams",
         };
-        write!(f, "{scheme}://{:?}", self.addrs())
+        let addrs: Vec<String> = self.addrs().iter().map(ToString::to_string).collect();
+        write!(f, "{scheme}://{}", addrs.join(","))
     }
 }
 

@@ -420,6 +420,7 @@ impl Pair {
             Instant::now() + core.config.connect_window,
         );
         let mut pause = core.config.retry_first;
+        let mut is_first = true;
         loop {
             let error: Cause = match connector.attempt(&mut port).await {
                 Ok(link) => {
@@ -429,12 +430,17 @@ impl Pair {
                 }
                 Err(error) => error,
             };
+            core.stats.upstream_attempts_failed.bump();
             if Instant::now() + pause > until {
                 core.stats.upstream_unreachable.bump();
                 if core.log.may_warn(self.caller.group) {
                     warn!(%peer, upstream = ?core.upstream, error = %Chain(error.error()), "the upstream cannot be reached: the connection of its client is closed");
                 }
                 return None;
+            }
+            if std::mem::take(&mut is_first) && core.log.may_warn(self.caller.group) {
+                let window = core.config.connect_window.as_secs_f64();
+                warn!(%peer, "server {:?} cannot be reached, trying for {window} s: {}", core.upstream, Chain(error.error()));
             }
             debug!(%peer, upstream = ?core.upstream, error = %Chain(error.error()), "no upstream connection yet");
             tokio::time::sleep(pause).await;

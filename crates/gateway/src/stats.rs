@@ -31,6 +31,8 @@ counters! {
     pairs,
     /// Upstream connections made.
     upstream_connections,
+    /// Failed attempts to make one.
+    upstream_attempts_failed,
     /// Client connections closed because no upstream connection could be made in time.
     upstream_unreachable,
     /// Pairs ended by the loss of the upstream connection.

@@ -1,6 +1,6 @@
 //! `rpcrdma clients`: shows the connections of a running server.
 
-use crate::control::{ClientStatus, ControlArgs, Request};
+use crate::control::{ClientStatus, ControlArgs, PairStatus, Request, Status};
 use crate::failure::Ended;
 use crate::json;
 use crate::table::Columns;
@@ -43,10 +43,30 @@ pub(crate) async fn run(args: &ClientsArgs) -> anyhow::Result<Ended> {
             }
             text
         }
-        false => table(&clients),
+        false => {
+            let (_, status) = args.control.ask::<Status>(Request::Stats).await?;
+            shown(&clients, &status)
+        }
     };
     io::stdout().write_all(text.as_bytes())?;
     Ok(Ended::Well)
+}
+
+/// What is printed: a table, and what is not in it.
+fn shown(clients: &[ClientStatus], status: &Status) -> String {
+    let Status::Gateway(gateway) = status else {
+        return table(clients);
+    };
+    let is_tcp = |pair: &PairStatus| pair.listen.starts_with("tcp://");
+    let over_tcp = gateway.pairs.iter().filter(|pair| is_tcp(pair)).count();
+    let mut text = match over_tcp == gateway.pairs.len() && clients.is_empty() {
+        true => String::new(),
+        false => table(clients),
+    };
+    if over_tcp > 0 {
+        text += "clients of TCP pairs are not listed: `rpcrdma stats` shows how many there are\n";
+    }
+    text
 }
 
 /// The RDMA device, or software iWARP.

@@ -114,6 +114,9 @@ pub(crate) struct GatewayStatus {
     pub(crate) uptime_seconds: f64,
     /// The pairs of a listening address and a server, in order.
     pub(crate) pairs: Vec<PairStatus>,
+    /// Pairs of the file that could not be started at the last reload.
+    #[serde(default)]
+    pub(crate) failed: Vec<FailedPairStatus>,
     /// Reloads of the file.
     pub(crate) reloads: ReloadStatus,
 }
@@ -132,6 +135,20 @@ pub(crate) struct PairStatus {
     pub(crate) allow: Vec<String>,
     /// Counters by name: `connections` is a number of now, the others are totals.
     pub(crate) counters: BTreeMap<String, u64>,
+}
+
+/// A pair of the file that could not be started.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct FailedPairStatus {
+    /// Where it would listen, as a URL.
+    pub(crate) listen: String,
+    /// The server, as a URL.
+    pub(crate) upstream: String,
+    /// Why it could not be started.
+    pub(crate) error: String,
+    /// Where the pair that it was to replace still listens, as a URL; null if nothing is served.
+    pub(crate) kept: Option<String>,
 }
 
 /// A running command that tells of itself.
@@ -389,7 +406,18 @@ async fn exchange(mut stream: UnixStream, request: Request) -> anyhow::Result<St
 pub(crate) async fn running(also_in: impl Iterator<Item = &Path>) -> Vec<ServerStatus> {
     let also_in = also_in.map(Path::to_owned);
     let dirs: Vec<PathBuf> = usual_places().into_iter().chain(also_in).collect();
-    let paths: BTreeSet<PathBuf> = dirs.iter().flat_map(|dir| sockets_in(dir)).collect();
+    all_at(dirs.iter().flat_map(|dir| sockets_in(dir)).collect()).await
+}
+
+/// The gateways that this user may ask, of those with a control socket in a usual place or at this one.
+pub(crate) async fn gateways(also: Option<&Path>) -> Vec<GatewayStatus> {
+    let dirs = usual_places();
+    let sockets = dirs.iter().flat_map(|dir| sockets_in(dir));
+    all_at(sockets.chain(also.map(Path::to_owned)).collect()).await
+}
+
+/// What has these control sockets and tells of itself in this way.
+async fn all_at<T: DeserializeOwned>(paths: BTreeSet<PathBuf>) -> Vec<T> {
     let mut running = Vec::new();
     for path in paths {
         let asked = ControlArgs { socket: Some(path) };

@@ -1,12 +1,12 @@
 //! `rpcrdma exports`: lists what a server exports, and for whom; of one on this machine, whether it is there.
 
 use crate::connect::ConnectArgs;
-use crate::control::{ControlArgs, ExportStatus, Request, ServerStatus};
+use crate::control::{ControlArgs, ExportStatus, Request, Status};
 use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::failure::Ended;
 use crate::json;
 use crate::table::Columns;
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use nfs_client::{Error, ExportedDir, Fault, Mount, current_user, printable};
 use nfs_proto::MOUNT_PORT;
@@ -92,7 +92,12 @@ pub(crate) async fn run(args: &ExportsArgs) -> anyhow::Result<Ended> {
 impl ExportsArgs {
     /// Shows the exports of the server that runs on this machine.
     async fn show_own(&self) -> anyhow::Result<Ended> {
-        let (_, status) = self.control.ask::<ServerStatus>(Request::Stats).await?;
+        let status = match self.control.ask::<Status>(Request::Stats).await? {
+            (_, Status::Server(status)) => status,
+            (_, Status::Gateway(_)) => bail!(
+                "this is a gateway, which has no exports of its own: ask the server with rpcrdma exports HOST"
+            ),
+        };
         let mut text = String::new();
         for export in &status.exports {
             text += &match self.json {

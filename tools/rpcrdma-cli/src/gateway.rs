@@ -2,21 +2,23 @@
 
 mod announce;
 mod args;
+mod check;
 mod config;
 mod mount_proxy;
 mod observed;
 mod pairs;
 mod plan;
+mod prepare;
+mod replace;
 mod side;
 
 use crate::failure::Ended;
 use crate::interrupt::Interrupt;
 use crate::log;
-use crate::serve::listen;
 use crate::serve::operate::{Signals, refresh};
 use crate::serve::reports::Reports;
 use crate::serve::{memory, systemd};
-use announce::{Announcement, Described};
+use announce::Announcement;
 #[cfg(test)]
 pub(crate) use announce::{CheckLine, Line};
 use anyhow::{anyhow, bail};
@@ -27,7 +29,6 @@ use nfs_server::default_state_dir;
 use observed::Observed;
 use pairs::Pairs;
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,13 +40,13 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     let signals = Signals::listen()?;
     let settings = args.settings()?;
     if args.check {
-        return check(&settings, args.json).await;
+        return check::check(&settings, args.json).await;
     }
     let mut pairs = Pairs::new(&settings.args);
     let started = pairs.replace(settings.pairs.clone()).await;
-    if let Some(why) = started.failed.into_iter().next() {
+    if let Some(failed) = started.failed.into_iter().next() {
         pairs.end().await;
-        bail!(why);
+        bail!("{}: {}", failed.listen, failed.why);
     }
     let observed = Observed::new(&pairs);
     let state_dir = state_dir();
@@ -113,43 +114,6 @@ fn announce(announcement: &Announcement<'_>, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says what would be done. What a running gateway would not mind either, such as a port that is in use
-/// now, is a warning.
-async fn check(settings: &Settings, json: bool) -> anyhow::Result<Ended> {
-    let mut warnings = Vec::new();
-    for plan in &settings.pairs {
-        if let Err(error) = pairs::resolve(plan).await {
-            warnings.push(format!("{}: {error:#}", plan.listen));
-        }
-        let mount = plan
-            .mount_port
-            .map(|port| SocketAddr::new(plan.listen.addr.ip(), port));
-        for addr in [plan.listen.addr].into_iter().chain(mount) {
-            match listen::try_out(addr) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    warnings.push(listen::explain(error, addr, "listen or mount_port").to_string());
-                }
-                Err(error) => return Err(listen::explain(error, addr, "listen or mount_port")),
-            }
-        }
-    }
-    for warning in &warnings {
-        tracing::warn!(target: "serve", "{warning}");
-    }
-    let described = Described {
-        pairs: &settings.pairs,
-        warnings: &warnings,
-    };
-    let mut out = io::stdout();
-    match json {
-        true => writeln!(out, "{}", described.json()?)?,
-        false => write!(out, "{described}")?,
-    }
-    out.flush()?;
-    Ok(Ended::Well)
-}
-
 /// What is done, and whether that is what the file says, in a line.
 fn status(pairs: &Pairs, observed: &Observed) -> String {
     let passing = match pairs.running() {
@@ -205,10 +169,11 @@ impl Operation<'_> {
                 let replaced = pairs.replace(settings.pairs.clone()).await;
                 tracing::info!(target: "serve", %file, "pairs read again: {replaced}");
                 for failed in &replaced.failed {
-                    tracing::error!(target: "serve", "a pair cannot be started: {failed}");
+                    tracing::error!(target: "serve", "{failed}");
                 }
-                let failed = replaced.failed.first().cloned();
+                let failed = replaced.failed.first().map(ToString::to_string);
                 self.observed.was_reloaded(failed.map_or(Ok(()), Err));
+                self.observed.lacks(replaced.failed);
                 if !settings.same_options(&self.settings) {
                     tracing::warn!(
                         target: "serve",

@@ -1,7 +1,8 @@
 //! `rpcrdma stats`: shows what a running server does.
 
 use crate::control::{
-    ControlArgs, GatewayStatus, ProcedureStatus, ReloadStatus, Request, ServerStatus, Status, shown,
+    ControlArgs, FailedPairStatus, GatewayStatus, ProcedureStatus, ReloadStatus, Request,
+    ServerStatus, Status, shown,
 };
 use crate::failure::{Ended, Usage};
 use crate::provider;
@@ -187,8 +188,16 @@ fn gateway_since_start(now: &GatewayStatus) -> String {
         now.pid,
         units::duration(up)
     );
-    if let Some(reload) = reload(&now.reloads) {
-        text += &format!("reload {reload}\n");
+    let ago = now.reloads.last_seconds.map(ago);
+    match (ago, reload(&now.reloads)) {
+        (Some(ago), _) if !now.failed.is_empty() => {
+            text += &format!("reload in part, {ago} ago\n");
+        }
+        (_, Some(reload)) => text += &format!("reload {reload}\n"),
+        (_, None) => {}
+    }
+    for failed in &now.failed {
+        text += &not_as_in_file(failed);
     }
     let mut table = Columns::new(&[0, 1]);
     table.add([
@@ -200,6 +209,7 @@ fn gateway_since_start(now: &GatewayStatus) -> String {
         "up",
         "down",
         "lost",
+        "tries failed",
         "unreachable",
         "timeouts",
         "errors",
@@ -215,12 +225,24 @@ fn gateway_since_start(now: &GatewayStatus) -> String {
             units::size(counter("bytes_up")),
             units::size(counter("bytes_down")),
             counter("upstream_lost").to_string(),
+            counter("upstream_attempts_failed").to_string(),
             counter("upstream_unreachable").to_string(),
             counter("timeouts").to_string(),
             (counter("system_errors") + counter("replies_too_large")).to_string(),
         ]);
     }
     format!("{text}\n{table}")
+}
+
+/// A pair that is not served, or not as the file says, and why.
+fn not_as_in_file(failed: &FailedPairStatus) -> String {
+    let shown = |text: &str| printable(text.as_bytes());
+    let pair = format!("{} to {}", shown(&failed.listen), shown(&failed.upstream));
+    let error = shown(&failed.error);
+    match &failed.kept {
+        Some(kept) => format!("not changed: {pair}; {} goes on: {error}\n", shown(kept)),
+        None => format!("not served: {pair}: {error}\n"),
+    }
 }
 
 /// What a gateway did between two moments.
@@ -271,10 +293,14 @@ fn exports(now: &ServerStatus) -> String {
     }
 }
 
+/// Seconds in words.
+fn ago(seconds: f64) -> String {
+    units::duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
 /// How the last reload ended, if there was one.
 fn reload(reloads: &ReloadStatus) -> Option<String> {
-    let ago = Duration::try_from_secs_f64(reloads.last_seconds?).unwrap_or_default();
-    let ago = units::duration(ago);
+    let ago = ago(reloads.last_seconds?);
     Some(match &reloads.last_error {
         Some(error) => format!(
             "failed {ago} ago, what is served is from before: {}",

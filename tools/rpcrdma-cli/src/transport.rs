@@ -143,9 +143,14 @@ impl TransportArgs {
         self.provider.one(self.iwarp())
     }
 
+    /// Whether that provider is RDMA devices.
+    pub(crate) fn wants_devices(&self) -> bool {
+        self.provider.wants_devices()
+    }
+
     /// That provider in words.
     pub(crate) fn describe_one(&self) -> String {
-        match self.provider.wants_devices() {
+        match self.wants_devices() {
             true => "RDMA devices".to_owned(),
             false => format!("software iWARP over TCP, {}", self.describe_crc()),
         }

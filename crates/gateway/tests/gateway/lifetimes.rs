@@ -184,6 +184,17 @@ async fn client_of_an_upstream_that_stays_away_is_closed() {
     client.ended().await;
     let stats = gateway.shutdown().await;
     assert_eq!((stats.upstream_unreachable, stats.pairs), (1, 0));
+    assert_eq!(stats.upstream_attempts_failed, 1);
+}
+
+#[test]
+fn upstream_is_shown_as_its_addresses() {
+    let mut upstream = Upstream::tcp(anywhere());
+    assert_eq!(format!("{upstream:?}"), "tcp://127.0.0.1:0");
+    if let Upstream::Tcp { addrs, .. } = &mut upstream {
+        addrs.push("[::1]:2".parse().expect("it is an address"));
+    }
+    assert_eq!(format!("{upstream:?}"), "tcp://127.0.0.1:0,[::1]:2");
 }
 
 #[tokio::test]

@@ -60,10 +60,11 @@ pub(super) fn of_value(key: &str, message: &str) -> String {
         (_, "a string") => "it is a text, in quotes".to_owned(),
         ("export", "a sequence") => "write [[export]], in two brackets".to_owned(),
         ("client", "a sequence") => "write [[export.client]], in two brackets".to_owned(),
-        ("hosts", "a sequence") => match quoted(found, "string \"", '"') {
-            Some(host) => format!("write hosts = [\"{host}\"]"),
-            None => "write hosts = [\"192.0.2.7\"]".to_owned(),
-        },
+        ("pair", "a sequence") => "write [[pair]], in two brackets".to_owned(),
+        ("hosts" | "allow", "a sequence") => {
+            let host = quoted(found, "string \"", '"').unwrap_or("192.0.2.7");
+            format!("write {last} = [\"{host}\"]")
+        }
         (_, expected) => format!("it is {expected}"),
     };
     format!("{} does not fit: {expected}", in_toml(found))

@@ -89,8 +89,12 @@ impl Config {
     ///
     /// If a value is not understood or makes no sense.
     pub(super) fn pairs(&self, allow: &[Clients]) -> Result<Vec<PairPlan>, ConfigError> {
-        if self.pairs.is_empty() || self.pairs.len() > MAX_PAIRS {
-            let what = format!("there has to be one at least, and {MAX_PAIRS} at most");
+        if self.pairs.is_empty() {
+            let what = "no [[pair]]: add one with listen and upstream";
+            return Err(self.file.error(0..0, "", what));
+        }
+        if self.pairs.len() > MAX_PAIRS {
+            let what = format!("there are more than {MAX_PAIRS}");
             return Err(self.file.error(0..0, "pair", what));
         }
         let tables = self.pairs.iter().enumerate();
@@ -116,16 +120,16 @@ impl Config {
         let own: Vec<Clients> = own
             .map(|(at, text)| self.parsed(text, || key(&format!("allow[{at}]"))))
             .collect::<Result<_, _>>()?;
-        let given = match own.is_empty() {
-            true => allow,
-            false => &own[..],
+        let allow = match own.is_empty() {
+            true => plan::clients_of_all(allow, &listen),
+            false => own,
         };
         let upstream_mount: Option<MountPlace> = match &table.upstream_mount {
             Some(place) => Some(self.parsed(place, || key("upstream_mount"))?),
             None => None,
         };
         let pair = PairPlan {
-            allow: plan::clients_or_local(given, &listen),
+            allow,
             listen,
             upstream,
             mount_port: table.mount_port,
@@ -161,6 +165,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nfs_server::Network;
 
     fn pairs(text: &str) -> Result<Vec<PairPlan>, ConfigError> {
         let file = ConfigFile::new(Path::new("gateway.toml"), text.to_owned());
@@ -197,22 +202,39 @@ mod tests {
             listen = "tcp://127.0.0.1"
             upstream = "rdma://other"
             allow = ["127.0.0.1"]
+
+            [[pair]]
+            listen = "rdma://[::1]"
+            upstream = "rdma://other"
             "#,
         )
         .unwrap();
-        let [first, second, third] = &pairs[..] else {
-            panic!("three pairs");
+        let [first, second, third, fourth] = &pairs[..] else {
+            panic!("four pairs");
         };
         assert_eq!(first.describe_clients(), "198.51.100.0/24, laptop");
         assert_eq!(first.mount_port, Some(20048));
         assert!(first.reserved_port);
         assert_eq!(second.describe_clients(), "192.0.2.0/24");
         assert_eq!(third.upstream.to_string(), "rdma://other:20049");
+        assert_eq!(third.describe_clients(), "127.0.0.1/32");
+        let [here, too] = Network::LOOPBACK;
+        assert_eq!(
+            fourth.describe_clients(),
+            format!("192.0.2.0/24, {here}, {too}")
+        );
     }
 
     #[test]
     fn what_is_wrong_is_said_with_its_line_and_key() {
-        refused("", "gateway.toml:1: pair: there has to be one at least");
+        refused(
+            "",
+            "gateway.toml:1: no [[pair]]: add one with listen and upstream",
+        );
+        refused(
+            "[pair]\nlisten = \"rdma://0.0.0.0\"",
+            "gateway.toml:1: pair: a table does not fit: write [[pair]], in two brackets",
+        );
         refused(
             "[[pair]]\nlisten = \"rdma://0.0.0.0\"",
             "gateway.toml:1: pair[0]: upstream is missing",
@@ -223,6 +245,10 @@ mod tests {
         refused(
             &with("alow = []"),
             "gateway.toml:4: pair[0].alow: there is no key alow",
+        );
+        refused(
+            &with("allow = \"filer\""),
+            "gateway.toml:4: pair[0].allow: \"filer\" does not fit: write allow = [\"filer\"]",
         );
         refused(
             &with("allow = [\"*\"]"),

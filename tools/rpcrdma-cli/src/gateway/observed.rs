@@ -2,7 +2,8 @@
 
 use super::pairs::{Pair, Pairs};
 use super::plan::PairPlan;
-use crate::control::{GatewayStatus, PairStatus};
+use super::replace::Failed;
+use crate::control::{FailedPairStatus, GatewayStatus, PairStatus};
 use crate::json;
 use crate::serve::metrics::families::{Families, Labels};
 use crate::serve::observed::{Observed as ServerObserved, Reloads};
@@ -26,6 +27,8 @@ pub(super) struct Observed {
 #[derive(Default)]
 struct State {
     pairs: Vec<Watched>,
+    /// Pairs of the file that could not be started.
+    failed: Vec<Failed>,
     reloads: Reloads,
 }
 
@@ -77,6 +80,11 @@ impl Observed {
         self.lock().pairs = pairs.running().iter().map(Watched::new).collect();
     }
 
+    /// These pairs of the file could not be started.
+    pub(super) fn lacks(&self, failed: Vec<Failed>) {
+        self.lock().failed = failed;
+    }
+
     /// The file was read again, or not, for a reason.
     pub(super) fn was_reloaded(&self, result: Result<(), String>) {
         self.lock().reloads.note(result);
@@ -110,7 +118,7 @@ impl Observed {
 /// A total of a pair: its name, what it counts, and its value.
 type Total = (&'static str, &'static str, fn(&GatewayStats) -> u64);
 
-const TOTALS: [Total; 17] = [
+const TOTALS: [Total; 18] = [
     ("calls", "Calls of clients passed on.", |now| now.calls),
     ("replies", "Replies of servers passed back.", |now| {
         now.replies
@@ -142,6 +150,11 @@ const TOTALS: [Total; 17] = [
         "upstream_connections",
         "Connections made to servers.",
         |now| now.upstream_connections,
+    ),
+    (
+        "upstream_attempts_failed",
+        "Failed attempts to connect to servers.",
+        |now| now.upstream_attempts_failed,
     ),
     (
         "upstream_unreachable",
@@ -195,6 +208,15 @@ fn counters(now: &GatewayStats) -> impl Iterator<Item = (&'static str, u64)> {
     std::iter::once(("connections", now.pairs)).chain(totals)
 }
 
+fn failed(failed: &Failed) -> FailedPairStatus {
+    FailedPairStatus {
+        listen: failed.listen.clone(),
+        upstream: failed.upstream.clone(),
+        error: failed.why.clone(),
+        kept: failed.kept.clone(),
+    }
+}
+
 impl Tells for Observed {
     fn listening(&self) -> SocketAddr {
         self.listening
@@ -221,6 +243,7 @@ impl Tells for Observed {
             metrics: self.metrics.get().map(ToString::to_string),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             pairs: pairs.collect(),
+            failed: state.failed.iter().map(failed).collect(),
             reloads: state.reloads.status(),
         })
     }

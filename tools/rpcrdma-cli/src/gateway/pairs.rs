@@ -1,17 +1,15 @@
-//! The running pairs: started, replaced and ended without touching the others.
+//! The running pairs, and how one is started and ended.
 
 use super::args::GatewayArgs;
 use super::mount_proxy::{Admits, MountProxy};
 use super::plan::{self, PairPlan};
 use super::side::Scheme;
-use crate::endpoint::NO_ADDRESS;
 use crate::guard::Guarded;
 use crate::serve::capacity::{RESERVED, raise_limit};
 use crate::serve::listen;
 use crate::serve::names::Names;
 use crate::serve::plan::Addresses;
 use crate::serve::registration::{self, Registered};
-use anyhow::{Context, anyhow};
 use gateway::{Gateway, GatewayConfig, GatewayMonitor, Listen, SourcePorts, Upstream, tcp_limits};
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFSACL_PROGRAM, NFSACL_V3};
 use nfs_server::AccessList;
@@ -19,18 +17,16 @@ use oncrpc::LocalUsers;
 use oncrpc_tcp::rpcbind::{NetId, Registration};
 use rpcrdma::{ClientConfig, ServerConfig};
 use socket_owner::{LocalAddresses, SocketOwners};
-use std::collections::BTreeSet;
-use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, PoisonError, RwLock};
 use verbs::SetupError;
 
 /// The pairs of a gateway.
 pub(super) struct Pairs {
-    args: GatewayArgs,
+    pub(super) args: GatewayArgs,
     /// Client connections that a pair may have.
     connections: usize,
-    running: Vec<Pair>,
+    pub(super) running: Vec<Pair>,
     local_users: Arc<dyn LocalUsers>,
     names: Names,
     /// Addresses of the hosts that may connect.
@@ -43,64 +39,11 @@ pub(super) struct Pair {
     /// Where it listens.
     pub(super) listening: SocketAddr,
     /// Addresses of the server.
-    upstream: Vec<SocketAddr>,
+    pub(super) upstream: Vec<SocketAddr>,
     access: Arc<RwLock<AccessList>>,
     gateway: Gateway,
     mount: Option<MountProxy>,
     registered: Option<Registered>,
-}
-
-/// A pair that is to run.
-struct Wanted {
-    plan: PairPlan,
-    /// Addresses of the server, if its name has any.
-    upstream: anyhow::Result<Vec<SocketAddr>>,
-    /// The pair, if it runs already.
-    running: Option<Pair>,
-}
-
-impl Wanted {
-    /// Whether a running pair is this one. A name without an answer means what it meant before, and one
-    /// that answers in another order means the same.
-    fn is(&self, pair: &Pair) -> bool {
-        let same = match &self.upstream {
-            Ok(addrs) => {
-                let set = |addrs: &[SocketAddr]| addrs.iter().copied().collect::<BTreeSet<_>>();
-                set(addrs) == set(&pair.upstream)
-            }
-            Err(_) => true,
-        };
-        self.running.is_none() && same && self.plan.is_same_but_for_clients(&pair.plan)
-    }
-}
-
-/// What a replacement has changed.
-#[derive(Default)]
-pub(super) struct Replaced {
-    added: Vec<String>,
-    removed: Vec<String>,
-    changed: Vec<String>,
-    /// Pairs that could not be started, and why.
-    pub(super) failed: Vec<String>,
-}
-
-impl fmt::Display for Replaced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kinds = [
-            ("added", &self.added),
-            ("removed", &self.removed),
-            ("changed", &self.changed),
-        ];
-        let said: Vec<String> = kinds
-            .into_iter()
-            .filter(|(_, names)| !names.is_empty())
-            .map(|(kind, names)| format!("{kind} {}", names.join(", ")))
-            .collect();
-        match said.is_empty() {
-            true => f.write_str("nothing has changed"),
-            false => f.write_str(&said.join("; ")),
-        }
-    }
 }
 
 impl Pairs {
@@ -128,82 +71,37 @@ impl Pairs {
         }
     }
 
+    /// Hosts that may connect and have no address now, in words.
+    pub(super) async fn hosts_without_address(&self, plans: &[PairPlan]) -> Vec<String> {
+        let answers = self.names.ask(plan::hosts(plans)).await;
+        let without = answers.into_iter().filter_map(|(host, answer)| {
+            let error = answer.err()?;
+            let host = host.as_str();
+            Some(format!(
+                "the host {host} has no address now, and would not be served: {error}"
+            ))
+        });
+        without.collect()
+    }
+
     pub(super) fn running(&self) -> &[Pair] {
         &self.running
-    }
-
-    /// Runs these from now on. Pairs that stay the same are not touched, nor those in which only the
-    /// allowed clients differ, but for these. One that cannot be started is left out, and reported.
-    pub(super) async fn replace(&mut self, plans: Vec<PairPlan>) -> Replaced {
-        self.addresses = plan::addresses(&plans, &mut self.names, &self.addresses).await;
-        let mut replaced = Replaced::default();
-        let mut wanted = Vec::new();
-        for plan in plans {
-            wanted.push(Wanted {
-                upstream: resolve(&plan).await,
-                plan,
-                running: None,
-            });
-        }
-        let mut leaving = Vec::new();
-        for pair in std::mem::take(&mut self.running) {
-            match wanted.iter_mut().find(|wanted| wanted.is(&pair)) {
-                Some(wanted) => wanted.running = Some(pair),
-                None => leaving.push(pair),
-            }
-        }
-        for pair in &leaving {
-            let listen = pair.plan.listen;
-            let names = match wanted.iter().any(|wanted| wanted.plan.listen == listen) {
-                true => &mut replaced.changed,
-                false => &mut replaced.removed,
-            };
-            names.push(listen.to_string());
-        }
-        // Their ports have to be free before others can have them.
-        end_all(leaving).await;
-        for wanted in wanted {
-            self.go_on_with(wanted, &mut replaced).await;
-        }
-        self.admit();
-        replaced
-    }
-
-    /// Keeps a pair, or starts it.
-    async fn go_on_with(&mut self, wanted: Wanted, replaced: &mut Replaced) {
-        let listen = wanted.plan.listen.to_string();
-        if let Some(mut pair) = wanted.running {
-            if pair.plan.allow != wanted.plan.allow {
-                replaced.changed.push(listen);
-            }
-            pair.plan = wanted.plan;
-            self.running.push(pair);
-            return;
-        }
-        let started = match wanted.upstream {
-            Ok(upstream) => self.start(wanted.plan, upstream).await,
-            Err(error) => Err(error),
-        };
-        match started {
-            Ok(pair) => {
-                if !replaced.changed.contains(&listen) {
-                    replaced.added.push(listen);
-                }
-                self.running.push(pair);
-            }
-            Err(error) => replaced.failed.push(format!("{listen}: {error:#}")),
-        }
     }
 
     /// Looks up the names of hosts that may connect again.
     pub(super) async fn refresh(&mut self) {
         let plans: Vec<PairPlan> = self.running.iter().map(|pair| pair.plan.clone()).collect();
-        self.addresses = plan::addresses(&plans, &mut self.names, &self.addresses).await;
+        self.look_up_clients(&plans).await;
         self.admit();
     }
 
+    /// Looks up the names of hosts that may connect in these.
+    pub(super) async fn look_up_clients(&mut self, plans: &[PairPlan]) {
+        self.addresses = plan::addresses(plans, &mut self.names, &self.addresses).await;
+    }
+
     /// Tells every pair who may connect.
-    fn admit(&self) {
+    pub(super) fn admit(&self) {
         for pair in &self.running {
             let access = pair.plan.access(&self.addresses);
             *pair.access.write().unwrap_or_else(PoisonError::into_inner) = access;
@@ -215,7 +113,16 @@ impl Pairs {
         end_all(self.running).await;
     }
 
-    async fn start(&self, plan: PairPlan, upstream: Vec<SocketAddr>) -> anyhow::Result<Pair> {
+    /// Starts a pair.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be. Nothing is left of it then.
+    pub(super) async fn start(
+        &self,
+        plan: PairPlan,
+        upstream: Vec<SocketAddr>,
+    ) -> anyhow::Result<Pair> {
         let access = Arc::new(RwLock::new(plan.access(&self.addresses)));
         let listed = Arc::clone(&access);
         let admits: Admits = Arc::new(move |addr| {
@@ -229,35 +136,41 @@ impl Pairs {
             self.config(),
         )
         .await
-        .map_err(|error| match error {
-            SetupError::Io(error) => listen::explain(error, addr, "--listen"),
-            other => anyhow::Error::new(other).context(format!("cannot listen at {addr}")),
-        })?;
-        let listening = gateway.local_addr();
-        let mount = match plan.mount_port {
-            Some(port) => {
-                let on = SocketAddr::new(addr.ip(), port);
-                let (place, users) = (plan.upstream_mount.clone(), Arc::clone(&self.local_users));
-                Some(MountProxy::start(on, place, &plan.upstream, admits, users).await?)
-            }
-            None => None,
-        };
-        let registered = match (&mount, plan.rpcbind) {
-            (Some(mount), true) => {
-                let entries = entries(plan.listen.scheme, listening, mount.addr);
-                Some(Registered::of(&entries).await?)
-            }
-            _ => None,
-        };
-        Ok(Pair {
+        .map_err(|error| cannot_listen(error, addr))?;
+        let mut pair = Pair {
+            listening: gateway.local_addr(),
             plan,
-            listening,
             upstream,
             access,
             gateway,
-            mount,
-            registered,
-        })
+            mount: None,
+            registered: None,
+        };
+        match self.complete(&mut pair, admits).await {
+            Ok(()) => Ok(pair),
+            Err(error) => {
+                // The ports are free then for the pair that was there before.
+                pair.end().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Passes MOUNT on too, and tells rpcbind, where that is to be.
+    async fn complete(&self, pair: &mut Pair, admits: Admits) -> anyhow::Result<()> {
+        let plan = &pair.plan;
+        let Some(port) = plan.mount_port else {
+            return Ok(());
+        };
+        let on = SocketAddr::new(plan.listen.addr.ip(), port);
+        let (place, users) = (plan.upstream_mount.clone(), Arc::clone(&self.local_users));
+        let mount = MountProxy::start(on, place, &plan.upstream, admits, users).await?;
+        let mount = pair.mount.insert(mount);
+        if plan.rpcbind {
+            let entries = entries(plan.listen.scheme, pair.listening, mount.addr);
+            pair.registered = Some(Registered::of(&entries).await?);
+        }
+        Ok(())
     }
 
     fn listen(&self, plan: &PairPlan, admits: Admits) -> anyhow::Result<Listen> {
@@ -340,12 +253,25 @@ impl Pairs {
 }
 
 impl Pair {
+    /// Where it listens, as a URL.
+    pub(super) fn url(&self) -> String {
+        format!("{}://{}", self.plan.listen.scheme.name(), self.listening)
+    }
+
     pub(super) fn monitor(&self) -> GatewayMonitor {
         self.gateway.monitor()
     }
 
     pub(super) fn mount_addr(&self) -> Option<SocketAddr> {
         self.mount.as_ref().map(|mount| mount.addr)
+    }
+
+    /// Whether nobody else can listen there as long as it runs.
+    pub(super) fn has(&self, addr: SocketAddr) -> bool {
+        let mine = [Some(self.listening), self.mount_addr()];
+        mine.into_iter()
+            .flatten()
+            .any(|mine| plan::meet(mine, addr))
     }
 
     /// Waits until its event loops have run a task that is queued now.
@@ -366,8 +292,16 @@ impl Pair {
     }
 }
 
+/// What is to be said when a pair cannot listen.
+pub(super) fn cannot_listen(error: SetupError, addr: SocketAddr) -> anyhow::Error {
+    match error {
+        SetupError::Io(error) => listen::explain(error, addr, "--listen"),
+        other => anyhow::Error::new(other).context(format!("cannot listen at {addr}")),
+    }
+}
+
 /// Ends pairs side by side.
-async fn end_all(pairs: Vec<Pair>) {
+pub(super) async fn end_all(pairs: Vec<Pair>) {
     let ending: Vec<_> = pairs
         .into_iter()
         .map(|pair| tokio::spawn(pair.end()))
@@ -384,18 +318,6 @@ fn with_descriptors() -> usize {
     let limit = raise_limit().and_then(|limit| usize::try_from(limit).ok());
     let left = limit.map_or(usize::MAX, |limit| limit.saturating_sub(RESERVED));
     (left / 2).max(1)
-}
-
-/// The addresses of the server, in order.
-pub(super) async fn resolve(plan: &PairPlan) -> anyhow::Result<Vec<SocketAddr>> {
-    let server = &plan.upstream.server;
-    let addrs = server.addresses().await;
-    let mut addrs = addrs.with_context(|| format!("upstream {server}"))?;
-    addrs.dedup();
-    match addrs.is_empty() {
-        true => Err(anyhow!("upstream {server}: {NO_ADDRESS}")),
-        false => Ok(addrs),
-    }
 }
 
 /// What rpcbind is told: NFS version 3 with its access control lists, and MOUNT.

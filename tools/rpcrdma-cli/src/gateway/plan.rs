@@ -6,6 +6,7 @@ use crate::serve::names::Names;
 use crate::serve::plan::{Addresses, Clients, HostName};
 use nfs_server::{AccessList, Network};
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 /// A listening address and its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +58,13 @@ impl PairPlan {
         None
     }
 
+    /// Where it is to listen.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = SocketAddr> {
+        let addr = self.listen.addr;
+        let mount = self.mount_port.map(|port| SocketAddr::new(addr.ip(), port));
+        [addr].into_iter().chain(mount)
+    }
+
     /// Whether it differs from the other in nothing but its clients.
     pub(crate) fn is_same_but_for_clients(&self, other: &Self) -> bool {
         let other = Self {
@@ -94,23 +102,32 @@ pub(crate) fn clients_or_local(given: &[Clients], listen: &ListenUrl) -> Vec<Cli
     }
 }
 
+/// Who may connect to a pair that names nobody itself: those of all pairs, and this machine where only it
+/// can.
+pub(crate) fn clients_of_all(all: &[Clients], listen: &ListenUrl) -> Vec<Clients> {
+    let mut clients = all.to_vec();
+    let here = clients_or_local(&[], listen);
+    clients.extend(here.into_iter().filter(|client| !all.contains(client)));
+    clients
+}
+
+/// Whether two sockets cannot listen at these addresses at the same time.
+pub(crate) fn meet(one: SocketAddr, other: SocketAddr) -> bool {
+    let anywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0 && one.port() == other.port() && (anywhere || one.ip() == other.ip())
+}
+
 /// Two listeners of these that would have the same port, in words.
 pub(crate) fn port_given_twice(plans: &[PairPlan]) -> Option<(usize, String)> {
-    let mut seen: Vec<(String, std::net::SocketAddr)> = Vec::new();
+    let mut seen: Vec<(String, SocketAddr)> = Vec::new();
     for (index, plan) in plans.iter().enumerate() {
         let mut mine = vec![(plan.listen.to_string(), plan.listen.addr)];
         if let Some(port) = plan.mount_port {
-            let addr = std::net::SocketAddr::new(plan.listen.addr.ip(), port);
+            let addr = SocketAddr::new(plan.listen.addr.ip(), port);
             mine.push((format!("mount_port {port} of {}", plan.listen), addr));
         }
         for (what, addr) in mine {
-            let meets = |(_, other): &&(String, std::net::SocketAddr)| {
-                let anywhere = addr.ip().is_unspecified() || other.ip().is_unspecified();
-                addr.port() != 0
-                    && addr.port() == other.port()
-                    && (anywhere || addr.ip() == other.ip())
-            };
-            if let Some((other, _)) = seen.iter().find(meets) {
+            if let Some((other, _)) = seen.iter().find(|(_, other)| meet(addr, *other)) {
                 return Some((index, format!("{other} and {what} have the same port")));
             }
             seen.push((what, addr));
@@ -119,20 +136,25 @@ pub(crate) fn port_given_twice(plans: &[PairPlan]) -> Option<(usize, String)> {
     None
 }
 
-/// Looks up the names of hosts that may connect.
-pub(crate) async fn addresses(
-    plans: &[PairPlan],
-    names: &mut Names,
-    known: &Addresses,
-) -> Addresses {
-    let hosts: BTreeSet<HostName> = plans
+/// The hosts that may connect.
+pub(crate) fn hosts(plans: &[PairPlan]) -> BTreeSet<HostName> {
+    plans
         .iter()
         .flat_map(|plan| &plan.allow)
         .filter_map(|clients| match clients {
             Clients::Host(name) => Some(name.clone()),
             Clients::Network(_) => None,
         })
-        .collect();
+        .collect()
+}
+
+/// Looks up the names of hosts that may connect.
+pub(crate) async fn addresses(
+    plans: &[PairPlan],
+    names: &mut Names,
+    known: &Addresses,
+) -> Addresses {
+    let hosts = hosts(plans);
     match hosts.is_empty() {
         true => Addresses::new(),
         false => names.look_up(hosts, known).await,

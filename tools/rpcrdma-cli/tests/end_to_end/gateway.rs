@@ -1,6 +1,6 @@
 //! The gateway between our own servers and clients, over RDMA and over TCP.
 
-use crate::running::{PROGRAM, Running, Served, fails, free_port, ok, text};
+use crate::running::{PROGRAM, Running, Served, fails, free_port, ok, run, text};
 use buffer::Pool;
 use nfs_client::{Export, Mount, current_user};
 use nfs_server::{
@@ -318,7 +318,7 @@ fn mount_of_a_server_that_is_away_is_answered_and_logged() {
 fn clients_wait_for_a_server_that_is_away() {
     let (dir, content) = stuff();
     let addr: SocketAddr = ([127, 0, 0, 1], free_port()).into();
-    let gateway = Gateway::between("rdma://127.0.0.1:0", &format!("tcp://{addr}"), &[]);
+    let mut gateway = Gateway::between("rdma://127.0.0.1:0", &format!("tcp://{addr}"), &[]);
     let url = gateway.url("stuff/file");
     let client = Running::spawn(
         Command::new(PROGRAM)
@@ -327,6 +327,10 @@ fn clients_wait_for_a_server_that_is_away() {
     );
     // The call of the client has come, and waits.
     while gateway.counter("connections") == 0 {}
+    gateway.hear(&format!(
+        "server tcp://{addr} cannot be reached, trying for 30 s: "
+    ));
+    assert!(gateway.counter("upstream_attempts_failed") > 0);
     let _filer = Filer::at(addr, dir.path());
     let output = client.output();
     assert!(output.stdout == content, "{}", text(&output.stderr));
@@ -410,6 +414,74 @@ fn reload_adds_and_removes_pairs_and_leaves_others_alone() {
 }
 
 #[test]
+fn reload_ends_no_pair_for_one_that_cannot_be_started() {
+    let (dir, content) = stuff();
+    let filer = Filer::new(dir.path());
+    let (port, taken) = (free_port(), free_port());
+    let _other = std::net::TcpListener::bind(("127.0.0.1", taken)).unwrap();
+    let elsewhere = std::net::TcpListener::bind(("127.0.0.2", port)).unwrap();
+    let pair = |listen: &str, upstream: &str| {
+        format!("[[pair]]\nlisten = \"rdma://{listen}\"\nupstream = \"{upstream}\"\n")
+    };
+    let here = format!("127.0.0.1:{port}");
+    let before = pair(&here, &filer.url());
+    let mut gateway = Gateway::configured(&before);
+    let url = gateway.url("stuff/file");
+    let mut reload = |text: &str, says: &str, why: &str, shows: &str| {
+        gateway.configure(text);
+        gateway.signal(Signal::HUP);
+        let said = gateway.hear(says);
+        assert!(said.contains(why), "{said}");
+        assert!(ok(&["cat", &url]) == content);
+        // The log comes before what is told of the reload.
+        let stats = loop {
+            let stats = gateway.ask(&["stats"]);
+            if stats.contains(why) {
+                break stats;
+            }
+        };
+        assert!(stats.contains(shows), "{stats}");
+        assert!(
+            stats.contains(&format!("rdma://{here}  {}", filer.url())),
+            "{stats}"
+        );
+    };
+    let kept = format!("not changed: rdma://{here} to tcp://");
+    let unknown = pair(&here, "tcp://no-such-host.invalid");
+    reload(&unknown, "is not changed", "cannot find this host", &kept);
+    let mount = format!("{before}mount_port = {taken}\n");
+    let in_use = format!("port {taken} of 127.0.0.1 is in use");
+    reload(&mount, "is not changed", &in_use, &kept);
+    let moved = pair(&format!("127.0.0.1:{taken}"), &filer.url());
+    reload(
+        &moved,
+        "is not changed",
+        &in_use,
+        &format!("rdma://{here} goes on"),
+    );
+    // That another has the port is known once the pair has ended, which is started again.
+    let wider = pair(&format!("0.0.0.0:{port}"), &filer.url()) + "allow = [\"127.0.0.1\"]\n";
+    let in_use_everywhere = format!("port {port} of 0.0.0.0 is in use");
+    reload(
+        &wider,
+        "is not changed",
+        &in_use_everywhere,
+        &format!("rdma://{here} goes on"),
+    );
+    reload(
+        &(before.clone() + &moved),
+        "is not served",
+        &in_use,
+        &format!("not served: rdma://127.0.0.1:{taken}"),
+    );
+    drop(elsewhere);
+    gateway.configure(&before);
+    gateway.signal(Signal::HUP);
+    gateway.hear("nothing has changed");
+    while gateway.ask(&["stats"]).contains("not served") {}
+}
+
+#[test]
 fn gateway_tells_what_it_does() {
     let (dir, _) = stuff();
     let filer = Filer::new(dir.path());
@@ -488,6 +560,107 @@ fn file_is_checked_without_being_used() {
     let same = "[[pair]]\nlisten = \"rdma://127.0.0.1:7\"\nupstream = \"tcp://127.0.0.1:1\"\n";
     std::fs::write(&file, same.repeat(2)).unwrap();
     fails(&args, 78, "have the same port");
+}
+
+#[test]
+fn check_refuses_what_start_refuses() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let in_use = format!("rdma://{}", taken.local_addr().unwrap());
+    let free = free_port();
+    let (listen, itself) = (
+        format!("rdma://0.0.0.0:{free}"),
+        format!("tcp://127.0.0.1:{free}"),
+    );
+    let check = |args: &[&str], says: &str| {
+        let words = ["gateway", "--allow", "127.0.0.1"];
+        let (started, checked) = (
+            [&words[..], args].concat(),
+            [&words[..], args, &["--check"]].concat(),
+        );
+        fails(&checked, 1, says);
+        fails(&started, 1, says);
+        let errors = |args: &[&str]| text(&run(args).stderr);
+        assert_eq!(errors(&checked), errors(&started));
+    };
+    let pair = |listen, upstream| ["--listen", listen, "--upstream", upstream];
+    let (here, server) = ("rdma://127.0.0.1:0", "tcp://127.0.0.1:1");
+    check(
+        &pair(here, "tcp://no-such-host.invalid"),
+        "cannot find this host",
+    );
+    check(&pair(&in_use, server), "is in use");
+    check(
+        &[&pair(here, server)[..], &["--provider", "verbs"]].concat(),
+        "rdma://127.0.0.1:0: ",
+    );
+    check(&pair(&listen, &itself), "is where the pair itself listens");
+}
+
+#[test]
+fn check_warns_of_what_a_gateway_starts_with() {
+    let mut file = "[[pair]]\nupstream = \"tcp://127.0.0.1:1\"\n".to_owned();
+    file += &format!(
+        "listen = \"rdma://127.0.0.1:{}\"\nallow = [\"no-such-host.invalid\"]\n",
+        free_port()
+    );
+    let gateway = Gateway::configured(&file);
+    let path = |name| gateway.around.path().join(name);
+    let (file, socket) = (path("gateway.toml"), path("control.sock"));
+    let said = ok(&[
+        "gateway",
+        "--config",
+        file.to_str().unwrap(),
+        "--control-socket",
+        socket.to_str().unwrap(),
+        "--check",
+        "--json",
+    ]);
+    let said: Value = serde_json::from_slice(&said).unwrap();
+    let warning = |at: usize| said["warnings"][at].as_str().unwrap();
+    assert!(
+        warning(0).contains("no-such-host.invalid has no address now"),
+        "{said}"
+    );
+    let process = format!("gateway with process {}", gateway.child.id());
+    assert!(warning(1).contains(&process), "{said}");
+}
+
+#[test]
+fn reserved_ports_need_a_privilege() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can make a network whose lower ports are reserved");
+        return;
+    }
+    // In a network of its own, where ports below 1024 are what they are by default.
+    let script =
+        "setpriv --bounding-set -net_bind_service --inh-caps -net_bind_service -- \"$0\" \"$@\"";
+    let said = Command::new("unshare")
+        .args(["--net", "sh", "-c", script, PROGRAM, "gateway"])
+        .args(["--listen", "rdma://127.0.0.1:0"])
+        .args(["--upstream", "tcp://127.0.0.1:1", "--reserved-port"])
+        .output()
+        .unwrap();
+    let errors = text(&said.stderr);
+    assert_eq!(said.status.code(), Some(1), "{errors}");
+    let why = "--reserved-port needs CAP_NET_BIND_SERVICE (or root)";
+    assert!(errors.contains(why), "{errors}");
+}
+
+#[test]
+fn what_a_gateway_cannot_tell_is_said() {
+    let upstream = "rdma://127.0.0.1:1";
+    let gateway = Gateway::between("tcp://127.0.0.1:0", upstream, &["--trust-local"]);
+    assert_eq!(
+        gateway.ask(&["clients"]),
+        "clients of TCP pairs are not listed: `rpcrdma stats` shows how many there are\n"
+    );
+    assert_eq!(gateway.ask(&["clients", "--json"]), "");
+    let socket = gateway.around.path().join("control.sock");
+    fails(
+        &["exports", "--socket", socket.to_str().unwrap()],
+        1,
+        "this is a gateway, which has no exports of its own: ask the server",
+    );
 }
 
 #[test]

@@ -1,0 +1,66 @@
+//! `gateway --check`: whether a gateway could start, or a running one be told to read its file again.
+
+use super::announce::Described;
+use super::args::Settings;
+use super::pairs::Pairs;
+use super::plan;
+use super::side::ListenUrl;
+use crate::control::{self, GatewayStatus};
+use crate::failure::Ended;
+use anyhow::anyhow;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+
+/// Says what would be done. What a gateway starts with all the same, such as a client whose name has no
+/// address, is a warning, and so is a port that a gateway has which runs already: it is the one that
+/// reads the file again.
+///
+/// # Errors
+///
+/// If a gateway could not start, in the words of one that does not.
+pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<Ended> {
+    let pairs = Pairs::new(&settings.args);
+    let mut warnings = pairs.hosts_without_address(&settings.pairs).await;
+    let running = control::gateways(settings.args.reports.control_socket.as_deref()).await;
+    let served: Vec<(SocketAddr, u32)> = running.iter().flat_map(listeners).collect();
+    for plan in &settings.pairs {
+        let cannot = |error: anyhow::Error| anyhow!("{}: {error:#}", plan.listen);
+        pairs.prepare(plan).await.map_err(cannot)?;
+        let by = |addr| served.iter().find(|(other, _)| plan::meet(addr, *other));
+        pairs
+            .try_out(plan, |addr| by(addr).is_some())
+            .map_err(cannot)?;
+        match plan.listeners().find_map(|addr| Some((addr, by(addr)?))) {
+            Some((addr, (_, pid))) => warnings.push(format!(
+                "port {} of {} is that of the gateway with process {pid}: only this one can have it",
+                addr.port(),
+                addr.ip()
+            )),
+            None => pairs.try_out_devices(plan).await.map_err(cannot)?,
+        }
+    }
+    for warning in &warnings {
+        tracing::warn!(target: "serve", "{warning}");
+    }
+    let described = Described {
+        pairs: &settings.pairs,
+        warnings: &warnings,
+    };
+    let mut out = io::stdout();
+    match json {
+        true => writeln!(out, "{}", described.json()?)?,
+        false => write!(out, "{described}")?,
+    }
+    out.flush()?;
+    Ok(Ended::Well)
+}
+
+/// Where a running gateway listens, with its process.
+fn listeners(gateway: &GatewayStatus) -> impl Iterator<Item = (SocketAddr, u32)> {
+    gateway.pairs.iter().flat_map(|pair| {
+        let listen = pair.listen.parse::<ListenUrl>().ok().map(|url| url.addr);
+        let mount = pair.mount.as_ref().and_then(|addr| addr.parse().ok());
+        let both = [listen, mount].into_iter().flatten();
+        both.map(|addr| (addr, gateway.pid))
+    })
+}

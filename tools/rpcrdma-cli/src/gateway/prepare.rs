@@ -1,0 +1,114 @@
+//! What can be known of a pair before it starts.
+
+use super::pairs::{Pairs, cannot_listen};
+use super::plan::PairPlan;
+use super::side::Scheme;
+use crate::endpoint::NO_ADDRESS;
+use crate::serve::listen;
+use anyhow::{Context, anyhow, bail};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// A reserved port. Only whether it may be had matters, and not whether it is free.
+const RESERVED_PORT: u16 = 1023;
+
+impl Pairs {
+    /// Finds out what speaks against a pair. Returns the addresses of its server.
+    ///
+    /// # Errors
+    ///
+    /// Why the pair cannot be started.
+    pub(super) async fn prepare(&self, plan: &PairPlan) -> anyhow::Result<Vec<SocketAddr>> {
+        if plan.reserved_port {
+            check_reserved_ports()?;
+        }
+        let upstream = resolve(plan).await?;
+        let same_ports = plan.listen.scheme == plan.upstream.scheme || !self.over_devices();
+        if same_ports && upstream.iter().any(|&addr| reaches(addr, plan.listen.addr)) {
+            bail!(
+                "upstream {} is where the pair itself listens: name the server",
+                plan.upstream.server
+            );
+        }
+        if [plan.listen.scheme, plan.upstream.scheme].contains(&Scheme::Rdma) {
+            self.args.transport.one_provider()?;
+        }
+        Ok(upstream)
+    }
+
+    /// Finds out whether a pair could listen, but for ports that something `has` which ends before.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not.
+    pub(super) fn try_out(
+        &self,
+        plan: &PairPlan,
+        has: impl Fn(SocketAddr) -> bool,
+    ) -> anyhow::Result<()> {
+        let options = ["--listen", "--mount-port"];
+        for (addr, option) in plan.listeners().zip(options) {
+            // Ports of RDMA devices are others than those of TCP.
+            let is_device = option == "--listen" && self.listens_over_devices(plan);
+            if !is_device && !has(addr) {
+                listen::try_out(addr).map_err(|error| listen::explain(error, addr, option))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out whether a pair could listen over RDMA devices, if that is asked for.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not.
+    pub(super) async fn try_out_devices(&self, plan: &PairPlan) -> anyhow::Result<()> {
+        if self.listens_over_devices(plan) {
+            let addr = plan.listen.addr;
+            let provider = self.args.transport.one_provider()?;
+            let listened = provider.listen(addr).await;
+            listened.map_err(|error| cannot_listen(error, addr))?;
+        }
+        Ok(())
+    }
+
+    fn over_devices(&self) -> bool {
+        self.args.transport.wants_devices()
+    }
+
+    fn listens_over_devices(&self, plan: &PairPlan) -> bool {
+        plan.listen.scheme == Scheme::Rdma && self.over_devices()
+    }
+}
+
+/// Whether connections to `addr` come to a listener `at` an address.
+fn reaches(addr: SocketAddr, at: SocketAddr) -> bool {
+    let same_host = match at.ip().is_unspecified() {
+        true => (at.is_ipv6() || addr.is_ipv4()) && socket_owner::is_local(addr),
+        false => at.ip().to_canonical() == addr.ip().to_canonical(),
+    };
+    same_host && at.port() == addr.port()
+}
+
+/// Checks that this process may have ports below 1024.
+fn check_reserved_ports() -> anyhow::Result<()> {
+    match listen::try_out((Ipv4Addr::UNSPECIFIED, RESERVED_PORT).into()) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            bail!("--reserved-port needs CAP_NET_BIND_SERVICE (or root)")
+        }
+        // One that is in use may be had.
+        _ => Ok(()),
+    }
+}
+
+/// The addresses of the server, in order.
+async fn resolve(plan: &PairPlan) -> anyhow::Result<Vec<SocketAddr>> {
+    let server = &plan.upstream.server;
+    let addrs = server.addresses().await;
+    let mut addrs = addrs.with_context(|| format!("upstream {server}"))?;
+    addrs.dedup();
+    match addrs.is_empty() {
+        true => Err(anyhow!("upstream {server}: {NO_ADDRESS}")),
+        false => Ok(addrs),
+    }
+}
