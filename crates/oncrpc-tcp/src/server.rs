@@ -51,7 +51,7 @@ pub struct Limits {
     /// How long a client may take to send one call, from its first byte to its last. Needed beside
     /// `idle`, because a client that sends byte by byte is never silent.
     pub receive: Duration,
-    /// How long a client may take to accept a reply.
+    /// How long a client may take to accept what waits for it, or 1 MiB of that.
     pub write: Duration,
     /// How long a call to a client may take ([`Backchannels`]).
     pub backward: Duration,
