@@ -184,7 +184,9 @@ impl Pair {
         }
         let (call, bound) = self.outgoing(&link, call, &scanned);
         match self.call_upstream(&link, call, bound, &scanned).await {
-            Ok(reply) => self.back(&link, reply, &scanned, caller),
+            // The memory goes with this future, which the connection of the client polls when it
+            // has room for the reply.
+            Ok((reply, _memory)) => self.back(&link, reply, &scanned, caller),
             Err(error) => self.failed(error, &scanned),
         }
     }
