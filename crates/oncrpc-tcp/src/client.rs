@@ -6,6 +6,7 @@ use crate::driver::{Driver, TimeLimits};
 use crate::input::Input;
 use crate::keepalive;
 use crate::record::Decoder;
+use crate::resetting::Resetting;
 use crate::shared::Shared;
 use crate::warning::Log;
 use oncrpc::xdr::Payload;
@@ -83,7 +84,11 @@ impl Client {
         }
         let local = stream.local_addr().ok();
         let (input, output) = stream.into_split();
-        let halves = (Box::new(input) as _, Box::new(output) as _);
+        let output: Box<dyn AsyncWrite + Send + Unpin> = match config.reset_at_end {
+            true => Box::new(Resetting::new(output)),
+            false => Box::new(output),
+        };
+        let halves = (Box::new(input) as _, output);
         Ok(Self::run(halves, addr, local, config))
     }
 

@@ -48,6 +48,7 @@ mod local_port;
 mod memory;
 mod output;
 pub mod record;
+mod resetting;
 pub mod rpcbind;
 mod running;
 mod server;
