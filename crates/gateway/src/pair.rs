@@ -418,6 +418,7 @@ impl Pair {
             timeout: core.config.connect_timeout,
             call_timeout: core.config.call_timeout,
             callbacks,
+            log: &core.log,
             pool: &core.pool,
         };
         let (peer, until) = (

@@ -8,7 +8,6 @@ use crate::keepalive;
 use crate::record::Decoder;
 use crate::resetting::Resetting;
 use crate::shared::Shared;
-use crate::warning::Log;
 use oncrpc::xdr::Payload;
 use oncrpc::{Caller, Cause, ConnectionId, ReplyBound, Transport, TransportError};
 use socket2::SockRef;
@@ -136,7 +135,7 @@ impl Client {
             Arc::clone(&config.callbacks),
             config.callbacks_in_flight,
             None,
-            Arc::new(Log::default()),
+            Arc::clone(&config.log),
         );
         let driver = Driver::new(
             Arc::clone(&shared),

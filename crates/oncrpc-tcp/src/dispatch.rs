@@ -4,7 +4,7 @@ use crate::connection_end::ConnectionEnd;
 use crate::input::{Record, Take};
 use crate::running::Running;
 use crate::shared::{Job, Shared, record_of};
-use crate::warning::Log;
+use crate::warning::WarningLog;
 use oncrpc::admission::Admitted;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, Reply, Respond, Service};
@@ -34,7 +34,7 @@ pub(crate) struct Dispatch {
     called: bool,
     /// No further call is begun.
     draining: bool,
-    log: Arc<Log>,
+    log: Arc<WarningLog>,
     warned: bool,
 }
 
@@ -44,7 +44,7 @@ impl Dispatch {
         service: Arc<dyn Service>,
         limit: usize,
         admitted: Option<Admitted>,
-        log: Arc<Log>,
+        log: Arc<WarningLog>,
     ) -> Self {
         Self {
             shared,

@@ -63,6 +63,7 @@ pub use connection_end::ConnectionEnd;
 pub use local_port::LocalPort;
 pub use server::{Limits, Server};
 pub use source::{IncomingStream, Stream};
+pub use warning::WarningLog;
 
 #[cfg(test)]
 mod tests;

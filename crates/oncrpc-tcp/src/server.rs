@@ -9,7 +9,7 @@ use crate::memory::Memory;
 use crate::record::Decoder;
 use crate::shared::Shared;
 use crate::source::{Accepted, IncomingStream, Source};
-use crate::warning::Log;
+use crate::warning::WarningLog;
 use buffer::Pool;
 use oncrpc::admission::{Admission, ConnectionLimits};
 use oncrpc::warnings::WARNING_PERIOD;
@@ -242,7 +242,7 @@ impl Server {
             true => limits.with_idle_giving_way(),
             false => limits,
         });
-        let log = Arc::new(Log::default());
+        let log = Arc::new(WarningLog::default());
         let mut connections = JoinSet::new();
         tokio::pin!(stop);
         loop {
@@ -314,7 +314,7 @@ impl Accepting {
         stream: Accepted,
         caller: Caller,
         admission: &Admission,
-        log: &Arc<Log>,
+        log: &Arc<WarningLog>,
     ) -> Result<Driver, Box<dyn std::error::Error>> {
         let (input, output) = stream.into_halves()?;
         let shared = Arc::new(Shared::new(output, caller, self.limits.backward));

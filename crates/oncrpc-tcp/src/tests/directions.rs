@@ -370,6 +370,16 @@ async fn client_ends_with_a_server_that_does_not_speak_rpc() {
 }
 
 #[tokio::test]
+async fn warnings_about_a_server_are_limited_over_all_connections_to_it() {
+    let config = ClientConfig::new(DEADLINE);
+    let group = Caller::new("0.0.0.0:0".parse().unwrap()).group;
+    for _ in 0..oncrpc::warnings::MAX_WARNINGS {
+        end_after(&[0x80, 0, 0, 4, 0, 0, 0, 1], config.clone()).await;
+    }
+    assert!(!config.log.may_warn(group));
+}
+
+#[tokio::test]
 async fn client_that_resets_does_not_end_its_direction_before() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = ClientConfig::new(DEADLINE).with_reset_at_end(true);
