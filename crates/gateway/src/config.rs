@@ -232,8 +232,8 @@ pub struct GatewayConfig {
     pub max_reply: usize,
     /// Largest reply in bytes to a call that is repeated because its reply did not fit.
     pub max_retried_reply: usize,
-    /// Bytes of memory for replies of an RDMA upstream, on all connections together. A call that needs
-    /// more waits. Calls of one address may use a quarter of it.
+    /// Bytes of memory for replies of an RDMA upstream, or to TCP clients, on all connections
+    /// together. A call that needs more waits. Calls of one address may use a quarter of it.
     pub reply_memory: usize,
     /// Number of threads for a TCP side that listens: 1, or 0 for the runtime on which the gateway
     /// was bound. An RDMA side has [its own setting](ServerConfig::workers).

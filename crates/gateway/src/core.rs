@@ -2,7 +2,6 @@
 
 use crate::config::{GatewayConfig, Listen, MAX_RECORD, Upstream};
 use crate::downstream::Backchannels;
-use crate::log::Log;
 use crate::pair::Pair;
 use crate::ports::Ports;
 use crate::reply_memory::ReplyMemory;
@@ -13,6 +12,7 @@ use buffer::Pool;
 use nfs_proto::scan::scan_received;
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, ConnectionId, Connections, ReplyBound, Service};
+use oncrpc_tcp::WarningLog;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,7 +28,7 @@ pub(crate) struct Core {
     pub(crate) fore_sizes: Sizes,
     pub(crate) config: GatewayConfig,
     pub(crate) stats: Counters,
-    pub(crate) log: Log,
+    pub(crate) log: Arc<WarningLog>,
     pub(crate) ports: Ports,
     /// The connections of clients, which pairs close.
     pub(crate) connections: Connections,
@@ -71,7 +71,7 @@ impl Core {
             reply_memory: ReplyMemory::new(config.reply_memory),
             config,
             stats: Counters::default(),
-            log: Log::default(),
+            log: Arc::default(),
             ports: Ports::default(),
             connections: Connections::default(),
             backchannels: Backchannels::new(downstream),

@@ -51,7 +51,12 @@ impl Gateway {
         let core = Arc::new(Core::new(&listen, upstream, config));
         let listening = Listening::start(listen, &core).await?;
         let logged = Arc::clone(&core);
-        let summaries = tokio::spawn(async move { match logged.log.summarise_when_due().await {} });
+        let summaries = tokio::spawn(async move {
+            loop {
+                logged.log.summary_is_due().await;
+                logged.log.summarise(Instant::now());
+            }
+        });
         Ok(Self {
             core,
             listening,

@@ -32,7 +32,6 @@ mod downstream;
 mod gateway;
 mod link;
 mod listener;
-mod log;
 mod pair;
 mod phase;
 mod ports;

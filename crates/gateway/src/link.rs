@@ -6,7 +6,7 @@ use crate::session::Sizes;
 use buffer::Pool;
 use oncrpc::xdr::Payload;
 use oncrpc::{Cause, ReplyBound, Service, Transport, TransportError};
-use oncrpc_tcp::LocalPort;
+use oncrpc_tcp::{LocalPort, WarningLog};
 use rpcrdma::{ClientConfig, InlineThreshold};
 use std::error::Error;
 use std::io;
@@ -43,6 +43,8 @@ pub(crate) struct Connector<'a> {
     pub(crate) call_timeout: Duration,
     /// Takes calls of the upstream.
     pub(crate) callbacks: Arc<dyn Service>,
+    /// Limits warnings about the upstream, over all connections to it.
+    pub(crate) log: &'a Arc<WarningLog>,
     /// Memory for records of the upstream.
     pub(crate) pool: &'a Pool,
 }
@@ -133,6 +135,7 @@ impl Connector<'_> {
             .with_call_timeout(self.call_timeout)
             .with_max_record(MAX_RECORD)
             .with_callbacks(Arc::clone(&self.callbacks))
+            .with_log(Arc::clone(self.log))
             .with_pool(self.pool.clone())
     }
 

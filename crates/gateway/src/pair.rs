@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::downstream::Backward;
 use crate::link::{Connector, Link};
 use crate::phase::{Phase, Phases};
-use crate::ports::ClientKey;
+use crate::ports::MachineName;
 use crate::reduce;
 use crate::replies::{can_answer, system_err};
 use crate::session::{self, Sizes};
@@ -35,6 +35,8 @@ pub(crate) struct Pair {
     pub(crate) core: Arc<Core>,
     /// The client. Its reply room is that of no call.
     caller: Caller,
+    /// The name by which its source port is kept.
+    machine: MachineName,
     state: Mutex<State>,
     phase: Phases,
     /// Signalled when an XID of the gateway's own is free again.
@@ -79,6 +81,7 @@ impl Pair {
         Arc::new(Self {
             core,
             caller,
+            machine: MachineName::default(),
             state: Mutex::default(),
             phase: Phases::new(),
             own_xid_is_free: Notify::new(),
@@ -120,8 +123,14 @@ impl Pair {
                 return Answer::Now(Reply::Nothing);
             }
         };
+        if self.machine.get().is_none()
+            && let Some(name) = machine_name(&call)
+        {
+            // Another thread may have been first.
+            let _ = self.machine.set(name);
+        }
         if self.phase.get() == Phase::New {
-            Arc::clone(&self).connect(&call);
+            Arc::clone(&self).connect();
         }
         stats.calls.bump();
         stats.bytes_up.add(call.stream_len() as u64);
@@ -184,7 +193,9 @@ impl Pair {
         }
         let (call, bound) = self.outgoing(&link, call, &scanned);
         match self.call_upstream(&link, call, bound, &scanned).await {
-            Ok(reply) => self.back(&link, reply, &scanned, caller),
+            // The memory goes with this future, which the connection of the client polls when it
+            // has room for the reply.
+            Ok((reply, _memory)) => self.back(&link, reply, &scanned, caller),
             Err(error) => self.failed(error, &scanned),
         }
     }
@@ -360,19 +371,15 @@ impl Pair {
     }
 
     /// Begins to make the upstream connection, for a first call.
-    fn connect(self: Arc<Self>, call: &Payload) {
+    fn connect(self: Arc<Self>) {
         if self.phase.enter(Phase::Connecting) == Phase::New {
             self.core.stats.pairs.bump();
-            let client = ClientKey {
-                group: self.caller.group,
-                machine: machine_name(call),
-            };
-            tokio::spawn(self.run(client));
+            tokio::spawn(self.run());
         }
     }
 
     /// Makes the upstream connection, and waits for the end of one of both.
-    async fn run(self: Arc<Self>, client: ClientKey) {
+    async fn run(self: Arc<Self>) {
         let over = self.phase.reach(Phase::Over);
         tokio::pin!(over);
         let callbacks = Arc::new(Callbacks {
@@ -381,7 +388,7 @@ impl Pair {
         let link = tokio::select! {
             biased;
             () = &mut over => None,
-            link = self.connect_within_window(client, callbacks) => link.map(Arc::new),
+            link = self.connect_within_window(callbacks) => link.map(Arc::new),
         };
         let Some(link) = link else {
             self.phase.enter(Phase::Over);
@@ -401,18 +408,17 @@ impl Pair {
         }
     }
 
-    async fn connect_within_window(
-        &self,
-        client: ClientKey,
-        callbacks: Arc<Callbacks>,
-    ) -> Option<Link> {
+    async fn connect_within_window(&self, callbacks: Arc<Callbacks>) -> Option<Link> {
         let core = &*self.core;
-        let mut port = core.ports.lease(client);
+        let mut port = core
+            .ports
+            .lease(self.caller.group, Arc::clone(&self.machine));
         let connector = Connector {
             upstream: &core.upstream,
             timeout: core.config.connect_timeout,
             call_timeout: core.config.call_timeout,
             callbacks,
+            log: &core.log,
             pool: &core.pool,
         };
         let (peer, until) = (

@@ -1,7 +1,7 @@
-//! Memory for replies of an RDMA upstream, shared fairly by address.
+//! Memory for replies, shared fairly by address.
 //!
 //! A call to an RDMA upstream registers memory for what its reply may need (RFC 8166 §3.4.6), however
-//! small the reply is in the end.
+//! small the reply is in the end. A reply to a TCP client that does not read stays with its call.
 
 use oncrpc::{PeerGroup, ReplyBound};
 use std::collections::HashMap;

@@ -13,19 +13,33 @@ use std::sync::Arc;
 use tracing::debug;
 
 impl Pair {
-    /// Passes a call to the upstream and waits for its reply.
-    ///
-    /// RFC 8267 §3.1: if its reply did not fit, it is sent once more as a new transaction, where the
-    /// binding says that the size of the reply cannot be estimated and that the call may be executed
-    /// twice. The verifier of RPCSEC_GSS covers the XID (RFC 2203 §5.3.1), so that only the client
-    /// could do that.
+    /// Passes a call to the upstream and waits for its reply, all within the time limit of a call.
+    /// The reply comes with the memory that it may have, which is returned once it is handed to the
+    /// connection of the client.
     pub(crate) async fn call_upstream(
         self: &Arc<Self>,
         link: &Link,
         call: Payload,
         bound: ReplyBound,
         scanned: &ScannedCall,
-    ) -> Result<Payload, TransportError> {
+    ) -> Result<(Payload, Option<Lease>), TransportError> {
+        let limit = self.core.config.call_timeout;
+        let calling = self.call_once_or_twice(link, call, bound, scanned);
+        let called = tokio::time::timeout(limit, calling).await;
+        called.unwrap_or(Err(TransportError::TimedOut(limit)))
+    }
+
+    /// RFC 8267 §3.1: if its reply did not fit, it is sent once more as a new transaction, where the
+    /// binding says that the size of the reply cannot be estimated and that the call may be executed
+    /// twice. The verifier of RPCSEC_GSS covers the XID (RFC 2203 §5.3.1), so that only the client
+    /// could do that.
+    async fn call_once_or_twice(
+        self: &Arc<Self>,
+        link: &Link,
+        call: Payload,
+        bound: ReplyBound,
+        scanned: &ScannedCall,
+    ) -> Result<(Payload, Option<Lease>), TransportError> {
         let max_reply = self.core.config.max_retried_reply;
         let may_retry = self.core.upstream_side == Side::Rdma
             && scanned.short_reply_retry
@@ -33,12 +47,12 @@ impl Pair {
             && bound.fixed < max_reply;
         let memory = self.reply_memory(&bound).await;
         if !may_retry {
-            return link.call(call, bound).await;
+            return Ok((link.call(call, bound).await?, memory));
         }
         let (again, results) = (reduce::copy_of(&call), bound.results.clone());
         let why = match link.call(call, bound).await {
             Err(TransportError::Refused(why)) => why,
-            outcome => return outcome,
+            outcome => return Ok((outcome?, memory)),
         };
         self.core.stats.larger_retries.bump();
         let xid = self.take_own_xid(link);
@@ -54,16 +68,18 @@ impl Pair {
         };
         // The first chunk is invalid by now.
         drop(memory);
-        let _memory = self.reply_memory(&bound).await;
+        let memory = self.reply_memory(&bound).await;
         let reply = link.call(reduce::with_xid(again, xid.xid), bound).await?;
-        Ok(reduce::with_xid(reply, scanned.xid))
+        Ok((reduce::with_xid(reply, scanned.xid), memory))
     }
 
-    /// Waits for the memory that the reply of an RDMA upstream may need.
+    /// Waits for the memory that a reply may need: an RDMA upstream has it registered, and a TCP
+    /// client may not read what has come. Replies between TCP and RDMA clients are bounded by the
+    /// credits of these.
     async fn reply_memory(&self, bound: &ReplyBound) -> Option<Lease> {
-        match self.core.upstream_side {
-            Side::Tcp => None,
-            Side::Rdma => {
+        match (self.core.upstream_side, self.core.downstream) {
+            (Side::Tcp, Side::Rdma) => None,
+            (Side::Rdma, _) | (Side::Tcp, Side::Tcp) => {
                 let memory = &self.core.reply_memory;
                 memory.lease(self.client_group(), bound).await
             }

@@ -6,8 +6,8 @@ use crate::driver::{Driver, TimeLimits};
 use crate::input::Input;
 use crate::keepalive;
 use crate::record::Decoder;
+use crate::resetting::Resetting;
 use crate::shared::Shared;
-use crate::warning::Log;
 use oncrpc::xdr::Payload;
 use oncrpc::{Caller, Cause, ConnectionId, ReplyBound, Transport, TransportError};
 use socket2::SockRef;
@@ -83,7 +83,11 @@ impl Client {
         }
         let local = stream.local_addr().ok();
         let (input, output) = stream.into_split();
-        let halves = (Box::new(input) as _, Box::new(output) as _);
+        let output: Box<dyn AsyncWrite + Send + Unpin> = match config.reset_at_end {
+            true => Box::new(Resetting::new(output)),
+            false => Box::new(output),
+        };
+        let halves = (Box::new(input) as _, output);
         Ok(Self::run(halves, addr, local, config))
     }
 
@@ -131,7 +135,7 @@ impl Client {
             Arc::clone(&config.callbacks),
             config.callbacks_in_flight,
             None,
-            Arc::new(Log::default()),
+            Arc::clone(&config.log),
         );
         let driver = Driver::new(
             Arc::clone(&shared),

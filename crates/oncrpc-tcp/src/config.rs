@@ -1,6 +1,6 @@
 //! Configuration of a client.
 
-use crate::LocalPort;
+use crate::{LocalPort, WarningLog};
 use buffer::Pool;
 use oncrpc::{Programs, Service};
 use std::fmt;
@@ -38,6 +38,8 @@ pub struct ClientConfig {
     pub reset_at_end: bool,
     /// Pool for the memory of large records; without one they are allocated one by one.
     pub pool: Option<Pool>,
+    /// Limits the warnings about servers, of all clients with a clone of the configuration together.
+    pub log: Arc<WarningLog>,
 }
 
 impl ClientConfig {
@@ -52,6 +54,7 @@ impl ClientConfig {
             local_port: LocalPort::Any,
             reset_at_end: false,
             pool: None,
+            log: Arc::default(),
         }
     }
 
@@ -89,6 +92,12 @@ impl ClientConfig {
             reset_at_end,
             ..self
         }
+    }
+
+    /// Sets [what limits warnings](Self::log).
+    #[must_use]
+    pub fn with_log(self, log: Arc<WarningLog>) -> Self {
+        Self { log, ..self }
     }
 
     /// Sets the [pool](Self::pool).

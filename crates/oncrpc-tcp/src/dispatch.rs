@@ -4,7 +4,7 @@ use crate::connection_end::ConnectionEnd;
 use crate::input::{Record, Take};
 use crate::running::Running;
 use crate::shared::{Job, Shared, record_of};
-use crate::warning::Log;
+use crate::warning::WarningLog;
 use oncrpc::admission::Admitted;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, Reply, Respond, Service};
@@ -26,13 +26,15 @@ pub(crate) struct Dispatch {
     /// end.
     waiting: VecDeque<Record>,
     running: Running<Reply>,
+    /// Calls in service were not polled, as the output was full.
+    held: bool,
     /// The place of the connection on a server.
     admitted: Option<Admitted>,
     /// The peer has made a call.
     called: bool,
     /// No further call is begun.
     draining: bool,
-    log: Arc<Log>,
+    log: Arc<WarningLog>,
     warned: bool,
 }
 
@@ -42,7 +44,7 @@ impl Dispatch {
         service: Arc<dyn Service>,
         limit: usize,
         admitted: Option<Admitted>,
-        log: Arc<Log>,
+        log: Arc<WarningLog>,
     ) -> Self {
         Self {
             shared,
@@ -50,6 +52,7 @@ impl Dispatch {
             limit,
             waiting: VecDeque::new(),
             running: Running::new(),
+            held: false,
             admitted,
             called: false,
             draining: false,
@@ -83,14 +86,24 @@ impl Dispatch {
         admitted.is_none_or(|admitted| admitted.set_in_use(in_use))
     }
 
-    /// Queues the replies that are there, and begins calls that wait. Returns whether there were any.
+    /// Whether replies may be there that can be queued now: they could not be before.
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.held && !self.shared.output.is_full()
+    }
+
+    /// Queues the replies that are there and for which the output has room, and begins calls that
+    /// wait. Returns whether there were any.
+    ///
+    /// The others stay with their calls, and hold what these hold.
     pub(crate) fn poll(&mut self, cx: &Context<'_>) -> bool {
-        let shared = &self.shared;
-        let mut progress = self.running.poll(cx, |reply| {
+        let output = &self.shared.output;
+        let has_room = || !output.is_full();
+        let mut progress = self.running.poll(cx, has_room, |reply| {
             if let Some(record) = record_of(reply) {
-                shared.output.queue(record);
+                output.queue(record);
             }
         });
+        self.held = output.is_full() && self.running.len() > 0;
         while self.may_begin()
             && let Some(call) = self.waiting.pop_front()
         {

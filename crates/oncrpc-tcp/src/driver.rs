@@ -12,6 +12,7 @@
 use crate::connection_end::ConnectionEnd;
 use crate::dispatch::Dispatch;
 use crate::input::{Input, Take};
+use crate::output::OUTPUT_LIMIT;
 use crate::shared::Shared;
 use std::future::Future;
 use std::pin::Pin;
@@ -23,6 +24,10 @@ use tokio::time::{Instant, Sleep};
 /// Rounds of a connection with work before other tasks have a turn.
 const ROUNDS: usize = 4;
 
+/// Bytes that a peer must accept within the time limit for writing while output waits for it: more
+/// messages than one, if these are small.
+const WRITE_STEP: u64 = OUTPUT_LIMIT as u64;
+
 /// Time limits of a connection; `None` is without.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TimeLimits {
@@ -30,7 +35,7 @@ pub(crate) struct TimeLimits {
     pub(crate) idle: Option<Duration>,
     /// How long the peer may take to send one message.
     pub(crate) receive: Option<Duration>,
-    /// How long the peer may take to accept one message.
+    /// How long the peer may take to accept all that waits, or [`WRITE_STEP`] bytes of it.
     pub(crate) write: Option<Duration>,
 }
 
@@ -48,7 +53,7 @@ pub(crate) struct Driver {
     idle_since: Option<Instant>,
     /// Number of messages before one that has begun, and the time by which it must be complete.
     begun: Option<(u64, Instant)>,
-    /// Number of messages sent before one that is not accepted, and the time by which it must be.
+    /// Number of [`WRITE_STEP`]s sent while output waits, and the time by which it must be larger.
     blocked: Option<(u64, Instant)>,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -100,8 +105,9 @@ impl Driver {
             }
             // What was written may have made room for what is to be read.
             progress |= !could_take && self.dispatch.may_take();
+            progress |= self.dispatch.may_go_on();
             if !progress {
-                return self.wait(cx, output.blocked);
+                return self.wait(cx, output.blocked.map(|sent| sent / WRITE_STEP));
             }
             self.idle_since = None;
         }

@@ -48,6 +48,7 @@ mod local_port;
 mod memory;
 mod output;
 pub mod record;
+mod resetting;
 pub mod rpcbind;
 mod running;
 mod server;
@@ -62,6 +63,7 @@ pub use connection_end::ConnectionEnd;
 pub use local_port::LocalPort;
 pub use server::{Limits, Server};
 pub use source::{IncomingStream, Stream};
+pub use warning::WarningLog;
 
 #[cfg(test)]
 mod tests;

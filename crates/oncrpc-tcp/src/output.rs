@@ -17,7 +17,8 @@ use tokio::sync::OwnedSemaphorePermit;
 /// Largest number of pieces of one write.
 const MAX_PIECES: usize = 128;
 
-/// Bytes of messages that wait to be written before no further call of the peer is begun.
+/// Bytes of messages that wait to be written before no further call of the peer is begun, and no
+/// further reply is taken from its call.
 pub(crate) const OUTPUT_LIMIT: usize = 1 << 20;
 
 /// The stream for output, and the messages that wait for it.
@@ -36,8 +37,8 @@ struct State {
     queue: VecDeque<Outgoing>,
     /// Bytes of the first message that are written.
     written: usize,
-    /// Number of messages that are written.
-    done: u64,
+    /// Number of bytes that are written.
+    sent: u64,
     /// The stream takes no more: the task of the connection is woken when it does.
     blocked: bool,
     failed: Option<io::Error>,
@@ -58,7 +59,7 @@ pub(crate) struct Outgoing {
 
 /// State of the output after a turn of the connection's task.
 pub(crate) struct Turn {
-    /// Number of messages written so far, if more wait for the stream.
+    /// Number of bytes written so far, if more wait for the stream.
     pub(crate) blocked: Option<u64>,
     /// Why the connection must end now.
     pub(crate) end: Option<ConnectionEnd>,
@@ -114,7 +115,7 @@ impl Output {
                 stream: Some(stream),
                 queue: VecDeque::new(),
                 written: 0,
-                done: 0,
+                sent: 0,
                 blocked: false,
                 failed: None,
                 end: None,
@@ -173,7 +174,7 @@ impl Output {
             false => state.end.take(),
         };
         Turn {
-            blocked: state.blocked.then_some(state.done),
+            blocked: state.blocked.then_some(state.sent),
             end: failed.or(end),
             draining: state.draining || behind,
         }
@@ -264,11 +265,11 @@ impl State {
 
     fn advance(&mut self, len: usize) {
         self.written += len;
+        self.sent += len as u64;
         while let Some(first) = self.queue.front()
             && self.written >= first.len
         {
             self.written -= first.len;
-            self.done += 1;
             self.queue.pop_front();
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::memory::Lease;
 use slab::Slab;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -18,6 +19,8 @@ use std::task::{Context, Poll, Wake, Waker};
 /// is woken for it.
 pub(crate) struct Running<T> {
     futures: Slab<Entry<T>>,
+    /// Futures to poll first: they were woken when nothing could be done with a result.
+    ready: VecDeque<usize>,
     woken: Arc<Woken>,
 }
 
@@ -70,6 +73,7 @@ impl<T> Running<T> {
     pub(crate) fn new() -> Self {
         Self {
             futures: Slab::new(),
+            ready: VecDeque::new(),
             woken: Arc::default(),
         }
     }
@@ -100,18 +104,26 @@ impl<T> Running<T> {
         self.woken.lock().0.push(index);
     }
 
-    /// Polls the woken futures, and passes their results on. A future that panics ends without a
+    /// Polls the woken futures as long as there is room for a result, and passes their results on.
+    /// The others keep what they have until the next time. A future that panics ends without a
     /// result. Returns whether one has ended.
-    pub(crate) fn poll(&mut self, cx: &Context<'_>, mut then: impl FnMut(T)) -> bool {
+    pub(crate) fn poll(
+        &mut self,
+        cx: &Context<'_>,
+        has_room: impl Fn() -> bool,
+        mut then: impl FnMut(T),
+    ) -> bool {
         let mut woken = self.woken.lock();
-        let indices = std::mem::take(&mut woken.0);
+        self.ready.extend(woken.0.drain(..));
         match &mut woken.1 {
             Some(task) if task.will_wake(cx.waker()) => {}
             task => *task = Some(cx.waker().clone()),
         }
         drop(woken);
         let mut ended = false;
-        for index in indices {
+        while has_room()
+            && let Some(index) = self.ready.pop_front()
+        {
             let Some(entry) = self.futures.get_mut(index) else {
                 continue;
             };
@@ -159,13 +171,29 @@ mod tests {
         let (second, wait) = oneshot::channel();
         running.push(Box::pin(async { wait.await.unwrap() }), None);
         let mut results = Vec::new();
-        assert!(!running.poll(&cx, |result| results.push(result)));
+        assert!(!running.poll(&cx, || true, |result| results.push(result)));
         second.send(2).unwrap();
         first.send(1).unwrap();
         assert_eq!(count.0.load(Relaxed), 1, "one wake for both");
-        assert!(running.poll(&cx, |result| results.push(result)));
+        assert!(running.poll(&cx, || true, |result| results.push(result)));
         assert_eq!(results, [2, 1]);
-        assert!(!running.poll(&cx, |result| results.push(result)));
+        assert!(!running.poll(&cx, || true, |result| results.push(result)));
+    }
+
+    #[test]
+    fn future_is_not_polled_before_there_is_room_for_its_result() {
+        let cx = Context::from_waker(Waker::noop());
+        let mut running = Running::new();
+        for number in 1..=3 {
+            running.push(Box::pin(async move { number }), None);
+        }
+        let results = std::cell::RefCell::new(Vec::new());
+        for room in [0, 1, 1, 3] {
+            let has_room = || results.borrow().len() < room;
+            running.poll(&cx, has_room, |result| results.borrow_mut().push(result));
+            assert_eq!(*results.borrow(), Vec::from_iter(1..=room));
+        }
+        assert_eq!(running.len(), 0);
     }
 
     #[test]
@@ -175,7 +203,7 @@ mod tests {
         running.push(Box::pin(async { panic!("as a service may") }), None);
         running.push(Box::pin(async { 2 }), None);
         let mut results = Vec::new();
-        assert!(running.poll(&cx, |result| results.push(result)));
+        assert!(running.poll(&cx, || true, |result| results.push(result)));
         assert_eq!(results, [2]);
     }
 }

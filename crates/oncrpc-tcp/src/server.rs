@@ -9,7 +9,7 @@ use crate::memory::Memory;
 use crate::record::Decoder;
 use crate::shared::Shared;
 use crate::source::{Accepted, IncomingStream, Source};
-use crate::warning::Log;
+use crate::warning::WarningLog;
 use buffer::Pool;
 use oncrpc::admission::{Admission, ConnectionLimits};
 use oncrpc::warnings::WARNING_PERIOD;
@@ -51,10 +51,13 @@ pub struct Limits {
     /// How long a client may take to send one call, from its first byte to its last. Needed beside
     /// `idle`, because a client that sends byte by byte is never silent.
     pub receive: Duration,
-    /// How long a client may take to accept a reply.
+    /// How long a client may take to accept what waits for it, or 1 MiB of that.
     pub write: Duration,
     /// How long a call to a client may take ([`Backchannels`]).
     pub backward: Duration,
+    /// How long calls in service may take when the server stops. After that their connections are
+    /// dropped.
+    pub drain: Duration,
     /// Whether a client that has ended its direction still gets the replies to its calls. Otherwise the
     /// end of its direction is that of its connection.
     pub half_close: bool,
@@ -76,6 +79,7 @@ impl Default for Limits {
             receive: Duration::from_secs(30),
             write: Duration::from_secs(30),
             backward: Duration::from_secs(10),
+            drain: Duration::from_secs(10),
             half_close: true,
             idle_gives_way: true,
         }
@@ -223,7 +227,8 @@ impl Server {
         self.source.local_addr()
     }
 
-    /// Serves until `stop` is ready, then finishes the calls in service and returns.
+    /// Serves until `stop` is ready, then finishes the calls in service, within the [time
+    /// limit](Limits::drain), and returns.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self {
             mut source,
@@ -237,7 +242,7 @@ impl Server {
             true => limits.with_idle_giving_way(),
             false => limits,
         });
-        let log = Arc::new(Log::default());
+        let log = Arc::new(WarningLog::default());
         let mut connections = JoinSet::new();
         tokio::pin!(stop);
         loop {
@@ -292,7 +297,13 @@ impl Server {
         // Logs the summaries that are still due.
         log.summarise(Instant::now() + WARNING_PERIOD);
         accepting.registries.all.drain();
-        while connections.join_next().await.is_some() {}
+        let drained = async { while connections.join_next().await.is_some() {} };
+        let in_time = tokio::time::timeout(accepting.limits.drain, drained).await;
+        if in_time.is_err() {
+            let left = connections.len();
+            tracing::warn!(connections = left, "closed with calls in service");
+            connections.shutdown().await;
+        }
     }
 }
 
@@ -303,7 +314,7 @@ impl Accepting {
         stream: Accepted,
         caller: Caller,
         admission: &Admission,
-        log: &Arc<Log>,
+        log: &Arc<WarningLog>,
     ) -> Result<Driver, Box<dyn std::error::Error>> {
         let (input, output) = stream.into_halves()?;
         let shared = Arc::new(Shared::new(output, caller, self.limits.backward));

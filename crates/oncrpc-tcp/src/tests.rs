@@ -423,6 +423,20 @@ async fn shutdown_answers_calls_that_have_begun() {
     assert!(ask(&client, AT_ONCE, 7).await.is_err());
 }
 
+#[tokio::test(start_paused = true)]
+async fn shutdown_does_not_wait_for_ever_for_a_call() {
+    let served = Served::new(Limits::default()).await;
+    let client = served.client().await;
+    let call = tokio::spawn(async move { ask(&client, HELD, 4).await });
+    served.arrived.notified().await;
+    let begun = tokio::time::Instant::now();
+    served.stop.send(()).unwrap();
+    served.server.await.unwrap();
+    assert!(begun.elapsed() >= Limits::default().drain);
+    let lost = call.await.unwrap();
+    assert!(matches!(lost, Err(TransportError::Disconnected(_))));
+}
+
 #[tokio::test]
 async fn unanswered_call_does_not_delay_others() {
     let served = Served::new(Limits::default()).await;
@@ -437,6 +451,7 @@ async fn unanswered_call_does_not_delay_others() {
 }
 
 mod directions;
+mod replies;
 
 /// Takes clients for this user of this machine, or refuses them.
 #[derive(Debug)]

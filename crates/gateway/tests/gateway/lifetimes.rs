@@ -3,7 +3,8 @@
 use crate::made_up::*;
 use crate::stage::*;
 use gateway::{Gateway, GatewayConfig, Listen, Upstream};
-use oncrpc::{Programs, Service, TransportError};
+use oncrpc::xdr::Writer;
+use oncrpc::{AuthSys, Credential, Procedure, Programs, Service, TransportError, write_call};
 use rpcrdma::Versions;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -211,6 +212,40 @@ async fn client_that_comes_back_has_the_same_source_port_at_the_upstream() {
         upper.service.until_ended(round).await;
     }
     assert_eq!(ports, [ports[0]; 5]);
+}
+
+#[tokio::test]
+async fn client_that_says_its_name_in_its_second_call_comes_back_with_the_same_port() {
+    let upper = Upper::new(Over::Tcp).await;
+    let gateway = upper.behind(Over::Tcp).await;
+    let by = |name: &str, xid| {
+        let cred = Credential::Sys(AuthSys {
+            stamp: 0,
+            machine_name: name.as_bytes().into(),
+            uid: 0,
+            gid: 0,
+            gids: Default::default(),
+        });
+        let mut w = Writer::default();
+        let (prog, vers, proc) = (PROGRAM, 1, ECHO);
+        write_call(&mut w, xid, Procedure { prog, vers, proc }, &cred);
+        w.opaque(b"");
+        w.finish()
+    };
+    let connect = || Lower::new(Over::Tcp, gateway.local_addr(), nobody());
+    let port = || upper.service.last_caller().addr.port();
+    let client = connect().await;
+    // NULL with AUTH_NONE, as by Linux.
+    for call in [call_of(1, 0, b""), by("a", 2)] {
+        client.call(call, 100).await.expect("it is answered");
+    }
+    let first = port();
+    client.close().await;
+    upper.service.until_ended(1).await;
+    let client = connect().await;
+    let reply = client.call(by("a", 1), 100).await;
+    reply.expect("it is answered");
+    assert_eq!(port(), first);
 }
 
 #[tokio::test]

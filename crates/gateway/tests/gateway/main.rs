@@ -8,3 +8,4 @@ mod lifetimes;
 mod made_up;
 mod sizes;
 mod stage;
+mod unread;

@@ -370,6 +370,30 @@ async fn client_ends_with_a_server_that_does_not_speak_rpc() {
 }
 
 #[tokio::test]
+async fn warnings_about_a_server_are_limited_over_all_connections_to_it() {
+    let config = ClientConfig::new(DEADLINE);
+    let group = Caller::new("0.0.0.0:0".parse().unwrap()).group;
+    for _ in 0..oncrpc::warnings::MAX_WARNINGS {
+        end_after(&[0x80, 0, 0, 4, 0, 0, 0, 1], config.clone()).await;
+    }
+    assert!(!config.log.may_warn(group));
+}
+
+#[tokio::test]
+async fn client_that_resets_does_not_end_its_direction_before() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let config = ClientConfig::new(DEADLINE).with_reset_at_end(true);
+    let addr = listener.local_addr().unwrap();
+    for _ in 0..20 {
+        let client = Client::connect_with(addr, &config).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        drop(client);
+        let end = stream.read(&mut [0; 8]).await;
+        assert_eq!(end.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    }
+}
+
+#[tokio::test]
 async fn reply_to_no_call_is_dropped() {
     let (ours, mut theirs) = tokio::io::duplex(4096);
     let client = Client::over(ours, DEADLINE);
