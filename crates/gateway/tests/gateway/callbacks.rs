@@ -62,6 +62,20 @@ async fn callback_that_does_not_fit_is_answered_and_the_pair_lives_on() {
     assert_eq!(results(&reply.expect("it lives on"), 2), b"on");
 }
 
+#[tokio::test]
+async fn callback_beyond_all_limits_ends_the_pair() {
+    let way = (Over::Tcp, Over::Tcp);
+    let (upper, _gateway, client, callbacks) = connected(way, true).await;
+    let back = channels(&upper)[1];
+    assert_eq!(back, (64 << 10, 64 << 10, false), "the server is told");
+    let reply = upper.call_back(call_of(5, ECHO, &[1; 60_000])).await;
+    assert_eq!(results(&reply.expect("it fits"), 5), [1; 60_000]);
+    let reply = upper.call_back(call_of(6, ECHO, &[1; 70_000])).await;
+    assert!(reply.is_err());
+    client.ended().await;
+    assert_eq!(callbacks.calls().len(), 1);
+}
+
 /// The sizes of calls and replies in the channels of the last CREATE_SESSION that a server got, and
 /// whether they have a read depth.
 fn channels(upper: &Upper) -> Vec<(u32, u32, bool)> {
