@@ -1,6 +1,7 @@
 //! Calls of the upstream to the client of its pair (RFC 8167, RFC 8881 §2.10.3.1).
 
 use crate::pair::Pair;
+use crate::replies::can_answer;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, CallHeader, Caller, Programs, Reply, ReplyBound, Service, TransportError};
 use std::sync::{Arc, Weak};
@@ -46,7 +47,13 @@ impl Pair {
             self.warn(&format!(
                 "PROG_UNAVAIL: the upstream calls program {prog:#x} of a client that has not said that it takes calls"
             ));
-            return Programs::new().call(call, upstream);
+            return match can_answer(target.flavor) {
+                true => Programs::new().call(call, upstream),
+                false => {
+                    let side = self.core.upstream_side;
+                    Answer::Now(self.system_error(target.xid, target.flavor, side))
+                }
+            };
         };
         self.core.stats.callbacks.bump();
         self.core.stats.bytes_down.add(call.stream_len() as u64);

@@ -228,9 +228,11 @@ pub struct GatewayConfig {
     /// How long the upstream may take to answer a call. After that both connections are closed,
     /// because only the client knows whether the call may be repeated.
     pub call_timeout: Duration,
-    /// Largest reply in bytes to a call whose reply has no known bound.
+    /// Largest reply in bytes to a call whose reply has no known bound; no more than a chunk of the
+    /// client of an RDMA upstream.
     pub max_reply: usize,
-    /// Largest reply in bytes to a call that is repeated because its reply did not fit.
+    /// Largest reply in bytes to a call that is repeated because its reply did not fit; no more than
+    /// a chunk of the client, too.
     pub max_retried_reply: usize,
     /// Bytes of memory for replies of an RDMA upstream, or to TCP clients, on all connections
     /// together. A call that needs more waits. Calls of one address may use a quarter of it.

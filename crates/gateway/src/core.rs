@@ -42,7 +42,13 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(listen: &Listen, upstream: Upstream, config: GatewayConfig) -> Self {
+    pub(crate) fn new(listen: &Listen, upstream: Upstream, mut config: GatewayConfig) -> Self {
+        if let Upstream::Rdma { config: client, .. } = &upstream {
+            // A call that asked for room beyond a chunk of the client would never be sent.
+            for most in [&mut config.max_reply, &mut config.max_retried_reply] {
+                *most = client.max_chunk.min(*most);
+            }
+        }
         let (downstream, down) = match listen {
             Listen::Rdma { config, .. } => (Side::Rdma, Sizes::both(config.max_chunk)),
             Listen::Tcp { limits, .. } | Listen::Streams { limits, .. } => (

@@ -15,6 +15,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use verbs::Provider;
 
+/// Calls of a TCP upstream to one client at a time, and as many wait if replies may be behind them.
+const MAX_TCP_CALLBACKS: usize = 16;
+
+/// Largest call of a TCP upstream to a client, in bytes: many times what clients take. Its replies
+/// to their calls are larger.
+const MAX_CALLBACK: usize = 64 << 10;
+
 /// Calls of an RDMA upstream to one client at a time. Each has a Receive, also while the pair is idle.
 const MAX_CALLBACKS: u32 = 2;
 
@@ -135,6 +142,7 @@ impl Connector<'_> {
             .with_call_timeout(self.call_timeout)
             .with_max_record(MAX_RECORD)
             .with_callbacks(Arc::clone(&self.callbacks))
+            .with_callback_limits(MAX_TCP_CALLBACKS, MAX_CALLBACK)
             .with_log(Arc::clone(self.log))
             .with_pool(self.pool.clone())
     }
@@ -176,12 +184,12 @@ impl Link {
         }
     }
 
-    /// Largest callback of the upstream, and reply, that fit one Send; `None` over TCP.
+    /// Largest callback of the upstream, and reply: what fits one Send, or the limit over TCP.
     pub(crate) fn callback_sizes(&self) -> Option<Sizes> {
         /// Header without chunks (RFC 8166 §4.1).
         const HEADER: usize = 28;
         match self {
-            Self::Tcp { .. } => None,
+            Self::Tcp { .. } => Some(Sizes::both(MAX_CALLBACK)),
             Self::Rdma(client) => client.connection().map(|info| Sizes {
                 call: info.thresholds.receive.bytes() - HEADER,
                 reply: info.thresholds.send.bytes() - HEADER,

@@ -17,7 +17,9 @@ use oncrpc::{
     Answer, Caller, Cause, Chain, Credential, PeerGroup, Programs, Reply, ReplyBound, Service,
     TransportError,
 };
+use oncrpc_tcp::ConnectionEnd;
 use rpcrdma::CloseReason;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -41,6 +43,8 @@ pub(crate) struct Pair {
     phase: Phases,
     /// Signalled when an XID of the gateway's own is free again.
     own_xid_is_free: Notify,
+    /// The upstream has answered a call.
+    answered: AtomicBool,
 }
 
 #[derive(Default)]
@@ -85,6 +89,7 @@ impl Pair {
             state: Mutex::default(),
             phase: Phases::new(),
             own_xid_is_free: Notify::new(),
+            answered: AtomicBool::new(false),
         })
     }
 
@@ -195,7 +200,10 @@ impl Pair {
         match self.call_upstream(&link, call, bound, &scanned).await {
             // The memory goes with this future, which the connection of the client polls when it
             // has room for the reply.
-            Ok((reply, _memory)) => self.back(&link, reply, &scanned, caller),
+            Ok((reply, _memory)) => {
+                self.answered.store(true, Relaxed);
+                self.back(&link, reply, &scanned, caller)
+            }
             Err(error) => self.failed(error, &scanned),
         }
     }
@@ -465,6 +473,9 @@ impl Pair {
             self.core.stats.timeouts.bump();
             self.warn(&format!("the upstream does not answer: {}", Chain(why)));
         }
+        if is_closed(why) && !self.answered.load(Relaxed) {
+            self.warn("the server closed the connection before its first reply: does it allow this host, or demand a port below 1024 (--reserved-port)?");
+        }
         debug!(peer = %self.caller.addr, upstream = ?self.core.upstream, error = %Chain(why), "the upstream connection ended");
         if self.lock().in_flight.is_empty() {
             self.close_downstream();
@@ -498,6 +509,15 @@ fn is_timeout(why: &TransportError) -> bool {
     };
     let reason = cause.error().downcast_ref();
     matches!(reason, Some(CloseReason::CallTimedOut(_)))
+}
+
+/// Whether the server has closed or reset a TCP connection.
+fn is_closed(why: &TransportError) -> bool {
+    let TransportError::Disconnected(cause) = why else {
+        return false;
+    };
+    let end = cause.error().downcast_ref();
+    matches!(end, Some(ConnectionEnd::ByPeer | ConnectionEnd::Io(_)))
 }
 
 fn next_pause(pause: Duration, most: Duration) -> Duration {

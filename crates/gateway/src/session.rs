@@ -2,7 +2,9 @@
 //! what a gateway changes in it.
 
 use nfs_proto::NFS_PROGRAM;
-use nfs_proto::scan::{Channel, ChannelAttributes, Edit, ScannedCall, SessionOperation};
+use nfs_proto::scan::{
+    CONN_RDMA, Channel, ChannelAttributes, CreateSession, Edit, ScannedCall, SessionOperation,
+};
 use rpcrdma::InlineSizes;
 use smallvec::SmallVec;
 
@@ -42,8 +44,7 @@ impl From<InlineSizes> for Sizes {
 
 /// Whether a call says that its client takes calls of the server on its connection.
 pub(crate) fn declares_ready(call: &ScannedCall) -> bool {
-    let session = call.session.as_ref();
-    session.is_some_and(SessionOperation::has_callbacks)
+    call.sessions().any(SessionOperation::has_callbacks)
 }
 
 /// Whether a call may say so unseen, because RPCSEC_GSS protects it.
@@ -53,18 +54,30 @@ pub(crate) fn may_declare_ready(call: &ScannedCall) -> bool {
 
 /// Whether a call creates a session.
 pub(crate) fn creates(call: &ScannedCall) -> bool {
-    matches!(call.session, Some(SessionOperation::Create(_)))
+    new_sessions(call).next().is_some()
 }
 
-/// Cuts the attributes of the channels in CREATE_SESSION to what the transports carry. `back` is
-/// `None` where no transport of the pair limits callbacks.
-pub(crate) fn cuts(call: &ScannedCall, fore: Sizes, back: Option<Sizes>) -> SmallVec<[Edit; 2]> {
-    let Some(SessionOperation::Create(create)) = &call.session else {
-        return SmallVec::new();
-    };
-    let fore = cut(&create.fore, Some(fore));
-    let back = cut(&create.back, back);
-    fore.into_iter().chain(back).collect()
+fn new_sessions(call: &ScannedCall) -> impl Iterator<Item = &CreateSession> {
+    call.sessions().filter_map(|session| match session {
+        SessionOperation::Create(create) => Some(create),
+        SessionOperation::Bind(_) => None,
+    })
+}
+
+/// Cuts the attributes of the channels in each CREATE_SESSION to what the transports carry, and
+/// takes out that the connection is to go on in RDMA mode. `back` is `None` where no transport of
+/// the pair limits callbacks.
+pub(crate) fn cuts(call: &ScannedCall, fore: Sizes, back: Option<Sizes>) -> SmallVec<[Edit; 3]> {
+    let mut edits = SmallVec::new();
+    for create in new_sessions(call) {
+        let flags = create.flags.value;
+        if flags & CONN_RDMA != 0 {
+            edits.push(create.flags.replace(flags & !CONN_RDMA));
+        }
+        edits.extend(cut(&create.fore, Some(fore)));
+        edits.extend(cut(&create.back, back));
+    }
+    edits
 }
 
 fn cut(channel: &Channel, to: Option<Sizes>) -> Option<Edit> {

@@ -136,7 +136,8 @@ impl Client {
             config.callbacks_in_flight,
             None,
             Arc::clone(&config.log),
-        );
+        )
+        .with_max_call(config.max_callback);
         let driver = Driver::new(
             Arc::clone(&shared),
             Input::new(input, decoder, None),

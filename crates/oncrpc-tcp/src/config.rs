@@ -22,7 +22,8 @@ pub struct ClientConfig {
     pub connect_timeout: Duration,
     /// Time limit of each call.
     pub call_timeout: Duration,
-    /// Largest size of a record from the server in bytes. A larger one ends the connection.
+    /// Largest size of a record from the server in bytes, a reply or a call. A larger one ends the
+    /// connection.
     pub max_record: usize,
     /// Service for calls of the server, on the same connection (RFC 8881 §2.10.3.1). Without one
     /// they are answered with PROG_UNAVAIL (RFC 5531 §9).
@@ -30,6 +31,8 @@ pub struct ClientConfig {
     /// Largest number of calls of the server in service at a time. Further ones wait in the socket,
     /// unless the reply to a call of the client may be behind them: then as many are taken and wait.
     pub callbacks_in_flight: usize,
+    /// Largest size of a call of the server in bytes. A larger one ends the connection.
+    pub max_callback: usize,
     /// Local address and port.
     pub local_port: LocalPort,
     /// Whether the end of the client resets its connection. What is not sent by then is lost, and the
@@ -51,6 +54,7 @@ impl ClientConfig {
             max_record: MAX_REPLY,
             callbacks: Arc::new(Programs::new()),
             callbacks_in_flight: CALLBACKS_IN_FLIGHT,
+            max_callback: usize::MAX,
             local_port: LocalPort::Any,
             reset_at_end: false,
             pool: None,
@@ -77,6 +81,17 @@ impl ClientConfig {
     #[must_use]
     pub fn with_callbacks(self, callbacks: Arc<dyn Service>) -> Self {
         Self { callbacks, ..self }
+    }
+
+    /// Sets how many calls of the server may be [in service](Self::callbacks_in_flight), and the
+    /// [largest](Self::max_callback) in bytes.
+    #[must_use]
+    pub fn with_callback_limits(self, in_flight: usize, max_callback: usize) -> Self {
+        Self {
+            callbacks_in_flight: in_flight,
+            max_callback,
+            ..self
+        }
     }
 
     /// Sets the [local address and port](Self::local_port).
@@ -117,6 +132,7 @@ impl fmt::Debug for ClientConfig {
             .field("call_timeout", &self.call_timeout)
             .field("max_record", &self.max_record)
             .field("callbacks_in_flight", &self.callbacks_in_flight)
+            .field("max_callback", &self.max_callback)
             .field("local_port", &self.local_port)
             .field("reset_at_end", &self.reset_at_end)
             .field("pool", &self.pool)

@@ -2,6 +2,7 @@
 
 use crate::connection_end::ConnectionEnd;
 use crate::input::{Record, Take};
+use crate::record::RecordError;
 use crate::running::Running;
 use crate::shared::{Job, Shared, record_of};
 use crate::warning::WarningLog;
@@ -22,6 +23,8 @@ pub(crate) struct Dispatch {
     service: Arc<dyn Service>,
     /// Largest number of calls in service.
     limit: usize,
+    /// Largest call in bytes.
+    max_call: usize,
     /// Calls that were taken off the stream because a reply behind them may be needed for others to
     /// end.
     waiting: VecDeque<Record>,
@@ -50,6 +53,7 @@ impl Dispatch {
             shared,
             service,
             limit,
+            max_call: usize::MAX,
             waiting: VecDeque::new(),
             running: Running::new(),
             held: false,
@@ -59,6 +63,11 @@ impl Dispatch {
             log,
             warned: false,
         }
+    }
+
+    /// Sets the largest call in bytes, if it is below the largest record.
+    pub(crate) fn with_max_call(self, max_call: usize) -> Self {
+        Self { max_call, ..self }
     }
 
     /// Number of calls in service.
@@ -141,6 +150,10 @@ impl Dispatch {
     }
 
     fn call(&mut self, call: Record) -> Result<(), ConnectionEnd> {
+        let (len, limit) = (call.message.stream_len(), self.max_call);
+        if len > limit {
+            return Err(ConnectionEnd::Record(RecordError::TooLarge { len, limit }));
+        }
         if let Some(admitted) = &mut self.admitted {
             if !self.called {
                 admitted.set_up();

@@ -1,7 +1,9 @@
 //! Calls of the upstream to clients.
 
 use crate::made_up::*;
+use oncrpc::xdr::Writer;
 use oncrpc::{RpcError, Service, read_reply};
+use rpcrdma::Versions;
 use std::sync::Arc;
 
 /// An upstream, a gateway and a client that has made one call.
@@ -60,6 +62,59 @@ async fn callback_that_does_not_fit_is_answered_and_the_pair_lives_on() {
     assert_eq!(results(&reply.expect("it fits"), 6), [1; 2000]);
     let reply = client.call(call_of(2, ECHO, b"on"), 100).await;
     assert_eq!(results(&reply.expect("it lives on"), 2), b"on");
+}
+
+#[tokio::test]
+async fn callback_beyond_all_limits_ends_the_pair() {
+    let way = (Over::Tcp, Over::Tcp);
+    let (upper, _gateway, client, callbacks) = connected(way, true).await;
+    let back = channels(&upper)[1];
+    assert_eq!(back, (64 << 10, 64 << 10, false), "the server is told");
+    let reply = upper.call_back(call_of(5, ECHO, &[1; 60_000])).await;
+    assert_eq!(results(&reply.expect("it fits"), 5), [1; 60_000]);
+    let reply = upper.call_back(call_of(6, ECHO, &[1; 70_000])).await;
+    assert!(reply.is_err());
+    client.ended().await;
+    assert_eq!(callbacks.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn each_new_session_of_a_call_is_cut_and_stays_out_of_rdma_mode() {
+    use nfs_proto::scan::{SessionOperation, scan_received};
+    let (upper, _gateway, client, _) = connected(WAYS[0], true).await;
+    let create = create_sessions(2, 4 | 2, &[1000, u32::MAX, u32::MAX]);
+    client.call(create, 100).await.expect("it is answered");
+    let calls = upper.service.calls();
+    let call = scan_received(calls.last().expect("it was called"), []);
+    let call = call.expect("a call");
+    let seen: Vec<_> = call
+        .sessions()
+        .map(|session| match session {
+            SessionOperation::Create(create) => create,
+            SessionOperation::Bind(_) => panic!("{session:?}"),
+        })
+        .collect();
+    assert_eq!(seen.len(), 3);
+    for create in seen {
+        assert_eq!(create.flags.value, 2);
+        assert!(create.fore.attributes.max_request_size as usize <= gateway::MAX_RECORD);
+        assert!(create.back.attributes.max_request_size <= 8192);
+        assert_eq!(create.back.attributes.rdma_ird, None);
+    }
+}
+
+#[tokio::test]
+async fn callback_under_rpcsec_gss_that_nobody_asked_for_ends_the_pair() {
+    let (upper, _gateway, client, _) =
+        connected((Over::Rdma(Versions::One), Over::Tcp), false).await;
+    let mut w = Writer::default();
+    w.words([5, 0, 2, PROGRAM, 1, ECHO, 6]);
+    w.opaque(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0]);
+    w.words([6, 0]);
+    w.opaque(b"recall");
+    // A reply of the gateway would have no verifier.
+    assert!(upper.call_back(w.finish()).await.is_err());
+    client.ended().await;
 }
 
 /// The sizes of calls and replies in the channels of the last CREATE_SESSION that a server got, and

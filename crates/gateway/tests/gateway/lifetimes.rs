@@ -1,5 +1,6 @@
 //! How pairs begin and end.
 
+use crate::heard::Heard;
 use crate::made_up::*;
 use crate::stage::*;
 use gateway::{Gateway, GatewayConfig, Listen, Upstream};
@@ -135,6 +136,42 @@ async fn reply_right_before_the_end_of_the_upstream_reaches_the_client() {
         client.ended().await;
         server.await.expect("no panic");
     }
+}
+
+#[tokio::test]
+async fn server_that_closes_before_its_first_reply_causes_a_warning() {
+    let closes_at_once = tokio::net::TcpListener::bind(anywhere()).await;
+    let closes_at_once = closes_at_once.expect("it listens");
+    let to = closes_at_once.local_addr().expect("it listens");
+    let answers_first = Upper::new(Over::Tcp).await;
+    let closing = tokio::spawn(async move {
+        loop {
+            drop(closes_at_once.accept().await);
+        }
+    });
+    let heard = Heard::listen();
+    let bind = |upstream| async {
+        let listener = TcpListener::bind(anywhere()).expect("it listens");
+        // All on this thread, which is the one that is heard.
+        let config = GatewayConfig::default().with_workers(0_usize);
+        let gateway = Gateway::bind(Listen::tcp(listener), upstream, config).await;
+        gateway.expect("it listens")
+    };
+    let gateway = bind(answers_first.upstream()).await;
+    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    let reply = client.call(call_of(1, ECHO, b""), 100).await;
+    reply.expect("it is answered");
+    answers_first.end();
+    client.ended().await;
+    let warning = "the server closed the connection before its first reply";
+    assert_eq!(heard.count(warning), 0);
+
+    let gateway = bind(Upstream::tcp(to)).await;
+    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    let reply = client.call(call_of(1, ECHO, b""), 100).await;
+    assert!(reply.is_err());
+    assert_eq!(heard.count(warning), 1);
+    closing.abort();
 }
 
 #[tokio::test]

@@ -182,6 +182,11 @@ pub(crate) fn call_of_words(xid: u32, proc: u32, words: &[u32]) -> Payload {
 
 /// CREATE_SESSION of version 4.1 that says that its connection takes callbacks, or not.
 pub(crate) fn create_session(xid: u32, takes_callbacks: bool, sizes: u32) -> Payload {
+    create_sessions(xid, if takes_callbacks { 2 } else { 0 }, &[sizes])
+}
+
+/// A COMPOUND with a CREATE_SESSION of version 4.1 for each of these sizes, with these flags.
+pub(crate) fn create_sessions(xid: u32, flags: u32, sizes: &[u32]) -> Payload {
     let (prog, vers, proc) = (100_003, 4, 1);
     let mut w = Writer::default();
     write_call(
@@ -191,17 +196,20 @@ pub(crate) fn create_session(xid: u32, takes_callbacks: bool, sizes: u32) -> Pay
         &Credential::None,
     );
     w.opaque(b"");
-    w.words([1, 1, 43]);
-    w.u64(0xc11e);
-    w.words([1, if takes_callbacks { 2 } else { 0 }]);
-    for ird in [None, Some(16)] {
-        w.words([0, sizes, sizes, sizes, 8, 16]);
-        match ird {
-            None => w.u32(0),
-            Some(ird) => w.words([1, ird]),
+    w.words([1, u32::try_from(sizes.len()).expect("few")]);
+    for &sizes in sizes {
+        w.u32(43);
+        w.u64(0xc11e);
+        w.words([1, flags]);
+        for ird in [None, Some(16)] {
+            w.words([0, sizes, sizes, sizes, 8, 16]);
+            match ird {
+                None => w.u32(0),
+                Some(ird) => w.words([1, ird]),
+            }
         }
+        w.words([0x4000_0000, 1, 0]);
     }
-    w.words([0x4000_0000, 1, 0]);
     w.finish()
 }
 

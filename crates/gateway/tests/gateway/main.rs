@@ -3,6 +3,7 @@
 mod callbacks;
 mod faults;
 mod files;
+mod heard;
 mod hostile;
 mod lifetimes;
 mod made_up;

@@ -57,6 +57,20 @@ async fn reply_without_a_known_bound_has_room_up_to_the_largest_one() {
     }
 }
 
+#[tokio::test]
+async fn reply_without_a_known_bound_has_room_up_to_a_chunk_of_the_client() {
+    let upper = Upper::new(Over::Rdma(Versions::One)).await;
+    let config = client_config().with_max_chunk(600_000_usize);
+    let gateway = from_tcp(Upstream::rdma(iwarp(), upper.addr, config)).await;
+    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    for (xid, len) in [(1, 10), (2, 590_000)] {
+        let reply = client.call(call_of_words(xid, GROW, &[len]), 0).await;
+        let results = results(&reply.expect("it fits"), xid);
+        assert_eq!(results.len(), len as usize);
+    }
+    assert_eq!(gateway.stats().system_errors, 0);
+}
+
 /// A server that answers with so many bytes, and notes XIDs and calls.
 struct Long {
     bytes: usize,

@@ -66,9 +66,16 @@ pub struct ScannedCall {
     pub operations: SmallVec<[u8; 16]>,
     /// CREATE_SESSION or BIND_CONN_TO_SESSION: the first of them.
     pub session: Option<SessionOperation>,
+    /// The further ones, in order.
+    pub later_sessions: SmallVec<[SessionOperation; 1]>,
 }
 
 impl ScannedCall {
+    /// Returns each CREATE_SESSION and BIND_CONN_TO_SESSION, in order.
+    pub fn sessions(&self) -> impl Iterator<Item = &SessionOperation> {
+        self.session.iter().chain(&self.later_sessions)
+    }
+
     /// Returns the bound of the reply if no more than so many results have a Write chunk: later ones
     /// are part of the stream (RFC 8267 §6.4.1).
     ///
@@ -145,6 +152,8 @@ impl CallScan {
         let getacl = (program, procedure) == (NFSACL_PROGRAM, 1);
         let minor_version = scan.note(Note::MinorVersion);
         let operations = scan.operations();
+        let mut sessions = scan.kept().operations();
+        let (session, later_sessions) = (sessions.next(), sessions.collect());
         Some(ScannedCall {
             xid: scan.note(Note::Xid),
             program,
@@ -157,7 +166,8 @@ impl CallScan {
                 && !scan.is_gss()
                 && (getacl || compound && compound::may_retry(minor_version, operations)),
             operations: operations.into(),
-            session: scan.kept().operation(),
+            session,
+            later_sessions,
             // A call of the other versions has one item at most, behind what could be malformed.
             arguments: if compound || scan.is_complete() {
                 scan.into_items()

@@ -370,6 +370,21 @@ async fn client_ends_with_a_server_that_does_not_speak_rpc() {
 }
 
 #[tokio::test]
+async fn client_ends_with_a_server_whose_call_is_too_large() {
+    let config = answering(AddsOne::default()).with_callback_limits(1, 12);
+    let (ours, mut theirs): (_, DuplexStream) = tokio::io::duplex(4096);
+    let client = Client::over_with(ours, &config);
+    let (mut call, mut larger) = (Buffer::default(), Buffer::default());
+    record::encode(&words(1, CALL, 1), &mut call);
+    theirs.write_all(&call).await.unwrap();
+    theirs.read_exact(&mut [0; 16]).await.unwrap();
+    record::encode(&message(2, AT_ONCE, 1), &mut larger);
+    theirs.write_all(&larger).await.unwrap();
+    let end = client.ended().await.to_string();
+    assert!(end.contains("exceeds the limit of 12"), "{end}");
+}
+
+#[tokio::test]
 async fn warnings_about_a_server_are_limited_over_all_connections_to_it() {
     let config = ClientConfig::new(DEADLINE);
     let group = Caller::new("0.0.0.0:0".parse().unwrap()).group;

@@ -470,7 +470,7 @@ impl Scan {
         }
     }
 
-    /// Keeps a word about session or connection: of the first operation that has some.
+    /// Keeps a word about session or connection.
     fn keep(&mut self, word: u32) {
         let operation = self.operations.last().copied().unwrap_or(0);
         self.kept

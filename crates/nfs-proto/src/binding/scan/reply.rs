@@ -63,9 +63,10 @@ impl ReplyScan {
         if !self.is_known() {
             return ScannedReply::default();
         }
+        let session = self.scan.kept().operations().next();
         ScannedReply {
             operations: self.scan.operations().into(),
-            session: self.scan.kept().operation(),
+            session,
             results: self.scan.into_items(),
         }
     }

@@ -146,9 +146,14 @@ impl SessionOperation {
     }
 }
 
-/// The words that a scan keeps, of the first operation that has some. They follow each other.
+/// The operations of which a scan keeps words, in order. A COMPOUND has no more than
+/// [`MAX_OPERATIONS`](crate::limits::MAX_OPERATIONS).
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct Kept(SmallVec<[KeptOperation; 1]>);
+
+/// The words that a scan keeps of one operation. They follow each other.
+#[derive(Clone, Debug, Default)]
+struct KeptOperation {
     operation: u8,
     /// Place of the operation in the COMPOUND.
     index: usize,
@@ -159,16 +164,25 @@ pub(super) struct Kept {
 
 impl Kept {
     pub(super) fn push(&mut self, operation: u8, index: usize, offset: usize, word: u32) {
-        if self.words.is_empty() {
-            (self.operation, self.index, self.offset) = (operation, index, offset);
-        }
-        if self.index == index {
-            self.words.push(word);
+        match self.0.last_mut() {
+            Some(kept) if kept.index == index => kept.words.push(word),
+            _ => self.0.push(KeptOperation {
+                operation,
+                index,
+                offset,
+                words: SmallVec::from_slice(&[word]),
+            }),
         }
     }
 
-    /// Returns the operation, if all of its words were read.
-    pub(super) fn operation(&self) -> Option<SessionOperation> {
+    /// Returns the operations of which all words were read.
+    pub(super) fn operations(&self) -> impl Iterator<Item = SessionOperation> {
+        self.0.iter().filter_map(KeptOperation::operation)
+    }
+}
+
+impl KeptOperation {
+    fn operation(&self) -> Option<SessionOperation> {
         let mut words = Words {
             words: &self.words,
             offset: self.offset,

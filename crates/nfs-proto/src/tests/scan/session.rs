@@ -97,6 +97,24 @@ fn sizes_are_cut_in_place_and_the_read_depth_is_dropped() {
 }
 
 #[test]
+fn each_new_session_of_a_call_is_found() {
+    let operations = [
+        create_session(1, None, None),
+        xdr().word(41).fixed(16).words(&[3, 0]),
+        create_session(6, Some(8), None),
+    ];
+    let found = scan(&call(1, &operations), 5).unwrap();
+    let flags: Vec<_> = found
+        .sessions()
+        .map(|session| match session {
+            SessionOperation::Create(create) => Some(create.flags.value),
+            SessionOperation::Bind(_) => None,
+        })
+        .collect();
+    assert_eq!(flags, [Some(1), None, Some(6)]);
+}
+
+#[test]
 fn edits_move_the_items_behind_them() {
     let operations = [
         putfh(),
