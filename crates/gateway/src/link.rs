@@ -27,8 +27,8 @@ const MAX_CALLBACKS: u32 = 2;
 
 /// How often a kept source port is tried, and the pause in between: the system may still be closing
 /// the connection that had it.
-const KEPT_PORT_TRIES: u32 = 5;
-const KEPT_PORT_PAUSE: Duration = Duration::from_millis(2);
+const KEPT_PORT_TRIES: u32 = 10;
+const KEPT_PORT_PAUSE: Duration = Duration::from_millis(5);
 
 /// A connection to the upstream server.
 pub(crate) enum Link {
