@@ -1,8 +1,8 @@
 //! Gateway between ONC RPC over TCP and RPC-over-RDMA.
 //!
 //! A [`Gateway`] listens on one side and passes every call on to one upstream server on the other.
-//! Messages of every program pass unchanged, with their XIDs; data of NFS moves by chunks on the
-//! RDMA side (RFC 8267). Each client connection has its own upstream connection, so that the server
+//! Messages of every program pass unchanged, with their XIDs, but for sizes in CREATE_SESSION, which
+//! may be reduced to what RDMA carries; data of NFS moves by chunks on the RDMA side (RFC 8267). Each client connection has its own upstream connection, so that the server
 //! sees sessions, locks and replies as if the client had connected itself.
 //!
 //! # Example
