@@ -1,34 +1,32 @@
 //! The Requester role.
 
+mod offer;
 mod outcome;
+mod sending;
 
 use self::outcome::{Outcome, Region, RegionUse, assemble, judge};
 use crate::agreed::OurCalls;
-use crate::codec::{Contents, Invalidate, PeerError, Rpc};
+use crate::codec::{PeerError, Rpc};
 use crate::event::Violation;
 use crate::flow::Need;
 use crate::invalidation::persistent::PersistentPool;
-use crate::invalidation::rule::{self, Accepts};
-use crate::limits::{MAX_CONTROL_MESSAGES, MAX_INVALIDATE_HANDLES};
+use crate::invalidation::rule::Accepts;
+use crate::limits::MAX_CONTROL_MESSAGES;
 use crate::message::CallRequest;
 use crate::owner::Owner;
-use crate::plan::{CallForm, CallPlan, Chunks, PlanLimits};
+use crate::plan::CallPlan;
 use crate::shared::Shared;
-use crate::wire::direction::Direction;
-use crate::wire::header::{Lists, ReadChunk, Segments, WriteChunk, chunks_len_of};
+use crate::wire::header::Lists;
 use crate::work::Purpose;
 use crate::xid::XidTable;
-use buffer::{Buffer, Gather, Pool};
+use buffer::Buffer;
 use oncrpc::TransportError;
 use oncrpc::xdr::Payload;
 use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use verbs::{
-    Handle, Invalidated, Invalidation, Limits, Memory, QueuePair, RegisterError, RemoteAddress,
-    Segment, WorkRequest,
-};
+use verbs::{Handle, Invalidated, RemoteAddress, WorkRequest};
 
 /// A call that this connection cannot carry.
 #[derive(Debug)]
@@ -122,16 +120,6 @@ pub(crate) struct NewReply {
     /// Offset of the Payload stream in the message.
     pub(crate) stream: usize,
     pub(crate) invalidated: Option<Invalidated>,
-}
-
-/// Why a call was not sent.
-enum NotSent {
-    /// The connection cannot carry the call.
-    Never(TransportError),
-    /// The provider did not register memory: the connection has ended or must end.
-    NotRegistered,
-    /// A message of this end itself has the same XID, and no answer yet.
-    XidInUse,
 }
 
 impl<O: Owner> Requester<O> {
@@ -266,203 +254,6 @@ impl<O: Owner> Requester<O> {
     pub(crate) fn withhold(&mut self, shared: &mut Shared<O>) {
         self.withheld = true;
         while self.recall(shared) {}
-    }
-
-    /// Takes a call, and sends it if there is a credit and room for its regions. Otherwise it waits
-    /// behind other waiting calls.
-    pub(crate) fn call(
-        &mut self,
-        now: Instant,
-        shared: &mut Shared<O>,
-        request: CallRequest<O::Call>,
-        qp: &mut dyn QueuePair,
-    ) -> Result<(), FailedCall<O::Call>> {
-        self.now = Some(now);
-        let plan = match self.plan(shared, &request) {
-            Ok(plan) => plan,
-            Err(error) => return Err(request.failed(error)),
-        };
-        let (terms, need) = (shared.terms, request.need);
-        let goes = match &plan {
-            // A look whether the peer is there does not wait for memory of others.
-            Some(plan) if need == Need::HealthCheck || self.waiting.is_empty() => {
-                self.has_room(shared, plan, need)
-            }
-            Some(_) | None => false,
-        };
-        let index = self.calls.insert(Call {
-            request,
-            epoch: 0,
-            sent: now,
-            offered: Lists::default(),
-            regions: Vec::new(),
-            lent: SmallVec::new(),
-            state: State::Awaiting,
-        });
-        let index = u32::try_from(index).expect("calls are limited by memory");
-        let mut for_xid = false;
-        let plan = match plan {
-            Some(plan) if goes => match self.send(now, shared, index, &plan, qp) {
-                Ok(()) => return Ok(()),
-                Err(NotSent::Never(error)) => {
-                    let call = self.calls.remove(index as usize);
-                    return Err(call.request.failed(error));
-                }
-                Err(NotSent::NotRegistered) => Some(plan),
-                Err(NotSent::XidInUse) => {
-                    for_xid = true;
-                    Some(plan)
-                }
-            },
-            plan => plan,
-        };
-        match (&plan, self.credits_for(shared, need)) {
-            (None, _) => {}
-            (Some(_), 0) => shared.counters.credit_waits += 1,
-            (Some(_), 1..) if for_xid => {}
-            (Some(_), 1..) => shared.counters.region_waits += 1,
-        }
-        self.calls[index as usize].state = State::Waiting { plan, terms };
-        self.waiting.push_back(index);
-        Ok(())
-    }
-
-    /// Plans a call; `None` until the version is settled. An error if waiting does not help.
-    fn plan(
-        &self,
-        shared: &Shared<O>,
-        request: &CallRequest<O::Call>,
-    ) -> Result<Option<CallPlan>, TransportError> {
-        let refused = |why| Err(TransportError::Refused(why));
-        let chunks = match (shared.flow.asked(), self.ready, shared.agreed.our_calls) {
-            (0, ..) => return refused("this end has no credits to ask for"),
-            (1.., false, _) => return refused("the peer is not ready for calls (RFC 8167 §6)"),
-            (1.., true, OurCalls::Never(why)) => return refused(why),
-            (1.., true, OurCalls::Unsettled) => return Ok(None),
-            (1.., true, OurCalls::Sent(chunks)) => chunks,
-        };
-        let limits = self.limits(shared, chunks);
-        CallPlan::new(&request.sizes(), &request.bound, &limits).map(Some)
-    }
-
-    fn limits(&self, shared: &Shared<O>, chunks: Chunks) -> PlanLimits {
-        PlanLimits {
-            header: shared.agreed.codec.plain_len(),
-            send: shared.agreed.sizes.send,
-            receive: shared.agreed.sizes.reply,
-            max_chunk: shared.max_chunk,
-            max_segment: shared.max_segment,
-            regions: shared.limits.regions - self.persistent.most(),
-            chunks,
-        }
-    }
-
-    /// Whether a credit is available, and room for the regions of a plan.
-    fn has_room(&self, shared: &Shared<O>, plan: &CallPlan, need: Need) -> bool {
-        let exposed = self.exposed + self.persistent.made();
-        self.credits_for(shared, need) > 0 && exposed + plan.regions() <= shared.limits.regions
-    }
-
-    /// Sends waiting calls in order, as far as there is room. Plans are renewed only if the terms
-    /// have changed.
-    pub(crate) fn send_waiting(
-        &mut self,
-        now: Instant,
-        shared: &mut Shared<O>,
-        qp: &mut dyn QueuePair,
-    ) {
-        self.now = Some(now);
-        while let Some(&index) = self.waiting.front() {
-            let call = &mut self.calls[index as usize];
-            let need = call.request.need;
-            let State::Waiting { plan, terms } = &mut call.state else {
-                // Recalled Sends go before, as soon as the grant allows.
-                return;
-            };
-            let planned = match plan.take().filter(|_| *terms == shared.terms) {
-                Some(plan) => Ok(Some(plan)),
-                None => self.plan(shared, &self.calls[index as usize].request),
-            };
-            let sent = match planned {
-                Ok(None) => return,
-                Ok(Some(plan)) => {
-                    let sent = match self.has_room(shared, &plan, need) {
-                        true => self.send(now, shared, index, &plan, qp),
-                        false => Err(NotSent::NotRegistered),
-                    };
-                    if let Err(NotSent::NotRegistered | NotSent::XidInUse) = sent {
-                        let (plan, terms) = (Some(plan), shared.terms);
-                        self.calls[index as usize].state = State::Waiting { plan, terms };
-                        return;
-                    }
-                    sent
-                }
-                Err(error) => Err(NotSent::Never(error)),
-            };
-            self.waiting.pop_front();
-            if let Err(NotSent::Never(error)) = sent {
-                self.finish(shared, index, Outcome::Failed(error));
-            }
-        }
-    }
-
-    /// Sends a call, for which there is room.
-    fn send(
-        &mut self,
-        now: Instant,
-        shared: &mut Shared<O>,
-        index: u32,
-        plan: &CallPlan,
-        qp: &mut dyn QueuePair,
-    ) -> Result<(), NotSent> {
-        let xid = self.calls[index as usize].request.xid;
-        if self.is_own(xid) {
-            return Err(NotSent::XidInUse);
-        }
-        let call = &mut self.calls[index as usize];
-        if !self.xids.insert(xid, index) {
-            return Err(NotSent::Never(TransportError::XidInUse(xid)));
-        }
-        if !plan.is_plain()
-            && let Err(error) = offer(plan, call, shared, &mut self.persistent, qp)
-        {
-            self.xids.remove(xid);
-            // A connection that is over registers nothing, and says itself why it is over.
-            if !matches!(error, RegisterError::Closed(_)) {
-                shared.fail(Violation::NotRegistered);
-            }
-            return Err(NotSent::NotRegistered);
-        }
-        self.exposed += call.regions.len();
-        shared.flow.handle_call_sent();
-        shared.post_receives();
-        shared.counters.calls_sent += 1;
-        let mut buffer = shared.send_buffer();
-        let contents = Contents {
-            long: plan.form == CallForm::Long,
-            direction: Direction::Call,
-            invalidate: may_go(shared, plan, call),
-            lists: &call.offered,
-        };
-        let asked = shared.flow.asked();
-        let codec = shared.agreed.codec;
-        codec.emit(&mut buffer, xid, asked, &contents);
-        let rest = match plan.form {
-            CallForm::Short | CallForm::Chunked => {
-                call.request.message.put_inline(&mut buffer, &plan.moved)
-            }
-            CallForm::Long => Gather::new(),
-        };
-        shared.posts.push(WorkRequest::Send {
-            wr: Purpose::Call.wr(),
-            buffer,
-            rest,
-            invalidate: None,
-        });
-        call.state = State::Awaiting;
-        call.epoch = self.marked.epoch;
-        call.sent = now;
-        Ok(())
     }
 
     /// Returns the owner's values of unfinished calls that were not cancelled.
@@ -766,13 +557,6 @@ impl<C> Call<C> {
     }
 }
 
-impl<C> CallRequest<C> {
-    fn failed(self, error: TransportError) -> FailedCall<C> {
-        let call = self.into_call();
-        FailedCall { call, error }
-    }
-}
-
 /// Returns the XID of the call in a Send: the first word in either version.
 fn xid_of(work: &WorkRequest) -> Option<u32> {
     match work {
@@ -787,100 +571,6 @@ fn xid_of(work: &WorkRequest) -> Option<u32> {
     }
 }
 
-/// Registers the regions of the plan, and records them in the call.
-fn offer<O: Owner>(
-    plan: &CallPlan,
-    call: &mut Call<O::Call>,
-    shared: &mut Shared<O>,
-    persistent: &mut PersistentPool,
-    qp: &mut dyn QueuePair,
-) -> Result<(), RegisterError> {
-    let Call {
-        request,
-        offered: lists,
-        regions,
-        lent,
-        ..
-    } = call;
-    let counters = &mut shared.counters;
-    let mut arguments: SmallVec<[(usize, Gather); 1]> = SmallVec::new();
-    if plan.form == CallForm::Long {
-        arguments.push((0, request.message.freeze(&plan.moved)));
-    }
-    if !plan.moved.is_empty() {
-        let items = request.message.items().enumerate();
-        let moved = items.filter(|(index, _)| plan.moved.contains(index));
-        arguments.extend(moved.map(|(_, (position, data))| (position, data.clone())));
-    }
-    for (position, data) in arguments {
-        let len = buffer::gather_len(&data);
-        let at = match persistent.lend(&data, qp)? {
-            Some(at) => {
-                lent.push(at);
-                at
-            }
-            None => {
-                let at = qp.register(Memory::Source(data))?;
-                regions.push(Region::new(at.handle, RegionUse::Argument));
-                counters.registrations += 1;
-                at
-            }
-        };
-        lists.reads.push(ReadChunk {
-            position: u32::try_from(position).expect("the plan limits messages"),
-            segments: segments(at, len, shared.max_segment),
-        });
-        counters.read_chunks_offered += 1;
-        counters.read_bytes_offered += len as u64;
-    }
-    for (index, &len) in plan.write_chunks.iter().enumerate() {
-        // A result that is always empty has an empty Write chunk (RFC 8166 §4.3.2.3).
-        let segments = match len {
-            0 => Segments::new(),
-            _ => {
-                let sink = sink(&shared.pool, &shared.limits, len);
-                let at = qp.register(Memory::Sink(sink))?;
-                regions.push(Region::new(at.handle, RegionUse::Result(index)));
-                counters.registrations += 1;
-                segments(at, len, shared.max_segment)
-            }
-        };
-        lists.writes.push(WriteChunk { segments });
-        counters.write_chunks_offered += 1;
-    }
-    if let Some(len) = plan.reply_chunk {
-        let sink = sink(&shared.pool, &shared.limits, len);
-        let at = qp.register(Memory::Sink(sink))?;
-        regions.push(Region::new(at.handle, RegionUse::Reply));
-        counters.registrations += 1;
-        let segments = segments(at, len, shared.max_segment);
-        lists.reply = Some(WriteChunk { segments });
-        counters.reply_chunks_offered += 1;
-    }
-    Ok(())
-}
-
-/// Takes memory for `len` bytes that the peer writes. A buffer of the pool may be larger, and
-/// becomes a region as a whole.
-fn sink(pool: &Pool, limits: &Limits, len: usize) -> Buffer {
-    let buffer = pool.take(len);
-    if buffer.capacity() > limits.max_region {
-        return Buffer::with_capacity(len);
-    }
-    buffer
-}
-
-fn segments(at: RemoteAddress, len: usize, max_segment: usize) -> Segments {
-    let starts = (0..len).step_by(max_segment);
-    starts
-        .map(|start| Segment {
-            handle: at.handle,
-            length: u32::try_from(max_segment.min(len - start)).expect("chunks are limited"),
-            offset: at.offset + start as u64,
-        })
-        .collect()
-}
-
 fn region<C>(call: &mut Call<C>, handle: Handle) -> Option<&mut Region> {
     let exposed = |region: &&mut Region| region.handle == handle && region.back.is_none();
     call.regions.iter_mut().find(exposed)
@@ -892,32 +582,4 @@ fn spare_region<C>(calls: &mut Slab<Call<C>>, handle: Handle) -> Option<&mut Reg
     let waiting = waiting.filter(|call| matches!(call.state, State::Awaiting));
     let region = waiting.filter_map(|call| region(call, handle)).next()?;
     (region.used_as == RegionUse::Argument).then_some(region)
-}
-
-/// Returns the handles that a call names for invalidation, if the layout has them.
-fn may_go<O: Owner>(shared: &Shared<O>, plan: &CallPlan, call: &Call<O::Call>) -> Invalidate {
-    let (lists, regions) = (&call.offered, &call.regions);
-    let able = shared.limits.remote_invalidation == Invalidation::Region;
-    match shared.agreed.codec.nothing_to_invalidate() {
-        // reminv §5.2: the largest may be worth most. One that stays is not among them, as it must
-        // not go.
-        Invalidate::One(_) if able => {
-            let bytes = |region: &&Region| rule::bytes_of(lists, region.handle);
-            Invalidate::One(regions.iter().max_by_key(bytes).map(|region| region.handle))
-        }
-        Invalidate::Several(_) if able => {
-            let header = shared.agreed.codec.plain_len() + chunks_len_of(lists);
-            let sent = header + plan.inline(&call.request.sizes());
-            let room = shared.agreed.sizes.send.saturating_sub(sent);
-            let most = MAX_INVALIDATE_HANDLES.min(room / size_of::<u32>());
-            Invalidate::Several(
-                regions
-                    .iter()
-                    .take(most)
-                    .map(|region| region.handle)
-                    .collect(),
-            )
-        }
-        other => other,
-    }
 }

@@ -3,26 +3,25 @@
 //! It settles the version, passes control messages to the session, and replaces what is
 //! [agreed](Agreed) when the session agrees on something else.
 
-use super::answer::Answer;
+mod messages;
+mod negotiation;
+
 use super::characteristics::{BackwardRequestSupport, BackwardSupport, ReceiveSize, XcharVal};
-use super::codec::{codec, error_of, malformed};
+use super::codec::codec;
 use super::config::Config;
 use super::dialect::Dialect;
-use super::header::{RdmaError, WordLayout, emit_error, emit_optional};
-use super::operations::{InitXch, Operation};
+use super::header::WordLayout;
 use super::session::own::TellError;
 use super::session::peer::RequestError;
 use super::session::sizes::RaiseError;
-use super::session::{self, Message, Opening, Session};
+use super::session::{self, Session};
 use super::versions::Versions;
 use crate::agreed::{Agreed, OurCalls, Sizes};
-use crate::codec::{Body, Control, Header, Invalid, PeerError, Rejection};
 use crate::connection;
 use crate::counters::Counters;
 use crate::event::{CallId, Event, MemoryNeed, Violation};
 use crate::invalidation::design::Design;
 use crate::invalidation::rule::{Accepts, Rule};
-use crate::limits::FIRST_MESSAGE;
 use crate::message::CallRequest;
 use crate::owner::Owner;
 use crate::plan::Chunks;
@@ -30,20 +29,15 @@ use crate::requester::Requester;
 use crate::requester::{FailedCall, Unfinished};
 use crate::responder::Pulls;
 use crate::role::Role;
-use crate::version::{Version, version_of};
-use crate::wire::codec::VersionOne;
-use crate::wire::direction::{Direction, REPLY, prefix};
+use crate::version::Version;
 use crate::wire::private_data::PrivateData;
 use crate::wire::threshold::{InlineThreshold, Thresholds};
-use crate::work::Purpose;
 use crate::xid::Xids;
-use buffer::{Buffer, Gather};
 use oncrpc::TransportError;
 use oncrpc::xdr::Payload;
 use oncrpc::{Reply, ReplyRoom};
 use std::time::{Duration, Instant};
-use tracing::debug;
-use verbs::{Completion, Invalidated, Limits, QueuePair, WorkRequest};
+use verbs::{Completion, Limits, QueuePair, WorkRequest};
 
 /// Protocol state of one connection, without I/O: its owner passes in completions and posts the
 /// work that comes out.
@@ -513,355 +507,6 @@ impl<O: Owner> Connection<O> {
 
     fn change<T>(&mut self, none: T, change: impl FnOnce(&mut Session) -> T) -> T {
         self.with_session(change).unwrap_or(none)
-    }
-}
-
-/// What is spoken.
-impl<O: Owner> Connection<O> {
-    /// Returns to version negotiation: no call is sent before the version is settled.
-    fn unsettle(&mut self, phase: Phase) {
-        self.phase = phase;
-        self.core.agree(Agreed {
-            versions: self.versions.range(),
-            our_calls: OurCalls::Unsettled,
-            ..self.one
-        });
-    }
-
-    /// Settles the version.
-    fn settle(&mut self, version: Version) {
-        debug!(?version, "settled (cel-01 §5)");
-        self.phase = Phase::Settled;
-        match version {
-            Version::One => {
-                self.session = None;
-                self.core.agree(self.one);
-            }
-            Version::Two => {
-                let to = self.raise_to;
-                self.with_session(|session| {
-                    if to.bytes() > session.receive_size() {
-                        // If the peer could not be told, it stays as it is.
-                        let _ = session.raise_receive_size(to.into());
-                    }
-                });
-            }
-        }
-    }
-
-    /// Sends the offer, the only message of a client before the version is settled (cel-01 §5).
-    fn offer(&mut self) {
-        self.unsettle(Phase::Offered { xid: 0 });
-        let posted = match self.poll_control() {
-            Some(offer) => offer,
-            // It supports no operation, and so says nothing by this one.
-            None => self.control(Message::Optional {
-                xid: self.next_xid(),
-                optional: Operation::InitXch(InitXch::default()).to_optional(Direction::Call),
-            }),
-        };
-        self.core.handle_refused(posted);
-    }
-
-    /// Parses a message to a server before the version is settled: the version is that of the first
-    /// valid call, whatever it calls (cel-01 §5.1, §5.3).
-    fn listen(&mut self, message: &[u8]) -> Result<Header, Invalid> {
-        let two = version_of(message) == Some(Version::Two.number());
-        self.core.shared.agreed.codec = match two && self.versions.speak(Version::Two) {
-            true => codec(self.dialect, WordLayout::None),
-            false => &VersionOne,
-        };
-        let header = self.core.receive(message);
-        let is_call = header.as_ref().is_ok_and(|header| match &header.body {
-            Body::Rpc(rpc) => self.core.role().direction_of(rpc, || false) == Direction::Call,
-            Body::Control(control) => control.direction == Direction::Call,
-            Body::Error(_) | Body::Done => false,
-        });
-        if is_call {
-            self.settle(if two { Version::Two } else { Version::One });
-        }
-        header
-    }
-
-    /// Handles a message to a client that waits for the answer to its offer with XID `offer`.
-    fn take_answer(&mut self, offer: u32, message: &[u8]) {
-        match Answer::of(self.dialect, offer, message) {
-            Answer::None => return self.core.shared.counters.discarded += 1,
-            Answer::Operation {
-                credits,
-                control,
-                stream,
-            } => self.take_control(offer, credits, &control, &message[stream..]),
-            Answer::Error(error) => {
-                self.take_control_error(offer, error);
-            }
-            Answer::Unreadable => self.take_unreadable_reply(offer),
-            Answer::Versions { low, high } => {
-                let one = Version::One;
-                if self.versions.speak(one) && (low..=high).contains(&one.number()) {
-                    // On this very connection (cel-01 §5.2).
-                    self.settle(one);
-                } else {
-                    let violation = Violation::NoCommonVersion { low, high };
-                    self.core.shared.fail(violation);
-                }
-                return;
-            }
-            Answer::Nonsense => {
-                let violation = Violation::OfferNotUnderstood;
-                return self.core.shared.fail(violation);
-            }
-        }
-        let session = self.session.as_deref();
-        if session.is_some_and(|session| session.opening() != Opening::Exchanging) {
-            self.settle(Version::Two);
-        }
-    }
-}
-
-/// Messages.
-impl<O: Owner> Connection<O> {
-    /// Handles a message, with the handle that the peer invalidated.
-    fn handle_message(&mut self, message: Buffer, invalidated: Option<Invalidated>) {
-        self.core.shared.counters.inline_bytes_received += message.len() as u64;
-        match self.phase {
-            Phase::Settled => {
-                let header = self.core.receive(&message);
-                self.route(header, message, invalidated);
-            }
-            Phase::Listening => {
-                let header = self.listen(&message);
-                self.route(header, message, invalidated);
-            }
-            Phase::Offered { xid } => {
-                self.core.shared.flow.handle_message();
-                self.core.shared.refuse_invalidation(invalidated);
-                self.take_answer(xid, &message);
-            }
-        }
-        if let Some(session) = self.session.as_deref_mut() {
-            session.handle_heard();
-        }
-        self.core.replace_receive();
-        self.note_receives();
-    }
-
-    /// Returns the peer's versions if they refute the assumption of version one: the peer refuses a
-    /// call in version one and supports only others, version two among them.
-    fn assumption_refuted(&self, header: &Result<Header, Invalid>) -> Option<(u32, u32)> {
-        let Ok(Header {
-            xid,
-            body: Body::Error(error),
-            ..
-        }) = header
-        else {
-            return None;
-        };
-        match error.cause {
-            Rejection::Versions { low, high } => {
-                let has = |version: Version| (low..=high).contains(&version.number());
-                let refuted = has(Version::Two) && !has(Version::One);
-                let awaited = self.core.requester.awaits(*xid);
-                (self.one_is_assumed && refuted && awaited).then_some((low, high))
-            }
-            Rejection::Header | Rejection::Operation => None,
-        }
-    }
-
-    /// Passes a message to a role, or to the session if it is for no role.
-    fn route(
-        &mut self,
-        header: Result<Header, Invalid>,
-        message: Buffer,
-        invalidated: Option<Invalidated>,
-    ) {
-        if self.session.is_none() {
-            if let Some((low, high)) = self.assumption_refuted(&header) {
-                self.core.shared.refuse_invalidation(invalidated);
-                let violation = Violation::NoCommonVersion { low, high };
-                return self.core.shared.fail(violation);
-            }
-            return self.core.route(header, message, invalidated);
-        }
-        match &header {
-            Ok(Header {
-                xid,
-                credits,
-                stream,
-                body: Body::Control(control),
-            }) => {
-                self.core.shared.refuse_invalidation(invalidated);
-                self.take_control(*xid, *credits, control, &message[*stream..]);
-            }
-            Ok(Header {
-                xid,
-                body: Body::Error(error),
-                ..
-            }) => {
-                if self.take_control_error(*xid, *error) {
-                    return self.core.shared.refuse_invalidation(invalidated);
-                }
-                self.core.route(header, message, invalidated);
-                // It may have been the last that the session waits for.
-                self.note_message(Direction::Reply, false);
-            }
-            Ok(Header {
-                xid,
-                credits,
-                stream,
-                body: Body::Rpc(rpc),
-            }) => {
-                let said = prefix(&message[*stream..]);
-                let (xid, credits) = (*xid, *credits);
-                // cel-01 §4.2.2: the word is the same as in the RPC message.
-                if rpc.direction == Some(Direction::Call)
-                    && !rpc.long
-                    && matches!(said, Some((_, REPLY)))
-                {
-                    debug!(xid, "a reply that says it is a call (cel-01 §4.2.2)");
-                    let invalid = malformed(xid, credits, Rejection::Header, true);
-                    return self.core.route(Err(invalid), message, invalidated);
-                }
-                let chunks = !rpc.lists.is_empty();
-                let direction = rpc.direction;
-                self.core.route(header, message, invalidated);
-                if let Some(direction) = direction {
-                    self.note_message(direction, chunks);
-                }
-            }
-            Err(Invalid::Reply { xid }) => {
-                self.core.shared.refuse_invalidation(invalidated);
-                self.take_unreadable_reply(*xid);
-                self.core.route(header, message, None);
-            }
-            Ok(Header {
-                body: Body::Done, ..
-            })
-            | Err(_) => self.core.route(header, message, invalidated),
-        }
-    }
-
-    /// Passes a control message to the session, with the bytes behind its header.
-    fn take_control(&mut self, xid: u32, credits: u32, control: &Control, rest: &[u8]) {
-        self.core.shared.counters.control_received += 1;
-        let done = self.with_session(|session| {
-            let before = session.opening();
-            session.handle_optional(xid, control, rest);
-            before == Opening::Exchanging && session.opening() == Opening::Done
-        });
-        match control.direction {
-            Direction::Call => self.control_asked = credits,
-            // The answer to the offer is the first message that grants credits (cel-01 §5).
-            Direction::Reply if done == Some(true) => {
-                self.core.shared.flow.handle_grant(credits);
-            }
-            Direction::Reply => {}
-        }
-    }
-
-    /// Passes an error to the session. Returns whether it was for a message of the session.
-    fn take_control_error(&mut self, xid: u32, error: PeerError) -> bool {
-        if self.core.requester.awaits(xid) {
-            return false;
-        }
-        let taken = self.with_session(|session| session.handle_error(xid, error_of(error)));
-        taken == Some(true)
-    }
-
-    /// Handles a malformed reply. If it was for a message of the session, that message has ended.
-    fn take_unreadable_reply(&mut self, xid: u32) {
-        if !self.core.requester.awaits(xid) {
-            self.with_session(|session| session.handle_unreadable_reply(xid));
-        }
-    }
-
-    /// Tells the session of a valid RPC message.
-    fn note_message(&mut self, direction: Direction, chunks: bool) {
-        let Some(session) = self.session.as_deref_mut() else {
-            return;
-        };
-        let cautious = session.opening() == Opening::Cautious;
-        match (self.core.role(), direction) {
-            // A server is never cautious.
-            (Role::Server, Direction::Call) => {}
-            // Nothing that a client has agreed on depends on it.
-            (Role::Client, Direction::Call) => session.handle_backward_call(chunks),
-            (_, Direction::Reply) => {
-                // A reply that was not valid proves nothing.
-                if cautious && self.core.shared.counters.replies_received > 0 {
-                    self.with_session(Session::handle_message);
-                } else if session.awaits_calls() {
-                    self.agree();
-                }
-            }
-        }
-    }
-
-    /// Tells the session of the smallest posted Receive.
-    fn note_receives(&mut self) {
-        if self
-            .session
-            .as_deref()
-            .is_some_and(Session::awaits_receives)
-        {
-            let smallest = self.core.shared.flow.smallest_receive();
-            self.with_session(|session| session.handle_old_receives_gone(smallest));
-        }
-    }
-
-    /// Returns the next control message. It waits until nothing else is to be sent: so there are
-    /// never many, and no earlier call exceeds the announced size.
-    fn poll_control(&mut self) -> Option<WorkRequest> {
-        let waits = !self.core.shared.posts.has_room() || self.core.requester.has_recalled();
-        if self.phase == Phase::Listening || waits {
-            return None;
-        }
-        let session = self.session.as_deref_mut()?;
-        let message = session.poll_message(&mut || unused_xid(&self.xids, &self.core.requester))?;
-        Some(self.control(message))
-    }
-
-    /// Makes the Send of a control message.
-    fn control(&mut self, message: Message) -> WorkRequest {
-        let shared = &mut self.core.shared;
-        let mut buffer = shared.pool.take(FIRST_MESSAGE);
-        let grant = shared.flow.offer(self.control_asked);
-        match message {
-            Message::Optional { xid, optional } => {
-                let credits = match optional.direction {
-                    Direction::Call => shared.flow.asked(),
-                    Direction::Reply => grant,
-                };
-                if let Phase::Offered { xid: offer } = &mut self.phase {
-                    *offer = xid;
-                }
-                let Control {
-                    direction,
-                    operation,
-                    info,
-                } = optional;
-                emit_optional(&mut buffer, xid, credits, direction, operation, &info);
-                shared.counters.control_sent += 1;
-            }
-            Message::Error { xid, error } => {
-                match error {
-                    RdmaError::InvalOption => shared.counters.option_errors_sent += 1,
-                    RdmaError::BadHeader => shared.counters.chunk_errors_sent += 1,
-                    RdmaError::Version { .. } => shared.counters.version_errors_sent += 1,
-                }
-                emit_error(&mut buffer, xid, Version::Two.number(), grant, error);
-            }
-        }
-        // What is agreed on may hold from this message on.
-        self.agree();
-        let posts = &mut self.core.shared.posts;
-        posts.push(WorkRequest::Send {
-            wr: Purpose::Control.wr(),
-            buffer,
-            rest: Gather::new(),
-            invalidate: None,
-        });
-        posts.next().expect("there is room, and nothing before it")
     }
 }
 

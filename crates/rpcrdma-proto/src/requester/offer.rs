@@ -1,0 +1,141 @@
+//! What a call offers to its Responder: regions for its chunks, and handles for invalidation.
+
+use super::Call;
+use super::outcome::{Region, RegionUse};
+use crate::codec::Invalidate;
+use crate::invalidation::persistent::PersistentPool;
+use crate::invalidation::rule::{self};
+use crate::limits::MAX_INVALIDATE_HANDLES;
+use crate::owner::Owner;
+use crate::plan::{CallForm, CallPlan};
+use crate::shared::Shared;
+use crate::wire::header::{ReadChunk, Segments, WriteChunk, chunks_len_of};
+use buffer::{Buffer, Gather, Pool};
+use smallvec::SmallVec;
+use verbs::{Invalidation, Limits, Memory, QueuePair, RegisterError, RemoteAddress, Segment};
+
+/// Registers the regions of the plan, and records them in the call.
+pub(super) fn offer<O: Owner>(
+    plan: &CallPlan,
+    call: &mut Call<O::Call>,
+    shared: &mut Shared<O>,
+    persistent: &mut PersistentPool,
+    qp: &mut dyn QueuePair,
+) -> Result<(), RegisterError> {
+    let Call {
+        request,
+        offered: lists,
+        regions,
+        lent,
+        ..
+    } = call;
+    let counters = &mut shared.counters;
+    let mut arguments: SmallVec<[(usize, Gather); 1]> = SmallVec::new();
+    if plan.form == CallForm::Long {
+        arguments.push((0, request.message.freeze(&plan.moved)));
+    }
+    if !plan.moved.is_empty() {
+        let items = request.message.items().enumerate();
+        let moved = items.filter(|(index, _)| plan.moved.contains(index));
+        arguments.extend(moved.map(|(_, (position, data))| (position, data.clone())));
+    }
+    for (position, data) in arguments {
+        let len = buffer::gather_len(&data);
+        let at = match persistent.lend(&data, qp)? {
+            Some(at) => {
+                lent.push(at);
+                at
+            }
+            None => {
+                let at = qp.register(Memory::Source(data))?;
+                regions.push(Region::new(at.handle, RegionUse::Argument));
+                counters.registrations += 1;
+                at
+            }
+        };
+        lists.reads.push(ReadChunk {
+            position: u32::try_from(position).expect("the plan limits messages"),
+            segments: segments(at, len, shared.max_segment),
+        });
+        counters.read_chunks_offered += 1;
+        counters.read_bytes_offered += len as u64;
+    }
+    for (index, &len) in plan.write_chunks.iter().enumerate() {
+        // A result that is always empty has an empty Write chunk (RFC 8166 §4.3.2.3).
+        let segments = match len {
+            0 => Segments::new(),
+            _ => {
+                let sink = sink(&shared.pool, &shared.limits, len);
+                let at = qp.register(Memory::Sink(sink))?;
+                regions.push(Region::new(at.handle, RegionUse::Result(index)));
+                counters.registrations += 1;
+                segments(at, len, shared.max_segment)
+            }
+        };
+        lists.writes.push(WriteChunk { segments });
+        counters.write_chunks_offered += 1;
+    }
+    if let Some(len) = plan.reply_chunk {
+        let sink = sink(&shared.pool, &shared.limits, len);
+        let at = qp.register(Memory::Sink(sink))?;
+        regions.push(Region::new(at.handle, RegionUse::Reply));
+        counters.registrations += 1;
+        let segments = segments(at, len, shared.max_segment);
+        lists.reply = Some(WriteChunk { segments });
+        counters.reply_chunks_offered += 1;
+    }
+    Ok(())
+}
+
+/// Takes memory for `len` bytes that the peer writes. A buffer of the pool may be larger, and
+/// becomes a region as a whole.
+fn sink(pool: &Pool, limits: &Limits, len: usize) -> Buffer {
+    let buffer = pool.take(len);
+    if buffer.capacity() > limits.max_region {
+        return Buffer::with_capacity(len);
+    }
+    buffer
+}
+
+fn segments(at: RemoteAddress, len: usize, max_segment: usize) -> Segments {
+    let starts = (0..len).step_by(max_segment);
+    starts
+        .map(|start| Segment {
+            handle: at.handle,
+            length: u32::try_from(max_segment.min(len - start)).expect("chunks are limited"),
+            offset: at.offset + start as u64,
+        })
+        .collect()
+}
+
+/// Returns the handles that a call names for invalidation, if the layout has them.
+pub(super) fn may_go<O: Owner>(
+    shared: &Shared<O>,
+    plan: &CallPlan,
+    call: &Call<O::Call>,
+) -> Invalidate {
+    let (lists, regions) = (&call.offered, &call.regions);
+    let able = shared.limits.remote_invalidation == Invalidation::Region;
+    match shared.agreed.codec.nothing_to_invalidate() {
+        // reminv §5.2: the largest may be worth most. One that stays is not among them, as it must
+        // not go.
+        Invalidate::One(_) if able => {
+            let bytes = |region: &&Region| rule::bytes_of(lists, region.handle);
+            Invalidate::One(regions.iter().max_by_key(bytes).map(|region| region.handle))
+        }
+        Invalidate::Several(_) if able => {
+            let header = shared.agreed.codec.plain_len() + chunks_len_of(lists);
+            let sent = header + plan.inline(&call.request.sizes());
+            let room = shared.agreed.sizes.send.saturating_sub(sent);
+            let most = MAX_INVALIDATE_HANDLES.min(room / size_of::<u32>());
+            Invalidate::Several(
+                regions
+                    .iter()
+                    .take(most)
+                    .map(|region| region.handle)
+                    .collect(),
+            )
+        }
+        other => other,
+    }
+}

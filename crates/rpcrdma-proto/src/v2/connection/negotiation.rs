@@ -1,0 +1,143 @@
+//! Version negotiation: the offer of a client and its answer, and the first call to a server (cel-01 §5).
+
+use super::{Connection, Phase};
+use crate::agreed::{Agreed, OurCalls};
+use crate::codec::{Body, Header, Invalid, Rejection};
+use crate::event::Violation;
+use crate::owner::Owner;
+use crate::v2::answer::Answer;
+use crate::v2::codec::codec;
+use crate::v2::header::WordLayout;
+use crate::v2::operations::{InitXch, Operation};
+use crate::v2::session::{Message, Opening};
+use crate::version::{Version, version_of};
+use crate::wire::codec::VersionOne;
+use crate::wire::direction::Direction;
+use tracing::debug;
+
+impl<O: Owner> Connection<O> {
+    /// Returns to version negotiation: no call is sent before the version is settled.
+    pub(super) fn unsettle(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.core.agree(Agreed {
+            versions: self.versions.range(),
+            our_calls: OurCalls::Unsettled,
+            ..self.one
+        });
+    }
+
+    /// Settles the version.
+    pub(super) fn settle(&mut self, version: Version) {
+        debug!(?version, "settled (cel-01 §5)");
+        self.phase = Phase::Settled;
+        match version {
+            Version::One => {
+                self.session = None;
+                self.core.agree(self.one);
+            }
+            Version::Two => {
+                let to = self.raise_to;
+                self.with_session(|session| {
+                    if to.bytes() > session.receive_size() {
+                        // If the peer could not be told, it stays as it is.
+                        let _ = session.raise_receive_size(to.into());
+                    }
+                });
+            }
+        }
+    }
+
+    /// Sends the offer, the only message of a client before the version is settled (cel-01 §5).
+    pub(super) fn offer(&mut self) {
+        self.unsettle(Phase::Offered { xid: 0 });
+        let posted = match self.poll_control() {
+            Some(offer) => offer,
+            // It supports no operation, and so says nothing by this one.
+            None => self.control(Message::Optional {
+                xid: self.next_xid(),
+                optional: Operation::InitXch(InitXch::default()).to_optional(Direction::Call),
+            }),
+        };
+        self.core.handle_refused(posted);
+    }
+
+    /// Parses a message to a server before the version is settled: the version is that of the first
+    /// valid call, whatever it calls (cel-01 §5.1, §5.3).
+    pub(super) fn listen(&mut self, message: &[u8]) -> Result<Header, Invalid> {
+        let two = version_of(message) == Some(Version::Two.number());
+        self.core.shared.agreed.codec = match two && self.versions.speak(Version::Two) {
+            true => codec(self.dialect, WordLayout::None),
+            false => &VersionOne,
+        };
+        let header = self.core.receive(message);
+        let is_call = header.as_ref().is_ok_and(|header| match &header.body {
+            Body::Rpc(rpc) => self.core.role().direction_of(rpc, || false) == Direction::Call,
+            Body::Control(control) => control.direction == Direction::Call,
+            Body::Error(_) | Body::Done => false,
+        });
+        if is_call {
+            self.settle(if two { Version::Two } else { Version::One });
+        }
+        header
+    }
+
+    /// Handles a message to a client that waits for the answer to its offer with XID `offer`.
+    pub(super) fn take_answer(&mut self, offer: u32, message: &[u8]) {
+        match Answer::of(self.dialect, offer, message) {
+            Answer::None => return self.core.shared.counters.discarded += 1,
+            Answer::Operation {
+                credits,
+                control,
+                stream,
+            } => self.take_control(offer, credits, &control, &message[stream..]),
+            Answer::Error(error) => {
+                self.take_control_error(offer, error);
+            }
+            Answer::Unreadable => self.take_unreadable_reply(offer),
+            Answer::Versions { low, high } => {
+                let one = Version::One;
+                if self.versions.speak(one) && (low..=high).contains(&one.number()) {
+                    // On this very connection (cel-01 §5.2).
+                    self.settle(one);
+                } else {
+                    let violation = Violation::NoCommonVersion { low, high };
+                    self.core.shared.fail(violation);
+                }
+                return;
+            }
+            Answer::Nonsense => {
+                let violation = Violation::OfferNotUnderstood;
+                return self.core.shared.fail(violation);
+            }
+        }
+        let session = self.session.as_deref();
+        if session.is_some_and(|session| session.opening() != Opening::Exchanging) {
+            self.settle(Version::Two);
+        }
+    }
+
+    /// Returns the peer's versions if they refute the assumption of version one: the peer refuses a
+    /// call in version one and supports only others, version two among them.
+    pub(super) fn assumption_refuted(
+        &self,
+        header: &Result<Header, Invalid>,
+    ) -> Option<(u32, u32)> {
+        let Ok(Header {
+            xid,
+            body: Body::Error(error),
+            ..
+        }) = header
+        else {
+            return None;
+        };
+        match error.cause {
+            Rejection::Versions { low, high } => {
+                let has = |version: Version| (low..=high).contains(&version.number());
+                let refuted = has(Version::Two) && !has(Version::One);
+                let awaited = self.core.requester.awaits(*xid);
+                (self.one_is_assumed && refuted && awaited).then_some((low, high))
+            }
+            Rejection::Header | Rejection::Operation => None,
+        }
+    }
+}
