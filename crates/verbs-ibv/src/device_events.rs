@@ -16,13 +16,14 @@ use crate::sys::{
     ibv_cq, ibv_qp,
 };
 use libc::c_int;
-use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, makedev};
 use rustix::io::fcntl_dupfd_cloexec;
 use std::collections::HashMap;
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::thread;
@@ -32,6 +33,10 @@ use std::time::Duration;
 /// the connections.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// What the descriptors of a removed device are replaced with, and its number.
+const NOTHING_PATH: &str = "/dev/null";
+const NOTHING: (u32, u32) = (1, 3);
+
 /// Events of the devices in use, by the address of the device.
 static DEVICES: Mutex<Option<HashMap<usize, Weak<DeviceEvents>>>> = Mutex::new(None);
 
@@ -39,6 +44,9 @@ static DEVICES: Mutex<Option<HashMap<usize, Weak<DeviceEvents>>>> = Mutex::new(N
 pub(crate) struct DeviceEvents {
     libraries: &'static Libraries,
     context: NonNull<ibv_context>,
+    /// The device was removed, and the kernel waits until nobody has it open. Connections at work look at it in each
+    /// turn; others are woken.
+    removed: AtomicBool,
     state: Mutex<State>,
     /// None if the descriptor is none of a device, as in a model of the libraries.
     opened: Option<Opened>,
@@ -56,10 +64,19 @@ impl Opened {
         Some(Self { fd, number })
     }
 
+    /// Whether the device was removed and [let go](DeviceEvents::drop), which librdmacm may not know yet.
+    fn is_let_go(&self) -> bool {
+        self.number == makedev(NOTHING.0, NOTHING.1)
+    }
+
     /// Whether the descriptor is still the one of the device, and not of somebody who opened a file later.
     fn is_open(&self) -> bool {
         device_number(self.fd) == Some(self.number)
     }
+}
+
+fn removed() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "the RDMA device was removed")
 }
 
 /// The number of the device whose file this is.
@@ -77,8 +94,6 @@ fn device_number(fd: c_int) -> Option<u64> {
 struct State {
     /// The device does not work any more.
     fatal: bool,
-    /// The device was removed, and the kernel waits until nobody has it open.
-    removed: bool,
     /// What concerns each queue pair that somebody asks about, by its address.
     queue_pairs: HashMap<usize, Attached>,
 }
@@ -117,6 +132,10 @@ impl DeviceEvents {
     ///
     /// The device is open until the caller has dropped what it got. Somebody else who has the same device open may still
     /// use the rest.
+    ///
+    /// # Errors
+    ///
+    /// The device was removed.
     pub(crate) unsafe fn of(
         libraries: &'static Libraries,
         context: NonNull<ibv_context>,
@@ -126,14 +145,24 @@ impl DeviceEvents {
         devices.retain(|_, events| events.strong_count() > 0);
         let address = context.as_ptr() as usize;
         if let Some(events) = devices.get(&address).and_then(Weak::upgrade) {
-            return Ok(events);
+            // A new connection would keep it open.
+            return if events.is_removed() {
+                Err(removed())
+            } else {
+                Ok(events)
+            };
+        }
+        // SAFETY: The device is open, and its descriptor does not change.
+        let opened = Opened::of(unsafe { (*context.as_ptr()).cmd_fd });
+        if opened.as_ref().is_some_and(Opened::is_let_go) {
+            return Err(removed());
         }
         let events = Arc::new(Self {
             libraries,
             context,
+            removed: AtomicBool::new(false),
             state: Mutex::default(),
-            // SAFETY: The device is open, and its descriptor does not change.
-            opened: Opened::of(unsafe { (*context.as_ptr()).cmd_fd }),
+            opened,
         });
         devices.insert(address, Arc::downgrade(&events));
         Self::watch(&events);
@@ -195,11 +224,16 @@ impl DeviceEvents {
     /// Ends all that uses the device.
     fn end(&self) {
         let mut state = self.state();
-        state.removed = true;
+        self.removed.store(true, Ordering::Release);
         let all = state.queue_pairs.values_mut();
         let wakers: Vec<_> = all.filter_map(|attached| attached.waker.take()).collect();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether the device was removed.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
     }
 
     /// Waits until the device is removed. One task waits for each queue pair.
@@ -209,7 +243,7 @@ impl DeviceEvents {
         cx: &mut Context<'_>,
     ) -> Poll<()> {
         let mut state = self.state();
-        if state.removed {
+        if self.is_removed() {
             return Poll::Ready(());
         }
         let address = queue_pair.as_ptr() as usize;
@@ -247,7 +281,7 @@ impl DeviceEvents {
             // SAFETY: The event was just taken, and is acknowledged once. What it is about is only destroyed when it is.
             unsafe { (verbs.ibv_ack_async_event)(&raw mut event) };
         }
-        if state.fatal || state.removed {
+        if state.fatal || self.is_removed() {
             return Some(News::DeviceFailed);
         }
         let address = queue_pair.as_ptr() as usize;
@@ -288,11 +322,11 @@ impl Drop for DeviceEvents {
     /// those of the software devices are two, cannot take a device away from a process: its removal would wait.
     fn drop(&mut self) {
         // librdmacm may have closed it with its last identifier.
-        if !self.state().removed || self.opened.as_ref().is_some_and(|opened| !opened.is_open()) {
+        if !self.is_removed() || self.opened.as_ref().is_some_and(|opened| !opened.is_open()) {
             return;
         }
         let nothing =
-            match rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+            match rustix::fs::open(NOTHING_PATH, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
                 Ok(nothing) => nothing,
                 Err(error) => {
                     tracing::warn!(%error, "a removed device stays open");

@@ -208,6 +208,11 @@ impl Hardware {
         self.events.descriptor()
     }
 
+    /// Whether the device was removed.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.events.is_removed()
+    }
+
     /// Waits until the device is removed.
     pub(crate) fn poll_removal(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.events.poll_removal(self.queue_pair, cx)

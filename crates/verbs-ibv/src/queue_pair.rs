@@ -588,6 +588,14 @@ impl QueuePair for IbvQp {
 
     fn progress(&mut self) -> bool {
         let mut moved = std::mem::take(&mut self.moved_early);
+        // A connection at work does not wait, where it would hear of this.
+        if self
+            .live
+            .as_ref()
+            .is_some_and(|live| live.hardware.is_removed())
+        {
+            self.handle_device(&News::DeviceFailed);
+        }
         for _ in 0..ROUNDS {
             if !self.take_completions() {
                 break;

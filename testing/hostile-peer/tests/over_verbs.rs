@@ -14,6 +14,9 @@ const XID: u32 = 0x5a5a_0001;
 /// What the server grants at most.
 const CREDITS: u32 = 16;
 
+/// What it grants at first where each connection posts Receives of its own, as over a device.
+const FIRST_CREDITS: u32 = 8;
+
 const MSG: u32 = 0;
 const NOMSG: u32 = 1;
 const ERROR: u32 = 4;
@@ -80,6 +83,16 @@ fn read_list(position: u32, at: RemoteAddress, length: u32) -> Vec<u32> {
     list
 }
 
+/// The next message of the server. Its credits are all that it grants, as far as they are some of these.
+#[track_caller]
+fn answer(peer: &mut Poster) -> Vec<u32> {
+    let mut answer = peer.answer();
+    let credits = &mut answer[2];
+    assert!((FIRST_CREDITS..=CREDITS).contains(credits), "{credits}");
+    *credits = CREDITS;
+    answer
+}
+
 /// Asserts that a good call is answered next, so that nothing else came before.
 #[track_caller]
 fn assert_goes_on(peer: &mut Poster, version: Version) {
@@ -87,7 +100,7 @@ fn assert_goes_on(peer: &mut Poster, version: Version) {
     let call = rpc::msg(xid, 32, &rpc::call(xid, PROGRAM, 2, 0));
     peer.send(&words(&version.call(&call)));
     let expected = rpc::msg(xid, CREDITS, &rpc::accepted(xid, 0, &[]));
-    assert_eq!(peer.answer(), version.reply(&expected));
+    assert_eq!(answer(peer), version.reply(&expected));
 }
 
 /// Asserts that nothing is left of peers, and that the server goes on.
@@ -128,10 +141,10 @@ fn bad_headers_draw_errors_and_the_connection_goes_on() {
     ];
     for message in bad {
         peer.send(&words(&message));
-        assert_eq!(peer.answer(), refused, "{message:x?}");
+        assert_eq!(answer(&mut peer), refused, "{message:x?}");
     }
     peer.send(&words(&[XID, 9, 32, MSG, 0, 0, 0]));
-    assert_eq!(peer.answer(), [XID, 9, CREDITS, ERROR, ERR_VERS, 1, 1]);
+    assert_eq!(answer(&mut peer), [XID, 9, CREDITS, ERROR, ERR_VERS, 1, 1]);
     for length in 0..28 {
         peer.send(&words(&message(MSG, &[0, 0, 0], &[]))[..length]);
     }
@@ -162,7 +175,7 @@ fn chunks_of_a_good_peer_are_served() {
             &lists[..],
             &rpc::accepted(XID, 0, &[5000]),
         ];
-        assert_eq!(peer.answer(), version.reply(&written.concat()));
+        assert_eq!(answer(&mut peer), version.reply(&written.concat()));
         assert_goes_on(&mut peer, version);
     }
     survived(target);
@@ -177,7 +190,7 @@ fn item_of_another_length_than_the_call_says_draws_garbage_args() {
         let call = message(MSG, &read_list(AFTER_ECHO, source, length), &echo_call(8));
         peer.send(&words(&call));
         let garbage = rpc::accepted(XID, accept::GARBAGE_ARGS, &[]);
-        assert_eq!(peer.answer(), rpc::msg(XID, CREDITS, &garbage));
+        assert_eq!(answer(&mut peer), rpc::msg(XID, CREDITS, &garbage));
         assert_goes_on(&mut peer, Version::One);
     }
     survived(target);

@@ -1,13 +1,13 @@
 //! Events: of the peer, of ports, and of a device that goes away.
 
-use super::Fake;
-use super::scene::{connected, end, message, run};
+use super::scene::{connect, connected, end, message, open, run, text};
+use super::{Fake, PATIENCE};
 use crate::sys::cm::RDMA_CM_EVENT_DISCONNECTED;
 use crate::sys::{IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ERR};
 use buffer::Pool;
 use std::time::Duration;
 use tokio::time::Instant;
-use verbs::{CloseReason, Loss, Memory, QueuePair};
+use verbs::{CloseReason, Completion, Loss, Memory, QueuePair, WorkRequest};
 
 /// A connection with memory that is open to the peer, on which this happens. Gives how it ended.
 fn ended(happen: impl FnOnce(&Fake)) -> (Fake, CloseReason) {
@@ -87,6 +87,54 @@ fn removal_of_which_the_connection_manager_says_nothing_ends_the_connection() {
     });
     assert_eq!(reason, CloseReason::Lost(Loss::DeviceRemoved.into()));
     fake.until_device_is_let_go();
+}
+
+/// The device goes on with its work until programs have let it go, so that a connection may never have to wait.
+#[test]
+fn removal_ends_a_connection_that_is_always_at_work() {
+    let fake = Fake::new();
+    fake.give_device_a_file();
+    run(async {
+        let pool = Pool::new(1 << 20);
+        let mut qp = connected(&fake, &pool).await;
+        fake.take_from_programs();
+        let begun = std::time::Instant::now();
+        while qp.closed().is_none() {
+            assert!(begun.elapsed() < PATIENCE, "it goes on");
+            fake.message(b"more");
+            while qp.progress() {}
+            while let Some(completion) = qp.poll_cq() {
+                if let Completion::Receive { wr, buffer, .. } = completion {
+                    qp.post(WorkRequest::Receive { wr, buffer }).unwrap();
+                }
+            }
+        }
+        let removed = CloseReason::Lost(Loss::DeviceRemoved.into());
+        assert_eq!(qp.closed(), Some(&removed));
+    });
+    fake.until_device_is_let_go();
+}
+
+/// A peer that connects again at once, because the connection manager knows nothing yet, does not keep the device open.
+#[test]
+fn device_that_was_removed_takes_no_connections() {
+    let fake = Fake::new();
+    fake.give_device_a_file();
+    run(async {
+        let provider = open(&fake).unwrap();
+        let mut first = connect(&provider).await.unwrap().qp;
+        fake.take_from_programs();
+        while first.closed().is_none() {
+            first.progress();
+        }
+        // The removal is known, and the first connection still holds the device.
+        let refused = connect(&provider).await.err().expect("no connection");
+        assert!(text(&refused).contains("the RDMA device was removed"));
+        drop(first);
+        fake.until_device_is_let_go();
+        let refused = connect(&provider).await.err().expect("no connection");
+        assert!(text(&refused).contains("the RDMA device was removed"));
+    });
 }
 
 /// librdmacm has the device open, and no identifier is left that would hear of its removal.

@@ -552,8 +552,13 @@ impl Fake {
         });
     }
 
+    /// There is a device again, which librdmacm opens when it is needed: without a file of this model.
     pub(crate) fn plug_in(&self) {
-        with(|model| model.has_device = true);
+        with(|model| {
+            model.has_device = true;
+            // SAFETY: The context lives as long as the model.
+            unsafe { (*(model.context as *mut ibv_context)).cmd_fd = -1 };
+        });
     }
 
     /// Whether the descriptors of the device that librdmacm has open lead to it no more.
