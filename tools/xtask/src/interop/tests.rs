@@ -92,7 +92,7 @@ pub(super) const TESTS: [Test; 43] = [
     },
     Test {
         name: "verbs-counts",
-        about: "what calls of our client cost over rxe, beside the kernel's client",
+        about: "what calls cost our client and our server over rxe, beside the kernel's client",
         usual: false,
         ours: true,
         run: verbs_counts::run,
