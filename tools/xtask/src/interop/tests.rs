@@ -26,6 +26,7 @@ mod tree;
 mod verbs;
 mod verbs_counts;
 mod verbs_siw;
+mod verbs_two_guests;
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +48,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 43] = [
+pub(super) const TESTS: [Test; 44] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -96,6 +97,13 @@ pub(super) const TESTS: [Test; 43] = [
         usual: false,
         ours: true,
         run: verbs_counts::run,
+    },
+    Test {
+        name: "verbs-two-guests",
+        about: "rxe between two guests: our server under clients in another machine, which loses its power",
+        usual: true,
+        ours: true,
+        run: verbs_two_guests::run,
     },
     Test {
         name: "linux-mounts-us",
