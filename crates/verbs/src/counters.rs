@@ -48,13 +48,20 @@ impl std::ops::SubAssign for IoCounters {
     }
 }
 
-/// Declares counters with their sum and their difference.
+/// Declares counters with their names, their sum and their difference.
 macro_rules! counters {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct $name {
             $($(#[$doc])* pub $field: u64,)*
+        }
+
+        impl $name {
+            /// Returns each counter with its name, in a fixed order.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($field), self.$field),)*].into_iter()
+            }
         }
 
         impl std::ops::AddAssign for $name {
@@ -180,5 +187,7 @@ mod tests {
         after -= before;
         assert_eq!(after, more);
         assert_eq!(after.work.posts(), 6);
+        let named = |name| after.work.iter().find(|(counter, _)| *counter == name);
+        assert_eq!(named("sends"), Some(("sends", 1)));
     }
 }

@@ -58,6 +58,14 @@ rxe_up() {
   modprobe rpcrdma || die 'cannot load rpcrdma'
 }
 
+# rxe_wired_up ADDRESS: software RoCE on the network card with the cable to another guest, and NFS's RDMA transport.
+rxe_wired_up() {
+  modprobe -a rdma_cm rdma_rxe || die 'cannot load rxe'
+  ip addr add "$1/24" dev eth1 && ip link set eth1 mtu 9000 up || die 'no network card with a cable'
+  link_up rxe eth1
+  modprobe rpcrdma || die 'cannot load rpcrdma'
+}
+
 # link_down TYPE: removes a link. That waits until nobody uses it any more.
 link_down() {
   timeout 10 rdma link delete "${1}0" || die "the $1 link cannot be removed"

@@ -1,5 +1,5 @@
-# What calls cost over rxe: work requests, doorbells, completions, registrations and system calls of our client, and the
-# trace events of the kernel's client for the same calls. Both are clients of the kernel's server.
+# What calls cost over rxe: work requests, doorbells, completions and registrations of our client and of our server,
+# system calls of the client, and the trace events of the kernel's client for the same calls on the kernel's server.
 . /lab/lib.sh
 . /lab/ours.sh
 ulimit -l unlimited
@@ -12,20 +12,24 @@ modprobe nfsv3 || die 'no nfsv3'
 mkdir -p /export/x /export/ours
 dd if=/dev/urandom of=/export/x/file bs=1M count=8 2>/dev/null
 cp /export/x/file /export/ours/file
-ours_up --provider verbs --device rxe0 --allow 10.0.3.0/24 --squash none /export/ours
+ours_up --provider verbs --device rxe0 --allow 10.0.3.0/24 --squash none --control-socket /run/control /export/ours
 
-# counted SERVER WHAT URL [OPTION...]: the counts of our client, as the host wants them.
+# The document of bench in one line.
+document() { tr -d '\n ' </tmp/bench.json; }
+
+# counted SERVER WHAT URL [OPTION...]: the counts of our client, and of our server, as the host wants them.
 counted() {
   local server=$1 what=$2 url=$3
   shift 3
-  /lab/rpcrdma bench "$url" --json --time 1s "$@" --provider verbs --device rxe0 >/tmp/bench.json || die "bench $what"
-  echo "@@counts $server $what $(tr -d '\n ' </tmp/bench.json | sed 's/.*"work"://; s/}}$/}/')"
+  /lab/rpcrdma bench "$url" --json --time 1s "$@" $STATS --provider verbs --device rxe0 >/tmp/bench.json ||
+    die "bench $what"
+  echo "@@counts $server $what $(document)"
 }
 for server in knfsd ours; do
   step "what calls of our client cost, with $server"
   case $server in
-    knfsd) at=$RXE_IP:20049 file=/export/x/file ;;
-    ours) at=$RXE_IP:$OURS_PORT file=/ours/file ;;
+    knfsd) at=$RXE_IP:20049 file=/export/x/file STATS= ;;
+    ours) at=$RXE_IP:$OURS_PORT file=/ours/file STATS=--server-stats=/run/control ;;
   esac
   counted $server null $at
   counted $server read-4k $at$file --rw read --bs 4k
@@ -59,7 +63,7 @@ echo 0 >$TRACING/events/raw_syscalls/sys_enter/enable
 echo >$TRACING/set_event_pid
 sed -n 's/.*sys_enter: NR \([0-9]*\) (\([0-9a-f]*\),.*/\1 \2/p' $TRACING/trace | sort | uniq -c | sort -rn >/tmp/calls
 head -n 20 /tmp/calls
-echo "@@device $(printf %x "$DEVICE_FD") $(tr -d '\n ' </tmp/bench.json | sed 's/.*"work"://; s/}}$/}/')"
+echo "@@device $(printf %x "$DEVICE_FD") $(document)"
 echo "@@calls $(while read -r count number first; do echo "$number:$first:$count"; done </tmp/calls | tr '\n' ' ')"
 
 # traced WHAT COUNT COMMAND...: the trace events of the kernel's client, for so many calls.

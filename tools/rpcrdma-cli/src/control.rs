@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use nfs_client::printable;
 use nfs_server::default_state_dir;
+use rpcrdma::IoCounters;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,12 +83,21 @@ pub(crate) struct ServerStatus {
     pub(crate) duplicate_requests: DuplicateRequests,
     /// Counters of RPC-over-RDMA by name.
     pub(crate) rdma: BTreeMap<String, u64>,
+    /// Work of the queue pairs by name: work requests, doorbells, completions, registrations and copied bytes.
+    #[serde(default)]
+    pub(crate) work: BTreeMap<String, u64>,
     /// Bytes in and out, with all framing.
     pub(crate) bytes_in: u64,
     /// The same, out.
     pub(crate) bytes_out: u64,
     /// Calls by procedure.
     pub(crate) procedures: Vec<ProcedureStatus>,
+}
+
+/// Counts of the work of queue pairs, by the names of [`ServerStatus::work`].
+pub(crate) fn work(io: &IoCounters) -> BTreeMap<String, u64> {
+    let all = io.work.iter().chain([("bytes_copied", io.bytes_copied)]);
+    all.map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
 /// A listener of RPC-over-RDMA.
@@ -368,6 +378,11 @@ pub(crate) struct ControlArgs {
 }
 
 impl ControlArgs {
+    /// The server with this control socket, or the only one on this machine.
+    pub(crate) fn of(socket: Option<PathBuf>) -> Self {
+        Self { socket }
+    }
+
     /// Asks the server; its reply, as JSON and parsed.
     ///
     /// # Errors

@@ -52,6 +52,13 @@ fn server_without_a_path_is_measured_with_null_calls() {
     assert_eq!(bench(&[&url])["options"]["rw"], "null");
 }
 
+/// A count is this many per call, but for a few messages of the connection and calls that were in flight.
+#[track_caller]
+fn assert_per_call(work: &Value, name: &str, count: f64) {
+    let others = (number(&work[name]) - count) * number(&work["calls"]);
+    assert!(others.abs() < 4.5, "{name}: {work}");
+}
+
 /// Software iWARP counts work requests, registrations and copies. With one call at a time, none is in flight at either end.
 #[test]
 fn work_is_counted_per_call_after_the_ramp_time() {
@@ -61,7 +68,7 @@ fn work_is_counted_per_call_after_the_ramp_time() {
         let work = &found["work"];
         assert!(number(&work["calls"]) > 0.0, "{found}");
         for (name, count) in expected {
-            assert!((number(&work[name]) - count).abs() < 0.1, "{name}: {found}");
+            assert_per_call(work, name, count);
         }
     };
     let (writes, reads) = (("writes", 0.0), ("rdma_reads", 0.0));
@@ -76,7 +83,104 @@ fn work_is_counted_per_call_after_the_ramp_time() {
         [("sends", 1.0), ("registrations", 1.0), writes, reads],
     );
     let shown = ok(&["bench", "--counts", "--time", "50ms", &served.listening]);
-    assert!(text(&shown).contains("work of the client per call\n"));
+    let shown = text(&shown);
+    assert!(
+        shown.contains("work per call\n") && !shown.contains("server"),
+        "{shown}"
+    );
+}
+
+/// The control socket of a server.
+fn control(served: &Served) -> String {
+    let said: Value = serde_json::from_str(&served.said).unwrap();
+    said["control"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn work_of_the_server_is_counted_for_the_same_calls() {
+    let served = Served::new(&[]);
+    let stats = format!("--server-stats={}", control(&served));
+    let url = served.url("");
+    let counted = |args: &[&str], expected: [(&str, f64); 4]| {
+        let found = bench(&[&[stats.as_str()], args].concat());
+        let work = &found["server_work"];
+        assert!(found["server_work_error"].is_null(), "{found}");
+        // There is no other client.
+        assert_eq!(work["calls"], found["work"]["calls"], "{found}");
+        for (name, count) in expected {
+            assert_per_call(work, name, count);
+        }
+    };
+    counted(
+        &[&served.listening],
+        [
+            ("sends", 1.0),
+            ("writes", 0.0),
+            ("rdma_reads", 0.0),
+            ("registrations", 0.0),
+        ],
+    );
+    // What the client does not do, the server does: it writes the data of READs, and reads that of WRITEs.
+    let large = ["--bs", "256k", "--size", "1m", url.as_str()];
+    counted(
+        &[&["--rw", "read"], &large[..]].concat(),
+        [
+            ("sends", 1.0),
+            ("writes", 1.0),
+            ("rdma_reads", 0.0),
+            ("registrations", 0.0),
+        ],
+    );
+    counted(
+        &[&["--rw", "write"], &large[..]].concat(),
+        [
+            ("sends", 1.0),
+            ("writes", 0.0),
+            ("rdma_reads", 1.0),
+            ("registrations", 0.0),
+        ],
+    );
+    let shown = text(&ok(&["bench", &stats, "--time=50ms", &served.listening]));
+    let head = shown
+        .lines()
+        .find(|line| line.contains("client") && line.contains("server"));
+    assert!(head.is_some(), "{shown}");
+}
+
+#[test]
+fn work_of_the_server_after_a_ramp_time_is_per_call_too() {
+    let served = Served::new(&[]);
+    let stats = format!("--server-stats={}", control(&served));
+    let found = bench(&[&stats, "--ramp-time=150ms", &served.listening]);
+    let work = &found["server_work"];
+    assert!(number(&work["calls"]) > 0.0, "{found}");
+    assert_per_call(work, "sends", 1.0);
+}
+
+#[test]
+fn work_of_a_server_that_cannot_be_told_is_a_failure_or_said() {
+    let (served, other) = (Served::new(&[]), Served::new(&[]));
+    let missing = format!("--server-stats={}", served.beside("missing"));
+    fails(
+        &["bench", &missing, "--time=50ms", &served.listening],
+        1,
+        "there is no control socket",
+    );
+    let another = format!("--server-stats={}", control(&other));
+    let found = bench(&[&another, &served.listening]);
+    let error = found["server_work_error"].as_str().unwrap();
+    assert!(error.ends_with("it is another server"), "{found}");
+    assert!(
+        found["server_work"].is_null() && found["work"].is_object(),
+        "{found}"
+    );
+    let shown = text(&ok(&["bench", &another, "--time=50ms", &served.listening]));
+    let flat: Vec<_> = shown.split_whitespace().collect();
+    assert!(
+        flat.join(" ")
+            .contains("the work of the server is not known: "),
+        "{shown}"
+    );
 }
 
 #[test]

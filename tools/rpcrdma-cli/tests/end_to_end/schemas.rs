@@ -117,7 +117,13 @@ fn output_about_a_server_is_what_the_schemas_say() {
 fn output_of_measurements_is_what_the_schemas_say() {
     let served = Served::new(&[]);
     let brief = ["bench", "--json", "--time=100ms"];
+    let stats = format!("--server-stats={}", control(&served));
     prints("bench", &[&brief[..], &[&served.listening]].concat());
+    let documents = prints(
+        "bench",
+        &[&brief[..], &[&stats, &served.listening]].concat(),
+    );
+    assert!(documents[0]["server_work"].is_object(), "{documents:?}");
     prints(
         "bench-thresholds",
         &["bench", "thresholds", "--json", "--threshold=8k"],

@@ -49,6 +49,9 @@ pub(super) struct Boot<'a> {
     pub(super) disks: &'a [&'a Path],
     /// Ports of the host's 127.0.0.1 and the guest's ports behind them.
     pub(super) forwards: &'a [(u16, u16)],
+    /// The name of another guest of the test. A cable joins the second network cards of both, whose addresses their
+    /// scripts choose.
+    pub(super) wired_to: Option<&'a str>,
     /// The namespaces in which it runs, so that their 127.0.0.1 is its host's.
     pub(super) within: Option<&'a Namespaces>,
     /// Where to write the traffic of the guest's network card.
@@ -170,6 +173,17 @@ impl<'a> Guest<'a> {
                 disk.display()
             ));
             qemu.args(["-device", &format!("virtio-blk-pci,drive=disk{number}")]);
+        }
+        if let Some(other) = boot.wired_to {
+            qemu.args(cable(&run.work, boot.name, other));
+            if run.keep_captures {
+                let path = run.logs.join(format!("{}-cable.pcap", boot.name));
+                let dump = format!(
+                    "filter-dump,id=cable-dump,netdev=cable,file={}",
+                    path.display()
+                );
+                qemu.args(["-object", &dump]);
+            }
         }
         if let Some(path) = &capture {
             qemu.arg("-object").arg(format!(
@@ -347,6 +361,23 @@ pub(super) fn free_ports<const N: usize>() -> Result<[u16; N]> {
     Ok(ports)
 }
 
+/// QEMU's arguments for the end of a cable to another machine: Unix datagrams, which QEMU keeps back while the other one
+/// does not take them. A frame that is sent while the other one is off is lost.
+fn cable(work: &Path, name: &str, other: &str) -> [String; 4] {
+    let socket = |name: &str| work.join(format!("{name}.cable")).display().to_string();
+    let address = 1 + u8::from(name > other);
+    [
+        "-netdev".to_owned(),
+        format!(
+            "dgram,id=cable,local.type=unix,local.path={},remote.type=unix,remote.path={}",
+            socket(name),
+            socket(other)
+        ),
+        "-device".to_owned(),
+        format!("virtio-net-pci,netdev=cable,romfile=,mac=52:54:00:00:00:{address:02}"),
+    ]
+}
+
 /// The image's archive and, behind it, one with `/init`, the script, its variables and its program.
 fn write_initrd(run: &TestRun<'_>, boot: &Boot<'_>) -> Result<PathBuf> {
     let interop = crate::root().join("testing/interop");
@@ -415,6 +446,19 @@ mod tests {
         let lines: Vec<_> = follow(said, File::create(&path).unwrap()).iter().collect();
         assert_eq!(lines, ["step one two", "status 0"]);
         assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 3);
+    }
+
+    #[test]
+    fn ends_of_a_cable_are_the_same_sockets_and_have_their_own_addresses() {
+        let ends =
+            [("a", "b"), ("b", "a")].map(|(name, other)| cable(Path::new("/w"), name, other));
+        assert!(
+            ends[0][1].ends_with("local.path=/w/a.cable,remote.type=unix,remote.path=/w/b.cable")
+        );
+        assert!(
+            ends[1][1].ends_with("local.path=/w/b.cable,remote.type=unix,remote.path=/w/a.cable")
+        );
+        assert_ne!(ends[0][3], ends[1][3]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod tree;
 mod verbs;
 mod verbs_counts;
 mod verbs_siw;
+mod verbs_two_guests;
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +48,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 43] = [
+pub(super) const TESTS: [Test; 44] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -92,10 +93,17 @@ pub(super) const TESTS: [Test; 43] = [
     },
     Test {
         name: "verbs-counts",
-        about: "what calls of our client cost over rxe, beside the kernel's client",
+        about: "what calls cost our client and our server over rxe, beside the kernel's client",
         usual: false,
         ours: true,
         run: verbs_counts::run,
+    },
+    Test {
+        name: "verbs-two-guests",
+        about: "rxe between two guests: our server under clients in another machine, which loses its power",
+        usual: true,
+        ours: true,
+        run: verbs_two_guests::run,
     },
     Test {
         name: "linux-mounts-us",

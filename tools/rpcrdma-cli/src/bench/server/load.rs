@@ -1,9 +1,11 @@
 //! The load: tasks that make one call after another, and what came of the calls.
 
 use super::progress::Progress;
+use super::server_stats::ServerStats;
 use super::subject::Subject;
 use super::work::Work;
 use super::workload::{Operation, Sequence, Workload};
+use crate::control;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::latency::Latencies;
 use anyhow::{Context, Error, Result, ensure};
@@ -14,6 +16,7 @@ use oncrpc::RpcError;
 use oncrpc::xdr::{Gather, gather_len};
 use rpcrdma::{Client, IoCounters};
 use rustix::time::{ClockId, clock_gettime};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -68,6 +71,8 @@ pub(super) struct Outcome {
     pub(super) commit: Option<Duration>,
     /// Work of the client since the end of the ramp time.
     pub(super) work: Option<Work>,
+    /// Work of the server since then, or why it is not known.
+    pub(super) server_work: Option<Result<Work>>,
     /// Why it ended before its time.
     pub(super) error: Option<Error>,
 }
@@ -114,6 +119,7 @@ impl Outcome {
             cpu: 0.0,
             commit: None,
             work: None,
+            server_work: None,
             error: Some(error),
         }
     }
@@ -148,8 +154,20 @@ impl Load {
         }
     }
 
-    /// Makes calls until the time is over, one fails, or the user interrupts.
-    pub(super) async fn run(self, interrupt: &Interrupt, progress: &Progress) -> Outcome {
+    /// Makes calls until the time is over, one fails, or the user interrupts. Asks for the work of the server too, if its
+    /// control socket is given.
+    pub(super) async fn run(
+        self,
+        server: Option<&ServerStats>,
+        interrupt: &Interrupt,
+        progress: &Progress,
+    ) -> Outcome {
+        let has_ramp = !self.workload.ramp_time.is_zero();
+        let mut server_before = match server {
+            // Calls of the preparation are not to be among those that are counted.
+            Some(server) if !has_ramp => Some(server.settled().await),
+            Some(_) | None => None,
+        };
         let begin = Instant::now();
         let from = begin + self.workload.ramp_time;
         let shared = Arc::new(Shared {
@@ -173,28 +191,36 @@ impl Load {
         for _ in 0..self.workload.calls() {
             tasks.spawn(calls(Arc::clone(&self.callee), Arc::clone(&shared)));
         }
-        let error = watch(&mut tasks, &shared, begin, interrupt, progress).await;
+        let error = {
+            let mut watching = pin!(watch(&mut tasks, &shared, begin, interrupt, progress));
+            match server {
+                Some(server) if has_ramp => {
+                    let ramped = async {
+                        tokio::time::sleep_until(from.into()).await;
+                        server.totals().await
+                    };
+                    tokio::select! {
+                        error = &mut watching => error,
+                        totals = ramped => {
+                            server_before = Some(totals);
+                            watching.await
+                        }
+                    }
+                }
+                Some(_) | None => watching.await,
+            }
+        };
         // Calls that wait for replies, after an error or an interrupt.
         tasks.shutdown().await;
         progress.finish();
         let cpu = (cpu_time() - cpu_before).as_secs_f64() / begin.elapsed().as_secs_f64();
-        let mut state = shared.state();
-        let work = state.ramped.take().and_then(|(before, calls)| {
-            let mut done = shared.client.io_counters();
-            done -= before;
-            Work::new(&done, state.calls - calls)
-        });
-        let elapsed = state.last.map_or(Duration::ZERO, |last| last - from);
-        Outcome {
-            elapsed,
-            null: std::mem::take(&mut state.null),
-            read: std::mem::take(&mut state.read),
-            write: std::mem::take(&mut state.write),
-            cpu,
-            commit: None,
-            work,
-            error,
+        let mut outcome = shared.outcome(cpu, error);
+        let calls = outcome.work.as_ref().map_or(0, Work::calls);
+        if let Some((server, before)) = server.zip(server_before) {
+            let counted = async { before?.until(server.settled().await?, calls) };
+            outcome.server_work = Some(counted.await);
         }
+        outcome
     }
 }
 
@@ -261,6 +287,27 @@ impl Shared {
     fn so_far(&self) -> (u64, u64) {
         let state = self.state();
         (state.calls, state.bytes)
+    }
+
+    /// What the calls came to.
+    fn outcome(&self, cpu: f64, error: Option<Error>) -> Outcome {
+        let mut state = self.state();
+        let work = state.ramped.take().and_then(|(before, calls)| {
+            let mut done = self.client.io_counters();
+            done -= before;
+            Work::new(&control::work(&done), state.calls - calls)
+        });
+        Outcome {
+            elapsed: state.last.map_or(Duration::ZERO, |last| last - self.from),
+            null: std::mem::take(&mut state.null),
+            read: std::mem::take(&mut state.read),
+            write: std::mem::take(&mut state.write),
+            cpu,
+            commit: None,
+            work,
+            server_work: None,
+            error,
+        }
     }
 
     /// Records a call that has ended now, and says what the next one is to do.

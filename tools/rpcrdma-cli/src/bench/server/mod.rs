@@ -8,6 +8,7 @@ mod load;
 mod progress;
 mod rates;
 mod report;
+mod server_stats;
 mod subject;
 mod target;
 mod work;
@@ -24,6 +25,8 @@ use load::{Load, Outcome};
 use nfs_client::{Nfs3, current_user};
 use progress::Progress;
 pub(super) use report::Report;
+use server_stats::ServerStats;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use subject::Subject;
@@ -92,6 +95,15 @@ pub(super) struct ServerArgs {
     #[arg(long)]
     counts: bool,
 
+    /// Count the work of the server too. It is a `serve` on this machine, with this control socket
+    /// [default: that of the only server, as for `stats`]
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, require_equals = true)]
+    #[expect(
+        clippy::option_option,
+        reason = "an option with a value that may be left out"
+    )]
+    server_stats: Option<Option<PathBuf>>,
+
     #[command(flatten)]
     session: SessionArgs,
 }
@@ -118,7 +130,7 @@ pub(super) async fn run(args: &ServerArgs, target: &Target) -> Result<Ended> {
         Err(error) if args.json => Report::failed(target, &workload, error),
         Err(error) => return Err(error),
     };
-    report.counts = args.counts;
+    report.counts = args.counts || args.server_stats.is_some();
     print(args.json, &report, Report::print)?;
     report.ended()
 }
@@ -134,6 +146,11 @@ async fn measured(
     // Otherwise calls would wait for credits that nobody asked for.
     let credits = &mut session_args.connect.transport.credits;
     *credits = (*credits).max(args.depth);
+    let stats = match args.server_stats.clone() {
+        Some(socket) => Some(ServerStats::find(socket).await?),
+        None => None,
+    };
+    let stats = stats.as_ref();
     let progress = Progress::new(!args.json);
     match target {
         Target::Server(server) => {
@@ -141,7 +158,7 @@ async fn measured(
             let (client, _) = interrupt.unless(connecting).await?;
             let nfs = Arc::new(Nfs3::new(client.clone(), current_user()));
             let outcome = Load::null(client.clone(), nfs, workload)
-                .run(interrupt, &progress)
+                .run(stats, interrupt, &progress)
                 .await;
             let report = Report::new(target, &workload, None, &client, outcome);
             // Nothing is lost with a connection on which no call waits.
@@ -155,7 +172,7 @@ async fn measured(
             let named = |error| FileError::name(error, url);
             let subject = Subject::new(&place, &workload, overwrite, size, interrupt).await;
             let subject = subject.map_err(named)?;
-            let mut outcome = measure(&subject, workload, interrupt, &progress).await;
+            let mut outcome = measure(&subject, workload, stats, interrupt, &progress).await;
             outcome.error = outcome.error.map(named);
             if let Err(left) = subject.remove().await.map_err(named) {
                 match &outcome.error {
@@ -174,6 +191,7 @@ async fn measured(
 async fn measure(
     subject: &Subject,
     workload: Workload,
+    stats: Option<&ServerStats>,
     interrupt: &Interrupt,
     progress: &Progress,
 ) -> Outcome {
@@ -191,7 +209,7 @@ async fn measure(
         }
     };
     let mut outcome = Load::file(subject, workload, &data)
-        .run(interrupt, progress)
+        .run(stats, interrupt, progress)
         .await;
     if workload.needs_commit() && outcome.error.is_none() {
         match interrupt.unless(subject.commit()).await {

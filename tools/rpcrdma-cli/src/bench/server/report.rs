@@ -4,7 +4,7 @@ use super::load::{Outcome, Recorded};
 use super::rates::{bandwidth, rate};
 use super::subject::Subject;
 use super::target::Target;
-use super::work::Work;
+use super::work::{self, Work};
 use super::workload::{Pattern, Stability, Workload};
 use crate::failure::Ended;
 use crate::provider;
@@ -47,6 +47,12 @@ pub(crate) struct Report {
     /// Work of the client per call, if the ramp time ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     work: Option<Work>,
+    /// Work of the server per call of any of its clients in the same time, if its control socket was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_work: Option<Work>,
+    /// Why the work of the server is not known, although its control socket was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_work_error: Option<String>,
     /// Why it ended before its time.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -226,6 +232,11 @@ impl Report {
     ) -> Self {
         let info = client.connection();
         let connections = client.connections();
+        let (server_work, server_work_error) = match outcome.server_work {
+            Some(Ok(work)) => (Some(work), None),
+            Some(Err(error)) => (None, Some(line(&error))),
+            None => (None, None),
+        };
         Self {
             target: target.to_string(),
             file: subject.map(|subject| File {
@@ -253,6 +264,8 @@ impl Report {
             commit_ns: outcome.commit.map(ns),
             client_cpu: (outcome.cpu * 1000.0).round() / 10.0,
             work: outcome.work,
+            server_work,
+            server_work_error,
             error: outcome.error.as_ref().map(line),
             counts: false,
             failed: outcome.error,
@@ -272,6 +285,8 @@ impl Report {
             commit_ns: None,
             client_cpu: 0.0,
             work: None,
+            server_work: None,
+            server_work_error: None,
             error: Some(line(&error)),
             counts: false,
             failed: Some(error),
@@ -331,8 +346,13 @@ impl Report {
         row("        max", &|figures| time(figures.lat_ns.max));
         row("        stddev", &|figures| time(figures.lat_ns.stddev));
         write!(out, "\n{table}\n")?;
-        if let Some(work) = self.work.as_ref().filter(|_| self.counts) {
-            write!(out, "work of the client per call\n{}\n", work.table())?;
+        if self.counts {
+            let ends = [("client", &self.work), ("server", &self.server_work)];
+            let known: Vec<_> = ends
+                .into_iter()
+                .filter_map(|(end, work)| Some((end, work.as_ref()?)))
+                .collect();
+            write!(out, "work per call\n{}\n", work::table(&known))?;
         }
         write!(out, "{}", self.remarks())
     }
@@ -420,6 +440,21 @@ impl Report {
                 remarks.add(["note", &note]);
             }
             _ => {}
+        }
+        match (&self.server_work, &self.work) {
+            (Some(server), Some(client)) if server.calls() > client.calls() => {
+                let note = format!(
+                    "the work of the server is that for {} calls of all its clients; this one made {}",
+                    server.calls(),
+                    client.calls()
+                );
+                remarks.add(["note", &note]);
+            }
+            _ => {}
+        }
+        if let Some(error) = &self.server_work_error {
+            let note = format!("the work of the server is not known: {error}");
+            remarks.add(["note", &note]);
         }
         remarks
     }

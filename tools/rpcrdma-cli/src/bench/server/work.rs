@@ -1,43 +1,35 @@
-//! Work of the client's queue pairs per call.
+//! Work of queue pairs per call.
 
 use crate::table::Columns;
-use rpcrdma::IoCounters;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Declares the members, each of which is a counter of the same name.
 macro_rules! work {
     ($($(#[$doc:meta])* $field:ident = $text:literal,)*) => {
-        /// Work of the client's queue pairs per call, from the end of the ramp time: what its device was asked for and
-        /// what it reported. What a provider cannot know is 0.
+        /// Work of the queue pairs of one end per call: what its device was asked for and what it reported. What a
+        /// provider cannot know is 0.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[cfg_attr(test, derive(schemars::JsonSchema))]
         pub(super) struct Work {
-            /// Calls that ended since; the other members are divided by them.
+            /// Calls; the other members are divided by them.
             calls: u64,
             $($(#[$doc])* $field: f64,)*
-            /// Bytes of payload copied within memory by the transport.
-            bytes_copied: f64,
         }
 
         impl Work {
             /// None without a call.
-            pub(super) fn new(done: &IoCounters, calls: u64) -> Option<Self> {
-                let per_call = |count: u64| count as f64 / calls as f64;
+            pub(super) fn new(done: &BTreeMap<String, u64>, calls: u64) -> Option<Self> {
+                let per_call = |name| done.get(name).copied().unwrap_or(0) as f64 / calls as f64;
                 (calls > 0).then(|| Self {
                     calls,
-                    $($field: per_call(done.work.$field),)*
-                    bytes_copied: per_call(done.bytes_copied),
+                    $($field: per_call(stringify!($field)),)*
                 })
             }
 
-            /// One line for each counter that is not 0.
-            pub(super) fn table(&self) -> Columns {
-                let mut lines = Columns::new(&[0]);
-                let counts = [$(($text, self.$field),)* ("bytes copied", self.bytes_copied)];
-                for (name, count) in counts.into_iter().filter(|&(_, count)| count > 0.0) {
-                    lines.add([name, &format!("{count:.3}")]);
-                }
-                lines
+            /// Each count with its name for people.
+            fn counts(&self) -> Vec<(&'static str, f64)> {
+                vec![$(($text, self.$field),)*]
             }
         }
     };
@@ -56,7 +48,7 @@ work! {
     binds = "bindings of memory windows",
     /// Invalidations of handles by a work request of this end.
     local_invalidations = "local invalidations",
-    /// Handles that a Send of the server invalidated.
+    /// Handles that a Send of the peer invalidated.
     remote_invalidations = "remote invalidations",
     /// Work requests whose data was copied into them.
     inline_data = "work requests with inline data",
@@ -76,11 +68,46 @@ work! {
     notifications = "notifications",
     /// Registrations of memory.
     registrations = "registrations",
+    /// Bytes of payload copied within memory by the transport.
+    bytes_copied = "bytes copied",
+}
+
+impl Work {
+    /// Calls of which these are the counts.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls
+    }
+}
+
+/// A column for each end, and a line for each counter that is not 0 at all of them.
+pub(super) fn table(ends: &[(&str, &Work)]) -> Columns {
+    let mut lines = Columns::new(&[0]);
+    let mut row = |name: &str, cells: Vec<String>| {
+        lines.add(
+            std::iter::once(name.to_owned())
+                .chain(cells)
+                .collect::<Vec<_>>(),
+        );
+    };
+    row("", ends.iter().map(|(end, _)| (*end).to_owned()).collect());
+    let counts: Vec<_> = ends.iter().map(|(_, work)| work.counts()).collect();
+    let Some(names) = counts.first() else {
+        return lines;
+    };
+    for (at, (name, _)) in names.iter().enumerate() {
+        let cells = counts.iter().map(|counts| counts[at].1);
+        if cells.clone().any(|count| count > 0.0) {
+            row(name, cells.map(|count| format!("{count:.3}")).collect());
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control;
+    use rpcrdma::IoCounters;
 
     #[test]
     fn work_is_divided_by_the_calls() {
@@ -88,6 +115,7 @@ mod tests {
         done.work.sends = 6;
         done.work.registrations = 1;
         done.bytes_copied = 100;
+        let done = control::work(&done);
         let work = Work::new(&done, 4).unwrap();
         assert_eq!(
             (
@@ -98,9 +126,40 @@ mod tests {
             ),
             (4, 1.5, 0.25, 25.0)
         );
-        let table = work.table().to_string();
-        assert_eq!(table.lines().count(), 3, "{table}");
-        assert!(table.contains("1.500"), "{table}");
+        let shown = table(&[("client", &work)]).to_string();
+        assert_eq!(shown.lines().count(), 4, "{shown}");
+        assert!(shown.contains("1.500"), "{shown}");
         assert!(Work::new(&done, 0).is_none());
+    }
+
+    #[test]
+    fn every_counter_of_a_queue_pair_has_a_member() {
+        let done = control::work(&IoCounters::default());
+        let names: Vec<_> = done.keys().map(String::as_str).collect();
+        let work = serde_json::to_value(Work::new(&done, 1)).unwrap();
+        let mut members: Vec<_> = work.as_object().unwrap().keys().collect();
+        members.retain(|name| *name != "calls");
+        members.sort_unstable();
+        assert_eq!(members, names);
+    }
+
+    #[test]
+    fn ends_stand_side_by_side() {
+        let end = |sends, writes| {
+            let mut done = IoCounters::default();
+            (done.work.sends, done.work.writes) = (sends, writes);
+            Work::new(&control::work(&done), 1).unwrap()
+        };
+        let shown = table(&[("client", &end(1, 0)), ("server", &end(1, 8))]).to_string();
+        let rows: Vec<Vec<_>> = shown
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        let expected = [
+            vec!["client", "server"],
+            vec!["Sends", "1.000", "1.000"],
+            vec!["RDMA", "Writes", "0.000", "8.000"],
+        ];
+        assert_eq!(rows[..3], expected, "{shown}");
     }
 }

@@ -316,6 +316,23 @@ impl Families {
             "Bytes on the network, with all framing above TCP.",
             &both_ways(io.bytes_in, io.bytes_out),
         );
+        let labels: Vec<_> = io
+            .work
+            .iter()
+            .map(|(kind, count)| ([("kind", kind)], count))
+            .collect();
+        let work: Vec<_> = labels.iter().map(|(l, count)| (&l[..], *count)).collect();
+        self.counters(
+            "work_total",
+            "What RDMA devices were asked for and reported, by kind: work requests, doorbells, \
+             completions, registrations.",
+            &work,
+        );
+        self.counters(
+            "copied_bytes_total",
+            "Bytes of payload that the transport copied within memory.",
+            &[(&[], io.bytes_copied)],
+        );
         self.counters(
             "messages_total",
             "Calls received and replies sent.",

@@ -1,4 +1,5 @@
-//! What calls cost over rxe: counts of our client, its system calls, and trace events of the kernel's client.
+//! What calls cost over rxe: counts of our client and of our server, system calls of the client, and trace events of the
+//! kernel's client.
 
 use std::time::Duration;
 
@@ -36,9 +37,16 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
     let mut guest = Guest::boot(run, &boot)?;
     for server in SERVERS {
         for call in CALLS {
-            let counts = Counts::of(&guest.expect("counts")?, &[server, call])?;
+            let document = document(&guest.expect("counts")?, &[server, call])?;
+            let counts = Counts::of(&document, "work")?;
             run.report
                 .say(run.name, &format!("{call} on {server}: {}", counts.text()?));
+            if server == "ours" {
+                let counts = Counts::of(&document, "server_work")?;
+                run.report
+                    .say(run.name, &format!("{call}, the server: {}", counts.text()?));
+                check_server(call, &counts).with_context(|| format!("{call}, the server"))?;
+            }
             // Ours takes and sends 4 KiB inline.
             if call.ends_with("1m") || (server == "knfsd" && call != "null") {
                 ensure!(
@@ -61,11 +69,42 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
     guest.finish()
 }
 
+/// A reply is one Send. Data beyond it moves by Writes and Reads of the server, which exposes nothing: Writes are in the
+/// chain of the reply, and Reads in one before it.
+fn check_server(call: &str, counts: &Counts) -> Result<()> {
+    let by_writes = call == "read-1m";
+    let by_reads = call == "write-1m";
+    let is = |name: &str, expected: std::ops::Range<f64>| {
+        let count = counts.number(name)?;
+        ensure!(
+            expected.contains(&count),
+            "{name} {count:.2}, and not {expected:?}"
+        );
+        anyhow::Ok(())
+    };
+    let none = 0.0..0.05;
+    let some = 0.9..40.0;
+    is("sends", 0.9..1.1)?;
+    is(
+        "writes",
+        if by_writes {
+            some.clone()
+        } else {
+            none.clone()
+        },
+    )?;
+    is("rdma_reads", if by_reads { some } else { none.clone() })?;
+    is("binds", none.clone())?;
+    is("local_invalidations", none.clone())?;
+    is("remote_invalidations", none)?;
+    is("doorbells", 0.5..2.5)
+}
+
 /// Each doorbell is one `write` to the device over rxe, and each request to be notified one `ioctl`. Polling is none.
 fn check_system_calls(run: &TestRun<'_>, guest: &mut Guest<'_>) -> Result<()> {
     let line = guest.expect("device")?;
-    let (device, json) = line.split_once(' ').context("no descriptor")?;
-    let counts = Counts::parse(json)?;
+    let (device, _) = line.split_once(' ').context("no descriptor")?;
+    let counts = Counts::of(&document(&line, &[device])?, "work")?;
     let mut writes = 0.0;
     let mut others = 0.0;
     for call in guest.expect("calls")?.split_whitespace() {
@@ -101,22 +140,23 @@ fn check_system_calls(run: &TestRun<'_>, guest: &mut Guest<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Counts of `bench --json`, for each call.
+/// The document of `bench --json` in a line that begins with these words.
+fn document(line: &str, words: &[&str]) -> Result<Value> {
+    let start = words.join(" ");
+    let json = line.strip_prefix(&start);
+    let json = json.with_context(|| format!("{line} where {start} was expected"))?;
+    serde_json::from_str(json).with_context(|| format!("this is no document: {json}"))
+}
+
+/// Counts of one end, for each call.
 struct Counts(Value);
 
 impl Counts {
-    /// Those in a line that begins with these words.
-    fn of(line: &str, words: &[&str]) -> Result<Self> {
-        let start = words.join(" ");
-        let json = line.strip_prefix(&start);
-        let json = json.with_context(|| format!("{line} where {start} was expected"))?;
-        Self::parse(json)
-    }
-
-    fn parse(json: &str) -> Result<Self> {
-        Ok(Self(
-            serde_json::from_str(json).with_context(|| format!("these are no counts: {json}"))?,
-        ))
+    /// Those of this member of a document.
+    fn of(document: &Value, member: &str) -> Result<Self> {
+        let counts = document.get(member);
+        let counts = counts.with_context(|| format!("no {member} in {document}"))?;
+        Ok(Self(counts.clone()))
     }
 
     fn number(&self, name: &str) -> Result<f64> {
