@@ -10,6 +10,7 @@ use crate::reduce;
 use crate::replies::{can_answer, system_err};
 use crate::session::{self, Sizes};
 use crate::side::Side;
+use crate::stats::UpstreamConnection;
 use crate::xids::{Taken, Xids};
 use nfs_proto::scan::{ScannedCall, apply, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};
@@ -365,6 +366,12 @@ impl Pair {
         if state.backward.is_none() {
             state.backward = ready;
         }
+    }
+
+    /// The upstream connection, if there is one.
+    pub(crate) fn upstream(&self) -> Option<UpstreamConnection> {
+        let link = self.lock().link.clone()?;
+        Some(link.seen(self.caller.connection))
     }
 
     /// The peer group of the client.

@@ -316,6 +316,13 @@ pub(super) const TESTS: [Test; 44] = [
         run: gateway::to_rdma,
     },
     Test {
+        name: "gateway-over-rxe",
+        about: "our gateway over rxe, between the kernel's client and its server, both ways",
+        usual: true,
+        ours: true,
+        run: gateway::over_rxe,
+    },
+    Test {
         name: "gateway-kerberos",
         about: "the kernel's client on nfs-ganesha through our gateway, with Kerberos (only when named)",
         usual: false,
