@@ -16,7 +16,7 @@ use crate::dice::Dice;
 use crate::echo::{Echo, How, Mix, Shape};
 use crate::faults::Sizes;
 use crate::files::{User, exports, programs};
-use crate::scenario::Relayed;
+use crate::scenario::Load;
 use crate::stage::{Stage, count};
 use client::TcpClient;
 use gateway::MAX_REPLY;
@@ -36,23 +36,23 @@ const ROOM: &[usize] = &[20_000, 300_000, MAX_REPLY];
 const TINY_ROOM: &[usize] = &[20_000, 300_000];
 
 /// Plays a scenario; leaks are checked later, when all tasks have ended.
-pub(crate) async fn play(stage: &Arc<Stage>, relayed: Relayed, mut dice: Dice) -> Leaks {
+pub(crate) async fn play(stage: &Arc<Stage>, load: Load, mut dice: Dice) -> Leaks {
     let echo = Arc::new(Echo::default());
     let exports = exports();
-    let service: Box<dyn Fn() -> Arc<dyn Service> + Send + Sync> = match relayed {
-        Relayed::Calls(_) => {
+    let service: Box<dyn Fn() -> Arc<dyn Service> + Send + Sync> = match load {
+        Load::Calls(_) => {
             let echo = Arc::clone(&echo);
             Box::new(move || Arc::new(EchoProgram(Arc::clone(&echo))))
         }
-        Relayed::Files(_) => Box::new(move || Arc::new(programs(&exports))),
+        Load::Files(_) => Box::new(move || Arc::new(programs(&exports))),
     };
     // NFS is to have room for its largest reply.
-    let room = match relayed {
-        Relayed::Calls(_) => dice.of(match stage.scenario.sizes {
+    let room = match load {
+        Load::Calls(_) => dice.of(match stage.scenario.sizes {
             Sizes::Usual => ROOM,
             Sizes::Tiny => TINY_ROOM,
         }),
-        Relayed::Files(_) => MAX_REPLY,
+        Load::Files(_) => MAX_REPLY,
     };
     let stations = Stations::new(stage, &mut dice, service, room).await;
     let scenario = stage.scenario;
@@ -72,8 +72,8 @@ pub(crate) async fn play(stage: &Arc<Stage>, relayed: Relayed, mut dice: Dice) -
         );
         let client = stations.front.party.transport(tcp.clone());
         for task in 0..dice.within(scenario.tasks.0, scenario.tasks.1) {
-            match relayed {
-                Relayed::Calls(mix) => {
+            match load {
+                Load::Calls(mix) => {
                     let caller = Caller {
                         stage: Arc::clone(stage),
                         client: client.clone(),
@@ -86,7 +86,7 @@ pub(crate) async fn play(stage: &Arc<Stage>, relayed: Relayed, mut dice: Dice) -
                     };
                     tasks.spawn(caller.run());
                 }
-                Relayed::Files(files) => {
+                Load::Files(files) => {
                     let name = format!("dir-{number}-{task}");
                     let user = User::new(stage, &client, name, files.data, dice.split());
                     tasks.spawn(user.run());
