@@ -30,6 +30,7 @@ mod relayed;
 mod scenario;
 mod sim;
 mod stage;
+mod triggered;
 mod varying;
 mod wires;
 

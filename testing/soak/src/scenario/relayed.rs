@@ -16,13 +16,24 @@ const fn relayed(name: &'static str, direct: Scenario) -> Scenario {
 }
 
 pub(super) const ROWS: &[Scenario] = &[
-    relayed("relayed", FIRST),
     Scenario {
+        backward: Some(BACKWARD),
+        ..relayed("relayed", FIRST)
+    },
+    Scenario {
+        backward: Some(BACKWARD),
         cancel: 6,
         ..relayed("relayed-tiny", calls::TINY)
     },
     // Connections end on either side of either gateway, and so do the gateways and the server.
     Scenario {
+        backward: Some(Backward {
+            mix: Mix {
+                never: 20,
+                ..BACKWARD.mix
+            },
+            ..BACKWARD
+        }),
         faults: FaultRates {
             cuts: 8,
             stalls: 12,
