@@ -101,6 +101,19 @@ impl Pair {
     /// Answers a call of the client: by the upstream, or at once if it cannot be passed on.
     pub(crate) fn call(self: Arc<Self>, call: Payload, caller: &Caller) -> Answer {
         let stats = &self.core.stats;
+        // First of all: no answer of the gateway's own is to be taken for that of a call in flight,
+        // whose memory the upstream may have access to (RFC 8166 §4.4.1).
+        let xid = Reader::from(&call).u32().unwrap_or_default();
+        let taken = self.lock().in_flight.take(xid);
+        let in_flight = match taken {
+            Taken::Now => Some(self.in_flight(xid)),
+            Taken::InUse => None,
+            Taken::Repetition => {
+                stats.repetitions.bump();
+                debug!(peer = %caller.addr, xid, "a call that is in flight is not repeated");
+                return Answer::Now(Reply::Nothing);
+            }
+        };
         let Some(scanned) = scan_call(&call) else {
             // Without programs, it answers what is wrong with the header (RFC 5531 §9).
             stats.malformed.bump();
@@ -116,19 +129,7 @@ impl Pair {
             // Its connection is about to be closed, and the client repeats it on the next one.
             return Answer::Now(Reply::Nothing);
         }
-        let mut state = self.lock();
-        state.may_be_ready |= session::may_declare_ready(&scanned);
-        let taken = state.in_flight.take(scanned.xid);
-        drop(state);
-        let in_flight = match taken {
-            Taken::Now => Some(self.in_flight(scanned.xid)),
-            Taken::InUse => None,
-            Taken::Repetition => {
-                stats.repetitions.bump();
-                debug!(peer = %caller.addr, xid = scanned.xid, "a call that is in flight is not repeated");
-                return Answer::Now(Reply::Nothing);
-            }
-        };
+        self.lock().may_be_ready |= session::may_declare_ready(&scanned);
         if self.machine.get().is_none()
             && let Some(name) = machine_name(&call)
         {

@@ -117,6 +117,27 @@ impl Party {
         }
     }
 
+    /// The same for a call that reached this party, a gateway, `times` times, with the same XID.
+    ///
+    /// Only the connections of the gateway are watched, and a call that is sent again goes over
+    /// another pair of them. There the gateway may answer it by itself, while the first one is in
+    /// flight on a connection whose client is gone: whose reply it is cannot be told, and a handle of
+    /// the first is not one of the call that was answered.
+    pub fn delivered_by_gateway(&self, xid: u32, times: u32) {
+        if times <= 1 {
+            return self.delivered(xid);
+        }
+        let ready = |rules: &Arc<Mutex<Rules>>| {
+            let rules = lock(rules);
+            rules.has_reply(xid) && !rules.awaits_memory(xid)
+        };
+        if let Some(rules) = self.live().into_iter().find(ready) {
+            lock(&rules).delivered(xid);
+        } else if let Some(left) = lock(&self.state).to_deliver.get_mut(&xid) {
+            *left = left.saturating_sub(1);
+        }
+    }
+
     /// A call that came is in the hands of the upper layer, whichever connection it came over. A
     /// watched [service](Self::service) says so itself.
     pub fn executed(&self, xid: u32) {

@@ -244,6 +244,20 @@ fn reply_over_one_connection_is_not_mistaken_for_one_over_another() {
 }
 
 #[test]
+fn reply_of_a_gateway_to_a_call_that_was_sent_again_is_no_reply_to_the_first() {
+    // The client of this connection is gone, and its call is in flight.
+    let mut left = Bench::new();
+    let handle = left.region(false);
+    left.call(XID, &to_be_written(handle, 8));
+    // The gateway cannot carry it over the next connection, and says so itself.
+    left.party.delivered_by_gateway(XID, 2);
+    assert_eq!(left.watch.findings(), Vec::<String>::new());
+    // Sent only once, it would be this one that was answered.
+    left.party.delivered_by_gateway(XID, 1);
+    left.found("is delivered with");
+}
+
+#[test]
 fn region_that_is_invalidated_before_the_reply_is_found() {
     check("before the reply", |bench| {
         let handle = bench.region(true);

@@ -4,6 +4,7 @@ use super::party::Party;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{ReplyBound, Transport, TransportError};
 use std::ops::Deref;
+use std::sync::Arc;
 
 impl Party {
     /// The same transport, watched. It is one over this party's provider.
@@ -11,6 +12,20 @@ impl Party {
         Watched {
             party: self.clone(),
             inner: transport,
+            times: None,
+        }
+    }
+
+    /// A transport that leads to this party, a gateway, watched. `times` tells how often a call with
+    /// an XID was sent.
+    pub fn transport_to_gateway<T>(
+        &self,
+        transport: T,
+        times: impl Fn(u32) -> u32 + Send + Sync + 'static,
+    ) -> Watched<T> {
+        Watched {
+            times: Some(Arc::new(times)),
+            ..self.transport(transport)
         }
     }
 }
@@ -20,6 +35,8 @@ impl Party {
 pub struct Watched<T> {
     party: Party,
     inner: T,
+    /// How often a call was sent, if it is to a gateway.
+    times: Option<Arc<dyn Fn(u32) -> u32 + Send + Sync>>,
 }
 
 impl<T> Watched<T> {
@@ -53,7 +70,10 @@ impl<T: Transport + Sync> Transport for Watched<T> {
                     let shared = &self.party.shared;
                     shared.finding(format_args!("call {xid:#010x} got the reply of {found:x?}"));
                 }
-                self.party.delivered(xid);
+                match &self.times {
+                    Some(times) => self.party.delivered_by_gateway(xid, times(xid)),
+                    None => self.party.delivered(xid),
+                }
                 self.party.note(|| format!("has the reply to {xid:#010x}"));
             }
             Err(error) => self

@@ -9,17 +9,17 @@ use crate::echo::{Echo, Shape, Shared};
 use crate::judge::judge;
 use crate::scenario::Backward;
 use crate::stage::{Stage, count};
+use crate::triggered::Triggered;
 use oncrpc::xdr;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{
-    Answer, Caller, Credential, MAX_REPLY_HEADER, Procedure, Programs, Reply, ReplyBound, RpcError,
+    Answer, Caller, Credential, MAX_REPLY_HEADER, Procedure, Programs, ReplyBound, RpcError,
     Service, Transport, TransportError, read_reply, write_call,
 };
 use rpcrdma::{Backchannels, BackwardClient};
 use rpcrdma_watch::{Party, Watched};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::task::JoinSet;
 
 /// Stream of random numbers of this file.
 const BACK: u64 = 4;
@@ -72,8 +72,7 @@ pub(crate) struct Back {
     backward: Backward,
     pub(crate) backchannels: Backchannels,
     state: Mutex<State>,
-    /// Calls that no call of a client waits for.
-    running: Mutex<JoinSet<()>>,
+    running: Triggered,
 }
 
 #[derive(Default)]
@@ -110,7 +109,7 @@ impl Back {
             backward,
             backchannels: Backchannels::default(),
             state: Mutex::default(),
-            running: Mutex::default(),
+            running: Triggered::default(),
         })
     }
 
@@ -173,27 +172,8 @@ impl Back {
 
     /// Makes the calls, and answers the one that triggered them.
     fn go(self: &Arc<Self>, made: Made, answer: Answer) -> Answer {
-        if made.nested {
-            let back = Arc::clone(self);
-            return Answer::Later(Box::pin(async move {
-                let mut calls = JoinSet::new();
-                for call in made.calls {
-                    calls.spawn(Arc::clone(&back).call(call));
-                }
-                while calls.join_next().await.is_some() {}
-                match answer {
-                    Answer::Now(reply) => reply,
-                    Answer::Later(reply) => reply.await,
-                    Answer::Blocking(_) | Answer::Deferred(_) => Reply::Nothing,
-                }
-            }));
-        }
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        for call in made.calls {
-            running.spawn(Arc::clone(self).call(call));
-        }
-        while running.try_join_next().is_some() {}
-        answer
+        let calls = { made.calls.into_iter() }.map(|call| Arc::clone(self).call(call));
+        self.running.answer(calls.collect(), made.nested, answer)
     }
 
     async fn call(self: Arc<Self>, mut call: CallBack) {
@@ -267,16 +247,7 @@ impl Back {
 
     /// Waits until no backward call is in flight that nobody waits for.
     pub(crate) async fn settle(&self) {
-        loop {
-            let mut running = {
-                let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-                std::mem::take(&mut *running)
-            };
-            if running.is_empty() {
-                return;
-            }
-            while running.join_next().await.is_some() {}
-        }
+        self.running.settle().await;
     }
 
     /// No call to a client is executed more often than once: it ends with its connection.

@@ -30,13 +30,14 @@ mod relayed;
 mod scenario;
 mod sim;
 mod stage;
+mod triggered;
 mod varying;
 mod wires;
 
 pub use dice::Dice;
 pub use echo::{EVERY_KIND, Echo, How, Kind, Mix, Shape, Shared};
 pub use faults::{FaultRates, Sizes};
-pub use scenario::{Backward, Files, Load, Relayed, SCENARIOS, Scenario, scenario};
+pub use scenario::{Backward, Files, Load, SCENARIOS, Scenario, scenario};
 pub use sim::run;
 
 use rpcrdma::Design;

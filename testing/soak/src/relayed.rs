@@ -4,11 +4,14 @@
 //! clients --TCP-- gateway in front --RPC-over-RDMA-- gateway behind --TCP-- server
 //! ```
 //!
-//! Every part of that is under faults, and any of the three may be restarted. Checkers stand at each
-//! connection, at the callers and at the service.
+//! Every part of that is under faults, and any of the three may be restarted. The server calls its
+//! clients back over the same connections. Checkers stand at each connection, and at the callers and
+//! the services of both directions.
 
+mod callbacks;
 mod client;
 mod program;
+mod session;
 mod stations;
 
 use crate::actors::Leaks;
@@ -16,14 +19,15 @@ use crate::dice::Dice;
 use crate::echo::{Echo, How, Mix, Shape};
 use crate::faults::Sizes;
 use crate::files::{User, exports, programs};
-use crate::scenario::Relayed;
+use crate::scenario::Load;
 use crate::stage::{Stage, count};
+use callbacks::Callbacks;
 use client::TcpClient;
 use gateway::MAX_REPLY;
-use oncrpc::{Service, Transport, TransportError};
-use program::EchoProgram;
+use oncrpc::{Transport, TransportError};
+use program::{ECHO, EchoProgram, Said};
 use rpcrdma_watch::Watched;
-use stations::Stations;
+use stations::{MakeService, Stations};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,47 +40,68 @@ const ROOM: &[usize] = &[20_000, 300_000, MAX_REPLY];
 const TINY_ROOM: &[usize] = &[20_000, 300_000];
 
 /// Plays a scenario; leaks are checked later, when all tasks have ended.
-pub(crate) async fn play(stage: &Arc<Stage>, relayed: Relayed, mut dice: Dice) -> Leaks {
+pub(crate) async fn play(stage: &Arc<Stage>, load: Load, mut dice: Dice) -> Leaks {
+    let scenario = stage.scenario;
     let echo = Arc::new(Echo::default());
-    let exports = exports();
-    let service: Box<dyn Fn() -> Arc<dyn Service> + Send + Sync> = match relayed {
-        Relayed::Calls(_) => {
-            let echo = Arc::clone(&echo);
-            Box::new(move || Arc::new(EchoProgram(Arc::clone(&echo))))
+    let parties =
+        ["the gateway in front", "the gateway behind"].map(|name| stage.watch.party(name));
+    let callbacks = scenario.backward.map(|backward| {
+        let [front, behind] = &parties;
+        Callbacks::new(stage, (front, behind), backward)
+    });
+    let service: MakeService = match load {
+        Load::Calls(_) => {
+            let (echo, callbacks) = (Arc::clone(&echo), callbacks.clone());
+            Box::new(move || {
+                let (echo, callbacks) = (Arc::clone(&echo), callbacks.clone());
+                Arc::new(EchoProgram {
+                    number: ECHO,
+                    echo,
+                    callbacks,
+                })
+            })
         }
-        Relayed::Files(_) => Box::new(move || Arc::new(programs(&exports))),
+        Load::Files(_) => {
+            let exports = exports();
+            Box::new(move || Arc::new(programs(&exports)))
+        }
     };
     // NFS is to have room for its largest reply.
-    let room = match relayed {
-        Relayed::Calls(_) => dice.of(match stage.scenario.sizes {
+    let room = match load {
+        Load::Calls(_) => dice.of(match scenario.sizes {
             Sizes::Usual => ROOM,
             Sizes::Tiny => TINY_ROOM,
         }),
-        Relayed::Files(_) => MAX_REPLY,
+        Load::Files(_) => MAX_REPLY,
     };
-    let stations = Stations::new(stage, &mut dice, service, room).await;
-    let scenario = stage.scenario;
+    let backchannels = { callbacks.as_ref() }.map(|callbacks| callbacks.backchannels.clone());
+    let server = (service, backchannels.unwrap_or_default());
+    let stations = Stations::new(stage, &mut dice, parties, server, room).await;
     let xids = Arc::new(AtomicU32::new(1));
     let log = Log::default();
     let mut clients = Vec::new();
     let mut tasks = JoinSet::new();
     for number in 0..dice.within(scenario.clients.0, scenario.clients.1) {
         let timeout = Duration::from_millis(dice.of(scenario.timeouts));
+        let service = { callbacks.as_ref() }.and_then(|all| all.client(number, &mut dice));
         let tcp = TcpClient::new(
             &stations.wires,
             (address(number), stations::FRONT),
             timeout,
             &xids,
-            None,
+            service.map(|service| (number, service)),
             dice.split(),
         );
-        let client = stations.front.party.transport(tcp.clone());
+        let sent = tcp.clone();
+        let party = &stations.front.party;
+        let client = party.transport_to_gateway(tcp.clone(), move |xid| sent.sent(xid));
         for task in 0..dice.within(scenario.tasks.0, scenario.tasks.1) {
-            match relayed {
-                Relayed::Calls(mix) => {
+            match load {
+                Load::Calls(mix) => {
                     let caller = Caller {
                         stage: Arc::clone(stage),
                         client: client.clone(),
+                        callbacks: callbacks.clone(),
                         echo: Arc::clone(&echo),
                         log: Arc::clone(&log),
                         number,
@@ -86,7 +111,7 @@ pub(crate) async fn play(stage: &Arc<Stage>, relayed: Relayed, mut dice: Dice) -
                     };
                     tasks.spawn(caller.run());
                 }
-                Relayed::Files(files) => {
+                Load::Files(files) => {
                     let name = format!("dir-{number}-{task}");
                     let user = User::new(stage, &client, name, files.data, dice.split());
                     tasks.spawn(user.run());
@@ -101,12 +126,19 @@ pub(crate) async fn play(stage: &Arc<Stage>, relayed: Relayed, mut dice: Dice) -
         async { while tasks.join_next().await.is_some() {} },
         disturb(stage, &stations, &mut others)
     );
+    if let Some(callbacks) = &callbacks {
+        callbacks.settle().await;
+    }
     for client in &clients {
         client.close().await;
     }
     stations.end().await;
     check_executions(stage, &echo, &clients, &log);
     drop(clients);
+    if let Some(callbacks) = &callbacks {
+        callbacks.settle().await;
+        callbacks.check();
+    }
     Box::new(move |stage| stations.check(stage))
 }
 
@@ -165,6 +197,7 @@ async fn disturb(stage: &Stage, stations: &Stations, dice: &mut Dice) {
 struct Caller {
     stage: Arc<Stage>,
     client: Watched<TcpClient>,
+    callbacks: Option<Arc<Callbacks>>,
     echo: Arc<Echo>,
     log: Log,
     number: usize,
@@ -196,7 +229,10 @@ impl Caller {
             xid,
             client: self.number,
         });
-        let message = program::call(&shape, xid, id);
+        if let Some(callbacks) = &self.callbacks {
+            callbacks.announce(id, self.number, &mut self.dice);
+        }
+        let message = program::call(ECHO, &shape, xid, id);
         let call = self.client.call(message, shape.bound());
         let reply = if self.dice.once_in(self.stage.scenario.cancel) {
             let limit = self.dice.milliseconds(300) / self.stage.pace;
@@ -230,17 +266,17 @@ impl Caller {
         let scenario = &self.stage.scenario;
         match reply {
             Ok(reply) => match program::check(shape, xid, id, &reply)? {
-                Some(()) if shape.answer == How::Never => Err("a reply that nobody gave".into()),
-                Some(()) if self.echo.executed(id) == 0 => {
+                Said::Done if shape.answer == How::Never => Err("a reply that nobody gave".into()),
+                Said::Done if self.echo.executed(id) == 0 => {
                     Err("a reply, but nobody executed it".into())
                 }
-                Some(()) => Ok(true),
+                Said::Done => Ok(true),
                 // It may have fitted inline.
-                None if program::reply_len(shape) > self.room => Ok(true),
+                Said::SystemErr if program::reply_len(shape) > self.room => Ok(true),
                 // A server does not try a call again whose chunks cost it a connection (RFC 8166
                 // §4.5.3).
-                None if scenario.faults.failures > 0 => Ok(false),
-                None => Err("SYSTEM_ERR".into()),
+                Said::SystemErr if scenario.faults.failures > 0 => Ok(false),
+                said @ (Said::SystemErr | Said::ProgUnavail) => Err(format!("{said:?}")),
             },
             Err(
                 TransportError::TimedOut(_)

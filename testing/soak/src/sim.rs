@@ -84,6 +84,7 @@ pub fn run(scenario: &Scenario, seed: u64, record: bool) -> Report {
 /// Plays the calls of a scenario.
 pub(crate) async fn play(stage: &Arc<Stage>, dice: Dice) -> Leaks {
     match stage.scenario.load {
+        load if stage.scenario.relayed => relayed::play(stage, load, dice).await,
         Load::Calls(mix) => {
             let (server, clients) = calls::play(stage, mix, dice).await;
             leaks(server, clients)
@@ -92,7 +93,6 @@ pub(crate) async fn play(stage: &Arc<Stage>, dice: Dice) -> Leaks {
             let (server, clients) = files::play(stage, files, dice).await;
             leaks(server, clients)
         }
-        Load::Relayed(relayed) => relayed::play(stage, relayed, dice).await,
     }
 }
 

@@ -110,6 +110,37 @@ async fn malformed_header_is_answered_and_not_passed_on() {
     }
 }
 
+#[tokio::test]
+async fn malformed_call_with_an_xid_in_flight_draws_no_answer_under_that_xid() {
+    for up in [RDMA, Over::Rdma(Versions::Two)] {
+        let upper = Upper::new(up).await;
+        let gateway = upper.behind(Over::Tcp).await;
+        let mut stream = connect(gateway.local_addr()).await;
+        let mut replies = async |calls: &[Payload], expected: u32, results: &[u8]| {
+            let sent: Vec<u8> = calls.iter().flat_map(record_of).collect();
+            stream.write_all(&sent).await.expect("it is sent");
+            let expected = record_of(&success(expected, results));
+            let mut reply = vec![0; expected.len()];
+            let read = within_limit(stream.read_exact(&mut reply)).await;
+            read.expect("it is answered");
+            assert_eq!(reply, expected, "{up:?}");
+        };
+        // The first reply grants credits for more than one call.
+        replies(&[call_of(6, ECHO, b"")], 6, b"").await;
+        let mut w = Writer::default();
+        // Of RPC version 3.
+        w.words([7, 0, 3, PROGRAM, 1, 1, 0, 0, 0, 0]);
+        // The server has memory of the first call until that is answered.
+        let calls = [call_of(7, HELD, b""), w.finish(), call_of(8, ECHO, b"on")];
+        replies(&calls, 8, b"on").await;
+        upper.service.until_called(3).await;
+        upper.service.release(7);
+        replies(&[], 7, b"released").await;
+        let stats = gateway.stats();
+        assert_eq!((stats.malformed, stats.repetitions), (0, 1));
+    }
+}
+
 /// COMPOUND of version 4.1 with these words behind its header.
 fn compound(xid: u32, words: &[u32]) -> Payload {
     let (prog, vers, proc) = (100_003, 4, 1);

@@ -1,5 +1,6 @@
-//! A client over TCP that connects again, as NFS clients do.
+//! A client over TCP that connects again, as NFS clients do, and may take callbacks.
 
+use super::session;
 use crate::dice::Dice;
 use crate::wires::Wires;
 use buffer::Buffer;
@@ -31,7 +32,8 @@ struct Shared {
     timeout: Duration,
     /// XIDs, which no two clients of a run share: behind the gateways they have one address.
     xids: Arc<AtomicU32>,
-    callbacks: Option<Arc<dyn Service>>,
+    /// The number of the client and its service, if it takes callbacks.
+    callbacks: Option<(usize, Arc<dyn Service>)>,
     /// The connection that was made last. Its lock is held while the next one is made.
     present: tokio::sync::Mutex<Option<Arc<oncrpc_tcp::Client>>>,
     state: Mutex<State>,
@@ -49,7 +51,7 @@ impl TcpClient {
         (from, to): (SocketAddr, SocketAddr),
         timeout: Duration,
         xids: &Arc<AtomicU32>,
-        callbacks: Option<Arc<dyn Service>>,
+        callbacks: Option<(usize, Arc<dyn Service>)>,
         dice: Dice,
     ) -> Self {
         Self {
@@ -101,14 +103,29 @@ impl Shared {
             if let Ok(stream) = self.wires.connect(self.from, self.to).await {
                 let config = ClientConfig::new(self.timeout).with_max_record(MAX_RECORD);
                 let config = match &self.callbacks {
-                    Some(callbacks) => config.with_callbacks(Arc::clone(callbacks)),
+                    Some((_, callbacks)) => config.with_callbacks(Arc::clone(callbacks)),
                     None => config,
                 };
                 let client = Arc::new(oncrpc_tcp::Client::over_with(stream, &config));
-                return Arc::clone(present.insert(client));
+                if self.declare(&client).await {
+                    return Arc::clone(present.insert(client));
+                }
             }
             tokio::time::sleep(self.pause()).await;
         }
+    }
+
+    /// Says on a new connection that the client takes callbacks, if it does. Returns whether the
+    /// server has taken that.
+    async fn declare(&self, client: &oncrpc_tcp::Client) -> bool {
+        let Some((number, _)) = self.callbacks else {
+            return true;
+        };
+        let xid = self.xids.fetch_add(1, Relaxed);
+        let creates = self.lock().dice.coin();
+        let declaration = session::declaration(xid, number, creates);
+        let reply = client.call(declaration, ReplyBound::default()).await;
+        reply.is_ok_and(|reply| session::is_taken(&reply, xid))
     }
 
     async fn exchange(&self, xid: u32, call: &[u8]) -> Result<Payload, TransportError> {

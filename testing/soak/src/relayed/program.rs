@@ -1,5 +1,7 @@
-//! Echo calls as RPC messages, which gateways pass on and know nothing of.
+//! Echo calls as RPC messages, which gateways pass on and know nothing of: to a server, and back.
 
+use super::callbacks::Callbacks;
+use super::session;
 use crate::echo::{Echo, Shape, Shared};
 use buffer::Buffer;
 use oncrpc::xdr::{Payload, Reader, Writer};
@@ -9,12 +11,12 @@ use oncrpc::{
 };
 use std::sync::Arc;
 
-/// A procedure of a program that nobody else has.
-const ECHO: Procedure = Procedure {
-    prog: 0x2000_0002,
-    vers: 1,
-    proc: 1,
-};
+/// Programs that nobody else has: that of a server, and that of a client that takes callbacks.
+pub(super) const ECHO: u32 = 0x2000_0002;
+pub(super) const CALLBACK: u32 = 0x4000_0002;
+
+/// The procedure that echoes, as CB_COMPOUND is one for everything, beside NULL.
+const PROC: u32 = 1;
 
 /// XID and message type, which an echo message begins with as well.
 const HEAD: usize = 8;
@@ -22,12 +24,27 @@ const HEAD: usize = 8;
 /// Bytes of a reply before its results: XID to SUCCESS (RFC 5531 §9).
 const REPLY_HEAD: usize = 24;
 
-/// The call of a shape.
-pub(super) fn call(shape: &Shape, xid: u32, id: u64) -> Payload {
-    let mut w = Writer::new(Buffer::with_capacity(64));
-    write_call(&mut w, xid, ECHO, &Credential::None);
-    let head = w.finish().head().to_vec();
+/// The call of a shape to a program.
+pub(super) fn call(prog: u32, shape: &Shape, xid: u32, id: u64) -> Payload {
+    let head = header(prog, PROC, xid).head().to_vec();
     with_head(&head, &flat(&shape.call(xid, id)))
+}
+
+/// The call of NULL of a program.
+pub(super) fn null(prog: u32, xid: u32) -> Payload {
+    header(prog, 0, xid)
+}
+
+fn header(prog: u32, proc: u32, xid: u32) -> Payload {
+    let mut w = Writer::new(Buffer::with_capacity(64));
+    let vers = 1;
+    write_call(
+        &mut w,
+        xid,
+        Procedure { prog, vers, proc },
+        &Credential::None,
+    );
+    w.finish()
 }
 
 /// Bytes of the reply to a shape.
@@ -36,31 +53,55 @@ pub(super) fn reply_len(shape: &Shape) -> usize {
     REPLY_HEAD + 12 + shape.results.iter().map(item).sum::<usize>()
 }
 
-/// Compares a reply with what was asked for. `None` if a gateway said that it cannot pass it on.
+/// What a reply says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// What was asked for.
+    Done,
+    /// A gateway cannot pass the call or its reply on.
+    SystemErr,
+    /// There is no such program.
+    ProgUnavail,
+}
+
+/// Compares a reply with what was asked for.
 ///
 /// # Errors
 ///
 /// What is wrong with it.
-pub(super) fn check(
-    shape: &Shape,
-    xid: u32,
-    id: u64,
-    reply: &Payload,
-) -> Result<Option<()>, String> {
-    match read_reply(reply, xid) {
-        Ok(_) => {}
-        Err(RpcError::SystemErr) => return Ok(None),
-        Err(error) => return Err(error.to_string()),
+pub(super) fn check(shape: &Shape, xid: u32, id: u64, reply: &Payload) -> Result<Said, String> {
+    let said = check_null(xid, reply)?;
+    if said != Said::Done {
+        return Ok(said);
     }
     let bytes = flat(reply);
     let results = bytes.get(REPLY_HEAD..).unwrap_or_default();
     let head = [xid, 1].map(u32::to_be_bytes).concat();
     let reply = Payload::new(Buffer::from([&head, results].concat()), 0);
-    shape.check(xid, id, &reply).map(Some)
+    shape.check(xid, id, &reply).map(|()| Said::Done)
 }
 
-/// The program.
-pub(super) struct EchoProgram(pub(super) Arc<Echo>);
+/// The same for a reply without results.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(super) fn check_null(xid: u32, reply: &Payload) -> Result<Said, String> {
+    match read_reply(reply, xid) {
+        Ok(_) => Ok(Said::Done),
+        Err(RpcError::SystemErr) => Ok(Said::SystemErr),
+        Err(RpcError::ProgUnavail) => Ok(Said::ProgUnavail),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The program: of the server, which calls its clients, or of a client.
+pub(super) struct EchoProgram {
+    pub(super) number: u32,
+    pub(super) echo: Arc<Echo>,
+    /// Makes the calls that calls of clients trigger.
+    pub(super) callbacks: Option<Arc<Callbacks>>,
+}
 
 impl Service for EchoProgram {
     fn call(&self, call: Payload, caller: &Caller) -> Answer {
@@ -68,31 +109,60 @@ impl Service for EchoProgram {
         let Ok(header) = CallHeader::parse(&mut r) else {
             return Answer::Now(Reply::Nothing);
         };
-        if header.prog != ECHO.prog {
+        let xid = header.xid;
+        if let Some(callbacks) = &self.callbacks {
+            match session::read(&header, &mut r) {
+                Ok(None) => {}
+                Ok(Some(session)) => {
+                    callbacks.declared(caller.connection, session);
+                    // The status, an empty tag and no operations.
+                    return Answer::Now(accepted(xid, &[0; 12]));
+                }
+                Err(error) => {
+                    callbacks.wrong(format_args!("session call {xid:#010x}: {error}"));
+                    return Answer::Now(Reply::Nothing);
+                }
+            }
+        }
+        if header.prog != self.number {
             // The gateway in front asks whether the one behind is there.
             return Programs::new().call(call, caller);
         }
-        let (xid, args) = (header.xid, call.stream_len() - r.remaining());
+        if header.proc == 0 {
+            return Answer::Now(accepted(xid, &[]));
+        }
+        let args = call.stream_len() - r.remaining();
         let head = [xid, 0].map(u32::to_be_bytes).concat();
         let bytes = flat(&call);
-        let inner = Payload::new(Buffer::from([&head, &bytes[args..]].concat()), 0);
-        match Shared(Arc::clone(&self.0)).call(inner, caller) {
+        let args = &bytes[args..];
+        let inner = Payload::new(Buffer::from([&head, args].concat()), 0);
+        let id = { args.first_chunk() }.map_or(0, |id| u64::from_be_bytes(*id));
+        let made = { self.callbacks.as_ref() }
+            .and_then(|callbacks| callbacks.triggered(&self.echo, (xid, id), caller));
+        let answer = match Shared(Arc::clone(&self.echo)).call(inner, caller) {
             Answer::Now(reply) => Answer::Now(success(xid, reply)),
             Answer::Later(reply) => {
                 Answer::Later(Box::pin(async move { success(xid, reply.await) }))
             }
             Answer::Blocking(_) | Answer::Deferred(_) => Answer::Now(Reply::Nothing),
+        };
+        match (made, &self.callbacks) {
+            (Some(made), Some(callbacks)) => callbacks.go(made, answer),
+            _ => answer,
         }
     }
+}
+
+/// An accepted reply with these results.
+fn accepted(xid: u32, results: &[u8]) -> Reply {
+    let head = [xid, 1, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
+    Reply::Message(Payload::new(Buffer::from([&head, results].concat()), 0))
 }
 
 /// The reply of the echo as an accepted reply.
 fn success(xid: u32, reply: Reply) -> Reply {
     match reply {
-        Reply::Message(echo) => {
-            let head = [xid, 1, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
-            Reply::Message(with_head(&head, &flat(&echo)))
-        }
+        Reply::Message(echo) => accepted(xid, &flat(&echo)[HEAD..]),
         other => other,
     }
 }

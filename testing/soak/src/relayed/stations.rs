@@ -2,6 +2,7 @@
 
 use crate::actors::{KEEP, client_config, server_config};
 use crate::dice::Dice;
+use crate::scenario::Scenario;
 use crate::stage::{Stage, count};
 use crate::wires::Wires;
 use buffer::Pool;
@@ -9,7 +10,7 @@ use gateway::{
     Connect, Gateway, GatewayConfig, GatewayMonitor, Listen, MAX_RECORD, Upstream, tcp_limits,
 };
 use oncrpc::Service;
-use oncrpc_tcp::{Limits, Stream};
+use oncrpc_tcp::{Backchannels, Limits, Stream};
 use rpcrdma_watch::Party;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -37,6 +38,9 @@ const fn at(last: u8) -> SocketAddr {
 /// Attempts of a gateway to listen on the address of the last one, which may not be released yet.
 const BINDS: u32 = 1000;
 
+/// Makes the service of each server.
+pub(super) type MakeService = Box<dyn Fn() -> Arc<dyn Service> + Send + Sync>;
+
 /// The gateways, the server, and what is between them.
 pub(super) struct Stations {
     stage: Arc<Stage>,
@@ -44,7 +48,9 @@ pub(super) struct Stations {
     pub(super) front: Station,
     pub(super) behind: Station,
     server: Mutex<Option<Server>>,
-    service: Box<dyn Fn() -> Arc<dyn Service> + Send + Sync>,
+    service: MakeService,
+    /// Connections over which the server calls its clients.
+    backchannels: Backchannels,
     /// Where the gateway behind listens.
     behind_at: SocketAddr,
     /// Bytes of replies that gateways have room for.
@@ -67,8 +73,7 @@ struct Server {
 }
 
 impl Station {
-    fn new(stage: &Stage, name: &str, dice: &mut Dice) -> Self {
-        let party = stage.watch.party(name);
+    fn new(stage: &Stage, party: Party, dice: &mut Dice) -> Self {
         Self {
             provider: party.provider(stage.net.provider(dice)),
             party,
@@ -115,7 +120,8 @@ impl Stations {
     pub(super) async fn new(
         stage: &Arc<Stage>,
         dice: &mut Dice,
-        service: Box<dyn Fn() -> Arc<dyn Service> + Send + Sync>,
+        [front, behind]: [Party; 2],
+        (service, backchannels): (MakeService, Backchannels),
         room: usize,
     ) -> Self {
         let scenario = &stage.scenario;
@@ -128,10 +134,11 @@ impl Stations {
         let mut stations = Self {
             stage: Arc::clone(stage),
             wires,
-            front: Station::new(stage, "the gateway in front", dice),
-            behind: Station::new(stage, "the gateway behind", dice),
+            front: Station::new(stage, front, dice),
+            behind: Station::new(stage, behind, dice),
             server: Mutex::default(),
             service,
+            backchannels,
             behind_at: stage.net.listen_at(),
             room,
         };
@@ -151,7 +158,8 @@ impl Stations {
         let streams = self.wires.listen(SERVER);
         // It answers what comes over RPC-over-RDMA to the gateway before it.
         let service = self.behind.party.service((self.service)());
-        let server = oncrpc_tcp::Server::over(streams, service, limits(dice));
+        let server = oncrpc_tcp::Server::over(streams, service, limits(&self.stage.scenario, dice));
+        let server = server.backchannels(self.backchannels.clone());
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(server.run(async move { drop(stopped.await) }));
         *lock(&self.server) = Some(Server { stop, task });
@@ -174,7 +182,7 @@ impl Stations {
         let listen = Listen::Streams {
             streams: self.wires.listen(FRONT),
             addr: FRONT,
-            limits: limits(dice),
+            limits: limits(&self.stage.scenario, dice),
         };
         let config = client_config(&self.stage.scenario, dice);
         let upstream = Upstream::rdma(Arc::clone(&self.front.provider), self.behind_at, config);
@@ -259,9 +267,15 @@ impl Stations {
 }
 
 /// Limits of a TCP side, from what is just enough to the usual.
-fn limits(dice: &mut Dice) -> Limits {
+fn limits(scenario: &Scenario, dice: &mut Dice) -> Limits {
     Limits {
-        calls: dice.of(&[1, 2, 16, 128]),
+        // A call that is answered after a callback holds its place meanwhile. With fewer places than
+        // a client has calls, all may be held, and the replies to the callbacks come behind calls
+        // that nobody takes off the stream.
+        calls: dice.of(match scenario.backward {
+            Some(_) => &[16, 128][..],
+            None => &[1, 2, 16, 128],
+        }),
         memory: dice.of(&[MAX_RECORD, 64 << 20]),
         idle: Duration::from_secs(dice.of(&[3, 60, 360])),
         ..tcp_limits()
