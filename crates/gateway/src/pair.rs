@@ -14,8 +14,7 @@ use crate::xids::{Taken, Xids};
 use nfs_proto::scan::{ScannedCall, apply, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{
-    Answer, Caller, Cause, Chain, Credential, PeerGroup, Programs, Reply, ReplyBound, Service,
-    TransportError,
+    Answer, Caller, Cause, Chain, Credential, Programs, Reply, ReplyBound, Service, TransportError,
 };
 use oncrpc_tcp::ConnectionEnd;
 use rpcrdma::CloseReason;
@@ -367,9 +366,9 @@ impl Pair {
         }
     }
 
-    /// The peer group of the client.
-    pub(crate) fn client_group(&self) -> PeerGroup {
-        self.caller.group
+    /// The client.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     pub(crate) fn warn(&self, what: &str) {

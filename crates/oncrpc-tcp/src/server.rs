@@ -14,8 +14,8 @@ use buffer::Pool;
 use oncrpc::admission::{Admission, ConnectionLimits};
 use oncrpc::warnings::WARNING_PERIOD;
 use oncrpc::{
-    Caller, Chain, ConnectionId, Connections, LocalUserError, LocalUsers, OpenConnection, Origin,
-    PeerGroup, Service,
+    Caller, Chain, Closing, ConnectionId, Connections, LocalUserError, LocalUsers, OpenConnection,
+    Origin, PeerGroup, Service,
 };
 use std::future::Future;
 use std::io;
@@ -135,7 +135,12 @@ impl Registries {
         }
         let connection = shared.caller.connection;
         let closed = Arc::clone(shared);
-        let close = move || closed.output.end(ConnectionEnd::ByService);
+        let close = move |when| {
+            closed.output.end(match when {
+                Closing::AfterReplies => ConnectionEnd::ByService,
+                Closing::AtOnce => ConnectionEnd::Aborted,
+            });
+        };
         let connections = self.connections.as_ref();
         Registered {
             registries: self.clone(),
