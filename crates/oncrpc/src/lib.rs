@@ -81,5 +81,5 @@ pub use message::{
 pub use peer_group::PeerGroup;
 pub use program::{Call, Program, Programs};
 pub use reply_room::ReplyRoom;
-pub use service::{Answer, Caller, ConnectionId, Reply, Respond, Service};
+pub use service::{Answer, Caller, ConnectionId, ReceivedCall, Reply, Respond, Service};
 pub use transport::{ReplyBound, Transport, TransportError};
