@@ -88,6 +88,13 @@ impl Gateway {
         self.listening.workers_respond().await;
     }
 
+    /// Limits the connections of clients to fewer than configured, from now on; those of one address to
+    /// half of them. Connections beyond that stay, until new ones take the places of idle ones. For
+    /// gateways that share what connections need, such as descriptors.
+    pub fn limit_connections(&self, connections: usize) {
+        self.listening.limit_connections(connections);
+    }
+
     /// Stops accepting, waits for calls in flight as long as the listening side allows, closes all
     /// connections and returns the totals.
     pub async fn shutdown(self) -> GatewayStats {

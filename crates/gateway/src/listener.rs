@@ -4,6 +4,8 @@ use crate::config::{CALLBACK_TIMEOUT, Listen};
 use crate::core::{Core, Forward};
 use crate::downstream::Backchannels;
 use oncrpc::Service;
+use oncrpc::admission::Admission;
+use oncrpc_tcp::Limits;
 use rpcrdma::{Server, ServerConfig, ServerMonitor};
 use std::io;
 use std::net::SocketAddr;
@@ -20,6 +22,8 @@ pub(crate) enum Listening {
 /// A server over TCP with its thread, if it has one.
 pub(crate) struct TcpServer {
     addr: SocketAddr,
+    limits: Limits,
+    admission: Admission,
     stop: oneshot::Sender<()>,
     /// Fails once the server has ended.
     ended: oneshot::Receiver<()>,
@@ -50,7 +54,7 @@ impl Listening {
                     };
                     Ok(server.local_users(local_users))
                 };
-                Ok(Self::Tcp(TcpServer::start(addr, make, core)?))
+                Ok(Self::Tcp(TcpServer::start(addr, limits, make, core)?))
             }
             Listen::Streams {
                 streams,
@@ -58,7 +62,7 @@ impl Listening {
                 limits,
             } => {
                 let make = move |service| Ok(oncrpc_tcp::Server::over(streams, service, limits));
-                Ok(Self::Tcp(TcpServer::start(addr, make, core)?))
+                Ok(Self::Tcp(TcpServer::start(addr, limits, make, core)?))
             }
         }
     }
@@ -82,6 +86,27 @@ impl Listening {
         match self {
             Self::Rdma(server) => server.workers_respond().await,
             Self::Tcp(_) => {}
+        }
+    }
+
+    /// Limits the connections of clients to fewer than the configured ones; see
+    /// [`Gateway::limit_connections`](crate::Gateway::limit_connections).
+    pub(crate) fn limit_connections(&self, connections: usize) {
+        match self {
+            Self::Rdma(server) => server.limit_connections(connections),
+            Self::Tcp(server) => {
+                let limits = server.limits;
+                let connections = connections.clamp(1, limits.connections);
+                let most = connections.div_ceil(2);
+                server.admission.set_limits(
+                    Limits {
+                        connections,
+                        connections_of_address: limits.connections_of_address.min(most),
+                        ..limits
+                    }
+                    .of_connections(),
+                );
+            }
         }
     }
 
@@ -126,6 +151,7 @@ impl TcpServer {
     /// Starts the server that `make` makes of a service, within the runtime that it runs on.
     fn start(
         addr: SocketAddr,
+        limits: Limits,
         make: impl FnOnce(Arc<dyn Service>) -> io::Result<oncrpc_tcp::Server> + Send + 'static,
         core: &Arc<Core>,
     ) -> io::Result<Self> {
@@ -138,6 +164,8 @@ impl TcpServer {
             Backchannels::Rdma(_) => oncrpc_tcp::Backchannels::default(),
         };
         let pool = core.pool.clone();
+        let admission = Admission::new(limits.of_connections());
+        let admits = admission.clone();
         let serve = async move {
             let server = match make(service) {
                 Ok(server) => server,
@@ -146,6 +174,7 @@ impl TcpServer {
             let server = server
                 .connections(connections)
                 .backchannels(backchannels)
+                .admission(admits)
                 .pool(pool);
             // Also if the gateway is dropped.
             server.run(async move { drop(stopped.await) }).await;
@@ -162,6 +191,12 @@ impl TcpServer {
                     .spawn(move || runtime.block_on(serve))?;
             }
         }
-        Ok(Self { addr, stop, ended })
+        Ok(Self {
+            addr,
+            limits,
+            admission,
+            stop,
+            ended,
+        })
     }
 }

@@ -24,8 +24,10 @@ use verbs::SetupError;
 /// The pairs of a gateway.
 pub(super) struct Pairs {
     pub(super) args: GatewayArgs,
-    /// Client connections that a pair may have.
+    /// Client connections that a pair may have at most.
     connections: usize,
+    /// Descriptors that this process may have.
+    descriptors: usize,
     pub(super) running: Vec<Pair>,
     local_users: Arc<dyn LocalUsers>,
     names: Names,
@@ -60,7 +62,8 @@ impl Pairs {
         }
         Self {
             args: args.clone(),
-            connections: usize::from(args.max_connections).min(with_descriptors()),
+            connections: usize::from(args.max_connections),
+            descriptors: descriptors(),
             running: Vec::new(),
             local_users: match args.trust_local {
                 true => Arc::new(LocalAddresses),
@@ -105,6 +108,21 @@ impl Pairs {
         for pair in &self.running {
             let access = pair.plan.access(&self.addresses);
             *pair.access.write().unwrap_or_else(PoisonError::into_inner) = access;
+        }
+    }
+
+    /// Divides the descriptors among the pairs.
+    pub(super) fn share_descriptors(&self) {
+        let with_mount = self.running.iter().filter(|pair| pair.mount.is_some());
+        let each = share(self.descriptors, self.running.len(), with_mount.count());
+        if each < self.connections {
+            tracing::warn!(
+                "each pair has {each} client connections, as the limit of open files is {} (ulimit -Hn)",
+                self.descriptors
+            );
+        }
+        for pair in &self.running {
+            pair.gateway.limit_connections(each.min(self.connections));
         }
     }
 
@@ -312,12 +330,18 @@ pub(super) async fn end_all(pairs: Vec<Pair>) {
     }
 }
 
-/// Client connections for which this process has descriptors, which are raised to what it may have: each
-/// has one, and one to the server.
-fn with_descriptors() -> usize {
+/// Descriptors that this process may have; they are raised to that.
+fn descriptors() -> usize {
     let limit = raise_limit().and_then(|limit| usize::try_from(limit).ok());
-    let left = limit.map_or(usize::MAX, |limit| limit.saturating_sub(RESERVED));
-    (left / 2).max(1)
+    limit.unwrap_or(usize::MAX)
+}
+
+/// Client connections of each pair for which there are descriptors: each has one, and one to the server.
+/// MOUNT of a pair has as many as the rest of the process.
+fn share(descriptors: usize, pairs: usize, with_mount: usize) -> usize {
+    let reserved = RESERVED.saturating_mul(with_mount.max(1));
+    let left = descriptors.saturating_sub(reserved);
+    (left / pairs.max(1) / 2).max(1)
 }
 
 /// What rpcbind is told: NFS version 3 with its access control lists, and MOUNT.
@@ -337,4 +361,21 @@ fn entries(scheme: Scheme, nfs: SocketAddr, mount: SocketAddr) -> Vec<Registrati
         entry(NFSACL_PROGRAM, NFSACL_V3, nfs),
         entry(MOUNT_PROGRAM, MOUNT_V3, mount),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_together_have_no_more_connections_than_there_are_descriptors() {
+        for (descriptors, pairs, with_mount) in [(1024, 1, 0), (1024, 3, 0), (65_536, 50, 50)] {
+            let each = share(descriptors, pairs, with_mount);
+            let all = 2 * each * pairs + RESERVED * with_mount.max(1);
+            assert!(all <= descriptors, "{all} of {descriptors}");
+            assert!(all + 2 * pairs > descriptors, "nothing is left over");
+        }
+        assert_eq!(share(usize::MAX, 1, 0), (usize::MAX - RESERVED) / 2);
+        assert_eq!(share(100, 4, 4), 1, "one is tried in any case");
+    }
 }
