@@ -1,8 +1,8 @@
 //! Configuration of a gateway.
 
-use oncrpc::LocalUsers;
+use oncrpc::{Cause, LocalUsers};
 use oncrpc_tcp::{IncomingStream, Limits, Stream};
-use rpcrdma::{ClientConfig, ServerConfig};
+use rpcrdma::{Client, ClientConfig, ServerConfig};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -36,8 +36,8 @@ pub const CALLBACK_TIMEOUT: Duration = Duration::from_secs(60);
 pub enum Listen {
     /// RPC-over-RDMA.
     Rdma {
-        /// Providers to listen over; at least one.
-        providers: Vec<Arc<dyn Provider>>,
+        /// Provider to listen over. [`Gateway::listen_also`](crate::Gateway::listen_also) adds others.
+        provider: Arc<dyn Provider>,
         /// Address to listen on.
         addr: SocketAddr,
         /// Configuration of the server. The gateway sets its registries of connections.
@@ -69,7 +69,7 @@ impl Listen {
     /// RPC-over-RDMA over one provider.
     pub fn rdma(provider: Arc<dyn Provider>, addr: SocketAddr, config: ServerConfig) -> Self {
         Self::Rdma {
-            providers: vec![provider],
+            provider,
             addr,
             config: Box::new(config),
         }
@@ -128,8 +128,8 @@ pub enum Upstream {
     },
     /// RPC-over-RDMA.
     Rdma {
-        /// Provider to connect over.
-        provider: Arc<dyn Provider>,
+        /// Makes a connection to the server.
+        connect: Arc<dyn ConnectRdma>,
         /// Addresses of the server, tried in order; at least one.
         addrs: Vec<SocketAddr>,
         /// Configuration of the client. The gateway sets the number of connections and the pool,
@@ -152,6 +152,26 @@ pub trait Connect: Send + Sync {
     fn connect(&self, to: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Stream>>>;
 }
 
+/// Makes RPC-over-RDMA connections to a server, over the provider that it chooses for each.
+pub trait ConnectRdma: Send + Sync {
+    /// Connects to an address of the server, with this configuration.
+    fn connect(&self, to: SocketAddr, config: ClientConfig)
+    -> BoxFuture<'_, Result<Client, Cause>>;
+}
+
+/// Connections over one provider.
+struct Over(Arc<dyn Provider>);
+
+impl ConnectRdma for Over {
+    fn connect(
+        &self,
+        to: SocketAddr,
+        config: ClientConfig,
+    ) -> BoxFuture<'_, Result<Client, Cause>> {
+        Box::pin(async move { Ok(Client::connect(Arc::clone(&self.0), to, config).await?) })
+    }
+}
+
 impl Upstream {
     /// RPC over TCP to one address, from any source port.
     pub fn tcp(addr: SocketAddr) -> Self {
@@ -161,10 +181,10 @@ impl Upstream {
         }
     }
 
-    /// RPC-over-RDMA to one address.
+    /// RPC-over-RDMA over one provider to one address.
     pub fn rdma(provider: Arc<dyn Provider>, addr: SocketAddr, config: ClientConfig) -> Self {
         Self::Rdma {
-            provider,
+            connect: Arc::new(Over(provider)),
             addrs: vec![addr],
             config: Box::new(config),
         }

@@ -7,7 +7,7 @@ use crate::ports::Ports;
 use crate::reply_memory::ReplyMemory;
 use crate::session::Sizes;
 use crate::side::Side;
-use crate::stats::Counters;
+use crate::stats::{Counters, UpstreamConnection};
 use buffer::Pool;
 use nfs_proto::scan::scan_received;
 use oncrpc::xdr::Payload;
@@ -88,6 +88,12 @@ impl Core {
 
     fn pairs(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<Pair>>> {
         self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn upstream_connections(&self) -> Vec<UpstreamConnection> {
+        // Not under the lock, which calls of all clients take.
+        let pairs: Vec<_> = self.pairs().values().cloned().collect();
+        pairs.iter().filter_map(|pair| pair.upstream()).collect()
     }
 
     fn pair_of(self: &Arc<Self>, caller: &Caller) -> Arc<Pair> {

@@ -3,7 +3,7 @@
 use crate::config::{GatewayConfig, Listen, Upstream};
 use crate::core::Core;
 use crate::listener::Listening;
-use crate::stats::GatewayStats;
+use crate::stats::{GatewayStats, UpstreamConnection};
 use buffer::PoolStats;
 use oncrpc::warnings::WARNING_PERIOD;
 use rpcrdma::{ConnectionStats, ServerMonitor};
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
-use verbs::SetupError;
+use verbs::{Provider, SetupError};
 
 /// A gateway between one listening side and one upstream server. It runs until it is [shut
 /// down](Self::shutdown) or dropped.
@@ -64,7 +64,21 @@ impl Gateway {
         })
     }
 
-    /// The address on which the gateway listens.
+    /// Listens over a further provider, or on a further address, and returns the address. All clients
+    /// share the limits of the gateway, whichever way they came.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot listen there, or if clients connect over TCP. The gateway goes on without it.
+    pub async fn listen_also(
+        &self,
+        provider: Arc<dyn Provider>,
+        on: SocketAddr,
+    ) -> Result<SocketAddr, SetupError> {
+        self.listening.listen_also(provider, on).await
+    }
+
+    /// The address on which the gateway listens, the first of several.
     pub fn local_addr(&self) -> SocketAddr {
         self.listening.local_addr()
     }
@@ -111,6 +125,11 @@ impl GatewayMonitor {
     pub fn connections(&self) -> Vec<ConnectionStats> {
         let server = self.server.as_ref();
         server.map(ServerMonitor::connections).unwrap_or_default()
+    }
+
+    /// The upstream connections at present, in no order.
+    pub fn upstream_connections(&self) -> Vec<UpstreamConnection> {
+        self.core.upstream_connections()
     }
 
     /// Totals so far.

@@ -45,8 +45,8 @@ mod stats;
 mod xids;
 
 pub use config::{
-    CALLBACK_TIMEOUT, Connect, GatewayConfig, Listen, MAX_RECORD, MAX_REPLY, MAX_RETRIED_REPLY,
-    MAX_TCP_CALLS, SourcePorts, Upstream, tcp_limits,
+    CALLBACK_TIMEOUT, Connect, ConnectRdma, GatewayConfig, Listen, MAX_RECORD, MAX_REPLY,
+    MAX_RETRIED_REPLY, MAX_TCP_CALLS, SourcePorts, Upstream, tcp_limits,
 };
 pub use gateway::{Gateway, GatewayMonitor};
-pub use stats::GatewayStats;
+pub use stats::{GatewayStats, UpstreamConnection};

@@ -1,11 +1,12 @@
 //! The upstream connection of a pair.
 
-use crate::config::{Connect, MAX_RECORD, SourcePorts, Upstream};
+use crate::config::{Connect, ConnectRdma, MAX_RECORD, SourcePorts, Upstream};
 use crate::ports::Lease;
 use crate::session::Sizes;
+use crate::stats::UpstreamConnection;
 use buffer::Pool;
 use oncrpc::xdr::Payload;
-use oncrpc::{Cause, ReplyBound, Service, Transport, TransportError};
+use oncrpc::{Cause, ConnectionId, ReplyBound, Service, Transport, TransportError};
 use oncrpc_tcp::{LocalPort, WarningLog};
 use rpcrdma::{ClientConfig, InlineThreshold};
 use std::error::Error;
@@ -13,7 +14,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use verbs::Provider;
 
 /// Calls of a TCP upstream to one client at a time, and as many wait if replies may be behind them.
 const MAX_TCP_CALLBACKS: usize = 16;
@@ -86,8 +86,8 @@ impl Connector<'_> {
                 _port: Lease::default(),
             }),
             Upstream::Rdma {
-                provider, config, ..
-            } => self.connect_rdma(provider, addr, config).await,
+                connect, config, ..
+            } => self.connect_rdma(connect, addr, config).await,
         }
     }
 
@@ -149,7 +149,7 @@ impl Connector<'_> {
 
     async fn connect_rdma(
         &self,
-        provider: &Arc<dyn Provider>,
+        connect: &Arc<dyn ConnectRdma>,
         addr: SocketAddr,
         config: &ClientConfig,
     ) -> Result<Link, Cause> {
@@ -166,12 +166,27 @@ impl Connector<'_> {
             .with_receives_on_arrival(true)
             .with_receive_size(config.receive_size.min(InlineThreshold::DEFAULT))
             .with_pool(self.pool.clone());
-        let client = rpcrdma::Client::connect(Arc::clone(provider), addr, config).await?;
-        Ok(Link::Rdma(client))
+        Ok(Link::Rdma(connect.connect(addr, config).await?))
     }
 }
 
 impl Link {
+    /// What there is to see of the connection, which belongs to that of a client.
+    pub(crate) fn seen(&self, client: ConnectionId) -> UpstreamConnection {
+        match self {
+            Self::Tcp { .. } => UpstreamConnection {
+                client,
+                device: None,
+                remote_invalidations: 0,
+            },
+            Self::Rdma(rdma) => UpstreamConnection {
+                client,
+                device: rdma.connection().and_then(|info| info.device),
+                remote_invalidations: rdma.counters().remote_invalidations,
+            },
+        }
+    }
+
     /// Passes a call on and waits for its reply.
     pub(crate) async fn call(
         &self,

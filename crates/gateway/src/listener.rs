@@ -33,10 +33,10 @@ impl Listening {
     pub(crate) async fn start(listen: Listen, core: &Arc<Core>) -> Result<Self, SetupError> {
         match listen {
             Listen::Rdma {
-                providers,
+                provider,
                 addr,
                 config,
-            } => rdma(providers, addr, *config, core).await.map(Self::Rdma),
+            } => rdma(provider, addr, *config, core).await.map(Self::Rdma),
             Listen::Tcp {
                 listener,
                 limits,
@@ -64,6 +64,18 @@ impl Listening {
                 let make = move |service| Ok(oncrpc_tcp::Server::over(streams, service, limits));
                 Ok(Self::Tcp(TcpServer::start(addr, limits, make, core)?))
             }
+        }
+    }
+
+    /// Listens over a further provider, which TCP has none of.
+    pub(crate) async fn listen_also(
+        &self,
+        provider: Arc<dyn Provider>,
+        on: SocketAddr,
+    ) -> Result<SocketAddr, SetupError> {
+        match self {
+            Self::Rdma(server) => server.listen_also(provider, on).await,
+            Self::Tcp(_) => Err(io::Error::from(io::ErrorKind::Unsupported).into()),
         }
     }
 
@@ -124,7 +136,7 @@ impl Listening {
 }
 
 async fn rdma(
-    providers: Vec<Arc<dyn Provider>>,
+    provider: Arc<dyn Provider>,
     addr: SocketAddr,
     config: ServerConfig,
     core: &Arc<Core>,
@@ -135,16 +147,8 @@ async fn rdma(
     if let Backchannels::Rdma(backchannels) = &core.backchannels {
         config = config.with_backchannels(backchannels.clone());
     }
-    let mut providers = providers.into_iter();
-    let first = providers
-        .next()
-        .ok_or_else(|| io::Error::other("a gateway listens over a provider"))?;
     let service = Arc::new(Forward(Arc::clone(core)));
-    let server = Server::bind(first, addr, service, config).await?;
-    for provider in providers {
-        server.listen_also(provider, server.local_addr()).await?;
-    }
-    Ok(server)
+    Server::bind(provider, addr, service, config).await
 }
 
 impl TcpServer {

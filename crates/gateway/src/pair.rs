@@ -10,6 +10,7 @@ use crate::reduce;
 use crate::replies::{can_answer, system_err};
 use crate::session::{self, Sizes};
 use crate::side::Side;
+use crate::stats::UpstreamConnection;
 use crate::xids::{Taken, Xids};
 use nfs_proto::scan::{ScannedCall, apply, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};
@@ -369,6 +370,12 @@ impl Pair {
     /// The client.
     pub(crate) fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// The upstream connection, if there is one.
+    pub(crate) fn upstream(&self) -> Option<UpstreamConnection> {
+        let link = self.lock().link.clone()?;
+        Some(link.seen(self.caller.connection))
     }
 
     pub(crate) fn warn(&self, what: &str) {

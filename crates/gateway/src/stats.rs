@@ -1,6 +1,19 @@
 //! Statistics of a gateway.
 
+use oncrpc::ConnectionId;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// An upstream connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UpstreamConnection {
+    /// The client connection that it belongs to.
+    pub client: ConnectionId,
+    /// Name of the RDMA device at this end; `None` over software and over TCP.
+    pub device: Option<String>,
+    /// Handles of this end that the server invalidated; 0 over TCP.
+    pub remote_invalidations: u64,
+}
 
 /// Declares the counters and their snapshot.
 macro_rules! counters {

@@ -70,7 +70,8 @@ host_idle() {
   rm /tmp/stop /mnt/busy
 }
 
-# A copy within the server, of which it tells the client the end.
+# A copy within the server, of which it tells the client the end. Linux 6.12 takes all copies for such that the client
+# waits for, which the reply says; 6.1 makes them in the background.
 copied() {
   dd if=/dev/urandom of=/mnt/source bs=1M count=$((COPIED / 1048576)) conv=fsync 2>/dev/null || die write
   trace_clear
@@ -80,7 +81,11 @@ copied() {
   same 'calls of WRITE for a copy' "$before" "$(calls WRITE)"
   was_called COPY
   must_see nfs4_copy 1
-  must_see nfs4_cb_offload 1
+  if [[ $(uname -r) != 6.1.* ]] && grep -q 'nfs4_copy:.* res_sync=1 ' $TRACING/trace; then
+    step 'the server has copied while the client waited: there is no CB_OFFLOAD'
+  else
+    must_see nfs4_cb_offload 1
+  fi
   grep -E 'nfs4_(copy|cb_offload):' $TRACING/trace
   drop_caches
   cmp /mnt/source /mnt/copy || die 'the copy differs'

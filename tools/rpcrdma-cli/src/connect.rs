@@ -113,7 +113,69 @@ impl ConnectArgs {
     }
 }
 
-/// Connects over a device, if there are any to try, or else over the other provider.
+/// A connection over one of several providers.
+pub(crate) struct Reached {
+    pub(crate) client: Client,
+    /// Why it is not over the devices that were tried before.
+    pub(crate) not_over_devices: Option<SetupError>,
+}
+
+/// Why there is no connection over any provider.
+pub(crate) struct NotReached {
+    pub(crate) error: SetupError,
+    /// The same of the devices that were tried before, if there is something to repair about these.
+    pub(crate) over_devices: Option<SetupError>,
+}
+
+/// Connects over a device, if there are any to try, or else over the other provider, and says what was wrong with those
+/// that were tried before.
+///
+/// # Errors
+///
+/// Why it failed over each provider.
+pub(crate) async fn over_any(
+    providers: &Providers,
+    addr: SocketAddr,
+    config: ClientConfig,
+) -> Result<Reached, NotReached> {
+    let mut not_over_devices = None;
+    if let Some(devices) = providers.devices_for(addr) {
+        let devices = Arc::new(FirstWithin::new(devices.clone(), DEVICE_SETUP));
+        match Client::connect(devices, addr, config.clone()).await {
+            Ok(client) => {
+                tracing::debug!(%addr, "connected over an RDMA device");
+                return Ok(Reached {
+                    client,
+                    not_over_devices,
+                });
+            }
+            Err(error) if try_software(addr, &error.source) => {
+                tracing::debug!(%addr, error = %error.source, "not over an RDMA device: trying software iWARP");
+                not_over_devices = Some(error.source);
+            }
+            Err(error) => {
+                return Err(NotReached {
+                    error: error.source,
+                    over_devices: None,
+                });
+            }
+        }
+    }
+    match Client::connect(providers.other.clone(), addr, config).await {
+        Ok(client) => Ok(Reached {
+            client,
+            not_over_devices,
+        }),
+        Err(error) => Err(NotReached {
+            error: error.source,
+            // Without a device at this end there is nothing to repair.
+            over_devices: not_over_devices
+                .filter(|error| !matches!(error, SetupError::NoDevice(_))),
+        }),
+    }
+}
+
+/// The same with errors that say what to do.
 ///
 /// # Errors
 ///
@@ -123,31 +185,20 @@ async fn connect_over(
     addr: SocketAddr,
     config: ClientConfig,
 ) -> anyhow::Result<Client> {
-    let mut over_device = None;
-    if let Some(devices) = providers.devices_for(addr) {
-        let devices = Arc::new(FirstWithin::new(devices.clone(), DEVICE_SETUP));
-        match Client::connect(devices, addr, config.clone()).await {
-            Ok(client) => {
-                tracing::debug!(%addr, "connected over an RDMA device");
-                return Ok(client);
-            }
-            Err(error) if try_software(addr, &error.source) => {
-                tracing::debug!(%addr, error = %error.source, "not over an RDMA device: trying software iWARP");
-                // Without a device at this end there is nothing to repair.
-                if !matches!(error.source, SetupError::NoDevice(_)) {
-                    over_device = Some(explain(addr, error.source));
-                }
-            }
-            Err(error) => return Err(explain(addr, error.source)),
+    match over_any(providers, addr, config).await {
+        Ok(reached) => Ok(reached.client),
+        Err(NotReached {
+            error,
+            over_devices: None,
+        }) => Err(explain(addr, error)),
+        Err(NotReached {
+            error,
+            over_devices: Some(devices),
+        }) => {
+            let (error, devices) = (explain(addr, error), explain(addr, devices));
+            Err(anyhow!("{error:#}; over an RDMA device: {devices:#}"))
         }
     }
-    let connected = Client::connect(providers.other.clone(), addr, config).await;
-    connected.map_err(|error| match (explain(addr, error.source), over_device) {
-        (error, None) => error,
-        (error, Some(device)) => {
-            anyhow!("{error:#}; over an RDMA device: {device:#}")
-        }
-    })
 }
 
 /// RDMA devices whose first connection has less time for its setup, because another provider can be tried. Later
@@ -265,7 +316,7 @@ fn other_user(addr: SocketAddr) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -273,7 +324,7 @@ mod tests {
     use verbs_iwarp::{Config, Iwarp};
 
     /// A provider over which no connection is made.
-    struct Failing {
+    pub(crate) struct Failing {
         inner: Iwarp,
         error: fn() -> SetupError,
         asked: AtomicUsize,
@@ -298,7 +349,7 @@ mod tests {
         }
     }
 
-    fn failing(error: fn() -> SetupError) -> Arc<Failing> {
+    pub(crate) fn failing(error: fn() -> SetupError) -> Arc<Failing> {
         Arc::new(Failing {
             inner: Iwarp::new(Config::default()),
             error,
@@ -306,7 +357,14 @@ mod tests {
         })
     }
 
-    fn refused() -> SetupError {
+    impl Failing {
+        /// How often it was asked for a connection.
+        pub(crate) fn asked(&self) -> usize {
+            self.asked.load(Ordering::Relaxed)
+        }
+    }
+
+    pub(crate) fn refused() -> SetupError {
         io::Error::from(ErrorKind::ConnectionRefused).into()
     }
 
@@ -321,8 +379,7 @@ mod tests {
         let config = ClientConfig::default();
         let error = connect_over(&providers, to.parse().unwrap(), config).await;
         let error = error.err().expect("no connection is made").to_string();
-        let asked = |of: &Failing| of.asked.load(Ordering::Relaxed);
-        (asked(&devices), asked(&other), error)
+        (devices.asked(), other.asked(), error)
     }
 
     #[tokio::test]

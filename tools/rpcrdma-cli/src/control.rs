@@ -90,14 +90,29 @@ pub(crate) struct ServerStatus {
     pub(crate) procedures: Vec<ProcedureStatus>,
 }
 
-/// A listener of RPC-over-RDMA.
+/// A listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ListenerStatus {
-    /// What it listens over: `iwarp` (software iWARP over TCP) or `verbs` (RDMA devices).
+    /// What it listens over: `iwarp` (software iWARP over TCP), `verbs` (RDMA devices), or `tcp` for a gateway's clients
+    /// without RDMA.
     pub(crate) provider: String,
     /// Where, as `ADDRESS:PORT`.
     pub(crate) address: String,
+    /// Name of the RDMA device that has the address, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<String>,
+}
+
+/// A provider by which a server is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ReachedOver {
+    /// `iwarp` (software iWARP over TCP), `verbs` (RDMA devices) or `tcp`.
+    pub(crate) provider: String,
+    /// Names of the RDMA devices that there are for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) devices: Vec<String>,
 }
 
 /// What a gateway did so far.
@@ -131,10 +146,30 @@ pub(crate) struct PairStatus {
     pub(crate) upstream: String,
     /// Where MOUNT is passed on over TCP.
     pub(crate) mount: Option<String>,
+    /// Where it listens over each provider: the address above, and those of RDMA devices beside it.
+    #[serde(default)]
+    pub(crate) listeners: Vec<ListenerStatus>,
+    /// The connections to the server of now, by what they are over.
+    #[serde(default)]
+    pub(crate) upstream_over: Vec<UpstreamStatus>,
     /// Who may connect.
     pub(crate) allow: Vec<String>,
     /// Counters by name: `connections` is a number of now, the others are totals.
     pub(crate) counters: BTreeMap<String, u64>,
+}
+
+/// Connections of a gateway to a server, over one provider and device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct UpstreamStatus {
+    /// `iwarp` (software iWARP over TCP), `verbs` (an RDMA device) or `tcp`.
+    pub(crate) provider: String,
+    /// Name of the RDMA device, if they use one.
+    pub(crate) device: Option<String>,
+    /// How many there are.
+    pub(crate) connections: u64,
+    /// Handles of memory that the server has invalidated on them; 0 over TCP.
+    pub(crate) remote_invalidations: u64,
 }
 
 /// A pair of the file that could not be started.
@@ -315,6 +350,12 @@ pub(crate) struct ClientStatus {
     /// Name of the RDMA device, if it uses one.
     #[serde(default)]
     pub(crate) device: Option<String>,
+    /// What the connection to the server uses, of a gateway that has made it: `tcp`, `iwarp` or `verbs`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) upstream_provider: Option<String>,
+    /// Name of the RDMA device of that connection, if it uses one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) upstream_device: Option<String>,
     /// `setup`, `idle`, `active` or `draining`.
     pub(crate) state: String,
     /// Version of RPC-over-RDMA, once that is settled.

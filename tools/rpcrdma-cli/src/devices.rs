@@ -13,6 +13,7 @@ use crate::json;
 use anyhow::{anyhow, bail};
 use clap::Args;
 use nfs_client::printable;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -175,8 +176,48 @@ pub(crate) fn addresses_of_this_machine() -> io::Result<Vec<IpAddr>> {
     Ok(Interfaces::read()?.all_addresses())
 }
 
-/// Names of the kernel's RDMA devices. A machine without the modules has none.
-fn kernel_devices() -> Vec<String> {
+/// The names of devices by the IP addresses of their ports, as far as ports tell these: those of InfiniBand do not.
+pub(crate) fn names_by_address() -> BTreeMap<IpAddr, String> {
+    let addresses = |line: &Line| -> Vec<IpAddr> {
+        let ports = line.attributes.iter().flat_map(|found| &found.ports);
+        let addresses = ports.flat_map(|port| &port.addresses);
+        addresses.filter_map(|text| text.parse().ok()).collect()
+    };
+    let all = lines().into_iter().flat_map(|line| {
+        let addresses = addresses(&line).into_iter();
+        addresses.map(move |addr| (addr, line.name.clone()))
+    });
+    all.collect()
+}
+
+/// The names of devices that can be used, or of the one of this name.
+pub(crate) fn usable_names(device: Option<&str>, without_iwarp: bool) -> Vec<String> {
+    if check_kernel(Path::new(KERNEL_DEVICES), device).is_err() && without_iwarp {
+        return Vec::new();
+    }
+    let usable = lines().into_iter().filter(|line| match without_iwarp {
+        true => line.used_by_auto,
+        false => line.usable,
+    });
+    let names = usable.map(|line| line.name);
+    names
+        .filter(|name| device.is_none_or(|device| device == name))
+        .collect()
+}
+
+/// All devices that libibverbs lists.
+fn lines() -> Vec<Line> {
+    let (Ok(devices), Ok(interfaces)) = (verbs_ibv::devices(), Interfaces::read()) else {
+        return Vec::new();
+    };
+    let lines = devices
+        .iter()
+        .map(|device| Line::new(device, &interfaces, None));
+    lines.collect()
+}
+
+/// Names of the kernel's RDMA devices, in order. A machine without the modules has none.
+pub(crate) fn kernel_devices() -> Vec<String> {
     devices_in(Path::new(KERNEL_DEVICES))
 }
 

@@ -6,9 +6,11 @@ mod check;
 mod config;
 mod mount_proxy;
 mod observed;
+mod over;
 mod pairs;
 mod plan;
 mod prepare;
+mod reaching;
 mod replace;
 mod side;
 
@@ -53,7 +55,7 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     let reports = Reports::start(&settings.args.reports, observed, state_dir.as_deref()).await?;
     let announcement = Announcement {
         pairs: pairs.running(),
-        provider: settings.args.transport.describe_one(),
+        crc: settings.args.transport.describe_crc(),
         metrics: reports.metrics(),
         control: reports.control(),
     };

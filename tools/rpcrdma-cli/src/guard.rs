@@ -13,6 +13,22 @@ pub(crate) struct Guarded {
     admits: Admits,
 }
 
+/// Why a connection of this machine is refused over an RDMA device, and left to software iWARP.
+const LOCAL_OVER_DEVICE: &str = "it is of this machine and over an RDMA device, where its user cannot be told: connect \
+                                 over software iWARP (--provider iwarp), or listen with --trust-local";
+
+/// Checks that a connection over an RDMA device is not of this machine.
+///
+/// # Errors
+///
+/// Why it is refused.
+pub(crate) fn check_not_local(addr: SocketAddr) -> Result<(), &'static str> {
+    match socket_owner::is_local(addr) {
+        true => Err(LOCAL_OVER_DEVICE),
+        false => Ok(()),
+    }
+}
+
 /// Judges the address of a client. The error is the reason of the refusal, for the log.
 type Admits = Arc<dyn Fn(SocketAddr) -> Result<(), &'static str> + Send + Sync>;
 

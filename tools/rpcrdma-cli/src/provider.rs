@@ -5,6 +5,7 @@ use crate::failure::Usage;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use std::net::{SocketAddr, TcpListener};
+use std::str::FromStr;
 use std::sync::Arc;
 use verbs::{BoxFuture, Listener, Provider, SetupError, WrapProvider};
 use verbs_ibv::Ibv;
@@ -14,14 +15,11 @@ use verbs_iwarp::Iwarp;
 const NEEDS_VERBS: &str =
     "--device names an RDMA device, which --provider iwarp does not use: leave one of the two out";
 
-/// What is to be said of a device beside software iWARP where there is one provider.
-const ONE_PROVIDER: &str = "gateway uses one provider: leave out --provider auto to use the device, or --device to use software iWARP";
-
 /// Options that choose the provider.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ProviderArgs {
-    /// RDMA provider [default: auto, or verbs with --device; `gateway` uses software iWARP unless it is verbs]
+    /// RDMA provider [default: auto, or verbs with --device]
     #[arg(long, value_enum, value_name = "NAME")]
     provider: Option<ProviderName>,
 
@@ -32,9 +30,9 @@ pub(crate) struct ProviderArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ProviderName {
+pub(crate) enum ProviderName {
     /// Devices for InfiniBand and RoCE, where there are any, and software iWARP: a client tries the
-    /// devices first, `serve` listens over both
+    /// devices first, `serve` and `gateway` listen over both
     Auto,
     /// Software iWARP over TCP: needs no hardware, works with siw of Linux
     Iwarp,
@@ -50,7 +48,16 @@ pub(crate) fn name(over_devices: bool) -> &'static str {
     }
 }
 
+impl FromStr for ProviderName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        ValueEnum::from_str(text, false).map_err(|_| "write auto, iwarp or verbs".to_owned())
+    }
+}
+
 /// The providers with which a client tries to reach a server.
+#[derive(Clone)]
 pub(crate) struct Providers {
     /// RDMA devices that are tried before the other provider, if there are any.
     pub(crate) devices: Option<Arc<dyn Provider>>,
@@ -99,6 +106,11 @@ impl ServerProviders {
 }
 
 impl ProviderArgs {
+    /// As a file has them.
+    pub(crate) fn new(provider: Option<ProviderName>, device: Option<String>) -> Self {
+        Self { provider, device }
+    }
+
     fn choice(&self) -> anyhow::Result<Choice<'_>> {
         let device = self.device.as_deref();
         Ok(match (self.provider, device) {
@@ -124,16 +136,17 @@ impl ProviderArgs {
         matches!(self.choice(), Ok(Choice::Devices(_)))
     }
 
-    /// One provider: RDMA devices if they alone are asked for, or else software iWARP, which is `software`.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`providers`](Self::providers).
-    pub(crate) fn one(&self, software: Iwarp) -> anyhow::Result<Arc<dyn Provider>> {
-        match self.choice()? {
-            Choice::Software | Choice::Both(None) => Ok(Arc::new(software)),
-            Choice::Both(Some(_)) => bail!(Usage(ONE_PROVIDER.to_owned())),
-            Choice::Devices(device) => open(device),
+    /// Whether they name a device that the provider does not use.
+    pub(crate) fn contradicts_itself(&self) -> bool {
+        self.choice().is_err()
+    }
+
+    /// The names of the devices that connections to a server may use, as far as they are known.
+    pub(crate) fn device_names(&self) -> Vec<String> {
+        match self.choice() {
+            Ok(Choice::Both(device)) => devices::usable_names(device, true),
+            Ok(Choice::Devices(device)) => devices::usable_names(device, false),
+            Ok(Choice::Software) | Err(_) => Vec::new(),
         }
     }
 

@@ -3,7 +3,7 @@
 mod allowed;
 mod announce;
 mod args;
-mod beside;
+pub(crate) mod beside;
 pub(crate) mod capacity;
 mod check;
 mod config;
@@ -12,7 +12,7 @@ mod exports;
 pub(crate) mod given;
 mod hints;
 pub(crate) mod listen;
-mod listening;
+pub(crate) mod listening;
 mod local_users;
 mod locked_memory;
 pub(crate) mod memory;
@@ -127,7 +127,8 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let mut beside = match providers.beside {
         Some(devices) => {
             let devices: Arc<dyn Provider> = guarded(devices, !trust.trusts_local());
-            Beside::listen(&server, &devices).await
+            let listen = async |at| server.listen_also(Arc::clone(&devices), at).await;
+            Beside::listen(server.local_addr(), listen).await
         }
         None => Beside::default(),
     };
@@ -146,11 +147,11 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         false => None,
     };
 
-    let listening = Listening {
-        first: server.local_addr(),
-        first_is_devices: providers.first_is_devices,
-        devices: beside.listening,
-    };
+    let listening = Listening::new(
+        server.local_addr(),
+        providers.first_is_devices,
+        beside.listening,
+    );
     let counted = CountedPrograms {
         nfs,
         acl,

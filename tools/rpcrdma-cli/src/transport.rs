@@ -6,8 +6,6 @@ use clap::{Args, ValueEnum};
 use rpcrdma::{Design, InlineThreshold, Spin, Versions};
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
-use std::sync::Arc;
-use verbs::Provider;
 use verbs_iwarp::{Config, CrcMode, Iwarp};
 
 /// Options of everything that makes or takes in connections.
@@ -134,29 +132,13 @@ impl TransportArgs {
         self.provider.server_providers(self.iwarp(), at, socket)
     }
 
-    /// The one provider of a gateway's RDMA side: RDMA devices where they are asked for, or else software iWARP.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`ProviderArgs::one`].
-    pub(crate) fn one_provider(&self) -> anyhow::Result<Arc<dyn Provider>> {
-        self.provider.one(self.iwarp())
+    /// The options that choose the provider.
+    pub(crate) fn provider(&self) -> &ProviderArgs {
+        &self.provider
     }
 
-    /// Whether that provider is RDMA devices.
-    pub(crate) fn wants_devices(&self) -> bool {
-        self.provider.wants_devices()
-    }
-
-    /// That provider in words.
-    pub(crate) fn describe_one(&self) -> String {
-        match self.wants_devices() {
-            true => "RDMA devices".to_owned(),
-            false => format!("software iWARP over TCP, {}", self.describe_crc()),
-        }
-    }
-
-    fn iwarp(&self) -> Iwarp {
+    /// Software iWARP.
+    pub(crate) fn iwarp(&self) -> Iwarp {
         Iwarp::new(Config::default().with_crc(self.crc_mode()))
     }
 

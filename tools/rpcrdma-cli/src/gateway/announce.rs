@@ -1,8 +1,10 @@
 //! What `gateway` says when it is ready, and with `--check`.
 
+use super::over;
 use super::pairs::Pair;
 use super::plan::PairPlan;
 use super::side::Scheme;
+use crate::control::{ListenerStatus, ReachedOver};
 use crate::json;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -13,8 +15,8 @@ use std::path::Path;
 /// All there is to say about a running gateway.
 pub(super) struct Announcement<'a> {
     pub(super) pairs: &'a [Pair],
-    /// The provider, in words.
-    pub(super) provider: String,
+    /// The integrity checks of software iWARP, in words.
+    pub(super) crc: &'static str,
     /// Where metrics are.
     pub(super) metrics: Option<SocketAddr>,
     /// Where `rpcrdma stats` asks.
@@ -50,8 +52,12 @@ pub(crate) struct CheckLine<'a> {
 struct PairLine {
     /// Where clients connect, as a URL.
     listen: String,
+    /// Over what it listens: at the address above, and at those of RDMA devices beside it.
+    listeners: Vec<ListenerStatus>,
     /// The server, as a URL.
     upstream: String,
+    /// Over what the server is reached, in the order in which it is tried.
+    upstream_over: Vec<ReachedOver>,
     /// Port of MOUNT over TCP, at the same address, if MOUNT is passed on.
     #[serde(skip_serializing_if = "Option::is_none")]
     mount_port: Option<u16>,
@@ -62,14 +68,32 @@ struct PairLine {
 }
 
 impl PairLine {
-    fn new(plan: &PairPlan, listening: SocketAddr, mount_port: Option<u16>) -> Self {
+    fn new(
+        plan: &PairPlan,
+        listening: SocketAddr,
+        listeners: &[ListenerStatus],
+        mount_port: Option<u16>,
+    ) -> Self {
         Self {
             listen: format!("{}://{listening}", plan.listen.scheme.name()),
+            listeners: listeners.to_vec(),
             upstream: plan.upstream.to_string(),
+            upstream_over: over::upstream(plan),
             mount_port,
             allow: plan.allow.iter().map(ToString::to_string).collect(),
             mount: mount(plan.listen.scheme, listening, mount_port),
         }
+    }
+}
+
+impl PairLine {
+    /// What both sides move over, in words.
+    fn over(&self) -> String {
+        format!(
+            "clients over {}; server over {}",
+            over::describe_listeners(&self.listeners),
+            over::describe_upstream(&self.upstream_over)
+        )
     }
 }
 
@@ -94,7 +118,7 @@ impl Announcement<'_> {
         let pairs = self.pairs.iter();
         let mount = |pair: &Pair| pair.mount_addr().map(|addr| addr.port());
         pairs
-            .map(|pair| PairLine::new(&pair.plan, pair.listening, mount(pair)))
+            .map(|pair| PairLine::new(&pair.plan, pair.listening, &pair.listeners, mount(pair)))
             .collect()
     }
 
@@ -112,8 +136,8 @@ impl fmt::Display for Announcement<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "passing NFS on between RDMA ({}) and TCP\n",
-            self.provider
+            "passing NFS on between RDMA and TCP (software iWARP: {})\n",
+            self.crc
         )?;
         for line in self.lines() {
             writeln!(
@@ -123,6 +147,7 @@ impl fmt::Display for Announcement<'_> {
                 line.upstream,
                 line.allow.join(", ")
             )?;
+            writeln!(f, "    {}", line.over())?;
             if let Some(port) = line.mount_port {
                 writeln!(f, "    MOUNT over TCP at port {port}")?;
             }
@@ -138,14 +163,18 @@ impl fmt::Display for Announcement<'_> {
 /// What `--check` says.
 pub(super) struct Described<'a> {
     pub(super) pairs: &'a [PairPlan],
+    /// Over what each of them would listen.
+    pub(super) listeners: &'a [Vec<ListenerStatus>],
     pub(super) warnings: &'a [String],
 }
 
 impl Described<'_> {
     fn lines(&self) -> Vec<PairLine> {
-        let pairs = self.pairs.iter();
+        let pairs = self.pairs.iter().zip(self.listeners);
         pairs
-            .map(|plan| PairLine::new(plan, plan.listen.addr, plan.mount_port))
+            .map(|(plan, listeners)| {
+                PairLine::new(plan, plan.listen.addr, listeners, plan.mount_port)
+            })
             .collect()
     }
 
@@ -172,6 +201,7 @@ impl fmt::Display for Described<'_> {
                 Some(port) => writeln!(f, "; MOUNT at port {port}, from {}", plan.upstream_mount)?,
                 None => writeln!(f)?,
             }
+            writeln!(f, "  {}", line.over())?;
         }
         Ok(())
     }

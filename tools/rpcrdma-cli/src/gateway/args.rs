@@ -36,7 +36,7 @@ use std::time::Duration;
       whether that file can be used, and what it says
 
 A file has a [[pair]] table for each pair, with listen, upstream, allow, mount_port, \
-upstream_mount, rpcbind and reserved_port, and a [gateway] table with the other options.
+upstream_mount, rpcbind, reserved_port, provider and device, and a [gateway] table with the other options.
 
 Each client connection has an upstream connection of its own. Messages pass unchanged, in NFS of \
 any version and in other programs, but for sizes in CREATE_SESSION, which may be reduced. SIGTERM or Ctrl-C finishes calls and exits with code 0. SIGHUP \
@@ -165,7 +165,7 @@ impl GatewayArgs {
                 let mut args: Self = table.under(&self.given)?;
                 args.given = self.given.clone();
                 args.config = self.config.clone();
-                let pairs = config.pairs(&args.allow)?;
+                let pairs = config.pairs(&args.allow, args.transport.provider())?;
                 let options = config.options.iter();
                 let options = options
                     .filter(|(key, _)| key.get_ref() != "allow")
@@ -197,6 +197,7 @@ impl GatewayArgs {
             upstream_mount: self.upstream_mount.clone().unwrap_or_default(),
             rpcbind: self.rpcbind,
             reserved_port: self.reserved_port,
+            provider: self.transport.provider().clone(),
         };
         match pair.contradiction() {
             Some((option, what)) => {

@@ -22,7 +22,8 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     let pairs = Pairs::new(&settings.args);
     let mut warnings = pairs.hosts_without_address(&settings.pairs).await;
     let running = control::gateways(settings.args.reports.control_socket.as_deref()).await;
-    let served: Vec<(SocketAddr, u32)> = running.iter().flat_map(listeners).collect();
+    let served: Vec<(SocketAddr, u32)> = running.iter().flat_map(taken).collect();
+    let mut listeners = Vec::new();
     for plan in &settings.pairs {
         let cannot = |error: anyhow::Error| anyhow!("{}: {error:#}", plan.listen);
         pairs.prepare(plan).await.map_err(cannot)?;
@@ -30,20 +31,24 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
         pairs
             .try_out(plan, |addr| by(addr).is_some())
             .map_err(cannot)?;
-        match plan.listeners().find_map(|addr| Some((addr, by(addr)?))) {
-            Some((addr, (_, pid))) => warnings.push(format!(
+        if let Some((addr, (_, pid))) = plan.listeners().find_map(|addr| Some((addr, by(addr)?))) {
+            warnings.push(format!(
                 "port {} of {} is that of the gateway with process {pid}: only this one can have it",
                 addr.port(),
                 addr.ip()
-            )),
-            None => pairs.try_out_devices(plan).await.map_err(cannot)?,
+            ));
         }
+        let tried = pairs.try_out_devices(plan, |addr| by(addr).is_some()).await;
+        let (found, without) = tried.map_err(cannot)?;
+        listeners.push(found);
+        warnings.extend(without);
     }
     for warning in &warnings {
         tracing::warn!(target: "serve", "{warning}");
     }
     let described = Described {
         pairs: &settings.pairs,
+        listeners: &listeners,
         warnings: &warnings,
     };
     let mut out = io::stdout();
@@ -56,7 +61,7 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
 }
 
 /// Where a running gateway listens, with its process.
-fn listeners(gateway: &GatewayStatus) -> impl Iterator<Item = (SocketAddr, u32)> {
+fn taken(gateway: &GatewayStatus) -> impl Iterator<Item = (SocketAddr, u32)> {
     gateway.pairs.iter().flat_map(|pair| {
         let listen = pair.listen.parse::<ListenUrl>().ok().map(|url| url.addr);
         let mount = pair.mount.as_ref().and_then(|addr| addr.parse().ok());

@@ -5,6 +5,7 @@ use super::mount_proxy::MountPlace;
 use super::plan::{self, PairPlan};
 use super::side::{ListenUrl, UpstreamUrl};
 use crate::config_file::{ConfigError, ConfigFile, Options};
+use crate::provider::{ProviderArgs, ProviderName};
 use crate::serve::plan::Clients;
 use serde::Deserialize;
 use std::path::Path;
@@ -62,6 +63,8 @@ struct PairTable {
     rpcbind: bool,
     #[serde(default)]
     reserved_port: bool,
+    provider: Option<Spanned<String>>,
+    device: Option<Spanned<String>>,
 }
 
 impl Config {
@@ -83,12 +86,17 @@ impl Config {
         })
     }
 
-    /// The pairs. Those without clients of their own are for `allow`.
+    /// The pairs. Those without clients of their own are for `allow`, and those that name neither provider nor device
+    /// use this provider.
     ///
     /// # Errors
     ///
     /// If a value is not understood or makes no sense.
-    pub(super) fn pairs(&self, allow: &[Clients]) -> Result<Vec<PairPlan>, ConfigError> {
+    pub(super) fn pairs(
+        &self,
+        allow: &[Clients],
+        provider: &ProviderArgs,
+    ) -> Result<Vec<PairPlan>, ConfigError> {
         if self.pairs.is_empty() {
             let what = "no [[pair]]: add one with listen and upstream";
             return Err(self.file.error(0..0, "", what));
@@ -99,7 +107,7 @@ impl Config {
         }
         let tables = self.pairs.iter().enumerate();
         tables
-            .map(|(index, table)| self.pair(index, table, allow))
+            .map(|(index, table)| self.pair(index, table, allow, provider))
             .collect()
     }
 
@@ -108,6 +116,7 @@ impl Config {
         index: usize,
         table: &PairTable,
         allow: &[Clients],
+        provider: &ProviderArgs,
     ) -> Result<PairPlan, ConfigError> {
         let key = |name: &str| format!("pair[{index}].{name}");
         let listen: ListenUrl = self.parsed(&table.listen, || key("listen"))?;
@@ -128,6 +137,15 @@ impl Config {
             Some(place) => Some(self.parsed(place, || key("upstream_mount"))?),
             None => None,
         };
+        let name: Option<ProviderName> = match &table.provider {
+            Some(name) => Some(self.parsed(name, || key("provider"))?),
+            None => None,
+        };
+        let device = table.device.as_ref().map(|name| name.get_ref().clone());
+        let provider = match name.is_some() || device.is_some() {
+            true => ProviderArgs::new(name, device),
+            false => provider.clone(),
+        };
         let pair = PairPlan {
             allow,
             listen,
@@ -136,11 +154,13 @@ impl Config {
             upstream_mount: upstream_mount.unwrap_or_default(),
             rpcbind: table.rpcbind,
             reserved_port: table.reserved_port,
+            provider,
         };
         match pair.contradiction() {
             Some((option, what)) => {
-                let at = match option {
-                    "upstream" => table.upstream.span(),
+                let at = match (option, &table.device) {
+                    ("upstream", _) => table.upstream.span(),
+                    ("device", Some(device)) => device.span(),
                     _ => table.listen.span(),
                 };
                 Err(self.file.error(at, key(option), what))
@@ -169,7 +189,8 @@ mod tests {
 
     fn pairs(text: &str) -> Result<Vec<PairPlan>, ConfigError> {
         let file = ConfigFile::new(Path::new("gateway.toml"), text.to_owned());
-        Config::of(file)?.pairs(&["192.0.2.0/24".parse().unwrap()])
+        let usual = ProviderArgs::new(Some(ProviderName::Iwarp), None);
+        Config::of(file)?.pairs(&["192.0.2.0/24".parse().unwrap()], &usual)
     }
 
     #[track_caller]
@@ -226,6 +247,37 @@ mod tests {
     }
 
     #[test]
+    fn pairs_have_a_provider_of_their_own_or_that_of_all() {
+        let with = |lines: &str| {
+            let mut text = String::new();
+            for (port, line) in lines.split(';').enumerate() {
+                text += &format!(
+                    "[[pair]]\nlisten = \"rdma://127.0.0.1:{}\"\nupstream = \"tcp://filer\"\n{line}\n",
+                    port + 1
+                );
+            }
+            let pairs = pairs(&text).unwrap();
+            pairs
+                .into_iter()
+                .map(|pair| pair.provider)
+                .collect::<Vec<_>>()
+        };
+        let usual = ProviderArgs::new(Some(ProviderName::Iwarp), None);
+        let device = || Some("rxe0".to_owned());
+        assert_eq!(
+            with(
+                "; provider = \"auto\"; device = \"rxe0\"; provider = \"verbs\"\ndevice = \"rxe0\""
+            ),
+            [
+                usual,
+                ProviderArgs::new(Some(ProviderName::Auto), None),
+                ProviderArgs::new(None, device()),
+                ProviderArgs::new(Some(ProviderName::Verbs), device()),
+            ]
+        );
+    }
+
+    #[test]
     fn what_is_wrong_is_said_with_its_line_and_key() {
         refused(
             "",
@@ -257,6 +309,14 @@ mod tests {
         refused(
             &with("rpcbind = true"),
             "gateway.toml:2: pair[0].rpcbind: it registers MOUNT too",
+        );
+        refused(
+            &with("provider = \"hardware\""),
+            "gateway.toml:4: pair[0].provider: 'hardware': write auto, iwarp or verbs",
+        );
+        refused(
+            &with("provider = \"iwarp\"\ndevice = \"rxe0\""),
+            "gateway.toml:5: pair[0].device: it names an RDMA device",
         );
         refused(
             &with("upstream_mount = \"filer:0\"\nmount_port = 20048"),

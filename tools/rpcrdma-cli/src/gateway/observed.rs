@@ -1,16 +1,17 @@
 //! What a running gateway tells of itself.
 
+use super::over;
 use super::pairs::{Pair, Pairs};
 use super::plan::PairPlan;
 use super::replace::Failed;
-use crate::control::{FailedPairStatus, GatewayStatus, PairStatus};
+use crate::control::{ClientStatus, FailedPairStatus, GatewayStatus, ListenerStatus, PairStatus};
 use crate::json;
 use crate::serve::metrics::families::{Families, Labels};
 use crate::serve::observed::{Observed as ServerObserved, Reloads};
 use crate::serve::reports::Tells;
 use gateway::{GatewayMonitor, GatewayStats};
 use prometheus::proto::MetricFamily;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -36,6 +37,7 @@ struct State {
 struct Watched {
     plan: PairPlan,
     listening: SocketAddr,
+    listeners: Vec<ListenerStatus>,
     mount: Option<SocketAddr>,
     monitor: GatewayMonitor,
 }
@@ -45,6 +47,7 @@ impl Watched {
         Self {
             plan: pair.plan.clone(),
             listening: pair.listening,
+            listeners: pair.listeners.clone(),
             mount: pair.mount_addr(),
             monitor: pair.monitor(),
         }
@@ -53,6 +56,27 @@ impl Watched {
     /// Where it listens, as a URL.
     fn url(&self) -> String {
         format!("{}://{}", self.plan.listen.scheme.name(), self.listening)
+    }
+
+    /// Its RDMA clients, each with what its connection to the server is over.
+    fn clients(&self) -> Vec<ClientStatus> {
+        let upstream = self.monitor.upstream_connections();
+        let mut upstream: HashMap<_, _> = upstream
+            .into_iter()
+            .map(|connection| (connection.client, connection))
+            .collect();
+        let connections = self.monitor.connections();
+        let clients = connections.iter().map(|now| {
+            let upstream = now.id.and_then(|id| upstream.remove(&id));
+            let over = upstream.as_ref();
+            let over = over.map(|upstream| over::provider_of(&self.plan, upstream).to_owned());
+            ClientStatus {
+                upstream_provider: over,
+                upstream_device: upstream.and_then(|upstream| upstream.device),
+                ..ServerObserved::client(now, 0)
+            }
+        });
+        clients.collect()
     }
 }
 
@@ -237,6 +261,8 @@ impl Tells for Observed {
             listen: pair.url(),
             upstream: pair.plan.upstream.to_string(),
             mount: pair.mount.map(|addr| addr.to_string()),
+            listeners: pair.listeners.clone(),
+            upstream_over: over::summed_up(&pair.plan, pair.monitor.upstream_connections()),
             allow: pair.plan.allow.iter().map(ToString::to_string).collect(),
             counters: counters(&pair.monitor.stats())
                 .map(|(name, value)| (name.to_owned(), value))
@@ -255,13 +281,7 @@ impl Tells for Observed {
 
     fn clients(&self) -> serde_json::Result<String> {
         let state = self.lock();
-        let connections = state
-            .pairs
-            .iter()
-            .flat_map(|pair| pair.monitor.connections());
-        let clients: Vec<_> = connections
-            .map(|now| ServerObserved::client(&now, 0))
-            .collect();
+        let clients: Vec<_> = state.pairs.iter().flat_map(Watched::clients).collect();
         json::line(&clients)
     }
 

@@ -2,11 +2,16 @@
 
 use super::args::GatewayArgs;
 use super::mount_proxy::{Admits, MountProxy};
+use super::over::over_tcp;
 use super::plan::{self, PairPlan};
+use super::reaching::Reaching;
 use super::side::Scheme;
-use crate::guard::Guarded;
+use crate::control::ListenerStatus;
+use crate::guard::{self, Guarded};
+use crate::serve::beside::Beside;
 use crate::serve::capacity::{RESERVED, raise_limit};
 use crate::serve::listen;
+use crate::serve::listening::Listening;
 use crate::serve::names::Names;
 use crate::serve::plan::Addresses;
 use crate::serve::registration::{self, Registered};
@@ -19,7 +24,7 @@ use rpcrdma::{ClientConfig, ServerConfig};
 use socket_owner::{LocalAddresses, SocketOwners};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, PoisonError, RwLock};
-use verbs::SetupError;
+use verbs::{Provider, SetupError};
 
 /// The pairs of a gateway.
 pub(super) struct Pairs {
@@ -40,6 +45,8 @@ pub(super) struct Pair {
     pub(super) plan: PairPlan,
     /// Where it listens.
     pub(super) listening: SocketAddr,
+    /// Over what it listens there, and where beside.
+    pub(super) listeners: Vec<ListenerStatus>,
     /// Addresses of the server.
     pub(super) upstream: Vec<SocketAddr>,
     access: Arc<RwLock<AccessList>>,
@@ -148,15 +155,13 @@ impl Pairs {
             listed.allows(addr)
         });
         let addr = plan.listen.addr;
-        let gateway = Gateway::bind(
-            self.listen(&plan, Arc::clone(&admits))?,
-            self.upstream(&plan, upstream.clone())?,
-            self.config(),
-        )
-        .await
-        .map_err(|error| cannot_listen(error, addr))?;
+        let (listen, beside) = self.listen(&plan, &admits)?;
+        let upstream_side = self.upstream(&plan, upstream.clone());
+        let gateway = Gateway::bind(listen, upstream_side, self.config());
+        let gateway = gateway.await.map_err(|error| cannot_listen(error, addr))?;
         let mut pair = Pair {
             listening: gateway.local_addr(),
+            listeners: listen_beside(&gateway, &plan, beside).await,
             plan,
             upstream,
             access,
@@ -191,7 +196,12 @@ impl Pairs {
         Ok(())
     }
 
-    fn listen(&self, plan: &PairPlan, admits: Admits) -> anyhow::Result<Listen> {
+    /// Where a pair listens, and the RDMA devices over which it does so beside software iWARP, if there are any.
+    fn listen(
+        &self,
+        plan: &PairPlan,
+        admits: &Admits,
+    ) -> anyhow::Result<(Listen, Option<Arc<dyn Provider>>)> {
         let (args, addr) = (&self.args, plan.listen.addr);
         let connections = self.connections;
         let idle = (!args.idle_timeout.is_zero()).then_some(args.idle_timeout);
@@ -208,16 +218,19 @@ impl Pairs {
                     .with_idle_timeout(idle)
                     .with_workers(args.threads.map_or(usual.workers, usize::from))
                     .with_spin(args.transport.spin());
-                let provider = args.transport.one_provider()?;
+                let software = args.transport.iwarp();
+                let providers = plan.provider.server_providers(software, addr, None)?;
                 config.max_connections = connections;
-                config.max_connections = config.connections_with_memory(&provider.limits());
+                let with_memory = providers
+                    .all()
+                    .map(|provider| config.connections_with_memory(&provider.limits()));
+                config.max_connections = with_memory.min().unwrap_or(connections);
                 config.max_connections_per_address = config.max_connections.div_ceil(2);
                 config.local_users = Some(Arc::clone(&self.local_users));
-                let guarded = Guarded::new(provider, move |addr| match admits(addr.ip()) {
-                    true => Ok(()),
-                    false => Err("the address is not allowed"),
-                });
-                Listen::rdma(Arc::new(guarded), addr, config)
+                let first = self.guarded(providers.first, providers.first_is_devices, admits);
+                let devices = providers.beside;
+                let beside = devices.map(|devices| self.guarded(devices, true, admits));
+                (Listen::rdma(first, addr, config), beside)
             }
             Scheme::Tcp => {
                 let listener = TcpListener::bind(addr)
@@ -226,19 +239,38 @@ impl Pairs {
                 limits.connections = connections;
                 limits.connections_of_address = connections.div_ceil(2);
                 limits.idle = idle.unwrap_or(std::time::Duration::MAX);
-                Listen::Tcp {
+                let listen = Listen::Tcp {
                     listener,
                     limits,
-                    admit: Some(admits),
+                    admit: Some(Arc::clone(admits)),
                     local_users: Some(Arc::clone(&self.local_users)),
-                }
+                };
+                (listen, None)
             }
         })
     }
 
-    fn upstream(&self, plan: &PairPlan, addrs: Vec<SocketAddr>) -> anyhow::Result<Upstream> {
+    /// A provider that takes in the clients of a pair. Those of this machine are left to software iWARP, unless local
+    /// users are trusted: the server believes the gateway, also of who a local user is.
+    fn guarded(
+        &self,
+        provider: Arc<dyn Provider>,
+        is_devices: bool,
+        admits: &Admits,
+    ) -> Arc<dyn Provider> {
+        let (admits, leaves_local) = (Arc::clone(admits), is_devices && !self.args.trust_local);
+        Arc::new(Guarded::new(provider, move |addr| {
+            match admits(addr.ip()) {
+                true if leaves_local => guard::check_not_local(addr),
+                true => Ok(()),
+                false => Err("the address is not allowed"),
+            }
+        }))
+    }
+
+    fn upstream(&self, plan: &PairPlan, addrs: Vec<SocketAddr>) -> Upstream {
         let transport = &self.args.transport;
-        Ok(match plan.upstream.scheme {
+        match plan.upstream.scheme {
             Scheme::Tcp => Upstream::Tcp {
                 addrs,
                 source_ports: match plan.reserved_port {
@@ -257,17 +289,40 @@ impl Pairs {
                     .with_remote_invalidation(transport.remote_invalidation())
                     .with_spin(transport.spin());
                 Upstream::Rdma {
-                    provider: transport.one_provider()?,
+                    connect: Arc::new(Reaching::new(plan.provider.clone(), transport.iwarp())),
                     addrs,
                     config: Box::new(config),
                 }
             }
-        })
+        }
     }
 
     fn config(&self) -> GatewayConfig {
         GatewayConfig::default().with_call_timeout(self.args.call_timeout)
     }
+}
+
+/// Has a pair listen over RDMA devices beside software iWARP, and says over what it listens in all.
+async fn listen_beside(
+    gateway: &Gateway,
+    plan: &PairPlan,
+    devices: Option<Arc<dyn Provider>>,
+) -> Vec<ListenerStatus> {
+    let at = gateway.local_addr();
+    if plan.listen.scheme == Scheme::Tcp {
+        return vec![over_tcp(at)];
+    }
+    let beside = match devices {
+        Some(devices) => {
+            let listen = async |at| gateway.listen_also(Arc::clone(&devices), at).await;
+            Beside::listen(at, listen).await
+        }
+        None => Beside::default(),
+    };
+    for warning in &beside.warnings {
+        tracing::warn!(target: "serve", "{warning}");
+    }
+    Listening::new(at, plan.listens_over_devices_alone(), beside.listening).listeners()
 }
 
 impl Pair {

@@ -2,6 +2,7 @@
 
 use super::mount_proxy::MountPlace;
 use super::side::{ListenUrl, Scheme, UpstreamUrl};
+use crate::provider::ProviderArgs;
 use crate::serve::names::Names;
 use crate::serve::plan::{Addresses, Clients, HostName};
 use nfs_server::{AccessList, Network};
@@ -23,6 +24,8 @@ pub(crate) struct PairPlan {
     pub(crate) rpcbind: bool,
     /// Whether connections to the server come from ports below 1024.
     pub(crate) reserved_port: bool,
+    /// What its RDMA sides use.
+    pub(crate) provider: ProviderArgs,
 }
 
 impl PairPlan {
@@ -37,6 +40,10 @@ impl PairPlan {
         if self.reserved_port && !tcp(self.upstream.scheme) {
             let what = "RPC-over-RDMA has no reserved ports: it is for an upstream of tcp://";
             return Some(("reserved_port", what.to_owned()));
+        }
+        if self.provider.contradicts_itself() {
+            let what = "it names an RDMA device, which provider iwarp does not use: leave one of the two out";
+            return Some(("device", what.to_owned()));
         }
         if self.mount_port.is_none() && self.rpcbind {
             return Some((
@@ -63,6 +70,11 @@ impl PairPlan {
         let addr = self.listen.addr;
         let mount = self.mount_port.map(|port| SocketAddr::new(addr.ip(), port));
         [addr].into_iter().chain(mount)
+    }
+
+    /// Whether clients connect over RDMA devices alone.
+    pub(crate) fn listens_over_devices_alone(&self) -> bool {
+        self.listen.scheme == Scheme::Rdma && self.provider.wants_devices()
     }
 
     /// Whether it differs from the other in nothing but its clients.

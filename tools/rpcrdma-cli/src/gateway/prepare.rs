@@ -1,10 +1,14 @@
 //! What can be known of a pair before it starts.
 
+use super::over::over_tcp;
 use super::pairs::{Pairs, cannot_listen};
 use super::plan::PairPlan;
 use super::side::Scheme;
+use crate::control::ListenerStatus;
 use crate::endpoint::NO_ADDRESS;
+use crate::serve::beside::{Beside, is_in_use};
 use crate::serve::listen;
+use crate::serve::listening::Listening;
 use anyhow::{Context, anyhow, bail};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,7 +27,8 @@ impl Pairs {
             check_reserved_ports()?;
         }
         let upstream = resolve(plan).await?;
-        let same_ports = plan.listen.scheme == plan.upstream.scheme || !self.over_devices();
+        let same_ports =
+            plan.listen.scheme == plan.upstream.scheme || !plan.provider.wants_devices();
         if same_ports && upstream.iter().any(|&addr| reaches(addr, plan.listen.addr)) {
             bail!(
                 "upstream {} is where the pair itself listens: name the server",
@@ -31,7 +36,7 @@ impl Pairs {
             );
         }
         if [plan.listen.scheme, plan.upstream.scheme].contains(&Scheme::Rdma) {
-            self.args.transport.one_provider()?;
+            plan.provider.providers(self.args.transport.iwarp())?;
         }
         Ok(upstream)
     }
@@ -49,7 +54,7 @@ impl Pairs {
         let options = ["--listen", "--mount-port"];
         for (addr, option) in plan.listeners().zip(options) {
             // Ports of RDMA devices are others than those of TCP.
-            let is_device = option == "--listen" && self.listens_over_devices(plan);
+            let is_device = option == "--listen" && plan.listens_over_devices_alone();
             if !is_device && !has(addr) {
                 listen::try_out(addr).map_err(|error| listen::explain(error, addr, option))?;
             }
@@ -57,27 +62,37 @@ impl Pairs {
         Ok(())
     }
 
-    /// Finds out whether a pair could listen over RDMA devices, if that is asked for.
+    /// Finds out where a pair would listen, over what, but for ports that something `has` which ends before. Says why it
+    /// would not listen over RDMA devices beside software iWARP.
     ///
     /// # Errors
     ///
-    /// Why it could not.
-    pub(super) async fn try_out_devices(&self, plan: &PairPlan) -> anyhow::Result<()> {
-        if self.listens_over_devices(plan) {
-            let addr = plan.listen.addr;
-            let provider = self.args.transport.one_provider()?;
-            let listened = provider.listen(addr).await;
-            listened.map_err(|error| cannot_listen(error, addr))?;
+    /// Why it could not listen over RDMA devices, if they alone are asked for.
+    pub(super) async fn try_out_devices(
+        &self,
+        plan: &PairPlan,
+        has: impl Fn(SocketAddr) -> bool,
+    ) -> anyhow::Result<(Vec<ListenerStatus>, Vec<String>)> {
+        let addr = plan.listen.addr;
+        if plan.listen.scheme == Scheme::Tcp {
+            return Ok((vec![over_tcp(addr)], Vec::new()));
         }
-        Ok(())
-    }
-
-    fn over_devices(&self) -> bool {
-        self.args.transport.wants_devices()
-    }
-
-    fn listens_over_devices(&self, plan: &PairPlan) -> bool {
-        plan.listen.scheme == Scheme::Rdma && self.over_devices()
+        let software = self.args.transport.iwarp();
+        let providers = plan.provider.server_providers(software, addr, None)?;
+        if providers.first_is_devices {
+            match providers.first.listen(addr).await {
+                Err(error) if !(is_in_use(&error) && has(addr)) => {
+                    return Err(cannot_listen(error, addr));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        let beside = match &providers.beside {
+            Some(devices) => Beside::try_out(addr, devices, has).await,
+            None => Beside::default(),
+        };
+        let listening = Listening::new(addr, providers.first_is_devices, beside.listening);
+        Ok((listening.listeners(), beside.warnings))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Which addresses the server takes in over RDMA.
 
+use crate::guard;
 use nfs_server::Exports;
 use std::net::SocketAddr;
 
@@ -15,14 +16,11 @@ pub(super) fn check(
     addr: SocketAddr,
 ) -> Result<(), &'static str> {
     if !exports.admits(addr.ip()) {
-        Err("no export is for this address")
-    } else if leaves_local && socket_owner::is_local(addr) {
-        Err(
-            "it is of this machine and over an RDMA device, where its user cannot be told: connect over software \
-             iWARP (--provider iwarp), or serve with --trust-local",
-        )
-    } else {
-        Ok(())
+        return Err("no export is for this address");
+    }
+    match leaves_local {
+        true => guard::check_not_local(addr),
+        false => Ok(()),
     }
 }
 

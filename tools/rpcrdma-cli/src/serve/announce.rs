@@ -388,6 +388,7 @@ impl fmt::Display for Described<'_> {
 mod tests {
     use super::*;
     use nfs_server::ClientOptions;
+    use std::collections::BTreeMap;
 
     fn announce(exports: &[Plan], listening: &str, check: impl FnOnce(&Announcement<'_>)) {
         check(&Announcement {
@@ -397,6 +398,7 @@ mod tests {
                 first: listening.parse().unwrap(),
                 first_is_devices: false,
                 devices: Vec::new(),
+                names: BTreeMap::new(),
             },
             mount_port: 815,
             versions: Versions::Auto,
@@ -568,6 +570,7 @@ mod tests {
                 first: "192.0.2.1:20049".parse().unwrap(),
                 first_is_devices: true,
                 devices: Vec::new(),
+                names: BTreeMap::new(),
             },
             mount_port: 20048,
         };

@@ -5,7 +5,6 @@
 
 use crate::devices;
 use oncrpc::Chain;
-use rpcrdma::Server;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,22 +15,16 @@ const MAX_DEVICE_ADDRESSES: usize = 64;
 
 /// What came of listening over devices.
 #[derive(Default)]
-pub(super) struct Beside {
+pub(crate) struct Beside {
     /// Where it listens.
-    pub(super) listening: Vec<SocketAddr>,
+    pub(crate) listening: Vec<SocketAddr>,
     /// Why it does not listen elsewhere, with what to do, one sentence each.
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Beside {
-    /// Has a server listen over devices too, where it listens over software iWARP already.
-    pub(super) async fn listen(server: &Server, devices: &Arc<dyn Provider>) -> Self {
-        let listen = async |at| server.listen_also(Arc::clone(devices), at).await;
-        Self::try_each(server.local_addr(), listen).await
-    }
-
     /// Whether a server could listen over devices too, once one that `has` an address has ended.
-    pub(super) async fn try_out(
+    pub(crate) async fn try_out(
         at: SocketAddr,
         devices: &Arc<dyn Provider>,
         has: impl Fn(SocketAddr) -> bool,
@@ -41,11 +34,12 @@ impl Beside {
             Err(error) if is_in_use(&error) && has(at) => Ok(at),
             Err(error) => Err(error),
         };
-        Self::try_each(at, listen).await
+        Self::listen(at, listen).await
     }
 
-    /// Listens at each address that a device may have.
-    async fn try_each(
+    /// Listens over devices too, by `listen`, where a server listens `at` an address over software iWARP: at each address
+    /// that a device may have.
+    pub(crate) async fn listen(
         at: SocketAddr,
         listen: impl AsyncFn(SocketAddr) -> Result<SocketAddr, SetupError>,
     ) -> Self {
@@ -87,7 +81,7 @@ impl Beside {
 }
 
 /// Whether another server listens there.
-pub(super) fn is_in_use(error: &SetupError) -> bool {
+pub(crate) fn is_in_use(error: &SetupError) -> bool {
     matches!(error, SetupError::Io(error) if error.kind() == ErrorKind::AddrInUse)
 }
 
@@ -128,7 +122,7 @@ mod tests {
     }
 
     async fn tried(at: &str, listen: fn(SocketAddr) -> Result<SocketAddr, SetupError>) -> Beside {
-        Beside::try_each(parse(at).unwrap(), async |at| listen(at)).await
+        Beside::listen(parse(at).unwrap(), async |at| listen(at)).await
     }
 
     #[tokio::test]

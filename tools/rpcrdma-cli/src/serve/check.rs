@@ -144,13 +144,9 @@ async fn check_listeners(
             Err(error) => return Err(listen::explain(error, addr, option)),
         }
     }
-    let mut listening = Listening {
-        first: args.listen,
-        first_is_devices: providers.first_is_devices,
-        devices: Vec::new(),
-    };
+    let listening = |beside| Listening::new(args.listen, providers.first_is_devices, beside);
     if !providers.use_devices() {
-        return Ok(listening);
+        return Ok(listening(Vec::new()));
     }
     // Where a server listens over devices, another cannot now.
     let servers = match servers {
@@ -160,16 +156,17 @@ async fn check_listeners(
     let is_served = |addr| servers.iter().any(|server| has(server, addr));
     if let Some(devices) = &providers.beside {
         let beside = Beside::try_out(args.listen, devices, is_served).await;
-        listening.devices = beside.listening;
         warnings.extend(beside.warnings);
-    } else if let Err(error) = providers.first.listen(args.listen).await {
+        return Ok(listening(beside.listening));
+    }
+    if let Err(error) = providers.first.listen(args.listen).await {
         match beside::is_in_use(&error) {
             true if is_served(args.listen) => {}
             true => warnings.push(Chain(&error).to_string()),
             false => return Err(error.into()),
         }
     }
-    Ok(listening)
+    Ok(listening(Vec::new()))
 }
 
 /// The servers that run on this machine, as far as this user may ask them.

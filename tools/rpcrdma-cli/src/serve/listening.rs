@@ -1,23 +1,41 @@
 //! Where a server listens for RPC-over-RDMA, and over what.
 
 use crate::control::ListenerStatus;
+use crate::devices;
 use crate::provider::name;
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 
 /// Where RPC-over-RDMA is served, and over what.
 #[derive(Clone, Debug)]
-pub(super) struct Listening {
+pub(crate) struct Listening {
     /// The address that was asked for.
     pub(super) first: SocketAddr,
     /// Whether that is listened at over RDMA devices, and not over software iWARP.
     pub(super) first_is_devices: bool,
     /// The addresses of RDMA devices that are listened at beside software iWARP.
     pub(super) devices: Vec<SocketAddr>,
+    /// The names of devices by their addresses.
+    pub(super) names: BTreeMap<IpAddr, String>,
 }
 
 impl Listening {
+    /// At an address, over RDMA devices or over software iWARP, and at those of RDMA devices beside that.
+    pub(crate) fn new(first: SocketAddr, first_is_devices: bool, devices: Vec<SocketAddr>) -> Self {
+        let names = match first_is_devices || !devices.is_empty() {
+            true => devices::names_by_address(),
+            false => BTreeMap::new(),
+        };
+        Self {
+            first,
+            first_is_devices,
+            devices,
+            names,
+        }
+    }
+
     /// Each listener, for programs.
-    pub(super) fn listeners(&self) -> Vec<ListenerStatus> {
+    pub(crate) fn listeners(&self) -> Vec<ListenerStatus> {
         let devices = self.devices.iter().map(|addr| (true, addr));
         let all = [(self.first_is_devices, &self.first)]
             .into_iter()
@@ -25,6 +43,11 @@ impl Listening {
         all.map(|(over_devices, address)| ListenerStatus {
             provider: name(over_devices).to_owned(),
             address: address.to_string(),
+            device: self
+                .names
+                .get(&address.ip())
+                .filter(|_| over_devices)
+                .cloned(),
         })
         .collect()
     }
@@ -62,6 +85,7 @@ mod tests {
             first: "0.0.0.0:7".parse().unwrap(),
             first_is_devices: false,
             devices: Vec::new(),
+            names: [("192.0.2.1".parse().unwrap(), "rxe0".to_owned())].into(),
         };
         assert_eq!(listening.addresses(), "0.0.0.0:7 over RDMA");
         assert_eq!(
@@ -83,14 +107,17 @@ mod tests {
         let listeners = listening.listeners();
         let listeners: Vec<_> = listeners
             .iter()
-            .map(|listener| (&*listener.provider, &*listener.address))
+            .map(|listener| {
+                let device = listener.device.as_deref();
+                (&*listener.provider, &*listener.address, device)
+            })
             .collect();
         assert_eq!(
             listeners,
             [
-                ("iwarp", "0.0.0.0:7"),
-                ("verbs", "192.0.2.1:7"),
-                ("verbs", "192.0.2.2:7")
+                ("iwarp", "0.0.0.0:7", None),
+                ("verbs", "192.0.2.1:7", Some("rxe0")),
+                ("verbs", "192.0.2.2:7", None)
             ]
         );
     }

@@ -270,6 +270,8 @@ impl Observed {
                 .id
                 .map(|_| provider::name(now.device.is_some()).to_owned()),
             device: now.device.as_deref().map(str::to_owned),
+            upstream_provider: None,
+            upstream_device: None,
             state: now.state.name().to_owned(),
             version: now.version.map(|version| version.number()),
             age_seconds: now.since.elapsed().as_secs_f64(),

@@ -69,7 +69,7 @@ fn provider_for_devices_says_what_it_needs() {
 }
 
 /// Whether the kernel of this machine has RDMA devices.
-fn has_devices() -> bool {
+pub(crate) fn has_devices() -> bool {
     fs::read_dir("/sys/class/infiniband").is_ok_and(|mut all| all.next().is_some())
 }
 

@@ -255,6 +255,90 @@ fn two_gateways_are_a_tunnel_of_version_two_between_tcp_ends() {
 }
 
 #[test]
+fn programs_see_what_each_side_is_over() {
+    let (dir, _) = stuff();
+    let filer = Filer::new(dir.path());
+    // Loopback is left to software iWARP, whatever devices this machine has.
+    let near_filer = Gateway::between("rdma://127.0.0.1:0", &filer.url(), &["--trust-local"]);
+    let upstream = format!("rdma://{}", near_filer.listening(0));
+    let options = ["--trust-local", "--provider", "iwarp"];
+    let near_client = Gateway::between("tcp://127.0.0.1:0", &upstream, &options);
+    let over = |provider: &str, gateway: &Gateway| serde_json::json!([{"provider": provider, "address": gateway.listening(0)}]);
+    let (filers, clients) = (pair(&near_filer), pair(&near_client));
+    assert_eq!(filers["listeners"], over("iwarp", &near_filer));
+    assert_eq!(
+        filers["upstream_over"],
+        serde_json::json!([{"provider": "tcp"}])
+    );
+    assert_eq!(clients["listeners"], over("tcp", &near_client));
+    assert_eq!(
+        clients["upstream_over"],
+        serde_json::json!([{"provider": "iwarp"}])
+    );
+
+    let runtime = Runtime::new().unwrap();
+    let client = runtime.block_on(Client::connect(near_client.addr(0), DEADLINE));
+    let client = client.unwrap();
+    assert!(runtime.block_on(null(&client)));
+    let asked = |gateway: &Gateway, command: &str| -> Value {
+        serde_json::from_str(&gateway.ask(&[command, "--json"])).unwrap()
+    };
+    let connections = |gateway: &Gateway| {
+        let now = asked(gateway, "stats")["pairs"][0].clone();
+        assert_eq!(now["listeners"], pair(gateway)["listeners"]);
+        now["upstream_over"].clone()
+    };
+    let one = |provider: &str| {
+        serde_json::json!([{
+            "provider": provider, "device": null, "connections": 1, "remote_invalidations": 0
+        }])
+    };
+    assert_eq!(connections(&near_client), one("iwarp"));
+    assert_eq!(connections(&near_filer), one("tcp"));
+    let shown = asked(&near_filer, "clients");
+    assert_eq!(
+        (&shown["provider"], &shown["upstream_provider"]),
+        (&"iwarp".into(), &"tcp".into())
+    );
+}
+
+/// What a gateway said of its pair.
+fn pair(gateway: &Gateway) -> &Value {
+    &gateway.said["pairs"][0]
+}
+
+#[test]
+fn gateway_on_a_machine_without_a_device_uses_software_and_loads_no_library() {
+    if crate::devices::has_devices() {
+        eprintln!("skipped: this machine has RDMA devices");
+        return;
+    }
+    let listen = format!("rdma://0.0.0.0:{}", free_port());
+    // The dynamic linker tells which libraries it looks for.
+    let output = Command::new(PROGRAM)
+        .args(["gateway", "--check", "--json", "--allow", "192.0.2.0/24"])
+        .args(["--listen", &listen, "--upstream", "rdma://192.0.2.1"])
+        .env("LD_DEBUG", "libs")
+        .output()
+        .unwrap();
+    let (printed, libraries) = (text(&output.stdout), text(&output.stderr));
+    let printed: Value = serde_json::from_str(&printed).unwrap();
+    let pair = &printed["pairs"][0];
+    let address = listen.strip_prefix("rdma://").unwrap();
+    assert_eq!(
+        pair["listeners"],
+        serde_json::json!([{"provider": "iwarp", "address": address}])
+    );
+    assert_eq!(
+        pair["upstream_over"],
+        serde_json::json!([{"provider": "iwarp"}])
+    );
+    for library in ["ibverbs", "rdmacm"] {
+        assert!(!libraries.contains(library), "{libraries}");
+    }
+}
+
+#[test]
 fn rdma_clients_use_a_server_over_rdma() {
     let served = Served::new(&["--trust-local"]);
     std::fs::write(served.dir.join("file"), "content").unwrap();

@@ -47,7 +47,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 43] = [
+pub(super) const TESTS: [Test; 44] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -306,6 +306,13 @@ pub(super) const TESTS: [Test; 43] = [
         usual: true,
         ours: true,
         run: gateway::to_rdma,
+    },
+    Test {
+        name: "gateway-over-rxe",
+        about: "our gateway over rxe, between the kernel's client and its server, both ways",
+        usual: true,
+        ours: true,
+        run: gateway::over_rxe,
     },
     Test {
         name: "gateway-kerberos",

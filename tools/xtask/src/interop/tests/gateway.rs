@@ -5,12 +5,14 @@ mod chain;
 mod ganesha;
 mod kerberos;
 mod libnfs;
+mod over_rxe;
 mod to_rdma;
 
 pub(super) use self::callbacks::{reference as reference_callbacks, run as callbacks};
 pub(super) use self::chain::{reference as reference_chain, run as chain};
 pub(super) use self::ganesha::{reference as reference_ganesha, run as ganesha};
 pub(super) use self::kerberos::{reference as reference_kerberos, run as kerberos};
+pub(super) use self::over_rxe::run as over_rxe;
 pub(super) use self::to_rdma::{reference as reference_to_rdma, run as to_rdma};
 
 use std::fs::File;

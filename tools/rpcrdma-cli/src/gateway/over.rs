@@ -1,0 +1,105 @@
+//! What the two sides of a pair move over, for programs and for people.
+
+use super::plan::PairPlan;
+use super::side::Scheme;
+use crate::control::{ListenerStatus, ReachedOver, UpstreamStatus};
+use crate::provider;
+use gateway::UpstreamConnection;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// What output calls TCP without RDMA, beside providers.
+const TCP: &str = "tcp";
+
+/// The listener of a pair for clients without RDMA.
+pub(super) fn over_tcp(addr: SocketAddr) -> ListenerStatus {
+    ListenerStatus {
+        provider: TCP.to_owned(),
+        address: addr.to_string(),
+        device: None,
+    }
+}
+
+/// What a pair reaches its server over, in the order in which it tries.
+pub(super) fn upstream(plan: &PairPlan) -> Vec<ReachedOver> {
+    let over = |provider: &str, devices| ReachedOver {
+        provider: provider.to_owned(),
+        devices,
+    };
+    if plan.upstream.scheme == Scheme::Tcp {
+        return vec![over(TCP, Vec::new())];
+    }
+    let devices = plan.provider.device_names();
+    match (plan.provider.wants_devices(), devices.is_empty()) {
+        (true, _) => vec![over(provider::name(true), devices)],
+        (false, true) => vec![over(provider::name(false), Vec::new())],
+        (false, false) => vec![
+            over(provider::name(true), devices),
+            over(provider::name(false), Vec::new()),
+        ],
+    }
+}
+
+/// What one connection to the server of a pair is over.
+pub(super) fn provider_of(plan: &PairPlan, connection: &UpstreamConnection) -> &'static str {
+    match plan.upstream.scheme {
+        Scheme::Tcp => TCP,
+        Scheme::Rdma => provider::name(connection.device.is_some()),
+    }
+}
+
+/// Connections to the server of a pair, summed up.
+pub(super) fn summed_up(
+    plan: &PairPlan,
+    connections: Vec<UpstreamConnection>,
+) -> Vec<UpstreamStatus> {
+    let mut all = BTreeMap::new();
+    for connection in connections {
+        let over = provider_of(plan, &connection);
+        let (count, invalidations) = all.entry((over, connection.device)).or_insert((0, 0));
+        *count += 1;
+        *invalidations += connection.remote_invalidations;
+    }
+    let all = all.into_iter();
+    all.map(
+        |((provider, device), (connections, remote_invalidations))| UpstreamStatus {
+            provider: provider.to_owned(),
+            device,
+            connections,
+            remote_invalidations,
+        },
+    )
+    .collect()
+}
+
+/// Listeners beside the first, and what that one is over, in words.
+pub(super) fn describe_listeners(listeners: &[ListenerStatus]) -> String {
+    let beside = listeners.iter().skip(1).map(|listener| {
+        let over = listener.device.as_deref().unwrap_or("RDMA devices");
+        format!("{} over {over}", listener.address)
+    });
+    let first = listeners.first().map(|first| words(&first.provider));
+    let first = first.unwrap_or_default().to_owned();
+    [first]
+        .into_iter()
+        .chain(beside)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// What a server is reached over, in words.
+pub(super) fn describe_upstream(over: &[ReachedOver]) -> String {
+    let all = over.iter().map(|over| match over.devices.is_empty() {
+        true => words(&over.provider).to_owned(),
+        false => over.devices.join(", "),
+    });
+    all.collect::<Vec<_>>().join(", else ")
+}
+
+fn words(provider: &str) -> &str {
+    match provider {
+        "verbs" => "RDMA devices",
+        "iwarp" => "software iWARP",
+        other => other,
+    }
+}
