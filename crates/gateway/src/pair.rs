@@ -19,12 +19,14 @@ use oncrpc::{
 };
 use oncrpc_tcp::ConnectionEnd;
 use rpcrdma::CloseReason;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, warn};
+use verbs::Loss;
 
 /// Write chunks that a call to an RDMA upstream offers at most.
 const WRITE_CHUNKS: usize = 1;
@@ -482,6 +484,12 @@ impl Pair {
         if is_closed(why) && !self.answered.load(Relaxed) {
             self.warn("the server closed the connection before its first reply: does it allow this host, or demand a port below 1024 (--reserved-port)?");
         }
+        if has_vanished(why) {
+            self.warn(&format!(
+                "the upstream has gone without a word: {}",
+                Chain(why)
+            ));
+        }
         debug!(peer = %self.caller.addr, upstream = ?self.core.upstream, error = %Chain(why), "the upstream connection ended");
         if self.lock().in_flight.is_empty() {
             self.close_downstream();
@@ -517,6 +525,27 @@ fn is_timeout(why: &TransportError) -> bool {
     matches!(reason, Some(CloseReason::CallTimedOut(_)))
 }
 
+/// Whether nothing comes from the upstream's machine any more, not even acknowledgements.
+fn has_vanished(why: &TransportError) -> bool {
+    use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
+    let TransportError::Disconnected(cause) = why else {
+        return false;
+    };
+    if let Some(ConnectionEnd::Io(error)) = cause.error().downcast_ref() {
+        return matches!(
+            error.kind(),
+            TimedOut | HostUnreachable | NetworkUnreachable
+        );
+    }
+    match cause.error().downcast_ref() {
+        Some(CloseReason::Closed(verbs::CloseReason::Lost(reason))) => {
+            reason.kind() == Loss::Unresponsive
+        }
+        Some(CloseReason::Silent(_)) => true,
+        _ => false,
+    }
+}
+
 /// Whether the server has closed or reset a TCP connection.
 fn is_closed(why: &TransportError) -> bool {
     let TransportError::Disconnected(cause) = why else {
@@ -545,5 +574,27 @@ fn machine_name(call: &Payload) -> Option<Box<[u8]>> {
     match Credential::parse(header.cred).ok()? {
         Credential::Sys(sys) => Some(sys.machine_name.as_slice().into()),
         Credential::None | Credential::Other { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upstream_without_acknowledgements_has_vanished_and_one_that_closes_has_not() {
+        let ended = |kind: io::ErrorKind| {
+            let end = ConnectionEnd::Io(kind.into());
+            has_vanished(&TransportError::Disconnected(end.into()))
+        };
+        assert!(ended(io::ErrorKind::TimedOut) && ended(io::ErrorKind::HostUnreachable));
+        assert!(!ended(io::ErrorKind::ConnectionReset));
+        let closed = TransportError::Disconnected(ConnectionEnd::ByPeer.into());
+        assert!(!has_vanished(&closed));
+        let lost = |loss: Loss| {
+            let closed = CloseReason::Closed(verbs::CloseReason::Lost(loss.into()));
+            has_vanished(&TransportError::Disconnected(closed.into()))
+        };
+        assert!(lost(Loss::Unresponsive) && !lost(Loss::Reset));
     }
 }
