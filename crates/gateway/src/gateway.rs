@@ -96,8 +96,8 @@ impl Gateway {
         }
     }
 
-    /// Waits until each event loop of an RDMA side that listens has run a task that is queued now.
-    /// Does not return if an event loop hangs.
+    /// Waits until each event loop of the listening side has run a task that is queued now. Does not
+    /// return if an event loop hangs or has ended.
     pub async fn workers_respond(&self) {
         self.listening.workers_respond().await;
     }

@@ -10,6 +10,7 @@ use rpcrdma::{Server, ServerConfig, ServerMonitor};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use verbs::{Provider, SetupError};
 
@@ -24,6 +25,8 @@ pub(crate) struct TcpServer {
     addr: SocketAddr,
     limits: Limits,
     admission: Admission,
+    /// What it runs on.
+    runtime: Handle,
     stop: oneshot::Sender<()>,
     /// Fails once the server has ended.
     ended: oneshot::Receiver<()>,
@@ -97,7 +100,12 @@ impl Listening {
     pub(crate) async fn workers_respond(&self) {
         match self {
             Self::Rdma(server) => server.workers_respond().await,
-            Self::Tcp(_) => {}
+            Self::Tcp(server) => {
+                if server.runtime.spawn(async {}).await.is_err() {
+                    // The thread has ended, and answers nobody any more.
+                    std::future::pending().await
+                }
+            }
         }
     }
 
@@ -184,21 +192,27 @@ impl TcpServer {
             server.run(async move { drop(stopped.await) }).await;
             drop(running);
         };
-        match core.config.workers {
-            0 => drop(tokio::spawn(serve)),
+        let handle = match core.config.workers {
+            0 => {
+                tokio::spawn(serve);
+                Handle::current()
+            }
             _ => {
                 let runtime = tokio::runtime::Builder::new_current_thread()
                     .enable_all()
                     .build()?;
+                let handle = runtime.handle().clone();
                 std::thread::Builder::new()
                     .name("gateway-tcp".to_owned())
                     .spawn(move || runtime.block_on(serve))?;
+                handle
             }
-        }
+        };
         Ok(Self {
             addr,
             limits,
             admission,
+            runtime: handle,
             stop,
             ended,
         })

@@ -364,3 +364,38 @@ async fn connections_beyond_a_new_limit_stay_and_further_ones_are_refused() {
         assert_eq!(results(&reply.expect("there is room"), 1), b"y");
     }
 }
+
+#[tokio::test]
+async fn event_loop_that_hangs_does_not_respond_to_the_watchdog() {
+    let (hangs, hung) = tokio::sync::oneshot::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let once = std::sync::Mutex::new(Some((hangs, released)));
+    let listen = Listen::Tcp {
+        listener: TcpListener::bind(anywhere()).expect("it listens"),
+        limits: gateway::tcp_limits(),
+        admit: Some(Arc::new(move |_| {
+            if let Some((hangs, released)) = once.lock().expect("no panic holds it").take() {
+                hangs.send(()).expect("the test waits");
+                released.recv().expect("the test lets it go");
+            }
+            true
+        })),
+        local_users: None,
+    };
+    let upstream = Upstream::tcp(anywhere());
+    let gateway = Gateway::bind(listen, upstream, GatewayConfig::default()).await;
+    let gateway = gateway.expect("it is bound");
+    within_limit(gateway.workers_respond()).await;
+    let _client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    hung.await.expect("it hangs");
+    let mut responds = std::pin::pin!(gateway.workers_respond());
+    for _ in 0..100 {
+        tokio::select! {
+            biased;
+            () = &mut responds => panic!("it hangs, and responds"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    release.send(()).expect("it waits");
+    within_limit(responds).await;
+}

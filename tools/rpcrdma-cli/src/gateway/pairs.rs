@@ -6,6 +6,7 @@ use super::over::over_tcp;
 use super::plan::{self, PairPlan};
 use super::reaching::Reaching;
 use super::side::Scheme;
+use super::sockets::Sockets;
 use crate::control::ListenerStatus;
 use crate::guard::{self, Guarded};
 use crate::serve::beside::Beside;
@@ -29,6 +30,8 @@ use verbs::{Provider, SetupError};
 /// The pairs of a gateway.
 pub(super) struct Pairs {
     pub(super) args: GatewayArgs,
+    /// Sockets that listen already.
+    pub(super) sockets: Sockets,
     /// Client connections that a pair may have at most.
     connections: usize,
     /// Descriptors that this process may have.
@@ -57,7 +60,7 @@ pub(super) struct Pair {
 
 impl Pairs {
     /// No pair so far.
-    pub(super) fn new(args: &GatewayArgs) -> Self {
+    pub(super) fn new(args: &GatewayArgs, sockets: Sockets) -> Self {
         if !args.trust_local
             && let Err(error) = SocketOwners::check()
         {
@@ -69,6 +72,7 @@ impl Pairs {
         }
         Self {
             args: args.clone(),
+            sockets,
             connections: usize::from(args.max_connections),
             descriptors: descriptors(),
             running: Vec::new(),
@@ -187,13 +191,22 @@ impl Pairs {
         };
         let on = SocketAddr::new(plan.listen.addr.ip(), port);
         let (place, users) = (plan.upstream_mount.clone(), Arc::clone(&self.local_users));
-        let mount = MountProxy::start(on, place, &plan.upstream, admits, users).await?;
+        let listener = self.tcp_listener(on, "--mount-port")?;
+        let mount = MountProxy::start(listener, place, &plan.upstream, admits, users)?;
         let mount = pair.mount.insert(mount);
         if plan.rpcbind {
             let entries = entries(plan.listen.scheme, pair.listening, mount.addr);
             pair.registered = Some(Registered::of(&entries).await?);
         }
         Ok(())
+    }
+
+    /// A socket that listens at an address: that of the service manager, if there is one.
+    fn tcp_listener(&self, addr: SocketAddr, option: &str) -> anyhow::Result<TcpListener> {
+        match self.sockets.at(addr)? {
+            Some(socket) => Ok(socket),
+            None => TcpListener::bind(addr).map_err(|error| listen::explain(error, addr, option)),
+        }
     }
 
     /// Where a pair listens, and the RDMA devices over which it does so beside software iWARP, if there are any.
@@ -219,7 +232,9 @@ impl Pairs {
                     .with_workers(args.threads.map_or(usual.workers, usize::from))
                     .with_spin(args.transport.spin());
                 let software = args.transport.iwarp();
-                let providers = plan.provider.server_providers(software, addr, None)?;
+                let providers =
+                    plan.provider
+                        .server_providers(software, addr, self.sockets.at(addr)?)?;
                 config.max_connections = connections;
                 let with_memory = providers
                     .all()
@@ -233,8 +248,7 @@ impl Pairs {
                 (Listen::rdma(first, addr, config), beside)
             }
             Scheme::Tcp => {
-                let listener = TcpListener::bind(addr)
-                    .map_err(|error| listen::explain(error, addr, "--listen"))?;
+                let listener = self.tcp_listener(addr, "--listen")?;
                 let mut limits = tcp_limits();
                 limits.connections = connections;
                 limits.connections_of_address = connections.div_ceil(2);
