@@ -39,6 +39,7 @@ done
 in_root bash -c '. /usr/share/bash-completion/completions/rpcrdma && complete -p rpcrdma' || die 'completions'
 step 'the service is there and not enabled'
 in_root test -e /usr/lib/systemd/system/rpcrdma.service || die 'no service'
+in_root test -e /usr/lib/systemd/system/rpcrdma-gateway.service || die 'no service of the gateway'
 [ -z "$(find "$root/etc/systemd" -name 'rpcrdma*')" ] || die 'something is enabled'
 if in_root rpcrdma serve --config /etc/rpcrdma/rpcrdma.toml 2>"$3/refused"; then die 'it serves without exports'; fi
 grep 'there has to be one at least' "$3/refused" || die 'the message is missing'

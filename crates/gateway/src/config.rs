@@ -255,7 +255,8 @@ pub struct GatewayConfig {
     /// a chunk of the client, too.
     pub max_retried_reply: usize,
     /// Bytes of memory for replies of an RDMA upstream, or to TCP clients, on all connections
-    /// together. A call that needs more waits. Calls of one address may use a quarter of it.
+    /// together. A call that needs more waits. Calls of one address may use as much as they leave
+    /// free, half if nobody else calls.
     pub reply_memory: usize,
     /// Number of threads for a TCP side that listens: 1, or 0 for the runtime on which the gateway
     /// was bound. An RDMA side has [its own setting](ServerConfig::workers).

@@ -11,7 +11,7 @@ use crate::stats::{Counters, UpstreamConnection};
 use buffer::Pool;
 use nfs_proto::scan::scan_received;
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, ConnectionId, Connections, ReplyBound, Service};
+use oncrpc::{Answer, Caller, ConnectionId, Connections, ReceivedCall, ReplyBound, Service};
 use oncrpc_tcp::WarningLog;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -113,8 +113,8 @@ impl Service for Forward {
         self.0.pair_of(caller).call(call, caller)
     }
 
-    fn reply_bound(&self, call: &[u8]) -> Option<ReplyBound> {
-        scan_received(call, [])?.reply
+    fn reply_bound(&self, call: ReceivedCall<'_>) -> Option<ReplyBound> {
+        scan_received(call.bytes, call.items.iter().copied())?.reply
     }
 
     fn connection_ended(&self, connection: ConnectionId) {

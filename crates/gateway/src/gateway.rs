@@ -96,10 +96,17 @@ impl Gateway {
         }
     }
 
-    /// Waits until each event loop of an RDMA side that listens has run a task that is queued now.
-    /// Does not return if an event loop hangs.
+    /// Waits until each event loop of the listening side has run a task that is queued now. Does not
+    /// return if an event loop hangs or has ended.
     pub async fn workers_respond(&self) {
         self.listening.workers_respond().await;
+    }
+
+    /// Limits the connections of clients to fewer than configured, from now on; those of one address to
+    /// half of them. Connections beyond that stay, until new ones take the places of idle ones. For
+    /// gateways that share what connections need, such as descriptors.
+    pub fn limit_connections(&self, connections: usize) {
+        self.listening.limit_connections(connections);
     }
 
     /// Stops accepting, waits for calls in flight as long as the listening side allows, closes all

@@ -4,10 +4,13 @@ use crate::config::{CALLBACK_TIMEOUT, Listen};
 use crate::core::{Core, Forward};
 use crate::downstream::Backchannels;
 use oncrpc::Service;
+use oncrpc::admission::Admission;
+use oncrpc_tcp::Limits;
 use rpcrdma::{Server, ServerConfig, ServerMonitor};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use verbs::{Provider, SetupError};
 
@@ -20,6 +23,10 @@ pub(crate) enum Listening {
 /// A server over TCP with its thread, if it has one.
 pub(crate) struct TcpServer {
     addr: SocketAddr,
+    limits: Limits,
+    admission: Admission,
+    /// What it runs on.
+    runtime: Handle,
     stop: oneshot::Sender<()>,
     /// Fails once the server has ended.
     ended: oneshot::Receiver<()>,
@@ -50,7 +57,7 @@ impl Listening {
                     };
                     Ok(server.local_users(local_users))
                 };
-                Ok(Self::Tcp(TcpServer::start(addr, make, core)?))
+                Ok(Self::Tcp(TcpServer::start(addr, limits, make, core)?))
             }
             Listen::Streams {
                 streams,
@@ -58,7 +65,7 @@ impl Listening {
                 limits,
             } => {
                 let make = move |service| Ok(oncrpc_tcp::Server::over(streams, service, limits));
-                Ok(Self::Tcp(TcpServer::start(addr, make, core)?))
+                Ok(Self::Tcp(TcpServer::start(addr, limits, make, core)?))
             }
         }
     }
@@ -93,7 +100,33 @@ impl Listening {
     pub(crate) async fn workers_respond(&self) {
         match self {
             Self::Rdma(server) => server.workers_respond().await,
-            Self::Tcp(_) => {}
+            Self::Tcp(server) => {
+                if server.runtime.spawn(async {}).await.is_err() {
+                    // The thread has ended, and answers nobody any more.
+                    std::future::pending().await
+                }
+            }
+        }
+    }
+
+    /// Limits the connections of clients to fewer than the configured ones; see
+    /// [`Gateway::limit_connections`](crate::Gateway::limit_connections).
+    pub(crate) fn limit_connections(&self, connections: usize) {
+        match self {
+            Self::Rdma(server) => server.limit_connections(connections),
+            Self::Tcp(server) => {
+                let limits = server.limits;
+                let connections = connections.clamp(1, limits.connections);
+                let most = connections.div_ceil(2);
+                server.admission.set_limits(
+                    Limits {
+                        connections,
+                        connections_of_address: limits.connections_of_address.min(most),
+                        ..limits
+                    }
+                    .of_connections(),
+                );
+            }
         }
     }
 
@@ -130,6 +163,7 @@ impl TcpServer {
     /// Starts the server that `make` makes of a service, within the runtime that it runs on.
     fn start(
         addr: SocketAddr,
+        limits: Limits,
         make: impl FnOnce(Arc<dyn Service>) -> io::Result<oncrpc_tcp::Server> + Send + 'static,
         core: &Arc<Core>,
     ) -> io::Result<Self> {
@@ -142,6 +176,8 @@ impl TcpServer {
             Backchannels::Rdma(_) => oncrpc_tcp::Backchannels::default(),
         };
         let pool = core.pool.clone();
+        let admission = Admission::new(limits.of_connections());
+        let admits = admission.clone();
         let serve = async move {
             let server = match make(service) {
                 Ok(server) => server,
@@ -150,22 +186,35 @@ impl TcpServer {
             let server = server
                 .connections(connections)
                 .backchannels(backchannels)
+                .admission(admits)
                 .pool(pool);
             // Also if the gateway is dropped.
             server.run(async move { drop(stopped.await) }).await;
             drop(running);
         };
-        match core.config.workers {
-            0 => drop(tokio::spawn(serve)),
+        let handle = match core.config.workers {
+            0 => {
+                tokio::spawn(serve);
+                Handle::current()
+            }
             _ => {
                 let runtime = tokio::runtime::Builder::new_current_thread()
                     .enable_all()
                     .build()?;
+                let handle = runtime.handle().clone();
                 std::thread::Builder::new()
                     .name("gateway-tcp".to_owned())
                     .spawn(move || runtime.block_on(serve))?;
+                handle
             }
-        }
-        Ok(Self { addr, stop, ended })
+        };
+        Ok(Self {
+            addr,
+            limits,
+            admission,
+            runtime: handle,
+            stop,
+            ended,
+        })
     }
 }

@@ -15,17 +15,18 @@ use crate::xids::{Taken, Xids};
 use nfs_proto::scan::{ScannedCall, apply, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{
-    Answer, Caller, Cause, Chain, Credential, PeerGroup, Programs, Reply, ReplyBound, Service,
-    TransportError,
+    Answer, Caller, Cause, Chain, Credential, Programs, Reply, ReplyBound, Service, TransportError,
 };
 use oncrpc_tcp::ConnectionEnd;
 use rpcrdma::CloseReason;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, warn};
+use verbs::Loss;
 
 /// Write chunks that a call to an RDMA upstream offers at most.
 const WRITE_CHUNKS: usize = 1;
@@ -369,15 +370,15 @@ impl Pair {
         }
     }
 
+    /// The client.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
     /// The upstream connection, if there is one.
     pub(crate) fn upstream(&self) -> Option<UpstreamConnection> {
         let link = self.lock().link.clone()?;
         Some(link.seen(self.caller.connection))
-    }
-
-    /// The peer group of the client.
-    pub(crate) fn client_group(&self) -> PeerGroup {
-        self.caller.group
     }
 
     pub(crate) fn warn(&self, what: &str) {
@@ -484,6 +485,12 @@ impl Pair {
         if is_closed(why) && !self.answered.load(Relaxed) {
             self.warn("the server closed the connection before its first reply: does it allow this host, or demand a port below 1024 (--reserved-port)?");
         }
+        if has_vanished(why) {
+            self.warn(&format!(
+                "the upstream has gone without a word: {}",
+                Chain(why)
+            ));
+        }
         debug!(peer = %self.caller.addr, upstream = ?self.core.upstream, error = %Chain(why), "the upstream connection ended");
         if self.lock().in_flight.is_empty() {
             self.close_downstream();
@@ -519,6 +526,27 @@ fn is_timeout(why: &TransportError) -> bool {
     matches!(reason, Some(CloseReason::CallTimedOut(_)))
 }
 
+/// Whether nothing comes from the upstream's machine any more, not even acknowledgements.
+fn has_vanished(why: &TransportError) -> bool {
+    use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
+    let TransportError::Disconnected(cause) = why else {
+        return false;
+    };
+    if let Some(ConnectionEnd::Io(error)) = cause.error().downcast_ref() {
+        return matches!(
+            error.kind(),
+            TimedOut | HostUnreachable | NetworkUnreachable
+        );
+    }
+    match cause.error().downcast_ref() {
+        Some(CloseReason::Closed(verbs::CloseReason::Lost(reason))) => {
+            reason.kind() == Loss::Unresponsive
+        }
+        Some(CloseReason::Silent(_)) => true,
+        _ => false,
+    }
+}
+
 /// Whether the server has closed or reset a TCP connection.
 fn is_closed(why: &TransportError) -> bool {
     let TransportError::Disconnected(cause) = why else {
@@ -547,5 +575,27 @@ fn machine_name(call: &Payload) -> Option<Box<[u8]>> {
     match Credential::parse(header.cred).ok()? {
         Credential::Sys(sys) => Some(sys.machine_name.as_slice().into()),
         Credential::None | Credential::Other { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upstream_without_acknowledgements_has_vanished_and_one_that_closes_has_not() {
+        let ended = |kind: io::ErrorKind| {
+            let end = ConnectionEnd::Io(kind.into());
+            has_vanished(&TransportError::Disconnected(end.into()))
+        };
+        assert!(ended(io::ErrorKind::TimedOut) && ended(io::ErrorKind::HostUnreachable));
+        assert!(!ended(io::ErrorKind::ConnectionReset));
+        let closed = TransportError::Disconnected(ConnectionEnd::ByPeer.into());
+        assert!(!has_vanished(&closed));
+        let lost = |loss: Loss| {
+            let closed = CloseReason::Closed(verbs::CloseReason::Lost(loss.into()));
+            has_vanished(&TransportError::Disconnected(closed.into()))
+        };
+        assert!(lost(Loss::Unresponsive) && !lost(Loss::Reset));
     }
 }

@@ -4,13 +4,13 @@ use crate::link::Link;
 use crate::pair::Pair;
 use crate::reduce;
 use crate::replies::can_answer;
-use crate::reply_memory::Lease;
+use crate::reply_memory::{Lease, Stalled};
 use crate::side::Side;
 use nfs_proto::scan::ScannedCall;
 use oncrpc::xdr::Payload;
 use oncrpc::{ReplyBound, TransportError};
 use std::sync::Arc;
-use tracing::debug;
+use tracing::{debug, warn};
 
 impl Pair {
     /// Passes a call to the upstream and waits for its reply, all within the time limit of a call.
@@ -47,10 +47,10 @@ impl Pair {
             && bound.fixed < max_reply;
         let memory = self.reply_memory(&bound).await;
         if !may_retry {
-            return Ok((link.call(call, bound).await?, memory));
+            return Ok((answered(&memory, link.call(call, bound)).await?, memory));
         }
         let (again, results) = (reduce::copy_of(&call), bound.results.clone());
-        let why = match link.call(call, bound).await {
+        let why = match answered(&memory, link.call(call, bound)).await {
             Err(TransportError::Refused(why)) => why,
             outcome => return Ok((outcome?, memory)),
         };
@@ -69,7 +69,8 @@ impl Pair {
         // The first chunk is invalid by now.
         drop(memory);
         let memory = self.reply_memory(&bound).await;
-        let reply = link.call(reduce::with_xid(again, xid.xid), bound).await?;
+        let again = reduce::with_xid(again, xid.xid);
+        let reply = answered(&memory, link.call(again, bound)).await?;
         Ok((reduce::with_xid(reply, scanned.xid), memory))
     }
 
@@ -81,8 +82,27 @@ impl Pair {
             (Side::Tcp, Side::Rdma) => None,
             (Side::Rdma, _) | (Side::Tcp, Side::Tcp) => {
                 let memory = &self.core.reply_memory;
-                memory.lease(self.client_group(), bound).await
+                let close = |stalled| self.close_stalled(&stalled);
+                memory.lease(self.caller(), bound, close).await
             }
         }
+    }
+
+    /// Closes the connection of a client that takes none of its replies while others wait.
+    fn close_stalled(&self, stalled: &Stalled) {
+        let core = &self.core;
+        core.stats.clients_stalled.bump();
+        if core.log.may_warn(stalled.group) {
+            warn!(peer = %stalled.addr, "takes none of its replies while others wait for their memory: its connection is closed");
+        }
+        core.connections.abort(stalled.connection);
+    }
+}
+
+/// Waits for a reply with the memory that it may have.
+async fn answered<F: Future>(memory: &Option<Lease>, reply: F) -> F::Output {
+    match memory {
+        Some(lease) => lease.until_answered(reply).await,
+        None => reply.await,
     }
 }

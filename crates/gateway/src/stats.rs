@@ -73,6 +73,9 @@ counters! {
     /// Calls answered with SYSTEM_ERR, because the upstream connection could not carry them or their
     /// replies.
     system_errors,
+    /// Connections of clients closed because they took none of their replies while others waited for
+    /// the memory of these.
+    clients_stalled,
     /// Calls denied, because a local user claimed to be another one.
     denied,
     /// Calls answered here because their headers are malformed.

@@ -13,9 +13,12 @@ pub enum ConnectionEnd {
     /// The client was dropped, or the server has ended.
     #[error("the connection is closed")]
     Closed,
-    /// The service closed it ([`Connections`](oncrpc::Connections)).
+    /// The service closed it behind its replies ([`Connections`](oncrpc::Connections)).
     #[error("the service closed it")]
     ByService,
+    /// The service ended it at once ([`Connections`](oncrpc::Connections)).
+    #[error("the service ended it at once")]
+    Aborted,
     /// It gave way to a connection from an address with fewer connections.
     #[error("evicted for a connection from an address with fewer connections")]
     Evicted,

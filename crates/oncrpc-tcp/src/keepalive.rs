@@ -30,3 +30,25 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_keepalive(&keepalive)?;
     socket.set_tcp_user_timeout(Some(USER_TIMEOUT))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn peer_that_is_gone_without_a_word_is_found_out_within_the_user_timeout() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (ours, theirs) = tokio::join!(TcpStream::connect(addr), listener.accept());
+        for stream in [ours.unwrap(), theirs.unwrap().0] {
+            prepare(&stream).unwrap();
+            let socket = SockRef::from(&stream);
+            assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+            assert_eq!(socket.tcp_user_timeout().unwrap(), Some(USER_TIMEOUT));
+            let after = socket.tcp_keepalive_time().unwrap();
+            let interval = socket.tcp_keepalive_interval().unwrap();
+            let probes = socket.tcp_keepalive_retries().unwrap();
+            assert_eq!(after + probes * interval, USER_TIMEOUT);
+        }
+    }
+}

@@ -180,10 +180,11 @@ impl Output {
         }
     }
 
-    /// Ends the connection for this reason, unless there is one already.
+    /// Ends the connection for this reason, unless it ends already for one that does not wait for the
+    /// peer.
     pub(crate) fn end(&self, why: ConnectionEnd) {
         let mut state = self.lock();
-        if state.end.is_none() {
+        if matches!(state.end, None | Some(ConnectionEnd::ByService)) {
             state.end = Some(why);
         }
         state.task.wake_by_ref();

@@ -14,8 +14,8 @@ use buffer::Pool;
 use oncrpc::admission::{Admission, ConnectionLimits};
 use oncrpc::warnings::WARNING_PERIOD;
 use oncrpc::{
-    Caller, Chain, ConnectionId, Connections, LocalUserError, LocalUsers, OpenConnection, Origin,
-    PeerGroup, Service,
+    Caller, Chain, Closing, ConnectionId, Connections, LocalUserError, LocalUsers, OpenConnection,
+    Origin, PeerGroup, Service,
 };
 use std::future::Future;
 use std::io;
@@ -86,6 +86,17 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// The limits on connections.
+    pub fn of_connections(&self) -> ConnectionLimits {
+        let limits = ConnectionLimits::new(self.connections, self.connections_of_address);
+        match self.idle_gives_way {
+            true => limits.with_idle_giving_way(),
+            false => limits,
+        }
+    }
+}
+
 /// Interval of checks whether evicted connections have ended.
 const LEAVING_PAUSE: Duration = Duration::from_millis(5);
 
@@ -106,6 +117,7 @@ struct Accepting {
     local_users: Option<Arc<dyn LocalUsers>>,
     pool: Option<Pool>,
     memory: Memory,
+    admission: Admission,
     registries: Registries,
 }
 
@@ -135,7 +147,12 @@ impl Registries {
         }
         let connection = shared.caller.connection;
         let closed = Arc::clone(shared);
-        let close = move || closed.output.end(ConnectionEnd::ByService);
+        let close = move |when| {
+            closed.output.end(match when {
+                Closing::AfterReplies => ConnectionEnd::ByService,
+                Closing::AtOnce => ConnectionEnd::Aborted,
+            });
+        };
         let connections = self.connections.as_ref();
         Registered {
             registries: self.clone(),
@@ -170,6 +187,7 @@ impl Server {
     }
 
     fn from(source: Source, service: Arc<dyn Service>, limits: Limits) -> Self {
+        let admission = Admission::new(limits.of_connections());
         let accepting = Accepting {
             service,
             limits,
@@ -177,6 +195,7 @@ impl Server {
             local_users: None,
             pool: None,
             memory: Memory::new(limits.memory.max(limits.record)),
+            admission,
             registries: Registries::default(),
         };
         Self { source, accepting }
@@ -211,6 +230,14 @@ impl Server {
         self
     }
 
+    /// Admits connections by `admission`, whose limits may change, instead of by its own
+    /// [limits](Limits::of_connections).
+    #[must_use]
+    pub fn admission(mut self, admission: Admission) -> Self {
+        self.accepting.admission = admission;
+        self
+    }
+
     /// Takes the memory of large calls from a pool; without one it is allocated call by call.
     #[must_use]
     pub fn pool(mut self, pool: Pool) -> Self {
@@ -234,14 +261,7 @@ impl Server {
             mut source,
             accepting,
         } = self;
-        let limits = ConnectionLimits::new(
-            accepting.limits.connections,
-            accepting.limits.connections_of_address,
-        );
-        let admission = Admission::new(match accepting.limits.idle_gives_way {
-            true => limits.with_idle_giving_way(),
-            false => limits,
-        });
+        let admission = accepting.admission.clone();
         let log = Arc::new(WarningLog::default());
         let mut connections = JoinSet::new();
         tokio::pin!(stop);
@@ -261,7 +281,10 @@ impl Server {
             let stream = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
+                    // Whoever connects is not known.
+                    if log.may_warn(PeerGroup::THIS_MACHINE) {
+                        tracing::warn!(%error, "cannot accept a connection");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }

@@ -88,14 +88,14 @@ pub struct Admission {
 
 #[derive(Debug)]
 struct Shared {
-    limits: ConnectionLimits,
     /// Orders the times at which connections became idle.
     stamps: AtomicU64,
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
+    limits: ConnectionLimits,
     groups: HashMap<PeerGroup, Group>,
     connections: usize,
     in_setup: usize,
@@ -159,11 +159,23 @@ impl Admission {
     pub fn new(limits: ConnectionLimits) -> Self {
         Self {
             shared: Arc::new(Shared {
-                limits,
                 stamps: AtomicU64::new(FIRST_STAMP),
-                state: Mutex::default(),
+                state: Mutex::new(State {
+                    limits,
+                    groups: HashMap::new(),
+                    connections: 0,
+                    in_setup: 0,
+                    leaving: 0,
+                    next_id: 0,
+                }),
             }),
         }
+    }
+
+    /// Replaces the limits. Connections beyond smaller ones stay, and new ones take the places of
+    /// those that may be evicted.
+    pub fn set_limits(&self, limits: ConnectionLimits) {
+        self.lock().limits = limits;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -183,7 +195,7 @@ impl Admission {
         evict: impl FnOnce() + Send + 'static,
     ) -> Result<Admitted, Refused> {
         let mut state = self.lock();
-        let evicted = state.make_room(group, &self.shared.limits)?;
+        let evicted = state.make_room(group)?;
         let id = state.next_id;
         state.next_id += 1;
         state.connections += 1;
@@ -211,7 +223,8 @@ impl Admission {
     /// Whether too many evicted connections have not ended yet: they still hold their descriptors
     /// and memory, so no further connection should be accepted before some of them have ended.
     pub fn is_crowded(&self) -> bool {
-        self.lock().leaving > self.shared.limits.connections / LEAVING_PART
+        let state = self.lock();
+        state.leaving > state.limits.connections / LEAVING_PART
     }
 }
 
@@ -228,11 +241,8 @@ struct Candidate {
 
 impl State {
     /// Makes room for a connection of this group; returns the evicted connection, if any.
-    fn make_room(
-        &mut self,
-        newcomer: PeerGroup,
-        limits: &ConnectionLimits,
-    ) -> Result<Option<Entry>, Refused> {
+    fn make_room(&mut self, newcomer: PeerGroup) -> Result<Option<Entry>, Refused> {
+        let limits = self.limits;
         let own = self.groups.get(&newcomer);
         let (own, own_setups) = own.map_or((0, 0), |group| (group.len(), group.in_setup.len()));
         if own >= limits.per_address {

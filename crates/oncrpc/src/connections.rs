@@ -11,28 +11,44 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// it [adds](Self::add) every connection before it passes the first call on.
 ///
 /// ```
-/// use oncrpc::{Caller, Connections};
+/// use oncrpc::{Caller, Closing, Connections};
 /// use std::sync::mpsc::channel;
 ///
 /// let connections = Connections::default();
 /// let caller = Caller::new("192.0.2.1:700".parse()?);
 /// // What a server does:
 /// let (close, closed) = channel();
-/// let open = connections.add(caller.connection, move || close.send(()).unwrap());
+/// let open = connections.add(caller.connection, move |when| close.send(when).unwrap());
 ///
 /// // What a service does:
 /// assert!(connections.close(caller.connection));
-/// assert_eq!(closed.try_recv(), Ok(()));
+/// assert_eq!(closed.try_recv(), Ok(Closing::AfterReplies));
 /// drop(open);
 /// assert!(!connections.close(caller.connection), "it has ended");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Default)]
 pub struct Connections {
-    open: Arc<Mutex<HashMap<ConnectionId, Close>>>,
+    open: Arc<Mutex<HashMap<ConnectionId, Entry>>>,
 }
 
-type Close = Box<dyn FnOnce() + Send>;
+/// When a server ends a connection that its service closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Closing {
+    /// Once the client has accepted the replies that the service has given, or its time for that is
+    /// over.
+    AfterReplies,
+    /// At once. What the client has not accepted is lost.
+    AtOnce,
+}
+
+type Close = Arc<dyn Fn(Closing) + Send + Sync>;
+
+struct Entry {
+    close: Close,
+    /// What the server was told last.
+    told: Option<Closing>,
+}
 
 /// The entry of an open connection in a registry. Dropping it removes the entry.
 #[derive(Debug)]
@@ -42,40 +58,57 @@ pub struct OpenConnection {
 }
 
 impl Connections {
-    /// Adds a connection. `close` is called at most once, on the thread of the service: it must not
-    /// wait, and the server then ends the connection. Replies that the service has given are sent
-    /// before that, as far as the client accepts them; calls in service are dropped.
+    /// Adds a connection. `close` is called at most once for each way of closing, on the thread of
+    /// the service: it must not wait, and the server then ends the connection. Calls in service are
+    /// dropped with it.
     pub fn add(
         &self,
         connection: ConnectionId,
-        close: impl FnOnce() + Send + 'static,
+        close: impl Fn(Closing) + Send + Sync + 'static,
     ) -> OpenConnection {
-        self.lock().insert(connection, Box::new(close));
+        let entry = Entry {
+            close: Arc::new(close),
+            told: None,
+        };
+        self.lock().insert(connection, entry);
         OpenConnection {
             connections: self.clone(),
             connection,
         }
     }
 
-    /// Tells the server to end a connection. Returns false if it has ended, is being closed, or is
-    /// none of the registry.
+    /// Tells the server to end a connection behind its replies. Returns false if it has ended, is
+    /// being closed, or is none of the registry.
     ///
     /// The service learns of the end as of any other: by
     /// [`Service::connection_ended`](crate::Service::connection_ended).
     pub fn close(&self, connection: ConnectionId) -> bool {
-        let close = self.lock().remove(&connection);
-        match close {
-            Some(close) => {
-                close();
-                true
-            }
-            None => false,
-        }
+        self.tell(connection, Closing::AfterReplies)
+    }
+
+    /// Tells the server to end a connection at once, also if it is being closed behind its replies.
+    /// Returns false if it has ended, was told so before, or is none of the registry.
+    pub fn abort(&self, connection: ConnectionId) -> bool {
+        self.tell(connection, Closing::AtOnce)
+    }
+
+    fn tell(&self, connection: ConnectionId, what: Closing) -> bool {
+        let mut open = self.lock();
+        let entry = open.get_mut(&connection);
+        let Some(entry) = entry.filter(|entry| entry.told < Some(what)) else {
+            return false;
+        };
+        entry.told = Some(what);
+        let close = Arc::clone(&entry.close);
+        drop(open);
+        close(what);
+        true
     }
 
     /// Number of open connections that are not being closed.
     pub fn len(&self) -> usize {
-        self.lock().len()
+        let open = self.lock();
+        open.values().filter(|entry| entry.told.is_none()).count()
     }
 
     /// Whether there is no open connection.
@@ -83,7 +116,7 @@ impl Connections {
         self.len() == 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ConnectionId, Close>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ConnectionId, Entry>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -117,7 +150,7 @@ mod tests {
         let add = || {
             let connection = Caller::new(([127, 0, 0, 1], 1).into()).connection;
             let closed = Arc::clone(&closed);
-            let open = connections.add(connection, move || {
+            let open = connections.add(connection, move |_| {
                 closed.fetch_add(1, Relaxed);
             });
             (connection, open)
@@ -131,11 +164,26 @@ mod tests {
     }
 
     #[test]
+    fn connection_that_is_being_closed_can_still_be_ended_at_once() {
+        let connections = Connections::default();
+        let connection = Caller::new(([127, 0, 0, 1], 1).into()).connection;
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let tell = Arc::clone(&told);
+        let _open = connections.add(connection, move |when| {
+            tell.lock().expect("nobody panics").push(when);
+        });
+        assert!(connections.close(connection) && connections.abort(connection));
+        assert!(!connections.abort(connection) && !connections.close(connection));
+        let told = told.lock().expect("nobody panics");
+        assert_eq!(*told, [Closing::AfterReplies, Closing::AtOnce]);
+    }
+
+    #[test]
     fn service_may_close_a_connection_whose_closing_uses_the_registry() {
         let connections = Connections::default();
         let connection = Caller::new(([127, 0, 0, 1], 1).into()).connection;
         let inner = connections.clone();
-        let _open = connections.add(connection, move || assert!(inner.is_empty()));
+        let _open = connections.add(connection, move |_| assert!(inner.is_empty()));
         assert!(connections.close(connection));
     }
 }

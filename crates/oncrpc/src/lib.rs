@@ -71,7 +71,7 @@ pub mod xdr;
 
 pub use auth::{AuthStat, AuthSys, Credential};
 pub use cause::{Cause, Chain};
-pub use connections::{Connections, OpenConnection};
+pub use connections::{Closing, Connections, OpenConnection};
 pub use local_users::{LocalUserError, LocalUsers, Origin};
 pub use message::{
     AcceptStatus, CallError, CallHeader, EncodedCredential, MAX_REPLY_HEADER, Procedure,
@@ -81,5 +81,5 @@ pub use message::{
 pub use peer_group::PeerGroup;
 pub use program::{Call, Program, Programs};
 pub use reply_room::ReplyRoom;
-pub use service::{Answer, Caller, ConnectionId, Reply, Respond, Service};
+pub use service::{Answer, Caller, ConnectionId, ReceivedCall, Reply, Respond, Service};
 pub use transport::{ReplyBound, Transport, TransportError};

@@ -6,7 +6,7 @@ use crate::message::{
     AcceptStatus, CallError, CallHeader, Procedure, RPC_VERSION, RejectStatus, ReplyHeader,
     ReplyStatus, write_success,
 };
-use crate::service::{Answer, Caller, Reply, Service};
+use crate::service::{Answer, Caller, ReceivedCall, Reply, Service};
 use crate::xdr::{Error, Payload, Reader, Writer};
 use buffer::Buffer;
 use std::ops::RangeInclusive;
@@ -235,8 +235,8 @@ impl Service for Programs {
         }
     }
 
-    fn reply_bound(&self, call: &[u8]) -> Option<ReplyBound> {
-        let mut r = Reader::new(call);
+    fn reply_bound(&self, call: ReceivedCall<'_>) -> Option<ReplyBound> {
+        let mut r = Reader::new(call.bytes);
         let CallHeader {
             prog, vers, proc, ..
         } = CallHeader::parse(&mut r).ok()?;

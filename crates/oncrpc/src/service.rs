@@ -21,9 +21,8 @@ pub trait Service: Send + Sync {
     /// Returns an upper bound for the reply to a call, so that a transport leases no more memory
     /// than the reply can need; `None` if unknown.
     ///
-    /// `call` is the received part of the call message, which begins with its XID: by-reference
-    /// items and the end may be missing. It must have no side effects, and the call may be invalid.
-    fn reply_bound(&self, call: &[u8]) -> Option<ReplyBound> {
+    /// It must have no side effects, and the call may be invalid.
+    fn reply_bound(&self, call: ReceivedCall<'_>) -> Option<ReplyBound> {
         let _ = call;
         None
     }
@@ -37,6 +36,23 @@ pub trait Service: Send + Sync {
     /// itself uses [`Connections`](crate::Connections).
     fn connection_ended(&self, connection: ConnectionId) {
         let _ = connection;
+    }
+}
+
+/// The received part of a call message, before its by-reference items are there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReceivedCall<'a> {
+    /// The message from its XID, without its by-reference items. The end may be missing.
+    pub bytes: &'a [u8],
+    /// Of each by-reference item, its place in `bytes` and its length, with or without padding; in
+    /// ascending order. They are the client's claims: a place may be beyond the end of `bytes`.
+    pub items: &'a [(usize, usize)],
+}
+
+impl<'a> From<&'a [u8]> for ReceivedCall<'a> {
+    /// A call without by-reference items, or whose items are not known.
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { bytes, items: &[] }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Events of a connection for its owner.
 
 use crate::owner::Owner;
+use crate::wire::header::ReadChunk;
 use oncrpc::TransportError;
-use oncrpc::xdr::Payload;
+use oncrpc::xdr::{Payload, padded};
 use verbs::{Handle, WorkError};
 
 /// An event for the owner of a connection.
@@ -126,9 +127,57 @@ pub struct MemoryNeed<'a> {
     /// Bytes of the chunks that the peer offers for the reply. Most calls need only a small part of
     /// them.
     pub offered: usize,
-    /// The message from its XID to its first Read chunk, if it came in the Send.
+    /// The message from its XID, without its Read chunks, if it came in the Send.
     pub message: Option<&'a [u8]>,
+    pub(crate) reads: &'a [ReadChunk],
+}
+
+impl MemoryNeed<'_> {
+    /// Returns, for each Read chunk, its place in the [message](Self::message) and its length in
+    /// bytes, in ascending order. Meaningless if the message did not come in the Send.
+    pub fn items(&self) -> impl Iterator<Item = (usize, usize)> {
+        // RFC 8166 §3.4.5: a Position counts the chunks before it, with their padding.
+        let mut before = 0_usize;
+        self.reads.iter().map(move |chunk| {
+            let length = usize::try_from(chunk.len()).unwrap_or(usize::MAX);
+            let at = (chunk.position as usize).saturating_sub(before);
+            before = before.saturating_add(padded(length));
+            (at, length)
+        })
+    }
 }
 
 /// A finished call of this end: the owner's value and the reply message.
 pub(crate) type Ended<O> = (<O as Owner>::Call, Result<Payload, TransportError>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verbs::Segment;
+
+    #[test]
+    fn place_of_a_chunk_is_its_position_without_the_chunks_before_it() {
+        let chunk = |position, len| ReadChunk {
+            position,
+            segments: std::iter::once(Segment {
+                handle: Handle(1),
+                offset: 0,
+                length: len,
+            })
+            .collect(),
+        };
+        let check = |chunks: &[(u32, u32)], expected: &[(usize, usize)]| {
+            let reads: Vec<ReadChunk> = chunks.iter().map(|&(at, len)| chunk(at, len)).collect();
+            let need = MemoryNeed {
+                pulls: 0,
+                offered: 0,
+                message: None,
+                reads: &reads,
+            };
+            assert_eq!(need.items().collect::<Vec<_>>(), expected);
+        };
+        check(&[], &[]);
+        check(&[(40, 1000)], &[(40, 1000)]);
+        check(&[(40, 5), (60, 8), (68, 1)], &[(40, 5), (52, 8), (52, 1)]);
+    }
+}

@@ -5,7 +5,7 @@ use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use hostile_peer::{PROGRAM, Peer, Segment, Target, opcode, quick, rpc, wait_until, words};
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Call, Caller, Reply, ReplyBound, Service};
+use oncrpc::{Answer, Call, Caller, ReceivedCall, Reply, ReplyBound, Service};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -110,8 +110,8 @@ impl Service for Files {
         }
     }
 
-    fn reply_bound(&self, call: &[u8]) -> Option<ReplyBound> {
-        let procedure = call.get(20..24)?.try_into().ok()?;
+    fn reply_bound(&self, call: ReceivedCall<'_>) -> Option<ReplyBound> {
+        let procedure = call.bytes.get(20..24)?.try_into().ok()?;
         let has_data = matches!(u32::from_be_bytes(procedure), READ | WAIT_AND_READ);
         Some(ReplyBound {
             fixed: HEADER,

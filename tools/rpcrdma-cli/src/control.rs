@@ -29,7 +29,7 @@ const MAX_REPLY: u64 = 64 << 20;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where services that systemd starts have their sockets and their state.
-const OF_SERVICES: [&str; 2] = ["/run/rpcrdma", "/var/lib/rpcrdma"];
+const OF_SERVICES: [&str; 3] = ["/run/rpcrdma", "/run/rpcrdma-gateway", "/var/lib/rpcrdma"];
 
 /// What a server is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,6 +13,7 @@ mod prepare;
 mod reaching;
 mod replace;
 mod side;
+mod sockets;
 
 use crate::failure::Ended;
 use crate::interrupt::Interrupt;
@@ -30,6 +31,7 @@ use nfs_client::printable;
 use nfs_server::default_state_dir;
 use observed::Observed;
 use pairs::Pairs;
+use sockets::Sockets;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
@@ -44,7 +46,9 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     if args.check {
         return check::check(&settings, args.json).await;
     }
-    let mut pairs = Pairs::new(&settings.args);
+    let sockets = Sockets::take()?;
+    sockets.check(&settings.pairs)?;
+    let mut pairs = Pairs::new(&settings.args, sockets);
     let started = pairs.replace(settings.pairs.clone()).await;
     if let Some(failed) = started.failed.into_iter().next() {
         pairs.end().await;
@@ -168,6 +172,9 @@ impl Operation<'_> {
         let mut pairs = self.pairs.lock().await;
         match self.args.settings() {
             Ok(settings) => {
+                if let Err(error) = pairs.sockets.check(&settings.pairs) {
+                    tracing::warn!(target: "gateway", "nobody accepts its connections now: {error:#}");
+                }
                 let replaced = pairs.replace(settings.pairs.clone()).await;
                 tracing::info!(target: "serve", %file, "pairs read again: {replaced}");
                 for failed in &replaced.failed {

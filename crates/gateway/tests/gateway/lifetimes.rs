@@ -6,7 +6,7 @@ use crate::stage::*;
 use gateway::{Gateway, GatewayConfig, Listen, Upstream};
 use oncrpc::xdr::Writer;
 use oncrpc::{AuthSys, Credential, Procedure, Programs, Service, TransportError, write_call};
-use rpcrdma::Versions;
+use rpcrdma::{Client, Versions};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -335,4 +335,67 @@ async fn upstream_that_does_not_answer_in_time_loses_its_client_and_all_calls_of
         upper.service.until_ended(1).await;
         assert!(gateway.stats().timeouts >= 1);
     }
+}
+
+#[tokio::test]
+async fn connections_beyond_a_new_limit_stay_and_further_ones_are_refused() {
+    for way in [WAYS[0], WAYS[1]] {
+        let (_upper, gateway, client) = stage(way).await;
+        let reply = client.call(call_of(1, ECHO, b"x"), 100).await;
+        reply.expect("it is answered");
+        // One address has half of them.
+        gateway.limit_connections(2);
+        let addr = gateway.local_addr();
+        let refused = match way.0 {
+            Over::Rdma(_) => Client::connect(iwarp(), addr, client_config())
+                .await
+                .is_err(),
+            Over::Tcp => {
+                let second = Lower::new(Over::Tcp, addr, nobody()).await;
+                second.call(call_of(1, ECHO, b"y"), 100).await.is_err()
+            }
+        };
+        assert!(refused, "{way:?}");
+        let reply = client.call(call_of(2, ECHO, b"z"), 100).await;
+        assert_eq!(results(&reply.expect("it stays"), 2), b"z");
+        gateway.limit_connections(4);
+        let second = Lower::new(way.0, addr, nobody()).await;
+        let reply = second.call(call_of(1, ECHO, b"y"), 100).await;
+        assert_eq!(results(&reply.expect("there is room"), 1), b"y");
+    }
+}
+
+#[tokio::test]
+async fn event_loop_that_hangs_does_not_respond_to_the_watchdog() {
+    let (hangs, hung) = tokio::sync::oneshot::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let once = std::sync::Mutex::new(Some((hangs, released)));
+    let listen = Listen::Tcp {
+        listener: TcpListener::bind(anywhere()).expect("it listens"),
+        limits: gateway::tcp_limits(),
+        admit: Some(Arc::new(move |_| {
+            if let Some((hangs, released)) = once.lock().expect("no panic holds it").take() {
+                hangs.send(()).expect("the test waits");
+                released.recv().expect("the test lets it go");
+            }
+            true
+        })),
+        local_users: None,
+    };
+    let upstream = Upstream::tcp(anywhere());
+    let gateway = Gateway::bind(listen, upstream, GatewayConfig::default()).await;
+    let gateway = gateway.expect("it is bound");
+    within_limit(gateway.workers_respond()).await;
+    let _client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    hung.await.expect("it hangs");
+    let mut responds = std::pin::pin!(gateway.workers_respond());
+    for _ in 0..100 {
+        tokio::select! {
+            biased;
+            () = &mut responds => panic!("it hangs, and responds"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    release.send(()).expect("it waits");
+    within_limit(responds).await;
 }

@@ -168,3 +168,45 @@ async fn call_under_rpcsec_gss_is_err_chunk_for_its_rdma_client() {
     );
     assert_eq!(service.calls.lock().expect("no panic holds it").len(), 1);
 }
+
+/// A server that never answers.
+struct Mute;
+
+impl Service for Mute {
+    fn call(&self, _: Payload, _: &Caller) -> Answer {
+        Answer::Later(Box::pin(std::future::pending()))
+    }
+}
+
+#[tokio::test]
+async fn compound_with_a_chunked_write_takes_memory_for_its_reply_and_not_for_all_that_is_offered()
+{
+    const DATA: usize = 60_000;
+    let server = serve_tcp(Arc::new(Mute));
+    let gateway = from_rdma(Upstream::tcp(server.addr)).await;
+    let client = Lower::new(Over::Rdma(Versions::One), gateway.local_addr(), nobody()).await;
+    let (prog, vers, proc) = (100_003, 4, 1);
+    let mut w = Writer::default();
+    write_call(&mut w, 1, Procedure { prog, vers, proc }, &Credential::None);
+    // PUTFH, WRITE, GETATTR of type and size.
+    w.words([0, 0, 3, 22]);
+    w.opaque(b"handle");
+    w.words([38, 0, 0, 0, 0, 0, 0, 2]);
+    w.item(vec![vec![5; DATA].into()].into());
+    w.words([9, 1, 0x12]);
+    let calling = client.call(w.finish(), 1 << 20);
+    let monitor = gateway.monitor();
+    let held = || {
+        let connections = monitor.connections();
+        connections
+            .iter()
+            .map(|now| now.chunk_memory)
+            .sum::<usize>()
+    };
+    tokio::select! {
+        answer = calling => panic!("{answer:?}"),
+        () = until(|| held() > 0) => {}
+    }
+    let most = DATA + 4096;
+    assert!((DATA..most).contains(&held()), "{} bytes", held());
+}

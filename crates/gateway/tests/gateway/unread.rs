@@ -29,51 +29,106 @@ impl Connect for ToServer {
 }
 
 async fn connect(to: &mpsc::Sender<IncomingStream>) -> DuplexStream {
+    connect_from(to, 1).await
+}
+
+/// Connects as a client at 127.0.0.`host`.
+async fn connect_from(to: &mpsc::Sender<IncomingStream>, host: u8) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(4096);
-    let stream = IncomingStream::new(theirs, ([127, 0, 0, 1], 700).into());
+    let stream = IncomingStream::new(theirs, ([127, 0, 0, host], 700).into());
     to.send(stream).await.expect("it listens");
     ours
 }
 
-#[tokio::test(start_paused = true)]
-async fn calls_whose_replies_are_not_read_keep_their_memory() {
-    let limits = Limits {
-        calls: CALLS as usize,
-        ..tcp_limits()
-    };
-    let server = Arc::<MadeUp>::default();
-    let (to_server, streams) = mpsc::channel(1);
-    let serving = Server::over(streams, Arc::clone(&server) as _, limits);
-    tokio::spawn(serving.run(std::future::pending()));
-    let (to_gateway, streams) = mpsc::channel(1);
-    let listen = Listen::Streams {
-        streams,
-        addr: anywhere(),
-        limits,
-    };
-    let upstream = Upstream::Streams {
-        connect: Arc::new(ToServer(to_server)),
-        addrs: vec![anywhere()],
-    };
-    // An address has a quarter: enough for three replies.
-    let config = GatewayConfig::default()
-        .with_workers(0_usize)
-        .with_reply_memory(16_usize << 20);
-    let gateway = Gateway::bind(listen, upstream, config).await;
-    let _gateway = gateway.expect("it is bound");
+/// A server, and a gateway to it with this much memory for replies.
+struct Relayed {
+    server: Arc<MadeUp>,
+    gateway: Gateway,
+    to_gateway: mpsc::Sender<IncomingStream>,
+}
 
-    let mut client = connect(&to_gateway).await;
+impl Relayed {
+    async fn start(reply_memory: usize) -> Self {
+        let limits = Limits {
+            calls: CALLS as usize,
+            ..tcp_limits()
+        };
+        let server = Arc::<MadeUp>::default();
+        let (to_server, streams) = mpsc::channel(1);
+        let serving = Server::over(streams, Arc::clone(&server) as _, limits);
+        tokio::spawn(serving.run(std::future::pending()));
+        let (to_gateway, streams) = mpsc::channel(1);
+        let listen = Listen::Streams {
+            streams,
+            addr: anywhere(),
+            limits,
+        };
+        let upstream = Upstream::Streams {
+            connect: Arc::new(ToServer(to_server)),
+            addrs: vec![anywhere()],
+        };
+        let config = GatewayConfig::default()
+            .with_workers(0_usize)
+            .with_reply_memory(reply_memory);
+        let gateway = Gateway::bind(listen, upstream, config).await;
+        Self {
+            server,
+            gateway: gateway.expect("it is bound"),
+            to_gateway,
+        }
+    }
+}
+
+/// So many calls with large replies, as records.
+fn calls(number: u32) -> buffer::Buffer {
     let mut calls = buffer::Buffer::default();
-    for xid in 0..CALLS {
+    for xid in 0..number {
         record::encode(&call_of_words(xid, GROW, &[RESULT]), &mut calls);
     }
-    client.write_all(&calls).await.expect("it is sent");
+    calls
+}
+
+/// Room for one of the replies.
+fn reply() -> Vec<u8> {
+    vec![0; 4 + 24 + 4 + RESULT as usize]
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_whose_replies_are_not_read_keep_their_memory() {
+    // An address has half: enough for seven replies with what is around them.
+    let relayed = Relayed::start(16 << 20).await;
+    let mut client = connect(&relayed.to_gateway).await;
+    client.write_all(&calls(CALLS)).await.expect("it is sent");
     // In virtual time it passes once nobody has anything to do.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(server.calls().len(), 4, "one is queued, three hold memory");
-    let mut reply = vec![0; 4 + 24 + 4 + RESULT as usize];
+    let server = &relayed.server;
+    assert_eq!(server.calls().len(), 8, "one is queued, seven hold memory");
+    let mut reply = reply();
     for _ in 0..CALLS {
         client.read_exact(&mut reply).await.expect("a reply");
     }
     assert_eq!(server.calls().len(), CALLS as usize);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_addresses_that_read_nothing_do_not_keep_another_from_its_replies() {
+    /// Most of virtual time that a reply may take: well below the time limit for writing.
+    const SOON: Duration = Duration::from_secs(5);
+    let relayed = Relayed::start(16 << 20).await;
+    let mut attackers = Vec::new();
+    for host in 2..22 {
+        let mut attacker = connect_from(&relayed.to_gateway, host).await;
+        attacker.write_all(&calls(CALLS)).await.expect("it is sent");
+        attackers.push(attacker);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut client = connect(&relayed.to_gateway).await;
+    client.write_all(&calls(4)).await.expect("it is sent");
+    let mut reply = reply();
+    for number in 0..4 {
+        let read = tokio::time::timeout(SOON, client.read_exact(&mut reply)).await;
+        read.unwrap_or_else(|_| panic!("reply {number} is late"))
+            .expect("a reply");
+    }
+    assert!(relayed.gateway.stats().clients_stalled > 0);
 }

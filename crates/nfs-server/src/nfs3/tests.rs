@@ -99,7 +99,7 @@ impl Peer {
             proc: A::PROCEDURE,
         };
         let call = self.raw_call(target, |w| args.write(w));
-        let served = self.programs.reply_bound(call.head());
+        let served = self.programs.reply_bound(call.head().into());
         let reply = self.exchange(call);
         let Reply::Message(payload) = reply else {
             panic!("{} drew {reply:?}", A::NAME)

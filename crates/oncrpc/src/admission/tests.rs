@@ -278,3 +278,19 @@ fn server_whose_connections_are_all_in_use_is_full() {
     let _in_use = [1, 2].map(|last| busy(&admission, addr(last)).expect("there is room"));
     assert_eq!(arrive(&admission, addr(3)).err(), Some(Refused::Full));
 }
+
+#[test]
+fn smaller_limits_leave_connections_and_hold_for_new_ones() {
+    let admission = Admission::new(LIMITS);
+    let mut held: Vec<Client> = (1..=3)
+        .map(|last| busy(&admission, addr(last)).expect("there is room"))
+        .collect();
+    admission.set_limits(ConnectionLimits {
+        connections: 2,
+        ..LIMITS
+    });
+    assert_eq!(reap(&mut held), 0);
+    assert_eq!(arrive(&admission, addr(4)).err(), Some(Refused::Full));
+    held.truncate(1);
+    assert!(arrive(&admission, addr(4)).is_ok());
+}

@@ -266,6 +266,7 @@ impl<O: Owner> Responder<O> {
             pulls,
             offered,
             message,
+            reads: &call.lists.reads,
         })
     }
 

@@ -6,8 +6,9 @@ use super::close_reason::CloseReason;
 use super::jobs::JobCounts;
 use super::owner::Connection;
 use oncrpc::xdr::padded;
-use oncrpc::{Caller, Chain, Service};
+use oncrpc::{Caller, Chain, ReceivedCall, Service};
 use rpcrdma_proto::{MemoryNeed, Version};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -92,7 +93,11 @@ impl Endpoint {
         if need.offered == 0 {
             return 0;
         }
-        let bound = need.message.and_then(|call| self.service.reply_bound(call));
+        let items: SmallVec<[(usize, usize); 1]> = need.items().collect();
+        let bound = need.message.and_then(|bytes| {
+            let items = &items;
+            self.service.reply_bound(ReceivedCall { bytes, items })
+        });
         bound.map_or(need.offered, |bound| {
             let results = bound.results.iter().map(|&len| padded(len));
             need.offered.min(bound.fixed + results.sum::<usize>())

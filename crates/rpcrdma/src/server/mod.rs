@@ -20,7 +20,7 @@ use crate::driver::jobs::{Jobs, MAX_BLOCKING};
 use accept::{Acceptor, largest_receive};
 use addresses::{Addresses, ReceiveQueue};
 use backward_memory::BackwardMemory;
-use oncrpc::admission::Admission;
+use oncrpc::admission::{Admission, ConnectionLimits};
 use oncrpc::warnings::Warnings;
 use oncrpc::{ConnectionId, Service};
 use receive_memory::ReceiveMemory;
@@ -224,6 +224,19 @@ impl Server {
     /// Returns a monitor, which others can read statistics from.
     pub fn monitor(&self) -> ServerMonitor {
         self.monitor.clone()
+    }
+
+    /// Limits connections to fewer than [configured](ServerConfig::max_connections), from now on, and
+    /// those of one address to half of them. Connections beyond that stay, until new ones take the
+    /// places of idle ones. For servers that share what connections need, such as descriptors.
+    pub fn limit_connections(&self, connections: usize) {
+        let config = &self.settings.config;
+        let connections = connections.clamp(1, config.max_connections);
+        let of_address = config
+            .max_connections_per_address
+            .min(connections.div_ceil(2));
+        let limits = ConnectionLimits::new(connections, of_address);
+        self.settings.admission.set_limits(limits);
     }
 
     /// Waits until each event loop has run a task that is queued now. Does not return if an event

@@ -64,7 +64,7 @@ impl Serving {
             connection: endpoint.caller.connection,
             _open: config.connections.as_ref().map(|connections| {
                 let closed = closed.clone();
-                connections.add(endpoint.caller.connection, move || closed.set())
+                connections.add(endpoint.caller.connection, move |_| closed.set())
             }),
         };
         let answering = Answering {

@@ -5,6 +5,7 @@ use super::args::Settings;
 use super::pairs::Pairs;
 use super::plan;
 use super::side::ListenUrl;
+use super::sockets::Sockets;
 use crate::control::{self, GatewayStatus};
 use crate::failure::Ended;
 use anyhow::anyhow;
@@ -19,7 +20,7 @@ use std::net::SocketAddr;
 ///
 /// If a gateway could not start, in the words of one that does not.
 pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<Ended> {
-    let pairs = Pairs::new(&settings.args);
+    let pairs = Pairs::new(&settings.args, Sockets::default());
     let mut warnings = pairs.hosts_without_address(&settings.pairs).await;
     let running = control::gateways(settings.args.reports.control_socket.as_deref()).await;
     let served: Vec<(SocketAddr, u32)> = running.iter().flat_map(taken).collect();

@@ -4,7 +4,6 @@ use super::side::UpstreamUrl;
 use crate::endpoint::Endpoint;
 use crate::endpoint::NO_ADDRESS;
 use crate::peer_warnings::PeerWarnings;
-use crate::serve::listen;
 use crate::serve::null::NullOnly;
 use anyhow::{Context, anyhow};
 use nfs_proto::{MOUNT_PORT, MOUNT_PROGRAM};
@@ -80,21 +79,20 @@ pub(super) struct MountProxy {
 }
 
 impl MountProxy {
-    /// Listens, and passes calls on.
+    /// Passes calls on that come to this socket.
     ///
     /// # Errors
     ///
-    /// If it cannot listen there.
-    pub(super) async fn start(
-        on: SocketAddr,
+    /// If the socket cannot be used.
+    pub(super) fn start(
+        listener: std::net::TcpListener,
         place: MountPlace,
         upstream: &UpstreamUrl,
         admits: Admits,
         local_users: Arc<dyn LocalUsers>,
     ) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(on)
-            .await
-            .map_err(|error| listen::explain(error, on, "--mount-port"))?;
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
         let addr = listener.local_addr().context("cannot listen")?;
         let service = Forward {
             place,

@@ -142,7 +142,7 @@ impl Observed {
 /// A total of a pair: its name, what it counts, and its value.
 type Total = (&'static str, &'static str, fn(&GatewayStats) -> u64);
 
-const TOTALS: [Total; 18] = [
+const TOTALS: [Total; 19] = [
     ("calls", "Calls of clients passed on.", |now| now.calls),
     ("replies", "Replies of servers passed back.", |now| {
         now.replies
@@ -210,6 +210,11 @@ const TOTALS: [Total; 18] = [
         "Calls answered with SYSTEM_ERR, as the connection to the server could not carry them or \
          their replies.",
         |now| now.system_errors,
+    ),
+    (
+        "clients_stalled",
+        "Client connections closed, as they took no replies while others waited for memory.",
+        |now| now.clients_stalled,
     ),
     (
         "denied",

@@ -6,6 +6,7 @@ use super::over::over_tcp;
 use super::plan::{self, PairPlan};
 use super::reaching::Reaching;
 use super::side::Scheme;
+use super::sockets::Sockets;
 use crate::control::ListenerStatus;
 use crate::guard::{self, Guarded};
 use crate::serve::beside::Beside;
@@ -29,8 +30,12 @@ use verbs::{Provider, SetupError};
 /// The pairs of a gateway.
 pub(super) struct Pairs {
     pub(super) args: GatewayArgs,
-    /// Client connections that a pair may have.
+    /// Sockets that listen already.
+    pub(super) sockets: Sockets,
+    /// Client connections that a pair may have at most.
     connections: usize,
+    /// Descriptors that this process may have.
+    descriptors: usize,
     pub(super) running: Vec<Pair>,
     local_users: Arc<dyn LocalUsers>,
     names: Names,
@@ -55,7 +60,7 @@ pub(super) struct Pair {
 
 impl Pairs {
     /// No pair so far.
-    pub(super) fn new(args: &GatewayArgs) -> Self {
+    pub(super) fn new(args: &GatewayArgs, sockets: Sockets) -> Self {
         if !args.trust_local
             && let Err(error) = SocketOwners::check()
         {
@@ -67,7 +72,9 @@ impl Pairs {
         }
         Self {
             args: args.clone(),
-            connections: usize::from(args.max_connections).min(with_descriptors()),
+            sockets,
+            connections: usize::from(args.max_connections),
+            descriptors: descriptors(),
             running: Vec::new(),
             local_users: match args.trust_local {
                 true => Arc::new(LocalAddresses),
@@ -112,6 +119,21 @@ impl Pairs {
         for pair in &self.running {
             let access = pair.plan.access(&self.addresses);
             *pair.access.write().unwrap_or_else(PoisonError::into_inner) = access;
+        }
+    }
+
+    /// Divides the descriptors among the pairs.
+    pub(super) fn share_descriptors(&self) {
+        let with_mount = self.running.iter().filter(|pair| pair.mount.is_some());
+        let each = share(self.descriptors, self.running.len(), with_mount.count());
+        if each < self.connections {
+            tracing::warn!(
+                "each pair has {each} client connections, as the limit of open files is {} (ulimit -Hn)",
+                self.descriptors
+            );
+        }
+        for pair in &self.running {
+            pair.gateway.limit_connections(each.min(self.connections));
         }
     }
 
@@ -169,13 +191,22 @@ impl Pairs {
         };
         let on = SocketAddr::new(plan.listen.addr.ip(), port);
         let (place, users) = (plan.upstream_mount.clone(), Arc::clone(&self.local_users));
-        let mount = MountProxy::start(on, place, &plan.upstream, admits, users).await?;
+        let listener = self.tcp_listener(on, "--mount-port")?;
+        let mount = MountProxy::start(listener, place, &plan.upstream, admits, users)?;
         let mount = pair.mount.insert(mount);
         if plan.rpcbind {
             let entries = entries(plan.listen.scheme, pair.listening, mount.addr);
             pair.registered = Some(Registered::of(&entries).await?);
         }
         Ok(())
+    }
+
+    /// A socket that listens at an address: that of the service manager, if there is one.
+    fn tcp_listener(&self, addr: SocketAddr, option: &str) -> anyhow::Result<TcpListener> {
+        match self.sockets.at(addr)? {
+            Some(socket) => Ok(socket),
+            None => TcpListener::bind(addr).map_err(|error| listen::explain(error, addr, option)),
+        }
     }
 
     /// Where a pair listens, and the RDMA devices over which it does so beside software iWARP, if there are any.
@@ -201,7 +232,9 @@ impl Pairs {
                     .with_workers(args.threads.map_or(usual.workers, usize::from))
                     .with_spin(args.transport.spin());
                 let software = args.transport.iwarp();
-                let providers = plan.provider.server_providers(software, addr, None)?;
+                let providers =
+                    plan.provider
+                        .server_providers(software, addr, self.sockets.at(addr)?)?;
                 config.max_connections = connections;
                 let with_memory = providers
                     .all()
@@ -215,8 +248,7 @@ impl Pairs {
                 (Listen::rdma(first, addr, config), beside)
             }
             Scheme::Tcp => {
-                let listener = TcpListener::bind(addr)
-                    .map_err(|error| listen::explain(error, addr, "--listen"))?;
+                let listener = self.tcp_listener(addr, "--listen")?;
                 let mut limits = tcp_limits();
                 limits.connections = connections;
                 limits.connections_of_address = connections.div_ceil(2);
@@ -367,12 +399,18 @@ pub(super) async fn end_all(pairs: Vec<Pair>) {
     }
 }
 
-/// Client connections for which this process has descriptors, which are raised to what it may have: each
-/// has one, and one to the server.
-fn with_descriptors() -> usize {
+/// Descriptors that this process may have; they are raised to that.
+fn descriptors() -> usize {
     let limit = raise_limit().and_then(|limit| usize::try_from(limit).ok());
-    let left = limit.map_or(usize::MAX, |limit| limit.saturating_sub(RESERVED));
-    (left / 2).max(1)
+    limit.unwrap_or(usize::MAX)
+}
+
+/// Client connections of each pair for which there are descriptors: each has one, and one to the server.
+/// MOUNT of a pair has as many as the rest of the process.
+fn share(descriptors: usize, pairs: usize, with_mount: usize) -> usize {
+    let reserved = RESERVED.saturating_mul(with_mount.max(1));
+    let left = descriptors.saturating_sub(reserved);
+    (left / pairs.max(1) / 2).max(1)
 }
 
 /// What rpcbind is told: NFS version 3 with its access control lists, and MOUNT.
@@ -392,4 +430,21 @@ fn entries(scheme: Scheme, nfs: SocketAddr, mount: SocketAddr) -> Vec<Registrati
         entry(NFSACL_PROGRAM, NFSACL_V3, nfs),
         entry(MOUNT_PROGRAM, MOUNT_V3, mount),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_together_have_no_more_connections_than_there_are_descriptors() {
+        for (descriptors, pairs, with_mount) in [(1024, 1, 0), (1024, 3, 0), (65_536, 50, 50)] {
+            let each = share(descriptors, pairs, with_mount);
+            let all = 2 * each * pairs + RESERVED * with_mount.max(1);
+            assert!(all <= descriptors, "{all} of {descriptors}");
+            assert!(all + 2 * pairs > descriptors, "nothing is left over");
+        }
+        assert_eq!(share(usize::MAX, 1, 0), (usize::MAX - RESERVED) / 2);
+        assert_eq!(share(100, 4, 4), 1, "one is tried in any case");
+    }
 }

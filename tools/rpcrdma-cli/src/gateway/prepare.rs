@@ -55,7 +55,7 @@ impl Pairs {
         for (addr, option) in plan.listeners().zip(options) {
             // Ports of RDMA devices are others than those of TCP.
             let is_device = option == "--listen" && plan.listens_over_devices_alone();
-            if !is_device && !has(addr) {
+            if !is_device && !has(addr) && !self.sockets.has(addr) {
                 listen::try_out(addr).map_err(|error| listen::explain(error, addr, option))?;
             }
         }

@@ -153,6 +153,7 @@ impl Pairs {
             }
         }
         self.admit();
+        self.share_descriptors();
         replaced
     }
 

@@ -29,6 +29,7 @@ fn units_are_understood_by_systemd_and_hardened() {
     let mut units = Vec::new();
     for unit in [
         "rpcrdma.service",
+        "rpcrdma-gateway.service",
         "rpcrdma-rdma.socket",
         "rpcrdma-mount.socket",
     ] {
@@ -49,9 +50,11 @@ fn units_are_understood_by_systemd_and_hardened() {
         .filter(|line| line.contains("rpcrdma"))
         .collect();
     assert!(output.status.success() && ours.is_empty(), "{said}");
-    let security = ["security", "--offline=true", "--threshold=40", &units[0]];
-    let output = tool("systemd-analyze", &security).unwrap();
-    assert!(output.status.success(), "{}", text(&output.stdout));
+    for service in &units[..2] {
+        let security = ["security", "--offline=true", "--threshold=40", service];
+        let output = tool("systemd-analyze", &security).unwrap();
+        assert!(output.status.success(), "{}", text(&output.stdout));
+    }
 }
 
 #[test]
@@ -121,6 +124,29 @@ fn example_of_a_file_exports_nothing_until_its_comments_are_removed() {
     );
     fs::write(&path, begun.replace("[server]", "[sever]")).unwrap();
     fails(&check, 78, "sever: there is no key sever");
+}
+
+#[test]
+fn example_of_a_file_of_pairs_is_one_once_its_comments_are_removed() {
+    let example = fs::read_to_string(contrib("gateway.toml")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("gateway.toml");
+    let check = ["gateway", "--check", "--config", path.to_str().unwrap()];
+    fs::write(&path, &example).unwrap();
+    fails(&check, 78, "no [[pair]]: add one with listen and upstream");
+    // Names and ports that every machine has.
+    let local = uncommented(&example, |_| true)
+        .replace("filer.example.org", "127.0.0.1")
+        .replace("0.0.0.0:20049", "127.0.0.1:0")
+        .replace(
+            "127.0.0.1:2049\"\nupstream = \"rdma",
+            "127.0.0.1:0\"\nupstream = \"rdma",
+        )
+        .replace("mount_port = 20048", "mount_port = 0");
+    fs::write(&path, local).unwrap();
+    let said = text(&ok(&check));
+    assert!(said.contains("to tcp://127.0.0.1:2049"), "{said}");
+    assert!(said.contains("to rdma://127.0.0.1:20049"), "{said}");
 }
 
 /// The text with these of its lines no comments any more, where they are no sentences.

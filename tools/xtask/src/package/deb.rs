@@ -21,9 +21,10 @@ const CARGO_DEB: Tool = Tool {
     arguments: &[],
 };
 
-/// Sockets of systemd, by the folder where cargo-deb finds each alone: beside the service it would take the
-/// service for theirs too.
-const SOCKETS: [(&str, &str); 2] = [
+/// Units of systemd but for the first service, by the folder where cargo-deb finds each alone: beside that service
+/// it would take it for theirs too.
+const UNITS: [(&str, &str); 3] = [
+    ("units/gateway", "rpcrdma-gateway.service"),
     ("units/rdma", "rpcrdma-rdma.socket"),
     ("units/mount", "rpcrdma-mount.socket"),
 ];
@@ -56,12 +57,12 @@ pub(super) fn make(
         share.join("changelog.Debian"),
         changelog(&maintainer, time)?,
     )?;
-    for (place, socket) in SOCKETS {
+    for (place, unit) in UNITS {
         let place = staging.join(place);
         fs::create_dir_all(&place)?;
         fs::copy(
-            crate::root().join("contrib/systemd").join(socket),
-            place.join(socket),
+            crate::root().join("contrib/systemd").join(unit),
+            place.join(unit),
         )?;
     }
     progress.say("the Debian package, with cargo-deb");
