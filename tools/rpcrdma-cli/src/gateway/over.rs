@@ -100,6 +100,58 @@ fn words(provider: &str) -> &str {
     match provider {
         "verbs" => "RDMA devices",
         "iwarp" => "software iWARP",
+        TCP => "TCP",
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::{ProviderArgs, ProviderName};
+
+    fn plan(upstream: &str) -> PairPlan {
+        PairPlan {
+            listen: "rdma://0.0.0.0".parse().unwrap(),
+            upstream: upstream.parse().unwrap(),
+            allow: Vec::new(),
+            mount_port: None,
+            upstream_mount: Default::default(),
+            rpcbind: false,
+            reserved_port: false,
+            provider: ProviderArgs::new(Some(ProviderName::Iwarp), None),
+        }
+    }
+
+    #[test]
+    fn both_sides_are_described_in_the_order_in_which_they_are_used() {
+        let listener = |provider: &str, address: &str, device: Option<&str>| ListenerStatus {
+            provider: provider.to_owned(),
+            address: address.to_owned(),
+            device: device.map(str::to_owned),
+        };
+        let first = listener("iwarp", "0.0.0.0:7", None);
+        let beside = [
+            listener("verbs", "192.0.2.1:7", Some("rxe0")),
+            listener("verbs", "192.0.2.2:7", None),
+        ];
+        assert_eq!(
+            describe_listeners(&[&[first][..], &beside].concat()),
+            "software iWARP, 192.0.2.1:7 over rxe0, 192.0.2.2:7 over RDMA devices"
+        );
+        let over = |provider: &str, devices: &[&str]| ReachedOver {
+            provider: provider.to_owned(),
+            devices: devices.iter().map(|&name| name.to_owned()).collect(),
+        };
+        let both = [over("verbs", &["rxe0", "mlx5_0"]), over("iwarp", &[])];
+        assert_eq!(
+            describe_upstream(&both),
+            "rxe0, mlx5_0, else software iWARP"
+        );
+        assert_eq!(describe_upstream(&upstream(&plan("tcp://filer"))), "TCP");
+        assert_eq!(
+            describe_upstream(&upstream(&plan("rdma://filer"))),
+            "software iWARP"
+        );
     }
 }

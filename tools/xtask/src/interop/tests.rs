@@ -48,7 +48,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 44] = [
+pub(super) const TESTS: [Test; 45] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
