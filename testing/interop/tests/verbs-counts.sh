@@ -17,11 +17,12 @@ ours_up --provider verbs --device rxe0 --allow 10.0.3.0/24 --squash none --contr
 # The document of bench in one line.
 document() { tr -d '\n ' </tmp/bench.json; }
 
-# counted SERVER WHAT URL [OPTION...]: the counts of our client, and of our server, as the host wants them.
+# counted SERVER WHAT URL [OPTION...]: the counts of our client, and of our server, as the host wants them. In the first
+# calls of a connection, versions and credits are negotiated, and memory is registered that stays.
 counted() {
   local server=$1 what=$2 url=$3
   shift 3
-  /lab/rpcrdma bench "$url" --json --time 1s "$@" $STATS --provider verbs --device rxe0 >/tmp/bench.json ||
+  /lab/rpcrdma bench "$url" --json --ramp-time 1s --time 2s "$@" $STATS --provider verbs --device rxe0 >/tmp/bench.json ||
     die "bench $what"
   echo "@@counts $server $what $(document)"
 }
@@ -37,6 +38,11 @@ for server in knfsd ours; do
   counted $server read-1m $at$file --rw read --bs 1m
   counted $server write-1m $at$file --rw write --overwrite --bs 1m
 done
+
+step 'designs for remote invalidation'
+/lab/rpcrdma bench invalidation --device rxe0 --payload 8k --runs 3 --calls 32 --json >/tmp/bench.json ||
+  die 'bench invalidation'
+echo "@@designs $(document)"
 
 # All system calls of a client from its beginning to its end, by number and first argument, which is a descriptor.
 step 'system calls of our client'

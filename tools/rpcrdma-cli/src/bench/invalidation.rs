@@ -2,13 +2,14 @@
 //! (draft-cel-nfsv4-reminv-design-03 §4).
 //!
 //! Two ends of version two run the same calls under each design: in virtual time, with what work costs
-//! an RNIC and its host, and over the software provider. It is the code of every other command that is
+//! an RNIC and its host, over the software provider, and over an RDMA device. It is the code of every other command that is
 //! measured, below what makes and ends connections.
 
 mod bed;
 mod cases;
 mod counted;
 mod drawing;
+mod measured;
 mod report;
 mod tables;
 mod traffic;
@@ -17,7 +18,7 @@ use crate::bench::output::print;
 use crate::failure::{Ended, Usage};
 use crate::units::{parse_duration, size_within};
 use anyhow::{Context, Result};
-use bed::{Bed, Simulated, Software};
+use bed::{Bed, Loopback, Over, Simulated};
 use buffer::Pool;
 use cases::{Case, DEPTH, Memory, ProviderName};
 use clap::{Args, ValueEnum};
@@ -33,13 +34,14 @@ use std::time::Duration;
 use traffic::{Outcome, Shape, Traffic};
 use verbs_sim::Costs;
 
-/// Compare remote invalidation designs, and none, on a model of an RNIC
+/// Compare remote invalidation designs, and none, on a model of an RNIC or on an RDMA device
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma bench invalidation
   rpcrdma bench invalidation --interrupt 20us
   rpcrdma bench invalidation --sensitivity --svg plot.svg
   rpcrdma bench invalidation --provider iwarp
+  rpcrdma bench invalidation --device rxe0 --payload 8k
   rpcrdma bench invalidation --json > invalidation.json
 
 Calls carry data in chunks, each with a handle (STag): one for results, or as many for arguments \
@@ -54,11 +56,16 @@ and each design has the same --runs seeds. Results are the median over the runs,
 and highest.
 
 With `--provider iwarp` only the counts are meaningful; the times are those of a loop on this \
-machine.")]
+machine. With `--device` or `--provider verbs` both ends use an RDMA device of this machine; the \
+work that the device did is counted too, and times say as much as a loopback on that device does.")]
 pub(crate) struct InvalidationArgs {
-    /// Where to measure
-    #[arg(long, value_enum, default_value_t)]
-    provider: ProviderName,
+    /// Where to measure [default: sim, or verbs with --device]
+    #[arg(long, value_enum)]
+    provider: Option<ProviderName>,
+
+    /// RDMA device to measure, as `rpcrdma devices` names it [default: the first that can be used]
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
 
     /// Measure only this design; repeatable
     #[arg(long, value_name = "NAME")]
@@ -200,7 +207,13 @@ pub(crate) async fn run(args: &InvalidationArgs) -> Result<Ended> {
         [] => &PAYLOADS[..],
         some => some,
     };
-    let mut cases = Case::all(args.provider, payloads, args.service, args.costs());
+    let provider = args.provider()?;
+    let over = match provider {
+        ProviderName::Sim => None,
+        ProviderName::Iwarp => Some(Over::software()),
+        ProviderName::Verbs => Some(Over::device(args.device.as_deref())?),
+    };
+    let mut cases = Case::all(provider, payloads, args.service, args.costs());
     if args.sensitivity {
         cases.extend(Case::varied(args.service, args.costs()));
     }
@@ -208,7 +221,7 @@ pub(crate) async fn run(args: &InvalidationArgs) -> Result<Ended> {
     for case in cases {
         let fit = designs.iter().filter(|&&design| case.takes(design));
         let fit: Vec<Option<Design>> = fit.copied().collect();
-        let runs = side_by_side(args, &fit, &case).await?;
+        let runs = side_by_side(args, over.as_ref(), &fit, &case).await?;
         let without = fit.iter().position(Option::is_none);
         let without = without.map(|index| runs[index].as_slice());
         for (&design, runs) in fit.iter().zip(&runs) {
@@ -256,13 +269,14 @@ fn designs(asked: &[String]) -> Result<Vec<Option<Design>>> {
 /// All runs of each design. Each has its turn with every seed, as the speed of a real machine drifts.
 async fn side_by_side(
     args: &InvalidationArgs,
+    over: Option<&Over>,
     designs: &[Option<Design>],
     case: &Case,
 ) -> Result<Vec<Vec<Outcome>>> {
     let mut runs: Vec<Vec<Outcome>> = designs.iter().map(|_| Vec::new()).collect();
     for seed in (args.seed..).take(args.runs.into()) {
         for (&design, runs) in designs.iter().zip(&mut runs) {
-            let outcome = measure(args, design, case, seed).await;
+            let outcome = measure(args, over, design, case, seed).await;
             let payload = case.shape.payload;
             runs.push(outcome.with_context(|| format!("{}, {payload} bytes", name(design)))?);
         }
@@ -272,6 +286,7 @@ async fn side_by_side(
 
 async fn measure(
     args: &InvalidationArgs,
+    over: Option<&Over>,
     design: Option<Design>,
     case: &Case,
     seed: u64,
@@ -282,13 +297,14 @@ async fn measure(
     let few = (MOVED / shape.payload).clamp(*CALLS.start(), *CALLS.end()) as u64;
     let calls = args.calls.map_or(few, u64::from);
     let configs = [&client, &server];
-    match case.provider {
-        ProviderName::Sim => {
+    // Where costs are varied, it is the model that is measured.
+    match over.filter(|_| case.provider != ProviderName::Sim) {
+        None => {
             let ends = Simulated::connect(case.costs, seed, &client, &server)?;
             run_on(ends, configs, design, shape, calls)
         }
-        ProviderName::Iwarp => {
-            let ends = Software::connect(&client, &server).await?;
+        Some(over) => {
+            let ends = Loopback::connect(over, &client, &server).await?;
             // Nobody is simulated here, so nobody is to be waited for.
             let shape = Shape {
                 service: Duration::ZERO,
@@ -355,6 +371,20 @@ fn config(role: Role, design: Option<Design>, memory: Memory, shape: Shape) -> C
 }
 
 impl InvalidationArgs {
+    /// What is measured.
+    fn provider(&self) -> Result<ProviderName> {
+        match (self.provider, &self.device) {
+            (None, None) => Ok(ProviderName::default()),
+            (None | Some(ProviderName::Verbs), _) => Ok(ProviderName::Verbs),
+            (Some(provider), None) => Ok(provider),
+            (Some(provider), Some(_)) => Err(Usage(format!(
+                "--device names an RDMA device, which --provider {} does not use: leave one of the two out",
+                provider.name()
+            ))
+            .into()),
+        }
+    }
+
     fn costs(&self) -> Costs {
         Costs {
             post: self.post,

@@ -11,6 +11,7 @@ mod output;
 mod plot;
 mod server;
 mod thresholds;
+mod work;
 
 use crate::endpoint::Endpoint;
 use crate::failure::{Ended, Usage};
@@ -67,7 +68,7 @@ const CHOICES: &str = "\
 rpcrdma bench HOST[:PORT]         round trips of NULL calls to a server
 rpcrdma bench HOST[:PORT]/PATH    reads, and writes if asked for, of a file there
 rpcrdma bench self                this client and server beside plain TCP
-rpcrdma bench invalidation        designs for remote invalidation, on a model
+rpcrdma bench invalidation        designs for remote invalidation, on a model or a device
 rpcrdma bench thresholds          RDMA operations by inline threshold
 ";
 

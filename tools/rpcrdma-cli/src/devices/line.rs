@@ -164,6 +164,19 @@ impl Line {
     }
 }
 
+impl Line {
+    /// An IP address of an active port, if the device can be used and has one.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        let attributes = self.attributes.as_ref().filter(|_| self.usable)?;
+        let active = attributes
+            .ports
+            .iter()
+            .filter(|port| port.state == "active");
+        let mut all = active.flat_map(|port| &port.addresses);
+        all.find_map(|address| address.parse().ok())
+    }
+}
+
 /// Why a device cannot be used now.
 fn why_unusable(device: &Device, shown: Option<&AttributesLine>) -> Option<String> {
     let (found, shown) = match (&device.attributes, shown) {

@@ -145,3 +145,11 @@ fn unknown_design_is_a_wrong_use_that_names_the_known_ones() {
     let bench = ["bench", "invalidation", "--design", "per_moon"];
     fails(&bench, 2, "there are none, per_version, per_connection");
 }
+
+#[test]
+fn device_that_is_not_there_or_not_used_is_said() {
+    let bench = ["bench", "invalidation", "--device", "none0"];
+    fails(&bench, 1, "RDMA device");
+    let software = [&bench[..], &["--provider", "iwarp"]].concat();
+    fails(&software, 2, "--provider iwarp does not use");
+}

@@ -1,14 +1,52 @@
 //! What a measurement runs on: a provider, and the time it takes.
 
+use crate::devices;
 use anyhow::{Context, Result};
 use rpcrdma_proto::Config;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use verbs::{Provider, QpOptions, QueuePair};
+use verbs_ibv::Ibv;
 use verbs_iwarp::{Config as IwarpConfig, CrcMode, Iwarp};
 use verbs_sim::{Costs, EndOptions, Fabric, PairOptions, SimQp};
 
-/// How long the request of a connection on loopback may take.
+/// A provider of this machine, and an address of it at which both ends are.
+pub(super) struct Over {
+    provider: Arc<dyn Provider>,
+    address: IpAddr,
+}
+
+impl Over {
+    /// Software iWARP on loopback, without CRC.
+    pub(super) fn software() -> Self {
+        let config = IwarpConfig::default().with_crc(CrcMode::Off);
+        Self {
+            provider: Arc::new(Iwarp::new(config)),
+            address: Ipv4Addr::LOCALHOST.into(),
+        }
+    }
+
+    /// The RDMA device of this name, or the first that can be used.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or none with an address.
+    pub(super) fn device(name: Option<&str>) -> Result<Self> {
+        let (name, address) = devices::with_address(name)?;
+        let config = verbs_ibv::Config {
+            device: Some(name),
+            ..verbs_ibv::Config::default()
+        };
+        let opened = Ibv::open(config).map_err(devices::explain)?;
+        Ok(Self {
+            provider: Arc::new(opened),
+            address,
+        })
+    }
+}
+
+/// How long the request of a connection in this machine may take.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A provider with a clock.
@@ -83,24 +121,24 @@ impl Bed for Simulated {
     }
 }
 
-/// Both ends over TCP on loopback, driven by one thread.
-pub(super) struct Software {
+/// Both ends in this machine over a provider, driven by one thread.
+pub(super) struct Loopback {
     begun: Instant,
 }
 
-impl Software {
+impl Loopback {
     /// A bed, and both ends of a connection with their Receives posted.
     ///
     /// # Errors
     ///
     /// If the connection is not made.
     pub(super) async fn connect(
+        Over { provider, address }: &Over,
         client: &Config,
         server: &Config,
     ) -> Result<(Self, Box<dyn QueuePair>, Box<dyn QueuePair>)> {
-        let iwarp = Iwarp::new(IwarpConfig::default().with_crc(CrcMode::Off));
-        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut listener = iwarp.listen(any).await.context("cannot listen")?;
+        let any = SocketAddr::from((*address, 0));
+        let mut listener = provider.listen(any).await.context("cannot listen")?;
         let to = listener.local_addr();
         let options = |config: &Config| {
             QpOptions::default()
@@ -115,7 +153,7 @@ impl Software {
                 .accept(&of_server, &[], server.initial_receives())
                 .await
         };
-        let connect = iwarp.connect(to, &of_client, &[], client.initial_receives());
+        let connect = provider.connect(to, &of_client, &[], client.initial_receives());
         let (connected, accepted) = tokio::join!(connect, accept);
         let bed = Self {
             begun: Instant::now(),
@@ -128,7 +166,7 @@ impl Software {
     }
 }
 
-impl Bed for Software {
+impl Bed for Loopback {
     type Qp = Box<dyn QueuePair>;
 
     fn now(&self) -> Duration {

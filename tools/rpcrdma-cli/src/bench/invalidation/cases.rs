@@ -24,6 +24,18 @@ pub(super) enum ProviderName {
     Sim,
     /// Software iWARP over TCP on loopback, both ends on one thread
     Iwarp,
+    /// An RDMA device of this machine, both ends at its address, on one thread
+    Verbs,
+}
+
+impl ProviderName {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Sim => "sim",
+            Self::Iwarp => "iwarp",
+            Self::Verbs => "verbs",
+        }
+    }
 }
 
 /// Where a client has the arguments of its calls.

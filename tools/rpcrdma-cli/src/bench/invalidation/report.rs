@@ -5,7 +5,10 @@ use super::cases::{Case, Memory, ProviderName, Varied};
 use super::counted::Counts;
 use super::traffic::Outcome;
 use crate::bench::median::median;
+use crate::bench::work::Work;
+use crate::control;
 use crate::table::Columns;
+use rpcrdma::IoCounters;
 use serde::Serialize;
 use std::io::Write;
 use std::time::Duration;
@@ -95,6 +98,12 @@ pub(super) struct Row {
     pub(super) local_share: f64,
     /// Handles that went with the reply to another call, per call.
     inter_call: f64,
+    /// Work of the client's RDMA device per call, if one was used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) client_work: Option<Work>,
+    /// Work of the server's RDMA device per call, if one was used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) server_work: Option<Work>,
 }
 
 /// Several values: the one in the middle, the lowest and the highest.
@@ -134,27 +143,32 @@ impl Row {
         without: Option<&[Outcome]>,
     ) -> Self {
         let mut calls = 0;
+        let mut io = [IoCounters::default(); 2];
         let [mut client, mut server] = [Counts::default(); 2];
         let (mut remote, mut local, mut inter_call) = (0, 0, 0);
         for run in runs {
             calls += run.calls;
             client += run.counts[0];
             server += run.counts[1];
+            io[0] += run.io[0];
+            io[1] += run.io[1];
             remote += run.client.remote_invalidations;
             local += run.client.local_invalidations;
             inter_call += run.client.remote_invalidations_inter_call;
         }
         let each = |count: u64| count as f64 / calls as f64;
         let work = |counts: &Counts| counts.posted + counts.registrations;
+        let is_device = case.provider == ProviderName::Verbs;
+        let [client_work, server_work] = io.map(|io| {
+            let work = Work::new(&control::work(&io), calls);
+            work.filter(|_| is_device)
+        });
         let of_none = without.map(|without| {
             let pairs = runs.iter().zip(without);
             Spread::of(pairs.map(|(run, without)| latency(run) / latency(without)))
         });
         Self {
-            provider: match case.provider {
-                ProviderName::Sim => "sim",
-                ProviderName::Iwarp => "iwarp",
-            },
+            provider: case.provider.name(),
             design,
             memory: case.memory,
             traffic: if case.shape.small_between {
@@ -175,6 +189,8 @@ impl Row {
             of_none,
             local_share: local as f64 / (remote + local).max(1) as f64,
             inter_call: each(inter_call),
+            client_work,
+            server_work,
         }
     }
 }
@@ -250,7 +266,7 @@ impl Report {
                 ..
             } = row;
             (
-                *provider == "iwarp",
+                *provider != "sim",
                 *traffic,
                 row.memory.name(),
                 *stags,
@@ -286,6 +302,7 @@ impl Report {
                 varied,
             ]);
         }
-        write!(out, "{table}")
+        write!(out, "{table}")?;
+        self.print_devices(out)
     }
 }

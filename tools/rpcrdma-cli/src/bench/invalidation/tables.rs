@@ -10,6 +10,7 @@ impl Report {
     /// Counts, times by payload, and times by cost, each as a table in Markdown.
     pub(super) fn markdown(&self, out: &mut impl Write) -> Result<()> {
         self.counts(out)?;
+        self.devices_in_markdown(out)?;
         self.times(out)?;
         for cost in Cost::ALL {
             self.by_cost(cost, out)?;

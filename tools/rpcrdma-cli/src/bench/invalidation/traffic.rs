@@ -12,7 +12,7 @@ use rpcrdma_proto::v2::header::WordLayout;
 use rpcrdma_proto::{CallId, CallRequest, Config, Connection, Counters, Design, Event, Owner};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
-use verbs::{Gather, QueuePair};
+use verbs::{Gather, IoCounters, QueuePair};
 
 /// Bytes of an RPC call and of a reply before their data, about as in NFS.
 const CALL_HEAD: usize = 120;
@@ -62,6 +62,8 @@ pub(super) struct Outcome {
     pub(super) calls: u64,
     /// Both ends: client, server.
     pub(super) counts: [Counts; 2],
+    /// What the queue pairs asked of their device, and what it reported: client, server.
+    pub(super) io: [IoCounters; 2],
     /// What the client counted itself.
     pub(super) client: Counters,
     /// How long each call with data took.
@@ -170,7 +172,7 @@ impl<B: Bed> Traffic<B> {
     /// If a call or the connection fails, or nothing moves any more.
     pub(super) fn measure(mut self, calls: u64) -> Result<Outcome> {
         self.until_ended(4 * self.shape.depth as u64)?;
-        let before = self.counts();
+        let (before, io_before) = (self.counts(), self.io());
         let client_before = *self.client.connection.counters();
         let ended_before = self.ended;
         self.latencies.clear();
@@ -178,11 +180,15 @@ impl<B: Bed> Traffic<B> {
         let mut counts = self.counts();
         counts[0] -= before[0];
         counts[1] -= before[1];
+        let mut io = self.io();
+        io[0] -= io_before[0];
+        io[1] -= io_before[1];
         let mut client = *self.client.connection.counters();
         client -= client_before;
         Ok(Outcome {
             calls: self.ended - ended_before,
             counts,
+            io,
             client,
             latencies: self.latencies,
         })
@@ -190,6 +196,10 @@ impl<B: Bed> Traffic<B> {
 
     fn counts(&self) -> [Counts; 2] {
         [self.client.qp.counts, self.server.qp.counts]
+    }
+
+    fn io(&self) -> [IoCounters; 2] {
+        [self.client.qp.io_counters(), self.server.qp.io_counters()]
     }
 
     /// Goes on until so many calls were made, and all of them have ended.

@@ -3,8 +3,8 @@
 use super::progress::Progress;
 use super::server_stats::ServerStats;
 use super::subject::Subject;
-use super::work::Work;
 use super::workload::{Operation, Sequence, Workload};
+use crate::bench::work::Work;
 use crate::control;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::latency::Latencies;

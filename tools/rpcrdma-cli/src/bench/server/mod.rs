@@ -11,7 +11,6 @@ mod report;
 mod server_stats;
 mod subject;
 mod target;
-mod work;
 mod workload;
 
 use crate::bench::output::print;

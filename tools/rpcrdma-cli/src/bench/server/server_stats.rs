@@ -1,6 +1,6 @@
 //! Work of the server for the calls of a measurement, as its control socket tells.
 
-use super::work::Work;
+use crate::bench::work::Work;
 use crate::control::{ControlArgs, Request, ServerStatus, Status};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;

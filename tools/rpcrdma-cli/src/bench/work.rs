@@ -14,7 +14,7 @@ macro_rules! work {
         pub(super) struct Work {
             /// Calls; the other members are divided by them.
             calls: u64,
-            $($(#[$doc])* $field: f64,)*
+            $($(#[$doc])* pub(super) $field: f64,)*
         }
 
         impl Work {
