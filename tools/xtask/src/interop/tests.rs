@@ -27,6 +27,8 @@ mod verbs;
 mod verbs_counts;
 mod verbs_siw;
 
+pub(super) use self::gateway::{GANESHA_PORTS, GANESHA_UPSTREAM, start_ganesha};
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;
