@@ -9,30 +9,13 @@
 #   TIME         milliseconds of each measurement
 #   CONNECTIONS  idle connections
 set -eu
-exec 3>&1 1>&2
+. "${0%/*}/../ganesha.sh"
 
-NFS=127.0.0.1:2049
-MOUNT=127.0.0.1:20048
 # Where clients connect to, and where the second relay of each kind listens.
 SOCAT=3049
 SOCAT_BETWEEN=3050
 GATEWAY=4049
 GATEWAY_BETWEEN=4050
-
-die() {
-  echo "beside-socat: $*"
-  tail -n 20 "$WORK"/*.log
-  exit 1
-}
-
-# wait_for COMMAND...: until it succeeds; half a minute at most.
-wait_for() {
-  for _ in $(seq 300); do
-    "$@" >/dev/null 2>&1 && return
-    sleep 0.1
-  done
-  die "this does not come about: $*"
-}
 
 listens() { ss -Hltn "sport = :$1" | grep -q .; }
 
@@ -40,24 +23,10 @@ listens() { ss -Hltn "sport = :$1" | grep -q .; }
 now() { echo "$(($(date +%s%N) / 1000000))"; }
 
 ulimit -n "$(ulimit -Hn)"
-ip link set lo up
-mount -t tmpfs none /run
-mount -t proc none /proc
 EXPORT="$WORK/export"
 mkdir -p "$EXPORT"
-cat >"$WORK/ganesha.conf" <<CONF
-NFS_Core_Param { Protocols = 3; NFS_Port = 2049; MNT_Port = 20048; Enable_NLM = false; Enable_RQUOTA = false;
-  RPC_Max_Connections = 10000; }
-NFSv4 { Graceless = true; }
-EXPORT { Export_Id = 1; Path = $EXPORT; Pseudo = /; Access_Type = RW; Squash = no_root_squash;
-  SecType = sys; Protocols = 3; Transports = TCP; FSAL { Name = VFS; } }
-CONF
-
-rpcbind -f &
-wait_for rpcinfo -p
-ganesha.nfsd -F -f "$WORK/ganesha.conf" -L "$WORK/ganesha.log" -p /run/ganesha.pid -N NIV_EVENT &
-wait_for rpcinfo -t 127.0.0.1 nfs 3
-wait_for rpcinfo -t 127.0.0.1 mountd 3
+ganesha_up "$(exported 1 "$EXPORT" /)" 'RPC_Max_Connections = 10000;'
+mount -t proc none /proc
 
 # Without nodelay, Nagle's algorithm holds back the ends of records, and nfs-cp has 20 MiB/s.
 socat "TCP-LISTEN:$SOCAT_BETWEEN,fork,reuseaddr,nodelay" "TCP:$NFS,nodelay" 2>"$WORK/socat-between.log" &
@@ -84,7 +53,7 @@ load() {
   echo "{\"way\":\"$1\"}" >&3
   at=127.0.0.1:$(port "$1") command=$2
   shift 2
-  "$LOAD" "$command" --nfs "$at" --mount $MOUNT --export "$EXPORT" "$@" >&3 || die "relay-load $command through $at fails"
+  "$LOAD" "$command" --nfs "$at" --mount "$MOUNT" --export "$EXPORT" "$@" >&3 || die "relay-load $command through $at fails"
 }
 
 # copied WAY WHAT FROM TO: the rate of nfs-cp, the process included.

@@ -3,11 +3,12 @@
 //! `rpcrdma get` and `rpcrdma put`, with `rpcrdma serve` on loopback, beside `cp`. With `--guest`: our server
 //! beside the kernel's, under the kernel's client in a virtual machine. With `--ganesha`: many small files on
 //! our server beside nfs-ganesha, on a disk. With `--gateway`: two gateways beside two socats, as ways to
-//! nfs-ganesha.
+//! nfs-ganesha; with `--gateway --guest`: one gateway beside one socat, under the kernel's client.
 
 mod content;
 mod copies;
 mod files;
+mod linux;
 mod machine;
 mod programs;
 mod relays;
@@ -32,7 +33,8 @@ cannot be stopped, root can put it last: chrt -r 1 cargo xtask compare. Without 
 memory on a tmpfs; with --guest it needs what cargo xtask interop does."
 )]
 pub(crate) struct Options {
-    /// Compare servers instead: ours with the kernel's, both in Debian 12's kernel booted in QEMU
+    /// Compare servers instead: ours with the kernel's, both in Debian 12's kernel booted in QEMU. With
+    /// --gateway: that kernel's client, through one gateway with one socat
     #[arg(long, conflicts_with_all = ["scratch", "only"])]
     guest: bool,
 
@@ -41,7 +43,7 @@ pub(crate) struct Options {
     ganesha: bool,
 
     /// Compare ways to nfs-ganesha instead, as root: two gateways (TCP to RDMA to TCP) with two socats
-    #[arg(long, conflicts_with_all = ["guest", "ganesha", "only"])]
+    #[arg(long, conflicts_with_all = ["ganesha", "only"])]
     gateway: bool,
 
     /// Milliseconds of each measurement of --gateway
@@ -113,7 +115,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             eprintln!("{what} ...");
         }
     };
-    if options.gateway {
+    if options.gateway && !options.guest {
         let amount = relays::Amount {
             rounds: options.rounds,
             milliseconds: options.time,
@@ -131,7 +133,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     let (rows, guest) = if options.guest {
-        let (rows, guest) = servers::measure(&program, rounds, options.install)?;
+        let (rows, guest) = match options.gateway {
+            true => linux::measure(&program, rounds, options.install)?,
+            false => servers::measure(&program, rounds, options.install)?,
+        };
         (rows, Some(guest))
     } else {
         let selects = |name: &str| options.selects(name);

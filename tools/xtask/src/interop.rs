@@ -20,6 +20,7 @@ mod series;
 mod serve;
 mod servers;
 mod tests;
+mod ways;
 mod write_log;
 
 use std::fs;
@@ -39,6 +40,9 @@ pub(crate) use self::messages::{Options as MessageOptions, run as record_message
 pub(crate) use self::mix::{Options as MixOptions, run as record_mix};
 pub(crate) use self::program::{Options as GuestOptions, run as run_in_guest};
 pub(crate) use self::servers::{GuestMachine, ServerTimes, time_servers};
+pub(crate) use self::ways::{
+    MIB as WAY_MIB, STATS as WAY_STATS, WORKS as WAY_WORKS, Way, WayTimes, time_ways,
+};
 
 #[derive(Args)]
 pub(crate) struct Options {

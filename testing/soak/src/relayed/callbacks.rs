@@ -37,7 +37,7 @@ const PAUSE: usize = 3000;
 /// A server that calls its clients.
 pub(super) struct Callbacks {
     stage: Arc<Stage>,
-    /// The gateways that make callbacks to a client's machine, and that take them to it.
+    /// The gateway behind, which has callbacks first, and that in front, which brings them to clients.
     behind: Party,
     front: Party,
     backward: Backward,

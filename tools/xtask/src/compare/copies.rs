@@ -114,7 +114,7 @@ pub(super) fn measure(
                 times: client.compared(rounds).with_context(|| name.clone())?,
                 name,
                 beside: "cp",
-                bounds: copy.bounds,
+                bounds: Some(copy.bounds),
             });
         }
     }

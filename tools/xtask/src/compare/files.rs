@@ -146,7 +146,7 @@ fn row(phase: &Phase, times: &Times) -> Result<Row> {
         name: phase.name.to_owned(),
         beside: phase.beside,
         times: Compared::of(&pairs),
-        bounds: phase.bounds,
+        bounds: Some(phase.bounds),
     })
 }
 

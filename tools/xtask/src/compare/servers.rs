@@ -28,7 +28,7 @@ pub(super) fn measure(
         name: work.name.to_owned(),
         beside: "knfsd",
         times: Compared::of(&work.rounds),
-        bounds: BOUNDS,
+        bounds: Some(BOUNDS),
     });
     Ok((rows.collect(), guest))
 }

@@ -25,7 +25,8 @@ pub(super) struct Row {
     pub(super) beside: &'static str,
     /// Seconds: first the other way, then ours.
     pub(super) times: Compared,
-    pub(super) bounds: Bounds,
+    /// None if the row only shows what others consist of.
+    pub(super) bounds: Option<Bounds>,
 }
 
 /// Highest ratios of our time to the other.
@@ -47,15 +48,16 @@ enum Verdict {
 
 impl Row {
     /// A ratio that is no number is missed.
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> Option<Verdict> {
+        let Bounds { must, aim } = self.bounds?;
         let ratio = self.times.ratio.median;
-        if ratio <= self.bounds.aim {
+        Some(if ratio <= aim {
             Verdict::Aim
-        } else if ratio <= self.bounds.must {
+        } else if ratio <= must {
             Verdict::Met
         } else {
             Verdict::Missed
-        }
+        })
     }
 
     fn json(&self) -> Value {
@@ -66,10 +68,10 @@ impl Row {
             "ours_seconds": spread(self.times.second),
             "beside_seconds": spread(self.times.first),
             "ratio": spread(self.times.ratio),
-            "must": self.bounds.must,
-            "aim": self.bounds.aim,
-            "met": verdict != Verdict::Missed,
-            "aim_met": verdict == Verdict::Aim,
+            "must": self.bounds.map(|bounds| bounds.must),
+            "aim": self.bounds.map(|bounds| bounds.aim),
+            "met": verdict.map(|verdict| verdict != Verdict::Missed),
+            "aim_met": verdict.map(|verdict| verdict == Verdict::Aim),
         })
     }
 }
@@ -124,22 +126,27 @@ impl fmt::Display for Table {
             "", "ours", "beside", "ratio", "must", "aim"
         )?;
         for row in &self.rows {
-            let Bounds { must, aim } = row.bounds;
-            let verdict = match row.verdict() {
-                Verdict::Aim => "aim met",
-                Verdict::Met => "met",
-                Verdict::Missed => "MISSED",
-            };
-            writeln!(
+            write!(
                 f,
-                "{:<30} {:<20} {:<6} {:<20} {:<20} {:>7} {aim:>5} {verdict}",
+                "{:<30} {:<20} {:<6} {:<20} {:<20}",
                 row.name,
                 cell(row.times.second, 3),
                 row.beside,
                 cell(row.times.first, 3),
                 cell(row.times.ratio, 2),
-                format!("<= {must}"),
             )?;
+            let verdict = match row.verdict() {
+                None => "",
+                Some(Verdict::Aim) => "aim met",
+                Some(Verdict::Met) => "met",
+                Some(Verdict::Missed) => "MISSED",
+            };
+            match row.bounds {
+                Some(Bounds { must, aim }) => {
+                    writeln!(f, " {:>7} {aim:>5} {verdict}", format!("<= {must}"))?;
+                }
+                None => writeln!(f)?,
+            }
         }
         Ok(())
     }
@@ -163,10 +170,10 @@ mod tests {
             name: format!("ratio {ratio}"),
             beside: "cp",
             times: Compared::of(&[(2.0, ratio * 2.0)]),
-            bounds: Bounds {
+            bounds: Some(Bounds {
                 must: 1.5,
                 aim: 1.1,
-            },
+            }),
         };
         Table {
             machine: Machine::example(),
@@ -180,7 +187,7 @@ mod tests {
     #[test]
     fn ratio_is_missed_above_its_bound() {
         let table = table(&[1.0, 1.25, 1.5, 1.75, f64::NAN]);
-        let verdicts: Vec<Verdict> = table.rows.iter().map(Row::verdict).collect();
+        let verdicts: Vec<Verdict> = table.rows.iter().filter_map(Row::verdict).collect();
         let expected = [
             Verdict::Aim,
             Verdict::Met,
@@ -196,6 +203,15 @@ mod tests {
         assert_eq!(rows[2]["met"], true);
         assert_eq!(rows[2]["aim_met"], false);
         assert_eq!(rows[3]["met"], false);
+    }
+
+    #[test]
+    fn row_without_bounds_has_no_verdict() {
+        let mut table = table(&[9.0]);
+        table.rows[0].bounds = None;
+        let text = table.to_string();
+        assert!(!text.contains("MISSED") && !text.contains("<="), "{text}");
+        assert_eq!(table.json()["rows"][0]["met"], Value::Null);
     }
 
     #[test]

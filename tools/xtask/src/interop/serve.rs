@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use super::TestRun;
 use super::daemon::Daemon;
+use super::namespaces::Namespaces;
 
 /// The path that the server exports a directory as.
 pub(super) const EXPORT: &str = "/export";
@@ -54,9 +55,31 @@ impl Serve {
         on: Ports,
         options: &[&str],
     ) -> Result<Self> {
+        Self::run(run, Command::new(run.program), folder, on, options)
+    }
+
+    /// The same on free ports within namespaces.
+    ///
+    /// # Errors
+    ///
+    /// As with [`Self::start`].
+    pub(super) fn start_within(
+        run: &TestRun<'_>,
+        folder: &Path,
+        namespaces: &Namespaces,
+    ) -> Result<Self> {
+        Self::run(run, namespaces.program(run.program), folder, (0, 0), &[])
+    }
+
+    fn run(
+        run: &TestRun<'_>,
+        mut command: Command,
+        folder: &Path,
+        on: Ports,
+        options: &[&str],
+    ) -> Result<Self> {
         let state = run.work.join("state");
         fs::create_dir_all(&state)?;
-        let mut command = Command::new(run.program);
         command
             .arg("serve")
             .arg(format!("{EXPORT}={}", folder.display()))

@@ -112,7 +112,7 @@ fn drive(run: &TestRun<'_>, rounds: usize) -> Result<ServerTimes> {
 }
 
 /// The seconds in what the guest says of a piece of work, which must be this one.
-fn seconds(line: &str, work: &str, server: &str) -> Result<f64> {
+pub(super) fn seconds(line: &str, work: &str, server: &str) -> Result<f64> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let micros = match words[..] {
         [of, on, micros] if of == work && on == server => micros.parse::<u32>().ok(),
@@ -125,7 +125,7 @@ fn seconds(line: &str, work: &str, server: &str) -> Result<f64> {
 }
 
 impl GuestMachine {
-    fn parse(line: &str) -> Option<Self> {
+    pub(super) fn parse(line: &str) -> Option<Self> {
         let mut words = line.split_whitespace();
         Some(Self {
             cpus: words.next()?.parse().ok()?,

@@ -28,6 +28,8 @@ mod verbs_counts;
 mod verbs_siw;
 mod verbs_two_guests;
 
+pub(super) use self::gateway::{GANESHA_PORTS, GANESHA_UPSTREAM, start_ganesha};
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -10,6 +10,9 @@ mod to_rdma;
 
 pub(super) use self::callbacks::{reference as reference_callbacks, run as callbacks};
 pub(super) use self::chain::{reference as reference_chain, run as chain};
+pub(in crate::interop) use self::ganesha::{
+    PORTS as GANESHA_PORTS, UPSTREAM as GANESHA_UPSTREAM, start as start_ganesha,
+};
 pub(super) use self::ganesha::{reference as reference_ganesha, run as ganesha};
 pub(super) use self::kerberos::{reference as reference_kerberos, run as kerberos};
 pub(super) use self::over_rxe::run as over_rxe;

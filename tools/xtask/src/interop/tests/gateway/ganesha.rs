@@ -19,8 +19,8 @@ use crate::interop::tests::load::{self, check_stable};
 const SERVER_LIMIT: Duration = Duration::from_secs(60);
 
 /// Where ganesha listens, in a network of its own.
-pub(super) const PORTS: Ports = (2049, 20048);
-pub(super) const UPSTREAM: &str = "tcp://127.0.0.1:2049";
+pub(in crate::interop) const PORTS: Ports = (2049, 20048);
+pub(in crate::interop) const UPSTREAM: &str = "tcp://127.0.0.1:2049";
 
 /// The versions of NFS that are used under load, and at how many ends of a server or a gateway it may be forgotten
 /// which calls were executed: a server of version 4.2 remembers them for a client, and forgets them when it ends; a
@@ -67,7 +67,7 @@ impl<'a> Lab<'a> {
             File::create(many.join(format!("entry-{number}")))?;
         }
         fs::create_dir(folder.join(SHELF))?;
-        let ganesha = ganesha(run, &folder, environment)?;
+        let ganesha = start(run, &folder, environment)?;
         Ok(Self {
             run,
             folder,
@@ -188,7 +188,16 @@ fn realm(run: &TestRun<'_>) -> PathBuf {
     run.work.join("kerberos")
 }
 
-fn ganesha(run: &TestRun<'_>, folder: &Path, more: &[(&str, String)]) -> Result<Namespaces> {
+/// Starts nfs-ganesha in namespaces of its own, with this folder as `/export`.
+///
+/// # Errors
+///
+/// It does not start, or the user is not root.
+pub(in crate::interop) fn start(
+    run: &TestRun<'_>,
+    folder: &Path,
+    more: &[(&str, String)],
+) -> Result<Namespaces> {
     let work = run.work.join("ganesha");
     fs::create_dir(&work)?;
     let mut environment = vec![
