@@ -234,7 +234,7 @@ impl Pair {
             }
             false => call,
         };
-        let call = match session::creates(scanned) {
+        let call = match session::is_of_session(scanned) {
             true => {
                 let fore = self.core.fore_sizes.and(Sizes::both(link.max_chunk()));
                 apply(call, &session::cuts(scanned, fore, self.back_sizes(link)))
