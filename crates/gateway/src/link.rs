@@ -38,7 +38,11 @@ pub(crate) enum Link {
         _port: Lease,
         client: oncrpc_tcp::Client,
     },
-    Rdma(rpcrdma::Client),
+    Rdma {
+        client: rpcrdma::Client,
+        /// Largest chunk in bytes that it offers.
+        max_chunk: usize,
+    },
 }
 
 /// What a pair connects with.
@@ -166,7 +170,13 @@ impl Connector<'_> {
             .with_receives_on_arrival(true)
             .with_receive_size(config.receive_size.min(InlineThreshold::DEFAULT))
             .with_pool(self.pool.clone());
-        Ok(Link::Rdma(connect.connect(addr, config).await?))
+        let max_chunk = config.max_chunk;
+        let client = connect.connect(addr, config).await?;
+        let info = client.connection();
+        Ok(Link::Rdma {
+            max_chunk: info.map_or(max_chunk, |info| info.max_chunk),
+            client,
+        })
     }
 }
 
@@ -179,7 +189,7 @@ impl Link {
                 device: None,
                 remote_invalidations: 0,
             },
-            Self::Rdma(rdma) => UpstreamConnection {
+            Self::Rdma { client: rdma, .. } => UpstreamConnection {
                 client,
                 device: rdma.connection().and_then(|info| info.device),
                 remote_invalidations: rdma.counters().remote_invalidations,
@@ -195,7 +205,15 @@ impl Link {
     ) -> Result<Payload, TransportError> {
         match self {
             Self::Tcp { client, .. } => client.call(call, bound).await,
-            Self::Rdma(client) => client.call(call, bound).await,
+            Self::Rdma { client, .. } => client.call(call, bound).await,
+        }
+    }
+
+    /// Largest chunk in bytes that the connection can offer to the upstream; any over TCP.
+    pub(crate) fn max_chunk(&self) -> usize {
+        match self {
+            Self::Tcp { .. } => usize::MAX,
+            Self::Rdma { max_chunk, .. } => *max_chunk,
         }
     }
 
@@ -205,7 +223,7 @@ impl Link {
         const HEADER: usize = 28;
         match self {
             Self::Tcp { .. } => Some(Sizes::both(MAX_CALLBACK)),
-            Self::Rdma(client) => client.connection().map(|info| Sizes {
+            Self::Rdma { client, .. } => client.connection().map(|info| Sizes {
                 call: info.thresholds.receive.bytes() - HEADER,
                 reply: info.thresholds.send.bytes() - HEADER,
             }),
@@ -216,7 +234,7 @@ impl Link {
     pub(crate) fn next_xid(&self) -> u32 {
         match self {
             Self::Tcp { client, .. } => client.next_xid(),
-            Self::Rdma(client) => client.next_xid(),
+            Self::Rdma { client, .. } => client.next_xid(),
         }
     }
 
@@ -224,7 +242,7 @@ impl Link {
     pub(crate) async fn ended(&self) -> TransportError {
         match self {
             Self::Tcp { client, .. } => TransportError::Disconnected(client.ended().await),
-            Self::Rdma(client) => client.ended().await,
+            Self::Rdma { client, .. } => client.ended().await,
         }
     }
 
@@ -233,7 +251,7 @@ impl Link {
         match self {
             // The last owner of the client closes its socket.
             Self::Tcp { .. } => {}
-            Self::Rdma(client) => client.close().await,
+            Self::Rdma { client, .. } => client.close().await,
         }
     }
 }

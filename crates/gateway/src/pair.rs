@@ -224,7 +224,9 @@ impl Pair {
     fn outgoing(&self, link: &Link, call: Payload, scanned: &ScannedCall) -> (Payload, ReplyBound) {
         // Without knowledge of the server's limits, one Write chunk and one Read chunk (RFC 8267 §6.4.2).
         let bound = scanned.reply_with_chunks(WRITE_CHUNKS);
-        let bound = bound.unwrap_or_else(|| ReplyBound::new(self.core.config.max_reply));
+        // A call that asked for room beyond a chunk of the connection would never be sent.
+        let max_reply = self.core.config.max_reply.min(link.max_chunk());
+        let bound = bound.unwrap_or_else(|| ReplyBound::new(max_reply));
         let to_rdma = self.core.upstream_side == Side::Rdma;
         let call = match to_rdma {
             true => {
@@ -233,10 +235,10 @@ impl Pair {
             }
             false => call,
         };
-        let call = match session::creates(scanned) {
+        let call = match session::is_of_session(scanned) {
             true => {
-                let sizes = (self.core.fore_sizes, self.back_sizes(link));
-                apply(call, &session::cuts(scanned, sizes.0, sizes.1))
+                let fore = self.core.fore_sizes.and(Sizes::both(link.max_chunk()));
+                apply(call, &session::cuts(scanned, fore, self.back_sizes(link)))
             }
             false => call,
         };
@@ -265,7 +267,7 @@ impl Pair {
                     false => reduce::take_out_large(reply, &results),
                 })
             }
-            Link::Rdma(_) => place_results(scanned, reply).map(|reply| {
+            Link::Rdma { .. } => place_results(scanned, reply).map(|reply| {
                 // What came inline may belong into a chunk of the client.
                 match caller.reply_room.has_chunks() {
                     true => {

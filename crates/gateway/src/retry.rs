@@ -40,7 +40,7 @@ impl Pair {
         bound: ReplyBound,
         scanned: &ScannedCall,
     ) -> Result<(Payload, Option<Lease>), TransportError> {
-        let max_reply = self.core.config.max_retried_reply;
+        let max_reply = self.core.config.max_retried_reply.min(link.max_chunk());
         let may_retry = self.core.upstream_side == Side::Rdma
             && scanned.short_reply_retry
             && can_answer(scanned.flavor)

@@ -2,9 +2,7 @@
 //! what a gateway changes in it.
 
 use nfs_proto::NFS_PROGRAM;
-use nfs_proto::scan::{
-    CONN_RDMA, Channel, ChannelAttributes, CreateSession, Edit, ScannedCall, SessionOperation,
-};
+use nfs_proto::scan::{CONN_RDMA, Channel, ChannelAttributes, Edit, ScannedCall, SessionOperation};
 use rpcrdma::InlineSizes;
 use smallvec::SmallVec;
 
@@ -52,24 +50,27 @@ pub(crate) fn may_declare_ready(call: &ScannedCall) -> bool {
     !call.clear && call.program == NFS_PROGRAM && call.version == 4
 }
 
-/// Whether a call creates a session.
-pub(crate) fn creates(call: &ScannedCall) -> bool {
-    new_sessions(call).next().is_some()
+/// Whether a call creates a session, or binds its connection to one.
+pub(crate) fn is_of_session(call: &ScannedCall) -> bool {
+    call.sessions().next().is_some()
 }
 
-fn new_sessions(call: &ScannedCall) -> impl Iterator<Item = &CreateSession> {
-    call.sessions().filter_map(|session| match session {
-        SessionOperation::Create(create) => Some(create),
-        SessionOperation::Bind(_) => None,
-    })
-}
-
-/// Cuts the attributes of the channels in each CREATE_SESSION to what the transports carry, and
-/// takes out that the connection is to go on in RDMA mode. `back` is `None` where no transport of
-/// the pair limits callbacks.
+/// Cuts the attributes of the channels in each CREATE_SESSION to what the transports carry. Takes out
+/// that the connection is to go on in RDMA mode, there and in BIND_CONN_TO_SESSION: a server that
+/// agreed would change the framing of a connection on which the gateway does not (RFC 8881 §18.36.3).
+/// `back` is `None` where no transport of the pair limits callbacks.
 pub(crate) fn cuts(call: &ScannedCall, fore: Sizes, back: Option<Sizes>) -> SmallVec<[Edit; 3]> {
     let mut edits = SmallVec::new();
-    for create in new_sessions(call) {
+    for session in call.sessions() {
+        let create = match session {
+            SessionOperation::Create(create) => create,
+            SessionOperation::Bind(bind) => {
+                if bind.rdma_mode.value != 0 {
+                    edits.push(bind.rdma_mode.replace(0));
+                }
+                continue;
+            }
+        };
         let flags = create.flags.value;
         if flags & CONN_RDMA != 0 {
             edits.push(create.flags.replace(flags & !CONN_RDMA));

@@ -3,6 +3,7 @@
 mod announce;
 mod args;
 mod check;
+mod circles;
 mod config;
 mod mount_proxy;
 mod observed;

@@ -17,7 +17,7 @@ const NEEDS_VERBS: &str =
     "--device names an RDMA device, which --provider iwarp does not use: leave one of the two out";
 
 /// Options that choose the provider.
-#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ProviderArgs {
     /// RDMA provider [default: auto, or verbs with --device]

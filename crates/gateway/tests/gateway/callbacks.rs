@@ -2,7 +2,7 @@
 
 use crate::made_up::*;
 use oncrpc::xdr::Writer;
-use oncrpc::{RpcError, Service, read_reply};
+use oncrpc::{Credential, Procedure, RpcError, Service, read_reply, write_call};
 use rpcrdma::Versions;
 use std::sync::Arc;
 
@@ -100,6 +100,30 @@ async fn each_new_session_of_a_call_is_cut_and_stays_out_of_rdma_mode() {
         assert!(create.fore.attributes.max_request_size as usize <= gateway::MAX_RECORD);
         assert!(create.back.attributes.max_request_size <= 8192);
         assert_eq!(create.back.attributes.rdma_ird, None);
+    }
+}
+
+#[tokio::test]
+async fn connection_that_is_bound_to_a_session_stays_out_of_rdma_mode_too() {
+    use nfs_proto::scan::{SessionOperation, scan_received};
+    for way in WAYS {
+        let (upper, _gateway, client, _) = connected(way, false).await;
+        for (xid, rdma_mode) in [(2, 1), (3, 0)] {
+            let (prog, vers, proc) = (100_003, 4, 1);
+            let mut w = Writer::default();
+            let compound = Procedure { prog, vers, proc };
+            write_call(&mut w, xid, compound, &Credential::None);
+            // BIND_CONN_TO_SESSION of both channels, or of the fore channel.
+            w.words([0, 1, 1, 41, 1, 2, 3, 4, 3, rdma_mode]);
+            client.call(w.finish(), 100).await.expect("it is answered");
+            let calls = upper.service.calls();
+            let call = scan_received(calls.last().expect("it was called"), []);
+            let session = call.expect("a call").session;
+            let Some(SessionOperation::Bind(bind)) = session else {
+                panic!("{session:?}")
+            };
+            assert_eq!((bind.direction.value, bind.rdma_mode.value), (3, 0));
+        }
     }
 }
 

@@ -9,7 +9,12 @@ use oncrpc::{
     TransportError, read_reply, write_call,
 };
 use rpcrdma::Versions;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use verbs::{
+    BoxFuture, Connected, Limits, Provider, QpOptions, QueuePair, SetupError, WorkRequest,
+    WrapProvider, WrapQueuePair,
+};
 
 fn nobody() -> Arc<dyn Service> {
     Arc::new(Programs::new())
@@ -62,6 +67,77 @@ async fn reply_without_a_known_bound_has_room_up_to_a_chunk_of_the_client() {
     let upper = Upper::new(Over::Rdma(Versions::One)).await;
     let config = client_config().with_max_chunk(600_000_usize);
     let gateway = from_tcp(Upstream::rdma(iwarp(), upper.addr, config)).await;
+    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    for (xid, len) in [(1, 10), (2, 590_000)] {
+        let reply = client.call(call_of_words(xid, GROW, &[len]), 0).await;
+        let results = results(&reply.expect("it fits"), xid);
+        assert_eq!(results.len(), len as usize);
+    }
+    assert_eq!(gateway.stats().system_errors, 0);
+}
+
+/// Software iWARP that registers and moves so little at once.
+struct Small(Arc<dyn Provider>);
+
+struct SmallQueuePair(Box<dyn QueuePair>, Limits);
+
+const SMALL: usize = 600_000;
+
+fn small(limits: &Limits) -> Limits {
+    Limits {
+        max_region: SMALL,
+        ..limits.clone()
+    }
+}
+
+impl WrapProvider for Small {
+    type Inner = dyn Provider;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.0
+    }
+
+    fn wrap_limits(&self) -> Limits {
+        small(&self.0.limits())
+    }
+
+    fn wrap_connect<'a>(
+        &'a self,
+        to: SocketAddr,
+        options: &'a QpOptions,
+        private_data: &'a [u8],
+        receives: Vec<WorkRequest>,
+    ) -> BoxFuture<'a, Result<Connected, SetupError>> {
+        Box::pin(async move {
+            let connected = self.0.connect(to, options, private_data, receives).await?;
+            let limits = small(connected.qp.limits());
+            let qp = Box::new(SmallQueuePair(connected.qp, limits));
+            Ok(Connected { qp, ..connected })
+        })
+    }
+}
+
+impl WrapQueuePair for SmallQueuePair {
+    type Inner = dyn QueuePair;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.0
+    }
+
+    fn inner_mut(&mut self) -> &mut Self::Inner {
+        &mut *self.0
+    }
+
+    fn wrap_limits(&self) -> &Limits {
+        &self.1
+    }
+}
+
+#[tokio::test]
+async fn reply_without_a_known_bound_has_room_up_to_what_the_provider_registers() {
+    let upper = Upper::new(Over::Rdma(Versions::One)).await;
+    let provider = Arc::new(Small(iwarp()));
+    let gateway = from_tcp(Upstream::rdma(provider, upper.addr, client_config())).await;
     let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
     for (xid, len) in [(1, 10), (2, 590_000)] {
         let reply = client.call(call_of_words(xid, GROW, &[len]), 0).await;

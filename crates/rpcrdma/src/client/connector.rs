@@ -409,6 +409,7 @@ fn info(endpoint: &Endpoint, version: Version, private_data: Vec<u8>) -> Connect
         device: qp.device().map(str::to_owned),
         version,
         thresholds: connection.thresholds(),
+        max_chunk: connection.max_chunk(),
         remote_invalidation: connection.design(),
         peer_private_data: PrivateData::find(&private_data),
         raw_private_data: private_data,

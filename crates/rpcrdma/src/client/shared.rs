@@ -27,6 +27,9 @@ pub struct ConnectionInfo {
     /// Inline thresholds: the largest message of each direction in bytes. In version two they may
     /// change.
     pub thresholds: Thresholds,
+    /// Largest chunk in bytes that this client offers: [the configured
+    /// one](crate::ClientConfig::max_chunk), or what the provider can do if that is less.
+    pub max_chunk: usize,
     /// Remote invalidation design for this client's handles (reminv §4), if there is one.
     pub remote_invalidation: Option<Design>,
     /// The server's private data, if it has the format of RFC 8797.

@@ -2,13 +2,16 @@
 
 use super::announce::Described;
 use super::args::Settings;
+use super::circles::{Known, circle};
 use super::pairs::Pairs;
-use super::plan;
+use super::plan::{self, PairPlan};
+use super::replace::leads_back;
 use super::side::ListenUrl;
 use super::sockets::Sockets;
 use crate::control::{self, GatewayStatus};
 use crate::failure::Ended;
-use anyhow::anyhow;
+use crate::serve::listen;
+use anyhow::{anyhow, bail};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
@@ -24,10 +27,10 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     let mut warnings = pairs.hosts_without_address(&settings.pairs).await;
     let running = control::gateways(settings.args.reports.control_socket.as_deref()).await;
     let served: Vec<(SocketAddr, u32)> = running.iter().flat_map(taken).collect();
-    let mut listeners = Vec::new();
+    let (mut listeners, mut prepared) = (Vec::new(), Vec::new());
     for plan in &settings.pairs {
         let cannot = |error: anyhow::Error| anyhow!("{}: {error:#}", plan.listen);
-        pairs.prepare(plan).await.map_err(cannot)?;
+        prepared.push(pairs.prepare(plan).await.map_err(cannot)?);
         let by = |addr| served.iter().find(|(other, _)| plan::meet(addr, *other));
         pairs
             .try_out(plan, |addr| by(addr).is_some())
@@ -44,6 +47,17 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
         listeners.push(found);
         warnings.extend(without);
     }
+    let known: Vec<Known<'_>> = settings
+        .pairs
+        .iter()
+        .zip(prepared.iter().map(Vec::as_slice))
+        .collect();
+    for (of, plan) in settings.pairs.iter().enumerate() {
+        if let Some(way) = circle(&known, of) {
+            bail!("{}: {:#}", plan.listen, leads_back(&way));
+        }
+    }
+    check_metrics(settings, &running)?;
     for warning in &warnings {
         tracing::warn!(target: "serve", "{warning}");
     }
@@ -59,6 +73,29 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     }
     out.flush()?;
     Ok(Ended::Well)
+}
+
+/// Finds out whether metrics could be served. Their port may be that of a gateway which runs already: it is the one
+/// that reads the file again.
+fn check_metrics(settings: &Settings, running: &[GatewayStatus]) -> anyhow::Result<()> {
+    let Some(addr) = settings.args.reports.metrics else {
+        return Ok(());
+    };
+    let mut pairs = settings.pairs.iter().flat_map(PairPlan::listeners);
+    if pairs.any(|other| plan::meet(addr, other)) {
+        bail!("--metrics {addr} is the port of a pair: choose another");
+    }
+    let Err(error) = listen::try_out(addr) else {
+        return Ok(());
+    };
+    let mut served = running
+        .iter()
+        .filter_map(|gateway| gateway.metrics.as_ref()?.parse().ok());
+    let is_served = served.any(|other| plan::meet(addr, other));
+    match error.kind() {
+        io::ErrorKind::AddrInUse if is_served => Ok(()),
+        _ => Err(listen::explain(error, addr, "--metrics")),
+    }
 }
 
 /// Where a running gateway listens, with its process.

@@ -1,5 +1,7 @@
 //! What can be known of a pair before it starts.
 
+use super::circles::reaches;
+use super::mount_proxy::MountPlace;
 use super::over::over_tcp;
 use super::pairs::{Pairs, cannot_listen};
 use super::plan::PairPlan;
@@ -33,6 +35,11 @@ impl Pairs {
             bail!(
                 "upstream {} is where the pair itself listens: name the server",
                 plan.upstream.server
+            );
+        }
+        if let Some(addr) = own_mount(plan, &upstream).await {
+            bail!(
+                "upstream_mount {addr} is where the pair itself passes MOUNT on from: name the server's"
             );
         }
         if [plan.listen.scheme, plan.upstream.scheme].contains(&Scheme::Rdma) {
@@ -96,13 +103,19 @@ impl Pairs {
     }
 }
 
-/// Whether connections to `addr` come to a listener `at` an address.
-fn reaches(addr: SocketAddr, at: SocketAddr) -> bool {
-    let same_host = match at.ip().is_unspecified() {
-        true => (at.is_ipv6() || addr.is_ipv4()) && socket_owner::is_local(addr),
-        false => at.ip().to_canonical() == addr.ip().to_canonical(),
+/// The place of MOUNT of the server, if that is where the pair itself listens.
+async fn own_mount(plan: &PairPlan, upstream: &[SocketAddr]) -> Option<SocketAddr> {
+    let own = SocketAddr::new(plan.listen.addr.ip(), plan.mount_port?);
+    let places: Vec<SocketAddr> = match &plan.upstream_mount {
+        MountPlace::ByRpcbind => return None,
+        MountPlace::Port(port) => upstream
+            .iter()
+            .map(|addr| SocketAddr::new(addr.ip(), *port))
+            .collect(),
+        // One that is not found now may be later.
+        MountPlace::At(endpoint) => endpoint.addresses().await.unwrap_or_default(),
     };
-    same_host && at.port() == addr.port()
+    places.into_iter().find(|addr| reaches(*addr, own))
 }
 
 /// Checks that this process may have ports below 1024.

@@ -1,7 +1,9 @@
 //! Running other pairs from now on: those that stay are not touched, and none ends for one that cannot be.
 
+use super::circles::{Known, circle};
 use super::pairs::{Pair, Pairs, end_all};
 use super::plan::PairPlan;
+use anyhow::anyhow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
@@ -29,6 +31,16 @@ impl Wanted {
             Err(_) => true,
         };
         same && self.plan.is_same_but_for_clients(&pair.plan)
+    }
+
+    /// The plan, with the addresses of the server as far as they are known.
+    fn known(&self) -> Known<'_> {
+        let before = self.running.as_ref().map(|pair| &pair.upstream[..]);
+        let addrs = match &self.prepared {
+            Ok(addrs) => addrs,
+            Err(_) => before.unwrap_or_default(),
+        };
+        (&self.plan, addrs)
     }
 
     /// Whether it cannot run beside a pair: both need a port, or say to rpcbind where they are.
@@ -112,6 +124,22 @@ impl Replaced {
     }
 }
 
+/// Refuses pairs that would lead back to themselves. Those that run stay.
+fn refuse_circles(wanted: &mut [Wanted]) {
+    let known: Vec<Known<'_>> = wanted.iter().map(Wanted::known).collect();
+    let ways: Vec<Option<String>> = (0..known.len()).map(|of| circle(&known, of)).collect();
+    for (one, way) in wanted.iter_mut().zip(ways) {
+        if let (false, Ok(_), Some(way)) = (one.stays, &one.prepared, way) {
+            one.prepared = Err(leads_back(&way));
+        }
+    }
+}
+
+/// What is to be said of a pair that leads back to itself.
+pub(super) fn leads_back(way: &str) -> anyhow::Error {
+    anyhow!("its server is the gateway itself: {way}")
+}
+
 impl Pairs {
     /// Runs these from now on. Pairs that stay the same are not touched, nor those in which only the
     /// allowed clients differ, but for these. One that cannot be started is reported, and the one that it
@@ -130,6 +158,7 @@ impl Pairs {
             });
         }
         let mut leaving = match_up(&mut wanted, std::mem::take(&mut self.running));
+        refuse_circles(&mut wanted);
         let mut replaced = Replaced::default();
         replaced
             .removed

@@ -704,6 +704,69 @@ fn check_refuses_what_start_refuses() {
         "rdma://127.0.0.1:0: ",
     );
     check(&pair(&listen, &itself), "is where the pair itself listens");
+    let port = free.to_string();
+    let mount = ["--mount-port", &port, "--upstream-mount", &port];
+    check(
+        &[&pair(here, server)[..], &mount].concat(),
+        "is where the pair itself passes MOUNT on from",
+    );
+}
+
+#[test]
+fn pairs_that_lead_back_to_themselves_are_refused_at_check_start_and_reload() {
+    let (dir, content) = stuff();
+    let filer = Filer::new(dir.path());
+    let (one, other) = (free_port(), free_port());
+    let good = format!(
+        "[[pair]]\nlisten = \"rdma://127.0.0.1:{one}\"\nupstream = \"{}\"\n",
+        filer.url()
+    );
+    // A name of this machine leads to a listener on every address.
+    let circle = format!(
+        "[[pair]]\nlisten = \"rdma://127.0.0.1:{one}\"\nupstream = \"tcp://localhost:{other}\"\n\
+         [[pair]]\nlisten = \"tcp://0.0.0.0:{other}\"\nallow = [\"127.0.0.1\"]\n\
+         upstream = \"rdma://127.0.0.1:{one}\"\n"
+    );
+    let around = tempfile::tempdir().unwrap();
+    let file = around.path().join("gateway.toml");
+    let file = file.to_str().unwrap();
+    std::fs::write(file, &circle).unwrap();
+    let says = format!(
+        "its server is the gateway itself: rdma://127.0.0.1:{one} to tcp://0.0.0.0:{other} to rdma://127.0.0.1:{one}"
+    );
+    fails(&["gateway", "--config", file, "--check"], 1, &says);
+    fails(&["gateway", "--config", file], 1, &says);
+    let mut gateway = Gateway::configured(&good);
+    gateway.configure(&circle);
+    gateway.signal(Signal::HUP);
+    gateway.hear(&says);
+    assert!(ok(&["cat", &gateway.url("stuff/file")]) == content);
+}
+
+#[test]
+fn check_tries_the_port_of_metrics_too() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let listen = format!("rdma://127.0.0.1:{}", free_port());
+    let sides = [
+        "gateway",
+        "--listen",
+        &listen,
+        "--upstream",
+        "tcp://127.0.0.1:1",
+    ];
+    let check = |metrics: &str, says: &str| {
+        fails(
+            &[&sides[..], &["--check", "--metrics", metrics]].concat(),
+            1,
+            says,
+        );
+        fails(&[&sides[..], &["--metrics", metrics]].concat(), 1, says);
+    };
+    check(&port, &format!("port {port} of 127.0.0.1 is in use"));
+    let own = listen.rsplit_once(':').unwrap().1;
+    let same = [&sides[..], &["--check", "--metrics", own]].concat();
+    fails(&same, 1, "is the port of a pair");
 }
 
 #[test]

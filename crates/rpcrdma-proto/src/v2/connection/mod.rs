@@ -195,6 +195,12 @@ impl<O: Owner> Connection<O> {
         }))
     }
 
+    /// Returns the largest chunk that this end offers in bytes: the configured one, or what the
+    /// provider registers or moves at once if that is less.
+    pub fn max_chunk(&self) -> usize {
+        self.core.shared.max_chunk
+    }
+
     /// Returns how many calls of this end may be in flight at a time.
     pub fn credits(&self) -> u32 {
         self.core.shared.flow.in_force()
