@@ -9,6 +9,7 @@
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use smallvec::smallvec;
+use std::cell::Cell;
 use std::env;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -21,8 +22,8 @@ use verbs_iwarp::Iwarp;
 
 const PAGE: usize = 4096;
 
-/// Nothing here takes as long.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Nothing here takes as long, also on a busy machine in emulation: a Read may take 100 ms there.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn variable(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| panic!("{name} has to name an RDMA device or its address"))
@@ -96,9 +97,10 @@ fn short_reads_across_the_end_of_a_page_bring_the_right_bytes() {
         .enable_all()
         .build()
         .expect("a runtime");
+    let reads = Cell::new(0);
     let test = async {
         let (mut siw, mut software) = connected().await;
-        let bytes: Vec<u8> = (0..4 * PAGE).map(|at| (at * 7 + at / 251) as u8).collect();
+        let bytes: Vec<u8> = (0..4 * PAGE).map(|at| (at * 7 + at / 251).to_le_bytes()[0]).collect();
         let memory = Memory::Source(Gather::from_iter([Bytes::from(bytes.clone())]));
         let source = siw.register(memory).expect("there is room");
         let offset = usize::try_from(source.offset).expect("an address");
@@ -116,11 +118,12 @@ fn short_reads_across_the_end_of_a_page_bring_the_right_bytes() {
                     found == bytes[at..at + length],
                     "{length} bytes, {before} before"
                 );
+                reads.set(reads.get() + 1);
             }
         }
     };
     runtime.block_on(async {
         let done = tokio::time::timeout(PATIENCE, test).await;
-        done.expect("it ends in time");
+        assert!(done.is_ok(), "{} Reads in {PATIENCE:?}", reads.get());
     });
 }

@@ -29,6 +29,9 @@ pub mod procedure {
     pub const ADD: u32 = 2;
 }
 
+/// How long a client of a server with [`steady`] timeouts may take to hand over a chunk.
+const PULL_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Bytes that may be echoed.
 const MOST: u32 = 1 << 20;
 
@@ -114,7 +117,7 @@ pub(crate) fn steady() -> ServerConfig {
     ServerConfig::default()
         .with_credits(16)
         .with_setup_timeout(Duration::from_secs(60))
-        .with_pull_timeout(Duration::from_secs(60))
+        .with_pull_timeout(PULL_TIMEOUT)
         .with_workers(2)
 }
 
@@ -252,7 +255,8 @@ impl Target {
     ///
     /// If that takes too long.
     pub fn assert_baseline(&self) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        // A peer that went without a word is noticed when it has handed over no chunk in time.
+        let deadline = Instant::now() + PULL_TIMEOUT + Duration::from_secs(30);
         loop {
             self.runtime.block_on(self.call(&self.client));
             let (stats, out) = (self.server.stats(), self.pool.stats().out);

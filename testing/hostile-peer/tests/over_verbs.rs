@@ -145,10 +145,13 @@ fn bad_headers_draw_errors_and_the_connection_goes_on() {
     }
     peer.send(&words(&[XID, 9, 32, MSG, 0, 0, 0]));
     assert_eq!(answer(&mut peer), [XID, 9, CREDITS, ERROR, ERR_VERS, 1, 1]);
+    // Runts are discarded: nothing says that there is room for more than the first credits but a later answer.
     for length in 0..28 {
         peer.send(&words(&message(MSG, &[0, 0, 0], &[]))[..length]);
+        if length % 4 == 3 {
+            assert_goes_on(&mut peer, Version::One);
+        }
     }
-    assert_goes_on(&mut peer, Version::One);
     drop(peer);
     survived(target);
 }
