@@ -1,6 +1,6 @@
 //! What `bench invalidation` finds, prints and draws.
 
-use crate::running::{fails, ok, text};
+use crate::running::{fails, ok, run, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -148,8 +148,13 @@ fn unknown_design_is_a_wrong_use_that_names_the_known_ones() {
 
 #[test]
 fn device_that_is_not_there_or_not_used_is_said() {
-    let bench = ["bench", "invalidation", "--device", "none0"];
-    fails(&bench, 1, "RDMA device");
+    let bench = ["bench", "invalidation", "--device", "no-such-device"];
+    let output = run(&bench);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    let remedies = ["install libibverbs1", "rdma link add rxe0", "there are: "];
+    let named = remedies.iter().any(|remedy| errors.contains(remedy));
+    assert!(named, "{errors}");
     let software = [&bench[..], &["--provider", "iwarp"]].concat();
     fails(&software, 2, "--provider iwarp does not use");
 }

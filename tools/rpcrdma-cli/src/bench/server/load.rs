@@ -216,8 +216,11 @@ impl Load {
         let cpu = (cpu_time() - cpu_before).as_secs_f64() / begin.elapsed().as_secs_f64();
         let mut outcome = shared.outcome(cpu, error);
         let calls = outcome.work.as_ref().map_or(0, Work::calls);
-        if let Some((server, before)) = server.zip(server_before) {
-            let counted = async { before?.until(server.settled().await?, calls) };
+        if let Some(server) = server {
+            let counted = async {
+                let before = server_before.context("it ended before the ramp time")??;
+                before.until(server.settled().await?, calls)
+            };
             outcome.server_work = Some(counted.await);
         }
         outcome

@@ -23,6 +23,9 @@ const TRACED: [&str; 4] = ["read-4k", "write-4k", "read-1m", "write-1m"];
 const WRITE: u32 = 1;
 const IOCTL: u32 = 16;
 
+/// Registrations of Receives on a connection, of which the server posts 128 in the end, and some more.
+const MAX_REGISTERED: f64 = 200.0;
+
 /// System calls on the device's file that setup and the end of a connection may take.
 const SETUP: f64 = 300.0;
 
@@ -98,9 +101,13 @@ fn check_server(call: &str, counts: &Counts) -> Result<()> {
     is("rdma_reads", if by_reads { some } else { none.clone() })?;
     is("binds", none.clone())?;
     is("local_invalidations", none.clone())?;
-    is("remote_invalidations", none.clone())?;
-    // Memory for what a READ returns is registered for each.
-    is("registrations", if by_writes { 0.0..1.2 } else { none })?;
+    is("remote_invalidations", none)?;
+    // Receives are registered once, as the grant grows. Memory of what a READ returns is registered for each.
+    let registered = counts.number("registrations")? * counts.number("calls")?;
+    ensure!(
+        by_writes || registered < MAX_REGISTERED,
+        "{registered} registrations"
+    );
     is("doorbells", 0.5..2.5)
 }
 
@@ -116,22 +123,22 @@ const DESIGNS: [&str; 7] = [
 ];
 
 /// Of a call alone, under each design one window is taken by the Send of the server, and the client invalidates the
-/// others. Between calls, a second one goes with a reply that has none of its own.
+/// others.
 fn check_designs(run: &TestRun<'_>, document: &Value) -> Result<()> {
     let rows = document["rows"].as_array().context("no rows")?;
-    let figures = |traffic: &str, design: &str, stags: u32| {
+    let figures = |design: &str, stags: u32| {
         let row = rows.iter().find(|row| {
-            row["traffic"] == traffic
+            row["traffic"] == "alone"
                 && row["memory"] == "dynamic"
                 && row["stags"] == stags
                 && row["design"] == design
         });
-        let row = row.with_context(|| format!("no {design} with {stags} handles, {traffic}"))?;
+        let row = row.with_context(|| format!("no {design} with {stags} handles"))?;
         anyhow::Ok((Counts::of(row, "client_work")?, &row["of_none"]["median"]))
     };
     for stags in [1, 2, 4] {
         for design in DESIGNS {
-            let (counts, time) = figures("alone", design, stags)?;
+            let (counts, time) = figures(design, stags)?;
             let taken = counts.number("remote_invalidations")?;
             let own = counts.number("local_invalidations")?;
             let said = format!(
@@ -149,12 +156,6 @@ fn check_designs(run: &TestRun<'_>, document: &Value) -> Result<()> {
             );
         }
     }
-    let own = |design| figures("mixed", design, 2)?.0.number("local_invalidations");
-    let (of_one, of_several) = (own("per_connection")?, own("inter_call")?);
-    ensure!(
-        of_several < of_one,
-        "between calls {of_several} windows are left to the client, and {of_one} without that"
-    );
     Ok(())
 }
 
