@@ -2,7 +2,7 @@
 
 use super::args::GatewayArgs;
 use super::mount_proxy::{Admits, MountProxy};
-use super::over::over_tcp;
+use super::over::{Sides, over_tcp};
 use super::plan::{self, PairPlan};
 use super::reaching::Reaching;
 use super::side::Scheme;
@@ -355,6 +355,11 @@ impl Pair {
     /// Where it listens, as a URL.
     pub(super) fn url(&self) -> String {
         format!("{}://{}", self.plan.listen.scheme.name(), self.listening)
+    }
+
+    /// What both sides move over.
+    pub(super) fn sides(&self) -> Sides {
+        Sides::new(&self.plan, self.listeners.clone(), &self.upstream)
     }
 
     pub(super) fn monitor(&self) -> GatewayMonitor {
