@@ -10,6 +10,7 @@
 
 mod callbacks;
 mod client;
+mod messages;
 mod program;
 mod session;
 mod stations;
@@ -24,8 +25,9 @@ use crate::stage::{Stage, count};
 use callbacks::Callbacks;
 use client::TcpClient;
 use gateway::MAX_REPLY;
+use messages::{ECHO, Said};
 use oncrpc::{Transport, TransportError};
-use program::{ECHO, EchoProgram, Said};
+use program::EchoProgram;
 use rpcrdma_watch::Watched;
 use stations::{MakeService, Stations};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -232,7 +234,7 @@ impl Caller {
         if let Some(callbacks) = &self.callbacks {
             callbacks.announce(id, self.number, &mut self.dice);
         }
-        let message = program::call(ECHO, &shape, xid, id);
+        let message = messages::call(ECHO, &shape, xid, id);
         let call = self.client.call(message, shape.bound());
         let reply = if self.dice.once_in(self.stage.scenario.cancel) {
             let limit = self.dice.milliseconds(300) / self.stage.pace;
@@ -265,14 +267,14 @@ impl Caller {
     ) -> Result<bool, String> {
         let scenario = &self.stage.scenario;
         match reply {
-            Ok(reply) => match program::check(shape, xid, id, &reply)? {
+            Ok(reply) => match messages::check(shape, xid, id, &reply)? {
                 Said::Done if shape.answer == How::Never => Err("a reply that nobody gave".into()),
                 Said::Done if self.echo.executed(id) == 0 => {
                     Err("a reply, but nobody executed it".into())
                 }
                 Said::Done => Ok(true),
                 // It may have fitted inline.
-                Said::SystemErr if program::reply_len(shape) > self.room => Ok(true),
+                Said::SystemErr if messages::reply_len(shape) > self.room => Ok(true),
                 // A server does not try a call again whose chunks cost it a connection (RFC 8166
                 // §4.5.3).
                 Said::SystemErr if scenario.faults.failures > 0 => Ok(false),

@@ -144,6 +144,8 @@ impl FirstReply {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdleTimer {
     used: u64,
+    /// Whether the connection was in use at the last look.
+    was_in_use: bool,
     since: Instant,
 }
 
@@ -151,14 +153,17 @@ impl IdleTimer {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             used: 0,
+            was_in_use: false,
             since: now,
         }
     }
 
     /// Returns for how long the connection has been idle. `used` counts its uses so far, `in_use`
-    /// tells whether it is in use now.
+    /// tells whether it is in use now. A use that has ended since the last look has ended just now:
+    /// its end is what leads to a look.
     pub(crate) fn look(&mut self, now: Instant, used: u64, in_use: bool) -> Duration {
-        if in_use || used != self.used {
+        let was_in_use = std::mem::replace(&mut self.was_in_use, in_use);
+        if in_use || was_in_use || used != self.used {
             self.used = used;
             self.since = now;
         }
@@ -243,14 +248,16 @@ mod tests {
     }
 
     #[test]
-    fn disuse_counts_from_the_last_use() {
+    fn disuse_counts_from_the_end_of_the_last_use() {
         let start = Instant::now();
         let mut idle_timer = IdleTimer::new(start);
         let seconds = Duration::from_secs;
         assert_eq!(idle_timer.look(at(5, start), 0, false), seconds(5));
         assert_eq!(idle_timer.look(at(6, start), 1, false), seconds(0));
         assert_eq!(idle_timer.look(at(9, start), 1, true), seconds(0));
-        assert_eq!(idle_timer.look(at(19, start), 1, false), seconds(10));
+        // A use that lasts longer than any limit does not count as disuse when it ends.
+        assert_eq!(idle_timer.look(at(19, start), 1, false), seconds(0));
+        assert_eq!(idle_timer.look(at(29, start), 1, false), seconds(10));
     }
 
     #[test]

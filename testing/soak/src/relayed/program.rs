@@ -1,99 +1,14 @@
-//! Echo calls as RPC messages, which gateways pass on and know nothing of: to a server, and back.
+//! The echo program, behind gateways that know nothing of it: of the server, which calls its clients, and of
+//! clients that take callbacks.
 
 use super::callbacks::Callbacks;
+use super::messages::{HEAD, flat};
 use super::session;
-use crate::echo::{Echo, Shape, Shared};
+use crate::echo::{Echo, Shared};
 use buffer::Buffer;
-use oncrpc::xdr::{Payload, Reader, Writer};
-use oncrpc::{
-    Answer, CallHeader, Caller, Credential, Procedure, Programs, Reply, RpcError, Service,
-    read_reply, write_call,
-};
+use oncrpc::xdr::{Payload, Reader};
+use oncrpc::{Answer, CallHeader, Caller, Programs, Reply, Service};
 use std::sync::Arc;
-
-/// Programs that nobody else has: that of a server, and that of a client that takes callbacks.
-pub(super) const ECHO: u32 = 0x2000_0002;
-pub(super) const CALLBACK: u32 = 0x4000_0002;
-
-/// The procedure that echoes, as CB_COMPOUND is one for everything, beside NULL.
-const PROC: u32 = 1;
-
-/// XID and message type, which an echo message begins with as well.
-const HEAD: usize = 8;
-
-/// Bytes of a reply before its results: XID to SUCCESS (RFC 5531 §9).
-const REPLY_HEAD: usize = 24;
-
-/// The call of a shape to a program.
-pub(super) fn call(prog: u32, shape: &Shape, xid: u32, id: u64) -> Payload {
-    let head = header(prog, PROC, xid).head().to_vec();
-    with_head(&head, &flat(&shape.call(xid, id)))
-}
-
-/// The call of NULL of a program.
-pub(super) fn null(prog: u32, xid: u32) -> Payload {
-    header(prog, 0, xid)
-}
-
-fn header(prog: u32, proc: u32, xid: u32) -> Payload {
-    let mut w = Writer::new(Buffer::with_capacity(64));
-    let vers = 1;
-    write_call(
-        &mut w,
-        xid,
-        Procedure { prog, vers, proc },
-        &Credential::None,
-    );
-    w.finish()
-}
-
-/// Bytes of the reply to a shape.
-pub(super) fn reply_len(shape: &Shape) -> usize {
-    let item = |(len, _): &(usize, usize)| 4 + len.next_multiple_of(4);
-    REPLY_HEAD + 12 + shape.results.iter().map(item).sum::<usize>()
-}
-
-/// What a reply says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    /// What was asked for.
-    Done,
-    /// A gateway cannot pass the call or its reply on.
-    SystemErr,
-    /// There is no such program.
-    ProgUnavail,
-}
-
-/// Compares a reply with what was asked for.
-///
-/// # Errors
-///
-/// What is wrong with it.
-pub(super) fn check(shape: &Shape, xid: u32, id: u64, reply: &Payload) -> Result<Said, String> {
-    let said = check_null(xid, reply)?;
-    if said != Said::Done {
-        return Ok(said);
-    }
-    let bytes = flat(reply);
-    let results = bytes.get(REPLY_HEAD..).unwrap_or_default();
-    let head = [xid, 1].map(u32::to_be_bytes).concat();
-    let reply = Payload::new(Buffer::from([&head, results].concat()), 0);
-    shape.check(xid, id, &reply).map(|()| Said::Done)
-}
-
-/// The same for a reply without results.
-///
-/// # Errors
-///
-/// What is wrong with it.
-pub(super) fn check_null(xid: u32, reply: &Payload) -> Result<Said, String> {
-    match read_reply(reply, xid) {
-        Ok(_) => Ok(Said::Done),
-        Err(RpcError::SystemErr) => Ok(Said::SystemErr),
-        Err(RpcError::ProgUnavail) => Ok(Said::ProgUnavail),
-        Err(error) => Err(error.to_string()),
-    }
-}
 
 /// The program: of the server, which calls its clients, or of a client.
 pub(super) struct EchoProgram {
@@ -165,15 +80,4 @@ fn success(xid: u32, reply: Reply) -> Reply {
         Reply::Message(echo) => accepted(xid, &flat(&echo)[HEAD..]),
         other => other,
     }
-}
-
-/// A message with another head than that of the echo.
-fn with_head(head: &[u8], echo: &[u8]) -> Payload {
-    Payload::new(Buffer::from([head, &echo[HEAD..]].concat()), 0)
-}
-
-fn flat(message: &Payload) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(message.stream_len());
-    message.visit_stream(0, |part| bytes.extend_from_slice(part));
-    bytes
 }

@@ -55,7 +55,7 @@ pub(super) fn declaration(xid: u32, client: usize, creates: bool) -> Payload {
             w.words([0, MOST, MOST, MOST, 8, 16, 0]);
         }
         // The program of callbacks, and one flavor, AUTH_NONE.
-        w.words([super::program::CALLBACK, 1, 0]);
+        w.words([super::messages::CALLBACK, 1, 0]);
     } else {
         w.u32(BIND_CONN_TO_SESSION);
         w.u64(client as u64);
