@@ -65,7 +65,7 @@ impl Pairs {
             && let Err(error) = SocketOwners::check()
         {
             tracing::warn!(
-                %error,
+                target: "gateway", %error,
                 "cannot identify local users (sock_diag): local connections are refused; load the kernel \
                  module tcp_diag, or use --trust-local"
             );
@@ -128,7 +128,7 @@ impl Pairs {
         let each = share(self.descriptors, self.running.len(), with_mount.count());
         if each < self.connections {
             tracing::warn!(
-                "each pair has {each} client connections, as the limit of open files is {} (ulimit -Hn)",
+                target: "gateway", "each pair has {each} client connections, as the limit of open files is {} (ulimit -Hn)",
                 self.descriptors
             );
         }
@@ -334,7 +334,7 @@ async fn listen_beside(
         None => Beside::default(),
     };
     for warning in &beside.warnings {
-        tracing::warn!(target: "serve", "{warning}");
+        tracing::warn!(target: "gateway", "{warning}");
     }
     Listening::new(at, plan.listens_over_devices_alone(), beside.listening).listeners()
 }
@@ -375,7 +375,7 @@ impl Pair {
             mount.stop().await;
         }
         let stats = self.gateway.shutdown().await;
-        tracing::debug!(listen = %self.plan.listen, ?stats, "pair ended");
+        tracing::debug!(target: "gateway", listen = %self.plan.listen, ?stats, "pair ended");
     }
 }
 
