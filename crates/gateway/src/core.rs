@@ -7,14 +7,15 @@ use crate::ports::Ports;
 use crate::reply_memory::ReplyMemory;
 use crate::session::Sizes;
 use crate::side::Side;
-use crate::stats::{Counters, UpstreamConnection};
+use crate::stats::{Counters, TcpClient, UpstreamConnection};
 use buffer::Pool;
 use nfs_proto::scan::scan_received;
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, ConnectionId, Connections, ReceivedCall, ReplyBound, Service};
 use oncrpc_tcp::WarningLog;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Bytes of returned record memory that a gateway keeps for reuse.
 const KEPT_MEMORY: usize = 16 << 20;
@@ -34,6 +35,8 @@ pub(crate) struct Core {
     pub(crate) connections: Connections,
     /// The connections of clients, on which pairs call.
     pub(crate) backchannels: Backchannels,
+    /// Where it listens, as a URL for the log, once it does.
+    pub(crate) listening: OnceLock<String>,
     /// Memory for records.
     pub(crate) pool: Pool,
     /// Memory for replies of an RDMA upstream.
@@ -81,9 +84,24 @@ impl Core {
             ports: Ports::default(),
             connections: Connections::default(),
             backchannels: Backchannels::new(downstream),
+            listening: OnceLock::new(),
             pool: Pool::new(KEPT_MEMORY),
             pairs: Mutex::default(),
         }
+    }
+
+    /// Where it listens, as a URL for the log.
+    pub(crate) fn listen(&self) -> &str {
+        self.listening.get().map_or("", String::as_str)
+    }
+
+    /// Notes where it listens.
+    pub(crate) fn listens_at(&self, addr: SocketAddr) {
+        let scheme = match self.downstream {
+            Side::Rdma => "rdma",
+            Side::Tcp => "tcp",
+        };
+        self.listening.get_or_init(|| format!("{scheme}://{addr}"));
     }
 
     fn pairs(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<Pair>>> {
@@ -94,6 +112,16 @@ impl Core {
         // Not under the lock, which calls of all clients take.
         let pairs: Vec<_> = self.pairs().values().cloned().collect();
         pairs.iter().filter_map(|pair| pair.upstream()).collect()
+    }
+
+    /// The connections of TCP clients that have made a call.
+    pub(crate) fn tcp_clients(&self) -> Vec<TcpClient> {
+        if self.downstream != Side::Tcp {
+            return Vec::new();
+        }
+        let mut pairs: Vec<_> = self.pairs().values().cloned().collect();
+        pairs.sort_by_key(|pair| pair.caller().connection);
+        pairs.iter().map(|pair| pair.seen()).collect()
     }
 
     fn pair_of(self: &Arc<Self>, caller: &Caller) -> Arc<Pair> {

@@ -3,7 +3,7 @@
 use crate::config::{GatewayConfig, Listen, Upstream};
 use crate::core::Core;
 use crate::listener::Listening;
-use crate::stats::{GatewayStats, UpstreamConnection};
+use crate::stats::{GatewayStats, TcpClient, UpstreamConnection};
 use buffer::PoolStats;
 use oncrpc::warnings::WARNING_PERIOD;
 use rpcrdma::{ConnectionStats, ServerMonitor};
@@ -50,6 +50,7 @@ impl Gateway {
     ) -> Result<Self, SetupError> {
         let core = Arc::new(Core::new(&listen, upstream, config));
         let listening = Listening::start(listen, &core).await?;
+        core.listens_at(listening.local_addr());
         let logged = Arc::clone(&core);
         let summaries = tokio::spawn(async move {
             loop {
@@ -130,6 +131,11 @@ impl GatewayMonitor {
     /// The upstream connections at present, in no order.
     pub fn upstream_connections(&self) -> Vec<UpstreamConnection> {
         self.core.upstream_connections()
+    }
+
+    /// The connections of TCP clients that have made a call, if the gateway listens for them.
+    pub fn tcp_clients(&self) -> Vec<TcpClient> {
+        self.core.tcp_clients()
     }
 
     /// Totals so far.

@@ -2,8 +2,10 @@
 //!
 //! A [`Gateway`] listens on one side and passes every call on to one upstream server on the other.
 //! Messages of every program pass unchanged, with their XIDs, but for sizes in CREATE_SESSION, which
-//! may be reduced to what RDMA carries; data of NFS moves by chunks on the RDMA side (RFC 8267). Each client connection has its own upstream connection, so that the server
-//! sees sessions, locks and replies as if the client had connected itself.
+//! may be reduced to what RDMA carries, and the step-up of a connection to RDMA, which is not made.
+//! Data of NFS moves by chunks on the RDMA side (RFC 8267). Each client connection has its own
+//! upstream connection, so that the server sees sessions, locks and replies as if the client had
+//! connected itself.
 //!
 //! # Example
 //!
@@ -49,4 +51,4 @@ pub use config::{
     MAX_RETRIED_REPLY, MAX_TCP_CALLS, SourcePorts, Upstream, tcp_limits,
 };
 pub use gateway::{Gateway, GatewayMonitor};
-pub use stats::{GatewayStats, UpstreamConnection};
+pub use stats::{GatewayStats, TcpClient, UpstreamConnection};

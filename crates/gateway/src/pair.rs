@@ -10,7 +10,7 @@ use crate::reduce;
 use crate::replies::{can_answer, system_err};
 use crate::session::{self, Sizes};
 use crate::side::Side;
-use crate::stats::UpstreamConnection;
+use crate::stats::{Counter, TcpClient, UpstreamConnection};
 use crate::xids::{Taken, Xids};
 use nfs_proto::scan::{ScannedCall, apply, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};
@@ -47,6 +47,17 @@ pub(crate) struct Pair {
     own_xid_is_free: Notify,
     /// The upstream has answered a call.
     answered: AtomicBool,
+    /// When the client called first.
+    since: Instant,
+    traffic: Traffic,
+}
+
+/// What has passed on one connection of a client.
+#[derive(Debug, Default)]
+struct Traffic {
+    calls: Counter,
+    bytes_in: Counter,
+    bytes_out: Counter,
 }
 
 #[derive(Default)]
@@ -92,6 +103,8 @@ impl Pair {
             phase: Phases::new(),
             own_xid_is_free: Notify::new(),
             answered: AtomicBool::new(false),
+            since: Instant::now(),
+            traffic: Traffic::default(),
         })
     }
 
@@ -111,7 +124,7 @@ impl Pair {
             Taken::InUse => None,
             Taken::Repetition => {
                 stats.repetitions.bump();
-                debug!(peer = %caller.addr, xid, "a call that is in flight is not repeated");
+                debug!(target: "gateway", listen = self.core.listen(), peer = %caller.addr, xid, "a call that is in flight is not repeated");
                 return Answer::Now(Reply::Nothing);
             }
         };
@@ -124,6 +137,7 @@ impl Pair {
             && let Err(reply) = may_claim(&call, caller)
         {
             stats.denied.bump();
+            self.warn("AUTH_BADCRED: a local user claims to be another one, which only root may (--trust-local allows it)");
             return Answer::Now(reply);
         }
         if self.is_ending() {
@@ -142,6 +156,8 @@ impl Pair {
         }
         stats.calls.bump();
         stats.bytes_up.add(call.stream_len() as u64);
+        self.traffic.calls.bump();
+        self.traffic.bytes_in.add(call.stream_len() as u64);
         let caller = *caller;
         Answer::Later(Box::pin(async move {
             let _in_flight = match in_flight {
@@ -294,12 +310,13 @@ impl Pair {
             stats.replies_too_large.bump();
             if self.core.log.may_warn(caller.group) {
                 let bytes = reply.stream_len();
-                warn!(peer = %caller.addr, program = scanned.program, version = scanned.version, procedure = scanned.procedure, bytes, "ERR_CHUNK: the reply fits neither inline nor the chunks of the call");
+                warn!(target: "gateway", listen = self.core.listen(), peer = %caller.addr, program = scanned.program, version = scanned.version, procedure = scanned.procedure, bytes, "ERR_CHUNK: the reply fits neither inline nor the chunks of the call");
             }
             return Reply::Ineligible;
         }
         stats.replies.bump();
         stats.bytes_down.add(reply.stream_len() as u64);
+        self.traffic.bytes_out.add(reply.stream_len() as u64);
         Reply::Message(reply)
     }
 
@@ -377,6 +394,19 @@ impl Pair {
         &self.caller
     }
 
+    /// What there is to see of the client.
+    pub(crate) fn seen(&self) -> TcpClient {
+        TcpClient {
+            id: self.caller.connection,
+            addr: self.caller.addr,
+            age: self.since.elapsed(),
+            calls: self.traffic.calls.get(),
+            in_flight: self.lock().in_flight.len(),
+            bytes_in: self.traffic.bytes_in.get(),
+            bytes_out: self.traffic.bytes_out.get(),
+        }
+    }
+
     /// The upstream connection, if there is one.
     pub(crate) fn upstream(&self) -> Option<UpstreamConnection> {
         let link = self.lock().link.clone()?;
@@ -385,7 +415,7 @@ impl Pair {
 
     pub(crate) fn warn(&self, what: &str) {
         if self.core.log.may_warn(self.caller.group) {
-            warn!(peer = %self.caller.addr, upstream = ?self.core.upstream, "{what}");
+            warn!(target: "gateway", listen = self.core.listen(), peer = %self.caller.addr, upstream = ?self.core.upstream, "{what}");
         }
     }
 
@@ -450,7 +480,7 @@ impl Pair {
             let error: Cause = match connector.attempt(&mut port).await {
                 Ok(link) => {
                     core.stats.upstream_connections.bump();
-                    debug!(%peer, upstream = ?core.upstream, "connected");
+                    debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = ?core.upstream, "connected");
                     return Some(link);
                 }
                 Err(error) => error,
@@ -459,15 +489,15 @@ impl Pair {
             if Instant::now() + pause > until {
                 core.stats.upstream_unreachable.bump();
                 if core.log.may_warn(self.caller.group) {
-                    warn!(%peer, upstream = ?core.upstream, error = %Chain(error.error()), "the upstream cannot be reached: the connection of its client is closed");
+                    warn!(target: "gateway", listen = self.core.listen(), %peer, upstream = ?core.upstream, error = %Chain(error.error()), "the upstream cannot be reached: the connection of its client is closed");
                 }
                 return None;
             }
             if std::mem::take(&mut is_first) && core.log.may_warn(self.caller.group) {
                 let window = core.config.connect_window.as_secs_f64();
-                warn!(%peer, "server {:?} cannot be reached, trying for {window} s: {}", core.upstream, Chain(error.error()));
+                warn!(target: "gateway", listen = self.core.listen(), %peer, "server {:?} cannot be reached, trying for {window} s: {}", core.upstream, Chain(error.error()));
             }
-            debug!(%peer, upstream = ?core.upstream, error = %Chain(error.error()), "no upstream connection yet");
+            debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = ?core.upstream, error = %Chain(error.error()), "no upstream connection yet");
             tokio::time::sleep(pause).await;
             pause = next_pause(pause, core.config.retry_most);
         }
@@ -493,7 +523,7 @@ impl Pair {
                 Chain(why)
             ));
         }
-        debug!(peer = %self.caller.addr, upstream = ?self.core.upstream, error = %Chain(why), "the upstream connection ended");
+        debug!(target: "gateway", listen = self.core.listen(), peer = %self.caller.addr, upstream = ?self.core.upstream, error = %Chain(why), "the upstream connection ended");
         if self.lock().in_flight.is_empty() {
             self.close_downstream();
         }

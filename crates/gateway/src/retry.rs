@@ -57,7 +57,7 @@ impl Pair {
         self.core.stats.larger_retries.bump();
         let xid = self.take_own_xid(link);
         debug!(
-            xid = scanned.xid,
+            target: "gateway", listen = self.core.listen(), xid = scanned.xid,
             as_xid = xid.xid,
             why,
             "repeated with a larger Reply chunk"
@@ -93,7 +93,7 @@ impl Pair {
         let core = &self.core;
         core.stats.clients_stalled.bump();
         if core.log.may_warn(stalled.group) {
-            warn!(peer = %stalled.addr, "takes none of its replies while others wait for their memory: its connection is closed");
+            warn!(target: "gateway", listen = self.core.listen(), peer = %stalled.addr, "takes none of its replies while others wait for their memory: its connection is closed");
         }
         core.connections.abort(stalled.connection);
     }

@@ -1,7 +1,9 @@
 //! Statistics of a gateway.
 
 use oncrpc::ConnectionId;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// An upstream connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +15,26 @@ pub struct UpstreamConnection {
     pub device: Option<String>,
     /// Handles of this end that the server invalidated; 0 over TCP.
     pub remote_invalidations: u64,
+}
+
+/// The connection of a TCP client that has made a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TcpClient {
+    /// The connection.
+    pub id: ConnectionId,
+    /// Address of the client.
+    pub addr: SocketAddr,
+    /// Time since its first call.
+    pub age: Duration,
+    /// Calls passed on so far.
+    pub calls: u64,
+    /// Calls without a reply yet.
+    pub in_flight: usize,
+    /// Bytes of its calls.
+    pub bytes_in: u64,
+    /// Bytes of the replies to them.
+    pub bytes_out: u64,
 }
 
 /// Declares the counters and their snapshot.
@@ -101,7 +123,7 @@ impl Counter {
         self.0.fetch_sub(1, Relaxed);
     }
 
-    fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }

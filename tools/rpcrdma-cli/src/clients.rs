@@ -1,6 +1,6 @@
 //! `rpcrdma clients`: shows the connections of a running server.
 
-use crate::control::{ClientStatus, ControlArgs, PairStatus, Request, Status};
+use crate::control::{ClientStatus, ControlArgs, Request};
 use crate::failure::Ended;
 use crate::json;
 use crate::table::Columns;
@@ -17,7 +17,7 @@ use std::time::Duration;
   rpcrdma clients --json \\
     --socket /run/rpcrdma/control-0.0.0.0:20049.sock
 
-`over` is the RDMA device of a connection, or iwarp for software iWARP. Chunks were read from or written to the client by RDMA. `again` counts retransmitted calls, \
+`over` is the RDMA device of a connection, iwarp for software iWARP, or tcp for a TCP client of a gateway. Of such a client, only calls and bytes (under inline) are counted, and its age begins with its first call. Chunks were read from or written to the client by RDMA. `again` counts retransmitted calls, \
 which are not executed twice. Only the user who runs the server, and root, can query it.")]
 pub(crate) struct ClientsArgs {
     /// Print one JSON object per line
@@ -43,33 +43,13 @@ pub(crate) async fn run(args: &ClientsArgs) -> anyhow::Result<Ended> {
             }
             text
         }
-        false => {
-            let (_, status) = args.control.ask::<Status>(Request::Stats).await?;
-            shown(&clients, &status)
-        }
+        false => table(&clients),
     };
     io::stdout().write_all(text.as_bytes())?;
     Ok(Ended::Well)
 }
 
-/// What is printed: a table, and what is not in it.
-fn shown(clients: &[ClientStatus], status: &Status) -> String {
-    let Status::Gateway(gateway) = status else {
-        return table(clients);
-    };
-    let is_tcp = |pair: &PairStatus| pair.listen.starts_with("tcp://");
-    let over_tcp = gateway.pairs.iter().filter(|pair| is_tcp(pair)).count();
-    let mut text = match over_tcp == gateway.pairs.len() && clients.is_empty() {
-        true => String::new(),
-        false => table(clients),
-    };
-    if over_tcp > 0 {
-        text += "clients of TCP pairs are not listed: `rpcrdma stats` shows how many there are\n";
-    }
-    text
-}
-
-/// The RDMA device, or software iWARP.
+/// The RDMA device, software iWARP, or TCP.
 fn over(client: &ClientStatus) -> String {
     let named = client.device.as_ref().or(client.provider.as_ref());
     named.map_or("-".to_owned(), |name| printable(name.as_bytes()))
@@ -101,7 +81,11 @@ fn table(clients: &[ClientStatus]) -> String {
             client.state.clone(),
             client.version.map_or("-".to_owned(), |v| v.to_string()),
             units::duration(age),
-            format!("{}/{}", client.credits_in_use, client.credits_granted),
+            match client.credits_granted {
+                // There are none over TCP.
+                0 => format!("{}/-", client.credits_in_use),
+                granted => format!("{}/{granted}", client.credits_in_use),
+            },
             client.calls.to_string(),
             client.jobs_in_flight.to_string(),
             client.duplicate_request_hits.to_string(),

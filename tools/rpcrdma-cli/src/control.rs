@@ -349,12 +349,13 @@ pub(crate) fn shown(program: &str, procedure: &str) -> String {
 }
 
 /// One connection of a server.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ClientStatus {
     /// Address and port of the client.
     pub(crate) address: String,
-    /// What the connection uses: `iwarp` (software iWARP over TCP) or `verbs` (an RDMA device); null during setup.
+    /// What the connection uses: `iwarp` (software iWARP over TCP), `verbs` (an RDMA device) or, of a gateway, `tcp`; null
+    /// during setup.
     #[serde(default)]
     pub(crate) provider: Option<String>,
     /// Name of the RDMA device, if it uses one.
@@ -370,9 +371,9 @@ pub(crate) struct ClientStatus {
     pub(crate) state: String,
     /// Version of RPC-over-RDMA, once that is settled.
     pub(crate) version: Option<u32>,
-    /// Seconds since the connection was made.
+    /// Seconds since the connection was made; over `tcp`, since the first call.
     pub(crate) age_seconds: f64,
-    /// Calls that the client may have in flight.
+    /// Calls that the client may have in flight; 0 over `tcp`, which has no credits.
     pub(crate) credits_granted: u32,
     /// Calls in flight now.
     pub(crate) credits_in_use: u64,
@@ -394,9 +395,9 @@ pub(crate) struct ClientStatus {
     pub(crate) rdma_bytes_in: u64,
     /// Bytes moved by RDMA Write.
     pub(crate) rdma_bytes_out: u64,
-    /// Bytes that came in Sends.
+    /// Bytes that came in Sends, or over `tcp`.
     pub(crate) inline_bytes_in: u64,
-    /// Bytes that went in Sends.
+    /// Bytes that went in Sends, or over `tcp`.
     pub(crate) inline_bytes_out: u64,
     /// Registrations of memory of the server.
     pub(crate) registrations: u64,

@@ -116,7 +116,7 @@ fn announce(announcement: &Announcement<'_>, json: bool) -> anyhow::Result<()> {
     text.push('\n');
     let mut out = io::stdout();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        tracing::warn!(%error, "cannot write to standard output");
+        tracing::warn!(target: "gateway", %error, "cannot write to standard output");
     }
     Ok(())
 }
@@ -165,7 +165,7 @@ impl Operation<'_> {
     /// Reads the file again, and does what it says. A file with an error changes nothing.
     async fn reload(&mut self) {
         let Some(file) = self.args.file() else {
-            tracing::info!(target: "serve", "there is nothing to read again without --config");
+            tracing::info!(target: "gateway", "there is nothing to read again without --config");
             return;
         };
         let file = file.display();
@@ -177,16 +177,16 @@ impl Operation<'_> {
                     tracing::warn!(target: "gateway", "nobody accepts its connections now: {error:#}");
                 }
                 let replaced = pairs.replace(settings.pairs.clone()).await;
-                tracing::info!(target: "serve", %file, "pairs read again: {replaced}");
+                tracing::info!(target: "gateway", %file, "pairs read again: {replaced}");
                 for failed in &replaced.failed {
-                    tracing::error!(target: "serve", "{failed}");
+                    tracing::error!(target: "gateway", "{failed}");
                 }
                 let failed = replaced.failed.first().map(ToString::to_string);
                 self.observed.was_reloaded(failed.map_or(Ok(()), Err));
                 self.observed.lacks(replaced.failed);
                 if !settings.same_options(&self.settings) {
                     tracing::warn!(
-                        target: "serve",
+                        target: "gateway",
                         "options of [gateway] have changed: but for allow, provider and device, they take effect at a restart"
                     );
                 }
@@ -195,7 +195,7 @@ impl Operation<'_> {
             Err(error) => {
                 let error = format!("{error:#}");
                 self.observed.was_reloaded(Err(error.clone()));
-                tracing::error!(target: "serve", error, "the pairs stay as they are");
+                tracing::error!(target: "gateway", error, "the pairs stay as they are");
             }
         }
         self.observed.runs(&pairs);

@@ -38,7 +38,7 @@ pub(crate) enum LogFormat {
 pub(crate) struct LogFilter(String);
 
 /// What is logged unless the user says: warnings, and what a server tells its administrator.
-const DEFAULT_FILTER: &str = "warn,serve=info";
+const DEFAULT_FILTER: &str = "warn,serve=info,gateway=info";
 
 /// The variable of the environment that says what is logged.
 const FILTER_VARIABLE: &str = "RUST_LOG";

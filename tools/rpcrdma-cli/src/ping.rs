@@ -6,6 +6,7 @@ use crate::failure::Ended;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::json;
 use crate::latency::{Latencies, milliseconds};
+use crate::log;
 use crate::provider;
 use crate::units;
 use anyhow::anyhow;
@@ -219,6 +220,11 @@ pub(crate) async fn run(args: &PingArgs) -> anyhow::Result<Ended> {
             "\n{}",
             ping.statistics.text(&ping.server, total)
         )?;
+        if agreed.is_some() && ping.statistics.sent > 0 && ping.statistics.received() == 0 {
+            log::tell(
+                "the connection is there, and no call was answered: a gateway is silent like that while its server is away",
+            );
+        }
     }
     Ok(ping.statistics.ended())
 }

@@ -39,7 +39,7 @@ A file has a [[pair]] table for each pair, with listen, upstream, allow, mount_p
 upstream_mount, rpcbind, reserved_port, provider and device, and a [gateway] table with the other options.
 
 Each client connection has an upstream connection of its own. Messages pass unchanged, in NFS of \
-any version and in other programs, but for sizes in CREATE_SESSION, which may be reduced. SIGTERM or Ctrl-C finishes calls and exits with code 0. SIGHUP \
+any version and in other programs, but for sizes in CREATE_SESSION, which may be reduced, and the step-up of a connection to RDMA, which is not made. SIGTERM or Ctrl-C finishes calls and exits with code 0. SIGHUP \
 reads the file of --config again. SIGUSR1 logs statistics.
 
 The upstream sees the address of the gateway, not those of clients: its exports must allow the \

@@ -59,7 +59,7 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     }
     check_metrics(settings, &running)?;
     for warning in &warnings {
-        tracing::warn!(target: "serve", "{warning}");
+        tracing::warn!(target: "gateway", "{warning}");
     }
     let described = Described {
         pairs: &settings.pairs,

@@ -146,7 +146,7 @@ impl Service for Forward {
                 Err(error) => {
                     if warnings.may_warn(group) {
                         let error = format!("{error:#}");
-                        tracing::warn!(%peer, error, "MOUNT of the server cannot be reached: --upstream-mount names its place");
+                        tracing::warn!(target: "gateway", %peer, error, "MOUNT of the server cannot be reached: --upstream-mount names its place");
                     }
                     Reply::Message(system_err(xid))
                 }

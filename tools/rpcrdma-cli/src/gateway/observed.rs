@@ -9,8 +9,9 @@ use crate::json;
 use crate::serve::metrics::families::{Families, Labels};
 use crate::serve::observed::{Observed as ServerObserved, Reloads};
 use crate::serve::reports::Tells;
-use gateway::{GatewayMonitor, GatewayStats};
+use gateway::{GatewayMonitor, GatewayStats, TcpClient};
 use prometheus::proto::MetricFamily;
+use rpcrdma::ConnectionState;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -58,7 +59,7 @@ impl Watched {
         format!("{}://{}", self.plan.listen.scheme.name(), self.listening)
     }
 
-    /// Its RDMA clients, each with what its connection to the server is over.
+    /// Its clients, each with what its connection to the server is over.
     fn clients(&self) -> Vec<ClientStatus> {
         let upstream = self.monitor.upstream_connections();
         let mut upstream: HashMap<_, _> = upstream
@@ -66,17 +67,41 @@ impl Watched {
             .map(|connection| (connection.client, connection))
             .collect();
         let connections = self.monitor.connections();
-        let clients = connections.iter().map(|now| {
-            let upstream = now.id.and_then(|id| upstream.remove(&id));
+        let rdma = connections
+            .iter()
+            .map(|now| (now.id, ServerObserved::client(now, 0)));
+        let tcp = self.monitor.tcp_clients();
+        let tcp = tcp.iter().map(|now| (Some(now.id), over_tcp(now)));
+        let clients = rdma.chain(tcp).map(|(id, client)| {
+            let upstream = id.and_then(|id| upstream.remove(&id));
             let over = upstream.as_ref();
             let over = over.map(|upstream| over::provider_of(&self.plan, upstream).to_owned());
             ClientStatus {
                 upstream_provider: over,
                 upstream_device: upstream.and_then(|upstream| upstream.device),
-                ..ServerObserved::client(now, 0)
+                ..client
             }
         });
         clients.collect()
+    }
+}
+
+/// A client over TCP.
+fn over_tcp(now: &TcpClient) -> ClientStatus {
+    let state = match now.in_flight {
+        0 => ConnectionState::Idle,
+        _ => ConnectionState::Active,
+    };
+    ClientStatus {
+        address: now.addr.to_string(),
+        provider: Some(over::TCP.to_owned()),
+        state: state.name().to_owned(),
+        age_seconds: now.age.as_secs_f64(),
+        credits_in_use: now.in_flight as u64,
+        calls: now.calls,
+        inline_bytes_in: now.bytes_in,
+        inline_bytes_out: now.bytes_out,
+        ..ClientStatus::default()
     }
 }
 
@@ -134,7 +159,7 @@ impl Observed {
                 .map(|(name, value)| format!("{name} {value}"))
                 .collect();
             let (listen, upstream) = (pair.url(), pair.plan.upstream.to_string());
-            tracing::info!(target: "serve", listen, upstream, counters = counters.join(", "), "statistics");
+            tracing::info!(target: "gateway", listen, upstream, counters = counters.join(", "), "statistics");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// What output calls TCP without RDMA, beside providers.
-const TCP: &str = "tcp";
+pub(super) const TCP: &str = "tcp";
 
 /// The listener of a pair for clients without RDMA.
 pub(super) fn over_tcp(addr: SocketAddr) -> ListenerStatus {

@@ -75,7 +75,7 @@ impl Pairs {
             && let Err(error) = SocketOwners::check()
         {
             tracing::warn!(
-                %error,
+                target: "gateway", %error,
                 "cannot identify local users (sock_diag): local connections are refused; load the kernel \
                  module tcp_diag, or use --trust-local"
             );
@@ -138,7 +138,7 @@ impl Pairs {
         let each = share(self.descriptors, self.running.len(), with_mount.count());
         if each < self.connections {
             tracing::warn!(
-                "each pair has {each} client connections, as the limit of open files is {} (ulimit -Hn)",
+                target: "gateway", "each pair has {each} client connections, as the limit of open files is {} (ulimit -Hn)",
                 self.descriptors
             );
         }
@@ -345,7 +345,7 @@ impl OverDevices {
             beside.warnings.extend(self.locked_memory);
         }
         for warning in &beside.warnings {
-            tracing::warn!(target: "serve", "{warning}");
+            tracing::warn!(target: "gateway", "{warning}");
         }
         Listening::new(at, first_is_devices, beside.listening).listeners()
     }
@@ -392,7 +392,7 @@ impl Pair {
             mount.stop().await;
         }
         let stats = self.gateway.shutdown().await;
-        tracing::debug!(listen = %self.plan.listen, ?stats, "pair ended");
+        tracing::debug!(target: "gateway", listen = %self.plan.listen, ?stats, "pair ended");
     }
 }
 

@@ -65,10 +65,10 @@ pub(super) fn explain(report: &Report, why: &str) -> String {
         }
         (Verdict::Rpcrdma, _) => "it answers NFS over RPC-over-RDMA".to_owned(),
         (Verdict::MpaOnly, _) => {
-            format!("it accepts iWARP connections but does not answer RPC-over-RDMA: {why}")
+            format!("it accepts iWARP connections but does not answer {}", unanswered(report, why))
         }
         (Verdict::RdmaOnly, _) => {
-            format!("it accepts RDMA connections but does not answer RPC-over-RDMA: {why}")
+            format!("it accepts RDMA connections but does not answer {}", unanswered(report, why))
         }
         (Verdict::Rejected, _) if report.is_over_devices() => format!(
             "it has an RDMA device and refused the connection: this address is not allowed, the server takes no \
@@ -254,6 +254,18 @@ fn private_data_rows(rows: &mut Columns, seen: &PrivateDataSeen) {
     }
 }
 
+/// What is not answered, and why. A peer whose private data is that of RPC-over-RDMA speaks it: it may be a gateway, which
+/// cannot say so.
+fn unanswered(report: &Report, why: &str) -> String {
+    let announced = report.private_data.as_ref().is_some_and(|seen| seen.valid);
+    match announced {
+        true => format!(
+            "RPC-over-RDMA, which it announces: {why}; a gateway is silent like that while its server is away"
+        ),
+        false => format!("RPC-over-RDMA: {why}"),
+    }
+}
+
 fn rpcrdma_rows(rows: &mut Columns, found: &RpcRdma, announced: bool) {
     let invalidation = match (announced, found.invalidates) {
         (true, Some(true)) => "announced and used",
@@ -263,10 +275,10 @@ fn rpcrdma_rows(rows: &mut Columns, found: &RpcRdma, announced: bool) {
         (false, Some(false) | None) => "not announced",
     };
     row(rows, "invalidation", invalidation);
-    let one = if found.version_one {
-        "version 1"
-    } else {
-        "not version 1"
+    let one = match (found.version_one, &found.ended) {
+        (true, _) => "version 1",
+        (false, Some(_)) => "no answer in version 1",
+        (false, None) => "not version 1",
     };
     let two = match &found.version_two {
         None => String::new(),

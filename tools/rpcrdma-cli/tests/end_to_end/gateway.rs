@@ -262,6 +262,20 @@ fn tcp_clients_use_a_server_over_rdma() {
     let gateway = Gateway::between("tcp://127.0.0.1:0", &upstream, &["--trust-local"]);
     let runtime = Runtime::new().unwrap();
     runtime.block_on(use_over_tcp(gateway.addr(0), &content));
+    let client = runtime.block_on(Client::connect(gateway.addr(0), DEADLINE));
+    let client = client.unwrap();
+    assert!(runtime.block_on(null(&client)));
+    let own = client.local_addr().unwrap().to_string();
+    let said = gateway.ask(&["clients", "--json"]);
+    let mut clients = said
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let seen = clients.find(|client| client["address"] == *own).unwrap();
+    let of = |name: &str| seen[name].clone();
+    assert_eq!((of("provider"), of("state")), ("tcp".into(), "idle".into()));
+    assert_eq!((of("calls"), of("inline_bytes_in")), (1.into(), 40.into()));
+    assert_eq!(of("upstream_provider"), "iwarp");
+    assert!(gateway.ask(&["clients"]).contains(&own));
 }
 
 #[test]
@@ -823,10 +837,6 @@ fn reserved_ports_need_a_privilege() {
 fn what_a_gateway_cannot_tell_is_said() {
     let upstream = "rdma://127.0.0.1:1";
     let gateway = Gateway::between("tcp://127.0.0.1:0", upstream, &["--trust-local"]);
-    assert_eq!(
-        gateway.ask(&["clients"]),
-        "clients of TCP pairs are not listed: `rpcrdma stats` shows how many there are\n"
-    );
     assert_eq!(gateway.ask(&["clients", "--json"]), "");
     let socket = gateway.around.path().join("control.sock");
     fails(
@@ -948,4 +958,19 @@ fn socket_of_no_pair_is_refused() {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("is that of no pair"));
+}
+
+#[test]
+fn probe_and_ping_say_what_the_silence_of_a_gateway_may_mean() {
+    let gateway = Gateway::between("rdma://127.0.0.1:0", "tcp://127.0.0.1:1", &[]);
+    let addr = gateway.listening(0);
+    let says = "a gateway is silent like that while its server is away";
+    let probed = run(&["probe", "--timeout", "300ms", &addr]);
+    let said = text(&probed.stdout) + &text(&probed.stderr);
+    assert!(
+        said.contains(says) && said.contains("no answer in version 1"),
+        "{said}"
+    );
+    let pinged = run(&["ping", "-c1", "-W300ms", &addr]);
+    assert!(text(&pinged.stderr).contains(says), "{pinged:?}");
 }
