@@ -100,7 +100,9 @@ fn short_reads_across_the_end_of_a_page_bring_the_right_bytes() {
     let reads = Cell::new(0);
     let test = async {
         let (mut siw, mut software) = connected().await;
-        let bytes: Vec<u8> = (0..4 * PAGE).map(|at| (at * 7 + at / 251).to_le_bytes()[0]).collect();
+        let bytes: Vec<u8> = (0..4 * PAGE)
+            .map(|at| (at * 7 + at / 251).to_le_bytes()[0])
+            .collect();
         let memory = Memory::Source(Gather::from_iter([Bytes::from(bytes.clone())]));
         let source = siw.register(memory).expect("there is room");
         let offset = usize::try_from(source.offset).expect("an address");
