@@ -82,7 +82,7 @@ pub(super) const TESTS: [Test; 45] = [
     Test {
         name: "verbs-removal",
         about: "the RDMA device of our server is removed under our client and the kernel's, and comes back",
-        usual: false,
+        usual: true,
         ours: true,
         run: verbs::removal,
     },
