@@ -19,10 +19,6 @@ die() {
     echo '--- our server'
     tail -n 30 /run/serve.log
   fi
-  if [ -s /run/gssd.log ]; then
-    echo '--- rpc.gssd'
-    tail -n 40 /run/gssd.log
-  fi
   exit 1
 }
 

@@ -13,7 +13,11 @@ gssd_up() {
   modprobe rpcsec_gss_krb5 || die 'cannot load rpcsec_gss_krb5'
   mount -t rpc_pipefs rpc_pipefs /var/lib/nfs/rpc_pipefs || die 'no rpc_pipefs'
   rpc.gssd -f -D -vv -k /lab/guest.keytab 2>/run/gssd.log &
+  GSSD=$!
+  wait_for 20 gssd_listens || die 'rpc.gssd does not listen to the kernel'
 }
+# Until then the kernel denies what needs a ticket.
+gssd_listens() { ls -l /proc/$GSSD/fd | grep -q rpc_pipefs/gssd/; }
 
 # Another user's calls have a context of their own, with keys of their own.
 as_user() { su -s /bin/bash user -c "$1"; }

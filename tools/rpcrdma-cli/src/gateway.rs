@@ -187,7 +187,7 @@ impl Operation<'_> {
                 if !settings.same_options(&self.settings) {
                     tracing::warn!(
                         target: "gateway",
-                        "options of [gateway] have changed: but for allow, they take effect at a restart"
+                        "options of [gateway] have changed: but for allow, provider and device, they take effect at a restart"
                     );
                 }
                 self.settings.pairs = settings.pairs;

@@ -4,6 +4,7 @@ use crate::devices::{self, NoDevices};
 use crate::failure::Usage;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
+use rpcrdma::ServerConfig;
 use std::net::{SocketAddr, TcpListener};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -94,9 +95,11 @@ impl Providers {
 }
 
 impl ServerProviders {
-    /// All of them.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<dyn Provider>> {
-        [&self.first].into_iter().chain(&self.beside)
+    /// For how many connections of those configured there is memory, whichever of them they come over.
+    pub(crate) fn connections_with_memory(&self, config: &ServerConfig) -> usize {
+        let all = [&self.first].into_iter().chain(&self.beside);
+        let each = all.map(|provider| config.connections_with_memory(&provider.limits()));
+        each.min().unwrap_or(config.max_connections)
     }
 
     /// Whether connections can come over RDMA devices.

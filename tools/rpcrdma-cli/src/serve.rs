@@ -14,7 +14,7 @@ mod hints;
 pub(crate) mod listen;
 pub(crate) mod listening;
 mod local_users;
-mod locked_memory;
+pub(crate) mod locked_memory;
 pub(crate) mod memory;
 pub(crate) mod metrics;
 mod mount_server;

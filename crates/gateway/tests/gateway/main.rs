@@ -7,6 +7,7 @@ mod heard;
 mod hostile;
 mod lifetimes;
 mod made_up;
+mod providers;
 mod sizes;
 mod stage;
 mod unread;

@@ -1,6 +1,6 @@
 //! What `gateway` says when it is ready, and with `--check`.
 
-use super::over;
+use super::over::{self, Sides};
 use super::pairs::Pair;
 use super::plan::PairPlan;
 use super::side::Scheme;
@@ -68,17 +68,12 @@ struct PairLine {
 }
 
 impl PairLine {
-    fn new(
-        plan: &PairPlan,
-        listening: SocketAddr,
-        listeners: &[ListenerStatus],
-        mount_port: Option<u16>,
-    ) -> Self {
+    fn new(plan: &PairPlan, listening: SocketAddr, sides: Sides, mount_port: Option<u16>) -> Self {
         Self {
             listen: format!("{}://{listening}", plan.listen.scheme.name()),
-            listeners: listeners.to_vec(),
+            listeners: sides.listeners,
             upstream: plan.upstream.to_string(),
-            upstream_over: over::upstream(plan),
+            upstream_over: sides.upstream,
             mount_port,
             allow: plan.allow.iter().map(ToString::to_string).collect(),
             mount: mount(plan.listen.scheme, listening, mount_port),
@@ -118,7 +113,7 @@ impl Announcement<'_> {
         let pairs = self.pairs.iter();
         let mount = |pair: &Pair| pair.mount_addr().map(|addr| addr.port());
         pairs
-            .map(|pair| PairLine::new(&pair.plan, pair.listening, &pair.listeners, mount(pair)))
+            .map(|pair| PairLine::new(&pair.plan, pair.listening, pair.sides(), mount(pair)))
             .collect()
     }
 
@@ -163,17 +158,18 @@ impl fmt::Display for Announcement<'_> {
 /// What `--check` says.
 pub(super) struct Described<'a> {
     pub(super) pairs: &'a [PairPlan],
-    /// Over what each of them would listen.
-    pub(super) listeners: &'a [Vec<ListenerStatus>],
+    /// Over what each of them would listen, and the addresses of its server.
+    pub(super) found: &'a [(Vec<ListenerStatus>, Vec<SocketAddr>)],
     pub(super) warnings: &'a [String],
 }
 
 impl Described<'_> {
     fn lines(&self) -> Vec<PairLine> {
-        let pairs = self.pairs.iter().zip(self.listeners);
+        let pairs = self.pairs.iter().zip(self.found);
         pairs
-            .map(|(plan, listeners)| {
-                PairLine::new(plan, plan.listen.addr, listeners, plan.mount_port)
+            .map(|(plan, (listeners, server))| {
+                let sides = Sides::new(plan, listeners.clone(), server);
+                PairLine::new(plan, plan.listen.addr, sides, plan.mount_port)
             })
             .collect()
     }

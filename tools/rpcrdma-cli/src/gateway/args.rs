@@ -127,6 +127,9 @@ pub(crate) struct GatewayArgs {
 /// Most threads that can be asked for.
 const MAX_THREADS: i64 = 256;
 
+/// Options of a file that are those of its pairs, so that they need no restart.
+const OF_PAIRS: [&str; 3] = ["allow", "provider", "device"];
+
 /// Options of a gateway, and its pairs.
 pub(super) struct Settings {
     /// With the options of the file, if there is one.
@@ -168,7 +171,7 @@ impl GatewayArgs {
                 let pairs = config.pairs(&args.allow, args.transport.provider())?;
                 let options = config.options.iter();
                 let options = options
-                    .filter(|(key, _)| key.get_ref() != "allow")
+                    .filter(|(key, _)| !OF_PAIRS.contains(&key.get_ref().as_str()))
                     .map(|(key, value)| format!("{} = {}", key.get_ref(), value.get_ref()))
                     .collect();
                 Settings {

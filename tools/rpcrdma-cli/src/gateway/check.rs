@@ -27,10 +27,10 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     let mut warnings = pairs.hosts_without_address(&settings.pairs).await;
     let running = control::gateways(settings.args.reports.control_socket.as_deref()).await;
     let served: Vec<(SocketAddr, u32)> = running.iter().flat_map(taken).collect();
-    let (mut listeners, mut prepared) = (Vec::new(), Vec::new());
+    let mut found = Vec::new();
     for plan in &settings.pairs {
         let cannot = |error: anyhow::Error| anyhow!("{}: {error:#}", plan.listen);
-        prepared.push(pairs.prepare(plan).await.map_err(cannot)?);
+        let server = pairs.prepare(plan).await.map_err(cannot)?;
         let by = |addr| served.iter().find(|(other, _)| plan::meet(addr, *other));
         pairs
             .try_out(plan, |addr| by(addr).is_some())
@@ -43,14 +43,14 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
             ));
         }
         let tried = pairs.try_out_devices(plan, |addr| by(addr).is_some()).await;
-        let (found, without) = tried.map_err(cannot)?;
-        listeners.push(found);
+        let (listeners, without) = tried.map_err(cannot)?;
+        found.push((listeners, server));
         warnings.extend(without);
     }
     let known: Vec<Known<'_>> = settings
         .pairs
         .iter()
-        .zip(prepared.iter().map(Vec::as_slice))
+        .zip(found.iter().map(|(_, server)| &server[..]))
         .collect();
     for (of, plan) in settings.pairs.iter().enumerate() {
         if let Some(way) = circle(&known, of) {
@@ -63,7 +63,7 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     }
     let described = Described {
         pairs: &settings.pairs,
-        listeners: &listeners,
+        found: &found,
         warnings: &warnings,
     };
     let mut out = io::stdout();

@@ -20,8 +20,30 @@ pub(super) fn over_tcp(addr: SocketAddr) -> ListenerStatus {
     }
 }
 
-/// What a pair reaches its server over, in the order in which it tries.
-pub(super) fn upstream(plan: &PairPlan) -> Vec<ReachedOver> {
+/// What both sides of a pair move over.
+pub(super) struct Sides {
+    /// Over what it listens.
+    pub(super) listeners: Vec<ListenerStatus>,
+    /// Over what its server is reached, in the order in which it tries.
+    pub(super) upstream: Vec<ReachedOver>,
+}
+
+impl Sides {
+    /// Those of a pair with these listeners and a server with these addresses.
+    pub(super) fn new(
+        plan: &PairPlan,
+        listeners: Vec<ListenerStatus>,
+        server: &[SocketAddr],
+    ) -> Self {
+        Self {
+            listeners,
+            upstream: upstream(plan, server),
+        }
+    }
+}
+
+/// What a pair reaches a server with these addresses over, in the order in which it tries.
+fn upstream(plan: &PairPlan, server: &[SocketAddr]) -> Vec<ReachedOver> {
     let over = |provider: &str, devices| ReachedOver {
         provider: provider.to_owned(),
         devices,
@@ -29,7 +51,12 @@ pub(super) fn upstream(plan: &PairPlan) -> Vec<ReachedOver> {
     if plan.upstream.scheme == Scheme::Tcp {
         return vec![over(TCP, Vec::new())];
     }
-    let devices = plan.provider.device_names();
+    let is_local = |addr: &SocketAddr| addr.ip().to_canonical().is_loopback();
+    // Loopback is left to software iWARP, if that is tried.
+    let devices = match !plan.provider.wants_devices() && server.iter().all(is_local) {
+        true => Vec::new(),
+        false => plan.provider.device_names(),
+    };
     match (plan.provider.wants_devices(), devices.is_empty()) {
         (true, _) => vec![over(provider::name(true), devices)],
         (false, true) => vec![over(provider::name(false), Vec::new())],
@@ -100,6 +127,61 @@ fn words(provider: &str) -> &str {
     match provider {
         "verbs" => "RDMA devices",
         "iwarp" => "software iWARP",
+        TCP => "TCP",
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::{ProviderArgs, ProviderName};
+
+    fn plan(upstream: &str) -> PairPlan {
+        PairPlan {
+            listen: "rdma://0.0.0.0".parse().unwrap(),
+            upstream: upstream.parse().unwrap(),
+            allow: Vec::new(),
+            mount_port: None,
+            upstream_mount: Default::default(),
+            rpcbind: false,
+            reserved_port: false,
+            provider: ProviderArgs::new(Some(ProviderName::Iwarp), None),
+        }
+    }
+
+    #[test]
+    fn both_sides_are_described_in_the_order_in_which_they_are_used() {
+        let listener = |provider: &str, address: &str, device: Option<&str>| ListenerStatus {
+            provider: provider.to_owned(),
+            address: address.to_owned(),
+            device: device.map(str::to_owned),
+        };
+        let first = listener("iwarp", "0.0.0.0:7", None);
+        let beside = [
+            listener("verbs", "192.0.2.1:7", Some("rxe0")),
+            listener("verbs", "192.0.2.2:7", None),
+        ];
+        assert_eq!(
+            describe_listeners(&[&[first][..], &beside].concat()),
+            "software iWARP, 192.0.2.1:7 over rxe0, 192.0.2.2:7 over RDMA devices"
+        );
+        let over = |provider: &str, devices: &[&str]| ReachedOver {
+            provider: provider.to_owned(),
+            devices: devices.iter().map(|&name| name.to_owned()).collect(),
+        };
+        let both = [over("verbs", &["rxe0", "mlx5_0"]), over("iwarp", &[])];
+        assert_eq!(
+            describe_upstream(&both),
+            "rxe0, mlx5_0, else software iWARP"
+        );
+        assert_eq!(
+            describe_upstream(&upstream(&plan("tcp://filer"), &[])),
+            "TCP"
+        );
+        assert_eq!(
+            describe_upstream(&upstream(&plan("rdma://filer"), &[])),
+            "software iWARP"
+        );
     }
 }

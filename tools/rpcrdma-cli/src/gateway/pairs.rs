@@ -2,7 +2,7 @@
 
 use super::args::GatewayArgs;
 use super::mount_proxy::{Admits, MountProxy};
-use super::over::over_tcp;
+use super::over::{Sides, over_tcp};
 use super::plan::{self, PairPlan};
 use super::reaching::Reaching;
 use super::side::Scheme;
@@ -13,6 +13,7 @@ use crate::serve::beside::Beside;
 use crate::serve::capacity::{RESERVED, raise_limit};
 use crate::serve::listen;
 use crate::serve::listening::Listening;
+use crate::serve::locked_memory;
 use crate::serve::names::Names;
 use crate::serve::plan::Addresses;
 use crate::serve::registration::{self, Registered};
@@ -56,6 +57,15 @@ pub(super) struct Pair {
     gateway: Gateway,
     mount: Option<MountProxy>,
     registered: Option<Registered>,
+}
+
+/// RDMA devices over which a pair listens.
+#[derive(Default)]
+struct OverDevices {
+    /// Those beside software iWARP, if there are any.
+    beside: Option<Arc<dyn Provider>>,
+    /// What is to be said of locked memory if it listens over devices.
+    locked_memory: Option<String>,
 }
 
 impl Pairs {
@@ -159,13 +169,13 @@ impl Pairs {
             listed.allows(addr)
         });
         let addr = plan.listen.addr;
-        let (listen, beside) = self.listen(&plan, &admits)?;
+        let (listen, over_devices) = self.listen(&plan, &admits)?;
         let upstream_side = self.upstream(&plan, upstream.clone());
         let gateway = Gateway::bind(listen, upstream_side, self.config());
         let gateway = gateway.await.map_err(|error| cannot_listen(error, addr))?;
         let mut pair = Pair {
             listening: gateway.local_addr(),
-            listeners: listen_beside(&gateway, &plan, beside).await,
+            listeners: over_devices.listen(&gateway, &plan).await,
             plan,
             upstream,
             access,
@@ -209,12 +219,8 @@ impl Pairs {
         }
     }
 
-    /// Where a pair listens, and the RDMA devices over which it does so beside software iWARP, if there are any.
-    fn listen(
-        &self,
-        plan: &PairPlan,
-        admits: &Admits,
-    ) -> anyhow::Result<(Listen, Option<Arc<dyn Provider>>)> {
+    /// Where a pair listens, and what is to be known of RDMA devices there.
+    fn listen(&self, plan: &PairPlan, admits: &Admits) -> anyhow::Result<(Listen, OverDevices)> {
         let (args, addr) = (&self.args, plan.listen.addr);
         let connections = self.connections;
         let idle = (!args.idle_timeout.is_zero()).then_some(args.idle_timeout);
@@ -236,16 +242,20 @@ impl Pairs {
                     plan.provider
                         .server_providers(software, addr, self.sockets.at(addr)?)?;
                 config.max_connections = connections;
-                let with_memory = providers
-                    .all()
-                    .map(|provider| config.connections_with_memory(&provider.limits()));
-                config.max_connections = with_memory.min().unwrap_or(connections);
+                config.max_connections = providers.connections_with_memory(&config);
                 config.max_connections_per_address = config.max_connections.div_ceil(2);
                 config.local_users = Some(Arc::clone(&self.local_users));
+                let locked_memory = match providers.use_devices() {
+                    true => locked_memory::warning(&config),
+                    false => None,
+                };
                 let first = self.guarded(providers.first, providers.first_is_devices, admits);
-                let devices = providers.beside;
-                let beside = devices.map(|devices| self.guarded(devices, true, admits));
-                (Listen::rdma(first, addr, config), beside)
+                let beside = providers.beside;
+                let over_devices = OverDevices {
+                    beside: beside.map(|devices| self.guarded(devices, true, admits)),
+                    locked_memory,
+                };
+                (Listen::rdma(first, addr, config), over_devices)
             }
             Scheme::Tcp => {
                 let listener = self.tcp_listener(addr, "--listen")?;
@@ -259,7 +269,7 @@ impl Pairs {
                     admit: Some(Arc::clone(admits)),
                     local_users: Some(Arc::clone(&self.local_users)),
                 };
-                (listen, None)
+                (listen, OverDevices::default())
             }
         })
     }
@@ -316,33 +326,40 @@ impl Pairs {
     }
 }
 
-/// Has a pair listen over RDMA devices beside software iWARP, and says over what it listens in all.
-async fn listen_beside(
-    gateway: &Gateway,
-    plan: &PairPlan,
-    devices: Option<Arc<dyn Provider>>,
-) -> Vec<ListenerStatus> {
-    let at = gateway.local_addr();
-    if plan.listen.scheme == Scheme::Tcp {
-        return vec![over_tcp(at)];
-    }
-    let beside = match devices {
-        Some(devices) => {
-            let listen = async |at| gateway.listen_also(Arc::clone(&devices), at).await;
-            Beside::listen(at, listen).await
+impl OverDevices {
+    /// Has a pair listen over devices beside software iWARP, and says over what it listens in all.
+    async fn listen(self, gateway: &Gateway, plan: &PairPlan) -> Vec<ListenerStatus> {
+        let at = gateway.local_addr();
+        if plan.listen.scheme == Scheme::Tcp {
+            return vec![over_tcp(at)];
         }
-        None => Beside::default(),
-    };
-    for warning in &beside.warnings {
-        tracing::warn!(target: "gateway", "{warning}");
+        let mut beside = match self.beside {
+            Some(devices) => {
+                let listen = async |at| gateway.listen_also(Arc::clone(&devices), at).await;
+                Beside::listen(at, listen).await
+            }
+            None => Beside::default(),
+        };
+        let first_is_devices = plan.listens_over_devices_alone();
+        if first_is_devices || !beside.listening.is_empty() {
+            beside.warnings.extend(self.locked_memory);
+        }
+        for warning in &beside.warnings {
+            tracing::warn!(target: "gateway", "{warning}");
+        }
+        Listening::new(at, first_is_devices, beside.listening).listeners()
     }
-    Listening::new(at, plan.listens_over_devices_alone(), beside.listening).listeners()
 }
 
 impl Pair {
     /// Where it listens, as a URL.
     pub(super) fn url(&self) -> String {
         format!("{}://{}", self.plan.listen.scheme.name(), self.listening)
+    }
+
+    /// What both sides move over.
+    pub(super) fn sides(&self) -> Sides {
+        Sides::new(&self.plan, self.listeners.clone(), &self.upstream)
     }
 
     pub(super) fn monitor(&self) -> GatewayMonitor {

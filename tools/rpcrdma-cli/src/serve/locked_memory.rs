@@ -6,7 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
 /// Lets this process lock as much memory as it may. What is to be said if that is not enough for all connections.
-pub(super) fn warning(config: &ServerConfig) -> Option<String> {
+pub(crate) fn warning(config: &ServerConfig) -> Option<String> {
     let may_lock_all =
         capabilities(None).is_ok_and(|all| all.effective.contains(CapabilitySet::IPC_LOCK));
     if may_lock_all {

@@ -221,10 +221,7 @@ impl Settings {
             )
             .with_workers(self.args.threads.map_or(usual.workers, usize::from))
             .with_spin(self.args.transport.spin());
-        let with_memory = providers
-            .all()
-            .map(|provider| config.connections_with_memory(&provider.limits()));
-        let with_memory = with_memory.min().unwrap_or(config.max_connections);
+        let with_memory = providers.connections_with_memory(&config);
         let capacity = Capacity::find(
             self.args.max_connections.into(),
             providers.use_devices(),
