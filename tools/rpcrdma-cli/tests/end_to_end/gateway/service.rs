@@ -1,0 +1,123 @@
+//! A gateway as a service of systemd.
+
+use super::{Filer, Gateway, stuff, use_over_tcp};
+use crate::running::{PROGRAM, Served, ok, text};
+use rustix::process::Signal;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+use tokio::runtime::Runtime;
+
+#[test]
+fn manager_is_told_of_readiness_reload_and_end() {
+    let around = tempfile::tempdir().unwrap();
+    let path = around.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let hear = || {
+        let mut message = [0; 4096];
+        let len = socket.recv(&mut message).unwrap();
+        text(&message[..len])
+    };
+    let pair = "[[pair]]\nlisten = \"rdma://127.0.0.1:0\"\nupstream = \"tcp://127.0.0.1:1\"\n";
+    let path = path.to_str().unwrap().to_owned();
+    let mut gateway = Gateway::configured_in(around, pair, &[("NOTIFY_SOCKET", &path)]);
+    let passing = "READY=1\nSTATUS=passing rdma://127.0.0.1:0 on to tcp://127.0.0.1:1";
+    assert_eq!(hear().trim(), passing);
+    gateway.signal(Signal::HUP);
+    assert!(hear().starts_with("RELOADING=1\n"));
+    assert_eq!(hear().trim(), passing);
+    gateway.configure("[[pare]]\n");
+    gateway.signal(Signal::HUP);
+    assert!(hear().starts_with("RELOADING=1\n"));
+    let said = hear();
+    assert!(
+        said.starts_with(&format!("{passing}; the last reload failed: ")),
+        "{said}"
+    );
+    gateway.signal(Signal::TERM);
+    assert!(hear().starts_with("STOPPING=1\n"));
+    assert_eq!(gateway.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn watchdog_is_fed_by_both_kinds_of_event_loops() {
+    let around = tempfile::tempdir().unwrap();
+    let path = around.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let pairs = "[[pair]]\nlisten = \"rdma://127.0.0.1:0\"\nupstream = \"tcp://127.0.0.1:1\"\n\
+                 [[pair]]\nlisten = \"tcp://127.0.0.1:0\"\nupstream = \"rdma://127.0.0.1:1\"\n";
+    let path = path.to_str().unwrap().to_owned();
+    let environment = [("NOTIFY_SOCKET", &*path), ("WATCHDOG_USEC", "2000")];
+    let _gateway = Gateway::configured_in(around, pairs, &environment);
+    let mut message = [0; 4096];
+    for expected in ["READY=1", "WATCHDOG=1", "WATCHDOG=1"] {
+        let len = socket.recv(&mut message).unwrap();
+        assert!(text(&message[..len]).starts_with(expected));
+    }
+}
+
+#[test]
+fn socket_of_the_service_manager_is_used_for_rdma_and_after_a_reload_too() {
+    let (dir, content) = stuff();
+    let filer = Filer::new(dir.path());
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = socket.local_addr().unwrap();
+    let around = tempfile::tempdir().unwrap();
+    let file = around.path().join("gateway.toml");
+    let listen = format!("[[pair]]\nlisten = \"rdma://{addr}\"\n");
+    std::fs::write(&file, format!("{listen}upstream = \"tcp://127.0.0.1:1\"\n")).unwrap();
+    let mut gateway = Gateway::activated(socket, &["--config", file.to_str().unwrap()]);
+    assert_eq!(gateway.addr(0), addr);
+    std::fs::write(&file, format!("{listen}upstream = \"{}\"\n", filer.url())).unwrap();
+    gateway.signal(Signal::HUP);
+    gateway.hear("pairs read again");
+    assert!(ok(&["cat", &gateway.url("stuff/file")]) == content);
+}
+
+#[test]
+fn socket_of_the_service_manager_is_used_for_tcp() {
+    let served = Served::new(&["--trust-local", "--squash", "none"]);
+    std::fs::write(served.dir.join("file"), b"content").unwrap();
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = socket.local_addr().unwrap();
+    let (listen, upstream) = (
+        format!("tcp://{addr}"),
+        format!("rdma://{}", served.listening),
+    );
+    let sides = [
+        "--listen",
+        &listen,
+        "--upstream",
+        &upstream,
+        "--trust-local",
+    ];
+    let gateway = Gateway::activated(socket, &sides);
+    assert_eq!(gateway.addr(0), addr);
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(use_over_tcp(addr, b"content"));
+}
+
+#[test]
+fn socket_of_no_pair_is_refused() {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = Command::new("sh");
+    command
+        .args([
+            "-c",
+            "exec \"$0\" \"$@\" 3<&0 </dev/null",
+            PROGRAM,
+            "gateway",
+        ])
+        .args([
+            "--listen",
+            "tcp://127.0.0.1:0",
+            "--upstream",
+            "rdma://127.0.0.1:1",
+        ])
+        .env("LISTEN_FDS", "1")
+        .env_remove("LISTEN_PID")
+        .stdin(OwnedFd::from(socket));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("is that of no pair"));
+}
