@@ -10,7 +10,7 @@ use crate::interop::guest::{Boot, Guest};
 /// Takes about a minute on an idle machine.
 const LIMIT: Duration = Duration::from_secs(480);
 
-/// RDMA in front of TCP and TCP in front of RDMA, two pairs as a tunnel, and the device removed meanwhile.
+/// RDMA in front of TCP and TCP in front of RDMA, two pairs as a tunnel, and the device removed under RDMA clients.
 pub(in crate::interop::tests) fn run(run: &TestRun<'_>) -> Result<()> {
     let boot = Boot {
         name: "guest",
