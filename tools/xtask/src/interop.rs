@@ -127,7 +127,8 @@ struct TestRun<'a> {
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.list {
         for test in &TESTS {
-            println!("{:<24}{}", test.name, test.about);
+            let when = if test.usual { "" } else { " (only when named)" };
+            println!("{:<26}{}{when}", test.name, test.about);
         }
         return Ok(());
     }
