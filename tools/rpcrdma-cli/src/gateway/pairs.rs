@@ -10,7 +10,7 @@ use super::sockets::Sockets;
 use crate::control::ListenerStatus;
 use crate::guard::{self, Guarded};
 use crate::serve::beside::Beside;
-use crate::serve::capacity::{RESERVED, raise_limit};
+use crate::serve::capacity::{OF_DEVICE, OF_SOFTWARE, RESERVED, raise_limit};
 use crate::serve::listen;
 use crate::serve::listening::Listening;
 use crate::serve::locked_memory;
@@ -135,7 +135,8 @@ impl Pairs {
     /// Divides the descriptors among the pairs.
     pub(super) fn share_descriptors(&self) {
         let with_mount = self.running.iter().filter(|pair| pair.mount.is_some());
-        let each = share(self.descriptors, self.running.len(), with_mount.count());
+        let of_client = self.running.iter().map(Pair::descriptors_of_client).sum();
+        let each = share(self.descriptors, of_client, with_mount.count());
         if each < self.connections {
             tracing::warn!(
                 target: "gateway", "each pair has {each} client connections, as the limit of open files is {} (ulimit -Hn)",
@@ -352,6 +353,16 @@ impl OverDevices {
 }
 
 impl Pair {
+    /// Descriptors of a client connection and the one to the server.
+    fn descriptors_of_client(&self) -> usize {
+        let has_device = !self.plan.provider.device_names().is_empty();
+        let of_side = |scheme| match scheme {
+            Scheme::Rdma if has_device => OF_DEVICE,
+            Scheme::Rdma | Scheme::Tcp => OF_SOFTWARE,
+        };
+        of_side(self.plan.listen.scheme) + of_side(self.plan.upstream.scheme)
+    }
+
     /// Where it listens, as a URL.
     pub(super) fn url(&self) -> String {
         format!("{}://{}", self.plan.listen.scheme.name(), self.listening)
@@ -422,12 +433,12 @@ fn descriptors() -> usize {
     limit.unwrap_or(usize::MAX)
 }
 
-/// Client connections of each pair for which there are descriptors: each has one, and one to the server.
-/// MOUNT of a pair has as many as the rest of the process.
-fn share(descriptors: usize, pairs: usize, with_mount: usize) -> usize {
+/// Client connections of each pair for which there are descriptors, if a client of every pair together takes
+/// `of_client`. MOUNT of a pair has as many as the rest of the process.
+fn share(descriptors: usize, of_client: usize, with_mount: usize) -> usize {
     let reserved = RESERVED.saturating_mul(with_mount.max(1));
     let left = descriptors.saturating_sub(reserved);
-    (left / pairs.max(1) / 2).max(1)
+    (left / of_client.max(1)).max(1)
 }
 
 /// What rpcbind is told: NFS version 3 with its access control lists, and MOUNT.
@@ -455,13 +466,14 @@ mod tests {
 
     #[test]
     fn pairs_together_have_no_more_connections_than_there_are_descriptors() {
-        for (descriptors, pairs, with_mount) in [(1024, 1, 0), (1024, 3, 0), (65_536, 50, 50)] {
-            let each = share(descriptors, pairs, with_mount);
-            let all = 2 * each * pairs + RESERVED * with_mount.max(1);
+        for (descriptors, of_client, with_mount) in [(1024, 2, 0), (1024, 7, 0), (65_536, 100, 50)]
+        {
+            let each = share(descriptors, of_client, with_mount);
+            let all = each * of_client + RESERVED * with_mount.max(1);
             assert!(all <= descriptors, "{all} of {descriptors}");
-            assert!(all + 2 * pairs > descriptors, "nothing is left over");
+            assert!(all + of_client > descriptors, "nothing is left over");
         }
-        assert_eq!(share(usize::MAX, 1, 0), (usize::MAX - RESERVED) / 2);
-        assert_eq!(share(100, 4, 4), 1, "one is tried in any case");
+        assert_eq!(share(usize::MAX, 2, 0), (usize::MAX - RESERVED) / 2);
+        assert_eq!(share(100, 8, 4), 1, "one is tried in any case");
     }
 }

@@ -10,11 +10,11 @@ pub(crate) const RESERVED: usize = 256;
 /// Descriptors that one file kept open takes at most.
 const PER_FILE: usize = 3;
 
-/// Descriptors of a connection over software iWARP: its socket.
-const OF_SOFTWARE: usize = 1;
+/// Descriptors of a connection over software iWARP or TCP: its socket.
+pub(crate) const OF_SOFTWARE: usize = 1;
 
 /// Descriptors of a connection over an RDMA device: its events, and its completions.
-const OF_DEVICE: usize = 2;
+pub(crate) const OF_DEVICE: usize = 2;
 
 /// Files that are kept open, however many connections are asked for.
 const LEAST_FILES: usize = 64;
