@@ -1,15 +1,16 @@
-# The service of our Debian package under systemd, with Linux' NFS client on it over siw in the same machine.
+# The services of our Debian package under systemd, with Linux' NFS client on it over siw in the same machine.
 . /lab/lib.sh
 
 CONFIG=/etc/rpcrdma/rpcrdma.toml
-UNITS='rpcrdma.service rpcrdma-rdma.socket rpcrdma-mount.socket'
+PAIRS=/etc/rpcrdma/gateway.toml
+UNITS='rpcrdma.service rpcrdma-rdma.socket rpcrdma-mount.socket rpcrdma-gateway.service'
 
 # What systemd knows of the service.
 of_service() { systemctl show -P "$1" rpcrdma.service; }
 # A failure, with what the service has logged.
 failed() {
   systemctl --no-pager --full status $UNITS
-  journalctl --no-pager -u rpcrdma.service | tail -n 40
+  journalctl --no-pager -u rpcrdma.service -u rpcrdma-gateway.service | tail -n 40
   die "$@"
 }
 status_is() { [ "$(of_service StatusText)" = "$1" ]; }
@@ -148,12 +149,39 @@ mount_v3 "$GUEST_IP" 20049 20048 /more
 touch /mnt/file && [ -e /srv/more/file ] || failed 'write after MOUNT'
 umount /mnt || die umount
 
+step 'gateway'
+systemctl stop rpcrdma-rdma.socket rpcrdma-mount.socket rpcrdma || failed 'it does not stop'
+# The gateway passes on calls of other users than its own.
+configure "listen = \"$GUEST_IP\"
+trust_local = true" data
+systemctl start rpcrdma || failed 'it does not start'
+systemctl start rpcrdma-gateway && failed 'the gateway starts without pairs'
+systemctl reset-failed rpcrdma-gateway
+printf '[[pair]]\nlisten = "tcp://127.0.0.1:2049"\nupstream = "rdma://%s:20049"\n' "$GUEST_IP" >>$PAIRS
+systemctl start rpcrdma-gateway || failed 'the gateway does not start'
+same state active "$(systemctl is-active rpcrdma-gateway)"
+same type notify "$(systemctl show -P Type rpcrdma-gateway)"
+systemctl --no-pager status rpcrdma-gateway
+echo "@@exposure of the gateway $(systemd-analyze security rpcrdma-gateway.service --no-pager | sed -n 's/.*exposure level for rpcrdma-gateway.service: \([0-9.]*\).*/\1/p')"
+over_tcp="vers=3,nolock,proto=tcp,port=2049,mountproto=tcp,mountport=2049"
+mount.nfs 127.0.0.1:/data /mnt -o "$over_tcp" || failed 'mount through the gateway'
+cmp /tmp/data /mnt/file || failed 'read through the gateway'
+systemctl reload rpcrdma-gateway || failed 'the gateway does not reload'
+echo 'nonsense = 1' >>$PAIRS
+systemctl reload rpcrdma-gateway && failed 'the gateway takes a wrong file'
+sed -i '/^nonsense/d' $PAIRS
+cp /tmp/data /mnt/through && cmp /tmp/data /srv/data/through || failed 'write through the gateway'
+
 step 'upgrade'
 pid=$(of_service MainPID)
 dpkg -i /lab/rpcrdma.deb || failed 'dpkg -i'
 wait_for 20 pid_is_another "$pid" || failed 'the service was not restarted'
 same state active "$(systemctl is-active rpcrdma)"
-grep -q /srv/more $CONFIG || die 'the upgrade has changed the file of exports'
+same state active "$(systemctl is-active rpcrdma-gateway)"
+grep -q '^upstream' $PAIRS || die 'the upgrade has changed the file of pairs'
+rm /mnt/through || failed 'a call through the gateway after an upgrade'
+umount /mnt || die umount
+grep -q /srv/data $CONFIG || die 'the upgrade has changed the file of exports'
 
 step 'remove'
 dpkg --purge rpcrdma || die 'dpkg --purge'
