@@ -94,7 +94,14 @@ fn directory_is_not_trusted_for_longer_than_the_one_it_was_found_in() {
     let node = |file| inner.node(file, Pace::Patient).unwrap();
     let old = node(a);
     old.seen.store(1, Relaxed);
-    let [b, c] = ["a/b", "a/b/c"].map(|path| export.find(path).unwrap());
+    // Not by the path from the root, which would find the first of them anew.
+    let below = |dir, name| {
+        let step = Step::Name(Name::new(name).unwrap());
+        let found = export.fs().lookup(&Identity::root(), dir, step).wait();
+        found.result.unwrap().file
+    };
+    let b = below(a, b"b");
+    let c = below(b, b"c");
     assert_eq!(node(b).seen.load(Relaxed), 1);
     assert_eq!(node(c).seen.load(Relaxed), 1);
 }
