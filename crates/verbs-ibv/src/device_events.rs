@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
@@ -37,8 +37,14 @@ const LOOK: Duration = Duration::from_millis(250);
 const NOTHING_PATH: &str = "/dev/null";
 const NOTHING: (u32, u32) = (1, 3);
 
-/// Events of the devices in use, by the address of the device.
-static DEVICES: Mutex<Option<HashMap<usize, Weak<DeviceEvents>>>> = Mutex::new(None);
+/// Events of the devices in use, by the address of the device. The lock is held while a removed device is let go.
+static DEVICES: Mutex<Option<HashMap<usize, InUse>>> = Mutex::new(None);
+
+/// A device in use.
+struct InUse {
+    events: Weak<DeviceEvents>,
+    removed: Arc<AtomicBool>,
+}
 
 /// Events of one device.
 pub(crate) struct DeviceEvents {
@@ -46,7 +52,7 @@ pub(crate) struct DeviceEvents {
     context: NonNull<ibv_context>,
     /// The device was removed, and the kernel waits until nobody has it open. Connections at work look at it in each
     /// turn; others are woken.
-    removed: AtomicBool,
+    removed: Arc<AtomicBool>,
     state: Mutex<State>,
     /// None if the descriptor is none of a device, as in a model of the libraries.
     opened: Option<Opened>,
@@ -55,13 +61,16 @@ pub(crate) struct DeviceEvents {
 /// The device's file, as it was opened.
 struct Opened {
     fd: c_int,
+    /// The descriptor of its events, which is closed with the file.
+    events: c_int,
     number: u64,
 }
 
 impl Opened {
-    fn of(fd: c_int) -> Option<Self> {
+    /// None if the descriptor is none of a device.
+    fn of(fd: c_int, events: c_int) -> Option<Self> {
         let number = device_number(fd)?;
-        Some(Self { fd, number })
+        Some(Self { fd, events, number })
     }
 
     /// Whether the device was removed and [let go](DeviceEvents::drop), which librdmacm may not know yet.
@@ -141,30 +150,40 @@ impl DeviceEvents {
         context: NonNull<ibv_context>,
     ) -> io::Result<Arc<Self>> {
         let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
-        let devices = devices.get_or_insert_default();
-        devices.retain(|_, events| events.strong_count() > 0);
+        let all = devices.get_or_insert_default();
         let address = context.as_ptr() as usize;
-        if let Some(events) = devices.get(&address).and_then(Weak::upgrade) {
-            // A new connection would keep it open.
-            return if events.is_removed() {
-                Err(removed())
-            } else {
-                Ok(events)
-            };
+        let known = all.get(&address);
+        let events = known.and_then(|known| known.events.upgrade());
+        if known.is_some_and(|known| known.removed.load(Ordering::Acquire)) {
+            // A new connection would keep it open, or have it taken away amid its work. This may be the last owner, which
+            // lets go of the device, and takes the lock for that.
+            drop(devices);
+            drop(events);
+            return Err(removed());
         }
-        // SAFETY: The device is open, and its descriptor does not change.
-        let opened = Opened::of(unsafe { (*context.as_ptr()).cmd_fd });
+        if let Some(events) = events {
+            return Ok(events);
+        }
+        // SAFETY: The device is open, and its descriptors do not change.
+        let opened = unsafe {
+            let context = context.as_ptr();
+            Opened::of((*context).cmd_fd, (*context).async_fd)
+        };
         if opened.as_ref().is_some_and(Opened::is_let_go) {
             return Err(removed());
         }
         let events = Arc::new(Self {
             libraries,
             context,
-            removed: AtomicBool::new(false),
+            removed: Arc::default(),
             state: Mutex::default(),
             opened,
         });
-        devices.insert(address, Arc::downgrade(&events));
+        let in_use = InUse {
+            events: Arc::downgrade(&events),
+            removed: Arc::clone(&events.removed),
+        };
+        all.insert(address, in_use);
         Self::watch(&events);
         Ok(events)
     }
@@ -317,12 +336,17 @@ impl State {
     }
 }
 
-impl Drop for DeviceEvents {
-    /// Lets go of a device that was removed. librdmacm has it open until the process ends, and some drivers, of which
-    /// those of the software devices are two, cannot take a device away from a process: its removal would wait.
-    fn drop(&mut self) {
-        // librdmacm may have closed it with its last identifier.
-        if !self.is_removed() || self.opened.as_ref().is_some_and(|opened| !opened.is_open()) {
+impl DeviceEvents {
+    /// Lets go of a device that was removed. librdmacm has it open until the process ends, or until its last identifier
+    /// is gone, and some drivers, of which those of the software devices are two, cannot take a device away from a
+    /// process: its removal would wait.
+    fn let_go(&self) {
+        // One without a file is in a model of the libraries. What librdmacm has closed is no matter of ours: its context is
+        // freed memory, and the numbers of its descriptors may be those of other files.
+        let Some(opened) = self.opened.as_ref().filter(|_| self.is_removed()) else {
+            return;
+        };
+        if !opened.is_open() {
             return;
         }
         let nothing =
@@ -333,12 +357,25 @@ impl Drop for DeviceEvents {
                     return;
                 }
             };
-        // SAFETY: The device is still open for the library. Its descriptors keep their numbers, so that the library
-        // closes what is its own; what it tries with them until then fails, as with any removed device.
+        // SAFETY: The device was open a moment ago, and nothing of this process works with it any more. Its descriptors
+        // keep their numbers, so that the library closes what is its own; what it tries with them until then fails, as
+        // with any removed device.
         unsafe {
-            let context = self.context.as_ptr();
-            libc::dup3(nothing.as_raw_fd(), (*context).cmd_fd, libc::O_CLOEXEC);
-            libc::dup3(nothing.as_raw_fd(), (*context).async_fd, libc::O_CLOEXEC);
+            libc::dup3(nothing.as_raw_fd(), opened.fd, libc::O_CLOEXEC);
+            libc::dup3(nothing.as_raw_fd(), opened.events, libc::O_CLOEXEC);
+        }
+    }
+}
+
+impl Drop for DeviceEvents {
+    fn drop(&mut self) {
+        let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+        self.let_go();
+        let all = devices.get_or_insert_default();
+        let address = self.context.as_ptr() as usize;
+        // Others may have begun to use it since, if it was not removed.
+        if { all.get(&address) }.is_some_and(|in_use| ptr::eq(in_use.events.as_ptr(), self)) {
+            all.remove(&address);
         }
     }
 }

@@ -13,8 +13,9 @@ const PER_FILE: usize = 3;
 /// Descriptors of a connection over software iWARP or TCP: its socket.
 pub(crate) const OF_SOFTWARE: usize = 1;
 
-/// Descriptors of a connection over an RDMA device: its events, and its completions.
-pub(crate) const OF_DEVICE: usize = 2;
+/// Descriptors of a connection over an RDMA device: the events of the connection manager, those of the device, and its
+/// completions.
+pub(crate) const OF_DEVICE: usize = 3;
 
 /// Files that are kept open, however many connections are asked for.
 const LEAST_FILES: usize = 64;
@@ -160,12 +161,12 @@ mod tests {
     #[test]
     fn connections_over_devices_take_more_descriptors() {
         let of = |limit| Capacity::within(1024, OF_DEVICE, limit, MEMORY);
-        assert_eq!(of(1024).connections, (1024 - 256 - 192) / 2);
+        assert_eq!(of(1024).connections, (1024 - 256 - 192) / 3);
         assert_eq!(of(1024).short_of, Some(Short::Descriptors(1024)));
         let many = of(20_000);
         assert_eq!((many.connections, many.open_files), (1024, 5000));
         let few = of(4096);
-        assert_eq!(few.open_files, (4096 - 256 - 2048) / 3);
+        assert_eq!(few.open_files, (4096 - 256 - 3072) / 3);
     }
 
     #[test]
