@@ -246,7 +246,8 @@ async fn connection_that_stands_still_gives_way_to_another_of_its_address() {
         held.borrow_mut().clear();
     };
     let began = Instant::now();
-    let lease = memory.lease(&other, READ, close).await;
+    let leased = tokio::time::timeout(2 * STALLED_AFTER, memory.lease(&other, READ, close)).await;
+    let lease = leased.expect("it does not wait for long");
     assert_eq!(lease.expect("it is lent").bytes, READ);
     assert_eq!(began.elapsed(), STALLED_AFTER);
 }
