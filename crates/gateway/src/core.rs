@@ -39,7 +39,7 @@ pub(crate) struct Core {
     pub(crate) listening: OnceLock<String>,
     /// Memory for records.
     pub(crate) pool: Pool,
-    /// Memory for replies of an RDMA upstream.
+    /// Memory for replies of an RDMA upstream, or to TCP clients.
     pub(crate) reply_memory: ReplyMemory,
     pairs: Mutex<HashMap<ConnectionId, Arc<Pair>>>,
 }

@@ -8,6 +8,7 @@ use crate::phase::{Phase, Phases};
 use crate::ports::MachineName;
 use crate::reduce;
 use crate::replies::{can_answer, system_err};
+use crate::retry::Failure;
 use crate::session::{self, Sizes};
 use crate::side::Side;
 use crate::stats::{Counter, TcpClient, UpstreamConnection};
@@ -20,7 +21,7 @@ use oncrpc::{
 use oncrpc_tcp::ConnectionEnd;
 use rpcrdma::CloseReason;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -29,7 +30,7 @@ use tracing::{debug, warn};
 use verbs::Loss;
 
 /// Write chunks that a call to an RDMA upstream offers at most.
-const WRITE_CHUNKS: usize = 1;
+pub(crate) const WRITE_CHUNKS: usize = 1;
 
 /// One client connection with its upstream connection, which is made at the first call.
 ///
@@ -56,6 +57,8 @@ pub(crate) struct Pair {
 #[derive(Debug, Default)]
 struct Traffic {
     calls: Counter,
+    /// Calls without a reply yet.
+    unanswered: AtomicUsize,
     bytes_in: Counter,
     bytes_out: Counter,
 }
@@ -76,6 +79,15 @@ pub(crate) struct InFlight {
     pair: Arc<Pair>,
     pub(crate) xid: u32,
     is_own: bool,
+}
+
+/// A call of the client, counted as long as it has no reply. Dropping it ends that.
+struct Unanswered(Arc<Pair>);
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.0.traffic.unanswered.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Drop for InFlight {
@@ -157,9 +169,12 @@ impl Pair {
         stats.calls.bump();
         stats.bytes_up.add(call.stream_len() as u64);
         self.traffic.calls.bump();
+        self.traffic.unanswered.fetch_add(1, Relaxed);
+        let unanswered = Unanswered(Arc::clone(&self));
         self.traffic.bytes_in.add(call.stream_len() as u64);
         let caller = *caller;
         Answer::Later(Box::pin(async move {
+            let _unanswered = unanswered;
             let _in_flight = match in_flight {
                 Some(in_flight) => in_flight,
                 None => match self.wait_for_xid(scanned.xid).await {
@@ -223,7 +238,7 @@ impl Pair {
                 self.answered.store(true, Relaxed);
                 self.back(&link, reply, &scanned, caller)
             }
-            Err(error) => self.failed(error, &scanned),
+            Err(failure) => self.failed(failure, &scanned),
         }
     }
 
@@ -321,8 +336,16 @@ impl Pair {
     }
 
     /// Answers a call that has no reply of the upstream.
-    fn failed(&self, error: TransportError, scanned: &ScannedCall) -> Reply {
+    fn failed(&self, failure: Failure, scanned: &ScannedCall) -> Reply {
         let stats = &self.core.stats;
+        let error = match failure {
+            // RFC 5531 §9: SYSTEM_ERR is for a failed allocation of memory.
+            Failure::NoMemory => {
+                self.warn("other replies have all the memory for replies, and do not return it");
+                return self.system_error(scanned.xid, scanned.flavor, self.core.downstream);
+            }
+            Failure::Upstream(error) => error,
+        };
         match error {
             TransportError::XidInUse(_) => {
                 stats.repetitions.bump();
@@ -401,7 +424,7 @@ impl Pair {
             addr: self.caller.addr,
             age: self.since.elapsed(),
             calls: self.traffic.calls.get(),
-            in_flight: self.lock().in_flight.len(),
+            in_flight: self.traffic.unanswered.load(Relaxed),
             bytes_in: self.traffic.bytes_in.get(),
             bytes_out: self.traffic.bytes_out.get(),
         }
@@ -512,16 +535,9 @@ impl Pair {
         self.core.stats.upstream_lost.bump();
         if is_timeout(why) {
             self.core.stats.timeouts.bump();
-            self.warn(&format!("the upstream does not answer: {}", Chain(why)));
         }
-        if is_closed(why) && !self.answered.load(Relaxed) {
-            self.warn("the server closed the connection before its first reply: does it allow this host, or demand a port below 1024 (--reserved-port)?");
-        }
-        if has_vanished(why) {
-            self.warn(&format!(
-                "the upstream has gone without a word: {}",
-                Chain(why)
-            ));
+        if let Some(what) = warning_of_loss(why, self.answered.load(Relaxed)) {
+            self.warn(&what);
         }
         debug!(target: "gateway", listen = self.core.listen(), peer = %self.caller.addr, upstream = ?self.core.upstream, error = %Chain(why), "the upstream connection ended");
         if self.lock().in_flight.is_empty() {
@@ -547,6 +563,18 @@ impl Pair {
         let link = self.lock().link.take();
         drop(link);
     }
+}
+
+/// What users are told of a lost upstream connection, which may have answered a call before.
+fn warning_of_loss(why: &TransportError, has_answered: bool) -> Option<String> {
+    if is_timeout(why) {
+        return Some(format!("the upstream does not answer: {}", Chain(why)));
+    }
+    if has_vanished(why) {
+        let why = Chain(why);
+        return Some(format!("the upstream has gone without a word: {why}"));
+    }
+    (is_closed(why) && !has_answered).then(|| "the server closed the connection before its first reply: does it allow this host, or demand a port below 1024 (--reserved-port)?".to_owned())
 }
 
 /// Whether an RDMA connection ended because a call was not answered.
@@ -629,5 +657,21 @@ mod tests {
             has_vanished(&TransportError::Disconnected(closed.into()))
         };
         assert!(lost(Loss::Unresponsive) && !lost(Loss::Reset));
+    }
+
+    #[test]
+    fn upstream_that_vanished_before_its_first_reply_is_not_said_to_have_closed() {
+        let said = |kind: io::ErrorKind, has_answered| {
+            let end = ConnectionEnd::Io(kind.into());
+            let said = warning_of_loss(&TransportError::Disconnected(end.into()), has_answered);
+            said.unwrap_or_default()
+        };
+        for has_answered in [false, true] {
+            let vanished = said(io::ErrorKind::TimedOut, has_answered);
+            assert!(vanished.contains("gone without a word"), "{vanished}");
+        }
+        let reset = said(io::ErrorKind::ConnectionReset, false);
+        assert!(reset.contains("closed the connection"), "{reset}");
+        assert_eq!(said(io::ErrorKind::ConnectionReset, true), "");
     }
 }

@@ -4,13 +4,15 @@
 //! small the reply is in the end. A reply to a TCP client that does not read stays with its call.
 //!
 //! An address may hold as much as it leaves free: alone it gets half, and those who come later find
-//! some. Addresses with waiting calls are served round-robin, one call each, and nobody overtakes a
-//! call that is within its share. What replies hold which no client takes comes back when others need
-//! it: the connection of such a client is closed.
+//! some. Addresses with waiting calls are served round-robin, one call each, as are the connections of
+//! one address, and nobody overtakes a call that is within its share. What replies hold which no
+//! client takes comes back when others need it: the connection of such a client is closed.
 
+mod group;
 mod woken;
 
-use oncrpc::{Caller, ConnectionId, PeerGroup, ReplyBound};
+use group::Group;
+use oncrpc::{Caller, ConnectionId, PeerGroup};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,15 +23,19 @@ use tokio::time::Instant;
 /// Divisor for the largest lease.
 const LARGEST_PART: usize = 2;
 
-/// Smallest reply in bytes that counts: a smaller one comes inline.
-const SMALL: usize = 4096;
+/// Largest reply in bytes that needs no lease: it comes inline.
+const SMALL_REPLY: usize = 4096;
 
-/// How long a call waits for memory, and a client takes no reply that is there, before the client
-/// loses its connection, so that others go on.
+/// How long a call waits for memory, and a client takes too little of the replies that are there,
+/// before the client loses its connection, so that others go on.
 const STALLED_AFTER: Duration = Duration::from_secs(2);
 
-/// How often a call that has waited for so long looks for such clients.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// Divisor for what a client returns of the memory that it holds within [`STALLED_AFTER`], so that it
+/// does not count as standing still: a client that takes only small replies keeps no large ones.
+const RETURNED_PART: usize = 32;
+
+/// How often a call that has waited for [`STALLED_AFTER`] looks for a connection to close.
+const RECLAIM_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A budget of bytes.
 #[derive(Clone, Debug)]
@@ -53,13 +59,6 @@ struct State {
     next: u64,
 }
 
-#[derive(Debug, Default)]
-struct Group {
-    held: usize,
-    /// Waiting calls by number, in the order of their arrival.
-    queue: BTreeMap<u64, Waiter>,
-}
-
 #[derive(Debug)]
 struct Waiter {
     bytes: usize,
@@ -74,8 +73,12 @@ struct Holder {
     addr: SocketAddr,
     /// Leases by number.
     leases: HashMap<u64, Held>,
-    /// When the client last took a reply, or had room for all.
+    /// Bytes of these.
+    held: usize,
+    /// Since when the client has not returned its part of what it holds.
     since: Instant,
+    /// Bytes returned since then.
+    returned: usize,
     /// It is being closed.
     is_closing: bool,
 }
@@ -84,8 +87,8 @@ struct Holder {
 #[derive(Debug)]
 struct Held {
     bytes: usize,
-    /// Its call could go on, and waits for room at the client.
-    is_woken: bool,
+    /// Since when its call could go on, and waits for room at the client.
+    woken: Option<Instant>,
 }
 
 /// Memory of one call, returned on drop.
@@ -98,7 +101,7 @@ pub(crate) struct Lease {
     bytes: usize,
 }
 
-/// A client that takes none of its replies while others wait for memory.
+/// A client that does not take its replies while others wait for memory.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stalled {
     pub(crate) connection: ConnectionId,
@@ -110,6 +113,7 @@ pub(crate) struct Stalled {
 struct Waiting<'a> {
     memory: &'a ReplyMemory,
     group: PeerGroup,
+    connection: ConnectionId,
     number: u64,
 }
 
@@ -129,19 +133,15 @@ impl ReplyMemory {
         }))
     }
 
-    /// Waits for the memory of a reply; `None` if it needs none. A reply larger than half of the
-    /// budget takes that half. Passes clients that must lose their connections to `close`.
+    /// Waits for the memory of a reply of so many bytes; `None` if it needs none. A reply larger than
+    /// half of the budget takes that half. Passes clients that must lose their connections to `close`.
     pub(crate) async fn lease(
         &self,
         caller: &Caller,
-        reply: &ReplyBound,
+        bytes: usize,
         close: impl Fn(Stalled),
     ) -> Option<Lease> {
-        let bytes = reply
-            .results
-            .iter()
-            .fold(reply.fixed, |sum, &len| sum.saturating_add(len));
-        if bytes <= SMALL {
+        if bytes <= SMALL_REPLY {
             return None;
         }
         let (granted, mut lease) = oneshot::channel();
@@ -168,7 +168,7 @@ impl ReplyMemory {
                     if let Some(stalled) = waiting.reclaim(Instant::now()) {
                         close(stalled);
                     }
-                    pause = LOOK_AGAIN;
+                    pause = RECLAIM_INTERVAL;
                 }
             }
         }
@@ -179,19 +179,20 @@ impl ReplyMemory {
     }
 
     /// Queues a call, and serves it if it is its turn.
-    fn queue(&self, waiter: Waiter, group: PeerGroup) -> Waiting<'_> {
+    fn queue(&self, waiter: Waiter, of: PeerGroup) -> Waiting<'_> {
         let mut state = self.lock();
-        let number = state.number();
-        let of = state.groups.entry(group).or_default();
-        let is_first = of.queue.is_empty();
-        of.queue.insert(number, waiter);
+        let (number, connection) = (state.number(), waiter.connection);
+        let group = state.groups.entry(of).or_default();
+        let is_first = !group.waits();
+        group.push(number, waiter);
         if is_first {
-            state.turns.push_back(group);
+            state.turns.push_back(of);
         }
         self.serve(state);
         Waiting {
             memory: self,
-            group,
+            group: of,
+            connection,
             number,
         }
     }
@@ -207,10 +208,9 @@ impl ReplyMemory {
             left_to_ask -= 1;
             let left = state.left;
             let group = state.groups.entry(of).or_default();
-            let Some(first) = group.queue.first_entry() else {
+            let Some(bytes) = group.next().map(|waiter| waiter.bytes) else {
                 continue;
             };
-            let bytes = first.get().bytes;
             if !may_hold(group.held, bytes, left) {
                 state.turns.push_back(of);
                 continue;
@@ -220,9 +220,11 @@ impl ReplyMemory {
                 state.turns.push_front(of);
                 break;
             }
-            let waiter = first.remove();
+            let Some(waiter) = group.take_next() else {
+                continue;
+            };
             group.held += bytes;
-            let waits = !group.queue.is_empty();
+            let waits = group.waits();
             granted.push(state.lend(self, of, waiter));
             if waits {
                 state.turns.push_back(of);
@@ -238,16 +240,15 @@ impl ReplyMemory {
 
     fn set_woken(&self, connection: ConnectionId, number: u64, is_woken: bool) {
         let mut state = self.lock();
-        if let Some(holder) = state.holders.get_mut(&connection) {
-            let waited = holder.waits();
-            if let Some(held) = holder.leases.get_mut(&number) {
-                held.is_woken = is_woken;
-            }
-            // One had room, or is the first that waits.
-            if !waited || !is_woken {
-                holder.since = Instant::now();
-            }
-        }
+        let holder = state.holders.get_mut(&connection);
+        let Some(held) = holder.and_then(|holder| holder.leases.get_mut(&number)) else {
+            return;
+        };
+        held.woken = match (is_woken, held.woken) {
+            (false, _) => None,
+            (true, Some(before)) => Some(before),
+            (true, None) => Some(Instant::now()),
+        };
     }
 }
 
@@ -271,22 +272,21 @@ impl State {
         waiter: Waiter,
     ) -> (Lease, oneshot::Sender<Lease>) {
         self.left -= waiter.bytes;
-        let number = self.number();
+        let (number, now) = (self.number(), Instant::now());
         let holder = self.holders.entry(waiter.connection).or_insert(Holder {
             group,
             addr: waiter.addr,
             leases: HashMap::new(),
-            since: Instant::now(),
+            held: 0,
+            since: now,
+            returned: 0,
             is_closing: false,
         });
         let bytes = waiter.bytes;
-        holder.leases.insert(
-            number,
-            Held {
-                bytes,
-                is_woken: true,
-            },
-        );
+        holder.held += bytes;
+        // Its call was woken by this.
+        let woken = Some(now);
+        holder.leases.insert(number, Held { bytes, woken });
         let lease = Lease {
             memory: memory.clone(),
             group,
@@ -300,23 +300,20 @@ impl State {
     /// Bytes that connections return which are being closed.
     fn returning(&self) -> usize {
         let closing = self.holders.values().filter(|holder| holder.is_closing);
-        closing
-            .flat_map(|holder| holder.leases.values())
-            .map(|held| held.bytes)
-            .sum()
+        closing.map(|holder| holder.held).sum()
     }
 
     /// Bytes that the next calls of all addresses wait for.
     fn awaited(&self) -> usize {
         let groups = self.turns.iter().filter_map(|of| self.groups.get(of));
-        let firsts = groups.filter_map(|group| group.queue.values().next());
-        firsts.map(|waiter| waiter.bytes).sum()
+        let next = groups.filter_map(Group::next);
+        next.map(|waiter| waiter.bytes).sum()
     }
 
     fn forget_if_unused(&mut self, of: PeerGroup) {
         if let Some(group) = self.groups.get(&of)
             && group.held == 0
-            && group.queue.is_empty()
+            && !group.waits()
         {
             self.groups.remove(&of);
         }
@@ -324,28 +321,47 @@ impl State {
 }
 
 impl Holder {
-    /// Whether calls wait for room at the client.
-    fn waits(&self) -> bool {
-        self.leases.values().any(|held| held.is_woken)
+    /// Returns a lease.
+    fn give_back(&mut self, number: u64) {
+        let Some(lease) = self.leases.remove(&number) else {
+            return;
+        };
+        self.held -= lease.bytes;
+        self.returned += lease.bytes;
+        if self.returned >= self.held / RETURNED_PART {
+            (self.since, self.returned) = (Instant::now(), 0);
+        }
+    }
+
+    /// Whether the client has returned too little for long although replies wait for it.
+    fn stands_still(&self, now: Instant) -> bool {
+        let is_long = |since| now.saturating_duration_since(since) >= STALLED_AFTER;
+        let mut woken = self.leases.values().filter_map(|held| held.woken);
+        is_long(self.since) && woken.any(is_long)
     }
 }
 
 impl Waiting<'_> {
     /// Chooses a client whose memory others need: the address that holds most, and of this the
-    /// connection that has stood still for longest. Only an address that holds less may have it.
+    /// connection that has stood still for longest. Only an address that holds less may have it, or
+    /// a connection of the same address that holds less.
     fn reclaim(&self, now: Instant) -> Option<Stalled> {
         let mut state = self.memory.lock();
         let own = state.groups.get(&self.group)?;
-        let is_first = own.queue.keys().next() == Some(&self.number);
+        let is_first = own.is_first(self.connection, self.number);
         if !is_first || state.returning() >= state.awaited() {
             return None;
         }
-        let (held, groups) = (own.held, &state.groups);
+        let own_connection = state.holders.get(&self.connection);
+        let (held, held_here) = (own.held, own_connection.map_or(0, |holder| holder.held));
+        let groups = &state.groups;
         let held_by = |of| groups.get(&of).map_or(0, |group: &Group| group.held);
+        let has_more = |holder: &Holder| match holder.group == self.group {
+            true => holder.held > held_here,
+            false => held_by(holder.group) > held,
+        };
         let stalled = state.holders.iter().filter(|(_, holder)| {
-            held_by(holder.group) > held
-                && now.saturating_duration_since(holder.since) >= STALLED_AFTER
-                && holder.waits()
+            !holder.is_closing && has_more(holder) && holder.stands_still(now)
         });
         let longest = |holder: &Holder| now.saturating_duration_since(holder.since);
         let (&connection, _) =
@@ -366,10 +382,10 @@ impl Drop for Waiting<'_> {
         let Some(group) = state.groups.get_mut(&self.group) else {
             return;
         };
-        if group.queue.remove(&self.number).is_none() {
+        if !group.remove(self.connection, self.number) {
             return;
         }
-        if group.queue.is_empty() {
+        if !group.waits() {
             state.turns.retain(|&other| other != self.group);
         }
         state.forget_if_unused(self.group);
@@ -386,8 +402,7 @@ impl Drop for Lease {
             group.held -= self.bytes;
         }
         if let Some(holder) = state.holders.get_mut(&self.connection) {
-            holder.leases.remove(&self.number);
-            holder.since = Instant::now();
+            holder.give_back(self.number);
             if holder.leases.is_empty() {
                 state.holders.remove(&self.connection);
             }

@@ -1,7 +1,8 @@
 //! Calls to the upstream, once more with a larger Reply chunk where that is allowed.
 
+use crate::config::MAX_RECORD;
 use crate::link::Link;
-use crate::pair::Pair;
+use crate::pair::{Pair, WRITE_CHUNKS};
 use crate::reduce;
 use crate::replies::can_answer;
 use crate::reply_memory::{Lease, Stalled};
@@ -10,47 +11,56 @@ use nfs_proto::scan::ScannedCall;
 use oncrpc::xdr::Payload;
 use oncrpc::{ReplyBound, TransportError};
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::{debug, warn};
 
+/// How long a call waits for the memory of its reply: as long as the replies before it may take. The
+/// upstream is not asked by then, so that this is no fault of it.
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Why a call has no reply.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Other replies had the memory for [`MEMORY_TIMEOUT`].
+    NoMemory,
+    /// What became of it at the upstream.
+    Upstream(TransportError),
+}
+
+impl From<TransportError> for Failure {
+    fn from(error: TransportError) -> Self {
+        Self::Upstream(error)
+    }
+}
+
 impl Pair {
-    /// Passes a call to the upstream and waits for its reply, all within the time limit of a call.
-    /// The reply comes with the memory that it may have, which is returned once it is handed to the
-    /// connection of the client.
+    /// Passes a call to the upstream, once there is memory for its reply, and waits for that. The
+    /// reply comes with its memory, which is returned once it is handed to the connection of the
+    /// client.
+    ///
+    /// RFC 8267 §3.1: if its reply did not fit, it is sent once more as a new transaction, where the
+    /// binding says that the size of the reply cannot be estimated and that the call may be executed
+    /// twice. The verifier of RPCSEC_GSS covers the XID (RFC 2203 §5.3.1), so that only the client
+    /// could do that.
     pub(crate) async fn call_upstream(
         self: &Arc<Self>,
         link: &Link,
         call: Payload,
         bound: ReplyBound,
         scanned: &ScannedCall,
-    ) -> Result<(Payload, Option<Lease>), TransportError> {
-        let limit = self.core.config.call_timeout;
-        let calling = self.call_once_or_twice(link, call, bound, scanned);
-        let called = tokio::time::timeout(limit, calling).await;
-        called.unwrap_or(Err(TransportError::TimedOut(limit)))
-    }
-
-    /// RFC 8267 §3.1: if its reply did not fit, it is sent once more as a new transaction, where the
-    /// binding says that the size of the reply cannot be estimated and that the call may be executed
-    /// twice. The verifier of RPCSEC_GSS covers the XID (RFC 2203 §5.3.1), so that only the client
-    /// could do that.
-    async fn call_once_or_twice(
-        self: &Arc<Self>,
-        link: &Link,
-        call: Payload,
-        bound: ReplyBound,
-        scanned: &ScannedCall,
-    ) -> Result<(Payload, Option<Lease>), TransportError> {
+    ) -> Result<(Payload, Option<Lease>), Failure> {
         let max_reply = self.core.config.max_retried_reply.min(link.max_chunk());
         let may_retry = self.core.upstream_side == Side::Rdma
             && scanned.short_reply_retry
             && can_answer(scanned.flavor)
             && bound.fixed < max_reply;
-        let memory = self.reply_memory(&bound).await;
+        let memory = self.reply_memory(link, &bound).await?;
         if !may_retry {
-            return Ok((answered(&memory, link.call(call, bound)).await?, memory));
+            let reply = self.answered(&memory, link.call(call, bound)).await?;
+            return Ok((reply, memory));
         }
         let (again, results) = (reduce::copy_of(&call), bound.results.clone());
-        let why = match answered(&memory, link.call(call, bound)).await {
+        let why = match self.answered(&memory, link.call(call, bound)).await {
             Err(TransportError::Refused(why)) => why,
             outcome => return Ok((outcome?, memory)),
         };
@@ -68,41 +78,81 @@ impl Pair {
         };
         // The first chunk is invalid by now.
         drop(memory);
-        let memory = self.reply_memory(&bound).await;
+        let memory = self.reply_memory(link, &bound).await?;
         let again = reduce::with_xid(again, xid.xid);
-        let reply = answered(&memory, link.call(again, bound)).await?;
+        let reply = self.answered(&memory, link.call(again, bound)).await?;
         Ok((reduce::with_xid(reply, scanned.xid), memory))
     }
 
     /// Waits for the memory that a reply may need: an RDMA upstream has it registered, and a TCP
     /// client may not read what has come. Replies between TCP and RDMA clients are bounded by the
     /// credits of these.
-    async fn reply_memory(&self, bound: &ReplyBound) -> Option<Lease> {
-        match (self.core.upstream_side, self.core.downstream) {
-            (Side::Tcp, Side::Rdma) => None,
-            (Side::Rdma, _) | (Side::Tcp, Side::Tcp) => {
-                let memory = &self.core.reply_memory;
-                let close = |stalled| self.close_stalled(&stalled);
-                memory.lease(self.caller(), bound, close).await
-            }
-        }
+    async fn reply_memory(
+        &self,
+        link: &Link,
+        bound: &ReplyBound,
+    ) -> Result<Option<Lease>, Failure> {
+        let bytes = match (self.core.upstream_side, self.core.downstream) {
+            (Side::Tcp, Side::Rdma) => return Ok(None),
+            (upstream, _) => memory_of(bound, upstream, link.max_chunk()),
+        };
+        let close = |stalled| self.close_stalled(&stalled);
+        let lease = self.core.reply_memory.lease(self.caller(), bytes, close);
+        let lease = tokio::time::timeout(MEMORY_TIMEOUT, lease).await;
+        lease.map_err(|_| Failure::NoMemory)
     }
 
-    /// Closes the connection of a client that takes none of its replies while others wait.
+    /// Waits for a reply with the memory that it may have, for as long as the upstream may take.
+    async fn answered(
+        &self,
+        memory: &Option<Lease>,
+        reply: impl Future<Output = Result<Payload, TransportError>>,
+    ) -> Result<Payload, TransportError> {
+        let limit = self.core.config.call_timeout;
+        let reply = tokio::time::timeout(limit, reply);
+        let reply = match memory {
+            Some(lease) => lease.until_answered(reply).await,
+            None => reply.await,
+        };
+        reply.unwrap_or(Err(TransportError::TimedOut(limit)))
+    }
+
+    /// Closes the connection of a client that does not take its replies while others wait.
     fn close_stalled(&self, stalled: &Stalled) {
         let core = &self.core;
         core.stats.clients_stalled.bump();
         if core.log.may_warn(stalled.group) {
-            warn!(target: "gateway", listen = self.core.listen(), peer = %stalled.addr, "takes none of its replies while others wait for their memory: its connection is closed");
+            warn!(target: "gateway", listen = self.core.listen(), peer = %stalled.addr, "does not take its replies while others wait for their memory: its connection is closed");
         }
         core.connections.abort(stalled.connection);
     }
 }
 
-/// Waits for a reply with the memory that it may have.
-async fn answered<F: Future>(memory: &Option<Lease>, reply: F) -> F::Output {
-    match memory {
-        Some(lease) => lease.until_answered(reply).await,
-        None => reply.await,
+/// Bytes of memory that a reply may need. Whatever the call asks for, a TCP upstream can send no more
+/// than the largest record, and an RDMA upstream is offered no more than its chunks.
+fn memory_of(bound: &ReplyBound, upstream: Side, max_chunk: usize) -> usize {
+    let results = bound.results.iter();
+    let bytes = results.fold(bound.fixed, |sum, &len| sum.saturating_add(len));
+    bytes.min(match upstream {
+        Side::Tcp => MAX_RECORD,
+        // The Reply chunk, and the Write chunks.
+        Side::Rdma => (1 + WRITE_CHUNKS) * max_chunk,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_claims_no_more_memory_than_its_reply_can_have() {
+        let chunk = 4 << 20;
+        let huge = ReplyBound::new(128).with_result(u32::MAX as usize);
+        assert_eq!(memory_of(&huge, Side::Tcp, usize::MAX), MAX_RECORD);
+        assert_eq!(memory_of(&huge, Side::Rdma, chunk), 2 * chunk);
+        let usual = ReplyBound::new(128).with_result(1 << 20);
+        let bytes = 128 + (1 << 20);
+        assert_eq!(memory_of(&usual, Side::Tcp, usize::MAX), bytes);
+        assert_eq!(memory_of(&usual, Side::Rdma, chunk), bytes);
     }
 }

@@ -93,9 +93,9 @@ counters! {
     /// Replies answered with ERR_CHUNK, because they fitted neither inline nor the offered chunks.
     replies_too_large,
     /// Calls answered with SYSTEM_ERR, because the upstream connection could not carry them or their
-    /// replies.
+    /// replies, or because other replies had all the memory for too long.
     system_errors,
-    /// Connections of clients closed because they took none of their replies while others waited for
+    /// Connections of clients closed because they did not take their replies while others waited for
     /// the memory of these.
     clients_stalled,
     /// Calls denied, because a local user claimed to be another one.

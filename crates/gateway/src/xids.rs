@@ -56,10 +56,6 @@ impl Xids {
         self.0.remove(&xid);
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -49,13 +49,6 @@ pub struct ReceivedCall<'a> {
     pub items: &'a [(usize, usize)],
 }
 
-impl<'a> From<&'a [u8]> for ReceivedCall<'a> {
-    /// A call without by-reference items, or whose items are not known.
-    fn from(bytes: &'a [u8]) -> Self {
-        Self { bytes, items: &[] }
-    }
-}
-
 /// The client that made a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {

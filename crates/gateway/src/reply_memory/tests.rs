@@ -15,10 +15,6 @@ fn client(address: u32) -> Caller {
     Caller::new((Ipv4Addr::from_bits(address), 700).into())
 }
 
-fn reply(bytes: usize) -> ReplyBound {
-    ReplyBound::new(0).with_result(bytes)
-}
-
 fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     match future.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => Some(done),
@@ -28,8 +24,7 @@ fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
 
 /// A lease that is there at once.
 fn lease(memory: &ReplyMemory, of: &Caller, bytes: usize) -> Option<Lease> {
-    let reply = reply(bytes);
-    let lease = pin!(memory.lease(of, &reply, |_| panic!("nobody waits")));
+    let lease = pin!(memory.lease(of, bytes, |_| panic!("nobody waits")));
     poll(lease).flatten()
 }
 
@@ -58,8 +53,8 @@ async fn small_reply_needs_no_memory_and_a_huge_one_is_lent_half() {
     let huge = lease(&memory, &client(1), usize::MAX).expect("it is lent");
     assert_eq!(memory.lock().left, TOTAL / 2);
     drop(huge);
-    let (small, client) = (ReplyBound::new(200), client(1));
-    let lease = pin!(memory.lease(&client, &small, |_| panic!("nobody waits")));
+    let client = client(1);
+    let lease = pin!(memory.lease(&client, 200, |_| panic!("nobody waits")));
     assert!(poll(lease).expect("at once").is_none());
     assert!(memory.lock().holders.is_empty());
 }
@@ -71,12 +66,11 @@ async fn addresses_have_their_turn_and_nobody_overtakes() {
     let first = all_leases(&memory, &a);
     let more = all_leases(&memory, &b);
     assert_eq!((first.len(), more.len()), (4, 2));
-    let (large, small) = (reply(3 * READ), reply(READ));
-    let mut waits = pin!(memory.lease(&c, &large, |_| ()));
+    let mut waits = pin!(memory.lease(&c, 3 * READ, |_| ()));
     assert!(poll(waits.as_mut()).is_none());
     // There would be enough for this one, but it came later.
     let d = client(4);
-    let mut behind = pin!(memory.lease(&d, &small, |_| ()));
+    let mut behind = pin!(memory.lease(&d, READ, |_| ()));
     assert!(poll(behind.as_mut()).is_none());
     drop(more);
     let large = poll(waits).flatten().expect("it is its turn");
@@ -89,11 +83,10 @@ async fn call_that_is_given_up_makes_room_for_those_behind_it() {
     let memory = ReplyMemory::new(4 * READ);
     let (b, c) = (client(2), client(3));
     let _held = all_leases(&memory, &client(1));
-    let (large, small) = (reply(READ * 2), reply(READ));
     let _last = lease(&memory, &client(4), READ).expect("the last but one");
-    let mut given_up = Box::pin(memory.lease(&b, &large, |_| ()));
+    let mut given_up = Box::pin(memory.lease(&b, 2 * READ, |_| ()));
     assert!(poll(given_up.as_mut()).is_none());
-    let mut behind = pin!(memory.lease(&c, &small, |_| ()));
+    let mut behind = pin!(memory.lease(&c, READ, |_| ()));
     assert!(poll(behind.as_mut()).is_none());
     drop(given_up);
     assert!(poll(behind).is_some());
@@ -133,11 +126,11 @@ async fn stalled_clients_lose_their_connections_until_others_go_on() {
     let held = RefCell::new(stall(&memory));
     let attackers = held.borrow().len();
     assert_eq!(memory.lock().left, 0);
-    let (honest, large) = (client(1), reply(4 * READ));
+    let honest = client(1);
     // What the gateway does: the calls of a closed connection are dropped.
     let close = |stalled: Stalled| drop(held.borrow_mut().remove(&stalled.connection));
     let began = Instant::now();
-    let lease = memory.lease(&honest, &large, close).await;
+    let lease = memory.lease(&honest, 4 * READ, close).await;
     assert_eq!(lease.expect("it is lent").bytes, 4 * READ);
     assert_eq!(began.elapsed(), STALLED_AFTER);
     assert_eq!(held.borrow().len(), attackers - 1, "one of them was enough");
@@ -147,22 +140,141 @@ async fn stalled_clients_lose_their_connections_until_others_go_on() {
 async fn client_that_takes_replies_keeps_its_connection() {
     let memory = ReplyMemory::new(TOTAL);
     let mut held: Vec<Vec<Lease>> = stall(&memory).into_values().collect();
-    let (honest, one) = (client(1), reply(READ));
+    let honest = client(1);
     let nobody = |_| panic!("all take replies");
-    let mut waits = pin!(memory.lease(&honest, &one, nobody));
+    // More than they return.
+    let mut waits = pin!(memory.lease(&honest, TOTAL / 2, nobody));
     assert!(poll(waits.as_mut()).is_none());
-    // Another address is before it each time, so that it waits for long.
     for _ in 0..3 {
         advance(STALLED_AFTER / 2).await;
-        // They have room for one reply each, and its place is taken by the next call.
-        for leases in &held {
-            memory.set_woken(leases[0].connection, leases[0].number, false);
-            memory.set_woken(leases[0].connection, leases[0].number, true);
-        }
+        // One reply each.
+        held.iter_mut().for_each(|leases| drop(leases.pop()));
         assert!(poll(waits.as_mut()).is_none());
     }
     held.clear();
     assert!(poll(waits).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_that_takes_only_small_replies_keeps_no_large_ones() {
+    let memory = ReplyMemory::new(TOTAL);
+    let trickling = client(100);
+    let mut small: Vec<Lease> = (0..8)
+        .map(|_| lease(&memory, &trickling, SMALL_REPLY + 1).expect("it is lent"))
+        .collect();
+    let large = RefCell::new(all_leases(&memory, &trickling));
+    large.borrow().iter().chain(&small).for_each(answer);
+    // The upstream has not answered this one yet.
+    let _slow = all_leases(&memory, &client(2));
+    let honest = client(1);
+    let close = |stalled: Stalled| {
+        assert_eq!(stalled.connection, trickling.connection);
+        large.borrow_mut().clear();
+    };
+    let mut waits = pin!(memory.lease(&honest, TOTAL / 2, close));
+    for _ in 0..2 {
+        assert!(poll(waits.as_mut()).is_none());
+        drop(small.pop());
+        advance(STALLED_AFTER / 2).await;
+    }
+    assert!(poll(waits).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_calls_have_another_connection_closed_each_and_no_more_than_they_need() {
+    let memory = ReplyMemory::new(TOTAL);
+    let held = stall(&memory);
+    // Connections that are told to close, and take their time.
+    let closed = RefCell::new(Vec::new());
+    let close = |stalled: Stalled| closed.borrow_mut().push(stalled.connection);
+    let clients = [client(1), client(2), client(3)];
+    // The first two connections return 32 and 16 of them.
+    let mut waiting: Vec<_> = clients
+        .iter()
+        .map(|client| Box::pin(memory.lease(client, 15 * READ, close)))
+        .collect();
+    for _ in 0..8 {
+        for waits in &mut waiting {
+            assert!(poll(waits.as_mut()).is_none());
+        }
+        advance(STALLED_AFTER).await;
+    }
+    let closed = closed.borrow();
+    let sizes: Vec<usize> = closed.iter().map(|of| held[of].len()).collect();
+    assert_eq!(sizes, [32, 16], "each of them once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_of_one_address_have_their_turn() {
+    let memory = ReplyMemory::new(TOTAL);
+    let many = client(1);
+    let other = Caller {
+        group: many.group,
+        ..client(1)
+    };
+    let mut held = all_leases(&memory, &many);
+    let mut queue: Vec<_> = (0..8)
+        .map(|_| Box::pin(memory.lease(&many, READ, |_| ())))
+        .collect();
+    for waits in &mut queue {
+        assert!(poll(waits.as_mut()).is_none());
+    }
+    let mut waits = pin!(memory.lease(&other, READ, |_| ()));
+    assert!(poll(waits.as_mut()).is_none());
+    drop(held.pop());
+    drop(held.pop());
+    assert!(poll(waits).is_some(), "one call is before it, not eight");
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_that_stands_still_gives_way_to_another_of_its_address() {
+    let memory = ReplyMemory::new(TOTAL);
+    let still = client(1);
+    let other = Caller {
+        group: still.group,
+        ..client(1)
+    };
+    let held = RefCell::new(all_leases(&memory, &still));
+    held.borrow().iter().for_each(answer);
+    // Its own calls wait before that of the other.
+    let mut queued = Box::pin(memory.lease(&still, READ, |_| panic!("it has most itself")));
+    assert!(poll(queued.as_mut()).is_none());
+    let queued = RefCell::new(Some(queued));
+    let close = |stalled: Stalled| {
+        assert_eq!(stalled.connection, still.connection);
+        queued.borrow_mut().take();
+        held.borrow_mut().clear();
+    };
+    let began = Instant::now();
+    let leased = tokio::time::timeout(2 * STALLED_AFTER, memory.lease(&other, READ, close)).await;
+    let lease = leased.expect("it does not wait for long");
+    assert_eq!(lease.expect("it is lent").bytes, READ);
+    assert_eq!(began.elapsed(), STALLED_AFTER);
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_of_a_slow_upstream_is_not_to_blame_when_another_call_is_granted() {
+    let memory = ReplyMemory::new(8 * READ);
+    let slow = client(100);
+    let _first = lease(&memory, &slow, READ).expect("it is lent");
+    advance(5 * STALLED_AFTER).await;
+    let mut others = all_leases(&memory, &client(2));
+    let _more = all_leases(&memory, &client(3));
+    let mut next = pin!(memory.lease(&slow, READ, |_| panic!("nobody waits")));
+    assert!(poll(next.as_mut()).is_none());
+    // It is granted from the queue, and its task has not run yet.
+    drop(others.pop());
+    let honest = client(1);
+    let waiter = Waiter {
+        bytes: 4 * READ,
+        connection: honest.connection,
+        addr: honest.addr,
+        granted: oneshot::channel().0,
+    };
+    let waiting = memory.queue(waiter, honest.group);
+    assert_eq!(memory.lock().groups[&slow.group].held, 2 * READ);
+    assert!(memory.lock().groups[&honest.group].waits());
+    assert_eq!(waiting.reclaim(Instant::now()), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,9 +283,9 @@ async fn upstream_that_is_slow_is_no_fault_of_its_clients() {
     let held: Vec<Vec<Lease>> = (100..120)
         .map(|number| all_leases(&memory, &client(number)))
         .collect();
-    let (honest, one) = (client(1), reply(READ));
+    let honest = client(1);
     let nobody = |_| panic!("no reply is there");
-    let mut waits = pin!(memory.lease(&honest, &one, nobody));
+    let mut waits = pin!(memory.lease(&honest, READ, nobody));
     for _ in 0..4 {
         assert!(poll(waits.as_mut()).is_none());
         advance(STALLED_AFTER).await;
@@ -190,6 +302,7 @@ async fn stalled_client_does_not_take_the_place_of_another() {
     let smallest = smallest.expect("one of them").first().expect("a lease");
     let attacker = Caller {
         group: smallest.group,
+        connection: smallest.connection,
         ..client(1)
     };
     // With the first of its own, it has as much as the others that it could take from.
@@ -198,9 +311,8 @@ async fn stalled_client_does_not_take_the_place_of_another() {
             memory.set_woken(lease.connection, lease.number, false);
         }
     }
-    let one = reply(READ);
     let nobody = |_| panic!("it has as much as those");
-    let mut waits = pin!(memory.lease(&attacker, &one, nobody));
+    let mut waits = pin!(memory.lease(&attacker, READ, nobody));
     for _ in 0..4 {
         assert!(poll(waits.as_mut()).is_none());
         advance(STALLED_AFTER).await;
@@ -212,7 +324,7 @@ async fn shares_of_addresses_without_calls_are_forgotten() {
     let memory = ReplyMemory::new(TOTAL);
     for number in 0..1000 {
         let nobody = |_| panic!("nobody waits");
-        drop(memory.lease(&client(number), &reply(8192), nobody).await);
+        drop(memory.lease(&client(number), 8192, nobody).await);
     }
     let state = memory.lock();
     assert_eq!((state.groups.len(), state.holders.len()), (0, 0));

@@ -11,6 +11,7 @@ use oncrpc::{
 use rpcrdma::Versions;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
 use verbs::{
     BoxFuture, Connected, Limits, Provider, QpOptions, QueuePair, SetupError, WorkRequest,
     WrapProvider, WrapQueuePair,
@@ -208,6 +209,71 @@ async fn call_whose_reply_cannot_be_estimated_is_repeated_once_with_another_xid(
     assert_ne!(calls[1][..4], calls[0][..4], "another XID");
     assert_eq!(calls[1][4..], calls[0][4..]);
     assert_eq!(gateway.stats().larger_retries, 1);
+}
+
+/// The same server, which answers the second call when it is told to.
+struct SecondHeld {
+    long: Long,
+    told: Arc<Notify>,
+}
+
+impl Service for SecondHeld {
+    fn call(&self, call: Payload, caller: &Caller) -> Answer {
+        let answer = self.long.call(call, caller);
+        let calls = self.long.calls.lock().expect("no panic holds it").len();
+        match (calls, answer) {
+            (2, Answer::Now(reply)) => {
+                let told = Arc::clone(&self.told);
+                Answer::Later(Box::pin(async move {
+                    told.notified().await;
+                    reply
+                }))
+            }
+            (_, answer) => answer,
+        }
+    }
+}
+
+#[tokio::test]
+async fn repeated_call_counts_once_and_one_that_waits_for_its_xid_counts_too() {
+    let told = Arc::<Notify>::default();
+    let service = Arc::new(SecondHeld {
+        long: Long {
+            bytes: 2 << 20,
+            calls: Mutex::default(),
+        },
+        told: Arc::clone(&told),
+    });
+    let server = serve_rdma(Arc::clone(&service) as Arc<dyn Service>, Versions::One).await;
+    let gateway = from_tcp(rdma_upstream(server.local_addr(), Versions::One)).await;
+    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    let calls = || {
+        service
+            .long
+            .calls
+            .lock()
+            .expect("no panic holds it")
+            .clone()
+    };
+    let in_flight = || gateway.monitor().tcp_clients()[0].in_flight;
+    let waits = async {
+        until(|| calls().len() == 2).await;
+        assert_eq!(in_flight(), 1, "a call and its repetition");
+        let own = calls()[1][..4].try_into().expect("an XID");
+        let own = u32::from_be_bytes(own);
+        let waits = client.call(get_acl(own, &Credential::None), 0);
+        let counted = async {
+            until(|| gateway.stats().calls == 2).await;
+            assert_eq!(in_flight(), 2);
+            told.notify_one();
+        };
+        let (reply, ()) = tokio::join!(waits, counted);
+        reply.expect("it is answered");
+    };
+    let first = client.call(get_acl(77, &Credential::None), 0);
+    let (reply, ()) = tokio::join!(first, waits);
+    reply.expect("it is answered");
+    until(|| in_flight() == 0).await;
 }
 
 #[tokio::test]

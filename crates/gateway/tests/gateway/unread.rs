@@ -49,6 +49,11 @@ struct Relayed {
 
 impl Relayed {
     async fn start(reply_memory: usize) -> Self {
+        let config = GatewayConfig::default();
+        Self::start_with(config.with_reply_memory(reply_memory)).await
+    }
+
+    async fn start_with(config: GatewayConfig) -> Self {
         let limits = Limits {
             calls: CALLS as usize,
             ..tcp_limits()
@@ -67,10 +72,7 @@ impl Relayed {
             connect: Arc::new(ToServer(to_server)),
             addrs: vec![anywhere()],
         };
-        let config = GatewayConfig::default()
-            .with_workers(0_usize)
-            .with_reply_memory(reply_memory);
-        let gateway = Gateway::bind(listen, upstream, config).await;
+        let gateway = Gateway::bind(listen, upstream, config.with_workers(0_usize)).await;
         Self {
             server,
             gateway: gateway.expect("it is bound"),
@@ -86,6 +88,74 @@ fn calls(number: u32) -> buffer::Buffer {
         record::encode(&call_of_words(xid, GROW, &[RESULT]), &mut calls);
     }
     calls
+}
+
+/// A client at 127.0.0.`host` that makes one call, which the server holds.
+async fn held(relayed: &Relayed, host: u8) -> DuplexStream {
+    let mut client = connect_from(&relayed.to_gateway, host).await;
+    let mut call = buffer::Buffer::default();
+    record::encode(&call_of(u32::from(host), HELD, b""), &mut call);
+    client.write_all(&call).await.expect("it is sent");
+    // In virtual time it passes once nobody has anything to do.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    client
+}
+
+/// Reads a reply to such a call, or an error of so many bytes.
+async fn read_words(client: &mut DuplexStream, bytes: usize) -> Vec<u32> {
+    let mut reply = vec![0; 4 + bytes];
+    client.read_exact(&mut reply).await.expect("a reply");
+    let words = reply.chunks_exact(4).skip(1);
+    words
+        .map(|word| u32::from_be_bytes(word.try_into().expect("a word")))
+        .collect()
+}
+
+/// Memory for two replies without a known bound: each is lent half.
+const FOR_TWO: usize = 2 << 20;
+
+#[tokio::test(start_paused = true)]
+async fn upstream_has_its_time_for_a_call_that_has_waited_for_memory() {
+    let limit = Duration::from_secs(10);
+    let config = GatewayConfig::default()
+        .with_reply_memory(FOR_TWO)
+        .with_call_timeout(limit);
+    let relayed = Relayed::start_with(config).await;
+    let mut clients = Vec::new();
+    for host in 2..8 {
+        clients.push(held(&relayed, host).await);
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        let host = u8::try_from(number + 2).expect("few");
+        if number % 2 == 0 {
+            assert_eq!(relayed.server.calls().len(), number + 2);
+            // The last two have waited for longer than the server may take.
+            tokio::time::sleep(limit * 9 / 10).await;
+        }
+        relayed.server.release(host.into());
+        let reply = read_words(client, 24 + 12).await;
+        assert_eq!(reply[..6], [host.into(), 1, 0, 0, 0, 0]);
+    }
+    let stats = relayed.gateway.stats();
+    assert_eq!((stats.timeouts, stats.replies), (0, 6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_without_memory_is_answered_with_an_error_and_its_client_stays() {
+    let config = GatewayConfig::default()
+        .with_reply_memory(FOR_TWO)
+        .with_call_timeout(Duration::from_secs(3600));
+    let relayed = Relayed::start_with(config).await;
+    let _slow = [held(&relayed, 2).await, held(&relayed, 3).await];
+    let mut client = held(&relayed, 4).await;
+    // SYSTEM_ERR, RFC 5531 §9.
+    assert_eq!(read_words(&mut client, 24).await, [4, 1, 0, 0, 0, 5]);
+    let stats = relayed.gateway.stats();
+    assert_eq!((stats.timeouts, stats.system_errors), (0, 1));
+    assert_eq!(relayed.server.calls().len(), 2, "it was not passed on");
+    relayed.server.release(2);
+    client.write_all(&calls(1)).await.expect("it is connected");
+    client.read_exact(&mut reply()).await.expect("a reply");
 }
 
 /// Room for one of the replies.

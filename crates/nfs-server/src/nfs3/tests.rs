@@ -17,7 +17,9 @@ use nfs_proto::{
 };
 use oncrpc::xdr;
 use oncrpc::xdr::{Gather, Payload, Writer};
-use oncrpc::{AuthSys, Caller, Credential, Programs, RpcError, Service, read_reply, write_call};
+use oncrpc::{
+    AuthSys, Caller, Credential, Programs, ReceivedCall, RpcError, Service, read_reply, write_call,
+};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -99,7 +101,10 @@ impl Peer {
             proc: A::PROCEDURE,
         };
         let call = self.raw_call(target, |w| args.write(w));
-        let served = self.programs.reply_bound(call.head().into());
+        let served = self.programs.reply_bound(ReceivedCall {
+            bytes: call.head(),
+            items: &[],
+        });
         let reply = self.exchange(call);
         let Reply::Message(payload) = reply else {
             panic!("{} drew {reply:?}", A::NAME)

@@ -16,7 +16,7 @@ use crate::driver::outgoing::Outgoing;
 use crate::driver::owner::Connection;
 use crate::driver::spin::{Activity, Spinner};
 use crate::driver::{Driver, Policy};
-use oncrpc::{ConnectionId, OpenConnection, Service};
+use oncrpc::{Closing, ConnectionId, OpenConnection, Service};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -58,13 +58,17 @@ impl Serving {
     ) -> Box<Self> {
         let config = &settings.config;
         let memory = kept.as_mut().and_then(|kept| kept.receive_memory.take());
-        let (service, closed) = (Arc::clone(&endpoint.service), Stop::new());
+        let (service, closed, aborted) = (Arc::clone(&endpoint.service), Stop::new(), Stop::new());
         let ending = Ending {
             service: Arc::clone(&service),
             connection: endpoint.caller.connection,
             _open: config.connections.as_ref().map(|connections| {
-                let closed = closed.clone();
-                connections.add(endpoint.caller.connection, move |_| closed.set())
+                let (closed, aborted) = (closed.clone(), aborted.clone());
+                let close = move |when| match when {
+                    Closing::AfterReplies => closed.set(),
+                    Closing::AtOnce => aborted.set(),
+                };
+                connections.add(endpoint.caller.connection, close)
             }),
         };
         let answering = Answering {
@@ -73,12 +77,13 @@ impl Serving {
             asking: Asking::new(clock::now()),
             settings: Arc::clone(&settings),
             tally,
-            ends: Ends::of(&[&stop, &place.evicted, &closed]),
+            ends: Ends::of(&[&stop, &place.evicted, &closed, &aborted]),
             receives: kept.as_ref().and_then(Kept::receives),
             place,
             stop,
             drain_until: None,
             closed,
+            aborted,
             close_until: None,
         };
         let answers = Dispatch::sharing(service, endpoint.caller, &settings.jobs);
@@ -113,14 +118,15 @@ impl Serving {
         }
         // Nothing is to be expected of a peer that is over, or does not speak; others wait for the place
         // of one that was evicted, or for its memory.
-        let at_once = matches!(
-            over,
-            CloseReason::Closed(_)
-                | CloseReason::Silent(_)
-                | CloseReason::Evicted
-                | CloseReason::PullTimedOut(_)
-                | CloseReason::TooSlow
-        );
+        let at_once = policy.aborted.is_set()
+            || matches!(
+                over,
+                CloseReason::Closed(_)
+                    | CloseReason::Silent(_)
+                    | CloseReason::Evicted
+                    | CloseReason::PullTimedOut(_)
+                    | CloseReason::TooSlow
+            );
         if !at_once {
             endpoint.close().await;
         }
@@ -140,8 +146,10 @@ struct Answering {
     ends: Ends,
     /// When draining ends; `None` before the server stops.
     drain_until: Option<Instant>,
-    /// Set when the service closes the connection.
+    /// Set when the service closes the connection behind its replies.
     closed: Stop,
+    /// Set when the service ends it at once.
+    aborted: Stop,
     /// When a connection that the service closes ends at the latest.
     close_until: Option<Instant>,
     grants: Grants,
@@ -162,8 +170,12 @@ impl Answering {
         ready || !self.is_idle(connection)
     }
 
-    /// Ends a connection that the service has closed, once the replies that it gave are sent.
+    /// Ends a connection that the service has closed, once the replies that it gave are sent unless
+    /// it ends at once.
     fn check_closed(&mut self, now: Instant, endpoint: &Endpoint) -> Result<(), CloseReason> {
+        if self.aborted.is_set() {
+            return Err(CloseReason::ByService);
+        }
         if !self.closed.is_set() {
             return Ok(());
         }
@@ -267,7 +279,7 @@ impl Policy for Answering {
         let stops = self.drain_until.is_none() && self.stop.is_set();
         let next_step = self.close_until.is_none() || endpoint.connection.is_quiet();
         let closes = next_step && self.closed.is_set();
-        work | stops | closes | self.place.admitted.is_evicted()
+        work | stops | closes | self.aborted.is_set() | self.place.admitted.is_evicted()
     }
 }
 

@@ -1,21 +1,26 @@
 //! A service that closes connections, and what it hears of their ends.
 
-use crate::run_in_each_version;
 use crate::stage::{anywhere, sim};
 use crate::test_server::TestServer;
+use crate::{run_in_each_version, run_in_each_version_in_virtual_time};
 use oncrpc::xdr::{Payload, Reader, Writer};
 use oncrpc::{Answer, Caller, ConnectionId, Connections, Reply, ReplyBound, Service, Transport};
 use rpcrdma::{ClientConfig, CloseReason, ServerConfig, Spin};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
+use verbs_sim::{Side, Way};
 
 /// Closes the connection of each call that it answers, before its reply is there.
 #[derive(Default)]
 struct Closing {
     connections: Connections,
+    /// Says when; otherwise at once.
+    when: Option<Arc<Notify>>,
     ended: Mutex<Vec<ConnectionId>>,
     called: Mutex<Vec<ConnectionId>>,
-    changed: Notify,
+    changed: Arc<Notify>,
 }
 
 impl Service for Closing {
@@ -24,8 +29,14 @@ impl Service for Closing {
         let mut called = self.called.lock().expect("no panic holds it");
         called.push(caller.connection);
         let (connections, connection) = (self.connections.clone(), caller.connection);
+        let (when, changed) = (self.when.clone(), Arc::clone(&self.changed));
+        changed.notify_one();
         Answer::Later(Box::pin(async move {
+            if let Some(when) = when {
+                when.notified().await;
+            }
             assert!(connections.close(connection));
+            changed.notify_one();
             let mut w = Writer::default();
             w.words([xid, 1]);
             w.opaque(&[7; 100_000]);
@@ -68,6 +79,54 @@ fn connection_that_the_service_closes_ends_behind_its_replies_and_the_service_he
         let called = service.called.lock().expect("no panic holds it").clone();
         assert_eq!(*service.ended.lock().expect("no panic holds it"), called);
         assert!(service.connections.is_empty());
+        server.shutdown().await;
+    });
+}
+
+#[test]
+fn connection_that_the_service_ends_at_once_does_not_wait_for_its_client() {
+    run_in_each_version_in_virtual_time(async || {
+        let when = Arc::<Notify>::default();
+        let service = Arc::new(Closing {
+            when: Some(Arc::clone(&when)),
+            ..Closing::default()
+        });
+        let shared = Arc::clone(&service) as Arc<dyn Service>;
+        let drain = Duration::from_secs(3600);
+        let config = ServerConfig::default()
+            .with_workers(0_usize)
+            .with_spin(Spin::Park)
+            .with_drain_timeout(drain)
+            .with_connections(service.connections.clone());
+        let (fabric, provider) = sim();
+        let server = TestServer::bind(Arc::clone(&provider), anywhere(), shared, config).await;
+        let config = ClientConfig::default()
+            .with_reconnect(false)
+            .with_spin(Spin::Park);
+        let client = server.client(provider, config).await.expect("it connects");
+        let mut w = Writer::default();
+        w.words([client.next_xid(), 0]);
+        let call = w.finish();
+        let calling =
+            tokio::spawn(async move { client.call(call, ReplyBound::new(100_020)).await });
+        service.changed.notified().await;
+        // From now on nothing leaves the server, as to a client that takes nothing.
+        for connection in fabric.connections() {
+            for side in [Side::Left, Side::Right] {
+                fabric.stall(connection, side, Way::Out, Duration::MAX);
+            }
+        }
+        when.notify_one();
+        service.changed.notified().await;
+        assert!(service.connections.is_empty(), "it closes behind its reply");
+        let called = service.called.lock().expect("no panic holds it")[0];
+        let began = Instant::now();
+        assert!(service.connections.abort(called));
+        while service.ended.lock().expect("no panic holds it").is_empty() {
+            service.changed.notified().await;
+        }
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        calling.abort();
         server.shutdown().await;
     });
 }

@@ -233,7 +233,7 @@ const TOTALS: [Total; 19] = [
     (
         "system_errors",
         "Calls answered with SYSTEM_ERR, as the connection to the server could not carry them or \
-         their replies.",
+         their replies, or as there was no memory for these in 300 s.",
         |now| now.system_errors,
     ),
     (

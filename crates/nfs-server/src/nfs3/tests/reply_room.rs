@@ -233,8 +233,10 @@ fn bound<'a, A: Arguments<'a>>(args: &A, here: usize) -> Option<ReplyBound> {
     args.write(&mut w);
     let payload = w.finish();
     let head = payload.head();
-    peer.programs
-        .reply_bound(head[..head.len().min(here)].into())
+    peer.programs.reply_bound(ReceivedCall {
+        bytes: &head[..head.len().min(here)],
+        items: &[],
+    })
 }
 
 #[test]
