@@ -8,6 +8,7 @@ use crate::phase::{Phase, Phases};
 use crate::ports::MachineName;
 use crate::reduce;
 use crate::replies::{can_answer, system_err};
+use crate::reply_memory::Lease;
 use crate::retry::Failure;
 use crate::session::{self, Sizes};
 use crate::side::Side;
@@ -72,6 +73,8 @@ struct State {
     backward: Option<Backward>,
     /// The client may have said so in a call that RPCSEC_GSS protects.
     may_be_ready: bool,
+    /// Memory of calls that nobody waits for any more, which the upstream may access until its connection has ended.
+    abandoned: Vec<Lease>,
 }
 
 /// A call in flight. Dropping it frees its XID.
@@ -122,6 +125,11 @@ impl Pair {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the memory of a call that nobody waits for until the upstream connection has ended.
+    pub(crate) fn abandon(&self, memory: Lease) {
+        self.lock().abandoned.push(memory);
     }
 
     /// Answers a call of the client: by the upstream, or at once if it cannot be passed on.
@@ -232,11 +240,16 @@ impl Pair {
         }
         let (call, bound) = self.outgoing(&link, call, &scanned);
         match self.call_upstream(&link, call, bound, &scanned).await {
-            // The memory goes with this future, which the connection of the client polls when it
-            // has room for the reply.
-            Ok((reply, _memory)) => {
+            // A client may not read its reply, which has its memory until it is written.
+            Ok((reply, memory)) => {
                 self.answered.store(true, Relaxed);
-                self.back(&link, reply, &scanned, caller)
+                match (self.back(&link, reply, &scanned, caller), memory) {
+                    (Reply::Message(reply), Some(lease)) => {
+                        lease.handle_handed_over();
+                        Reply::Message(reply.keeping(lease))
+                    }
+                    (reply, _) => reply,
+                }
             }
             Err(failure) => self.failed(failure, &scanned),
         }

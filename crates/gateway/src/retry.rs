@@ -35,8 +35,7 @@ impl From<TransportError> for Failure {
 
 impl Pair {
     /// Passes a call to the upstream, once there is memory for its reply, and waits for that. The
-    /// reply comes with its memory, which is returned once it is handed to the connection of the
-    /// client.
+    /// reply comes with its memory.
     ///
     /// RFC 8267 §3.1: if its reply did not fit, it is sent once more as a new transaction, where the
     /// binding says that the size of the reply cannot be estimated and that the call may be executed
@@ -56,11 +55,12 @@ impl Pair {
             && bound.fixed < max_reply;
         let memory = self.reply_memory(link, &bound).await?;
         if !may_retry {
-            let reply = self.answered(&memory, link.call(call, bound)).await?;
-            return Ok((reply, memory));
+            let (reply, memory) = self.answered(memory, link.call(call, bound)).await;
+            return Ok((reply?, memory));
         }
         let (again, results) = (reduce::copy_of(&call), bound.results.clone());
-        let why = match self.answered(&memory, link.call(call, bound)).await {
+        let (reply, memory) = self.answered(memory, link.call(call, bound)).await;
+        let why = match reply {
             Err(TransportError::Refused(why)) => why,
             outcome => return Ok((outcome?, memory)),
         };
@@ -80,8 +80,8 @@ impl Pair {
         drop(memory);
         let memory = self.reply_memory(link, &bound).await?;
         let again = reduce::with_xid(again, xid.xid);
-        let reply = self.answered(&memory, link.call(again, bound)).await?;
-        Ok((reduce::with_xid(reply, scanned.xid), memory))
+        let (reply, memory) = self.answered(memory, link.call(again, bound)).await;
+        Ok((reduce::with_xid(reply?, scanned.xid), memory))
     }
 
     /// Waits for the memory that a reply may need: an RDMA upstream has it registered, and a TCP
@@ -105,16 +105,20 @@ impl Pair {
     /// Waits for a reply with the memory that it may have, for as long as the upstream may take.
     async fn answered(
         &self,
-        memory: &Option<Lease>,
+        memory: Option<Lease>,
         reply: impl Future<Output = Result<Payload, TransportError>>,
-    ) -> Result<Payload, TransportError> {
+    ) -> (Result<Payload, TransportError>, Option<Lease>) {
         let limit = self.core.config.call_timeout;
+        let mut called = Called { pair: self, memory };
         let reply = tokio::time::timeout(limit, reply);
-        let reply = match memory {
+        let reply = match &called.memory {
             Some(lease) => lease.until_answered(reply).await,
             None => reply.await,
         };
-        reply.unwrap_or(Err(TransportError::TimedOut(limit)))
+        match reply {
+            Ok(reply) => (reply, called.memory.take()),
+            Err(_) => (Err(TransportError::TimedOut(limit)), None),
+        }
     }
 
     /// Closes the connection of a client that does not take its replies while others wait.
@@ -125,6 +129,23 @@ impl Pair {
             warn!(target: "gateway", listen = self.core.listen(), peer = %stalled.addr, "does not take its replies while others wait for their memory: its connection is closed");
         }
         core.connections.abort(stalled.connection);
+    }
+}
+
+/// A call at the upstream, with the memory of its reply. An RDMA upstream may access that until it has answered, or its
+/// connection has ended, also if nobody waits for the reply any more (RFC 8166 §4.4.1).
+struct Called<'a> {
+    pair: &'a Pair,
+    memory: Option<Lease>,
+}
+
+impl Drop for Called<'_> {
+    fn drop(&mut self) {
+        if let Some(lease) = self.memory.take()
+            && self.pair.core.upstream_side == Side::Rdma
+        {
+            self.pair.abandon(lease);
+        }
     }
 }
 

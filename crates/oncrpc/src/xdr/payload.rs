@@ -3,6 +3,7 @@
 use buffer::{Buffer, Gather, gather_len};
 use bytes::Bytes;
 use smallvec::SmallVec;
+use std::any::Any;
 
 /// An RPC message: a stream of octets, with items that are held by reference at known places.
 ///
@@ -18,6 +19,8 @@ pub struct Payload {
     unplaced: bool,
     /// Chunks that were offered for results and came back unused.
     spare: u8,
+    /// What is dropped with the message.
+    kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// One by-reference item of a [`Payload`]: the data of a counted array, without its length word.
@@ -59,6 +62,7 @@ impl Payload {
             start: u32::try_from(start).expect("messages are limited"),
             unplaced: false,
             spare: 0,
+            kept: None,
         }
     }
 
@@ -107,6 +111,14 @@ impl Payload {
     #[must_use]
     pub fn with_unused_chunks(mut self, unused: usize) -> Self {
         self.spare = u8::try_from(unused).unwrap_or(u8::MAX);
+        self
+    }
+
+    /// Keeps a value as long as the message, such as its part of a budget of memory: until the message is
+    /// sent over a socket, or is taken apart, as for chunks.
+    #[must_use]
+    pub fn keeping(mut self, value: impl Any + Send + Sync) -> Self {
+        self.kept = Some(Box::new(value));
         self
     }
 
