@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, warn};
 
-/// How long a call waits for the memory of its reply: as long as the replies before it may take. The
-/// upstream is not asked by then, so that this is no fault of it.
+/// How long a call waits for the memory of its reply: as long as the replies before it may take. It
+/// is not the upstream that it waits for.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Why a call has no reply.
@@ -157,7 +157,7 @@ fn memory_of(bound: &ReplyBound, upstream: Side, max_chunk: usize) -> usize {
     bytes.min(match upstream {
         Side::Tcp => MAX_RECORD,
         // The Reply chunk, and the Write chunks.
-        Side::Rdma => (1 + WRITE_CHUNKS) * max_chunk,
+        Side::Rdma => max_chunk.saturating_mul(1 + WRITE_CHUNKS),
     })
 }
 
