@@ -93,7 +93,7 @@ kernels_client() {
   wait_for 20 has_grown /export/ours/kernel || die 'nothing is written'
   remove "$1: the kernel's client writes"
   if ! wait $client; then
-    grep 'Invalid argument' /tmp/dd.log || die "dd: $(cat /tmp/dd.log)"
+    grep -e 'Invalid argument' -e 'No such device' /tmp/dd.log || die "dd: $(cat /tmp/dd.log)"
     dd if=/tmp/data of=/mnt/kernel bs=1M conv=fsync 2>/tmp/dd.log || die "dd again: $(cat /tmp/dd.log)"
   fi
   drop_caches
