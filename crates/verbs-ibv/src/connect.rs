@@ -9,6 +9,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 use verbs::{Connected, QpOptions, RejectReason, SetupError, WorkRequest};
@@ -54,9 +55,10 @@ pub(crate) async fn connect(
     let asked = asking
         .await
         .map_err(|_| SetupError::TimedOut(ANSWER, options.setup_timeout))?;
-    let mut qp = asked.map_err(|error| explain(to, error))?;
-    let event = attempt.within(ANSWER, qp.event());
+    let mut unanswered = asked.map_err(|error| explain(to, error))?;
+    let event = attempt.within(ANSWER, unanswered.event());
     let event = event.await?;
+    let mut qp = unanswered.answered()?;
     match event.kind {
         EventKind::Established => {
             let outstanding = match transport {
@@ -87,7 +89,7 @@ async fn ask(
     transport: Transport,
     private_data: &[u8],
     depths: Depths,
-) -> io::Result<IbvQp> {
+) -> io::Result<Unanswered> {
     let private_data = private_data.to_vec();
     let request = move || {
         let Some(hardware) = qp.hardware() else {
@@ -98,11 +100,54 @@ async fn ask(
             inbound_reads: depths.inbound,
             outstanding_reads: depths.outstanding,
         })?;
-        Ok(qp)
+        Ok(Unanswered {
+            qp: Some(qp),
+            transport,
+        })
     };
     match transport {
         Transport::Iwarp => spawn_blocking(request).await?,
         _ => request(),
+    }
+}
+
+/// A queue pair that has asked for a connection, until the peer has answered.
+///
+/// On iWARP, destroying it waits until the peer answers or the device gives up (siw after 10 s). So it is left to a thread
+/// that may wait when this is dropped.
+struct Unanswered {
+    /// Empty once it was answered.
+    qp: Option<IbvQp>,
+    transport: Transport,
+}
+
+impl Unanswered {
+    /// Waits for the answer.
+    async fn event(&mut self) -> io::Result<Event> {
+        match &mut self.qp {
+            Some(qp) => qp.event().await,
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// The queue pair, once there was an [event](Self::event).
+    fn answered(mut self) -> io::Result<IbvQp> {
+        let qp = self.qp.take();
+        qp.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        let Some(qp) = self.qp.take() else {
+            return;
+        };
+        match (self.transport, Handle::try_current()) {
+            (Transport::Iwarp, Ok(runtime)) => {
+                runtime.spawn_blocking(move || drop(qp));
+            }
+            _ => drop(qp),
+        }
     }
 }
 

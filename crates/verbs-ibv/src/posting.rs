@@ -647,7 +647,7 @@ fn count(work: &mut WorkCounters, chain: &[ibv_send_wr]) {
 /// The stretches of a segment that a Read asks for one by one: the whole segment, or its two sides of the end of a page.
 ///
 /// siw, which the peer may be, sends wrong bytes in a short Read Response whose source crosses the end of a page (seen with
-/// Linux 6.1), and reports no error. Where its pages are larger, this only makes a Read of two.
+/// Linux 6.1 and 6.12), and reports no error. Where its pages are larger, this only makes a Read of two.
 fn requests_for(segment: Segment, iwarp: bool) -> impl Iterator<Item = Segment> {
     let to_end = u32::try_from(SIW_PAGE - segment.offset % SIW_PAGE).unwrap_or(u32::MAX);
     let divided = iwarp && segment.length <= SIW_COPIED_RESPONSE;

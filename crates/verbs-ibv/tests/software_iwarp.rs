@@ -13,6 +13,7 @@ use std::cell::Cell;
 use std::env;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
+use std::task::Poll;
 use std::time::Duration;
 use verbs::{
     Completion, Memory, Provider, QpOptions, QueuePair, RemoteAddress, Segment, WorkRequest, WrId,
@@ -22,6 +23,9 @@ use verbs_iwarp::Iwarp;
 
 const PAGE: usize = 4096;
 
+/// The first message of a connection.
+const GREETING: [u8; 5] = *b"hello";
+
 /// Nothing here takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -29,7 +33,7 @@ fn variable(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| panic!("{name} has to name an RDMA device or its address"))
 }
 
-/// A connection: its end over siw, and the one over software iWARP.
+/// A connection: its end over siw, which connects, and the one over software iWARP, which has a Receive posted.
 async fn connected() -> (Box<dyn QueuePair>, Box<dyn QueuePair>) {
     let device = Some(variable("VERBS_IBV_DEVICE"));
     let siw = Ibv::open(Config {
@@ -47,12 +51,32 @@ async fn connected() -> (Box<dyn QueuePair>, Box<dyn QueuePair>) {
     let accepting = async {
         let mut incoming = listener.accept().await.expect("a connection");
         incoming.request(PATIENCE).await.expect("a request");
-        incoming.accept(&options, &[], Vec::new()).await
+        let receive = WorkRequest::Receive {
+            wr: WrId(0),
+            buffer: Buffer::with_capacity(GREETING.len()),
+        };
+        incoming.accept(&options, &[], vec![receive]).await
     };
     let connecting = siw.connect(to, &options, &[], Vec::new());
     let (accepted, connected) = tokio::join!(accepting, connecting);
     let connected = connected.expect("it is connected");
     (connected.qp, accepted.expect("it is accepted"))
+}
+
+/// Sends the first message of the connection, behind the registrations of siw's end. The end that accepted sends nothing
+/// before it has arrived, not even a Read Request (RFC 5044 §7.1.2 rule 4).
+async fn greet(siw: &mut dyn QueuePair, software: &mut dyn QueuePair) {
+    let posted = siw.post(WorkRequest::Send {
+        wr: WrId(0),
+        buffer: Buffer::from(GREETING.to_vec()),
+        rest: Gather::default(),
+        invalidate: None,
+    });
+    posted.expect("there is room");
+    match completed(siw, software).await {
+        Completion::Receive { buffer, .. } => assert_eq!(buffer[..], GREETING),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// What software iWARP reads of this memory of the other end.
@@ -72,17 +96,31 @@ async fn read(
         }],
     });
     posted.expect("there is room");
+    match completed(siw, software).await {
+        Completion::Read { sink, .. } => sink.to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The next completion of the end over software iWARP.
+async fn completed(siw: &mut dyn QueuePair, software: &mut dyn QueuePair) -> Completion {
     loop {
         let moved = siw.progress() | software.progress();
-        match software.poll_cq() {
-            Some(Completion::Read { sink, .. }) => return sink.to_vec(),
-            Some(other) => panic!("{other:?}"),
-            None => {}
+        while let Some(completion) = siw.poll_cq() {
+            assert!(
+                matches!(completion, Completion::Send { .. }),
+                "{completion:?}"
+            );
         }
-        assert!(software.closed().is_none(), "{:?}", software.closed());
+        if let Some(completion) = software.poll_cq() {
+            return completion;
+        }
+        for end in [&*siw, &*software] {
+            assert!(end.closed().is_none(), "{:?}", end.closed());
+        }
         if !moved {
             poll_fn(|cx| match siw.poll_ready(cx) {
-                std::task::Poll::Pending => software.poll_ready(cx),
+                Poll::Pending => software.poll_ready(cx),
                 ready => ready,
             })
             .await;
@@ -105,6 +143,7 @@ fn short_reads_across_the_end_of_a_page_bring_the_right_bytes() {
             .collect();
         let memory = Memory::Source(Gather::from_iter([Bytes::from(bytes.clone())]));
         let source = siw.register(memory).expect("there is room");
+        greet(&mut *siw, &mut *software).await;
         let offset = usize::try_from(source.offset).expect("an address");
         let first_end = PAGE - offset % PAGE;
         for length in 1..=40 {

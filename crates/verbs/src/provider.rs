@@ -226,6 +226,9 @@ pub trait Incoming: Send {
     /// Accepts the connection, with initial Receives, which are posted before the peer can send
     /// (RFC 8166 §3.3.2).
     ///
+    /// What this end posts may be sent only when the first message of the peer has arrived, so the peer should speak first:
+    /// an iWARP end that accepted sends nothing before, not even a Read Request (RFC 5044 §7.1.2 rule 4).
+    ///
     /// Must be called on the thread that will own the queue pair.
     fn accept<'a>(
         self: Box<Self>,

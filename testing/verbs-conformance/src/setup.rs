@@ -5,7 +5,7 @@ use crate::pair::pattern;
 use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use verbs::{CloseReason, Connected, QpOptions, SetupError};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -136,12 +136,12 @@ pub async fn nobody_listening_is_an_error(bench: &Bench<'_>) {
     }
 }
 
-/// A cancelled `connect` leaves no connection, or one that ends.
+/// A cancelled `connect` leaves no connection, or one that ends. Whoever cancels it does not wait for the peer.
 pub async fn cancelled_connect_leaves_no_connection_or_one_that_ends(bench: &Bench<'_>) {
     let mut listener = bench.listen().await;
     let addr = listener.local_addr();
     let options = QpOptions::default();
-    let incoming = {
+    let (incoming, given_up) = {
         // Dropped at the end of this block, before anybody has answered.
         let connecting = bench
             .connector()
@@ -157,8 +157,10 @@ pub async fn cancelled_connect_leaves_no_connection_or_one_that_ends(bench: &Ben
             assert!(connecting.as_mut().poll(cx).is_pending());
             accepting.as_mut().poll(cx)
         });
-        bench.soon("the request", meeting).await
+        let incoming = bench.soon("the request", meeting).await;
+        (incoming, Instant::now())
     };
+    assert!(given_up.elapsed() < SOON / 2, "it waited for the peer");
     let accepting = incoming.accept(&options, &[], Vec::new());
     let Ok(mut qp) = bench.soon("the accepting", accepting).await else {
         return;

@@ -45,7 +45,7 @@ const SIW_PAGE: u64 = 4096;
 /// Bytes of a short segment before the end of a page that it crosses.
 ///
 /// siw, which the peer may be, sends wrong bytes in a short Read Response whose source crosses the end of a page (seen with
-/// Linux 6.1), and reports no error. Where its pages are larger, this only makes a request of two.
+/// Linux 6.1 and 6.12), and reports no error. Where its pages are larger, this only makes a request of two.
 fn before_page_end(segment: &Segment) -> Option<u32> {
     let to_end = u32::try_from(SIW_PAGE - segment.offset % SIW_PAGE).ok()?;
     (segment.length <= SIW_COPIED_RESPONSE && to_end < segment.length).then_some(to_end)
