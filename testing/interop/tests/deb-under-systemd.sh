@@ -162,7 +162,7 @@ systemctl start rpcrdma-gateway || failed 'the gateway does not start'
 same state active "$(systemctl is-active rpcrdma-gateway)"
 same type notify "$(systemctl show -P Type rpcrdma-gateway)"
 systemctl --no-pager status rpcrdma-gateway
-echo "@@exposure of the gateway $(systemd-analyze security rpcrdma-gateway.service --no-pager | sed -n 's/.*exposure level for rpcrdma-gateway.service: \([0-9.]*\).*/\1/p')"
+echo "exposure of the gateway: $(systemd-analyze security rpcrdma-gateway.service --no-pager | sed -n 's/.*exposure level for rpcrdma-gateway.service: \([0-9.]*\).*/\1/p')"
 over_tcp="vers=3,nolock,proto=tcp,port=2049,mountproto=tcp,mountport=2049"
 mount.nfs 127.0.0.1:/data /mnt -o "$over_tcp" || failed 'mount through the gateway'
 cmp /tmp/data /mnt/file || failed 'read through the gateway'
