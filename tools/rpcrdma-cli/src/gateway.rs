@@ -5,16 +5,17 @@ mod args;
 mod check;
 mod circles;
 mod config;
+mod device_answers;
 mod mount_proxy;
 mod observed;
 mod over;
 mod pairs;
 mod plan;
 mod prepare;
-mod reaching;
 mod replace;
 mod side;
 mod sockets;
+mod upstream_connector;
 
 use crate::failure::Ended;
 use crate::interrupt::Interrupt;

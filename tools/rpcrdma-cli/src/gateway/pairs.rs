@@ -4,9 +4,9 @@ use super::args::GatewayArgs;
 use super::mount_proxy::{Admits, MountProxy};
 use super::over::{Sides, over_tcp};
 use super::plan::{self, PairPlan};
-use super::reaching::Reaching;
 use super::side::Scheme;
 use super::sockets::Sockets;
+use super::upstream_connector::UpstreamConnector;
 use crate::control::ListenerStatus;
 use crate::guard::{self, Guarded};
 use crate::serve::beside::Beside;
@@ -314,7 +314,10 @@ impl Pairs {
                     .with_remote_invalidation(transport.remote_invalidation())
                     .with_spin(transport.spin());
                 Upstream::Rdma {
-                    connect: Arc::new(Reaching::new(plan.provider.clone(), transport.iwarp())),
+                    connect: Arc::new(UpstreamConnector::new(
+                        plan.provider.clone(),
+                        transport.iwarp(),
+                    )),
                     addrs,
                     config: Box::new(config),
                 }
