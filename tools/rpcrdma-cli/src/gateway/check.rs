@@ -28,9 +28,10 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     let running = control::gateways(settings.args.reports.control_socket.as_deref()).await;
     let served: Vec<(SocketAddr, u32)> = running.iter().flat_map(taken).collect();
     let mut found = Vec::new();
-    for plan in &settings.pairs {
+    let prepared = pairs.prepare_all(&settings.pairs).await;
+    for (plan, prepared) in settings.pairs.iter().zip(prepared) {
         let cannot = |error: anyhow::Error| anyhow!("{}: {error:#}", plan.listen);
-        let server = pairs.prepare(plan).await.map_err(cannot)?;
+        let server = prepared.map_err(cannot)?;
         let by = |addr| served.iter().find(|(other, _)| plan::meet(addr, *other));
         pairs
             .try_out(plan, |addr| by(addr).is_some())

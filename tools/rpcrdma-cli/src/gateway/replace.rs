@@ -148,15 +148,16 @@ impl Pairs {
         let before = self.running.iter().map(|pair| &pair.plan);
         let all: Vec<PairPlan> = plans.iter().chain(before).cloned().collect();
         self.look_up_clients(&all).await;
-        let mut wanted = Vec::new();
-        for plan in plans {
-            wanted.push(Wanted {
-                prepared: self.prepare(&plan).await,
+        let prepared = self.prepare_all(&plans).await;
+        let wanted = plans.into_iter().zip(prepared);
+        let mut wanted: Vec<Wanted> = wanted
+            .map(|(plan, prepared)| Wanted {
                 plan,
+                prepared,
                 running: None,
                 stays: false,
-            });
-        }
+            })
+            .collect();
         let mut leaving = match_up(&mut wanted, std::mem::take(&mut self.running));
         refuse_circles(&mut wanted);
         let mut replaced = Replaced::default();
@@ -166,10 +167,10 @@ impl Pairs {
         let all = self.start_beside(wanted, &mut leaving, &mut replaced).await;
         // Their ports have to be free before others can have them.
         end_all(leaving).await;
-        self.running = Vec::new();
+        let mut running = Vec::new();
         for next in all {
             match next {
-                Next::Runs(pair) => self.running.push(pair),
+                Next::Runs(pair) => running.push(pair),
                 Next::Starts {
                     plan,
                     upstream,
@@ -177,12 +178,11 @@ impl Pairs {
                 } => {
                     let started = self.start_or_go_back(plan, upstream, before, &mut replaced);
                     let started = started.await;
-                    self.running.extend(started);
+                    running.extend(started);
                 }
             }
         }
-        self.admit();
-        self.share_descriptors();
+        self.run(running).await;
         replaced
     }
 
