@@ -50,7 +50,8 @@ impl Pairs {
         let upstream = upstream?;
         let same_ports =
             plan.listen.scheme == plan.upstream.scheme || !plan.provider.wants_devices();
-        if same_ports && upstream.iter().any(|&addr| reaches(addr, plan.listen.addr)) {
+        let listening = self.sockets.listening_at(plan.listen.addr);
+        if same_ports && upstream.iter().any(|&addr| reaches(addr, listening)) {
             bail!(
                 "upstream {} is where the pair itself listens: name the server",
                 plan.upstream.server

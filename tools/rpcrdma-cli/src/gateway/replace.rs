@@ -1,8 +1,9 @@
 //! Running other pairs from now on: those that stay are not touched, and none ends for one that cannot be.
 
-use super::circles::{Known, circle};
+use super::circles::{ResolvedPair, circle};
 use super::pairs::{Pair, Pairs, end_all};
 use super::plan::PairPlan;
+use super::sockets::Sockets;
 use anyhow::anyhow;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -33,14 +34,17 @@ impl Wanted {
         same && self.plan.is_same_but_for_clients(&pair.plan)
     }
 
-    /// The plan, with the addresses of the server as far as they are known.
-    fn known(&self) -> Known<'_> {
+    /// The pair, with the addresses of the server as far as they are known.
+    fn resolved(&self, sockets: &Sockets) -> ResolvedPair<'_> {
         let before = self.running.as_ref().map(|pair| &pair.upstream[..]);
-        let addrs = match &self.prepared {
-            Ok(addrs) => addrs,
-            Err(_) => before.unwrap_or_default(),
-        };
-        (&self.plan, addrs)
+        ResolvedPair {
+            plan: &self.plan,
+            listening: sockets.listening_at(self.plan.listen.addr),
+            upstream: match &self.prepared {
+                Ok(addrs) => addrs,
+                Err(_) => before.unwrap_or_default(),
+            },
+        }
     }
 
     /// Whether it cannot run beside a pair: both need a port, or say to rpcbind where they are.
@@ -125,8 +129,8 @@ impl Replaced {
 }
 
 /// Refuses pairs that would lead back to themselves. Those that run stay.
-fn refuse_circles(wanted: &mut [Wanted]) {
-    let known: Vec<Known<'_>> = wanted.iter().map(Wanted::known).collect();
+fn refuse_circles(wanted: &mut [Wanted], sockets: &Sockets) {
+    let known: Vec<_> = wanted.iter().map(|one| one.resolved(sockets)).collect();
     let ways: Vec<Option<String>> = (0..known.len()).map(|of| circle(&known, of)).collect();
     for (one, way) in wanted.iter_mut().zip(ways) {
         if let (false, Ok(_), Some(way)) = (one.stays, &one.prepared, way) {
@@ -159,7 +163,7 @@ impl Pairs {
             })
             .collect();
         let mut leaving = match_up(&mut wanted, std::mem::take(&mut self.running));
-        refuse_circles(&mut wanted);
+        refuse_circles(&mut wanted, &self.sockets);
         let mut replaced = Replaced::default();
         replaced
             .removed

@@ -113,6 +113,33 @@ fn socket_of_the_service_manager_is_used_for_rdma_and_after_a_reload_too() {
 }
 
 #[test]
+fn pair_that_a_reload_removed_may_have_its_socket_again() {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = socket.local_addr().unwrap();
+    let around = tempfile::tempdir().unwrap();
+    let file = around.path().join("gateway.toml");
+    let path = file.to_str().unwrap();
+    let pair = |listen: &str| {
+        format!("[[pair]]\nlisten = \"tcp://{listen}\"\nupstream = \"rdma://127.0.0.1:1\"\n")
+    };
+    std::fs::write(&file, pair(&addr.to_string())).unwrap();
+    let mut gateway = Gateway::activated(socket, &["--config", path]);
+    std::fs::write(&file, pair("127.0.0.1:0")).unwrap();
+    gateway.signal(Signal::HUP);
+    gateway.hear("pairs read again");
+    while gateway.ask(&["stats"]).contains(&addr.to_string()) {}
+    std::fs::write(&file, pair(&addr.to_string())).unwrap();
+    let socket = gateway.around.path().join("control.sock");
+    let control = ["--control-socket", socket.to_str().unwrap()];
+    let check = ["gateway", "--config", path, "--check", "--json"];
+    let said = text(&ok(&[&check[..], &control].concat()));
+    assert!(said.contains("only this one can have it"), "{said}");
+    gateway.signal(Signal::HUP);
+    let said = gateway.hear("pairs read again");
+    assert!(said.contains(&format!("added tcp://{addr}")), "{said}");
+}
+
+#[test]
 fn socket_of_the_service_manager_is_used_for_tcp() {
     let served = Served::new(&["--trust-local", "--squash", "none"]);
     std::fs::write(served.dir.join("file"), b"content").unwrap();
