@@ -293,10 +293,6 @@ impl Pairs {
 }
 
 /// What becomes of a pair that is to run.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one for each pair, while they are replaced"
-)]
 enum Next {
     Runs(Pair),
     Starts {
