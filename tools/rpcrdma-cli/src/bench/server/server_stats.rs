@@ -105,7 +105,7 @@ impl Totals {
         );
         let calls = later.calls.saturating_sub(self.calls);
         ensure!(
-            calls >= of_client / PART_OF_CALLS,
+            calls >= of_client.div_ceil(PART_OF_CALLS),
             "the server of that control socket got {calls} calls, and this client made {of_client}: it is another \
              server"
         );
