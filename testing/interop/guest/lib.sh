@@ -33,6 +33,20 @@ wait_for() {
   done
 }
 
+# Milliseconds since the machine is on, in steps of ten.
+now_ms() {
+  local up rest
+  read -r up rest </proc/uptime
+  echo $((10#${up/./} * 10))
+}
+
+# has_grown PATTERN: a file of this name is being written.
+has_grown() {
+  local file
+  for file in $1; do [ -e "$file" ] && [ "$(stat -c %s "$file")" -gt 1000000 ] && return; done
+  return 1
+}
+
 link_is_active() { rdma link show "$1/1" | grep -q 'state ACTIVE'; }
 
 # link_up TYPE NETDEV: adds the RDMA link TYPE0 of that type and waits until it is active.

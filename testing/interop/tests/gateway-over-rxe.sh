@@ -115,12 +115,6 @@ used 4.2 tcp 127.0.0.1 20053 20063
 said '"device":"rxe0","upstream_provider":"tcp","state":"idle","version":2' clients --json --socket /run/all.control
 umount /mnt || die umount
 
-# Milliseconds since the machine is on, in steps of ten.
-now_ms() {
-  local up rest
-  read -r up rest </proc/uptime
-  echo $((10#${up/./} * 10))
-}
 # removed WHAT: removes the device and adds it again.
 removed() {
   local start
@@ -129,15 +123,10 @@ removed() {
   step "$1: the device is removed after $(($(now_ms) - start)) ms"
   link_up rxe rxenet
 }
-has_grown() {
-  local file
-  for file in /export/*"$1"*; do [ -e "$file" ] && [ "$(stat -c %s "$file")" -gt 1000000 ] && return; done
-  return 1
-}
 step 'the device is removed while our client writes by way of the gateway'
 /lab/rpcrdma put /tmp/large nfs://$RXE_IP:20051/export/removed-1 --provider verbs >/run/put.log 2>&1 &
 client=$!
-wait_for 20 has_grown removed-1 || die 'nothing is written'
+wait_for 20 has_grown '/export/*removed-1*' || die 'nothing is written'
 removed 'RDMA in front of TCP'
 wait $client || die "put: $(cat /run/put.log)"
 cmp /tmp/large /export/removed-1 || die 'what was put'

@@ -12,12 +12,6 @@ mkdir -p /export/ours
 before=$(rdma resource show)
 url=nfs://$RXE_IP:$OURS_PORT
 
-# Milliseconds since the machine is on, in steps of ten.
-now_ms() {
-  local up rest
-  read -r up rest </proc/uptime
-  echo $((10#${up/./} * 10))
-}
 # remove AMID: removes the device, which our server lets go at once, and adds it again. The removal takes no longer than
 # the limit.
 remove() {
@@ -51,13 +45,6 @@ holders() {
   rdma resource show qp
   rdma resource show cm_id
 }
-has_grown() { [ "$(stat -c %s "$1")" -gt 1000000 ]; }
-# grown PATTERN: a file of this name is being written.
-grown() {
-  local file
-  for file in $1; do has_grown "$file" && return; done
-  return 1
-}
 
 # our_client WHO OPTION...: put and get of our client, with these options, amid which the device is removed.
 our_client() {
@@ -66,7 +53,7 @@ our_client() {
   step "$who: our client writes"
   /lab/rpcrdma put /tmp/data $url/written "$@" >/tmp/put.log 2>&1 &
   client=$!
-  wait_for 20 grown '/export/ours/*written*' || die 'nothing is written'
+  wait_for 20 has_grown '/export/ours/*written*' || die 'nothing is written'
   remove "$who: our client writes"
   wait $client || die "put: $(cat /tmp/put.log)"
   cat /tmp/put.log
@@ -74,7 +61,7 @@ our_client() {
   step "$who: our client reads"
   /lab/rpcrdma get $url/written /tmp/read "$@" >/tmp/get.log 2>&1 &
   client=$!
-  wait_for 20 grown '/tmp/*read*' || die 'nothing is read'
+  wait_for 20 has_grown '/tmp/*read*' || die 'nothing is read'
   remove "$who: our client reads"
   wait $client || die "get: $(cat /tmp/get.log)"
   cat /tmp/get.log

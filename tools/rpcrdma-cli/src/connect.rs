@@ -128,7 +128,7 @@ pub(crate) struct NotReached {
 }
 
 /// Connects over a device, if there are any to try, or else over the other provider, and says what was wrong with those
-/// that were tried before.
+/// that were tried before. `devices_failed` is called before the other provider is tried after them.
 ///
 /// # Errors
 ///
@@ -137,6 +137,7 @@ pub(crate) async fn over_any(
     providers: &Providers,
     addr: SocketAddr,
     config: ClientConfig,
+    devices_failed: impl FnOnce(),
 ) -> Result<Reached, NotReached> {
     let mut not_over_devices = None;
     if let Some(devices) = providers.devices_for(addr) {
@@ -151,6 +152,7 @@ pub(crate) async fn over_any(
             }
             Err(error) if try_software(addr, &error.source) => {
                 tracing::debug!(%addr, error = %error.source, "not over an RDMA device: trying software iWARP");
+                devices_failed();
                 not_over_devices = Some(error.source);
             }
             Err(error) => {
@@ -185,7 +187,7 @@ async fn connect_over(
     addr: SocketAddr,
     config: ClientConfig,
 ) -> anyhow::Result<Client> {
-    match over_any(providers, addr, config).await {
+    match over_any(providers, addr, config, || ()).await {
         Ok(reached) => Ok(reached.client),
         Err(NotReached {
             error,
@@ -375,6 +377,7 @@ pub(crate) mod tests {
             devices: Some(devices.clone()),
             other: other.clone(),
             other_is_devices: false,
+            unusable_devices: None,
         };
         let config = ClientConfig::default();
         let error = connect_over(&providers, to.parse().unwrap(), config).await;

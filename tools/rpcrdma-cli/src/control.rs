@@ -142,6 +142,9 @@ pub(crate) struct GatewayStatus {
     /// Pairs of the file that could not be started at the last reload.
     #[serde(default)]
     pub(crate) failed: Vec<FailedPairStatus>,
+    /// Where sockets of the service manager listen, also those of pairs that a reload removed.
+    #[serde(default)]
+    pub(crate) sockets: Vec<String>,
     /// Reloads of the file.
     pub(crate) reloads: ReloadStatus,
 }

@@ -5,16 +5,18 @@ mod args;
 mod check;
 mod circles;
 mod config;
+mod device_answers;
+mod event_loops;
 mod mount_proxy;
 mod observed;
 mod over;
 mod pairs;
 mod plan;
 mod prepare;
-mod reaching;
 mod replace;
 mod side;
 mod sockets;
+mod upstream_connector;
 
 use crate::failure::Ended;
 use crate::interrupt::Interrupt;
@@ -25,7 +27,7 @@ use crate::serve::{memory, systemd};
 use announce::Announcement;
 #[cfg(test)]
 pub(crate) use announce::{CheckLine, Line};
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 pub(crate) use args::GatewayArgs;
 use args::Settings;
 use nfs_client::printable;
@@ -36,8 +38,6 @@ use sockets::Sockets;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
-use std::sync::Arc;
-use tokio::sync::Mutex;
 
 /// Runs the command.
 pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
@@ -67,30 +67,22 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     announce(&announcement, args.json)?;
     systemd::ready(&status(&pairs, &reports.observed));
 
-    let pairs = Arc::new(Mutex::new(pairs));
-    let operation = Operation {
+    let event_loops = pairs.event_loops();
+    let mut operation = Operation {
         args: &args,
         settings,
-        pairs: Arc::clone(&pairs),
+        pairs,
         observed: &reports.observed,
-    };
-    let respond = async || {
-        for pair in pairs.lock().await.running() {
-            pair.responds().await;
-        }
     };
     tokio::select! {
         () = interrupt.wait() => {}
         () = operation.run(signals) => {}
         () = memory::return_what_is_free(|| reports.observed.connections()) => {}
-        () = systemd::feed_watchdog(respond) => {}
+        () = systemd::feed_watchdog(async || event_loops.respond().await) => {}
     }
     systemd::stopping();
     log::tell("letting calls finish; a second interrupt ends at once");
-    match Arc::into_inner(pairs) {
-        Some(pairs) => pairs.into_inner().end().await,
-        None => return Err(anyhow!("somebody still uses the pairs")),
-    }
+    operation.pairs.end().await;
     Ok(Ended::Well)
 }
 
@@ -142,13 +134,13 @@ struct Operation<'a> {
     args: &'a GatewayArgs,
     /// As they are in force.
     settings: Settings,
-    pairs: Arc<Mutex<Pairs>>,
+    pairs: Pairs,
     observed: &'a Observed,
 }
 
 impl Operation<'_> {
     /// Does what signals ask for, until the terminal that the gateway was started from is closed.
-    async fn run(mut self, mut signals: Signals) {
+    async fn run(&mut self, mut signals: Signals) {
         let mut refresh = refresh();
         loop {
             tokio::select! {
@@ -157,7 +149,7 @@ impl Operation<'_> {
                     false => self.reload().await,
                 },
                 Some(()) = signals.statistics.recv() => self.observed.log(),
-                _ = refresh.tick() => self.pairs.lock().await.refresh().await,
+                _ = refresh.tick() => self.pairs.refresh().await,
             }
         }
     }
@@ -170,7 +162,7 @@ impl Operation<'_> {
         };
         let file = file.display();
         systemd::reloading();
-        let mut pairs = self.pairs.lock().await;
+        let pairs = &mut self.pairs;
         match self.args.settings() {
             Ok(settings) => {
                 if let Err(error) = pairs.sockets.check(&settings.pairs) {
@@ -198,7 +190,7 @@ impl Operation<'_> {
                 tracing::error!(target: "gateway", error, "the pairs stay as they are");
             }
         }
-        self.observed.runs(&pairs);
-        systemd::ready(&status(&pairs, self.observed));
+        self.observed.runs(&self.pairs);
+        systemd::ready(&status(&self.pairs, self.observed));
     }
 }

@@ -66,6 +66,8 @@ pub(crate) struct Providers {
     pub(crate) other: Arc<dyn Provider>,
     /// Whether that uses RDMA devices.
     pub(crate) other_is_devices: bool,
+    /// Why devices that the kernel has are not among them, if programs cannot use these now.
+    pub(crate) unusable_devices: Option<String>,
 }
 
 /// The providers over which a server listens.
@@ -160,6 +162,7 @@ impl ProviderArgs {
     ///
     /// If the RDMA devices that were asked for cannot be used, or a device was named that is not to be used.
     pub(crate) fn providers(&self, software: Iwarp) -> anyhow::Result<Providers> {
+        let mut unusable_devices = None;
         let devices = match self.choice()? {
             Choice::Software => None,
             Choice::Devices(device) => {
@@ -167,16 +170,19 @@ impl ProviderArgs {
                     devices: None,
                     other: open(device)?,
                     other_is_devices: true,
+                    unusable_devices: None,
                 });
             }
             Choice::Both(device) => beside_software(device, |why| {
                 tracing::debug!("RDMA devices cannot be used: software iWARP is used: {why}");
+                unusable_devices = Some(why);
             })?,
         };
         Ok(Providers {
             devices,
             other: Arc::new(software),
             other_is_devices: false,
+            unusable_devices,
         })
     }
 

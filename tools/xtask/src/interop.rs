@@ -169,6 +169,36 @@ fn image(kernel: Series, install: bool, report: &Report) -> Result<Image> {
     image::ready(&lab(), kernel, report)
 }
 
+/// Measures something in a guest of Debian 12's kernel.
+///
+/// # Errors
+///
+/// The guest cannot be built, or what is measured fails.
+fn timed<T>(
+    name: &'static str,
+    program: &Path,
+    install: bool,
+    measure: impl FnOnce(&TestRun<'_>) -> Result<T>,
+) -> Result<T> {
+    let report = Report::start();
+    let kernel = Series::V6_1;
+    let image = image(kernel, install, &report)?;
+    let folder = format!("{}-{name}", kernel.name());
+    let run = TestRun {
+        name,
+        image: &image,
+        program,
+        report: &report,
+        keep_captures: false,
+        logs: empty_folder("logs", &folder)?,
+        work: empty_folder("work", &folder)?,
+    };
+    let measured =
+        measure(&run).with_context(|| format!("there is more in {}", run.logs.display()));
+    fs::remove_dir_all(&run.work)?;
+    measured
+}
+
 /// The archive (tar) of a Debian without anything of ours, made if need be.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use super::announce::Described;
 use super::args::Settings;
-use super::circles::{Known, circle};
+use super::circles::{ResolvedPair, circle};
 use super::pairs::Pairs;
 use super::plan::{self, PairPlan};
 use super::replace::leads_back;
@@ -28,9 +28,10 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     let running = control::gateways(settings.args.reports.control_socket.as_deref()).await;
     let served: Vec<(SocketAddr, u32)> = running.iter().flat_map(taken).collect();
     let mut found = Vec::new();
-    for plan in &settings.pairs {
+    let prepared = pairs.prepare_all(&settings.pairs).await;
+    for (plan, prepared) in settings.pairs.iter().zip(prepared) {
         let cannot = |error: anyhow::Error| anyhow!("{}: {error:#}", plan.listen);
-        let server = pairs.prepare(plan).await.map_err(cannot)?;
+        let server = prepared.map_err(cannot)?;
         let by = |addr| served.iter().find(|(other, _)| plan::meet(addr, *other));
         pairs
             .try_out(plan, |addr| by(addr).is_some())
@@ -47,10 +48,15 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
         found.push((listeners, server));
         warnings.extend(without);
     }
-    let known: Vec<Known<'_>> = settings
+    let known: Vec<_> = settings
         .pairs
         .iter()
-        .zip(found.iter().map(|(_, server)| server.as_slice()))
+        .zip(&found)
+        .map(|(plan, (_, server))| ResolvedPair {
+            plan,
+            listening: plan.listen.addr,
+            upstream: server,
+        })
         .collect();
     for (of, plan) in settings.pairs.iter().enumerate() {
         if let Some(way) = circle(&known, of) {
@@ -98,12 +104,13 @@ fn check_metrics(settings: &Settings, running: &[GatewayStatus]) -> anyhow::Resu
     }
 }
 
-/// Where a running gateway listens, with its process.
+/// Where a running gateway listens, also for a pair that it has no more, with its process.
 fn taken(gateway: &GatewayStatus) -> impl Iterator<Item = (SocketAddr, u32)> {
-    gateway.pairs.iter().flat_map(|pair| {
+    let of_pairs = gateway.pairs.iter().flat_map(|pair| {
         let listen = pair.listen.parse::<ListenUrl>().ok().map(|url| url.addr);
         let mount = pair.mount.as_ref().and_then(|addr| addr.parse().ok());
-        let both = [listen, mount].into_iter().flatten();
-        both.map(|addr| (addr, gateway.pid))
-    })
+        [listen, mount].into_iter().flatten()
+    });
+    let held = gateway.sockets.iter().filter_map(|addr| addr.parse().ok());
+    of_pairs.chain(held).map(|addr| (addr, gateway.pid))
 }

@@ -5,39 +5,45 @@
 use super::plan::PairPlan;
 use std::net::SocketAddr;
 
-/// A pair, with the addresses of its server.
-pub(super) type Known<'a> = (&'a PairPlan, &'a [SocketAddr]);
+/// A pair whose addresses are known.
+#[derive(Clone, Copy)]
+pub(super) struct ResolvedPair<'a> {
+    pub(super) plan: &'a PairPlan,
+    /// Where it listens: that of the service manager's socket, if there is one.
+    pub(super) listening: SocketAddr,
+    /// The addresses of its server.
+    pub(super) upstream: &'a [SocketAddr],
+}
 
 /// The way from a pair through others and back to it, in words.
-pub(super) fn circle(pairs: &[Known<'_>], of: usize) -> Option<String> {
+pub(super) fn circle(pairs: &[ResolvedPair<'_>], of: usize) -> Option<String> {
     // Of each pair that is reached, the one before.
     let mut before: Vec<Option<usize>> = vec![None; pairs.len()];
     let mut next = vec![of];
     while let Some(at) = next.pop() {
         for (to, place) in before.iter_mut().enumerate() {
-            if place.is_none() && leads_to(pairs[at], pairs[to].0) {
+            if place.is_none() && leads_to(pairs[at], pairs[to]) {
                 *place = Some(at);
                 next.push(to);
             }
         }
     }
     let mut at = before[of]?;
-    let mut way = vec![pairs[of].0.listen.to_string()];
+    let mut way = vec![pairs[of].plan.listen.to_string()];
     while at != of {
-        way.push(pairs[at].0.listen.to_string());
+        way.push(pairs[at].plan.listen.to_string());
         at = before[at]?;
     }
-    way.push(pairs[of].0.listen.to_string());
+    way.push(pairs[of].plan.listen.to_string());
     way.reverse();
     Some(way.join(" to "))
 }
 
 /// Whether connections of a pair to its server come to another pair.
-fn leads_to((plan, upstream): Known<'_>, other: &PairPlan) -> bool {
-    plan.upstream.scheme == other.listen.scheme
-        && upstream
-            .iter()
-            .any(|&addr| reaches(addr, other.listen.addr))
+fn leads_to(pair: ResolvedPair<'_>, other: ResolvedPair<'_>) -> bool {
+    let mut upstream = pair.upstream.iter();
+    pair.plan.upstream.scheme == other.plan.listen.scheme
+        && upstream.any(|&addr| reaches(addr, other.listening))
 }
 
 /// Whether connections to `addr` come to a listener `at` an address.
@@ -50,11 +56,11 @@ pub(super) fn reaches(addr: SocketAddr, at: SocketAddr) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::gateway::mount_proxy::MountPlace;
 
-    fn plan(listen: &str, upstream: &str) -> (PairPlan, Vec<SocketAddr>) {
+    pub(in crate::gateway) fn plan(listen: &str, upstream: &str) -> (PairPlan, Vec<SocketAddr>) {
         let addr = upstream.split_once("://").unwrap().1.parse().unwrap();
         let plan = PairPlan {
             listen: listen.parse().unwrap(),
@@ -73,7 +79,14 @@ mod tests {
     fn circle_is_found_through_any_number_of_pairs_and_on_every_address() {
         let check = |pairs: &[(&str, &str)], expected: &[Option<&str>]| {
             let plans: Vec<_> = pairs.iter().map(|(one, other)| plan(one, other)).collect();
-            let known: Vec<Known<'_>> = plans.iter().map(|(plan, to)| (plan, &to[..])).collect();
+            let known: Vec<_> = plans
+                .iter()
+                .map(|(plan, to)| ResolvedPair {
+                    plan,
+                    listening: plan.listen.addr,
+                    upstream: to,
+                })
+                .collect();
             let found: Vec<_> = (0..known.len()).map(|of| circle(&known, of)).collect();
             let found: Vec<_> = found.iter().map(Option::as_deref).collect();
             assert_eq!(found, expected);
@@ -103,5 +116,20 @@ mod tests {
             ],
             &[None, Some("rdma://0.0.0.0:2 to rdma://0.0.0.0:2")],
         );
+    }
+
+    #[test]
+    fn circle_is_found_through_the_socket_that_a_pair_listens_with() {
+        let (plan, upstream) = plan("tcp://0.0.0.0:1", "tcp://[::1]:1");
+        let circle_at = |listening: &str| {
+            let pair = ResolvedPair {
+                plan: &plan,
+                listening: listening.parse().unwrap(),
+                upstream: &upstream,
+            };
+            circle(&[pair], 0)
+        };
+        assert_eq!(circle_at("0.0.0.0:1"), None);
+        assert!(circle_at("[::]:1").is_some());
     }
 }

@@ -20,6 +20,8 @@ use std::time::{Instant, SystemTime};
 /// A running gateway as metrics, the control socket and the log show it.
 pub(super) struct Observed {
     listening: SocketAddr,
+    /// Where sockets of the service manager listen.
+    sockets: Vec<SocketAddr>,
     metrics: OnceLock<SocketAddr>,
     started: Instant,
     started_at: SystemTime,
@@ -111,6 +113,7 @@ impl Observed {
         let first = pairs.running().first();
         let observed = Self {
             listening: first.map_or(([0, 0, 0, 0], 0).into(), |pair| pair.listening),
+            sockets: pairs.sockets.addresses().collect(),
             metrics: OnceLock::new(),
             started: Instant::now(),
             started_at: SystemTime::now(),
@@ -300,6 +303,7 @@ impl Tells for Observed {
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             pairs: pairs.collect(),
             failed: state.failed.iter().map(failed).collect(),
+            sockets: self.sockets.iter().map(ToString::to_string).collect(),
             reloads: state.reloads.status(),
         })
     }

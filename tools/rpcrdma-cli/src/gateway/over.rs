@@ -51,9 +51,9 @@ fn upstream(plan: &PairPlan, server: &[SocketAddr]) -> Vec<ReachedOver> {
     if plan.upstream.scheme == Scheme::Tcp {
         return vec![over(TCP, Vec::new())];
     }
-    let is_local = |addr: &SocketAddr| addr.ip().to_canonical().is_loopback();
+    let is_loopback = |addr: &SocketAddr| addr.ip().to_canonical().is_loopback();
     // Loopback is left to software iWARP, if that is tried.
-    let devices = match !plan.provider.wants_devices() && server.iter().all(is_local) {
+    let devices = match !plan.provider.wants_devices() && server.iter().all(is_loopback) {
         true => Vec::new(),
         false => plan.provider.device_names(),
     };

@@ -1,12 +1,13 @@
 //! The running pairs, and how one is started and ended.
 
 use super::args::GatewayArgs;
+use super::event_loops::{EventLoops, SharedGateway};
 use super::mount_proxy::{Admits, MountProxy};
 use super::over::{Sides, over_tcp};
 use super::plan::{self, PairPlan};
-use super::reaching::Reaching;
 use super::side::Scheme;
 use super::sockets::Sockets;
+use super::upstream_connector::UpstreamConnector;
 use crate::control::ListenerStatus;
 use crate::guard::{self, Guarded};
 use crate::serve::beside::Beside;
@@ -38,6 +39,7 @@ pub(super) struct Pairs {
     /// Descriptors that this process may have.
     descriptors: usize,
     pub(super) running: Vec<Pair>,
+    event_loops: EventLoops,
     local_users: Arc<dyn LocalUsers>,
     names: Names,
     /// Addresses of the hosts that may connect.
@@ -54,7 +56,8 @@ pub(super) struct Pair {
     /// Addresses of the server.
     pub(super) upstream: Vec<SocketAddr>,
     access: Arc<RwLock<AccessList>>,
-    gateway: Gateway,
+    gateway: SharedGateway,
+    monitor: GatewayMonitor,
     mount: Option<MountProxy>,
     registered: Option<Registered>,
 }
@@ -86,6 +89,7 @@ impl Pairs {
             connections: usize::from(args.max_connections),
             descriptors: descriptors(),
             running: Vec::new(),
+            event_loops: EventLoops::default(),
             local_users: match args.trust_local {
                 true => Arc::new(LocalAddresses),
                 false => Arc::new(SocketOwners::new()),
@@ -112,6 +116,20 @@ impl Pairs {
         &self.running
     }
 
+    /// The event loops of the pairs that run, whichever these are.
+    pub(super) fn event_loops(&self) -> EventLoops {
+        self.event_loops.clone()
+    }
+
+    /// Runs these from now on.
+    pub(super) async fn run(&mut self, pairs: Vec<Pair>) {
+        self.running = pairs;
+        let gateways = self.running.iter().map(|pair| pair.gateway.clone());
+        self.event_loops.are_those_of(gateways.collect());
+        self.admit();
+        self.share_descriptors().await;
+    }
+
     /// Looks up the names of hosts that may connect again.
     pub(super) async fn refresh(&mut self) {
         let plans: Vec<PairPlan> = self.running.iter().map(|pair| pair.plan.clone()).collect();
@@ -125,7 +143,7 @@ impl Pairs {
     }
 
     /// Tells every pair who may connect.
-    pub(super) fn admit(&self) {
+    fn admit(&self) {
         for pair in &self.running {
             let access = pair.plan.access(&self.addresses);
             *pair.access.write().unwrap_or_else(PoisonError::into_inner) = access;
@@ -133,7 +151,7 @@ impl Pairs {
     }
 
     /// Divides the descriptors among the pairs.
-    pub(super) fn share_descriptors(&self) {
+    async fn share_descriptors(&self) {
         let with_mount = self.running.iter().filter(|pair| pair.mount.is_some());
         let of_client = self.running.iter().map(Pair::descriptors_of_client).sum();
         let each = share(self.descriptors, of_client, with_mount.count());
@@ -144,7 +162,8 @@ impl Pairs {
             );
         }
         for pair in &self.running {
-            pair.gateway.limit_connections(each.min(self.connections));
+            let connections = each.min(self.connections);
+            pair.gateway.limit_connections(connections).await;
         }
     }
 
@@ -180,7 +199,8 @@ impl Pairs {
             plan,
             upstream,
             access,
-            gateway,
+            monitor: gateway.monitor(),
+            gateway: SharedGateway::new(gateway),
             mount: None,
             registered: None,
         };
@@ -314,7 +334,10 @@ impl Pairs {
                     .with_remote_invalidation(transport.remote_invalidation())
                     .with_spin(transport.spin());
                 Upstream::Rdma {
-                    connect: Arc::new(Reaching::new(plan.provider.clone(), transport.iwarp())),
+                    connect: Arc::new(UpstreamConnector::new(
+                        plan.provider.clone(),
+                        transport.iwarp(),
+                    )),
                     addrs,
                     config: Box::new(config),
                 }
@@ -374,7 +397,7 @@ impl Pair {
     }
 
     pub(super) fn monitor(&self) -> GatewayMonitor {
-        self.gateway.monitor()
+        self.monitor.clone()
     }
 
     pub(super) fn mount_addr(&self) -> Option<SocketAddr> {
@@ -387,11 +410,6 @@ impl Pair {
         mine.into_iter()
             .flatten()
             .any(|mine| plan::meet(mine, addr))
-    }
-
-    /// Waits until its event loops have run a task that is queued now.
-    pub(super) async fn responds(&self) {
-        self.gateway.workers_respond().await;
     }
 
     /// Finishes calls, and ends.

@@ -14,30 +14,50 @@ use crate::serve::listening::Listening;
 use anyhow::{Context, anyhow, bail};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use tokio::time::timeout;
 
 /// A reserved port. Only whether it may be had matters, and not whether it is free.
 const RESERVED_PORT: u16 = 1023;
 
+/// How long the names of a pair are looked up. It is time for a second name server, where the first one is away.
+const LOOKUP: Duration = Duration::from_secs(30);
+
 impl Pairs {
-    /// Finds out what speaks against a pair. Returns the addresses of its server.
-    ///
-    /// # Errors
-    ///
-    /// Why the pair cannot be started.
-    pub(super) async fn prepare(&self, plan: &PairPlan) -> anyhow::Result<Vec<SocketAddr>> {
+    /// Finds out what speaks against each of these pairs: the addresses of its server, or why it cannot be started. Names
+    /// are looked up at the same time, and none for longer than `LOOKUP`.
+    pub(super) async fn prepare_all(
+        &self,
+        plans: &[PairPlan],
+    ) -> Vec<anyhow::Result<Vec<SocketAddr>>> {
+        let looking_up: Vec<_> = plans
+            .iter()
+            .map(|plan| tokio::spawn(LookedUp::of(plan.clone())))
+            .collect();
+        let mut prepared = Vec::new();
+        for (plan, found) in plans.iter().zip(looking_up) {
+            let found = found.await.map_err(anyhow::Error::new);
+            prepared.push(found.and_then(|found| self.prepare(plan, found)));
+        }
+        prepared
+    }
+
+    fn prepare(&self, plan: &PairPlan, found: LookedUp) -> anyhow::Result<Vec<SocketAddr>> {
+        let LookedUp { upstream, mount } = found;
         if plan.reserved_port {
             check_reserved_ports()?;
         }
-        let upstream = resolve(plan).await?;
+        let upstream = upstream?;
         let same_ports =
             plan.listen.scheme == plan.upstream.scheme || !plan.provider.wants_devices();
-        if same_ports && upstream.iter().any(|&addr| reaches(addr, plan.listen.addr)) {
+        let listening = self.sockets.listening_at(plan.listen.addr);
+        if same_ports && upstream.iter().any(|&addr| reaches(addr, listening)) {
             bail!(
                 "upstream {} is where the pair itself listens: name the server",
                 plan.upstream.server
             );
         }
-        if let Some(addr) = own_mount(plan, &upstream).await {
+        if let Some(addr) = own_mount(plan, &upstream, mount) {
             bail!(
                 "upstream_mount {addr} is where the pair itself passes MOUNT on from: name the server's"
             );
@@ -104,7 +124,11 @@ impl Pairs {
 }
 
 /// The place of MOUNT of the server, if that is where the pair itself listens.
-async fn own_mount(plan: &PairPlan, upstream: &[SocketAddr]) -> Option<SocketAddr> {
+fn own_mount(
+    plan: &PairPlan,
+    upstream: &[SocketAddr],
+    mount: Vec<SocketAddr>,
+) -> Option<SocketAddr> {
     let own = SocketAddr::new(plan.listen.addr.ip(), plan.mount_port?);
     let places: Vec<SocketAddr> = match &plan.upstream_mount {
         MountPlace::ByRpcbind => return None,
@@ -112,8 +136,7 @@ async fn own_mount(plan: &PairPlan, upstream: &[SocketAddr]) -> Option<SocketAdd
             .iter()
             .map(|addr| SocketAddr::new(addr.ip(), *port))
             .collect(),
-        // One that is not found now may be later.
-        MountPlace::At(endpoint) => endpoint.addresses().await.unwrap_or_default(),
+        MountPlace::At(_) => mount,
     };
     places.into_iter().find(|addr| reaches(*addr, own))
 }
@@ -129,14 +152,65 @@ fn check_reserved_ports() -> anyhow::Result<()> {
     }
 }
 
-/// The addresses of the server, in order.
-async fn resolve(plan: &PairPlan) -> anyhow::Result<Vec<SocketAddr>> {
-    let server = &plan.upstream.server;
-    let addrs = server.addresses().await;
-    let mut addrs = addrs.with_context(|| format!("upstream {server}"))?;
+/// What the names of a pair mean now.
+struct LookedUp {
+    /// The addresses of the server, in order.
+    upstream: anyhow::Result<Vec<SocketAddr>>,
+    /// Those of the host that MOUNT is at. One that is not found now may be later.
+    mount: Vec<SocketAddr>,
+}
+
+impl LookedUp {
+    async fn of(plan: PairPlan) -> Self {
+        let server = &plan.upstream.server;
+        let mount = async {
+            match &plan.upstream_mount {
+                MountPlace::At(endpoint) => within(LOOKUP, endpoint.addresses()).await,
+                MountPlace::ByRpcbind | MountPlace::Port(_) => Ok(Vec::new()),
+            }
+        };
+        let (upstream, mount) = tokio::join!(within(LOOKUP, server.addresses()), mount);
+        Self {
+            upstream: upstream.with_context(|| format!("upstream {server}")),
+            mount: mount.unwrap_or_default(),
+        }
+    }
+}
+
+/// The addresses of a host that the system is asked for, if it tells any within a limit.
+async fn within(
+    limit: Duration,
+    asked: impl Future<Output = anyhow::Result<Vec<SocketAddr>>>,
+) -> anyhow::Result<Vec<SocketAddr>> {
+    let Ok(addrs) = timeout(limit, asked).await else {
+        bail!("cannot find this host: no answer within {limit:?} (check the name servers)");
+    };
+    let mut addrs = addrs?;
     addrs.dedup();
     match addrs.is_empty() {
-        true => Err(anyhow!("upstream {server}: {NO_ADDRESS}")),
+        true => Err(anyhow!(NO_ADDRESS)),
         false => Ok(addrs),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::pending;
+
+    #[tokio::test]
+    async fn resolver_that_never_answers_is_not_waited_for() {
+        let found = within(Duration::ZERO, pending()).await;
+        let error = found.unwrap_err().to_string();
+        assert!(error.contains("no answer within"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn host_without_an_address_is_an_error_and_one_address_is_tried_once() {
+        let found = |addrs: Vec<SocketAddr>| within(LOOKUP, async { Ok(addrs) });
+        let one: SocketAddr = "192.0.2.1:2049".parse().unwrap();
+        assert_eq!(found(vec![one, one]).await.unwrap(), [one]);
+        let error = found(Vec::new()).await.unwrap_err();
+        assert_eq!(error.to_string(), NO_ADDRESS);
     }
 }

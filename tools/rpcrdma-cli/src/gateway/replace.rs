@@ -1,8 +1,9 @@
 //! Running other pairs from now on: those that stay are not touched, and none ends for one that cannot be.
 
-use super::circles::{Known, circle};
+use super::circles::{ResolvedPair, circle};
 use super::pairs::{Pair, Pairs, end_all};
 use super::plan::PairPlan;
+use super::sockets::Sockets;
 use anyhow::anyhow;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -33,14 +34,17 @@ impl Wanted {
         same && self.plan.is_same_but_for_clients(&pair.plan)
     }
 
-    /// The plan, with the addresses of the server as far as they are known.
-    fn known(&self) -> Known<'_> {
+    /// The pair, with the addresses of the server as far as they are known.
+    fn resolved(&self, sockets: &Sockets) -> ResolvedPair<'_> {
         let before = self.running.as_ref().map(|pair| &pair.upstream[..]);
-        let addrs = match &self.prepared {
-            Ok(addrs) => addrs,
-            Err(_) => before.unwrap_or_default(),
-        };
-        (&self.plan, addrs)
+        ResolvedPair {
+            plan: &self.plan,
+            listening: sockets.listening_at(self.plan.listen.addr),
+            upstream: match &self.prepared {
+                Ok(addrs) => addrs,
+                Err(_) => before.unwrap_or_default(),
+            },
+        }
     }
 
     /// Whether it cannot run beside a pair: both need a port, or say to rpcbind where they are.
@@ -125,8 +129,8 @@ impl Replaced {
 }
 
 /// Refuses pairs that would lead back to themselves. Those that run stay.
-fn refuse_circles(wanted: &mut [Wanted]) {
-    let known: Vec<Known<'_>> = wanted.iter().map(Wanted::known).collect();
+fn refuse_circles(wanted: &mut [Wanted], sockets: &Sockets) {
+    let known: Vec<_> = wanted.iter().map(|one| one.resolved(sockets)).collect();
     let ways: Vec<Option<String>> = (0..known.len()).map(|of| circle(&known, of)).collect();
     for (one, way) in wanted.iter_mut().zip(ways) {
         if let (false, Ok(_), Some(way)) = (one.stays, &one.prepared, way) {
@@ -148,17 +152,18 @@ impl Pairs {
         let before = self.running.iter().map(|pair| &pair.plan);
         let all: Vec<PairPlan> = plans.iter().chain(before).cloned().collect();
         self.look_up_clients(&all).await;
-        let mut wanted = Vec::new();
-        for plan in plans {
-            wanted.push(Wanted {
-                prepared: self.prepare(&plan).await,
+        let prepared = self.prepare_all(&plans).await;
+        let wanted = plans.into_iter().zip(prepared);
+        let mut wanted: Vec<Wanted> = wanted
+            .map(|(plan, prepared)| Wanted {
                 plan,
+                prepared,
                 running: None,
                 stays: false,
-            });
-        }
+            })
+            .collect();
         let mut leaving = match_up(&mut wanted, std::mem::take(&mut self.running));
-        refuse_circles(&mut wanted);
+        refuse_circles(&mut wanted, &self.sockets);
         let mut replaced = Replaced::default();
         replaced
             .removed
@@ -166,10 +171,10 @@ impl Pairs {
         let all = self.start_beside(wanted, &mut leaving, &mut replaced).await;
         // Their ports have to be free before others can have them.
         end_all(leaving).await;
-        self.running = Vec::new();
+        let mut running = Vec::new();
         for next in all {
             match next {
-                Next::Runs(pair) => self.running.push(pair),
+                Next::Runs(pair) => running.push(pair),
                 Next::Starts {
                     plan,
                     upstream,
@@ -177,12 +182,11 @@ impl Pairs {
                 } => {
                     let started = self.start_or_go_back(plan, upstream, before, &mut replaced);
                     let started = started.await;
-                    self.running.extend(started);
+                    running.extend(started);
                 }
             }
         }
-        self.admit();
-        self.share_descriptors();
+        self.run(running).await;
         replaced
     }
 
@@ -289,10 +293,6 @@ impl Pairs {
 }
 
 /// What becomes of a pair that is to run.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one for each pair, while they are replaced"
-)]
 enum Next {
     Runs(Pair),
     Starts {

@@ -2,14 +2,40 @@
 
 use super::plan::PairPlan;
 use crate::failure::Usage;
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use listenfd::ListenFd;
+use socket2::SockRef;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 /// Sockets that listen already.
 #[derive(Default)]
-pub(super) struct Sockets(Vec<(SocketAddr, TcpListener)>);
+pub(super) struct Sockets(Vec<HeldSocket>);
+
+struct HeldSocket {
+    at: SocketAddr,
+    /// Whether clients of IPv4 do not come to it (IPV6_V6ONLY).
+    only_v6: bool,
+    socket: TcpListener,
+}
+
+impl HeldSocket {
+    fn new(socket: TcpListener) -> anyhow::Result<Self> {
+        let at = socket.local_addr()?;
+        let options = SockRef::from(&socket);
+        ensure!(options.is_listener()?, "{at}: it does not listen");
+        Ok(Self {
+            at,
+            only_v6: at.is_ipv6() && options.only_v6()?,
+            socket,
+        })
+    }
+
+    /// Whether it listens at what a pair names.
+    fn is_at(&self, addr: SocketAddr) -> bool {
+        listens_at(self.at, self.only_v6, addr)
+    }
+}
 
 impl Sockets {
     /// Takes those that this process was started with.
@@ -23,34 +49,50 @@ impl Sockets {
         for index in 0..given.len() {
             let named = || format!("the socket {index} that was handed to this process");
             if let Some(socket) = given.take_tcp_listener(index).with_context(named)? {
-                sockets.push((socket.local_addr().with_context(named)?, socket));
+                sockets.push(HeldSocket::new(socket).with_context(named)?);
             }
         }
         Ok(Self(sockets))
     }
 
-    /// Checks that there is a pair for each of them.
+    /// Checks that there is a pair for each of them, and no other one for the same.
     ///
     /// # Errors
     ///
     /// If nobody would accept the connections of one.
     pub(super) fn check(&self, plans: &[PairPlan]) -> anyhow::Result<()> {
-        let listens = |at| {
-            let mut all = plans.iter().flat_map(PairPlan::listeners);
-            all.any(|addr| is_same(at, addr))
-        };
-        match self.0.iter().find(|(at, _)| !listens(*at)) {
-            Some((at, _)) => bail!(Usage(format!(
-                "the socket {at} that was handed to this process is that of no pair: ListenStream= of its unit and \
-                 `listen` (or the address of `listen` with `mount_port`) have to be the same"
-            ))),
-            None => Ok(()),
+        let listeners = || plans.iter().flat_map(PairPlan::listeners);
+        for HeldSocket { at, only_v6, .. } in &self.0 {
+            if !listeners().any(|addr| listens_at(*at, *only_v6, addr)) {
+                bail!(Usage(format!(
+                    "the socket {at} that was handed to this process is that of no pair: ListenStream= of its unit and \
+                     `listen` (or the address of `listen` with `mount_port`) have to be the same"
+                )));
+            }
         }
+        for addr in listeners() {
+            let mut of_pair = self.0.iter().filter(|held| held.is_at(addr));
+            if let (Some(_), Some(HeldSocket { at, .. })) = (of_pair.next(), of_pair.next()) {
+                bail!(Usage(format!(
+                    "the socket {at} that was handed to this process is the second one for {addr}: a pair uses one"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, addr: SocketAddr) -> Option<&HeldSocket> {
+        self.0.iter().find(|held| held.is_at(addr))
     }
 
     /// Whether there is one for this address.
     pub(super) fn has(&self, addr: SocketAddr) -> bool {
-        self.0.iter().any(|(at, _)| is_same(*at, addr))
+        self.find(addr).is_some()
+    }
+
+    /// Where a pair listens that names this address: where the socket for it does, if there is one.
+    pub(super) fn listening_at(&self, addr: SocketAddr) -> SocketAddr {
+        self.find(addr).map_or(addr, |held| held.at)
     }
 
     /// The one for this address. It listens on when that ends, so that clients wait meanwhile.
@@ -59,33 +101,77 @@ impl Sockets {
     ///
     /// If there is no descriptor for it.
     pub(super) fn at(&self, addr: SocketAddr) -> io::Result<Option<TcpListener>> {
-        let socket = self.0.iter().find(|(at, _)| is_same(*at, addr));
-        socket.map(|(_, socket)| socket.try_clone()).transpose()
+        let held = self.find(addr);
+        held.map(|held| held.socket.try_clone()).transpose()
+    }
+
+    /// Where they listen.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.0.iter().map(|held| held.at)
     }
 }
 
 /// Whether a socket listens at what a pair names. A service manager that is told a port alone listens at [::], where
-/// clients of IPv4 come, too.
-fn is_same(socket: SocketAddr, addr: SocketAddr) -> bool {
+/// clients of IPv4 come, too, unless the socket is for IPv6 only.
+fn listens_at(socket: SocketAddr, only_v6: bool, addr: SocketAddr) -> bool {
     let (at, ip) = (socket.ip().to_canonical(), addr.ip().to_canonical());
-    socket.port() == addr.port() && (at == ip || at.is_unspecified() && ip.is_unspecified())
+    let every_v4 = || at.is_ipv6() && at.is_unspecified() && !only_v6;
+    let is_same = at == ip || (ip.is_ipv4() && ip.is_unspecified() && every_v4());
+    socket.port() == addr.port() && is_same
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::circles::tests::plan;
+    use socket2::{Domain, Socket, Type};
 
     #[test]
     fn socket_is_that_of_its_address_or_of_every_address() {
-        let check = |socket: &str, addr: &str, expected: bool| {
-            let same = is_same(socket.parse().unwrap(), addr.parse().unwrap());
+        let check = |socket: &str, only_v6: bool, addr: &str, expected: bool| {
+            let same = listens_at(socket.parse().unwrap(), only_v6, addr.parse().unwrap());
             assert_eq!(same, expected, "{socket} {addr}");
         };
-        check("192.0.2.1:7", "192.0.2.1:7", true);
-        check("[::]:7", "0.0.0.0:7", true);
-        check("[::ffff:192.0.2.1]:7", "192.0.2.1:7", true);
-        check("[::]:7", "192.0.2.1:7", false);
-        check("192.0.2.1:7", "0.0.0.0:7", false);
-        check("192.0.2.1:7", "192.0.2.1:8", false);
+        check("192.0.2.1:7", false, "192.0.2.1:7", true);
+        check("[::]:7", false, "0.0.0.0:7", true);
+        check("[::]:7", true, "0.0.0.0:7", false);
+        check("[::]:7", true, "[::]:7", true);
+        check("0.0.0.0:7", false, "[::]:7", false);
+        check("[::ffff:192.0.2.1]:7", false, "192.0.2.1:7", true);
+        check("[::]:7", false, "192.0.2.1:7", false);
+        check("192.0.2.1:7", false, "0.0.0.0:7", false);
+        check("192.0.2.1:7", false, "192.0.2.1:8", false);
+    }
+
+    fn bound(addr: &str) -> Socket {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_reuse_port(true).unwrap();
+        let addr: SocketAddr = addr.parse().unwrap();
+        socket.bind(&addr.into()).unwrap();
+        socket
+    }
+
+    #[test]
+    fn socket_that_does_not_listen_is_refused() {
+        let error = HeldSocket::new(bound("127.0.0.1:0").into()).err();
+        let error = error.expect("it only has an address").to_string();
+        assert!(error.ends_with("it does not listen"), "{error}");
+    }
+
+    #[test]
+    fn second_socket_of_a_pair_is_refused() {
+        let held = |addr: &str| {
+            let socket = bound(addr);
+            socket.listen(1).unwrap();
+            HeldSocket::new(socket.into()).unwrap()
+        };
+        let first = held("127.0.0.1:0");
+        let at = first.at.to_string();
+        let (pair, _) = plan(&format!("tcp://{at}"), "rdma://192.0.2.1:20049");
+        let mut sockets = Sockets(vec![first]);
+        sockets.check(std::slice::from_ref(&pair)).unwrap();
+        sockets.0.push(held(&at));
+        let error = sockets.check(&[pair]).unwrap_err().to_string();
+        assert!(error.contains("the second one for 127.0.0.1"), "{error}");
     }
 }

@@ -485,6 +485,7 @@ mod tests {
             devices: Some(Arc::new(Devices(iwarp(), to))),
             other: Arc::new(iwarp()),
             other_is_devices: false,
+            unusable_devices: None,
         }
     }
 

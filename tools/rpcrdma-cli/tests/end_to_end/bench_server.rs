@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 /// Runs `bench --json`, which must succeed.
 #[track_caller]
 fn bench(args: &[&str]) -> Value {
-    let document = ok(&[&["bench", "--json", "--time", "50ms"], args].concat());
+    let document = ok(&[&["bench", "--json", "--time", "250ms"], args].concat());
     serde_json::from_slice(&document).unwrap()
 }
 

@@ -3,16 +3,13 @@
 //! Client and servers share one emulated machine and its software iWARP, so neither is nearer to the client
 //! or on a faster machine than the other.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
 use super::guest::{Boot, Guest};
-use super::report::Report;
-use super::series::Series;
-use super::{TestRun, empty_folder, image};
+use super::{TestRun, timed};
 
 /// What the guest does, in this order, and what that is called.
 const WORKS: [(&str, &str); 4] = [
@@ -55,24 +52,7 @@ pub(crate) struct Work {
 ///
 /// The guest cannot be built or booted, or a piece of work fails.
 pub(crate) fn time_servers(program: &Path, rounds: usize, install: bool) -> Result<ServerTimes> {
-    const NAME: &str = "compare";
-    let report = Report::start();
-    let kernel = Series::V6_1;
-    let image = image(kernel, install, &report)?;
-    let folder = format!("{}-{NAME}", kernel.name());
-    let run = TestRun {
-        name: NAME,
-        image: &image,
-        program,
-        report: &report,
-        keep_captures: false,
-        logs: empty_folder("logs", &folder)?,
-        work: empty_folder("work", &folder)?,
-    };
-    let times =
-        drive(&run, rounds).with_context(|| format!("there is more in {}", run.logs.display()));
-    fs::remove_dir_all(&run.work)?;
-    times
+    timed("compare", program, install, |run| drive(run, rounds))
 }
 
 fn drive(run: &TestRun<'_>, rounds: usize) -> Result<ServerTimes> {

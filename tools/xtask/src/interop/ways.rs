@@ -16,12 +16,10 @@ use super::gateway::Place;
 use super::guest::{Boot, Guest, free_ports};
 use super::namespaces::Namespaces;
 use super::packages::tool;
-use super::report::Report;
-use super::series::Series;
 use super::serve::{Ports, Serve};
 use super::servers::{GuestMachine, seconds};
 use super::tests::{GANESHA_PORTS, GANESHA_UPSTREAM, start_ganesha};
-use super::{TestRun, empty_folder, image};
+use super::{TestRun, timed};
 
 /// A way to the files. All but the last lead to nfs-ganesha.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,24 +70,7 @@ pub(crate) struct WayTimes {
 ///
 /// The user is not root, the guest cannot be built or booted, or a piece of work fails.
 pub(crate) fn time_ways(program: &Path, rounds: usize, install: bool) -> Result<WayTimes> {
-    const NAME: &str = "ways";
-    let report = Report::start();
-    let kernel = Series::V6_1;
-    let image = image(kernel, install, &report)?;
-    let folder = format!("{}-{NAME}", kernel.name());
-    let run = TestRun {
-        name: NAME,
-        image: &image,
-        program,
-        report: &report,
-        keep_captures: false,
-        logs: empty_folder("logs", &folder)?,
-        work: empty_folder("work", &folder)?,
-    };
-    let times =
-        drive(&run, rounds).with_context(|| format!("there is more in {}", run.logs.display()));
-    fs::remove_dir_all(&run.work)?;
-    times
+    timed("ways", program, install, |run| drive(run, rounds))
 }
 
 fn drive(run: &TestRun<'_>, rounds: usize) -> Result<WayTimes> {

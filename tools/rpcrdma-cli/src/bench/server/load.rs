@@ -165,7 +165,7 @@ impl Load {
         let has_ramp = !self.workload.ramp_time.is_zero();
         let mut server_before = match server {
             // Calls of the preparation are not to be among those that are counted.
-            Some(server) if !has_ramp => Some(server.settled().await),
+            Some(server) if !has_ramp => Some(server.settled(&self.client).await),
             Some(_) | None => None,
         };
         let begin = Instant::now();
@@ -219,7 +219,7 @@ impl Load {
         if let Some(server) = server {
             let counted = async {
                 let before = server_before.context("it ended before the ramp time")??;
-                before.until(server.settled().await?, calls)
+                before.until(server.settled(&shared.client).await?, calls)
             };
             outcome.server_work = Some(counted.await);
         }

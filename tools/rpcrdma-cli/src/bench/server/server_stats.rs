@@ -3,15 +3,29 @@
 use crate::bench::work::Work;
 use crate::control::{ControlArgs, Request, ServerStatus, Status};
 use anyhow::{Context, Result, bail, ensure};
+use rpcrdma::Client;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+use tokio::time::{Instant, sleep};
 
-/// Time after which a server has published all that it did: its counters are up to a tenth of a second old.
-const PUBLISHED_WITHIN: Duration = Duration::from_millis(250);
+/// How long a server may take to publish all that it did. Its counters are up to a tenth of a second old, unless the machine
+/// is busy.
+const PUBLISHED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Pause before a server is asked again that has not published all.
+const ASKED_AGAIN: Duration = Duration::from_millis(50);
+
+/// A server that got at least this part of the calls of a client is the one that answered it. With a ramp time, the server
+/// is asked a little earlier or later than the client.
+const PART_OF_CALLS: u64 = 2;
 
 /// The control socket of the measured server.
-pub(super) struct ServerStats(ControlArgs);
+pub(super) struct ServerStats {
+    control: ControlArgs,
+    /// Totals before the client connected.
+    first: Totals,
+}
 
 /// Totals of a server at some moment.
 pub(super) struct Totals {
@@ -22,15 +36,15 @@ pub(super) struct Totals {
 }
 
 impl ServerStats {
-    /// Finds the server with this control socket, or the only one on this machine.
+    /// Finds the server with this control socket, or the only one on this machine, before the client connects.
     ///
     /// # Errors
     ///
     /// If there is none, or none that counts its work.
     pub(super) async fn find(socket: Option<PathBuf>) -> Result<Self> {
-        let found = Self(ControlArgs::of(socket));
-        found.totals().await?;
-        Ok(found)
+        let control = ControlArgs::of(socket);
+        let first = totals(&control).await?;
+        Ok(Self { control, first })
     }
 
     /// Its totals of about now.
@@ -39,21 +53,32 @@ impl ServerStats {
     ///
     /// If it does not answer, or does not count its work.
     pub(super) async fn totals(&self) -> Result<Totals> {
-        let (_, status) = self.0.ask(Request::Stats).await?;
-        match status {
-            Status::Server(status) => Totals::of(*status),
-            Status::Gateway(_) => bail!("a gateway does not count its work; a server does"),
-        }
+        totals(&self.control).await
     }
 
-    /// Its totals once all that it has done is in them.
+    /// Its totals once all calls that the client has sent so far are in them, or none come any more.
     ///
     /// # Errors
     ///
     /// As those of [`totals`](Self::totals).
-    pub(super) async fn settled(&self) -> Result<Totals> {
-        tokio::time::sleep(PUBLISHED_WITHIN).await;
-        self.totals().await
+    pub(super) async fn settled(&self, client: &Client) -> Result<Totals> {
+        let calls = self.first.calls + client.counters().calls_sent;
+        let until = Instant::now() + PUBLISHED_WITHIN;
+        loop {
+            let totals = self.totals().await?;
+            if totals.calls >= calls || Instant::now() >= until {
+                return Ok(totals);
+            }
+            sleep(ASKED_AGAIN).await;
+        }
+    }
+}
+
+async fn totals(control: &ControlArgs) -> Result<Totals> {
+    let (_, status) = control.ask(Request::Stats).await?;
+    match status {
+        Status::Server(status) => Totals::of(*status),
+        Status::Gateway(_) => bail!("a gateway does not count its work; a server does"),
     }
 }
 
@@ -79,9 +104,8 @@ impl Totals {
             "the server was started again meanwhile"
         );
         let calls = later.calls.saturating_sub(self.calls);
-        // With a ramp time, the server is asked a little earlier or later than the client.
         ensure!(
-            calls >= of_client / 2,
+            calls >= of_client.div_ceil(PART_OF_CALLS),
             "the server of that control socket got {calls} calls, and this client made {of_client}: it is another \
              server"
         );

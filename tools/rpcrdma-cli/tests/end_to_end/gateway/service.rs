@@ -1,11 +1,12 @@
 //! A gateway as a service of systemd.
 
-use super::{Filer, Gateway, stuff, use_over_tcp};
-use crate::running::{PROGRAM, Served, ok, text};
+use super::{Filer, Gateway, activated, stuff, use_over_tcp};
+use crate::running::{PROGRAM, Running, Served, ok, text};
 use rustix::process::Signal;
-use std::os::fd::OwnedFd;
+use std::io::Read;
+use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tokio::runtime::Runtime;
 
 #[test]
@@ -57,10 +58,47 @@ fn watchdog_is_fed_by_both_kinds_of_event_loops() {
 }
 
 #[test]
+fn watchdog_is_fed_while_a_pair_that_was_removed_finishes_its_calls() {
+    let around = tempfile::tempdir().unwrap();
+    let path = around.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let hear = || {
+        let mut message = [0; 4096];
+        let len = socket.recv(&mut message).unwrap();
+        text(&message[..len])
+    };
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstream = silent.local_addr().unwrap();
+    let pair = |upstream: &str| {
+        format!("[[pair]]\nlisten = \"rdma://127.0.0.1:0\"\nupstream = \"tcp://{upstream}\"\n")
+    };
+    let path = path.to_str().unwrap().to_owned();
+    let environment = [("NOTIFY_SOCKET", &*path), ("WATCHDOG_USEC", "2000")];
+    let pairs = pair(&upstream.to_string());
+    let gateway = Gateway::configured_in(around, &pairs, &environment);
+    let mut ping = Command::new(PROGRAM);
+    ping.args(["ping", "-c1", &gateway.listening(0)]);
+    let _ping = Running::spawn(ping.stdout(Stdio::null()).stderr(Stdio::null()));
+    let (mut call, _) = silent.accept().unwrap();
+    call.read_exact(&mut [0; 4]).unwrap();
+
+    gateway.configure(&pair("127.0.0.1:1"));
+    gateway.signal(Signal::HUP);
+    while !hear().starts_with("RELOADING=1") {}
+    // One may have been under way before.
+    for _ in 0..3 {
+        let said = hear();
+        assert_eq!(said.trim(), "WATCHDOG=1");
+    }
+    drop(call);
+    while !hear().starts_with("READY=1") {}
+}
+
+#[test]
 fn socket_of_the_service_manager_is_used_for_rdma_and_after_a_reload_too() {
     let (dir, content) = stuff();
     let filer = Filer::new(dir.path());
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = socket.local_addr().unwrap();
     let around = tempfile::tempdir().unwrap();
     let file = around.path().join("gateway.toml");
@@ -75,10 +113,37 @@ fn socket_of_the_service_manager_is_used_for_rdma_and_after_a_reload_too() {
 }
 
 #[test]
+fn pair_that_a_reload_removed_may_have_its_socket_again() {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = socket.local_addr().unwrap();
+    let around = tempfile::tempdir().unwrap();
+    let file = around.path().join("gateway.toml");
+    let path = file.to_str().unwrap();
+    let pair = |listen: &str| {
+        format!("[[pair]]\nlisten = \"tcp://{listen}\"\nupstream = \"rdma://127.0.0.1:1\"\n")
+    };
+    std::fs::write(&file, pair(&addr.to_string())).unwrap();
+    let mut gateway = Gateway::activated(socket, &["--config", path]);
+    std::fs::write(&file, pair("127.0.0.1:0")).unwrap();
+    gateway.signal(Signal::HUP);
+    gateway.hear("pairs read again");
+    while gateway.ask(&["stats"]).contains(&addr.to_string()) {}
+    std::fs::write(&file, pair(&addr.to_string())).unwrap();
+    let socket = gateway.around.path().join("control.sock");
+    let control = ["--control-socket", socket.to_str().unwrap()];
+    let check = ["gateway", "--config", path, "--check", "--json"];
+    let said = text(&ok(&[&check[..], &control].concat()));
+    assert!(said.contains("only this one can have it"), "{said}");
+    gateway.signal(Signal::HUP);
+    let said = gateway.hear("pairs read again");
+    assert!(said.contains(&format!("added tcp://{addr}")), "{said}");
+}
+
+#[test]
 fn socket_of_the_service_manager_is_used_for_tcp() {
     let served = Served::new(&["--trust-local", "--squash", "none"]);
     std::fs::write(served.dir.join("file"), b"content").unwrap();
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = socket.local_addr().unwrap();
     let (listen, upstream) = (
         format!("tcp://{addr}"),
@@ -99,25 +164,14 @@ fn socket_of_the_service_manager_is_used_for_tcp() {
 
 #[test]
 fn socket_of_no_pair_is_refused() {
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut command = Command::new("sh");
-    command
-        .args([
-            "-c",
-            "exec \"$0\" \"$@\" 3<&0 </dev/null",
-            PROGRAM,
-            "gateway",
-        ])
-        .args([
-            "--listen",
-            "tcp://127.0.0.1:0",
-            "--upstream",
-            "rdma://127.0.0.1:1",
-        ])
-        .env("LISTEN_FDS", "1")
-        .env_remove("LISTEN_PID")
-        .stdin(OwnedFd::from(socket));
-    let output = command.output().unwrap();
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let sides = [
+        "--listen",
+        "tcp://127.0.0.1:0",
+        "--upstream",
+        "rdma://127.0.0.1:1",
+    ];
+    let output = activated(socket).args(sides).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("is that of no pair"));
 }

@@ -1,0 +1,61 @@
+//! Event loops of the running pairs, which the watchdog asks also while pairs are replaced.
+
+use gateway::{Gateway, GatewayStats};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::RwLock;
+
+/// The gateway of a pair, until it is shut down.
+#[derive(Clone)]
+pub(super) struct SharedGateway(Arc<RwLock<Option<Gateway>>>);
+
+impl SharedGateway {
+    pub(super) fn new(gateway: Gateway) -> Self {
+        Self(Arc::new(RwLock::new(Some(gateway))))
+    }
+
+    /// Limits the connections of clients.
+    pub(super) async fn limit_connections(&self, connections: usize) {
+        if let Some(gateway) = &*self.0.read().await {
+            gateway.limit_connections(connections);
+        }
+    }
+
+    /// Waits until its event loops have run a task that is queued now. One that is shut down has none.
+    async fn responds(&self) {
+        if let Some(gateway) = &*self.0.read().await {
+            gateway.workers_respond().await;
+        }
+    }
+
+    /// Finishes calls, and ends. Returns the totals, once.
+    pub(super) async fn shutdown(&self) -> Option<GatewayStats> {
+        let gateway = self.0.write().await.take();
+        match gateway {
+            Some(gateway) => Some(gateway.shutdown().await),
+            None => None,
+        }
+    }
+}
+
+/// The event loops of all pairs.
+#[derive(Clone, Default)]
+pub(super) struct EventLoops(Arc<Mutex<Vec<SharedGateway>>>);
+
+impl EventLoops {
+    /// They are those of these gateways from now on.
+    pub(super) fn are_those_of(&self, gateways: Vec<SharedGateway>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = gateways;
+    }
+
+    /// Waits until all have run a task that is queued now.
+    pub(super) async fn respond(&self) {
+        let gateways = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        for gateway in gateways {
+            gateway.responds().await;
+        }
+    }
+}

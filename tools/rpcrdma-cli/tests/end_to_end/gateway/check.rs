@@ -1,0 +1,157 @@
+//! What `gateway --check` finds, as a start does.
+
+use super::{Filer, Gateway, stuff};
+use crate::running::{fails, free_port, ok, run, text};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::net::TcpListener;
+
+#[test]
+fn file_is_checked_without_being_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("gateway.toml");
+    let path = file.to_str().unwrap();
+    let pair = "[[pair]]\nlisten = \"rdma://127.0.0.1:0\"\nupstream = \"tcp://127.0.0.1:1\"\n";
+    std::fs::write(&file, format!("{pair}mount_port = 0\n")).unwrap();
+    let said = ok(&["gateway", "--config", path, "--check", "--json"]);
+    let said: Value = serde_json::from_slice(&said).unwrap();
+    assert_eq!(said["pairs"][0]["upstream"], "tcp://127.0.0.1:1");
+    std::fs::write(&file, format!("[gateway]\nthreds = 2\n{pair}")).unwrap();
+    let args = ["gateway", "--config", path, "--check"];
+    fails(
+        &args,
+        78,
+        "gateway.toml:2: gateway.threds: there is no such option",
+    );
+    std::fs::write(&file, format!("{pair}allow = [\"laptop!\"]\n")).unwrap();
+    fails(&args, 78, "gateway.toml:4: pair[0].allow[0]: 'laptop!'");
+    let same = "[[pair]]\nlisten = \"rdma://127.0.0.1:7\"\nupstream = \"tcp://127.0.0.1:1\"\n";
+    std::fs::write(&file, same.repeat(2)).unwrap();
+    fails(&args, 78, "have the same port");
+}
+
+#[test]
+fn check_refuses_what_start_refuses() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let in_use = format!("rdma://{}", taken.local_addr().unwrap());
+    let free = free_port();
+    let (listen, itself) = (
+        format!("rdma://0.0.0.0:{free}"),
+        format!("tcp://127.0.0.1:{free}"),
+    );
+    let check = |args: &[&str], says: &str| {
+        let words = ["gateway", "--allow", "127.0.0.1"];
+        let (started, checked) = (
+            [&words[..], args].concat(),
+            [&words[..], args, &["--check"]].concat(),
+        );
+        fails(&checked, 1, says);
+        fails(&started, 1, says);
+        let errors = |args: &[&str]| text(&run(args).stderr);
+        assert_eq!(errors(&checked), errors(&started));
+    };
+    let pair = |listen, upstream| ["--listen", listen, "--upstream", upstream];
+    let (here, server) = ("rdma://127.0.0.1:0", "tcp://127.0.0.1:1");
+    check(
+        &pair(here, "tcp://no-such-host.invalid"),
+        "cannot find this host",
+    );
+    check(&pair(&in_use, server), "is in use");
+    check(
+        &[&pair(here, server)[..], &["--provider", "verbs"]].concat(),
+        "rdma://127.0.0.1:0: ",
+    );
+    check(&pair(&listen, &itself), "is where the pair itself listens");
+    let port = free.to_string();
+    let mount = ["--mount-port", &port, "--upstream-mount", &port];
+    check(
+        &[&pair(here, server)[..], &mount].concat(),
+        "is where the pair itself passes MOUNT on from",
+    );
+}
+
+#[test]
+fn pairs_that_lead_back_to_themselves_are_refused_at_check_start_and_reload() {
+    let (dir, content) = stuff();
+    let filer = Filer::new(dir.path());
+    let (one, other) = (free_port(), free_port());
+    let good = format!(
+        "[[pair]]\nlisten = \"rdma://127.0.0.1:{one}\"\nupstream = \"{}\"\n",
+        filer.url()
+    );
+    // A name of this machine leads to a listener on every address.
+    let circle = format!(
+        "[[pair]]\nlisten = \"rdma://127.0.0.1:{one}\"\nupstream = \"tcp://localhost:{other}\"\n\
+         [[pair]]\nlisten = \"tcp://0.0.0.0:{other}\"\nallow = [\"127.0.0.1\"]\n\
+         upstream = \"rdma://127.0.0.1:{one}\"\n"
+    );
+    let around = tempfile::tempdir().unwrap();
+    let file = around.path().join("gateway.toml");
+    let file = file.to_str().unwrap();
+    std::fs::write(file, &circle).unwrap();
+    let says = format!(
+        "its server is the gateway itself: rdma://127.0.0.1:{one} to tcp://0.0.0.0:{other} to rdma://127.0.0.1:{one}"
+    );
+    fails(&["gateway", "--config", file, "--check"], 1, &says);
+    fails(&["gateway", "--config", file], 1, &says);
+    let mut gateway = Gateway::configured(&good);
+    gateway.configure(&circle);
+    gateway.signal(Signal::HUP);
+    gateway.hear(&says);
+    assert!(ok(&["cat", &gateway.url("stuff/file")]) == content);
+}
+
+#[test]
+fn check_tries_the_port_of_metrics_too() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let listen = format!("rdma://127.0.0.1:{}", free_port());
+    let sides = [
+        "gateway",
+        "--listen",
+        &listen,
+        "--upstream",
+        "tcp://127.0.0.1:1",
+    ];
+    let check = |metrics: &str, says: &str| {
+        fails(
+            &[&sides[..], &["--check", "--metrics", metrics]].concat(),
+            1,
+            says,
+        );
+        fails(&[&sides[..], &["--metrics", metrics]].concat(), 1, says);
+    };
+    check(&port, &format!("port {port} of 127.0.0.1 is in use"));
+    let own = listen.rsplit_once(':').unwrap().1;
+    let same = [&sides[..], &["--check", "--metrics", own]].concat();
+    fails(&same, 1, "is the port of a pair");
+}
+
+#[test]
+fn check_warns_of_what_a_gateway_starts_with() {
+    let mut file = "[[pair]]\nupstream = \"tcp://127.0.0.1:1\"\n".to_owned();
+    file += &format!(
+        "listen = \"rdma://127.0.0.1:{}\"\nallow = [\"no-such-host.invalid\"]\n",
+        free_port()
+    );
+    let gateway = Gateway::configured(&file);
+    let path = |name| gateway.around.path().join(name);
+    let (file, socket) = (path("gateway.toml"), path("control.sock"));
+    let said = ok(&[
+        "gateway",
+        "--config",
+        file.to_str().unwrap(),
+        "--control-socket",
+        socket.to_str().unwrap(),
+        "--check",
+        "--json",
+    ]);
+    let said: Value = serde_json::from_slice(&said).unwrap();
+    let warning = |at: usize| said["warnings"][at].as_str().unwrap();
+    assert!(
+        warning(0).contains("no-such-host.invalid has no address now"),
+        "{said}"
+    );
+    let process = format!("gateway with process {}", gateway.child.id());
+    assert!(warning(1).contains(&process), "{said}");
+}
