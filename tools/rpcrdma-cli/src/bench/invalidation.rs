@@ -55,6 +55,12 @@ one message after the other. Set your own times in ns, us or ms. Each time varie
 and each design has the same --runs seeds. Results are the median over the runs, and the lowest \
 and highest.
 
+Columns, per call and of both ends together where they are counts: `posts` work requests, \
+registrations included; `compl.` completions that a host waits for; `header` bytes of transport \
+headers; `latency us` the time of a call with data; `of none` that time as a part of the time \
+without a design, with the `lowest-highest` of the runs; `local` the share of handles that the \
+client had to invalidate itself; `varied` the cost that --sensitivity changed.
+
 With `--provider iwarp` only the counts are meaningful; the times are those of a loop on this \
 machine. With `--device` or `--provider verbs` both ends use an RDMA device of this machine; the \
 work that the device did is counted too, and times say as much as a loopback on that device does.")]
