@@ -133,6 +133,7 @@ impl Cli {
             (Command::Gateway(args), Some((_, given))) => {
                 args.given = Given::of::<GatewayArgs>(given);
             }
+            (Command::Bench(args), Some((_, given))) => args.note(given),
             _ => {}
         }
         failure::print_as_json(says_json(&matches));
