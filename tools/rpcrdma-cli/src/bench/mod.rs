@@ -60,7 +60,7 @@ pub(crate) struct BenchArgs {
 enum BenchCommand {
     #[command(name = "self")]
     Loopback(LoopbackArgs),
-    Invalidation(InvalidationArgs),
+    Invalidation(Box<InvalidationArgs>),
     Thresholds(ThresholdsArgs),
 }
 
