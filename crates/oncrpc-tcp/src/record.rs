@@ -12,6 +12,10 @@ pub const MAX_FRAGMENTS: u32 = 1024;
 /// Set in the mark of the last fragment of a record; the other bits are its length.
 pub(crate) const LAST: u32 = 1 << 31;
 
+/// How the key of each MPA frame begins, `MPA ID Req Frame` (RFC 5044 §7.1.1). As a mark it would be that of a
+/// record of more than a gigabyte.
+const MPA_KEY: &[u8; MARK] = b"MPA ";
+
 /// Bytes of a mark.
 pub(crate) const MARK: usize = 4;
 
@@ -59,6 +63,9 @@ pub enum RecordError {
         /// The limit.
         limit: usize,
     },
+    /// The peer speaks MPA, which is iWARP, and not RPC over TCP (RFC 5044 §7.1.1).
+    #[error("an RDMA (iWARP) peer is connected here, where RPC over TCP is spoken: it sent MPA")]
+    Mpa,
     /// A record has more than [`MAX_FRAGMENTS`].
     #[error("a record has more than {MAX_FRAGMENTS} fragments")]
     TooManyFragments,
@@ -210,6 +217,9 @@ impl Decoder {
     fn begin(&mut self, mark: u32) -> Result<State, RecordError> {
         let left = (mark & !LAST) as usize;
         let len = self.record.len() + left;
+        if len > self.limit && mark.to_be_bytes() == *MPA_KEY {
+            return Err(RecordError::Mpa);
+        }
         if len > self.limit {
             return Err(RecordError::TooLarge {
                 len,
@@ -309,6 +319,13 @@ mod tests {
             decode_all(&mut decoder, &stream).unwrap_err(),
             RecordError::TooLarge { len: 9, limit: 8 }
         );
+    }
+
+    #[test]
+    fn mpa_request_is_told_from_a_large_record() {
+        let mut decoder = Decoder::new(4 << 20);
+        let error = decode_all(&mut decoder, b"MPA ID Req Frame").unwrap_err();
+        assert_eq!(error, RecordError::Mpa);
     }
 
     #[test]

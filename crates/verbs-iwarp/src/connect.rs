@@ -16,6 +16,10 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use verbs::{Connected, QpOptions, SetupError, WorkRequest};
 
+/// What is waited for behind the TCP connection. A server of plain RPC over TCP waits in its turn: to it the request is
+/// the beginning of a long record.
+const ANSWER: &str = "the answer to our MPA request (is this a plain NFS/TCP port?)";
+
 /// Connects with MPA revision 2, and with revision 1 to a responder that closes instead of
 /// answering (RFC 6581 §10). What is said on the way goes to `startup`.
 pub(crate) async fn connect(
@@ -116,7 +120,7 @@ impl Attempt<'_> {
             received: reader.bytes().to_vec(),
             answered: begin.elapsed() - connected,
         });
-        match answer.map_err(|_| SetupError::TimedOut("the answer to our MPA request", timeout))? {
+        match answer.map_err(|_| SetupError::TimedOut(ANSWER, timeout))? {
             Ok(reply) => Ok(Answer::Reply(stream, reply)),
             Err(NoFrame::Closed) => Ok(Answer::Closed),
             Err(NoFrame::Torn) => Err(SetupFailure::TornReply.into()),

@@ -49,7 +49,8 @@ pub(crate) struct Cli {
     command: Command,
 
     /// Log level: off, error, warn, info, debug (connections) or trace (every work request); per
-    /// module as in warn,rpcrdma=debug. Overrides RUST_LOG [default: warn; info for `serve` itself]
+    /// module as in warn,rpcrdma=debug. Overrides RUST_LOG [default: warn; info for `serve` and
+    /// `gateway` themselves]
     #[arg(long, global = true, value_name = "LEVEL", value_parser = LogFilter::from_str)]
     log: Option<LogFilter>,
 }
@@ -132,6 +133,7 @@ impl Cli {
             (Command::Gateway(args), Some((_, given))) => {
                 args.given = Given::of::<GatewayArgs>(given);
             }
+            (Command::Bench(args), Some((_, given))) => args.note(given),
             _ => {}
         }
         failure::print_as_json(says_json(&matches));

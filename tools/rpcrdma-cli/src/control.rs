@@ -504,7 +504,7 @@ async fn connect(path: &Path) -> anyhow::Result<UnixStream> {
         match error.kind() {
             ErrorKind::PermissionDenied => anyhow!("{shown}: {DENIED}"),
             ErrorKind::NotFound => {
-                anyhow!("{shown}: there is no control socket (`serve --json` prints where it is)")
+                anyhow!("{shown}: there is no control socket (`serve --json` and `gateway --json` print where it is)")
             }
             ErrorKind::ConnectionRefused if !is_socket(path) => {
                 anyhow!("{shown}: it is not a control socket")

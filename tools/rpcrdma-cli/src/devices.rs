@@ -51,9 +51,8 @@ pub(crate) struct DevicesArgs {
 }
 
 /// What to do where there is no device.
-const NO_DEVICE: &str = "no RDMA device on this machine (the driver of a card makes one; without a card, \
-                         `rdma link add rxe0 type rxe netdev eth0` makes a RoCE device of network card eth0, and \
-                         type siw an iWARP device)";
+const REMEDY: &str = "(the driver of a card makes one; without a card, `rdma link add rxe0 type rxe netdev eth0` makes \
+                      a RoCE device of network card eth0, and type siw an iWARP device)";
 
 /// Where the kernel lists its RDMA devices, whether or not programs can use them.
 const KERNEL_DEVICES: &str = "/sys/class/infiniband";
@@ -63,8 +62,8 @@ pub(crate) fn run(args: &DevicesArgs) -> anyhow::Result<Ended> {
     let kernel = kernel_devices();
     let devices = match verbs_ibv::devices() {
         Ok(devices) if !devices.is_empty() || !kernel.is_empty() => devices,
-        Ok(_) => bail!(NO_DEVICE),
-        Err(error) => return Err(explain(error)),
+        Ok(_) => return Err(none(None)),
+        Err(error) => return Err(explain(error, None)),
     };
     let mut ended = Ended::Well;
     for name in unlisted(&kernel, &devices, &args.names) {
@@ -106,13 +105,24 @@ fn print(lines: &[Line], args: &DevicesArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Why RDMA devices cannot be listed or used, and what to do.
-pub(crate) fn explain(error: OpenError) -> anyhow::Error {
+/// Why RDMA devices, or the one that was named, cannot be listed or used, and what to do.
+pub(crate) fn explain(error: OpenError, device: Option<&str>) -> anyhow::Error {
     match error {
-        OpenError::NoDevice => anyhow!(NO_DEVICE),
+        OpenError::NoDevice => none(device),
         // Without a device nobody has loaded the module that programs ask for one.
-        OpenError::List { .. } if kernel_devices().is_empty() => anyhow!(NO_DEVICE),
+        OpenError::List { .. } if kernel_devices().is_empty() => none(device),
         error => error.into(),
+    }
+}
+
+/// That there is no device, and so not the one that was named.
+pub(crate) fn none(device: Option<&str>) -> anyhow::Error {
+    match device {
+        None => anyhow!("no RDMA device on this machine {REMEDY}"),
+        Some(name) => {
+            let name = printable(name.as_bytes());
+            anyhow!("no RDMA device {name}: this machine has none {REMEDY}")
+        }
     }
 }
 
@@ -222,7 +232,7 @@ fn lines() -> Vec<Line> {
 ///
 /// If there is none, or it cannot be used.
 pub(crate) fn with_address(name: Option<&str>) -> anyhow::Result<(String, IpAddr)> {
-    let devices = verbs_ibv::devices().map_err(explain)?;
+    let devices = verbs_ibv::devices().map_err(|error| explain(error, name))?;
     let names: Vec<String> = name.into_iter().map(str::to_owned).collect();
     let devices = named(devices, &kernel_devices(), &names)?;
     let interfaces = Interfaces::read()?;
@@ -234,7 +244,7 @@ pub(crate) fn with_address(name: Option<&str>) -> anyhow::Result<(String, IpAddr
 
 /// The first of these that can be used, and its first address.
 fn usable(lines: impl Iterator<Item = Line>) -> anyhow::Result<(String, IpAddr)> {
-    let mut why = anyhow!(NO_DEVICE);
+    let mut why = none(None);
     for line in lines {
         match line.address() {
             Some(address) => return Ok((line.name, address)),

@@ -54,7 +54,9 @@ impl Latencies {
 
     /// The mean latency; zero without a call.
     pub(crate) fn mean(&self) -> Duration {
-        Duration::from_secs_f64(self.histogram.mean() / 1e9)
+        let found = Duration::from_secs_f64(self.histogram.mean() / 1e9);
+        // It is that of the ranges of values in which the latencies are.
+        found.clamp(self.min(), self.max)
     }
 
     /// Standard deviation, which ping(8) calls `mdev`.
@@ -106,6 +108,14 @@ mod tests {
         near(latencies.max(), 1000.0);
         near(latencies.mean(), 500.5);
         near(latencies.deviation(), 288.675);
+    }
+
+    #[test]
+    fn mean_is_not_beyond_the_shortest_and_the_longest() {
+        for ns in [529_355, 1_000_001, 77_777_777] {
+            let one: Latencies = [Duration::from_nanos(ns)].into_iter().collect();
+            assert_eq!(one.mean(), Duration::from_nanos(ns));
+        }
     }
 
     #[test]

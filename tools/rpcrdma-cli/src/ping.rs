@@ -99,6 +99,8 @@ struct Statistics {
     sent: u64,
     /// Calls that have ended without a reply.
     failed: u64,
+    /// Of these, those that the server answered with an error.
+    refused: u64,
     /// Of the calls that were answered.
     latencies: Latencies,
     /// Connections that replaced a lost one.
@@ -220,10 +222,10 @@ pub(crate) async fn run(args: &PingArgs) -> anyhow::Result<Ended> {
             "\n{}",
             ping.statistics.text(&ping.server, total)
         )?;
-        if agreed.is_some() && ping.statistics.sent > 0 && ping.statistics.received() == 0 {
-            log::tell(
-                "the connection is there, and no call was answered: a gateway is silent like that while its server is away",
-            );
+        if agreed.is_some()
+            && let Some(hint) = ping.statistics.hint()
+        {
+            log::tell(hint);
         }
     }
     Ok(ping.statistics.ended())
@@ -385,6 +387,7 @@ impl Ping<'_> {
                     let _ = writeln!(io::stderr(), "rpcrdma: seq={seq}: {why}");
                 }
                 self.statistics.failed += 1;
+                self.statistics.refused += u64::from(is_answer(&error));
                 self.last_error = Some(why);
             }
         }
@@ -407,6 +410,18 @@ fn wireshark(version: Version) -> &'static str {
             "Wireshark does not decode this version of RPC-over-RDMA by itself: load its dissector,\n\
              contrib/wireshark/rpcrdma-v2.lua, or ping with --rpcrdma-version 1"
         }
+    }
+}
+
+/// Whether a call failed with what the server said, and not for want of an answer.
+fn is_answer(error: &anyhow::Error) -> bool {
+    match error.downcast_ref::<TransportError>() {
+        Some(
+            TransportError::Unreachable(_)
+            | TransportError::Disconnected(_)
+            | TransportError::TimedOut(_),
+        ) => false,
+        Some(_) | None => true,
     }
 }
 
@@ -452,6 +467,22 @@ impl Statistics {
             true => Ended::Well,
             false => Ended::Partly,
         }
+    }
+
+    /// What it may mean that there is a connection, and no call was answered.
+    fn hint(&self) -> Option<&'static str> {
+        if self.sent == 0 || self.received() > 0 || self.refused > 0 {
+            return None;
+        }
+        Some(match self.reconnects {
+            0 => {
+                "the connection is there, and no call was answered: a gateway is silent like that while its \
+                 server is away"
+            }
+            _ => {
+                "the server closed the connection, and no call was answered: if it is a gateway, its log says why"
+            }
+        })
     }
 
     fn loss_percent(&self) -> f64 {
@@ -535,6 +566,7 @@ mod tests {
         Statistics {
             sent: calls.len() as u64,
             failed: 0,
+            refused: 0,
             latencies: answered.copied().map(Duration::from_micros).collect(),
             reconnects: 0,
         }
@@ -554,6 +586,27 @@ mod tests {
         assert_eq!(some.ended(), Ended::Partly);
         assert_eq!(statistics(&[Some(1)]).ended(), Ended::Well);
         assert_eq!(statistics(&[]).ended(), Ended::Partly);
+    }
+
+    #[test]
+    fn silence_of_a_gateway_is_only_guessed_where_nothing_was_said() {
+        let check = |calls: &[Option<u64>], refused, reconnects, expected: Option<&str>| {
+            let hint = Statistics {
+                refused,
+                reconnects,
+                ..statistics(calls)
+            }
+            .hint();
+            match (hint, expected) {
+                (Some(hint), Some(expected)) => assert!(hint.contains(expected), "{hint}"),
+                (hint, expected) => assert_eq!(hint, expected),
+            }
+        };
+        check(&[None, None], 0, 0, Some("a gateway is silent like that"));
+        check(&[None, None], 0, 1, Some("its log says why"));
+        check(&[None, None], 1, 0, None);
+        check(&[None, Some(1)], 0, 0, None);
+        check(&[], 0, 0, None);
     }
 
     #[test]

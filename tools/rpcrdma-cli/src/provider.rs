@@ -2,7 +2,7 @@
 
 use crate::devices::{self, NoDevices};
 use crate::failure::Usage;
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use clap::{Args, ValueEnum};
 use rpcrdma::ServerConfig;
 use std::net::{SocketAddr, TcpListener};
@@ -239,7 +239,13 @@ fn open(device: Option<&str>) -> anyhow::Result<Arc<dyn Provider>> {
         device: device.map(str::to_owned),
         ..verbs_ibv::Config::default()
     });
-    Ok(Arc::new(opened.map_err(devices::explain)?))
+    let opened = opened.map_err(|error| or_software(devices::explain(error, device)))?;
+    Ok(Arc::new(opened))
+}
+
+/// Why no RDMA device can be used, and how to do without.
+fn or_software(why: anyhow::Error) -> anyhow::Error {
+    anyhow!("{why:#}; without --provider verbs and --device, software iWARP is used")
 }
 
 /// RDMA devices to use beside software iWARP, or the one that was named. Where those of the kernel cannot be used, the
@@ -254,7 +260,7 @@ fn beside_software(
             "{name} is an iWARP device: --provider auto reaches its peers over software iWARP; use --provider verbs \
              to use it"
         ),
-        (Err(NoDevices::Absent), Some(_)) => Err(devices::explain(verbs_ibv::OpenError::NoDevice)),
+        (Err(NoDevices::Absent), Some(_)) => Err(or_software(devices::none(device))),
         (Err(NoDevices::Unusable(error)), Some(_)) => Err(error),
         (Err(NoDevices::Absent | NoDevices::OnlyIwarp), None) => {
             tracing::debug!("no InfiniBand or RoCE device: software iWARP is used");

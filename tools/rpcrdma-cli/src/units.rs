@@ -54,7 +54,7 @@ where
             .and_then(|bytes| T::try_from(bytes).ok())
             .ok_or_else(|| {
                 let (least, most) = (range.start(), range.end());
-                format!("it is not in {least}..={most}")
+                format!("it is not {least} to {most}")
             })
     }
 }
@@ -160,7 +160,7 @@ mod tests {
         for bad in ["1023", "33k"] {
             assert_eq!(
                 parse(bad),
-                Err("it is not in 1024..=32768".to_owned()),
+                Err("it is not 1024 to 32768".to_owned()),
                 "{bad}"
             );
         }

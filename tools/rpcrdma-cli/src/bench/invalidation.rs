@@ -16,8 +16,9 @@ mod traffic;
 
 use crate::bench::output::print;
 use crate::failure::{Ended, Usage};
+use crate::serve::Given;
 use crate::units::{parse_duration, size_within};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use bed::{Bed, Loopback, Over, Simulated};
 use buffer::Pool;
 use cases::{Case, DEPTH, Memory, ProviderName};
@@ -55,7 +56,13 @@ one message after the other. Set your own times in ns, us or ms. Each time varie
 and each design has the same --runs seeds. Results are the median over the runs, and the lowest \
 and highest.
 
-With `--provider iwarp` only the counts are meaningful; the times are those of a loop on this \
+Columns, per call and of both ends together where they are counts: `posts` work requests, \
+registrations included; `compl.` completions that a host waits for; `header` bytes of transport \
+headers; `latency us` the time of a call with data; `of none` that time as a part of the time \
+without a design, with the `lowest-highest` of the runs; `local` the share of handles that the \
+client had to invalidate itself; `varied` the cost that --sensitivity changed.
+
+Options of the model are refused with other providers. With `--provider iwarp` only the counts are meaningful; the times are those of a loop on this \
 machine. With `--device` or `--provider verbs` both ends use an RDMA device of this machine; the \
 work that the device did is counted too, and times say as much as a loopback on that device does.")]
 pub(crate) struct InvalidationArgs {
@@ -163,7 +170,31 @@ pub(crate) struct InvalidationArgs {
     /// Print the tables of a page in Markdown
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
+
+    /// What of this was given on the command line.
+    #[arg(skip)]
+    pub(super) given: Given,
 }
+
+/// Options of the model, which other providers do not have.
+const OF_THE_MODEL: [&str; 16] = [
+    "post",
+    "completion",
+    "interrupt",
+    "register",
+    "register_page",
+    "invalidate",
+    "local_invalidate",
+    "signal",
+    "message",
+    "wire",
+    "line_rate",
+    "copy_rate",
+    "service",
+    "jitter",
+    "seed",
+    "sensitivity",
+];
 
 /// Which local invalidations have a completion that the host waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -297,8 +328,7 @@ async fn measure(
     let few = (MOVED / shape.payload).clamp(*CALLS.start(), *CALLS.end()) as u64;
     let calls = args.calls.map_or(few, u64::from);
     let configs = [&client, &server];
-    // Where costs are varied, it is the model that is measured.
-    match over.filter(|_| case.provider != ProviderName::Sim) {
+    match over {
         None => {
             let ends = Simulated::connect(case.costs, seed, &client, &server)?;
             run_on(ends, configs, design, shape, calls)
@@ -373,15 +403,23 @@ fn config(role: Role, design: Option<Design>, memory: Memory, shape: Shape) -> C
 impl InvalidationArgs {
     /// What is measured.
     fn provider(&self) -> Result<ProviderName> {
-        match (self.provider, &self.device) {
-            (None, None) => Ok(ProviderName::default()),
-            (None | Some(ProviderName::Verbs), _) => Ok(ProviderName::Verbs),
-            (Some(provider), None) => Ok(provider),
-            (Some(provider), Some(_)) => Err(Usage(format!(
+        let provider = match (self.provider, &self.device) {
+            (None, None) => ProviderName::default(),
+            (None | Some(ProviderName::Verbs), _) => ProviderName::Verbs,
+            (Some(provider), None) => provider,
+            (Some(provider), Some(_)) => bail!(Usage(format!(
                 "--device names an RDMA device, which --provider {} does not use: leave one of the two out",
                 provider.name()
-            ))
-            .into()),
+            ))),
+        };
+        let of_the_model = OF_THE_MODEL.iter().find(|option| self.given.has(option));
+        match of_the_model {
+            Some(option) if provider != ProviderName::Sim => bail!(Usage(format!(
+                "--{} is an option of the model of an RNIC, which --provider {} does not use: leave it out",
+                option.replace('_', "-"),
+                provider.name()
+            ))),
+            Some(_) | None => Ok(provider),
         }
     }
 

@@ -15,8 +15,9 @@ mod work;
 
 use crate::endpoint::Endpoint;
 use crate::failure::{Ended, Usage};
+use crate::serve::Given;
 use anyhow::{Result, bail};
-use clap::{Args, Subcommand};
+use clap::{ArgMatches, Args, Subcommand};
 use invalidation::InvalidationArgs;
 use loopback::LoopbackArgs;
 use server::{ServerArgs, Target};
@@ -59,8 +60,19 @@ pub(crate) struct BenchArgs {
 enum BenchCommand {
     #[command(name = "self")]
     Loopback(LoopbackArgs),
-    Invalidation(InvalidationArgs),
+    Invalidation(Box<InvalidationArgs>),
     Thresholds(ThresholdsArgs),
+}
+
+impl BenchArgs {
+    /// Notes what stands on the command line for `invalidation`, of which not every provider has every option.
+    pub(crate) fn note(&mut self, matches: &ArgMatches) {
+        if let (Some(BenchCommand::Invalidation(args)), Some((_, given))) =
+            (&mut self.command, matches.subcommand())
+        {
+            args.given = Given::of::<InvalidationArgs>(given);
+        }
+    }
 }
 
 /// What there is to measure, one line each.

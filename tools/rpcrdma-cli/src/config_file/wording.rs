@@ -53,6 +53,11 @@ pub(super) fn of_value(key: &str, message: &str) -> String {
         return message.to_owned();
     };
     let expected = match (last, expected) {
+        (_, "u16" | "u32") if text_of_digits(found).is_some() => {
+            let number = text_of_digits(found).unwrap_or_default();
+            format!("write the number without quotes: {last} = {number}")
+        }
+        (_, "u16") => format!("it is a number, 0 to {}", u16::MAX),
         (_, "a boolean") => "it is true or false".to_owned(),
         (_, "u32") => format!("it is a number, 0 to {}", u32::MAX),
         (_, "a nonzero u32") => format!("it is a number, 1 to {}", u32::MAX),
@@ -83,6 +88,13 @@ fn in_toml(found: &str) -> &str {
         (None, "map") => "a table",
         (None, found) => found.strip_prefix("string ").unwrap_or(found),
     }
+}
+
+/// The number in a text of digits.
+fn text_of_digits(found: &str) -> Option<&str> {
+    let text = quoted(found, "string \"", '"')?;
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some(text)
 }
 
 /// How what exports(5) has is written here.
@@ -116,4 +128,29 @@ fn line_at(text: &str, at: usize) -> &str {
     let before = text.get(..at).unwrap_or(text);
     let begin = before.rfind('\n').map_or(0, |newline| newline + 1);
     text[begin..].lines().next().unwrap_or("")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_in_quotes_is_shown_without_them() {
+        let check = |found: &str, expected: &str| {
+            let said = of_value("pair[0].mount_port", &format!("{found}, expected u16"));
+            assert_eq!(said, expected);
+        };
+        check(
+            "invalid type: string \"20048\"",
+            "\"20048\" does not fit: write the number without quotes: mount_port = 20048",
+        );
+        check(
+            "invalid type: string \"nfs\"",
+            "\"nfs\" does not fit: it is a number, 0 to 65535",
+        );
+        check(
+            "invalid value: integer `70000`",
+            "70000 does not fit: it is a number, 0 to 65535",
+        );
+    }
 }

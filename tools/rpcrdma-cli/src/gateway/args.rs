@@ -54,7 +54,9 @@ pub(crate) struct GatewayArgs {
     #[arg(short, long, value_name = "URL", requires = "listen")]
     upstream: Option<UpstreamUrl>,
 
-    /// Read pairs and options from a TOML file; the command line overrides its options
+    /// Read pairs and options from a TOML file; the command line overrides its options. Excludes
+    /// --listen, --upstream, --mount-port, --upstream-mount, --rpcbind and --reserved-port, which the file
+    /// has for each pair
     #[arg(short, long, value_name = "FILE", conflicts_with_all =
         ["listen", "upstream", "mount_port", "upstream_mount", "rpcbind", "reserved_port"])]
     config: Option<PathBuf>,

@@ -264,7 +264,9 @@ impl ProbeArgs {
             ..RpcRdma::default()
         };
         let mut talk = self.conversation(connected);
+        let mut hint = "";
         if let Err(error) = self.converse(&mut talk, report, &mut found).await {
+            hint = text::hint(report, &error);
             found.ended = Some(Chain(&error).to_string());
         }
         found.stray_messages = talk.strays;
@@ -279,7 +281,7 @@ impl ProbeArgs {
         }
         let first = report.programs.first().and_then(|p| p.answer.detail());
         let why = found.ended.as_deref().or(first).unwrap_or_default();
-        report.explanation = text::explain(report, why);
+        report.explanation = text::explain(report, &format!("{why}{hint}"));
         report.rpcrdma = Some(found);
     }
 

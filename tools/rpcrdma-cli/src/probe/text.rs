@@ -1,6 +1,7 @@
 //! The report of a probe as text.
 
 use super::answer::Answer;
+use super::conversation::NoAnswer;
 use super::report::{
     Inline, LimitsSeen, Mpa, PrivateDataSeen, ProgramAnswer, Report, RoundTrip, RpcRdma, Verdict,
 };
@@ -254,16 +255,26 @@ fn private_data_rows(rows: &mut Columns, seen: &PrivateDataSeen) {
     }
 }
 
-/// What is not answered, and why. A peer whose private data is that of RPC-over-RDMA speaks it: it may be a gateway, which
-/// cannot say so.
+/// What is not answered, and why.
 fn unanswered(report: &Report, why: &str) -> String {
-    let announced = report.private_data.as_ref().is_some_and(|seen| seen.valid);
-    match announced {
-        true => format!(
-            "RPC-over-RDMA, which it announces: {why}; a gateway is silent like that while its server is away"
-        ),
+    match announces(report) {
+        true => format!("RPC-over-RDMA, which it announces: {why}"),
         false => format!("RPC-over-RDMA: {why}"),
     }
+}
+
+/// What the lack of an answer may mean. A peer whose private data is that of RPC-over-RDMA speaks it: it may be a
+/// gateway, which cannot say so.
+pub(super) fn hint(report: &Report, error: &NoAnswer) -> &'static str {
+    match error {
+        _ if !announces(report) => "",
+        NoAnswer::TimedOut(_) => "; a gateway is silent like that while its server is away",
+        NoAnswer::Closed(_) => "; if it is a gateway, its log says why",
+    }
+}
+
+fn announces(report: &Report) -> bool {
+    report.private_data.as_ref().is_some_and(|seen| seen.valid)
 }
 
 fn rpcrdma_rows(rows: &mut Columns, found: &RpcRdma, announced: bool) {

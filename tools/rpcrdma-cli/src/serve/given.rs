@@ -39,6 +39,11 @@ impl Given {
         Self(given.collect())
     }
 
+    /// Whether it has this option.
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.0.iter().any(|(given, _)| given == id)
+    }
+
     fn values(&self, arg: &Arg) -> Option<&[OsString]> {
         let given = self.0.iter().find(|(id, _)| id == arg.get_id().as_str());
         given.map(|(_, values)| &values[..])

@@ -38,7 +38,7 @@ fn durations_and_sizes_have_units_on_the_command_line_and_in_the_file() {
     fails(
         &["serve", "--inline-size", "1 GiB"],
         2,
-        "it is not in 1024..=262144",
+        "it is not 1024 to 262144",
     );
     fails(
         &["serve", "--inline-size", "4Q"],

@@ -142,11 +142,35 @@ fn example_of_a_file_of_pairs_is_one_once_its_comments_are_removed() {
             "127.0.0.1:2049\"\nupstream = \"rdma",
             "127.0.0.1:0\"\nupstream = \"rdma",
         )
-        .replace("mount_port = 20048", "mount_port = 0");
+        .replace("mount_port = 20048", "mount_port = 0")
+        .replace("rpcbind = true", "rpcbind = false")
+        .replace("reserved_port = true", "reserved_port = false");
     fs::write(&path, local).unwrap();
     let said = text(&ok(&check));
     assert!(said.contains("to tcp://127.0.0.1:2049"), "{said}");
     assert!(said.contains("to rdma://127.0.0.1:20049"), "{said}");
+}
+
+#[test]
+fn example_of_a_file_of_pairs_has_every_key_of_a_pair() {
+    let example = fs::read_to_string(contrib("gateway.toml")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("gateway.toml");
+    fs::write(&path, "[[pair]]\nno_such_key = 1\n").unwrap();
+    let output = run(&["gateway", "--check", "--config", path.to_str().unwrap()]);
+    let said = text(&output.stderr);
+    let known: Vec<&str> = said
+        .split("there are ")
+        .nth(1)
+        .unwrap()
+        .trim()
+        .split(", ")
+        .collect();
+    assert!(known.len() > 5, "{said}");
+    for key in known {
+        let line = format!("{key} = ");
+        assert!(example.contains(&line), "{key} is not in the example");
+    }
 }
 
 /// The text with these of its lines no comments any more, where they are no sentences.

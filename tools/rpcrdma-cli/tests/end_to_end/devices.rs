@@ -79,6 +79,18 @@ fn machine_without_a_device_uses_software_and_loads_no_library() {
         eprintln!("skipped: this machine has RDMA devices");
         return;
     }
+    let named = [
+        "ls",
+        "--provider=auto",
+        "--device=mlx5_7",
+        "nfs://192.0.2.1/",
+    ];
+    let errors = text(&run(&named).stderr);
+    let says = [
+        "no RDMA device mlx5_7: this machine has none",
+        "without --provider verbs and --device, software iWARP is used",
+    ];
+    assert!(says.iter().all(|says| errors.contains(says)), "{errors}");
     let served = Served::new(&["--provider", "auto"]);
     let said: Value = serde_json::from_str(&served.said).unwrap();
     let listeners = said["listeners"].as_array().unwrap();

@@ -158,3 +158,21 @@ fn device_that_is_not_there_or_not_used_is_said() {
     let software = [&bench[..], &["--provider", "iwarp"]].concat();
     fails(&software, 2, "--provider iwarp does not use");
 }
+
+#[test]
+fn option_of_the_model_is_refused_where_there_is_no_model() {
+    let bench = ["bench", "invalidation", "--provider"];
+    for (provider, option, value) in [
+        ("iwarp", "--sensitivity", None),
+        ("iwarp", "--interrupt", Some("4us")),
+        ("verbs", "--register-page", Some("20ns")),
+    ] {
+        let arguments: Vec<&str> = bench
+            .into_iter()
+            .chain([provider, option])
+            .chain(value)
+            .collect();
+        let says = format!("{option} is an option of the model of an RNIC");
+        fails(&arguments, 2, &says);
+    }
+}

@@ -234,6 +234,39 @@ fn mpa_peer_that_answers_no_call_is_reported() {
 }
 
 #[test]
+fn closed_connection_is_not_taken_for_the_silence_of_a_gateway() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        loop {
+            let mut peer = hostile_peer::Peer::accept(&listener);
+            peer.hear();
+            peer.hang_up();
+        }
+    });
+    let found = probe(&addr, &[]);
+    let explained = found["explanation"].as_str().unwrap();
+    assert!(
+        explained.ends_with("if it is a gateway, its log says why"),
+        "{found}"
+    );
+}
+
+#[test]
+fn ping_of_a_server_without_nfs_does_not_guess_why_it_is_silent() {
+    let addr = scripted(|message| {
+        let unavailable = rpc::accepted(message[0], rpc::accept::PROG_UNAVAIL, &[]);
+        vec![rpc::msg(message[0], 4, &unavailable)]
+    });
+    let pinged = run(&["ping", "-c1", "--rpcrdma-version=1", &addr]);
+    let said = text(&pinged.stderr);
+    assert!(
+        said.contains("does not have this program") && !said.contains("gateway"),
+        "{said}"
+    );
+}
+
+#[test]
 fn mpa_reply_that_cannot_be_accepted_is_shown() {
     let found = Peer::that(
         b"MPA ID Rep Frame\x50\x03\x00\x04\x00\x01\x00\x02",

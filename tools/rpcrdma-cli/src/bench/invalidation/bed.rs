@@ -32,13 +32,13 @@ impl Over {
     /// # Errors
     ///
     /// If there is none, or none with an address.
-    pub(super) fn device(name: Option<&str>) -> Result<Self> {
-        let (name, address) = devices::with_address(name)?;
+    pub(super) fn device(asked: Option<&str>) -> Result<Self> {
+        let (name, address) = devices::with_address(asked)?;
         let config = verbs_ibv::Config {
             device: Some(name),
             ..verbs_ibv::Config::default()
         };
-        let opened = Ibv::open(config).map_err(devices::explain)?;
+        let opened = Ibv::open(config).map_err(|error| devices::explain(error, asked))?;
         Ok(Self {
             provider: Arc::new(opened),
             address,

@@ -402,7 +402,12 @@ impl Report {
             depth += &format!(" on each of {nconnect} connections");
         }
         about.add(["depth", &depth]);
-        let mut time = seconds(runtime);
+        let mut time = match self.measured() {
+            Some(measured) if (measured / runtime - 1.0).abs() > 0.05 => {
+                format!("{}, not {}", seconds(measured), seconds(runtime))
+            }
+            Some(_) | None => seconds(runtime),
+        };
         if ramp_time > 0.0 {
             time += &format!(", after {} that do not count", seconds(ramp_time));
         }
@@ -417,6 +422,12 @@ impl Report {
             about.add(["seed", &randseed.to_string()]);
         }
         about
+    }
+
+    /// Seconds that were measured, if there was a call.
+    fn measured(&self) -> Option<f64> {
+        let mut figures = [&self.null, &self.read, &self.write].into_iter().flatten();
+        figures.next().map(|figures| figures.runtime / 1e3)
     }
 
     /// What is to be known about the figures.

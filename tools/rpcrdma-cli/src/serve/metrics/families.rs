@@ -85,7 +85,8 @@ impl Families {
     pub(crate) fn reloads(&mut self, reloads: &Reloads) {
         self.counters(
             "reloads_total",
-            "Times that the configuration file was read again; with an error in it nothing changes.",
+            "Times that the configuration file was read again. With an error in it nothing changes; a pair of a gateway \
+             that cannot be started is a failure too.",
             &[
                 (&[("result", "success")], reloads.succeeded),
                 (&[("result", "failure")], reloads.failed),
