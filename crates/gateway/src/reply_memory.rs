@@ -1,7 +1,8 @@
 //! Memory for replies, shared fairly by address.
 //!
 //! A call to an RDMA upstream registers memory for what its reply may need (RFC 8166 §3.4.6), however
-//! small the reply is in the end. A reply to a TCP client that does not read stays with its call.
+//! small the reply is in the end, and until the upstream has answered. A reply to a TCP client has its
+//! memory until it is written.
 //!
 //! An address may hold as much as it leaves free: alone it gets half, and those who come later find
 //! some. Addresses with waiting calls are served round-robin, one call each, as are the connections of

@@ -1,6 +1,7 @@
 //! Shares of addresses, turns, and stalled clients, in virtual time.
 
 use super::*;
+use oncrpc::xdr::Payload;
 use std::cell::RefCell;
 use std::net::Ipv4Addr;
 use std::pin::{Pin, pin};
@@ -329,4 +330,25 @@ async fn shares_of_addresses_without_calls_are_forgotten() {
     let state = memory.lock();
     assert_eq!((state.groups.len(), state.holders.len()), (0, 0));
     assert!(state.turns.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn reply_has_its_memory_until_it_is_written() {
+    let memory = ReplyMemory::new(4 * READ);
+    let reader = client(1);
+    let of_reader = lease(&memory, &reader, 2 * READ).expect("half of it");
+    of_reader.handle_handed_over();
+    let reply = Payload::default().keeping(of_reader);
+    let closed = RefCell::new(Vec::new());
+    let other = client(2);
+    let mut waits = pin!(memory.lease(&other, 2 * READ, |stalled| {
+        closed.borrow_mut().push(stalled.connection);
+    }));
+    let _all = lease(&memory, &client(3), READ).expect("a part of the rest");
+    assert!(poll(waits.as_mut()).is_none());
+    advance(STALLED_AFTER).await;
+    assert!(poll(waits.as_mut()).is_none());
+    assert_eq!(*closed.borrow(), [reader.connection]);
+    drop(reply);
+    assert!(poll(waits).flatten().is_some());
 }
