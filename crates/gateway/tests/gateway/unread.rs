@@ -172,7 +172,11 @@ async fn calls_whose_replies_are_not_read_keep_their_memory() {
     // In virtual time it passes once nobody has anything to do.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let server = &relayed.server;
-    assert_eq!(server.calls().len(), 7, "all hold memory, one of them queued");
+    assert_eq!(
+        server.calls().len(),
+        7,
+        "all hold memory, one of them queued"
+    );
     let mut reply = reply();
     for _ in 0..CALLS {
         client.read_exact(&mut reply).await.expect("a reply");

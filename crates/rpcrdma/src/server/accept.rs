@@ -18,7 +18,7 @@ use crate::driver::spin::Activity;
 use crate::driver::xids;
 use buffer::Pool;
 use oncrpc::warnings::WARNING_PERIOD;
-use oncrpc::{Chain, LocalUserError, Origin};
+use oncrpc::{Chain, LocalUserError, Origin, PeerGroup};
 use rpcrdma_proto::limits::{CREDIT_TOLERANCE, MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
@@ -90,7 +90,10 @@ impl Acceptor {
             match incoming {
                 Ok(incoming) => self.hand_over(incoming),
                 Err(error) => {
-                    warn!(error = %Chain(&error), "no connection can be taken in");
+                    // Whoever connects is not known.
+                    if self.settings.may_warn(PeerGroup::THIS_MACHINE) {
+                        warn!(error = %Chain(&error), "no connection can be taken in");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
