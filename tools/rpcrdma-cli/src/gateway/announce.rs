@@ -94,7 +94,9 @@ impl PairLine {
 
 /// The command for a Linux client.
 fn mount(scheme: Scheme, listening: SocketAddr, mount_port: Option<u16>) -> String {
-    let six = if listening.is_ipv6() { "6" } else { "" };
+    // Clients of either family reach a socket at all addresses.
+    let is_six = listening.is_ipv6() && !listening.ip().is_unspecified();
+    let six = if is_six { "6" } else { "" };
     let host = match listening.ip() {
         ip if ip.is_unspecified() => "THIS-HOST".to_owned(),
         ip if ip.is_ipv6() => format!("[{ip}]"),
@@ -218,6 +220,12 @@ mod tests {
         check(
             Scheme::Rdma,
             "0.0.0.0:20049",
+            None,
+            "mount -t nfs -o vers=4.2,proto=rdma,port=20049 THIS-HOST:/EXPORT /mnt",
+        );
+        check(
+            Scheme::Rdma,
+            "[::]:20049",
             None,
             "mount -t nfs -o vers=4.2,proto=rdma,port=20049 THIS-HOST:/EXPORT /mnt",
         );

@@ -63,7 +63,7 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
             bail!("{}: {:#}", plan.listen, leads_back(&way));
         }
     }
-    check_metrics(settings, &running)?;
+    warnings.extend(check_metrics(settings, &running)?);
     for warning in &warnings {
         tracing::warn!(target: "gateway", "{warning}");
     }
@@ -81,25 +81,30 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     Ok(Ended::Well)
 }
 
-/// Finds out whether metrics could be served. Their port may be that of a gateway which runs already: it is the one
-/// that reads the file again.
-fn check_metrics(settings: &Settings, running: &[GatewayStatus]) -> anyhow::Result<()> {
+/// Finds out whether metrics could be served. It is a warning if their port is that of a gateway which runs already: it
+/// may be the one that reads the file again.
+fn check_metrics(settings: &Settings, running: &[GatewayStatus]) -> anyhow::Result<Option<String>> {
     let Some(addr) = settings.args.reports.metrics else {
-        return Ok(());
+        return Ok(None);
     };
     let mut pairs = settings.pairs.iter().flat_map(PairPlan::listeners);
     if pairs.any(|other| plan::meet(addr, other)) {
         bail!("--metrics {addr} is the port of a pair: choose another");
     }
     let Err(error) = listen::try_out(addr) else {
-        return Ok(());
+        return Ok(None);
     };
-    let mut served = running
-        .iter()
-        .filter_map(|gateway| gateway.metrics.as_ref()?.parse().ok());
-    let is_served = served.any(|other| plan::meet(addr, other));
-    match error.kind() {
-        io::ErrorKind::AddrInUse if is_served => Ok(()),
+    let serves = |gateway: &&GatewayStatus| {
+        let at = gateway.metrics.as_ref().and_then(|at| at.parse().ok());
+        at.is_some_and(|at| plan::meet(addr, at))
+    };
+    match (error.kind(), running.iter().find(serves)) {
+        (io::ErrorKind::AddrInUse, Some(gateway)) => Ok(Some(format!(
+            "port {} of {} is that of the metrics of the gateway with process {}: only this one can have it",
+            addr.port(),
+            addr.ip(),
+            gateway.pid
+        ))),
         _ => Err(listen::explain(error, addr, "--metrics")),
     }
 }

@@ -5,13 +5,15 @@ use rustix::process::{
 };
 use std::ffi::OsStr;
 use std::fmt::Debug;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::TcpListener;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_rpcrdma");
@@ -76,7 +78,18 @@ pub(crate) struct Running(Option<Child>);
 
 impl Running {
     pub(crate) fn spawn(command: &mut Command) -> Self {
-        Self(Some(command.spawn().unwrap()))
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            match command.spawn() {
+                // A child that another test makes right now has a copy of the program open that was just written.
+                Err(error)
+                    if error.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < until =>
+                {
+                    thread::yield_now();
+                }
+                spawned => return Self(Some(spawned.unwrap())),
+            }
+        }
     }
 
     /// Waits for the end.
