@@ -268,14 +268,14 @@ impl Pair {
     fn outgoing(&self, link: &Link, call: Payload, scanned: &ScannedCall) -> (Payload, ReplyBound) {
         // Without knowledge of the server's limits, one Write chunk and one Read chunk (RFC 8267 §6.4.2).
         let bound = scanned.reply_with_chunks(WRITE_CHUNKS);
-        // A call that asked for room beyond a chunk of the connection would never be sent.
-        let max_reply = self.core.config.max_reply.min(link.max_chunk());
-        let bound = bound.unwrap_or_else(|| ReplyBound::new(max_reply));
+        let bound = bound.unwrap_or_else(|| ReplyBound::new(self.core.config.max_reply));
+        let bound = link.within_chunks(bound);
         let to_rdma = self.core.upstream_side == Side::Rdma;
         let call = match to_rdma {
             true => {
                 let largest = scanned.arguments.iter().max_by_key(|item| item.length);
-                reduce::take_out_large(call, largest.map_or(&[], std::slice::from_ref))
+                let largest = largest.map_or(&[][..], std::slice::from_ref);
+                reduce::take_out_large(reduce::keep_largest(call), largest)
             }
             false => call,
         };

@@ -20,6 +20,24 @@ pub(crate) fn take_out_large(record: Payload, items: &[ItemPlace]) -> Payload {
     take_out(record, &large)
 }
 
+/// Puts all by-reference items but the largest into the stream of a call, which copies them. Servers take one Read chunk
+/// beside the one at Position zero; more of them only where they say so (RFC 8267 §6.4.2).
+pub(crate) fn keep_largest(call: Payload) -> Payload {
+    let items = call.items();
+    let largest = (0..items.len()).max_by_key(|&index| items[index].len());
+    let Some(largest) = largest.filter(|_| items.len() > 1) else {
+        return call;
+    };
+    let mut stream = Buffer::with_capacity(call.stream_len() - items[largest].len());
+    call.copy_reduced_into(&mut stream, |index| index == largest);
+    let kept = Item {
+        // What is before it is in the stream by now.
+        at: call.position(largest),
+        data: items[largest].data.clone(),
+    };
+    Payload::with_items(stream, 0, SmallVec::from_elem(kept, 1))
+}
+
 /// Turns all eligible items of a message into by-reference items, without copying them: those that
 /// are not yet. Each belongs to the chunk of its place in the list, so that none may be missing.
 pub(crate) fn take_out(message: Payload, items: &[ItemPlace]) -> Payload {
@@ -143,6 +161,27 @@ mod tests {
             assert_eq!(taken, lengths, "{known:#b}");
             let positions = (0..places.len()).map(|index| message.position(index));
             assert!(positions.eq(places.iter().map(|place| place.offset)));
+        }
+    }
+
+    #[test]
+    fn one_item_of_a_call_stays_by_reference_and_it_is_the_largest() {
+        for (lengths, largest) in [
+            (&[5, 3000, 0, 2][..], Some((1, 3000))),
+            (&[3000, 5], Some((0, 3000))),
+            (&[1, 2, 3001], Some((2, 3001))),
+            (&[7], Some((0, 7))),
+            (&[], None),
+        ] {
+            let (whole, places) = message(lengths);
+            let before = stream(&whole);
+            let kept = keep_largest(take_out(whole, &places));
+            assert_eq!(stream(&kept), before, "{lengths:?}");
+            let items: Vec<_> = kept.items().iter().map(Item::len).collect();
+            assert_eq!(items, largest.map(|(_, length)| length).as_slice());
+            if let Some((index, _)) = largest {
+                assert_eq!(kept.position(0), places[index].offset);
+            }
         }
     }
 
