@@ -48,12 +48,24 @@ impl Pair {
         bound: ReplyBound,
         scanned: &ScannedCall,
     ) -> Result<(Payload, Option<Held>), Failure> {
+        let memory = self.reply_memory(link, &bound).await?;
+        // A call that waits for memory takes up little itself.
+        Box::pin(self.call_with_memory(link, call, bound, scanned, memory)).await
+    }
+
+    async fn call_with_memory(
+        self: &Arc<Self>,
+        link: &Link,
+        call: Payload,
+        bound: ReplyBound,
+        scanned: &ScannedCall,
+        memory: Option<Held>,
+    ) -> Result<(Payload, Option<Held>), Failure> {
         let max_reply = self.core.config.max_retried_reply.min(link.max_chunk());
         let may_retry = self.core.upstream_side == Side::Rdma
             && scanned.short_reply_retry
             && can_answer(scanned.flavor)
             && bound.fixed < max_reply;
-        let memory = self.reply_memory(link, &bound).await?;
         if !may_retry {
             let (reply, memory) = self.answered(memory, link.call(call, bound)).await;
             return Ok((reply?, memory));
@@ -136,6 +148,7 @@ pub(crate) enum Held {
 impl Held {
     /// Keeps the memory as long as the reply, which is passed to the connection of the client now.
     pub(crate) fn keep_with(self, reply: Payload) -> Payload {
+        let reply = reduce::compact(reply);
         match self {
             Self::Small(small) => reply.keeping(small),
             Self::Lease(lease) => {
