@@ -8,7 +8,7 @@ use crate::phase::{Phase, Phases};
 use crate::ports::MachineName;
 use crate::reduce;
 use crate::replies::{can_answer, system_err};
-use crate::reply_memory::Lease;
+use crate::reply_memory::{Lease, SmallReplies};
 use crate::retry::Failure;
 use crate::session::{self, Sizes};
 use crate::side::Side;
@@ -49,6 +49,8 @@ pub(crate) struct Pair {
     own_xid_is_free: Notify,
     /// The upstream has answered a call.
     answered: AtomicBool,
+    /// Its small replies that need no lease.
+    pub(crate) small_replies: SmallReplies,
     /// When the client called first.
     since: Instant,
     traffic: Traffic,
@@ -118,6 +120,7 @@ impl Pair {
             phase: Phases::new(),
             own_xid_is_free: Notify::new(),
             answered: AtomicBool::new(false),
+            small_replies: SmallReplies::default(),
             since: Instant::now(),
             traffic: Traffic::default(),
         })
@@ -244,10 +247,7 @@ impl Pair {
             Ok((reply, memory)) => {
                 self.answered.store(true, Relaxed);
                 match (self.back(&link, reply, &scanned, caller), memory) {
-                    (Reply::Message(reply), Some(lease)) => {
-                        lease.handle_handed_over();
-                        Reply::Message(reply.keeping(lease))
-                    }
+                    (Reply::Message(reply), Some(held)) => Reply::Message(held.keep_with(reply)),
                     (reply, _) => reply,
                 }
             }

@@ -112,6 +112,17 @@ pub(crate) fn copy_of(message: &Payload) -> Payload {
     Payload::with_items(Buffer::from(message.head().to_vec()), 0, items)
 }
 
+/// Copies what is around the items of a message out of memory of which it needs less than half, as a
+/// Receive is. The message may wait for its reader, and the memory would not be counted.
+pub(crate) fn compact(message: Payload) -> Payload {
+    let (head, start, items) = message.into_parts();
+    let needed = &head[start..];
+    match 2 * needed.len() < head.capacity() {
+        true => Payload::with_items(Buffer::from(needed.to_vec()), 0, items),
+        false => Payload::with_items(head, start, items),
+    }
+}
+
 /// Gives a message another XID, its first word.
 pub(crate) fn with_xid(mut message: Payload, xid: u32) -> Payload {
     if let Some(first) = message.head_mut().first_chunk_mut() {
@@ -123,6 +134,25 @@ pub(crate) fn with_xid(mut message: Payload, xid: u32) -> Payload {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_message_leaves_the_memory_of_a_receive() {
+        let mut receive = Buffer::with_capacity(4096);
+        receive.extend_from_slice(b"headreply");
+        let item = Item {
+            at: 2,
+            data: Gather::from_elem(Buffer::from(b"item".to_vec()).freeze(), 1),
+        };
+        let message = Payload::with_items(receive, 4, smallvec::smallvec![item]);
+        let (head, start, items) = compact(message).into_parts();
+        assert_eq!((head.capacity(), start, items.len()), (5, 0, 1));
+        let compacted = Payload::with_items(head, start, items);
+        assert_eq!(compacted.into_gather().concat(), b"reitemply");
+        let kept = Buffer::from(b"headreply".to_vec());
+        let at = kept.as_ptr();
+        let (head, start, _) = compact(Payload::new(kept, 4)).into_parts();
+        assert_eq!((head.as_ptr(), start), (at, 4), "most of it is needed");
+    }
 
     /// A message of words, in which each place is an opaque of so many bytes of its own value.
     fn message(lengths: &[usize]) -> (Payload, Vec<ItemPlace>) {
