@@ -2,6 +2,7 @@
 
 use crate::config::{GatewayConfig, Listen, MAX_RECORD, Upstream};
 use crate::downstream::Backchannels;
+use crate::outage::Outages;
 use crate::pair::Pair;
 use crate::ports::Ports;
 use crate::reply_memory::{ReplyMemory, Stalled, Watch};
@@ -15,7 +16,7 @@ use oncrpc::{Answer, Caller, ConnectionId, Connections, ReceivedCall, ReplyBound
 use oncrpc_tcp::WarningLog;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::warn;
 
 /// Bytes of returned record memory that a gateway keeps for reuse.
@@ -31,13 +32,13 @@ pub(crate) struct Core {
     pub(crate) config: GatewayConfig,
     pub(crate) stats: Counters,
     pub(crate) log: Arc<WarningLog>,
+    /// What is said of a server that is away.
+    pub(crate) outages: Outages,
     pub(crate) ports: Ports,
     /// The connections of clients, which pairs close.
     pub(crate) connections: Connections,
     /// The connections of clients, on which pairs call.
     pub(crate) backchannels: Backchannels,
-    /// Where it listens, as a URL for the log, once it does.
-    pub(crate) listening: OnceLock<String>,
     /// Memory for records.
     pub(crate) pool: Pool,
     /// Memory for replies of an RDMA upstream, or to TCP clients.
@@ -82,10 +83,10 @@ impl Core {
             config,
             stats: Counters::default(),
             log: Arc::default(),
+            outages: Outages::default(),
             ports: Ports::default(),
             connections: Connections::default(),
             backchannels: Backchannels::new(downstream),
-            listening: OnceLock::new(),
             pool: Pool::new(KEPT_MEMORY),
             pairs: Mutex::default(),
         }
@@ -93,7 +94,7 @@ impl Core {
 
     /// Where it listens, as a URL for the log.
     pub(crate) fn listen(&self) -> &str {
-        self.listening.get().map_or("", String::as_str)
+        self.log.listener().unwrap_or_default()
     }
 
     /// Notes where it listens.
@@ -102,7 +103,7 @@ impl Core {
             Side::Rdma => "rdma",
             Side::Tcp => "tcp",
         };
-        self.listening.get_or_init(|| format!("{scheme}://{addr}"));
+        self.log.name_listener(|| format!("{scheme}://{addr}"));
     }
 
     fn pairs(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<Pair>>> {

@@ -34,6 +34,7 @@ mod downstream;
 mod gateway;
 mod link;
 mod listener;
+mod outage;
 mod pair;
 mod phase;
 mod ports;

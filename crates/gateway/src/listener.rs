@@ -175,18 +175,21 @@ impl TcpServer {
             Backchannels::Tcp(backchannels) => backchannels.clone(),
             Backchannels::Rdma(_) => oncrpc_tcp::Backchannels::default(),
         };
-        let pool = core.pool.clone();
+        let (pool, log) = (core.pool.clone(), Arc::clone(&core.log));
         let admission = Admission::new(limits.of_connections());
         let admits = admission.clone();
         let serve = async move {
             let server = match make(service) {
                 Ok(server) => server,
-                Err(error) => return tracing::error!(%error, "cannot listen"),
+                Err(error) => {
+                    return tracing::error!(target: "gateway", %addr, %error, "cannot listen");
+                }
             };
             let server = server
                 .connections(connections)
                 .backchannels(backchannels)
                 .admission(admits)
+                .log(log)
                 .pool(pool);
             // Also if the gateway is dropped.
             server.run(async move { drop(stopped.await) }).await;

@@ -4,6 +4,7 @@ use crate::backward::Callbacks;
 use crate::core::Core;
 use crate::downstream::Backward;
 use crate::link::{Connector, Link};
+use crate::outage::{self, Symptom};
 use crate::phase::{Phase, Phases};
 use crate::ports::MachineName;
 use crate::reduce;
@@ -160,7 +161,7 @@ impl Pair {
             && let Err(reply) = may_claim(&call, caller)
         {
             stats.denied.bump();
-            self.warn("AUTH_BADCRED: a local user claims to be another one, which only root may (--trust-local allows it)");
+            self.warn("AUTH_BADCRED: a local user claims to be another one, which only root may (--trust-local, or trust_local of [gateway], allows it)");
             return Answer::Now(reply);
         }
         if self.is_ending() {
@@ -245,7 +246,9 @@ impl Pair {
         match self.call_upstream(&link, call, bound, &scanned).await {
             // A client may not read its reply, which has its memory until it is written.
             Ok((reply, memory)) => {
-                self.answered.store(true, Relaxed);
+                if !self.answered.load(Relaxed) && !self.answered.swap(true, Relaxed) {
+                    self.core.handle_first_reply();
+                }
                 match (self.back(&link, reply, &scanned, caller), memory) {
                     (Reply::Message(reply), Some(held)) => Reply::Message(held.keep_with(reply)),
                     (reply, _) => reply,
@@ -371,7 +374,9 @@ impl Pair {
             TransportError::TimedOut(_) => {
                 // The upstream is there, and others may wait for it, too: only new connections help.
                 stats.timeouts.bump();
-                self.warn(&format!("the upstream does not answer: {error}"));
+                let what = format!("the upstream does not answer: {error}");
+                self.core
+                    .warn_of_outage(Symptom::Away, self.caller.addr, &what);
                 self.phase.enter(Phase::Over);
                 self.close_downstream();
                 Reply::Nothing
@@ -524,14 +529,20 @@ impl Pair {
             core.stats.upstream_attempts_failed.bump();
             if Instant::now() + pause > until {
                 core.stats.upstream_unreachable.bump();
-                if core.log.may_warn(self.caller.group) {
-                    warn!(target: "gateway", listen = self.core.listen(), %peer, upstream = ?core.upstream, error = %Chain(error.error()), "the upstream cannot be reached: the connection of its client is closed");
-                }
+                debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = ?core.upstream, error = %Chain(error.error()), "the upstream cannot be reached: the connection of its client is closed");
                 return None;
             }
-            if std::mem::take(&mut is_first) && core.log.may_warn(self.caller.group) {
-                let window = core.config.connect_window.as_secs_f64();
-                warn!(target: "gateway", listen = self.core.listen(), %peer, "server {:?} cannot be reached, trying for {window} s: {}", core.upstream, Chain(error.error()));
+            if std::mem::take(&mut is_first) {
+                let (window, why) = (
+                    core.config.connect_window.as_secs_f64(),
+                    Chain(error.error()),
+                );
+                let hint = outage::hint(&core.upstream, &error);
+                let what = format!(
+                    "server {:?} cannot be reached, trying for {window} s for each client: {why}{hint}",
+                    core.upstream
+                );
+                core.warn_of_outage(Symptom::Away, peer, &what);
             }
             debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = ?core.upstream, error = %Chain(error.error()), "no upstream connection yet");
             tokio::time::sleep(pause).await;
@@ -549,8 +560,8 @@ impl Pair {
         if is_timeout(why) {
             self.core.stats.timeouts.bump();
         }
-        if let Some(what) = warning_of_loss(why, self.answered.load(Relaxed)) {
-            self.warn(&what);
+        if let Some((symptom, what)) = warning_of_loss(why, self.answered.load(Relaxed)) {
+            self.core.warn_of_outage(symptom, self.caller.addr, &what);
         }
         debug!(target: "gateway", listen = self.core.listen(), peer = %self.caller.addr, upstream = ?self.core.upstream, error = %Chain(why), "the upstream connection ended");
         if self.lock().in_flight.is_empty() {
@@ -579,15 +590,21 @@ impl Pair {
 }
 
 /// What users are told of a lost upstream connection, which may have answered a call before.
-fn warning_of_loss(why: &TransportError, has_answered: bool) -> Option<String> {
+fn warning_of_loss(why: &TransportError, has_answered: bool) -> Option<(Symptom, String)> {
     if is_timeout(why) {
-        return Some(format!("the upstream does not answer: {}", Chain(why)));
+        let what = format!("the upstream does not answer: {}", Chain(why));
+        return Some((Symptom::Away, what));
     }
     if has_vanished(why) {
-        let why = Chain(why);
-        return Some(format!("the upstream has gone without a word: {why}"));
+        let what = format!("the upstream has gone without a word: {}", Chain(why));
+        return Some((Symptom::Away, what));
     }
-    (is_closed(why) && !has_answered).then(|| "the server closed the connection before its first reply: does it allow this host, or demand a port below 1024 (--reserved-port)?".to_owned())
+    (is_closed(why) && !has_answered).then(|| {
+        let what = "the server closed the connection before its first reply: does it allow this host, or demand a port \
+                    below 1024 (--reserved-port, or reserved_port of the pair)? Or is it an NFS/RDMA port (rdma:// for the \
+                    upstream)?";
+        (Symptom::Closes, what.to_owned())
+    })
 }
 
 /// Whether an RDMA connection ended because a call was not answered.
@@ -677,7 +694,7 @@ mod tests {
         let said = |kind: io::ErrorKind, has_answered| {
             let end = ConnectionEnd::Io(kind.into());
             let said = warning_of_loss(&TransportError::Disconnected(end.into()), has_answered);
-            said.unwrap_or_default()
+            said.map(|(_, what)| what).unwrap_or_default()
         };
         for has_answered in [false, true] {
             let vanished = said(io::ErrorKind::TimedOut, has_answered);

@@ -134,7 +134,7 @@ impl Dispatch {
             }
         };
         if self.log.may_warn(caller.group) {
-            tracing::warn!(addr = %caller.addr, "{rule}: {why}; the connection is closed");
+            tracing::warn!(listen = self.log.listener(), addr = %caller.addr, "{rule}: {why}; the connection is closed");
         }
     }
 
@@ -204,7 +204,7 @@ impl Dispatch {
             self.warned = true;
             let caller = &self.shared.caller;
             if self.log.may_warn(caller.group) {
-                tracing::warn!(addr = %caller.addr, xid, "RFC 5531 §9: a reply to no call; dropped");
+                tracing::warn!(listen = self.log.listener(), addr = %caller.addr, xid, "RFC 5531 §9: a reply to no call; dropped");
             }
         }
     }

@@ -35,6 +35,8 @@ const VERSION_2: u32 = 2;
 const SET: u32 = 1;
 const UNSET: u32 = 2;
 const GETADDR: u32 = 3;
+/// Of version 4 alone (RFC 1833 §2.2.1).
+const GETVERSADDR: u32 = 9;
 
 /// TCP in a mapping of the port mapper (RFC 1833 §3.1).
 const IPPROTO_TCP: u32 = 6;
@@ -237,6 +239,34 @@ impl<T: Transport> Rpcbind<T> {
         vers: u32,
         netid: NetId,
     ) -> Result<Option<SocketAddr>, RpcbindError> {
+        self.address(GETADDR, prog, vers, netid).await
+    }
+
+    /// Looks up the address of exactly this version of a program (RPCBPROC_GETVERSADDR), where [`getaddr`](Self::getaddr)
+    /// may tell that of another one. An rpcbind without that procedure is asked the other way.
+    ///
+    /// # Errors
+    ///
+    /// If rpcbind cannot be asked, or its answer cannot be read.
+    pub async fn getversaddr(
+        &self,
+        prog: u32,
+        vers: u32,
+        netid: NetId,
+    ) -> Result<Option<SocketAddr>, RpcbindError> {
+        match self.address(GETVERSADDR, prog, vers, netid).await {
+            Err(RpcbindError::Rpc(RpcError::ProcUnavail)) => self.getaddr(prog, vers, netid).await,
+            found => found,
+        }
+    }
+
+    async fn address(
+        &self,
+        proc: u32,
+        prog: u32,
+        vers: u32,
+        netid: NetId,
+    ) -> Result<Option<SocketAddr>, RpcbindError> {
         let ip = match netid {
             NetId::Tcp | NetId::Rdma => IpAddr::from(Ipv4Addr::UNSPECIFIED),
             NetId::Tcp6 | NetId::Rdma6 => Ipv6Addr::UNSPECIFIED.into(),
@@ -247,7 +277,7 @@ impl<T: Transport> Rpcbind<T> {
             netid,
             addr: SocketAddr::new(ip, 0),
         };
-        self.ask(GETADDR, &question, |r, version| {
+        self.ask(proc, &question, |r, version| {
             if version == VERSION_2 {
                 let port = u16::try_from(r.u32()?).map_err(|_| RpcbindError::BadAddress)?;
                 return Ok((port != 0).then(|| SocketAddr::new(ip, port)));

@@ -119,6 +119,7 @@ struct Accepting {
     memory: Memory,
     admission: Admission,
     registries: Registries,
+    log: Arc<WarningLog>,
 }
 
 /// Where connections are registered while they are open.
@@ -201,6 +202,7 @@ impl Server {
             memory: Memory::new(limits.memory.max(limits.record)),
             admission,
             registries: Registries::default(),
+            log: Arc::default(),
         };
         Self { source, accepting }
     }
@@ -242,6 +244,13 @@ impl Server {
         self
     }
 
+    /// Logs warnings about its clients by `log`, which may name the server and limit warnings of others with it.
+    #[must_use]
+    pub fn log(mut self, log: Arc<WarningLog>) -> Self {
+        self.accepting.log = log;
+        self
+    }
+
     /// Takes the memory of large calls from a pool; without one it is allocated call by call.
     #[must_use]
     pub fn pool(mut self, pool: Pool) -> Self {
@@ -266,7 +275,7 @@ impl Server {
             accepting,
         } = self;
         let admission = accepting.admission.clone();
-        let log = Arc::new(WarningLog::default());
+        let log = Arc::clone(&accepting.log);
         let mut connections = JoinSet::new();
         tokio::pin!(stop);
         loop {
@@ -287,7 +296,7 @@ impl Server {
                 Err(error) => {
                     // Whoever connects is not known.
                     if log.may_warn(PeerGroup::THIS_MACHINE) {
-                        tracing::warn!(%error, "cannot accept a connection");
+                        tracing::warn!(listen = log.listener(), %error, "cannot accept a connection");
                     }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
@@ -296,7 +305,7 @@ impl Server {
             let addr = stream.peer();
             if !(accepting.admit)(addr.ip()) {
                 if log.may_warn(PeerGroup::of(addr.ip())) {
-                    tracing::warn!(%addr, "refused a connection from an address that is not allowed");
+                    tracing::warn!(listen = log.listener(), %addr, "refused a connection from an address that is not allowed");
                 }
                 continue;
             }
@@ -304,7 +313,7 @@ impl Server {
                 Ok(origin) => Caller::new(addr).from(origin),
                 Err(error) => {
                     if log.may_warn(error.group()) {
-                        tracing::warn!(%addr, error = %Chain(&error), "refused a connection");
+                        tracing::warn!(listen = log.listener(), %addr, error = %Chain(&error), "refused a connection");
                     }
                     continue;
                 }
@@ -315,7 +324,7 @@ impl Server {
                 }
                 Err(error) => {
                     if log.may_warn(caller.group) {
-                        tracing::warn!(%addr, error = %Chain(&*error), "refused a connection");
+                        tracing::warn!(listen = log.listener(), %addr, error = %Chain(&*error), "refused a connection");
                     }
                 }
             }
@@ -328,7 +337,11 @@ impl Server {
         let in_time = tokio::time::timeout(accepting.limits.drain, drained).await;
         if in_time.is_err() {
             let left = connections.len();
-            tracing::warn!(connections = left, "closed with calls in service");
+            tracing::warn!(
+                listen = log.listener(),
+                connections = left,
+                "closed with calls in service"
+            );
             connections.shutdown().await;
         }
     }

@@ -2,6 +2,7 @@
 
 use oncrpc::PeerGroup;
 use oncrpc::warnings::{Suppressed, Warnings};
+use std::sync::OnceLock;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -12,9 +13,22 @@ pub struct WarningLog {
     warnings: Warnings,
     /// Signalled when a warning was suppressed, so that a summary is due.
     suppressed: Notify,
+    /// Where the server listens, for the field `listen` of each line.
+    listener: OnceLock<String>,
 }
 
 impl WarningLog {
+    /// Names a listener in each line from now on, in the field `listen`: for processes that have several. The first name
+    /// stays.
+    pub fn name_listener(&self, name: impl FnOnce() -> String) {
+        self.listener.get_or_init(name);
+    }
+
+    /// The name of the listener, if it has one.
+    pub fn listener(&self) -> Option<&str> {
+        self.listener.get().map(String::as_str)
+    }
+
     /// Whether to log one more warning about this peer.
     pub fn may_warn(&self, peer: PeerGroup) -> bool {
         let allowed = self.warnings.allows(peer, Instant::now().into_std());
@@ -36,10 +50,13 @@ impl WarningLog {
 
     /// Logs how many warnings were not logged in periods that are over by `now`.
     pub fn summarise(&self, now: Instant) {
+        let listen = self.listener();
         for Suppressed { peer, count } in self.warnings.summary(now.into_std()) {
             match peer {
-                Some(peer) => tracing::warn!(%peer, count, "further warnings about this peer"),
-                None => tracing::warn!(count, "further warnings about many peers"),
+                Some(peer) => {
+                    tracing::warn!(listen, %peer, count, "further warnings about this peer");
+                }
+                None => tracing::warn!(listen, count, "further warnings about many peers"),
             }
         }
     }

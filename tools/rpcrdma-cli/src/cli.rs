@@ -16,7 +16,7 @@ use crate::failure::{self, Ended};
 use crate::gateway::{self, GatewayArgs};
 use crate::get::{self, GetArgs};
 use crate::ln::{self, LnArgs};
-use crate::log::{LogFilter, LogFormat};
+use crate::log::{LogFilter, LogFormat, Target};
 use crate::ls::{self, LsArgs};
 use crate::man_pages::{self, ManPagesArgs};
 use crate::mkdir::{self, MkdirArgs};
@@ -151,6 +151,14 @@ impl Cli {
             Command::Serve(args) => args.log_format,
             Command::Gateway(args) => args.log_format,
             _ => None,
+        }
+    }
+
+    /// What the log calls what this program says itself.
+    pub(crate) fn log_target(&self) -> Target {
+        match &self.command {
+            Command::Gateway(_) => Target::Gateway,
+            _ => Target::Serve,
         }
     }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
   rpcrdma clients --json \\
     --socket /run/rpcrdma/control-0.0.0.0:20049.sock
 
-`over` is the RDMA device of a connection, iwarp for software iWARP, or tcp for a TCP client of a gateway. Of such a client, only calls and bytes (under inline) are counted, and its age begins with its first call. Chunks were read from or written to the client by RDMA. `again` counts retransmitted calls, \
+`pair` is where the pair of a gateway listens that the client is connected to. `over` is the RDMA device of a connection, iwarp for software iWARP, or tcp for a TCP client of a gateway. Of such a client, only calls and bytes (under inline) are counted, and its age begins with its first call. Chunks were read from or written to the client by RDMA. `again` counts retransmitted calls, \
 which are not executed twice. Only the user who runs the server, and root, can query it.")]
 pub(crate) struct ClientsArgs {
     /// Print one JSON object per line
@@ -56,8 +56,14 @@ fn over(client: &ClientStatus) -> String {
 }
 
 fn table(clients: &[ClientStatus]) -> String {
-    let mut table = Columns::new(&[0, 1, 14]);
-    table.add([
+    // Only a gateway has several listeners.
+    let has_pairs = clients.iter().any(|client| client.listen.is_some());
+    let mut table = Columns::new(&[0, 1, 14, 15]);
+    let mut add = |cells: [String; 15], pair: &str| {
+        let pair = has_pairs.then(|| pair.to_owned());
+        table.add(cells.into_iter().chain(pair));
+    };
+    let names = [
         "client",
         "state",
         "v",
@@ -73,10 +79,12 @@ fn table(clients: &[ClientStatus]) -> String {
         "inline in",
         "and out",
         "over",
-    ]);
+    ];
+    add(names.map(str::to_owned), "pair");
     for client in clients {
         let age = Duration::try_from_secs_f64(client.age_seconds).unwrap_or_default();
-        table.add([
+        let pair = client.listen.as_deref().unwrap_or("-");
+        let cells = [
             client.address.clone(),
             client.state.clone(),
             client.version.map_or("-".to_owned(), |v| v.to_string()),
@@ -96,7 +104,8 @@ fn table(clients: &[ClientStatus]) -> String {
             units::size(client.inline_bytes_in),
             units::size(client.inline_bytes_out),
             over(client),
-        ]);
+        ];
+        add(cells, &printable(pair.as_bytes()));
     }
     table.to_string()
 }

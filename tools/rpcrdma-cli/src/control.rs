@@ -139,7 +139,7 @@ pub(crate) struct GatewayStatus {
     pub(crate) uptime_seconds: f64,
     /// The pairs of a listening address and a server, in order.
     pub(crate) pairs: Vec<PairStatus>,
-    /// Pairs of the file that could not be started at the last reload.
+    /// Pairs of the file that could not be started at the last reload, nor since.
     #[serde(default)]
     pub(crate) failed: Vec<FailedPairStatus>,
     /// Where sockets of the service manager listen, also those of pairs that a reload removed.
@@ -159,6 +159,10 @@ pub(crate) struct PairStatus {
     pub(crate) upstream: String,
     /// Where MOUNT is passed on over TCP.
     pub(crate) mount: Option<String>,
+    /// Where MOUNT of the server is, if it is passed on: `rpcbind` for the port that rpcbind of the server's host says, else
+    /// 20048; or `HOST:PORT`.
+    #[serde(default)]
+    pub(crate) upstream_mount: Option<String>,
     /// Where it listens over each provider: the address above, and those of RDMA devices beside it.
     #[serde(default)]
     pub(crate) listeners: Vec<ListenerStatus>,
@@ -197,6 +201,9 @@ pub(crate) struct FailedPairStatus {
     pub(crate) error: String,
     /// Where the pair that it was to replace still listens, as a URL; null if nothing is served.
     pub(crate) kept: Option<String>,
+    /// Attempts to start it since the reload: every 30 s, unless another pair is kept in its place.
+    #[serde(default)]
+    pub(crate) attempts: u64,
 }
 
 /// A running command that tells of itself.
@@ -357,6 +364,9 @@ pub(crate) fn shown(program: &str, procedure: &str) -> String {
 pub(crate) struct ClientStatus {
     /// Address and port of the client.
     pub(crate) address: String,
+    /// Where the pair listens that it is connected to, as a URL, of a gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) listen: Option<String>,
     /// What the connection uses: `iwarp` (software iWARP over TCP), `verbs` (an RDMA device) or, of a gateway, `tcp`; null
     /// during setup.
     #[serde(default)]

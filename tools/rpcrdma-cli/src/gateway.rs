@@ -1,5 +1,6 @@
 //! `rpcrdma gateway`: passes NFS on between RDMA and TCP.
 
+mod allowed_clients;
 mod announce;
 mod args;
 mod check;
@@ -14,6 +15,7 @@ mod pairs;
 mod plan;
 mod prepare;
 mod replace;
+mod retry;
 mod side;
 mod sockets;
 mod upstream_connector;
@@ -33,11 +35,15 @@ use args::Settings;
 use nfs_client::printable;
 use nfs_server::default_state_dir;
 use observed::Observed;
+use oncrpc::Chain;
 use pairs::Pairs;
+use replace::Failed;
+use retry::retries;
 use sockets::Sockets;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use tokio::time::Interval;
 
 /// Runs the command.
 pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
@@ -53,11 +59,21 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     let started = pairs.replace(settings.pairs.clone()).await;
     if let Some(failed) = started.failed.into_iter().next() {
         pairs.end().await;
-        bail!("{}: {}", failed.listen, failed.why);
+        bail!("{}: {}", failed.plan.listen, failed.why);
     }
     let observed = Observed::new(&pairs);
-    let state_dir = state_dir();
-    let reports = Reports::start(&settings.args.reports, observed, state_dir.as_deref()).await?;
+    let state_dir = match settings.args.reports.control_socket {
+        Some(_) => None,
+        None => state_dir(),
+    };
+    let metrics = settings.args.option("metrics");
+    let reports = Reports::start(
+        &settings.args.reports,
+        observed,
+        state_dir.as_deref(),
+        &metrics,
+    );
+    let reports = reports.await?;
     let announcement = Announcement {
         pairs: pairs.running(),
         crc: settings.args.transport.describe_crc(),
@@ -72,6 +88,8 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
         args: &args,
         settings,
         pairs,
+        failed: Vec::new(),
+        retries: retries(),
         observed: &reports.observed,
     };
     tokio::select! {
@@ -86,17 +104,38 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     Ok(Ended::Well)
 }
 
-/// Where the control socket is by default: made, as a gateway has no other state.
+/// Where the control socket is by default: made, as a gateway has no other state. Says so if there is no such place.
 fn state_dir() -> Option<PathBuf> {
-    let dir = default_state_dir()?;
-    if systemd::runtime_dir().is_none() {
-        let made = std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&dir);
-        made.ok()?;
+    if let Some(dir) = systemd::runtime_dir() {
+        return Some(dir);
     }
-    Some(dir)
+    let Some(dir) = default_state_dir() else {
+        warn_of_no_control_socket("this user has no home directory");
+        return None;
+    };
+    let made = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&dir);
+    match made {
+        Ok(()) => Some(dir),
+        Err(error) => {
+            warn_of_no_control_socket(&format!(
+                "cannot create {}: {}",
+                dir.display(),
+                Chain(&error)
+            ));
+            None
+        }
+    }
+}
+
+fn warn_of_no_control_socket(why: &str) {
+    tracing::warn!(
+        target: "gateway",
+        "`rpcrdma stats` and `rpcrdma clients` cannot ask this gateway: {why} (name a place with --control-socket, or \
+         control_socket of [gateway])"
+    );
 }
 
 /// Says on standard output what is done. A gateway whose output nobody takes does it all the same.
@@ -135,6 +174,10 @@ struct Operation<'a> {
     /// As they are in force.
     settings: Settings,
     pairs: Pairs,
+    /// Pairs of the file that could not be started so far.
+    failed: Vec<Failed>,
+    /// When they are tried again.
+    retries: Interval,
     observed: &'a Observed,
 }
 
@@ -150,8 +193,18 @@ impl Operation<'_> {
                 },
                 Some(()) = signals.statistics.recv() => self.observed.log(),
                 _ = refresh.tick() => self.pairs.refresh().await,
+                _ = self.retries.tick(), if self.failed.iter().any(Failed::is_retried) => self.retry().await,
             }
         }
+    }
+
+    /// Tries pairs again that are not served.
+    async fn retry(&mut self) {
+        let failed = std::mem::take(&mut self.failed);
+        self.failed = self.pairs.start_failed(failed, &self.settings.pairs).await;
+        self.observed.still_lacks(self.failed.clone());
+        self.observed.runs(&self.pairs);
+        systemd::status(&status(&self.pairs, self.observed));
     }
 
     /// Reads the file again, and does what it says. A file with an error changes nothing.
@@ -175,11 +228,15 @@ impl Operation<'_> {
                 }
                 let failed = replaced.failed.first().map(ToString::to_string);
                 self.observed.was_reloaded(failed.map_or(Ok(()), Err));
-                self.observed.lacks(replaced.failed);
-                if !settings.same_options(&self.settings) {
+                self.failed = replaced.failed;
+                self.retries.reset();
+                self.observed.lacks(self.failed.clone());
+                let changed = settings.changed_options(&self.settings);
+                if !changed.is_empty() {
                     tracing::warn!(
                         target: "gateway",
-                        "options of [gateway] have changed: but for allow, provider and device, they take effect at a restart"
+                        "options of [gateway] have changed that take effect at a restart: {}",
+                        changed.join(", ")
                     );
                 }
                 self.settings.pairs = settings.pairs;

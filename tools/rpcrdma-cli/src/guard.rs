@@ -3,14 +3,15 @@
 use crate::peer_warnings::PeerWarnings;
 use oncrpc::PeerGroup;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use verbs::{BoxFuture, Incoming, Listener, Provider, SetupError, WrapProvider};
 
 /// A provider whose listeners take in allowed addresses only. Of others nothing is read but the
 /// request for a connection, which is refused.
 pub(crate) struct Guarded {
     inner: Arc<dyn Provider>,
-    admits: Admits,
+    check: CheckPeer,
+    listener: Arc<OnceLock<String>>,
 }
 
 /// Why a connection of this machine is refused over an RDMA device, and left to software iWARP.
@@ -30,15 +31,23 @@ pub(crate) fn check_not_local(addr: SocketAddr) -> Result<(), &'static str> {
 }
 
 /// Judges the address of a client. The error is the reason of the refusal, for the log.
-type Admits = Arc<dyn Fn(SocketAddr) -> Result<(), &'static str> + Send + Sync>;
+type CheckPeer = Arc<dyn Fn(SocketAddr) -> Result<(), &'static str> + Send + Sync>;
 
 impl Guarded {
     pub(crate) fn new(
         inner: Arc<dyn Provider>,
-        admits: impl Fn(SocketAddr) -> Result<(), &'static str> + Send + Sync + 'static,
+        check: impl Fn(SocketAddr) -> Result<(), &'static str> + Send + Sync + 'static,
     ) -> Self {
-        let admits = Arc::new(admits);
-        Self { inner, admits }
+        Self {
+            inner,
+            check: Arc::new(check),
+            listener: Arc::default(),
+        }
+    }
+
+    /// Names the listener in the log, once it has a name: for processes that have several.
+    pub(crate) fn named(self, listener: Arc<OnceLock<String>>) -> Self {
+        Self { listener, ..self }
     }
 }
 
@@ -55,10 +64,10 @@ impl WrapProvider for Guarded {
     ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
         Box::pin(async move {
             let inner = self.inner.listen(on).await?;
-            let admits = Arc::clone(&self.admits);
             Ok(Box::new(GuardedListener {
                 inner,
-                admits,
+                check: Arc::clone(&self.check),
+                listener: Arc::clone(&self.listener),
                 warnings: PeerWarnings::default(),
             }) as Box<dyn Listener>)
         })
@@ -67,7 +76,8 @@ impl WrapProvider for Guarded {
 
 struct GuardedListener {
     inner: Box<dyn Listener>,
-    admits: Admits,
+    check: CheckPeer,
+    listener: Arc<OnceLock<String>>,
     warnings: PeerWarnings,
 }
 
@@ -81,11 +91,12 @@ impl Listener for GuardedListener {
             loop {
                 let incoming = self.inner.accept().await?;
                 let addr = incoming.peer_addr();
-                let Err(why) = (self.admits)(addr) else {
+                let Err(why) = (self.check)(addr) else {
                     return Ok(incoming);
                 };
                 if self.warnings.may_warn(PeerGroup::of(addr.ip())) {
-                    tracing::warn!(%addr, "refused a connection: {why}");
+                    let listen = self.listener.get().map(String::as_str);
+                    tracing::warn!(listen, %addr, "refused a connection: {why}");
                 }
             }
         })

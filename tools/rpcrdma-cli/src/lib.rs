@@ -81,7 +81,7 @@ const THREADS_END_WITHIN: Duration = Duration::from_secs(3);
 pub fn main(allocations: Option<fn() -> u64>) -> ExitCode {
     allocations::set(allocations);
     let cli = cli::Cli::from_args();
-    let flushes = match log::start(cli.log_filter(), cli.log_format()) {
+    let flushes = match log::start(cli.log_filter(), cli.log_format(), cli.log_target()) {
         Ok(flushes) => flushes,
         Err(error) => return failure::exit_code(Err(error)),
     };

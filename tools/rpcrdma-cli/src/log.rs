@@ -58,6 +58,31 @@ const FLUSH_STEP: Duration = Duration::from_millis(1);
 /// The log of this process, for lines that no event is behind.
 static LOG: OnceLock<Log> = OnceLock::new();
 
+/// What the lines of this program itself are filed under.
+static TARGET: OnceLock<Target> = OnceLock::new();
+
+/// What lines are filed under that the program itself says, by which a filter tells them from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Target {
+    #[default]
+    Serve,
+    Gateway,
+}
+
+impl Target {
+    /// That of this process.
+    fn get() -> Self {
+        TARGET.get().copied().unwrap_or_default()
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Serve => "serve",
+            Self::Gateway => "gateway",
+        }
+    }
+}
+
 /// Takes lines, and loses those for which there is no room.
 #[derive(Clone)]
 struct Log {
@@ -112,7 +137,7 @@ impl LogFilter {
 }
 
 /// Logs from now on what the filter lets through, or else what `RUST_LOG` says. Without a format it
-/// is the journal's where standard error is the journal, and text elsewhere.
+/// is the journal's where standard error is the journal, and text elsewhere. What the program says itself has this target.
 ///
 /// # Errors
 ///
@@ -120,6 +145,7 @@ impl LogFilter {
 pub(crate) fn start(
     filter: Option<LogFilter>,
     format: Option<LogFormat>,
+    target: Target,
 ) -> anyhow::Result<FlushOnDrop> {
     let filter = match filter {
         Some(filter) => Some(filter),
@@ -140,6 +166,7 @@ pub(crate) fn start(
             Some(Err(_)) | None => (LogFormat::Text, None),
         },
     };
+    TARGET.get_or_init(|| target);
     let (log, entries) = Log::new(format);
     let lost = Arc::clone(&log.lost);
     std::thread::Builder::new()
@@ -167,7 +194,10 @@ pub(crate) fn tell(text: &str) {
         Some(log) if log.format == LogFormat::Text => {
             log.put(format!("rpcrdma: {text}\n").as_bytes());
         }
-        Some(_) => tracing::info!(target: "serve", "{text}"),
+        Some(_) => match Target::get() {
+            Target::Serve => tracing::info!(target: "serve", "{text}"),
+            Target::Gateway => tracing::info!(target: "gateway", "{text}"),
+        },
         None => {}
     }
 }
@@ -176,7 +206,10 @@ pub(crate) fn tell(text: &str) {
 pub(crate) fn ends_with(error: &str) -> bool {
     let structured = LOG.get().is_some_and(|log| log.format != LogFormat::Text);
     if structured {
-        tracing::error!(target: "serve", "{error}");
+        match Target::get() {
+            Target::Serve => tracing::error!(target: "serve", "{error}"),
+            Target::Gateway => tracing::error!(target: "gateway", "{error}"),
+        }
     }
     structured
 }

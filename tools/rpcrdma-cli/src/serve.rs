@@ -159,7 +159,12 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     };
     let observed = Observed::new(server.monitor(), counted, listening.clone(), mount.addr);
     observed.serves(&served);
-    let reports = Reports::start(&settings.args.reports, observed, state_dir.as_deref()).await?;
+    let args_of = &settings.args;
+    let metrics = args_of
+        .given
+        .name_of("metrics", "server", args_of.config.is_some());
+    let reports =
+        Reports::start(&args_of.reports, observed, state_dir.as_deref(), &metrics).await?;
 
     let announcement = Announcement {
         exports: served.plans(),

@@ -241,7 +241,10 @@ fn not_as_in_file(failed: &FailedPairStatus) -> String {
     let error = shown(&failed.error);
     match &failed.kept {
         Some(kept) => format!("not changed: {pair}; {} goes on: {error}\n", shown(kept)),
-        None => format!("not served: {pair}: {error}\n"),
+        None => format!(
+            "not served: {pair}: {error} (tried again every 30 s; attempts so far: {})\n",
+            failed.attempts
+        ),
     }
 }
 

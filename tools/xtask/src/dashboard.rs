@@ -1,11 +1,11 @@
-//! `cargo xtask dashboard`: whether the dashboard for Grafana shows what a server does.
+//! `cargo xtask dashboard`: whether the dashboard for Grafana shows what a server and a gateway do.
 //!
-//! A real Prometheus, of Debian's package, scrapes a real `rpcrdma serve` that is used meanwhile; then
-//! each expression of each panel must have data, and `promtool check metrics` nothing to say.
+//! A real Prometheus, of Debian's package, scrapes a real `rpcrdma serve`, and an `rpcrdma gateway` in front of it, that are
+//! used meanwhile; then each expression of each panel must have data, and `promtool check metrics` nothing to say.
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,10 +15,14 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::command::{build, output, tail};
+use crate::gateway::Gateway;
 use crate::server::Server;
 
 /// Where the dashboard is, from the root of the work tree.
 const DASHBOARD: &str = "contrib/grafana/rpcrdma.json";
+
+/// The page with the metrics, and with a table of alerts.
+const METRICS_PAGE: &str = "docs/guide/metrics.md";
 
 /// How often Prometheus asks the server.
 const SCRAPE_INTERVAL: &str = "1s";
@@ -42,7 +46,7 @@ pub(crate) struct Options {
     program: Option<PathBuf>,
 }
 
-/// Scrapes a server under load and asks for every expression of the dashboard.
+/// Scrapes a server and a gateway under load and asks for every expression of the dashboard.
 ///
 /// # Errors
 ///
@@ -54,7 +58,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let scratch = tempfile::tempdir()?;
     let asked = check(&program, scratch.path())?;
-    println!("each of {asked} expressions of the dashboard has data");
+    println!(
+        "each of {asked} expressions of the dashboard has data, and the alerts are understood"
+    );
     Ok(())
 }
 
@@ -69,12 +75,14 @@ pub(crate) fn check(program: &Path, scratch: &Path) -> Result<usize> {
     let to = metrics.to_string();
     let serve = ["--squash", "none", "--metrics", &to];
     let server = Server::start(program, &scratch.join("export"), scratch, &serve)?;
-    let mut load = Load::start(program, &server, scratch)?;
-    let prometheus = Prometheus::start(metrics, scratch)?;
+    let gateway = Gateway::start(program, server.addr, scratch)?;
+    let mut load = Load::start(program, gateway.addr, scratch)?;
+    let targets = [metrics, gateway.metrics];
+    let prometheus = Prometheus::start(&targets, scratch)?;
     let start = Instant::now();
     let mut waiting = expressions.clone();
     loop {
-        load.goes_on(program, &server)?;
+        load.goes_on(program, &[server.addr, gateway.addr])?;
         let mut without_data = Vec::new();
         for expression in waiting {
             if !prometheus.has_data(&expression)? {
@@ -90,7 +98,13 @@ pub(crate) fn check(program: &Path, scratch: &Path) -> Result<usize> {
         }
         std::thread::sleep(PAUSE);
     }
-    lint(metrics, scratch)?;
+    for alert in alerts()? {
+        // Whether it fires does not matter.
+        prometheus.has_data(&alert)?;
+    }
+    for target in targets {
+        lint(target, scratch)?;
+    }
     Ok(expressions.len())
 }
 
@@ -122,6 +136,23 @@ fn expressions(dashboard: &Path) -> Result<Vec<String>> {
     Ok(expressions)
 }
 
+/// The expressions of the alerts that the guide proposes.
+fn alerts() -> Result<Vec<String>> {
+    let page = fs::read_to_string(crate::root().join(METRICS_PAGE))?;
+    let (_, table) = page
+        .split_once("| alert | of | meaning |")
+        .context("no table of alerts")?;
+    let (table, _) = table.split_once("\n\n").context("no end of the table")?;
+    let rows = table.lines().filter_map(|row| row.strip_prefix("| `"));
+    let alerts: Vec<String> = rows
+        .filter_map(|row| Some(row.split_once("` |")?.0.to_owned()))
+        .collect();
+    match alerts.is_empty() {
+        true => bail!("the table of alerts has no expressions"),
+        false => Ok(alerts),
+    }
+}
+
 /// Our client at work.
 struct Load {
     /// Keeps a connection, so that there is one to be seen.
@@ -130,11 +161,12 @@ struct Load {
 }
 
 impl Load {
-    fn start(program: &Path, server: &Server, scratch: &Path) -> Result<Self> {
+    /// Calls a gateway from now on, which calls its server for it.
+    fn start(program: &Path, gateway: SocketAddrV4, scratch: &Path) -> Result<Self> {
         let file = scratch.join("file");
         fs::write(&file, vec![7; 4 << 20])?;
         let ping = Command::new(program)
-            .args(["ping", &server.addr.to_string()])
+            .args(["ping", &gateway.to_string()])
             .args(["--count", "1000000", "--interval", "0.01"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -143,12 +175,18 @@ impl Load {
         Ok(Self { ping, file })
     }
 
-    /// Does something of everything.
-    fn goes_on(&mut self, program: &Path, server: &Server) -> Result<()> {
+    /// Does something of everything at each of these.
+    fn goes_on(&mut self, program: &Path, addrs: &[SocketAddrV4]) -> Result<()> {
         if let Some(status) = self.ping.try_wait()? {
             bail!("rpcrdma ping ended: {status}");
         }
-        let url = |path: &str| format!("nfs://{}/{path}", server.addr);
+        addrs
+            .iter()
+            .try_for_each(|addr| self.use_files(program, *addr))
+    }
+
+    fn use_files(&self, program: &Path, addr: SocketAddrV4) -> Result<()> {
+        let url = |path: &str| format!("nfs://{addr}/{path}");
         output(
             Command::new(program)
                 .arg("put")
@@ -185,13 +223,15 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    fn start(target: SocketAddr, scratch: &Path) -> Result<Self> {
+    fn start(targets: &[SocketAddr], scratch: &Path) -> Result<Self> {
         let config = scratch.join("prometheus.yml");
+        let targets: Vec<String> = targets.iter().map(|addr| format!("'{addr}'")).collect();
+        let targets = targets.join(", ");
         fs::write(
             &config,
             format!(
                 "global:\n  scrape_interval: {SCRAPE_INTERVAL}\nscrape_configs:\n  - job_name: \
-                 rpcrdma\n    static_configs:\n      - targets: ['{target}']\n"
+                 rpcrdma\n    static_configs:\n      - targets: [{targets}]\n"
             ),
         )?;
         let addr = free_address()?;
@@ -306,6 +346,7 @@ mod tests {
     fn dashboard_has_expressions_that_prometheus_understands() {
         let expressions = expressions(&crate::root().join(DASHBOARD)).unwrap();
         assert!(expressions.len() > 20);
+        assert!(expressions.iter().any(|e| e.contains("rpcrdma_gateway_")));
         assert!(expressions.iter().all(|e| e.contains("rpcrdma_")));
     }
 
@@ -323,9 +364,12 @@ mod tests {
     }
 
     #[test]
-    fn every_metric_of_the_dashboard_is_documented() {
-        let documented = fs::read_to_string(crate::root().join("docs/guide/metrics.md")).unwrap();
-        for expression in expressions(&crate::root().join(DASHBOARD)).unwrap() {
+    fn every_metric_of_the_dashboard_and_of_alerts_is_documented() {
+        let page = fs::read_to_string(crate::root().join(METRICS_PAGE)).unwrap();
+        // The tables of metrics: below that of the alerts.
+        let documented = page.split_once("| metric | type |").unwrap().1;
+        let panels = expressions(&crate::root().join(DASHBOARD)).unwrap();
+        for expression in panels.into_iter().chain(alerts().unwrap()) {
             let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
             for name in words.filter(|word| word.starts_with("rpcrdma_")) {
                 let suffixes = ["_bucket", "_sum", "_count"];

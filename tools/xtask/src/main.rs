@@ -10,6 +10,7 @@ mod dashboard;
 mod dissector;
 mod docs;
 mod fuzz;
+mod gateway;
 mod ibv_layout;
 mod interop;
 mod library;
@@ -44,7 +45,7 @@ enum Chore {
     Ci(ci::Options),
     /// Check what the compiler does not: compliance tables, limits, links, layers, import cycles
     Tidy(tidy::Options),
-    /// Check the Grafana dashboard against a real Prometheus and a server under load
+    /// Check the Grafana dashboard against a real Prometheus, a server and a gateway under load
     Dashboard(dashboard::Options),
     /// Check the dissector of contrib/wireshark against tshark and conversations in version two
     Dissector(dissector::Options),

@@ -24,6 +24,13 @@ impl Fake {
     fn run(&self, proc: u32, key: Key, addr: String) -> Result<bool, String> {
         let mut entries = self.entries.lock().unwrap();
         let found = entries.iter().position(|(k, _)| *k == key);
+        // As rpcbind does: a version that is not registered is as good as another one.
+        let like = || {
+            entries
+                .iter()
+                .position(|(k, _)| (k.0, &k.2) == (key.0, &key.2))
+        };
+        let found = found.or_else(|| (proc == GETADDR).then(like).flatten());
         match (proc, found) {
             (SET, None) => {
                 entries.push((key, addr));
@@ -163,6 +170,21 @@ fn programs_are_registered_under_every_netid_and_found() {
     });
     let names: Vec<_> = left.iter().map(|((_, _, netid), _)| &netid[..]).collect();
     assert_eq!(names, ["tcp", "tcp6", "rdma", "rdma6"]);
+}
+
+#[test]
+fn version_is_asked_for_exactly_where_rpcbind_can_tell() {
+    let one = registration(NetId::Tcp, "127.0.0.1:20048");
+    with_fake(4..=4, async |rpcbind| {
+        rpcbind.set(&one).await.unwrap();
+        let found = rpcbind.getaddr(100_003, 4, one.netid).await;
+        assert_eq!(found, Ok(Some(one.addr)));
+        let exact = async |vers| rpcbind.getversaddr(100_003, vers, one.netid).await;
+        assert_eq!(
+            (exact(4).await, exact(3).await),
+            (Ok(None), Ok(Some(one.addr)))
+        );
+    });
 }
 
 #[test]

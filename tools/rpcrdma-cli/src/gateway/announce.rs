@@ -61,10 +61,14 @@ struct PairLine {
     /// Port of MOUNT over TCP, at the same address, if MOUNT is passed on.
     #[serde(skip_serializing_if = "Option::is_none")]
     mount_port: Option<u16>,
+    /// Where MOUNT of the server is, if it is passed on: `rpcbind` for the port that rpcbind of the server's host says, else
+    /// 20048; or `HOST:PORT`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upstream_mount: Option<String>,
     /// Who may connect.
     allow: Vec<String>,
-    /// A command that mounts from Linux.
-    mount: String,
+    /// Commands that mount from Linux: NFS version 4.2 and, if MOUNT is passed on, version 3.
+    mount: Vec<String>,
 }
 
 impl PairLine {
@@ -76,6 +80,7 @@ impl PairLine {
             upstream_over: sides.upstream,
             mount_port,
             allow: plan.allow.iter().map(ToString::to_string).collect(),
+            upstream_mount: plan.mount_name(),
             mount: mount(plan.listen.scheme, listening, mount_port),
         }
     }
@@ -90,10 +95,34 @@ impl PairLine {
             over::describe_upstream(&self.upstream_over)
         )
     }
+
+    /// Which MOUNT clients of version 3 reach, in words.
+    fn describe_mount(&self, plan: &PairPlan) -> String {
+        let Some(port) = self.mount_port else {
+            return "no MOUNT over TCP: Linux mounts version 4 only (mount_port adds version 3)"
+                .to_owned();
+        };
+        let place = plan.upstream_mount.describe(&plan.upstream);
+        let rpcbind = if plan.rpcbind {
+            ", registered with rpcbind"
+        } else {
+            ""
+        };
+        format!("port {port} passes MOUNT on over TCP, to {place}{rpcbind}")
+    }
+
+    /// What is to be said of it, each line behind `indent`.
+    fn write(&self, f: &mut fmt::Formatter<'_>, plan: &PairPlan, indent: &str) -> fmt::Result {
+        writeln!(f, "{indent}{}", self.over())?;
+        writeln!(f, "{indent}{}", self.describe_mount(plan))?;
+        self.mount
+            .iter()
+            .try_for_each(|mount| writeln!(f, "{indent}{mount}"))
+    }
 }
 
-/// The command for a Linux client.
-fn mount(scheme: Scheme, listening: SocketAddr, mount_port: Option<u16>) -> String {
+/// The commands for a Linux client: NFS version 4.2 and, with a port of MOUNT, version 3.
+fn mount(scheme: Scheme, listening: SocketAddr, mount_port: Option<u16>) -> Vec<String> {
     // Clients of either family reach a socket at all addresses.
     let is_six = listening.is_ipv6() && !listening.ip().is_unspecified();
     let six = if is_six { "6" } else { "" };
@@ -103,11 +132,13 @@ fn mount(scheme: Scheme, listening: SocketAddr, mount_port: Option<u16>) -> Stri
         ip => ip.to_string(),
     };
     let (proto, port) = (scheme.name(), listening.port());
-    let version = match mount_port {
-        Some(mount) => format!("vers=3,nolock,mountproto=tcp{six},mountport={mount}"),
-        None => "vers=4.2".to_owned(),
+    let three =
+        mount_port.map(|mount| format!("vers=3,nolock,mountproto=tcp{six},mountport={mount}"));
+    let versions = ["vers=4.2".to_owned()].into_iter().chain(three);
+    let command = |version| {
+        format!("mount -t nfs -o {version},proto={proto}{six},port={port} {host}:/EXPORT /mnt")
     };
-    format!("mount -t nfs -o {version},proto={proto}{six},port={port} {host}:/EXPORT /mnt")
+    versions.map(command).collect()
 }
 
 impl Announcement<'_> {
@@ -136,7 +167,7 @@ impl fmt::Display for Announcement<'_> {
             "passing NFS on between RDMA and TCP (software iWARP: {})\n",
             self.crc
         )?;
-        for line in self.lines() {
+        for (line, pair) in self.lines().iter().zip(self.pairs) {
             writeln!(
                 f,
                 "  {} to {}, for {}",
@@ -144,11 +175,7 @@ impl fmt::Display for Announcement<'_> {
                 line.upstream,
                 line.allow.join(", ")
             )?;
-            writeln!(f, "    {}", line.over())?;
-            if let Some(port) = line.mount_port {
-                writeln!(f, "    MOUNT over TCP at port {port}")?;
-            }
-            writeln!(f, "    {}", line.mount)?;
+            line.write(f, &pair.plan, "    ")?;
         }
         if let Some(metrics) = self.metrics {
             writeln!(f, "\nmetrics    http://{metrics}/metrics")?;
@@ -188,18 +215,14 @@ impl Described<'_> {
 impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (line, plan) in self.lines().iter().zip(self.pairs) {
-            write!(
+            writeln!(
                 f,
                 "{} to {}, for {}",
                 line.listen,
                 line.upstream,
                 plan.describe_clients()
             )?;
-            match line.mount_port {
-                Some(port) => writeln!(f, "; MOUNT at port {port}, from {}", plan.upstream_mount)?,
-                None => writeln!(f)?,
-            }
-            writeln!(f, "  {}", line.over())?;
+            line.write(f, plan, "  ")?;
         }
         Ok(())
     }
@@ -211,7 +234,7 @@ mod tests {
 
     #[test]
     fn mount_command_names_transport_port_and_version() {
-        let check = |scheme, listening: &str, mount_port, expected: &str| {
+        let check = |scheme, listening: &str, mount_port, expected: &[&str]| {
             assert_eq!(
                 mount(scheme, listening.parse().unwrap(), mount_port),
                 expected
@@ -221,20 +244,23 @@ mod tests {
             Scheme::Rdma,
             "0.0.0.0:20049",
             None,
-            "mount -t nfs -o vers=4.2,proto=rdma,port=20049 THIS-HOST:/EXPORT /mnt",
+            &["mount -t nfs -o vers=4.2,proto=rdma,port=20049 THIS-HOST:/EXPORT /mnt"],
         );
         check(
             Scheme::Rdma,
             "[::]:20049",
             None,
-            "mount -t nfs -o vers=4.2,proto=rdma,port=20049 THIS-HOST:/EXPORT /mnt",
+            &["mount -t nfs -o vers=4.2,proto=rdma,port=20049 THIS-HOST:/EXPORT /mnt"],
         );
         check(
             Scheme::Tcp,
             "[::1]:2049",
             Some(20048),
-            "mount -t nfs -o vers=3,nolock,mountproto=tcp6,mountport=20048,proto=tcp6,port=2049 \
-             [::1]:/EXPORT /mnt",
+            &[
+                "mount -t nfs -o vers=4.2,proto=tcp6,port=2049 [::1]:/EXPORT /mnt",
+                "mount -t nfs -o vers=3,nolock,mountproto=tcp6,mountport=20048,proto=tcp6,port=2049 \
+                 [::1]:/EXPORT /mnt",
+            ],
         );
     }
 }

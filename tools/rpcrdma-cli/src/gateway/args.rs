@@ -7,7 +7,7 @@ use super::side::{ListenUrl, UpstreamUrl};
 use crate::failure::{Misconfigured, Usage};
 use crate::log::LogFormat;
 use crate::serve::Given;
-use crate::serve::given::OptionTable;
+use crate::serve::given::{FileOptions, OptionTable};
 use crate::serve::plan::Clients;
 use crate::serve::reports::ReportArgs;
 use crate::transport::TransportArgs;
@@ -137,8 +137,8 @@ pub(super) struct Settings {
     /// With the options of the file, if there is one.
     pub(super) args: GatewayArgs,
     pub(super) pairs: Vec<PairPlan>,
-    /// The options of the file, in words, without those that need no restart.
-    options: Vec<String>,
+    /// The options of the file, without those that need no restart.
+    options: FileOptions,
 }
 
 impl GatewayArgs {
@@ -157,7 +157,7 @@ impl GatewayArgs {
             None => Settings {
                 args: self.clone(),
                 pairs: vec![self.only_pair()?],
-                options: Vec::new(),
+                options: FileOptions::default(),
             },
             Some(path) => {
                 let config = Config::load(path)?;
@@ -171,20 +171,20 @@ impl GatewayArgs {
                 args.given = self.given.clone();
                 args.config = self.config.clone();
                 let pairs = config.pairs(&args.allow, args.transport.provider())?;
-                let options = config.options.iter();
-                let options = options
-                    .filter(|(key, _)| !OF_PAIRS.contains(&key.get_ref().as_str()))
-                    .map(|(key, value)| format!("{} = {}", key.get_ref(), value.get_ref()))
-                    .collect();
                 Settings {
                     args,
                     pairs,
-                    options,
+                    options: FileOptions::new(&config.options, &OF_PAIRS),
                 }
             }
         };
         settings.check_ports()?;
         Ok(settings)
+    }
+
+    /// An option of the gateway, in words: a key of the file, or as it is on the command line.
+    pub(super) fn option(&self, long: &str) -> String {
+        self.given.name_of(long, "gateway", self.config.is_some())
     }
 
     /// The pair of the command line.
@@ -214,9 +214,9 @@ impl GatewayArgs {
 }
 
 impl Settings {
-    /// Whether the gateway itself would be the same.
-    pub(super) fn same_options(&self, other: &Self) -> bool {
-        self.options == other.options
+    /// Names the options that differ and take effect at a restart.
+    pub(super) fn changed_options(&self, other: &Self) -> Vec<String> {
+        self.options.changed(&other.options)
     }
 
     fn check_ports(&self) -> anyhow::Result<()> {

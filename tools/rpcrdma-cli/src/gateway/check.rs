@@ -3,15 +3,18 @@
 use super::announce::Described;
 use super::args::Settings;
 use super::circles::{ResolvedPair, circle};
-use super::pairs::Pairs;
+use super::pairs::{Pairs, entries};
 use super::plan::{self, PairPlan};
 use super::replace::leads_back;
-use super::side::ListenUrl;
+use super::side::{ListenUrl, UpstreamUrl};
 use super::sockets::Sockets;
 use crate::control::{self, GatewayStatus};
 use crate::failure::Ended;
 use crate::serve::listen;
+use crate::serve::plan::summed_up;
+use crate::serve::registration::Registered;
 use anyhow::{anyhow, bail};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
@@ -27,6 +30,7 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     let mut warnings = pairs.hosts_without_address(&settings.pairs).await;
     let running = control::gateways(settings.args.reports.control_socket.as_deref()).await;
     let served: Vec<(SocketAddr, u32)> = running.iter().flat_map(taken).collect();
+    let mut in_use = PortsInUse::default();
     let mut found = Vec::new();
     let prepared = pairs.prepare_all(&settings.pairs).await;
     for (plan, prepared) in settings.pairs.iter().zip(prepared) {
@@ -36,13 +40,17 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
         pairs
             .try_out(plan, |addr| by(addr).is_some())
             .map_err(cannot)?;
-        if let Some((addr, (_, pid))) = plan.listeners().find_map(|addr| Some((addr, by(addr)?))) {
-            warnings.push(format!(
-                "port {} of {} is that of the gateway with process {pid}: only this one can have it",
-                addr.port(),
-                addr.ip()
-            ));
+        for addr in plan.listeners() {
+            if let Some((_, pid)) = by(addr) {
+                in_use.add(*pid, addr);
+            }
         }
+        if let Some(mount) = plan.mount_addr().filter(|_| plan.rpcbind) {
+            let entries = entries(plan.listen.scheme, plan.listen.addr, mount);
+            let tried = Registered::try_out(&entries, |addr| by(addr).is_some()).await;
+            tried.map_err(cannot)?;
+        }
+        warnings.extend(port_of_other_transport(plan));
         let tried = pairs.try_out_devices(plan, |addr| by(addr).is_some()).await;
         let (listeners, without) = tried.map_err(cannot)?;
         found.push((listeners, server));
@@ -63,7 +71,10 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
             bail!("{}: {:#}", plan.listen, leads_back(&way));
         }
     }
-    warnings.extend(check_metrics(settings, &running)?);
+    if let Some((pid, addr)) = check_metrics(settings, &running)? {
+        in_use.add(pid, addr);
+    }
+    warnings.extend(in_use.describe());
     for warning in &warnings {
         tracing::warn!(target: "gateway", "{warning}");
     }
@@ -81,15 +92,56 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     Ok(Ended::Well)
 }
 
-/// Finds out whether metrics could be served. It is a warning if their port is that of a gateway which runs already: it
-/// may be the one that reads the file again.
-fn check_metrics(settings: &Settings, running: &[GatewayStatus]) -> anyhow::Result<Option<String>> {
+/// What is to be said if the port of a server is the usual one of the other transport.
+fn port_of_other_transport(plan: &PairPlan) -> Option<String> {
+    let UpstreamUrl { scheme, server } = &plan.upstream;
+    let other = scheme.other();
+    (server.port == other.port()).then(|| {
+        format!(
+            "the upstream {} of {} has the usual port of {}: is {}://{server} meant?",
+            plan.upstream,
+            plan.listen,
+            other.service(),
+            other.name()
+        )
+    })
+}
+
+/// Ports that running gateways have, by process. It is a warning, as one of them may be the one that reads the file again.
+#[derive(Default)]
+struct PortsInUse(BTreeMap<u32, Vec<SocketAddr>>);
+
+impl PortsInUse {
+    fn add(&mut self, pid: u32, addr: SocketAddr) {
+        self.0.entry(pid).or_default().push(addr);
+    }
+
+    /// One sentence for each process.
+    fn describe(&self) -> impl Iterator<Item = String> {
+        self.0.iter().map(|(pid, ports)| {
+            let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+            let ports = summed_up(&ports);
+            format!(
+                "the gateway with process {pid} has these ports already: {ports}. It keeps them at a reload; only this one can \
+                 have them"
+            )
+        })
+    }
+}
+
+/// Finds out whether metrics could be served. Returns their port and the process that has it if that is a gateway which runs
+/// already.
+fn check_metrics(
+    settings: &Settings,
+    running: &[GatewayStatus],
+) -> anyhow::Result<Option<(u32, SocketAddr)>> {
+    let option = settings.args.option("metrics");
     let Some(addr) = settings.args.reports.metrics else {
         return Ok(None);
     };
     let mut pairs = settings.pairs.iter().flat_map(PairPlan::listeners);
     if pairs.any(|other| plan::meet(addr, other)) {
-        bail!("--metrics {addr} is the port of a pair: choose another");
+        bail!("{option}: {addr} is the port of a pair: choose another");
     }
     let Err(error) = listen::try_out(addr) else {
         return Ok(None);
@@ -99,13 +151,8 @@ fn check_metrics(settings: &Settings, running: &[GatewayStatus]) -> anyhow::Resu
         at.is_some_and(|at| plan::meet(addr, at))
     };
     match (error.kind(), running.iter().find(serves)) {
-        (io::ErrorKind::AddrInUse, Some(gateway)) => Ok(Some(format!(
-            "port {} of {} is that of the metrics of the gateway with process {}: only this one can have it",
-            addr.port(),
-            addr.ip(),
-            gateway.pid
-        ))),
-        _ => Err(listen::explain(error, addr, "--metrics")),
+        (io::ErrorKind::AddrInUse, Some(gateway)) => Ok(Some((gateway.pid, addr))),
+        _ => Err(listen::explain(error, addr, &option)),
     }
 }
 
@@ -118,4 +165,49 @@ fn taken(gateway: &GatewayStatus) -> impl Iterator<Item = (SocketAddr, u32)> {
     });
     let held = gateway.sockets.iter().filter_map(|addr| addr.parse().ok());
     of_pairs.chain(held).map(|addr| (addr, gateway.pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::circles::tests::plan;
+
+    #[test]
+    fn usual_port_of_the_other_transport_is_a_warning_that_names_it() {
+        let check = |upstream: &str, expected: Option<&str>| {
+            let (plan, _) = plan("rdma://127.0.0.1", upstream);
+            let said = port_of_other_transport(&plan);
+            assert_eq!(said.is_some(), expected.is_some(), "{said:?}");
+            assert!(
+                said.unwrap_or_default()
+                    .contains(expected.unwrap_or_default())
+            );
+        };
+        check(
+            "tcp://192.0.2.1:20049",
+            Some("is rdma://192.0.2.1:20049 meant?"),
+        );
+        check(
+            "rdma://192.0.2.1:2049",
+            Some("is tcp://192.0.2.1:2049 meant?"),
+        );
+        check("tcp://192.0.2.1:2049", None);
+        check("rdma://192.0.2.1:20049", None);
+    }
+
+    #[test]
+    fn ports_of_a_running_gateway_are_one_sentence() {
+        let mut ports = PortsInUse::default();
+        for port in 1..=9 {
+            ports.add(7, ([127, 0, 0, 1], port).into());
+        }
+        ports.add(8, ([127, 0, 0, 1], 10).into());
+        let said: Vec<String> = ports.describe().collect();
+        assert_eq!(said.len(), 2);
+        assert!(
+            said[0].starts_with("the gateway with process 7 has"),
+            "{said:?}"
+        );
+        assert!(said[1].contains("127.0.0.1:10"), "{said:?}");
+    }
 }

@@ -1,23 +1,23 @@
 //! MOUNT over TCP, passed on to the server: mounts of NFS version 3 ask it for the first file handle.
 
+use super::allowed_clients::AllowedClients;
 use super::side::UpstreamUrl;
-use crate::endpoint::Endpoint;
-use crate::endpoint::NO_ADDRESS;
-use crate::peer_warnings::PeerWarnings;
+use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::serve::null::NullOnly;
 use anyhow::{Context, anyhow};
 use nfs_proto::{MOUNT_PORT, MOUNT_PROGRAM};
-use oncrpc::xdr::{Payload, Writer};
+use oncrpc::xdr::{Payload, Reader, Writer};
 use oncrpc::{
-    AcceptStatus, Answer, Call, Caller, LocalUsers, Programs, Reply, ReplyBound, ReplyHeader,
-    ReplyStatus, Service, Transport,
+    AcceptStatus, Answer, Call, CallHeader, Caller, LocalUsers, Programs, Reply, ReplyBound,
+    ReplyHeader, ReplyStatus, Service, Transport,
 };
 use oncrpc_tcp::rpcbind::{self, NetId, Rpcbind};
-use oncrpc_tcp::{Client, ClientConfig, Limits, LocalPort, Server};
+use oncrpc_tcp::{Client, ClientConfig, Limits, LocalPort, Server, WarningLog};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -68,12 +68,63 @@ impl fmt::Display for MountPlace {
     }
 }
 
-/// Who may connect.
-pub(super) type Admits = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+impl MountPlace {
+    /// Where MOUNT of a server is, in words.
+    pub(super) fn describe(&self, upstream: &UpstreamUrl) -> String {
+        let host = &upstream.server.host;
+        match self {
+            Self::ByRpcbind => {
+                format!("MOUNT of {host} at the port that rpcbind there says, else {MOUNT_PORT}")
+            }
+            Self::Port(port) => format!("MOUNT at port {port} of {host} (upstream_mount)"),
+            Self::At(endpoint) => format!("MOUNT at {endpoint} (upstream_mount)"),
+        }
+    }
+
+    /// Where MOUNT of a server is, for programs: `rpcbind`, or a host and a port.
+    pub(super) fn name(&self, upstream: &UpstreamUrl) -> String {
+        match self {
+            Self::ByRpcbind => "rpcbind".to_owned(),
+            Self::Port(port) => at(&upstream.server.host, *port).to_string(),
+            Self::At(endpoint) => endpoint.to_string(),
+        }
+    }
+}
+
+/// Calls of MOUNT that did not get an answer of the server.
+#[derive(Debug, Default)]
+pub(super) struct MountFailures {
+    denied: AtomicU64,
+    unanswered: AtomicU64,
+}
+
+impl MountFailures {
+    /// Calls denied, as a local user claimed to be another one.
+    pub(super) fn denied(&self) -> u64 {
+        self.denied.load(Relaxed)
+    }
+
+    /// Calls that were answered with SYSTEM_ERR, as the server could not be reached or did not answer.
+    pub(super) fn unanswered(&self) -> u64 {
+        self.unanswered.load(Relaxed)
+    }
+}
+
+/// The pair whose MOUNT is passed on.
+pub(super) struct MountOfPair<'a> {
+    /// Where the pair listens, as a URL for the log.
+    pub(super) listen: String,
+    pub(super) upstream: &'a UpstreamUrl,
+    pub(super) place: MountPlace,
+    /// The key or option that names another place, in words.
+    pub(super) place_key: String,
+    pub(super) clients: Arc<AllowedClients>,
+}
 
 /// MOUNT of a server over TCP.
 pub(super) struct MountProxy {
     pub(super) addr: SocketAddr,
+    pub(super) failures: Arc<MountFailures>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
@@ -86,28 +137,38 @@ impl MountProxy {
     /// If the socket cannot be used.
     pub(super) fn start(
         listener: std::net::TcpListener,
-        place: MountPlace,
-        upstream: &UpstreamUrl,
-        admits: Admits,
+        of: MountOfPair<'_>,
         local_users: Arc<dyn LocalUsers>,
     ) -> anyhow::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let addr = listener.local_addr().context("cannot listen")?;
+        let log = Arc::new(WarningLog::default());
+        log.name_listener(|| of.listen);
+        let failures = Arc::<MountFailures>::default();
         let service = Forward {
-            place,
-            host: upstream.server.host.clone(),
-            warnings: Arc::default(),
+            place: of.place,
+            place_key: of.place_key.into(),
+            host: of.upstream.server.host.clone(),
+            log: Arc::clone(&log),
+            failures: Arc::clone(&failures),
         };
+        let clients = of.clients;
         let server = Server::new(listener, Arc::new(service), Limits::default())
-            .admit(move |addr| admits(addr))
+            .admit(move |addr| clients.admits(addr))
+            .log(log)
             .local_users(Some(local_users));
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(server.run(async {
             // A dropped sender means the same: nobody needs it any more.
             let _ = stopped.await;
         }));
-        Ok(Self { addr, stop, task })
+        Ok(Self {
+            addr,
+            failures,
+            stop,
+            task,
+        })
     }
 
     /// Answers what was begun, and ends.
@@ -122,9 +183,26 @@ impl MountProxy {
 /// from a client that comes for the first time.
 struct Forward {
     place: MountPlace,
+    /// What names another place.
+    place_key: Arc<str>,
     /// The server's host.
     host: String,
-    warnings: Arc<PeerWarnings>,
+    log: Arc<WarningLog>,
+    failures: Arc<MountFailures>,
+}
+
+impl Forward {
+    /// Counts a call that is not passed on if a local user claims to be another one in it, and says so.
+    fn handle_refused(&self, call: &Payload, caller: &Caller) {
+        let is_claim = caller.known_uid().is_some();
+        if !is_claim || CallHeader::parse(&mut Reader::from(call)).is_err() {
+            return;
+        }
+        self.failures.denied.fetch_add(1, Relaxed);
+        if self.log.may_warn(caller.group) {
+            tracing::warn!(target: "gateway", listen = self.log.listener(), peer = %caller.addr, "MOUNT is denied (AUTH_BADCRED): a local user claims to be another one, or nobody, which only root may (--trust-local, or trust_local of [gateway], allows it)");
+        }
+    }
 }
 
 impl Service for Forward {
@@ -133,20 +211,25 @@ impl Service for Forward {
         let copy = Payload::new(call.head().to_vec().into(), 0);
         let (xid, prog, vers) = match Call::parse(copy, caller) {
             Ok(call) => (call.xid, call.prog, call.vers),
-            Err(reply) => return Answer::Now(reply),
+            Err(reply) => {
+                self.handle_refused(&call, caller);
+                return Answer::Now(reply);
+            }
         };
         if prog != MOUNT_PROGRAM {
             return Programs::new().with(NullOnly).call(call, caller);
         }
         let (place, host) = (self.place.clone(), self.host.clone());
-        let (peer, group, warnings) = (caller.addr, caller.group, Arc::clone(&self.warnings));
+        let (peer, group, log) = (caller.addr, caller.group, Arc::clone(&self.log));
+        let (failures, key) = (Arc::clone(&self.failures), Arc::clone(&self.place_key));
         Answer::Later(Box::pin(async move {
             match exchange(&place, &host, vers, call).await {
                 Ok(reply) => Reply::Message(reply),
                 Err(error) => {
-                    if warnings.may_warn(group) {
+                    failures.unanswered.fetch_add(1, Relaxed);
+                    if log.may_warn(group) {
                         let error = format!("{error:#}");
-                        tracing::warn!(target: "gateway", %peer, error, "MOUNT of the server cannot be reached: --upstream-mount names its place");
+                        tracing::warn!(target: "gateway", listen = log.listener(), %peer, error, "MOUNT of the server cannot be reached: name its place with {key}");
                     }
                     Reply::Message(system_err(xid))
                 }
@@ -211,6 +294,7 @@ async fn ask_rpcbind(host: IpAddr, vers: u32) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oncrpc::{AuthSys, Credential, Origin, Procedure, write_call};
 
     #[test]
     fn place_of_mount_is_a_port_with_or_without_a_host() {
@@ -223,5 +307,42 @@ mod tests {
         for bad in ["", "0", "filer", "70000", "[::1]"] {
             assert!(bad.parse::<MountPlace>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn local_user_that_claims_to_be_another_is_counted_and_a_malformed_call_is_not() {
+        let failures = Arc::<MountFailures>::default();
+        let forward = Forward {
+            place: MountPlace::default(),
+            place_key: "--upstream-mount".into(),
+            host: "127.0.0.1".to_owned(),
+            log: Arc::default(),
+            failures: Arc::clone(&failures),
+        };
+        let caller = Caller::new(([127, 0, 0, 1], 1).into()).from(Origin::User(1000));
+        let call = |credential: &Credential| {
+            let mut w = Writer::default();
+            let exports = Procedure {
+                prog: MOUNT_PROGRAM,
+                vers: 3,
+                proc: 5,
+            };
+            write_call(&mut w, 1, exports, credential);
+            w.finish()
+        };
+        let root = AuthSys {
+            stamp: 0,
+            machine_name: Default::default(),
+            uid: 0,
+            gid: 0,
+            gids: Default::default(),
+        };
+        let answer = forward.call(call(&Credential::Sys(root)), &caller);
+        assert!(matches!(answer, Answer::Now(_)));
+        assert_eq!(failures.denied(), 1);
+        let mut cut = Writer::default();
+        cut.u32(1);
+        forward.call(cut.finish(), &caller);
+        assert_eq!(failures.denied(), 1);
     }
 }

@@ -1,5 +1,7 @@
 //! What a running gateway tells of itself.
 
+use super::allowed_clients::AllowedClients;
+use super::mount_proxy::MountFailures;
 use super::over;
 use super::pairs::{Pair, Pairs};
 use super::plan::PairPlan;
@@ -14,7 +16,8 @@ use prometheus::proto::MetricFamily;
 use rpcrdma::ConnectionState;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
 /// A running gateway as metrics, the control socket and the log show it.
@@ -43,6 +46,24 @@ struct Watched {
     listeners: Vec<ListenerStatus>,
     mount: Option<SocketAddr>,
     monitor: GatewayMonitor,
+    allowed: Arc<AllowedClients>,
+    mount_failures: Option<Arc<MountFailures>>,
+}
+
+/// What a pair did so far.
+struct PairTotals {
+    gateway: GatewayStats,
+    refused: u64,
+    mount_denied: u64,
+    mount_unanswered: u64,
+}
+
+impl Deref for PairTotals {
+    type Target = GatewayStats;
+
+    fn deref(&self) -> &GatewayStats {
+        &self.gateway
+    }
 }
 
 impl Watched {
@@ -53,6 +74,18 @@ impl Watched {
             listeners: pair.listeners.clone(),
             mount: pair.mount_addr(),
             monitor: pair.monitor(),
+            allowed: pair.clients(),
+            mount_failures: pair.mount_failures(),
+        }
+    }
+
+    fn totals(&self) -> PairTotals {
+        let mount = self.mount_failures.as_deref();
+        PairTotals {
+            gateway: self.monitor.stats(),
+            refused: self.allowed.refused(),
+            mount_denied: mount.map_or(0, MountFailures::denied),
+            mount_unanswered: mount.map_or(0, MountFailures::unanswered),
         }
     }
 
@@ -79,6 +112,7 @@ impl Watched {
             let over = upstream.as_ref();
             let over = over.map(|upstream| over::provider_of(&self.plan, upstream).to_owned());
             ClientStatus {
+                listen: Some(self.url()),
                 upstream_provider: over,
                 upstream_device: upstream.and_then(|upstream| upstream.device),
                 ..client
@@ -137,6 +171,17 @@ impl Observed {
         self.lock().failed = failed;
     }
 
+    /// These pairs could not be started either when they were tried again. What was said of the last reload is true of them
+    /// now, unless that was of the file itself.
+    pub(super) fn still_lacks(&self, failed: Vec<Failed>) {
+        let mut state = self.lock();
+        let first = |failed: &[Failed]| failed.first().map(ToString::to_string);
+        if state.reloads.last_error == first(&state.failed) {
+            state.reloads.last_error = first(&failed);
+        }
+        state.failed = failed;
+    }
+
     /// The file was read again, or not, for a reason.
     pub(super) fn was_reloaded(&self, result: Result<(), String>) {
         self.lock().reloads.note(result);
@@ -157,7 +202,7 @@ impl Observed {
     /// Logs what it did so far, one event for each pair.
     pub(super) fn log(&self) {
         for pair in &self.lock().pairs {
-            let counters: Vec<String> = counters(&pair.monitor.stats())
+            let counters: Vec<String> = counters(&pair.totals())
                 .filter(|(_, value)| *value > 0)
                 .map(|(name, value)| format!("{name} {value}"))
                 .collect();
@@ -168,9 +213,9 @@ impl Observed {
 }
 
 /// A total of a pair: its name, what it counts, and its value.
-type Total = (&'static str, &'static str, fn(&GatewayStats) -> u64);
+type Total = (&'static str, &'static str, fn(&PairTotals) -> u64);
 
-const TOTALS: [Total; 19] = [
+const TOTALS: [Total; 22] = [
     ("calls", "Calls of clients passed on.", |now| now.calls),
     ("replies", "Replies of servers passed back.", |now| {
         now.replies
@@ -249,6 +294,21 @@ const TOTALS: [Total; 19] = [
         "Calls denied, as a local user claimed to be another one.",
         |now| now.denied,
     ),
+    (
+        "refused",
+        "Connections of clients refused, to NFS or MOUNT, as their addresses are not allowed.",
+        |now| now.refused,
+    ),
+    (
+        "mount_denied",
+        "Calls of MOUNT over TCP denied, as a local user claimed to be another one.",
+        |now| now.mount_denied,
+    ),
+    (
+        "mount_unanswered",
+        "Calls of MOUNT over TCP answered with SYSTEM_ERR, as MOUNT of the server did not answer.",
+        |now| now.mount_unanswered,
+    ),
     ("malformed", "Calls with a malformed header.", |now| {
         now.malformed
     }),
@@ -260,17 +320,32 @@ const TOTALS: [Total; 19] = [
 ];
 
 /// The counters of a pair by name: the number of client connections now, and totals.
-fn counters(now: &GatewayStats) -> impl Iterator<Item = (&'static str, u64)> {
+fn counters(now: &PairTotals) -> impl Iterator<Item = (&'static str, u64)> {
     let totals = TOTALS.iter().map(|(name, _, value)| (*name, value(now)));
     std::iter::once(("connections", now.pairs)).chain(totals)
 }
 
+/// The URLs of pairs that could not be started and are not among those that are served. A pair that goes on as it was before
+/// may have the same.
+fn not_served<T>(failed: &[Failed], served: &[(String, String, T)]) -> Vec<[String; 2]> {
+    let mut all = Vec::new();
+    for Failed { plan, .. } in failed {
+        let urls = [plan.listen.to_string(), plan.upstream.to_string()];
+        let is_served = |(listen, upstream, _): &_| [listen, upstream] == [&urls[0], &urls[1]];
+        if !served.iter().any(is_served) && !all.contains(&urls) {
+            all.push(urls);
+        }
+    }
+    all
+}
+
 fn failed(failed: &Failed) -> FailedPairStatus {
     FailedPairStatus {
-        listen: failed.listen.clone(),
-        upstream: failed.upstream.clone(),
+        listen: failed.plan.listen.to_string(),
+        upstream: failed.plan.upstream.to_string(),
         error: failed.why.clone(),
         kept: failed.kept.clone(),
+        attempts: failed.attempts,
     }
 }
 
@@ -289,10 +364,11 @@ impl Tells for Observed {
             listen: pair.url(),
             upstream: pair.plan.upstream.to_string(),
             mount: pair.mount.map(|addr| addr.to_string()),
+            upstream_mount: pair.plan.mount_name(),
             listeners: pair.listeners.clone(),
             upstream_over: over::summed_up(&pair.plan, pair.monitor.upstream_connections()),
             allow: pair.plan.allow.iter().map(ToString::to_string).collect(),
-            counters: counters(&pair.monitor.stats())
+            counters: counters(&pair.totals())
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect::<BTreeMap<_, _>>(),
         });
@@ -322,18 +398,23 @@ impl Tells for Observed {
         let pairs: Vec<_> = state
             .pairs
             .iter()
-            .map(|pair| {
-                (
-                    pair.url(),
-                    pair.plan.upstream.to_string(),
-                    pair.monitor.stats(),
-                )
-            })
+            .map(|pair| (pair.url(), pair.plan.upstream.to_string(), pair.totals()))
             .collect();
         let labels: Vec<[(&str, &str); 2]> = pairs
             .iter()
             .map(|(listen, upstream, _)| [("listen", &**listen), ("upstream", &**upstream)])
             .collect();
+        let not_served = not_served(&state.failed, &pairs);
+        let not_served: Vec<[(&str, &str); 2]> = not_served
+            .iter()
+            .map(|[listen, upstream]| [("listen", &**listen), ("upstream", &**upstream)])
+            .collect();
+        let with = |up: f64| move |labels| (labels, up);
+        let served = labels.iter().map(|labels| &labels[..]).map(with(1.0));
+        let lacking = not_served.iter().map(|labels| &labels[..]).map(with(0.0));
+        let help = "Whether a pair is served: 0 if it could not be started.";
+        let up: Vec<(Labels<'_>, f64)> = served.chain(lacking).collect();
+        all.gauges("gateway_pair_up", help, &up);
         let labelled = || labels.iter().map(|labels| &labels[..]).zip(&pairs);
         let now: Vec<(Labels<'_>, f64)> = labelled()
             .map(|(labels, (_, _, now))| (labels, now.pairs as f64))

@@ -1,8 +1,9 @@
 //! The running pairs, and how one is started and ended.
 
+use super::allowed_clients::AllowedClients;
 use super::args::GatewayArgs;
 use super::event_loops::{EventLoops, SharedGateway};
-use super::mount_proxy::{Admits, MountProxy};
+use super::mount_proxy::{MountFailures, MountOfPair, MountProxy};
 use super::over::{Sides, over_tcp};
 use super::plan::{self, PairPlan};
 use super::side::Scheme;
@@ -20,13 +21,12 @@ use crate::serve::plan::Addresses;
 use crate::serve::registration::{self, Registered};
 use gateway::{Gateway, GatewayConfig, GatewayMonitor, Listen, SourcePorts, Upstream, tcp_limits};
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFSACL_PROGRAM, NFSACL_V3};
-use nfs_server::AccessList;
 use oncrpc::LocalUsers;
 use oncrpc_tcp::rpcbind::{NetId, Registration};
 use rpcrdma::{ClientConfig, ServerConfig};
 use socket_owner::{LocalAddresses, SocketOwners};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use verbs::{Provider, SetupError};
 
 /// The pairs of a gateway.
@@ -55,7 +55,7 @@ pub(super) struct Pair {
     pub(super) listeners: Vec<ListenerStatus>,
     /// Addresses of the server.
     pub(super) upstream: Vec<SocketAddr>,
-    access: Arc<RwLock<AccessList>>,
+    clients: Arc<AllowedClients>,
     gateway: SharedGateway,
     monitor: GatewayMonitor,
     mount: Option<MountProxy>,
@@ -124,6 +124,11 @@ impl Pairs {
     /// Runs these from now on.
     pub(super) async fn run(&mut self, pairs: Vec<Pair>) {
         self.running = pairs;
+        self.are_running().await;
+    }
+
+    /// Tells others which pairs run now, and each of them what it may have.
+    pub(super) async fn are_running(&self) {
         let gateways = self.running.iter().map(|pair| pair.gateway.clone());
         self.event_loops.are_those_of(gateways.collect());
         self.admit();
@@ -145,8 +150,7 @@ impl Pairs {
     /// Tells every pair who may connect.
     fn admit(&self) {
         for pair in &self.running {
-            let access = pair.plan.access(&self.addresses);
-            *pair.access.write().unwrap_or_else(PoisonError::into_inner) = access;
+            pair.clients.replace(pair.plan.access(&self.addresses));
         }
     }
 
@@ -156,10 +160,7 @@ impl Pairs {
         let of_client = self.running.iter().map(Pair::descriptors_of_client).sum();
         let each = share(self.descriptors, of_client, with_mount.count());
         if each < self.connections {
-            tracing::warn!(
-                target: "gateway", "each pair has {each} client connections, as the limit of open files is {} (ulimit -Hn)",
-                self.descriptors
-            );
+            tracing::warn!(target: "gateway", "{}", describe_share(each, self.descriptors));
         }
         for pair in &self.running {
             let connections = each.min(self.connections);
@@ -182,29 +183,26 @@ impl Pairs {
         plan: PairPlan,
         upstream: Vec<SocketAddr>,
     ) -> anyhow::Result<Pair> {
-        let access = Arc::new(RwLock::new(plan.access(&self.addresses)));
-        let listed = Arc::clone(&access);
-        let admits: Admits = Arc::new(move |addr| {
-            let listed = listed.read().unwrap_or_else(PoisonError::into_inner);
-            listed.allows(addr)
-        });
-        let addr = plan.listen.addr;
-        let (listen, over_devices) = self.listen(&plan, &admits)?;
+        let clients = Arc::new(AllowedClients::new(plan.access(&self.addresses)));
+        let name = Arc::default();
+        let (listen, over_devices) = self.listen(&plan, &clients, &name)?;
         let upstream_side = self.upstream(&plan, upstream.clone());
         let gateway = Gateway::bind(listen, upstream_side, self.config());
-        let gateway = gateway.await.map_err(|error| cannot_listen(error, addr))?;
+        let gateway = gateway.await;
+        let gateway = gateway.map_err(|error| self.cannot_listen(error, &plan))?;
         let mut pair = Pair {
             listening: gateway.local_addr(),
             listeners: over_devices.listen(&gateway, &plan).await,
             plan,
             upstream,
-            access,
+            clients,
             monitor: gateway.monitor(),
             gateway: SharedGateway::new(gateway),
             mount: None,
             registered: None,
         };
-        match self.complete(&mut pair, admits).await {
+        name.get_or_init(|| pair.url());
+        match self.complete(&mut pair).await {
             Ok(()) => Ok(pair),
             Err(error) => {
                 // The ports are free then for the pair that was there before.
@@ -215,15 +213,20 @@ impl Pairs {
     }
 
     /// Passes MOUNT on too, and tells rpcbind, where that is to be.
-    async fn complete(&self, pair: &mut Pair, admits: Admits) -> anyhow::Result<()> {
+    async fn complete(&self, pair: &mut Pair) -> anyhow::Result<()> {
         let plan = &pair.plan;
-        let Some(port) = plan.mount_port else {
+        let Some(on) = plan.mount_addr() else {
             return Ok(());
         };
-        let on = SocketAddr::new(plan.listen.addr.ip(), port);
-        let (place, users) = (plan.upstream_mount.clone(), Arc::clone(&self.local_users));
-        let listener = self.tcp_listener(on, "--mount-port")?;
-        let mount = MountProxy::start(listener, place, &plan.upstream, admits, users)?;
+        let listener = self.tcp_listener(on, &self.key(plan, "mount_port"))?;
+        let of = MountOfPair {
+            listen: pair.url(),
+            upstream: &plan.upstream,
+            place: plan.upstream_mount.clone(),
+            place_key: self.key(plan, "upstream_mount"),
+            clients: Arc::clone(&pair.clients),
+        };
+        let mount = MountProxy::start(listener, of, Arc::clone(&self.local_users))?;
         let mount = pair.mount.insert(mount);
         if plan.rpcbind {
             let entries = entries(plan.listen.scheme, pair.listening, mount.addr);
@@ -233,15 +236,20 @@ impl Pairs {
     }
 
     /// A socket that listens at an address: that of the service manager, if there is one.
-    fn tcp_listener(&self, addr: SocketAddr, option: &str) -> anyhow::Result<TcpListener> {
+    fn tcp_listener(&self, addr: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
         match self.sockets.at(addr)? {
             Some(socket) => Ok(socket),
-            None => TcpListener::bind(addr).map_err(|error| listen::explain(error, addr, option)),
+            None => TcpListener::bind(addr).map_err(|error| listen::explain(error, addr, key)),
         }
     }
 
     /// Where a pair listens, and what is to be known of RDMA devices there.
-    fn listen(&self, plan: &PairPlan, admits: &Admits) -> anyhow::Result<(Listen, OverDevices)> {
+    fn listen(
+        &self,
+        plan: &PairPlan,
+        clients: &Arc<AllowedClients>,
+        name: &Arc<OnceLock<String>>,
+    ) -> anyhow::Result<(Listen, OverDevices)> {
         let (args, addr) = (&self.args, plan.listen.addr);
         let connections = self.connections;
         let idle = (!args.idle_timeout.is_zero()).then_some(args.idle_timeout);
@@ -270,24 +278,31 @@ impl Pairs {
                     true => locked_memory::warning(&config),
                     false => None,
                 };
-                let first = self.guarded(providers.first, providers.first_is_devices, admits);
+                let guarded = |provider, is_devices| {
+                    Arc::new(
+                        self.guarded(provider, is_devices, clients)
+                            .named(Arc::clone(name)),
+                    )
+                };
+                let first = guarded(providers.first, providers.first_is_devices);
                 let beside = providers.beside;
                 let over_devices = OverDevices {
-                    beside: beside.map(|devices| self.guarded(devices, true, admits)),
+                    beside: beside.map(|devices| guarded(devices, true) as Arc<dyn Provider>),
                     locked_memory,
                 };
                 (Listen::rdma(first, addr, config), over_devices)
             }
             Scheme::Tcp => {
-                let listener = self.tcp_listener(addr, "--listen")?;
+                let listener = self.tcp_listener(addr, &self.key(plan, "listen"))?;
                 let mut limits = tcp_limits();
                 limits.connections = connections;
                 limits.connections_of_address = connections.div_ceil(2);
                 limits.idle = idle.unwrap_or(std::time::Duration::MAX);
+                let clients = Arc::clone(clients);
                 let listen = Listen::Tcp {
                     listener,
                     limits,
-                    admit: Some(Arc::clone(admits)),
+                    admit: Some(Arc::new(move |addr| clients.admits(addr))),
                     local_users: Some(Arc::clone(&self.local_users)),
                 };
                 (listen, OverDevices::default())
@@ -301,16 +316,28 @@ impl Pairs {
         &self,
         provider: Arc<dyn Provider>,
         is_devices: bool,
-        admits: &Admits,
-    ) -> Arc<dyn Provider> {
-        let (admits, leaves_local) = (Arc::clone(admits), is_devices && !self.args.trust_local);
-        Arc::new(Guarded::new(provider, move |addr| {
-            match admits(addr.ip()) {
-                true if leaves_local => guard::check_not_local(addr),
-                true => Ok(()),
-                false => Err("the address is not allowed"),
-            }
-        }))
+        clients: &Arc<AllowedClients>,
+    ) -> Guarded {
+        let (clients, leaves_local) = (Arc::clone(clients), is_devices && !self.args.trust_local);
+        Guarded::new(provider, move |addr| match clients.admits(addr.ip()) {
+            true if leaves_local => guard::check_not_local(addr),
+            true => Ok(()),
+            false => Err("the address is not allowed"),
+        })
+    }
+
+    /// A key of a pair, in words: of the file, or as the option of the command line.
+    pub(super) fn key(&self, plan: &PairPlan, key: &str) -> String {
+        plan.key(key, self.args.file().is_some())
+    }
+
+    /// What is to be said when a pair cannot listen.
+    pub(super) fn cannot_listen(&self, error: SetupError, plan: &PairPlan) -> anyhow::Error {
+        let addr = plan.listen.addr;
+        match error {
+            SetupError::Io(error) => listen::explain(error, addr, &self.key(plan, "listen")),
+            other => anyhow::Error::new(other).context(format!("cannot listen at {addr}")),
+        }
     }
 
     fn upstream(&self, plan: &PairPlan, addrs: Vec<SocketAddr>) -> Upstream {
@@ -369,7 +396,7 @@ impl OverDevices {
             beside.warnings.extend(self.locked_memory);
         }
         for warning in &beside.warnings {
-            tracing::warn!(target: "gateway", "{warning}");
+            tracing::warn!(target: "gateway", listen = %plan.listen, "{warning}");
         }
         Listening::new(at, first_is_devices, beside.listening).listeners()
     }
@@ -400,6 +427,15 @@ impl Pair {
         self.monitor.clone()
     }
 
+    pub(super) fn clients(&self) -> Arc<AllowedClients> {
+        Arc::clone(&self.clients)
+    }
+
+    /// What became of calls of MOUNT, if it is passed on.
+    pub(super) fn mount_failures(&self) -> Option<Arc<MountFailures>> {
+        self.mount.as_ref().map(|mount| Arc::clone(&mount.failures))
+    }
+
     pub(super) fn mount_addr(&self) -> Option<SocketAddr> {
         self.mount.as_ref().map(|mount| mount.addr)
     }
@@ -422,14 +458,6 @@ impl Pair {
         }
         let stats = self.gateway.shutdown().await;
         tracing::debug!(target: "gateway", listen = %self.plan.listen, ?stats, "pair ended");
-    }
-}
-
-/// What is to be said when a pair cannot listen.
-pub(super) fn cannot_listen(error: SetupError, addr: SocketAddr) -> anyhow::Error {
-    match error {
-        SetupError::Io(error) => listen::explain(error, addr, "--listen"),
-        other => anyhow::Error::new(other).context(format!("cannot listen at {addr}")),
     }
 }
 
@@ -459,8 +487,20 @@ fn share(descriptors: usize, of_client: usize, with_mount: usize) -> usize {
     (left / of_client.max(1)).max(1)
 }
 
+/// What there is to say if the connections are fewer than they may be.
+fn describe_share(each: usize, descriptors: usize) -> String {
+    let connections = match each {
+        1 => "1 client connection".to_owned(),
+        many => format!("{many} client connections"),
+    };
+    format!(
+        "each pair has no more than {connections}, as the limit of open files is {descriptors}: raise it, with LimitNOFILE= of \
+         the service or `ulimit -n`"
+    )
+}
+
 /// What rpcbind is told: NFS version 3 with its access control lists, and MOUNT.
-fn entries(scheme: Scheme, nfs: SocketAddr, mount: SocketAddr) -> Vec<Registration> {
+pub(super) fn entries(scheme: Scheme, nfs: SocketAddr, mount: SocketAddr) -> Vec<Registration> {
     if scheme == Scheme::Rdma {
         // MOUNT is passed on over RDMA too, if the server answers it at its NFS port.
         return registration::entries(nfs, mount).to_vec();
@@ -493,5 +533,13 @@ mod tests {
         }
         assert_eq!(share(usize::MAX, 2, 0), (usize::MAX - RESERVED) / 2);
         assert_eq!(share(100, 8, 4), 1, "one is tried in any case");
+    }
+
+    #[test]
+    fn too_few_descriptors_are_said_with_what_to_do() {
+        let one = describe_share(1, 64);
+        assert!(one.contains("1 client connection, as"), "{one}");
+        assert!(one.contains("LimitNOFILE="), "{one}");
+        assert!(describe_share(2, 64).contains("2 client connections,"));
     }
 }

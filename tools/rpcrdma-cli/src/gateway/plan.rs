@@ -65,11 +65,29 @@ impl PairPlan {
         None
     }
 
+    /// One of its keys, in words: in a file, or as the option of the command line.
+    pub(crate) fn key(&self, key: &str, in_file: bool) -> String {
+        match in_file {
+            true => format!("{key} of the pair {}", self.listen),
+            false => format!("--{}", key.replace('_', "-")),
+        }
+    }
+
     /// Where it is to listen.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = SocketAddr> {
-        let addr = self.listen.addr;
-        let mount = self.mount_port.map(|port| SocketAddr::new(addr.ip(), port));
-        [addr].into_iter().chain(mount)
+        [self.listen.addr].into_iter().chain(self.mount_addr())
+    }
+
+    /// Where it is to listen for MOUNT, if that is passed on.
+    pub(crate) fn mount_addr(&self) -> Option<SocketAddr> {
+        let port = self.mount_port?;
+        Some(SocketAddr::new(self.listen.addr.ip(), port))
+    }
+
+    /// Where MOUNT of the server is, for programs, if it is passed on.
+    pub(crate) fn mount_name(&self) -> Option<String> {
+        self.mount_port?;
+        Some(self.upstream_mount.name(&self.upstream))
     }
 
     /// Whether clients connect over RDMA devices alone.
@@ -134,9 +152,9 @@ pub(crate) fn port_given_twice(plans: &[PairPlan]) -> Option<(usize, String)> {
     let mut seen: Vec<(String, SocketAddr)> = Vec::new();
     for (index, plan) in plans.iter().enumerate() {
         let mut mine = vec![(plan.listen.to_string(), plan.listen.addr)];
-        if let Some(port) = plan.mount_port {
-            let addr = SocketAddr::new(plan.listen.addr.ip(), port);
-            mine.push((format!("mount_port {port} of {}", plan.listen), addr));
+        if let Some(addr) = plan.mount_addr() {
+            let what = format!("mount_port {} of {}", addr.port(), plan.listen);
+            mine.push((what, addr));
         }
         for (what, addr) in mine {
             if let Some((other, _)) = seen.iter().find(|(_, other)| meet(addr, *other)) {

@@ -3,7 +3,7 @@
 use super::circles::reaches;
 use super::mount_proxy::MountPlace;
 use super::over::over_tcp;
-use super::pairs::{Pairs, cannot_listen};
+use super::pairs::Pairs;
 use super::plan::PairPlan;
 use super::side::Scheme;
 use crate::control::ListenerStatus;
@@ -45,7 +45,7 @@ impl Pairs {
     fn prepare(&self, plan: &PairPlan, found: LookedUp) -> anyhow::Result<Vec<SocketAddr>> {
         let LookedUp { upstream, mount } = found;
         if plan.reserved_port {
-            check_reserved_ports()?;
+            check_reserved_ports(&self.key(plan, "reserved_port"))?;
         }
         let upstream = upstream?;
         let same_ports =
@@ -57,7 +57,8 @@ impl Pairs {
                 plan.upstream.server
             );
         }
-        if let Some(addr) = own_mount(plan, &upstream, mount) {
+        let own = plan.mount_addr().map(|on| self.sockets.listening_at(on));
+        if let Some(addr) = own_mount(plan, own, &upstream, mount) {
             bail!(
                 "upstream_mount {addr} is where the pair itself passes MOUNT on from: name the server's"
             );
@@ -78,12 +79,12 @@ impl Pairs {
         plan: &PairPlan,
         has: impl Fn(SocketAddr) -> bool,
     ) -> anyhow::Result<()> {
-        let options = ["--listen", "--mount-port"];
-        for (addr, option) in plan.listeners().zip(options) {
+        for (addr, key) in plan.listeners().zip(["listen", "mount_port"]) {
             // Ports of RDMA devices are others than those of TCP.
-            let is_device = option == "--listen" && plan.listens_over_devices_alone();
+            let is_device = key == "listen" && plan.listens_over_devices_alone();
             if !is_device && !has(addr) && !self.sockets.has(addr) {
-                listen::try_out(addr).map_err(|error| listen::explain(error, addr, option))?;
+                let explain = |error| listen::explain(error, addr, &self.key(plan, key));
+                listen::try_out(addr).map_err(explain)?;
             }
         }
         Ok(())
@@ -109,7 +110,7 @@ impl Pairs {
         if providers.first_is_devices {
             match providers.first.listen(addr).await {
                 Err(error) if !(is_in_use(&error) && has(addr)) => {
-                    return Err(cannot_listen(error, addr));
+                    return Err(self.cannot_listen(error, plan));
                 }
                 Ok(_) | Err(_) => {}
             }
@@ -123,13 +124,14 @@ impl Pairs {
     }
 }
 
-/// The place of MOUNT of the server, if that is where the pair itself listens.
+/// The place of MOUNT of the server, if that is where the pair itself listens for MOUNT, its `own`.
 fn own_mount(
     plan: &PairPlan,
+    own: Option<SocketAddr>,
     upstream: &[SocketAddr],
     mount: Vec<SocketAddr>,
 ) -> Option<SocketAddr> {
-    let own = SocketAddr::new(plan.listen.addr.ip(), plan.mount_port?);
+    let own = own?;
     let places: Vec<SocketAddr> = match &plan.upstream_mount {
         MountPlace::ByRpcbind => return None,
         MountPlace::Port(port) => upstream
@@ -142,10 +144,10 @@ fn own_mount(
 }
 
 /// Checks that this process may have ports below 1024.
-fn check_reserved_ports() -> anyhow::Result<()> {
+fn check_reserved_ports(key: &str) -> anyhow::Result<()> {
     match listen::try_out((Ipv4Addr::UNSPECIFIED, RESERVED_PORT).into()) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            bail!("--reserved-port needs CAP_NET_BIND_SERVICE (or root)")
+            bail!("{key} needs CAP_NET_BIND_SERVICE (or root)")
         }
         // One that is in use may be had.
         _ => Ok(()),
@@ -196,7 +198,18 @@ async fn within(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::circles::tests::plan;
     use std::future::pending;
+
+    #[test]
+    fn pair_does_not_ask_the_socket_for_mount_that_it_was_handed() {
+        let (mut pair, upstream) = plan("rdma://0.0.0.0:1", "tcp://[::1]:2049");
+        pair.mount_port = Some(20048);
+        pair.upstream_mount = "20048".parse().unwrap();
+        let own = |at: &str| own_mount(&pair, Some(at.parse().unwrap()), &upstream, Vec::new());
+        assert_eq!(own("0.0.0.0:20048"), None, "it has no IPv6");
+        assert_eq!(own("[::]:20048"), Some("[::1]:20048".parse().unwrap()));
+    }
 
     #[tokio::test]
     async fn resolver_that_never_answers_is_not_waited_for() {

@@ -66,13 +66,12 @@ pub(super) struct Replaced {
 /// A pair that could not be started.
 #[derive(Clone, Debug)]
 pub(super) struct Failed {
-    /// Where it would listen, as a URL.
-    pub(super) listen: String,
-    /// Its server, as a URL.
-    pub(super) upstream: String,
+    pub(super) plan: PairPlan,
     pub(super) why: String,
     /// Where the pair that it was to replace still listens, as a URL.
     pub(super) kept: Option<String>,
+    /// How often it was tried.
+    pub(super) attempts: u64,
 }
 
 impl fmt::Display for Failed {
@@ -81,7 +80,7 @@ impl fmt::Display for Failed {
             Some(_) => "is not changed",
             None => "is not served",
         };
-        write!(f, "{} {state}: {}", self.listen, self.why)
+        write!(f, "{} {state}: {}", self.plan.listen, self.why)
     }
 }
 
@@ -120,10 +119,10 @@ impl Replaced {
 
     fn fails(&mut self, plan: &PairPlan, why: String, kept: Option<&Pair>) {
         self.failed.push(Failed {
-            listen: plan.listen.to_string(),
-            upstream: plan.upstream.to_string(),
+            plan: plan.clone(),
             why,
             kept: kept.map(Pair::url),
+            attempts: 1,
         });
     }
 }

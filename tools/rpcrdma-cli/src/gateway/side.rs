@@ -39,10 +39,26 @@ impl Scheme {
         }
     }
 
-    fn port(self) -> u16 {
+    /// Its usual port.
+    pub(super) fn port(self) -> u16 {
         match self {
             Self::Rdma => NFS_RDMA_PORT,
             Self::Tcp => NFS_TCP_PORT,
+        }
+    }
+
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Rdma => Self::Tcp,
+            Self::Tcp => Self::Rdma,
+        }
+    }
+
+    /// What has its usual port, in words.
+    pub(super) fn service(self) -> &'static str {
+        match self {
+            Self::Rdma => "NFS/RDMA",
+            Self::Tcp => "plain NFS/TCP",
         }
     }
 

@@ -68,7 +68,7 @@ impl Write for Journal {
 
 /// A record of one line of text.
 pub(super) fn record(text: &str) -> String {
-    let mut record = Record::new(Level::INFO, "serve");
+    let mut record = Record::new(Level::INFO, super::Target::get().name());
     record.put("MESSAGE", text.trim_end());
     record.0
 }

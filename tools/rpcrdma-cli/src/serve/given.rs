@@ -7,6 +7,7 @@ use clap::builder::ValueRange;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command};
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::num::ParseIntError;
@@ -44,6 +45,15 @@ impl Given {
         self.0.iter().any(|(given, _)| given == id)
     }
 
+    /// The name of an option, in words: that of the command line if it was given there, or else a key of the table of a file.
+    pub(crate) fn name_of(&self, long: &str, table: &str, file: bool) -> String {
+        let key = long.replace('-', "_");
+        match file && !self.0.iter().any(|(id, _)| *id == key) {
+            true => format!("{key} of [{table}]"),
+            false => format!("--{long}"),
+        }
+    }
+
     fn values(&self, arg: &Arg) -> Option<&[OsString]> {
         let given = self.0.iter().find(|(id, _)| id == arg.get_id().as_str());
         given.map(|(_, values)| &values[..])
@@ -53,6 +63,28 @@ impl Given {
 /// The command, without what is around it.
 fn command<A: Args>() -> Command {
     A::augment_args(Command::new("rpcrdma"))
+}
+
+/// Options of a file that take effect at a restart, with their values in words.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileOptions(BTreeMap<String, String>);
+
+impl FileOptions {
+    /// Those of a table, without those that need no restart.
+    pub(crate) fn new(options: &Options, without: &[&str]) -> Self {
+        let all = options.iter();
+        let all = all.map(|(key, value)| (key.get_ref().clone(), value.get_ref().to_string()));
+        Self(all.filter(|(key, _)| !without.contains(&&**key)).collect())
+    }
+
+    /// The names of those that are not the same in both, in order.
+    pub(crate) fn changed(&self, other: &Self) -> Vec<String> {
+        let names: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
+        let changed = names
+            .into_iter()
+            .filter(|&name| self.0.get(name) != other.0.get(name));
+        changed.cloned().collect()
+    }
 }
 
 /// A table of a file that has options of a command.

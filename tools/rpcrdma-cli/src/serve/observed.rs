@@ -266,6 +266,7 @@ impl Observed {
         let counters = &now.counters;
         ClientStatus {
             address: now.peer.to_string(),
+            listen: None,
             // What a connection uses is published with its first call.
             provider: now
                 .id

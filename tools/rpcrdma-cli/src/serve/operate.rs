@@ -113,10 +113,12 @@ impl Operation<'_> {
                 tracing::info!(target: "serve", %file, "exports read again: {replaced}");
                 let listen = settings.args.listen.ip();
                 hints::warn(self.served.plans(), self.served.addresses(), listen);
-                if !settings.same_server(&self.settings) {
+                let changed = settings.changed_options(&self.settings);
+                if !changed.is_empty() {
                     tracing::warn!(
                         target: "serve",
-                        "options of [server] have changed: but for allow, they take effect at a restart"
+                        "options of [server] have changed that take effect at a restart: {}",
+                        changed.join(", ")
                     );
                 }
                 self.settings.read_again(settings);

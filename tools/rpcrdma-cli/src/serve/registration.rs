@@ -10,6 +10,10 @@ use std::time::Duration;
 /// How long rpcbind may take to answer.
 const DEADLINE: Duration = Duration::from_secs(5);
 
+/// What there is to say if rpcbind does not answer.
+const NO_RPCBIND: &str =
+    "cannot register with rpcbind: start it, or leave --rpcbind (rpcbind = true) out";
+
 /// Registrations that were made and are to be removed at the end.
 pub(crate) struct Registered {
     rpcbind: Rpcbind<oncrpc_tcp::Client>,
@@ -32,9 +36,7 @@ impl Registered {
     ///
     /// If rpcbind is not running or refuses; then nothing stays registered.
     pub(crate) async fn of(entries: &[Registration]) -> anyhow::Result<Self> {
-        let rpcbind = Rpcbind::local(DEADLINE)
-            .await
-            .context("cannot register with rpcbind: start it, or leave --rpcbind out")?;
+        let rpcbind = Rpcbind::local(DEADLINE).await.context(NO_RPCBIND)?;
         let mut registered = Self {
             rpcbind,
             entries: Vec::new(),
@@ -49,6 +51,23 @@ impl Registered {
             }
         }
         Ok(registered)
+    }
+
+    /// Finds out whether these could be registered, without doing so. What is registered for something that `is_replaced` is
+    /// no obstacle.
+    ///
+    /// # Errors
+    ///
+    /// If rpcbind is not running, or has registrations of somebody else.
+    pub(crate) async fn try_out(
+        entries: &[Registration],
+        is_replaced: impl Fn(SocketAddr) -> bool,
+    ) -> anyhow::Result<()> {
+        let rpcbind = Rpcbind::local(DEADLINE).await.context(NO_RPCBIND)?;
+        for entry in entries {
+            check_free(&rpcbind, entry, &is_replaced).await?;
+        }
+        Ok(())
     }
 
     /// Removes the registrations. What cannot be removed is logged: nobody can do more.
@@ -97,13 +116,34 @@ async fn register<T: Transport>(rpcbind: &Rpcbind<T>, entry: &Registration) -> a
     if found.is_some_and(|found| found.port() == entry.addr.port()) && rpcbind.unset(entry).await? {
         return Ok(rpcbind.set(entry).await?);
     }
+    Err(refused).with_context(|| registered_already(entry, found))
+}
+
+/// Checks that a program is not registered by somebody else.
+async fn check_free<T: Transport>(
+    rpcbind: &Rpcbind<T>,
+    entry: &Registration,
+    is_replaced: impl Fn(SocketAddr) -> bool,
+) -> anyhow::Result<()> {
+    let Registration {
+        prog, vers, netid, ..
+    } = *entry;
+    match rpcbind.getversaddr(prog, vers, netid).await? {
+        Some(found) if found.port() != entry.addr.port() && !is_replaced(found) => {
+            Err(anyhow::Error::msg(registered_already(entry, Some(found))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What there is to say if a program is registered, at this address if that is known.
+fn registered_already(entry: &Registration, found: Option<SocketAddr>) -> String {
     let at = found.map_or(String::new(), |found| format!(", for {found}"));
-    Err(refused).with_context(|| {
-        format!(
-            "cannot register with rpcbind{at}: end the server that has it, or, if there is none, \
-             remove it as root with `rpcinfo -d {prog} {vers}`"
-        )
-    })
+    format!(
+        "cannot register with rpcbind{at}: end the server that has it, or, if there is none, remove it as root with \
+         `rpcinfo -d {} {}`",
+        entry.prog, entry.vers
+    )
 }
 
 /// What is registered: all programs over RDMA, MOUNT over TCP. NFS itself is not served over TCP.
@@ -163,7 +203,7 @@ mod tests {
             match proc {
                 1 => w.bool(!entries.contains_key(&key) && entries.insert(key, addr).is_none()),
                 2 => w.bool(entries.remove(&key).is_some()),
-                3 => w.opaque(entries.get(&key).map_or(b"", |addr| addr.as_bytes())),
+                3 | 9 => w.opaque(entries.get(&key).map_or(b"", |addr| addr.as_bytes())),
                 other => panic!("procedure {other}"),
             }
             Answer::message(w.finish())
@@ -192,9 +232,18 @@ mod tests {
             );
             register(&rpcbind, &again).await.unwrap();
             let [other, ..] = entries("0.0.0.0:815".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
-            let error = register(&rpcbind, &other).await.unwrap_err().to_string();
-            assert!(error.contains("for 0.0.0.0:20049"), "{error}");
-            assert!(error.contains("`rpcinfo -d 100003 3`"), "{error}");
+            let tried = check_free(&rpcbind, &other, |_| false).await.unwrap_err();
+            let refused = register(&rpcbind, &other).await.unwrap_err();
+            for error in [tried.to_string(), refused.to_string()] {
+                assert!(error.contains("for 0.0.0.0:20049"), "{error}");
+                assert!(error.contains("`rpcinfo -d 100003 3`"), "{error}");
+            }
+            // What would be replaced is no obstacle.
+            check_free(&rpcbind, &again, |_| false).await.unwrap();
+            let own = "0.0.0.0:20049".parse().unwrap();
+            check_free(&rpcbind, &other, |found| found == own)
+                .await
+                .unwrap();
         };
         server.run(asking).await;
         let left: Vec<String> = fake.0.lock().unwrap().values().cloned().collect();

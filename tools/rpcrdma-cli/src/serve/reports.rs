@@ -73,7 +73,7 @@ pub(crate) struct Reports<T> {
 }
 
 impl<T: Tells> Reports<T> {
-    /// Tells of a server from now on.
+    /// Tells of a server from now on. `metrics_option` names the option or key that says where metrics are.
     ///
     /// # Errors
     ///
@@ -82,13 +82,14 @@ impl<T: Tells> Reports<T> {
         args: &ReportArgs,
         observed: T,
         state_dir: Option<&Path>,
+        metrics_option: &str,
     ) -> anyhow::Result<Self> {
         let observed = Arc::new(observed);
         let metrics = match args.metrics {
             Some(on) => Some(
                 Metrics::start(on, Arc::clone(&observed) as Arc<dyn Tells>)
                     .await
-                    .map_err(|error| listen::explain(error, on, "--metrics"))?,
+                    .map_err(|error| listen::explain(error, on, metrics_option))?,
             ),
             None => None,
         };
@@ -107,7 +108,8 @@ impl<T: Tells> Reports<T> {
                 .inspect_err(|error| {
                     tracing::warn!(
                         error = format!("{error:#}"),
-                        "nobody can ask for statistics"
+                        "`rpcrdma stats` and `rpcrdma clients` cannot ask this process: name another place with \
+                         --control-socket"
                     );
                 })
                 .ok(),

@@ -4,6 +4,7 @@ use super::args::{ChangesName, ServeArgs, SquashName};
 use super::capacity::Capacity;
 use super::config::Config;
 use super::exports;
+use super::given::FileOptions;
 use super::plan::{ClientPlan, Clients, Plan, Presence};
 use super::served::HowToOpen;
 use super::systemd;
@@ -25,8 +26,8 @@ pub(super) struct Settings {
     /// With the options of the file, if there is one.
     pub(super) args: ServeArgs,
     pub(super) plans: Vec<Plan>,
-    /// The options of the file, in words, without those that need no restart.
-    server: Vec<String>,
+    /// The options of the file, without those that need no restart.
+    server: FileOptions,
 }
 
 impl ServeArgs {
@@ -46,7 +47,7 @@ impl ServeArgs {
             return Ok(Settings {
                 args,
                 plans,
-                server: Vec::new(),
+                server: FileOptions::default(),
             });
         };
         let config = Config::load(file)?;
@@ -59,15 +60,10 @@ impl ServeArgs {
             )));
         }
         let plans = config.plans(&args.allowed())?;
-        let options = config.server.iter();
-        let server = options
-            .filter(|(key, _)| key.get_ref() != "allow")
-            .map(|(key, value)| format!("{} = {}", key.get_ref(), value.get_ref()))
-            .collect();
         Ok(Settings {
             args,
             plans,
-            server,
+            server: FileOptions::new(&config.server, &["allow"]),
         })
     }
 
@@ -148,9 +144,9 @@ impl Settings {
         *self = Self { server, ..read };
     }
 
-    /// Whether the server itself would be the same.
-    pub(super) fn same_server(&self, other: &Self) -> bool {
-        self.server == other.server
+    /// Names the options that differ and take effect at a restart.
+    pub(super) fn changed_options(&self, other: &Self) -> Vec<String> {
+        self.server.changed(&other.server)
     }
 
     /// Where state is to be kept, if anywhere.

@@ -1,6 +1,7 @@
 //! What administrators are given beside the program: units, a man page, a file of exports.
 
 use crate::running::{PROGRAM, fails, ok, run, text};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -58,18 +59,62 @@ fn units_are_understood_by_systemd_and_hardened() {
 }
 
 #[test]
-fn man_page_has_no_errors() {
-    let page = contrib("man/rpcrdma.toml.5");
-    let page = page.to_str().unwrap();
-    let args = ["--warnings", "-E", "UTF-8", "-Tutf8", "-Z", "-l", page];
-    let Some(output) = tool("man", &args) else {
-        return;
+fn man_pages_have_no_errors() {
+    for page in ["man/rpcrdma.toml.5", "man/gateway.toml.5"] {
+        let page = contrib(page);
+        let page = page.to_str().unwrap();
+        let args = ["--warnings", "-E", "UTF-8", "-Tutf8", "-Z", "-l", page];
+        let Some(output) = tool("man", &args) else {
+            return;
+        };
+        assert!(
+            output.status.success() && output.stderr.is_empty(),
+            "{page}: {}",
+            text(&output.stderr)
+        );
+    }
+}
+
+/// Whether a page has a key as the beginning of a paragraph, in a list, or in brackets.
+fn describes(page: &str, key: &str) -> bool {
+    let described = [
+        format!(".BR {key} "),
+        format!(".B {key}\n"),
+        format!(" {key} "),
+        format!("{key}]"),
+    ];
+    described.iter().any(|with| page.contains(with))
+}
+
+#[test]
+fn man_page_of_pairs_has_the_keys_that_the_program_knows() {
+    let page = fs::read_to_string(contrib("man/gateway.toml.5")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("gateway.toml");
+    let pair = "[[pair]]\nlisten = \"rdma://127.0.0.1\"\nupstream = \"tcp://127.0.0.1\"\n";
+    let known = |file: &str| -> BTreeSet<String> {
+        fs::write(&path, file).unwrap();
+        let output = run(&["gateway", "--check", "--config", path.to_str().unwrap()]);
+        let said = text(&output.stderr);
+        let known = said.split("there are ").nth(1).unwrap().trim();
+        known.split(", ").map(str::to_owned).collect()
     };
-    assert!(
-        output.status.success() && output.stderr.is_empty(),
-        "{}",
-        text(&output.stderr)
-    );
+    let of_pairs = known("[[pair]]\nno_such_key = 1\n");
+    let of_all = known(&format!("[gateway]\nno_such_key = 1\n{pair}"));
+    assert!(of_pairs.len() > 5 && of_all.len() > 10);
+    for key in of_pairs.iter().chain(&of_all) {
+        assert!(describes(&page, key), "{key} is not described");
+    }
+    // And no others: each key of a pair begins a paragraph, each of all is in one of the lists.
+    let (all, pairs) = page.split_once(".SH PAIRS").unwrap();
+    let listed = all.split_once("For the gateway as a whole").unwrap().1;
+    let listed = listed.split_once("These three").unwrap().0.lines();
+    let listed = listed.filter_map(|line| line.strip_prefix(".BR "));
+    let listed = listed.map(|line| line.split(' ').next().unwrap().to_owned());
+    assert_eq!(listed.collect::<BTreeSet<_>>(), of_all);
+    let pairs = pairs.split_once(".SH ").unwrap().0.split(".TP\n").skip(1);
+    let headed = pairs.map(|paragraph| paragraph.split(' ').nth(1).unwrap().to_owned());
+    assert_eq!(headed.collect::<BTreeSet<_>>(), of_pairs);
 }
 
 #[test]
@@ -88,11 +133,7 @@ fn man_page_has_every_key_and_limit_of_the_file() {
         let known = said.split("there are ").nth(1).unwrap().trim();
         for key in known.split(", ").map(|key| key.trim_matches('`')) {
             keys += 1;
-            let described = [format!(".BR {key} "), format!(" {key} "), format!("{key}]")];
-            assert!(
-                described.iter().any(|with| page.contains(with)),
-                "{key} is not described"
-            );
+            assert!(describes(&page, key), "{key} is not described");
         }
     }
     assert!(keys > 10, "{keys}");

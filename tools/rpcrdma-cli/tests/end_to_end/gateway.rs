@@ -1,6 +1,8 @@
 //! The gateway between our own servers and clients, over RDMA and over TCP.
 
 mod check;
+mod log;
+mod outage;
 mod reload;
 mod service;
 
@@ -173,15 +175,21 @@ impl Gateway {
     /// The next line of the log with this in it.
     #[track_caller]
     fn hear(&mut self, part: &str) -> String {
+        let heard = self.hear_until(part);
+        heard.lines().last().unwrap().to_owned()
+    }
+
+    /// The log up to the next line with this in it.
+    #[track_caller]
+    fn hear_until(&mut self, part: &str) -> String {
         let mut all = String::new();
         loop {
-            let mut line = String::new();
-            let len = self.log.read_line(&mut line).unwrap();
+            let before = all.len();
+            let len = self.log.read_line(&mut all).unwrap();
             assert!(len > 0, "the log ended without {part}: {all}");
-            if line.contains(part) {
-                return line;
+            if all[before..].contains(part) {
+                return all;
             }
-            all += &line;
         }
     }
 
@@ -195,6 +203,16 @@ impl Gateway {
     fn counter(&self, name: &str) -> u64 {
         let stats: Value = serde_json::from_str(&self.ask(&["stats", "--json"])).unwrap();
         stats["pairs"][0]["counters"][name].as_u64().unwrap()
+    }
+
+    /// What Prometheus gets.
+    fn metrics(&self) -> String {
+        let mut stream = TcpStream::connect(self.said["metrics"].as_str().unwrap()).unwrap();
+        let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).unwrap();
+        let mut metrics = String::new();
+        stream.read_to_string(&mut metrics).unwrap();
+        metrics
     }
 
     fn configure(&self, text: &str) {
@@ -282,7 +300,11 @@ fn tcp_clients_use_a_server_over_rdma() {
     assert_eq!((of("provider"), of("state")), ("tcp".into(), "idle".into()));
     assert_eq!((of("calls"), of("inline_bytes_in")), (1.into(), 40.into()));
     assert_eq!(of("upstream_provider"), "iwarp");
-    assert!(gateway.ask(&["clients"]).contains(&own));
+    let url = pair(&gateway)["listen"].clone();
+    assert_eq!(of("listen"), url);
+    let shown = gateway.ask(&["clients"]);
+    let shown = shown.lines().find(|line| line.contains(&own)).unwrap();
+    assert!(shown.ends_with(url.as_str().unwrap()), "{shown}");
 }
 
 #[test]
@@ -413,8 +435,14 @@ fn mount_is_passed_on_over_tcp() {
     ];
     let exports = text(&ok(&args));
     assert!(exports.starts_with("/stuff "), "{exports}");
-    let mount = gateway.said["pairs"][0]["mount"].as_str().unwrap();
-    assert!(mount.contains("mountproto=tcp"), "{mount}");
+    let said = pair(&gateway);
+    let command = |at: usize| said["mount"][at].as_str().unwrap();
+    assert!(command(0).contains("vers=4.2"), "{said}");
+    assert!(
+        command(1).contains("vers=3,nolock,mountproto=tcp"),
+        "{said}"
+    );
+    assert_eq!(said["upstream_mount"], filer.addr.to_string());
 }
 
 #[test]
@@ -442,7 +470,10 @@ fn mount_of_a_server_that_is_away_is_answered_and_logged() {
         oncrpc::read_reply(&reply, xid).err()
     });
     assert_eq!(reply, Some(oncrpc::RpcError::SystemErr));
-    gateway.hear("MOUNT of the server cannot be reached");
+    let said = gateway.hear("MOUNT of the server cannot be reached");
+    assert!(said.contains("with --upstream-mount"), "{said}");
+    assert!(said.contains(&gateway.rdma_url()), "{said}");
+    assert_eq!(gateway.counter("mount_unanswered"), 1);
 }
 
 #[test]
@@ -459,7 +490,7 @@ fn clients_wait_for_a_server_that_is_away() {
     // The call of the client has come, and waits.
     while gateway.counter("connections") == 0 {}
     gateway.hear(&format!(
-        "server tcp://{addr} cannot be reached, trying for 30 s: "
+        "server tcp://{addr} cannot be reached, trying for 30 s for each client: "
     ));
     assert!(gateway.counter("upstream_attempts_failed") > 0);
     let _filer = Filer::at(addr, dir.path());
@@ -481,7 +512,10 @@ fn addresses_that_are_not_allowed_are_refused() {
         let mut stream = TcpStream::connect(gateway.addr(0)).unwrap();
         // What an RDMA client says first; a TCP server that takes it in would close, too, but not say why.
         stream.write_all(b"MPA ID Req Frame\x40\x01\0\0").unwrap();
-        gateway.hear("not allowed");
+        let said = gateway.hear("not allowed");
+        let url = pair(&gateway)["listen"].as_str().unwrap();
+        assert!(said.contains(url), "{said}");
+        assert_eq!(gateway.counter("refused"), 1);
         drop(stream);
     }
 }
@@ -495,15 +529,12 @@ fn gateway_tells_what_it_does() {
     ok(&["cat", &gateway.url("stuff/file")]);
     let stats = gateway.ask(&["stats"]);
     assert!(stats.contains(&filer.url()), "{stats}");
-    let mut stream = TcpStream::connect(gateway.said["metrics"].as_str().unwrap()).unwrap();
-    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    stream.write_all(request).unwrap();
-    let mut metrics = String::new();
-    stream.read_to_string(&mut metrics).unwrap();
+    let metrics = gateway.metrics();
     for part in [
         "# TYPE rpcrdma_gateway_connections gauge",
         "rpcrdma_gateway_calls_total{listen=\"rdma://127.0.0.1:",
         "rpcrdma_last_reload_successful 1",
+        "rpcrdma_gateway_pair_up{listen=\"rdma://127.0.0.1:",
     ] {
         assert!(metrics.contains(part), "{part} is not in {metrics}");
     }

@@ -5,6 +5,7 @@ use crate::running::{fails, free_port, ok, run, text};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::net::TcpListener;
+use std::path::Path;
 
 #[test]
 fn file_is_checked_without_being_used() {
@@ -154,4 +155,85 @@ fn check_warns_of_what_a_gateway_starts_with() {
     );
     let process = format!("gateway with process {}", gateway.child.id());
     assert!(warning(1).contains(&process), "{said}");
+}
+
+#[test]
+fn check_beside_a_running_gateway_says_once_that_it_has_the_ports() {
+    let pair = |port: u16| {
+        format!(
+            "[[pair]]\nlisten = \"rdma://127.0.0.1:{port}\"\nupstream = \"tcp://127.0.0.1:1\"\n"
+        )
+    };
+    let (one, other) = (free_port(), free_port());
+    let gateway = Gateway::configured(&(pair(one) + &pair(other)));
+    let path = |name| gateway.around.path().join(name);
+    let (file, socket) = (path("gateway.toml"), path("control.sock"));
+    let check = [
+        "gateway",
+        "--check",
+        "--json",
+        "--config",
+        file.to_str().unwrap(),
+    ];
+    let control = ["--control-socket", socket.to_str().unwrap()];
+    let said = ok(&[&check[..], &control].concat());
+    let said: Value = serde_json::from_slice(&said).unwrap();
+    let [warning] = &said["warnings"].as_array().unwrap()[..] else {
+        panic!("{said}");
+    };
+    let warning = warning.as_str().unwrap();
+    let ports = format!("127.0.0.1:{one}, 127.0.0.1:{other}");
+    assert!(warning.contains(&ports), "{warning}");
+}
+
+#[test]
+fn check_tries_rpcbind() {
+    if Path::new("/run/rpcbind.sock").exists() {
+        eprintln!("skipped: rpcbind runs on this machine");
+        return;
+    }
+    let sides = [
+        "--listen",
+        "rdma://127.0.0.1:0",
+        "--upstream",
+        "tcp://127.0.0.1:1",
+    ];
+    let mount = ["--mount-port", "0", "--rpcbind"];
+    let start = [&["gateway"][..], &sides, &mount].concat();
+    let says = "cannot register with rpcbind: start it";
+    fails(&start, 1, says);
+    fails(&[&start[..], &["--check"]].concat(), 1, says);
+}
+
+#[test]
+fn check_says_which_mount_is_passed_on_and_how_to_mount_with_each_version() {
+    let check = |more: &[&str], says: &[&str]| {
+        let sides = [
+            "--listen",
+            "rdma://127.0.0.1:0",
+            "--upstream",
+            "tcp://127.0.0.1",
+        ];
+        let said = text(&ok(&[&["gateway", "--check"][..], &sides, more].concat()));
+        for part in says {
+            assert!(said.contains(part), "{said}");
+        }
+    };
+    check(&[], &["no MOUNT over TCP", "vers=4.2"]);
+    check(
+        &["--mount-port", "0"],
+        &[
+            "to MOUNT of 127.0.0.1 at the port that rpcbind there says, else 20048",
+            "vers=4.2",
+            "vers=3",
+        ],
+    );
+    check(
+        &["--mount-port", "0", "--upstream-mount", "635"],
+        &["to MOUNT at port 635 of 127.0.0.1"],
+    );
+    check(
+        &["--mount-port", "0", "--upstream-mount", "192.0.2.1:635"],
+        &["to MOUNT at 192.0.2.1:635"],
+    );
 }

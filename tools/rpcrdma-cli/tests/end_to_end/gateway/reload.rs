@@ -133,3 +133,60 @@ fn reload_ends_no_pair_for_one_that_cannot_be_started() {
     gateway.hear("nothing has changed");
     while gateway.ask(&["stats"]).contains("not served") {}
 }
+
+#[test]
+fn options_that_take_effect_at_a_restart_are_named_at_a_reload() {
+    let pair = "[[pair]]\nlisten = \"rdma://127.0.0.1:0\"\nupstream = \"tcp://127.0.0.1:1\"\n";
+    let mut gateway = Gateway::configured(&format!(
+        "[gateway]\nthreads = 1\nidle_timeout = \"1m\"\n{pair}"
+    ));
+    let text = "[gateway]\nidle_timeout = \"1m\"\nmax_connections = 7\nallow = [\"127.0.0.1\"]\n";
+    gateway.configure(&format!("{text}{pair}"));
+    gateway.signal(Signal::HUP);
+    let said = gateway.hear("take effect at a restart");
+    assert!(
+        said.trim_end()
+            .ends_with("restart: max_connections, threads"),
+        "{said}"
+    );
+}
+
+#[test]
+fn pair_that_could_not_be_started_is_shown_and_served_later_without_a_reload() {
+    let port = free_port();
+    let taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let pair = |port: u16| {
+        format!(
+            "[[pair]]\nlisten = \"rdma://127.0.0.1:{port}\"\nupstream = \"tcp://127.0.0.1:1\"\n"
+        )
+    };
+    let first = format!("[gateway]\nmetrics = 0\n{}", pair(free_port()));
+    let mut gateway = Gateway::configured(&first);
+    gateway.configure(&(first + &pair(port)));
+    gateway.signal(Signal::HUP);
+    gateway.hear("is not served");
+    let is_up = |gateway: &Gateway, up: u8| {
+        let url = format!("rpcrdma_gateway_pair_up{{listen=\"rdma://127.0.0.1:{port}\"");
+        let metrics = gateway.metrics();
+        let line = metrics.lines().find(|line| line.starts_with(&url));
+        line.is_some_and(|line| line.ends_with(&format!(" {up}")))
+    };
+    // The log comes before what is told of the reload.
+    while !is_up(&gateway, 0) {}
+    assert!(
+        gateway
+            .metrics()
+            .contains("rpcrdma_last_reload_successful 0")
+    );
+    drop(taken);
+    let said = gateway.hear("the pair is served now");
+    assert!(said.contains(&port.to_string()), "{said}");
+    while !is_up(&gateway, 1) {}
+    assert!(
+        gateway
+            .metrics()
+            .contains("rpcrdma_last_reload_successful 1")
+    );
+    assert!(!gateway.ask(&["stats"]).contains("not served"));
+    TcpStream::connect(("127.0.0.1", port)).unwrap();
+}

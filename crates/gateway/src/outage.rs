@@ -1,0 +1,153 @@
+//! What is said of a server that is away: once for all its clients, and once when it answers again.
+
+use crate::config::Upstream;
+use crate::core::Core;
+use nfs_proto::NFS_RDMA_PORT;
+use oncrpc::{Cause, PeerGroup};
+use oncrpc_tcp::ConnectionEnd;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+/// How a server fails its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Symptom {
+    /// It cannot be connected to, or does not answer.
+    Away,
+    /// It takes a connection in, and closes it before its first reply.
+    Closes,
+}
+
+/// The outage of a server, if there is one now.
+#[derive(Debug, Default)]
+pub(crate) struct Outages(Mutex<Option<Outage>>);
+
+/// A time in which clients connected in vain, or lost their connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outage {
+    since: Instant,
+    /// Connections of clients that met it.
+    clients: u64,
+    is_away: bool,
+    closes: bool,
+}
+
+impl Outages {
+    /// Notes that the connection of one more client has met this. Returns whether it is the first.
+    fn meet(&self, symptom: Symptom, now: Instant) -> bool {
+        let mut outage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let outage = outage.get_or_insert(Outage {
+            since: now,
+            clients: 0,
+            is_away: false,
+            closes: false,
+        });
+        outage.clients += 1;
+        let known = match symptom {
+            Symptom::Away => &mut outage.is_away,
+            Symptom::Closes => &mut outage.closes,
+        };
+        !std::mem::replace(known, true)
+    }
+
+    /// The server has answered on a new connection. Returns the outage that this ends.
+    fn end(&self) -> Option<Outage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Core {
+    /// Says that the server fails the connection of a client, if no other one has met the same before.
+    pub(crate) fn warn_of_outage(&self, symptom: Symptom, peer: SocketAddr, what: &str) {
+        let (listen, upstream) = (self.listen(), &self.upstream);
+        // A server that comes and goes could fill the log.
+        let is_new = self.outages.meet(symptom, Instant::now()) && self.log.may_warn(self.server());
+        match is_new {
+            true => warn!(target: "gateway", listen, %peer, ?upstream, "{what}"),
+            false => debug!(target: "gateway", listen, %peer, ?upstream, "{what}"),
+        }
+    }
+
+    /// Says that an outage is over: the server has answered the first call of a connection.
+    pub(crate) fn handle_first_reply(&self) {
+        let Some(outage) = self.outages.end() else {
+            return;
+        };
+        if self.log.may_warn(self.server()) {
+            let (listen, upstream) = (self.listen(), &self.upstream);
+            let seconds = Duration::as_secs(&outage.since.elapsed());
+            let clients = outage.clients;
+            info!(target: "gateway", listen, ?upstream, clients, "the server answers again after {seconds} s; connections of clients that waited or ended meanwhile: {clients}");
+        }
+    }
+
+    /// The server, of which few lines are logged at a time.
+    fn server(&self) -> PeerGroup {
+        let addr = self.upstream.addrs().first();
+        addr.map_or(PeerGroup::THIS_MACHINE, |addr| PeerGroup::of(addr.ip()))
+    }
+}
+
+/// What may be wrong if a TCP server refuses connections at its port.
+pub(crate) fn hint(upstream: &Upstream, error: &Cause) -> &'static str {
+    let is_rdma_port = upstream
+        .addrs()
+        .iter()
+        .any(|addr| addr.port() == NFS_RDMA_PORT);
+    match upstream {
+        Upstream::Tcp { .. } if is_rdma_port && is_refused(error) => {
+            "; is it an NFS/RDMA port? Then write rdma:// for the upstream"
+        }
+        _ => "",
+    }
+}
+
+/// Whether nobody listens there.
+fn is_refused(error: &Cause) -> bool {
+    let mut cause = Some(error.error() as &(dyn std::error::Error + 'static));
+    while let Some(error) = cause {
+        let by_system = error.downcast_ref::<io::Error>();
+        let at_end = match error.downcast_ref::<ConnectionEnd>() {
+            Some(ConnectionEnd::Io(error)) => Some(error.kind()),
+            _ => None,
+        };
+        if by_system.map(io::Error::kind).or(at_end) == Some(io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outage_is_new_once_for_each_symptom_and_counts_its_clients() {
+        let (outages, start) = (Outages::default(), Instant::now());
+        assert!(outages.meet(Symptom::Away, start));
+        assert!(!outages.meet(Symptom::Away, start + Duration::from_secs(1)));
+        assert!(outages.meet(Symptom::Closes, start + Duration::from_secs(2)));
+        assert!(!outages.meet(Symptom::Closes, start + Duration::from_secs(3)));
+        let outage = outages.end().expect("it lasted until now");
+        assert_eq!((outage.clients, outage.since), (4, start));
+        assert_eq!(outages.end(), None);
+        assert!(outages.meet(Symptom::Away, start), "it is another one");
+    }
+
+    #[test]
+    fn refused_connection_to_the_rdma_port_has_a_hint() {
+        let check = |addr: &str, kind: io::ErrorKind, expected: bool| {
+            let upstream = Upstream::tcp(addr.parse().unwrap());
+            let hint = hint(&upstream, &io::Error::from(kind).into());
+            assert_eq!(hint.contains("rdma://"), expected, "{addr} {kind}");
+        };
+        check("192.0.2.1:20049", io::ErrorKind::ConnectionRefused, true);
+        check("192.0.2.1:20049", io::ErrorKind::TimedOut, false);
+        check("192.0.2.1:2049", io::ErrorKind::ConnectionRefused, false);
+    }
+}

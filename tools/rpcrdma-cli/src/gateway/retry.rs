@@ -1,0 +1,176 @@
+//! Pairs of the file that could not be started at a reload: they are tried again.
+
+use super::circles::{ResolvedPair, circle};
+use super::pairs::{Pair, Pairs};
+use super::plan::PairPlan;
+use super::replace::{Failed, leads_back};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// How often pairs that are not served are tried again.
+pub(super) const RETRY: Duration = Duration::from_secs(30);
+
+/// When pairs are tried again; the first time is after the pause.
+pub(super) fn retries() -> Interval {
+    let mut retries = interval(RETRY);
+    retries.reset();
+    retries.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    retries
+}
+
+impl Failed {
+    /// Whether it is tried again. One that another pair still serves in its place is not: that would lose its connections
+    /// each time.
+    pub(super) fn is_retried(&self) -> bool {
+        self.kept.is_none()
+    }
+}
+
+impl Pairs {
+    /// Tries pairs once more that are not served, of a file with these pairs in this order. Returns those that still are not
+    /// as the file says. No running pair is touched.
+    pub(super) async fn start_failed(
+        &mut self,
+        failed: Vec<Failed>,
+        order: &[PairPlan],
+    ) -> Vec<Failed> {
+        let retried = failed.iter().filter(|one| one.is_retried());
+        let plans: Vec<PairPlan> = retried.map(|one| one.plan.clone()).collect();
+        let running = self.running.iter().map(|pair| &pair.plan);
+        let all: Vec<PairPlan> = plans.iter().chain(running).cloned().collect();
+        self.look_up_clients(&all).await;
+        let mut prepared = self.prepare_all(&plans).await.into_iter();
+        let mut still = Vec::new();
+        for mut one in failed {
+            let Some(prepared) = one.is_retried().then(|| prepared.next()).flatten() else {
+                still.push(one);
+                continue;
+            };
+            one.attempts += 1;
+            let started = match prepared.and_then(|to| self.leads_elsewhere(&one.plan, to)) {
+                Ok(upstream) => self.start(one.plan.clone(), upstream).await,
+                Err(error) => Err(error),
+            };
+            match started {
+                Ok(pair) => {
+                    let listen = pair.url();
+                    tracing::info!(target: "gateway", listen, "the pair is served now, at attempt {}", one.attempts);
+                    self.running.push(pair);
+                }
+                Err(error) => {
+                    let why = format!("{error:#}");
+                    if one.why != why {
+                        one.why = why;
+                        tracing::warn!(target: "gateway", "{one}");
+                    }
+                    still.push(one);
+                }
+            }
+        }
+        let place = |pair: &Pair| {
+            order
+                .iter()
+                .position(|plan| plan.listen == pair.plan.listen)
+        };
+        self.running
+            .sort_by_key(|pair| place(pair).unwrap_or(usize::MAX));
+        self.are_running().await;
+        still
+    }
+
+    /// Checks that a pair would not lead back to itself through those that run. Returns the addresses of its server.
+    fn leads_elsewhere(
+        &self,
+        plan: &PairPlan,
+        upstream: Vec<SocketAddr>,
+    ) -> anyhow::Result<Vec<SocketAddr>> {
+        let running = self.running.iter().map(|pair| ResolvedPair {
+            plan: &pair.plan,
+            listening: pair.listening,
+            upstream: &pair.upstream,
+        });
+        let this = ResolvedPair {
+            plan,
+            listening: self.sockets.listening_at(plan.listen.addr),
+            upstream: &upstream,
+        };
+        let known: Vec<_> = [this].into_iter().chain(running).collect();
+        match circle(&known, 0) {
+            Some(way) => Err(leads_back(&way)),
+            None => Ok(upstream),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::args::GatewayArgs;
+    use crate::gateway::circles::tests::plan;
+    use crate::gateway::sockets::Sockets;
+    use clap::{Args, Command, FromArgMatches};
+    use std::net::TcpListener;
+
+    fn pairs() -> Pairs {
+        let command = GatewayArgs::augment_args(Command::new("rpcrdma"));
+        let matches = command.get_matches_from(["rpcrdma", "--trust-local"]);
+        let args = GatewayArgs::from_arg_matches(&matches).unwrap();
+        Pairs::new(&args, Sockets::default())
+    }
+
+    fn listening(pairs: &Pairs) -> Vec<SocketAddr> {
+        pairs.running().iter().map(|pair| pair.listening).collect()
+    }
+
+    #[tokio::test]
+    async fn pair_is_started_once_its_port_is_free_and_comes_to_its_place() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap();
+        let (first, _) = plan(&format!("tcp://{port}"), "rdma://127.0.0.1:1");
+        let (second, _) = plan("tcp://127.0.0.1:0", "rdma://127.0.0.1:1");
+        let order = [first, second];
+        let mut pairs = pairs();
+        let failed = pairs.replace(order.to_vec()).await.failed;
+        assert_eq!((failed.len(), listening(&pairs).len()), (1, 1));
+        let failed = pairs.start_failed(failed, &order).await;
+        assert_eq!(failed[0].attempts, 2);
+        assert!(failed[0].why.contains("is in use"), "{}", failed[0].why);
+        drop(taken);
+        let failed = pairs.start_failed(failed, &order).await;
+        assert!(failed.is_empty());
+        assert_eq!((listening(&pairs)[0], listening(&pairs).len()), (port, 2));
+        pairs.end().await;
+    }
+
+    #[tokio::test]
+    async fn pair_that_is_served_as_before_is_not_tried() {
+        let (changed, _) = plan("tcp://127.0.0.1:0", "rdma://127.0.0.1:1");
+        let failed = Failed {
+            plan: changed.clone(),
+            why: "a reason".to_owned(),
+            kept: Some("tcp://127.0.0.1:7".to_owned()),
+            attempts: 1,
+        };
+        let mut pairs = pairs();
+        let failed = pairs.start_failed(vec![failed], &[changed]).await;
+        assert_eq!((failed.len(), failed[0].attempts), (1, 1));
+        assert!(listening(&pairs).is_empty());
+    }
+
+    #[tokio::test]
+    async fn pair_that_would_lead_back_through_a_running_one_is_not_started() {
+        let mut pairs = pairs();
+        let (one, _) = plan("tcp://127.0.0.1:0", "rdma://127.0.0.1:1");
+        assert!(pairs.replace(vec![one]).await.failed.is_empty());
+        let at = listening(&pairs)[0];
+        pairs.running[0].upstream = vec!["127.0.0.1:1".parse().unwrap()];
+        let (other, to) = plan("rdma://127.0.0.1:1", &format!("tcp://{at}"));
+        let refused = pairs.leads_elsewhere(&other, to).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("its server is the gateway itself"),
+            "{refused}"
+        );
+        pairs.end().await;
+    }
+}

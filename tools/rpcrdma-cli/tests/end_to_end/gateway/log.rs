@@ -1,0 +1,117 @@
+//! The log of a gateway: what it names, and under what its lines are filed.
+
+use super::Gateway;
+use crate::running::{PROGRAM, fails, free_port, run, text};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+
+#[test]
+fn what_a_gateway_says_itself_is_filed_under_its_name_in_logs_for_programs() {
+    let args = ["--log-format", "json"];
+    let mut gateway = Gateway::between("rdma://127.0.0.1:0", "tcp://127.0.0.1:1", &args);
+    gateway.signal(Signal::TERM);
+    let said: Value = serde_json::from_str(&gateway.hear("letting calls finish")).unwrap();
+    assert_eq!(said["target"], "gateway");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("rdma://{}", taken.local_addr().unwrap());
+    let ended = run(&[
+        "gateway",
+        "--log-format",
+        "json",
+        "--listen",
+        &listen,
+        "--upstream",
+        "tcp://127.0.0.1:1",
+    ]);
+    let said = text(&ended.stderr);
+    let last: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&last["level"], &last["target"]),
+        (&"ERROR".into(), &"gateway".into())
+    );
+}
+
+#[test]
+fn errors_name_keys_of_the_file_and_options_of_the_command_line() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let (listen, free) = (format!("rdma://127.0.0.1:{port}"), "rdma://127.0.0.1:0");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("gateway.toml");
+    let configured = |text: &str, says: &str| {
+        std::fs::write(&file, text).unwrap();
+        let args = ["gateway", "--config", file.to_str().unwrap()];
+        fails(&args, 1, says);
+        fails(&[&args[..], &["--check"]].concat(), 1, says);
+    };
+    let given = |listen: &str, more: &[&str], says: &str| {
+        let pair = [
+            "gateway",
+            "--listen",
+            listen,
+            "--upstream",
+            "tcp://127.0.0.1:1",
+        ];
+        fails(&[&pair[..], more].concat(), 1, says);
+    };
+    let pair = |listen: &str| {
+        format!("[[pair]]\nlisten = \"{listen}\"\nupstream = \"tcp://127.0.0.1:1\"\n")
+    };
+    configured(
+        &pair(&listen),
+        &format!("choose another port with listen of the pair {listen}"),
+    );
+    given(&listen, &[], "choose another port with --listen");
+    configured(
+        &format!("{}mount_port = {port}\n", pair(free)),
+        &format!("choose another port with mount_port of the pair {free}"),
+    );
+    let port = port.to_string();
+    given(
+        free,
+        &["--mount-port", &port],
+        "another port with --mount-port",
+    );
+    configured(
+        &format!("[gateway]\nmetrics = {port}\n{}", pair(free)),
+        "choose another port with metrics of [gateway]",
+    );
+    given(free, &["--metrics", &port], "another port with --metrics");
+}
+
+#[test]
+fn clients_of_mount_that_are_refused_are_logged_with_the_pair_and_counted() {
+    let args = ["--mount-port", "0", "--allow", "192.0.2.0/24"];
+    let mut gateway = Gateway::between("rdma://127.0.0.1:0", "tcp://127.0.0.1:1", &args);
+    let port = gateway.said["pairs"][0]["mount_port"].as_u64().unwrap();
+    let client = TcpStream::connect(("127.0.0.1", u16::try_from(port).unwrap())).unwrap();
+    let said = gateway.hear("not allowed");
+    let from = client.local_addr().unwrap().to_string();
+    for part in [&from, &gateway.rdma_url()] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert_eq!(gateway.counter("refused"), 1);
+}
+
+#[test]
+fn state_directory_that_cannot_be_made_is_told_with_what_to_do() {
+    let around = tempfile::tempdir().unwrap();
+    let file = around.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let mut command = Command::new(PROGRAM);
+    let listen = format!("rdma://127.0.0.1:{}", free_port());
+    command
+        .args(["gateway", "--json", "--listen", &listen])
+        .args(["--upstream", "tcp://127.0.0.1:1"])
+        .env("XDG_STATE_HOME", &file)
+        .env_remove("RUNTIME_DIRECTORY");
+    let mut gateway = Gateway::started(around, command);
+    assert_eq!(gateway.said["control"], Value::Null);
+    let said = gateway.hear("cannot ask this gateway");
+    let dir = file.join("rpcrdma");
+    for part in [dir.to_str().unwrap(), "--control-socket"] {
+        assert!(said.contains(part), "{said}");
+    }
+}
