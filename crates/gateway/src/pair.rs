@@ -7,7 +7,7 @@ use crate::link::{Connector, Link};
 use crate::phase::{Phase, Phases};
 use crate::ports::MachineName;
 use crate::reduce;
-use crate::replies::{can_answer, system_err};
+use crate::replies::{AUTH_TLS, bad_cred, can_answer, system_err};
 use crate::reply_memory::Lease;
 use crate::retry::Failure;
 use crate::session::{self, Sizes};
@@ -153,6 +153,10 @@ impl Pair {
             stats.malformed.bump();
             return Programs::new().call(call, caller);
         };
+        if scanned.flavor == AUTH_TLS {
+            // It asks for TLS on this connection. A server would begin it on its own (RFC 9289 §4.1).
+            return Answer::Now(Reply::Message(bad_cred(xid)));
+        }
         if caller.known_uid().is_some()
             && let Err(reply) = may_claim(&call, caller)
         {

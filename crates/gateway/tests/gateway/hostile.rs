@@ -118,6 +118,28 @@ async fn malformed_header_is_answered_and_not_passed_on() {
 }
 
 #[tokio::test]
+async fn call_that_asks_for_tls_is_denied_and_does_not_reach_the_upstream() {
+    for (down, up) in WAYS {
+        let upper = Upper::new(up).await;
+        let gateway = upper.behind(down).await;
+        let client = Lower::new(down, gateway.local_addr(), nobody()).await;
+        let (prog, vers, proc) = (100_003, 4, 0);
+        let tls = Credential::Other {
+            flavour: 7,
+            body: Box::default(),
+        };
+        let mut w = Writer::default();
+        write_call(&mut w, 1, Procedure { prog, vers, proc }, &tls);
+        let reply = client.call(w.finish(), 100).await;
+        let reply = reply.expect("it is answered");
+        let denied = RpcError::Auth(AuthStat::BadCred);
+        assert_eq!(read_reply(&reply, 1).err(), Some(denied), "{down:?} {up:?}");
+        assert!(upper.service.calls().is_empty());
+        check_served(&client, 2).await;
+    }
+}
+
+#[tokio::test]
 async fn malformed_call_with_an_xid_in_flight_draws_no_answer_under_that_xid() {
     for up in [RDMA, Over::Rdma(Versions::Two)] {
         let upper = Upper::new(up).await;
