@@ -4,7 +4,7 @@ use super::xdr::{
     CALL, REPLY, call, getattr, putfh, read, read_data, reply, sequence, status, write, xdr,
 };
 use super::{place, scan, scan_reply, words};
-use crate::limits::{MAX_DATA, MAX_ITEMS, MAX_OPERATIONS};
+use crate::limits::{MAX_DATA, MAX_ITEMS, MAX_OPERATIONS, MAX_TAG};
 use proptest::prelude::*;
 
 /// Bytes of an accepted reply with the tag "tag", before the results.
@@ -179,6 +179,23 @@ fn sizes_above_the_limits_have_no_bound() {
     let most = vec![putfh(); MAX_OPERATIONS as usize];
     assert!(bound(&most).is_some());
     assert_eq!(bound(&[most, vec![putfh()]].concat()), None);
+}
+
+#[test]
+fn tag_comes_back_and_one_above_the_limit_ends_the_knowledge() {
+    let found = |length: u32| {
+        let header = [9, 0, 2, 100_003, 4, 1, 0, 0, 0, 0];
+        let tag = xdr().opaque(&vec![b't'; length as usize]);
+        let operations = &call(1, &[putfh(), write(b"data")])[CALL - 8..];
+        scan(&[&words(&header), &tag.0[..], operations].concat(), 64).unwrap()
+    };
+    let fixed = FIXED - 4 + 16 + 16;
+    for length in [0, 1, MAX_TAG] {
+        let padded = length.next_multiple_of(4) as usize;
+        assert_eq!(found(length).reply.unwrap().fixed, fixed + padded);
+    }
+    let long = found(MAX_TAG + 1);
+    assert!(long.reply.is_none() && long.arguments.is_empty());
 }
 
 #[test]
