@@ -3,7 +3,6 @@
 use crate::heard::Heard;
 use crate::made_up::*;
 use crate::stage::*;
-use buffer::Buffer;
 use gateway::{Gateway, GatewayConfig, Listen, MAX_RECORD, Upstream, tcp_limits};
 use hostile_peer::rpc::{accept, accepted, msg, opaque};
 use hostile_peer::{Peer, words};
@@ -12,7 +11,6 @@ use oncrpc::{
     AuthStat, AuthSys, Credential, LocalUserError, LocalUsers, Origin, Procedure, Programs,
     RpcError, Service, TransportError, read_reply, write_call,
 };
-use oncrpc_tcp::record;
 use rpcrdma::Versions;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,12 +21,6 @@ const RDMA: Over = Over::Rdma(Versions::One);
 
 fn nobody() -> Arc<dyn Service> {
     Arc::new(Programs::new())
-}
-
-fn record_of(message: &Payload) -> Vec<u8> {
-    let mut out = Buffer::default();
-    record::encode(message, &mut out);
-    out.to_vec()
 }
 
 async fn connect(to: SocketAddr) -> TcpStream {
