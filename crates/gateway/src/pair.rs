@@ -157,6 +157,9 @@ impl Pair {
             // It asks for TLS on this connection. A server would begin it on its own (RFC 9289 §4.1).
             return Answer::Now(Reply::Message(bad_cred(xid)));
         }
+        if scanned.truncated {
+            self.warn("RFC 4506 §4: a call ends before its arguments; it is passed on as it is");
+        }
         if caller.known_uid().is_some()
             && let Err(reply) = may_claim(&call, caller)
         {

@@ -198,6 +198,25 @@ async fn compound_that_lies_about_its_lengths_is_passed_on_as_it_is() {
     }
 }
 
+#[tokio::test]
+async fn client_whose_call_ends_before_its_arguments_is_named_in_the_log() {
+    let heard = Heard::listen();
+    let upper = Upper::new(RDMA).await;
+    let gateway = heard_from_tcp(upper.upstream()).await;
+    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    // PUTROOTFH, with a right count of operations and a wrong one.
+    for (xid, count, warnings) in [(1, 1, 0), (2, 2, 1)] {
+        let reply = client.call(compound(xid, &[0, 1, count, 24]), 100).await;
+        reply.expect("the upstream answers");
+        assert_eq!(heard.count("a call ends before its arguments"), warnings);
+    }
+    let Lower::Tcp(client) = client else {
+        panic!("it is one over TCP")
+    };
+    let peer = client.local_addr().expect("it is connected");
+    assert_eq!(heard.count(&format!("peer={peer}")), 1);
+}
+
 /// A gateway in front of a TCP server that answers each call with these bytes.
 async fn answering(
     down: Over,

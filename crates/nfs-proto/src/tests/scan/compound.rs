@@ -151,7 +151,7 @@ fn compound_that_lies_about_a_length_has_no_item_past_the_lie() {
     let honest = [putfh(), write(b"first"), putfh(), write(b"second")];
     let bytes = call(0, &honest);
     let found = scan(&bytes, 9).unwrap();
-    assert_eq!(found.arguments.len(), 2);
+    assert_eq!((found.arguments.len(), found.truncated), (2, false));
     let first = CALL + 12 + 36;
     // The first WRITE claims all that is left, more than that, and more than the limit.
     for length in [u32::try_from(bytes.len()).unwrap(), MAX_DATA, MAX_DATA + 1] {
@@ -159,6 +159,8 @@ fn compound_that_lies_about_a_length_has_no_item_past_the_lie() {
         bytes[first - 4..first].copy_from_slice(&length.to_be_bytes());
         let found = scan(&bytes, 9).unwrap();
         assert!(found.arguments.is_empty() && found.reply.is_none());
+        // What is above the limit may be right, for others.
+        assert_eq!(found.truncated, length <= MAX_DATA);
     }
     // The second handle is longer than a handle can be.
     let mut bytes = bytes.clone();
@@ -167,7 +169,8 @@ fn compound_that_lies_about_a_length_has_no_item_past_the_lie() {
     // More operations than there are.
     let mut bytes = call(0, &honest);
     bytes[CALL - 4..CALL].copy_from_slice(&5_u32.to_be_bytes());
-    assert_eq!(scan(&bytes, 9).unwrap().reply, None);
+    let found = scan(&bytes, 9).unwrap();
+    assert_eq!((found.reply, found.truncated), (None, true));
 }
 
 #[test]
