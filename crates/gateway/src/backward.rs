@@ -59,6 +59,9 @@ impl Pair {
         self.core.stats.bytes_down.add(call.stream_len() as u64);
         let upstream = *upstream;
         Answer::Later(Box::pin(async move {
+            // The reply that was received before goes first, such as that of OPEN before the recall of its delegation: its
+            // task is woken by now.
+            tokio::task::yield_now().await;
             let reply = client.call(call).await;
             self.called_back(reply, &target, &upstream)
         }))

@@ -8,7 +8,7 @@ use crate::outage::{self, Symptom};
 use crate::phase::{Phase, Phases};
 use crate::ports::MachineName;
 use crate::reduce;
-use crate::replies::{can_answer, system_err};
+use crate::replies::{AUTH_TLS, bad_cred, can_answer, system_err};
 use crate::reply_memory::{Lease, SmallReplies};
 use crate::retry::Failure;
 use crate::session::{self, Sizes};
@@ -157,6 +157,13 @@ impl Pair {
             stats.malformed.bump();
             return Programs::new().call(call, caller);
         };
+        if scanned.flavor == AUTH_TLS {
+            // It asks for TLS on this connection. A server would begin it on its own (RFC 9289 §4.1).
+            return Answer::Now(Reply::Message(bad_cred(xid)));
+        }
+        if scanned.truncated {
+            self.warn("RFC 4506 §4: a call ends before its arguments; it is passed on as it is");
+        }
         if caller.known_uid().is_some()
             && let Err(reply) = may_claim(&call, caller)
         {

@@ -1,10 +1,17 @@
 //! Calls of the upstream to clients.
 
 use crate::made_up::*;
-use oncrpc::xdr::Writer;
+use crate::stage::{anywhere, from_rdma, from_tcp, rdma_upstream};
+use gateway::Upstream;
+use hostile_peer::rpc::msg;
+use hostile_peer::{Peer, as_words, words};
+use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{Credential, Procedure, RpcError, Service, read_reply, write_call};
 use rpcrdma::Versions;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 /// An upstream, a gateway and a client that has made one call.
 async fn connected(
@@ -33,6 +40,105 @@ async fn callback_crosses_with_its_xid_once_the_client_takes_callbacks() {
         assert_eq!(callbacks.calls(), [sent.head()], "{way:?}");
         let stats = gateway.stats();
         assert_eq!((stats.callbacks, stats.callback_replies), (1, 1));
+    }
+}
+
+/// XID of the calls of servers that are [`recalling`].
+const RECALL: u32 = 77;
+
+/// Servers over TCP and over RDMA that answer the first call, and the second together with a call of their own behind the
+/// reply.
+async fn recalling() -> [Upstream; 2] {
+    let over_rdma = rdma_upstream(recalling_over_rdma(), Versions::One);
+    [Upstream::tcp(recalling_over_tcp().await), over_rdma]
+}
+
+fn recalling_over_rdma() -> SocketAddr {
+    let listener = std::net::TcpListener::bind(anywhere()).expect("it listens");
+    let addr = listener.local_addr().expect("it listens");
+    std::thread::spawn(move || {
+        let mut peer = Peer::accept(&listener);
+        let said = |xid, message: Payload| words(&msg(xid, 8, &as_words(message.head())));
+        let first = peer.answer()[0];
+        peer.send(&said(first, success(first, b"")));
+        let second = peer.answer()[0];
+        peer.send(&said(second, success(second, b"")));
+        peer.send(&said(RECALL, call_of(RECALL, ECHO, b"recall")));
+        peer.hear();
+    });
+    addr
+}
+
+async fn recalling_over_tcp() -> SocketAddr {
+    let listener = TcpListener::bind(anywhere()).await.expect("it listens");
+    let addr = listener.local_addr().expect("it listens");
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("it accepts");
+        let first = read_record(&mut stream).await[0];
+        let reply = record_of(&success(first, b""));
+        stream.write_all(&reply).await.expect("it is sent");
+        let second = read_record(&mut stream).await[0];
+        let both = [success(second, b""), call_of(RECALL, ECHO, b"recall")];
+        let both: Vec<u8> = both.iter().flat_map(record_of).collect();
+        stream.write_all(&both).await.expect("it is sent");
+        let _ = stream.read_u8().await;
+    });
+    addr
+}
+
+async fn read_record(stream: &mut TcpStream) -> Vec<u32> {
+    let mark = within_limit(stream.read_u32()).await.expect("a record");
+    let mut record = vec![0; (mark & !(1 << 31)) as usize];
+    within_limit(stream.read_exact(&mut record))
+        .await
+        .expect("all of it");
+    as_words(&record)
+}
+
+/// XID and message type of a reply and of the call behind it.
+const IN_ORDER: [[u32; 2]; 2] = [[2, 1], [RECALL, 0]];
+
+#[tokio::test]
+async fn callback_does_not_overtake_a_reply_before_it_to_a_tcp_client() {
+    for upstream in recalling().await {
+        let gateway = from_tcp(upstream).await;
+        let mut client = TcpStream::connect(gateway.local_addr())
+            .await
+            .expect("it connects");
+        let create = record_of(&create_session(1, true, 1000));
+        client.write_all(&create).await.expect("it is sent");
+        read_record(&mut client).await;
+        let call = record_of(&call_of(2, ECHO, b""));
+        client.write_all(&call).await.expect("it is sent");
+        for expected in IN_ORDER {
+            assert_eq!(read_record(&mut client).await[..2], expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn callback_does_not_overtake_a_reply_before_it_to_an_rdma_client() {
+    for upstream in recalling().await {
+        let gateway = from_rdma(upstream).await;
+        let to = gateway.local_addr();
+        let client = tokio::task::spawn_blocking(move || {
+            let mut client = Peer::connect(to);
+            for (xid, call) in [
+                (1, create_session(1, true, 1000)),
+                (2, call_of(2, ECHO, b"")),
+            ] {
+                client.send(&words(&msg(xid, 8, &as_words(call.head()))));
+                if xid == 1 {
+                    client.answer();
+                }
+            }
+            // Behind the header of version one.
+            IN_ORDER.map(|_| {
+                let message = client.answer();
+                [message[7], message[8]]
+            })
+        });
+        assert_eq!(within_limit(client).await.expect("no panic"), IN_ORDER);
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::heard::Heard;
 use crate::made_up::*;
 use crate::stage::*;
-use buffer::Buffer;
 use gateway::{Gateway, GatewayConfig, Listen, MAX_RECORD, Upstream, tcp_limits};
 use hostile_peer::rpc::{accept, accepted, msg, opaque};
 use hostile_peer::{Peer, words};
@@ -12,7 +11,6 @@ use oncrpc::{
     AuthStat, AuthSys, Credential, LocalUserError, LocalUsers, Origin, Procedure, Programs,
     RpcError, Service, TransportError, read_reply, write_call,
 };
-use oncrpc_tcp::record;
 use rpcrdma::Versions;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,12 +21,6 @@ const RDMA: Over = Over::Rdma(Versions::One);
 
 fn nobody() -> Arc<dyn Service> {
     Arc::new(Programs::new())
-}
-
-fn record_of(message: &Payload) -> Vec<u8> {
-    let mut out = Buffer::default();
-    record::encode(message, &mut out);
-    out.to_vec()
 }
 
 async fn connect(to: SocketAddr) -> TcpStream {
@@ -118,6 +110,28 @@ async fn malformed_header_is_answered_and_not_passed_on() {
 }
 
 #[tokio::test]
+async fn call_that_asks_for_tls_is_denied_and_does_not_reach_the_upstream() {
+    for (down, up) in WAYS {
+        let upper = Upper::new(up).await;
+        let gateway = upper.behind(down).await;
+        let client = Lower::new(down, gateway.local_addr(), nobody()).await;
+        let (prog, vers, proc) = (100_003, 4, 0);
+        let tls = Credential::Other {
+            flavour: 7,
+            body: Box::default(),
+        };
+        let mut w = Writer::default();
+        write_call(&mut w, 1, Procedure { prog, vers, proc }, &tls);
+        let reply = client.call(w.finish(), 100).await;
+        let reply = reply.expect("it is answered");
+        let denied = RpcError::Auth(AuthStat::BadCred);
+        assert_eq!(read_reply(&reply, 1).err(), Some(denied), "{down:?} {up:?}");
+        assert!(upper.service.calls().is_empty());
+        check_served(&client, 2).await;
+    }
+}
+
+#[tokio::test]
 async fn malformed_call_with_an_xid_in_flight_draws_no_answer_under_that_xid() {
     for up in [RDMA, Over::Rdma(Versions::Two)] {
         let upper = Upper::new(up).await;
@@ -182,6 +196,25 @@ async fn compound_that_lies_about_its_lengths_is_passed_on_as_it_is() {
         }
         check_served(&client, 99).await;
     }
+}
+
+#[tokio::test]
+async fn client_whose_call_ends_before_its_arguments_is_named_in_the_log() {
+    let heard = Heard::listen();
+    let upper = Upper::new(RDMA).await;
+    let gateway = heard_from_tcp(upper.upstream()).await;
+    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    // PUTROOTFH, with a right count of operations and a wrong one.
+    for (xid, count, warnings) in [(1, 1, 0), (2, 2, 1)] {
+        let reply = client.call(compound(xid, &[0, 1, count, 24]), 100).await;
+        reply.expect("the upstream answers");
+        assert_eq!(heard.count("a call ends before its arguments"), warnings);
+    }
+    let Lower::Tcp(client) = client else {
+        panic!("it is one over TCP")
+    };
+    let peer = client.local_addr().expect("it is connected");
+    assert_eq!(heard.count(&format!("peer={peer}")), 1);
 }
 
 /// A gateway in front of a TCP server that answers each call with these bytes.

@@ -213,6 +213,13 @@ pub(crate) fn create_sessions(xid: u32, flags: u32, sizes: &[u32]) -> Payload {
     w.finish()
 }
 
+/// A message as a record of TCP.
+pub(crate) fn record_of(message: &Payload) -> Vec<u8> {
+    let mut out = buffer::Buffer::default();
+    oncrpc_tcp::record::encode(message, &mut out);
+    out.to_vec()
+}
+
 /// The bytes of the results of a reply.
 pub(crate) fn results(reply: &Payload, xid: u32) -> Vec<u8> {
     let mut r = oncrpc::read_reply(reply, xid).expect("it succeeded");

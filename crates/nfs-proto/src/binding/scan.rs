@@ -48,6 +48,8 @@ pub struct ScannedCall {
     /// Whether the arguments and results are in clear. RPCSEC_GSS with integrity or privacy makes
     /// them one opaque field without eligible items.
     pub clear: bool,
+    /// Whether the message ended before its arguments: it was cut, or one of its lengths or counts is wrong.
+    pub truncated: bool,
     /// The DDP-eligible arguments: data of WRITE, path of SYMLINK, text of CREATE. No more than
     /// [`MAX_ITEMS`](crate::limits::MAX_ITEMS); others are part of the stream.
     pub arguments: ItemPlaces,
@@ -161,6 +163,7 @@ impl CallScan {
             procedure,
             flavor: scan.note(Note::Flavor),
             clear: scan.is_clear(),
+            truncated: scan.is_truncated(),
             reply: bound::bound(&scan),
             short_reply_retry: scan.is_complete()
                 && !scan.is_gss()

@@ -251,26 +251,33 @@ async fn exchange(
     vers: u32,
     call: Payload,
 ) -> anyhow::Result<Payload> {
-    let addr = find(place, host, vers).await?;
-    // mountd, too, asks for reserved ports, unless an export says `insecure`.
-    let config = ClientConfig::new(DEADLINE).with_local_port(LocalPort::PreferablyReserved);
-    let client = Client::connect_with(addr, &config).await?;
+    let (endpoint, by_rpcbind) = match place {
+        MountPlace::At(endpoint) => (endpoint.clone(), None),
+        MountPlace::Port(port) => (at(host, *port), None),
+        MountPlace::ByRpcbind => (at(host, MOUNT_PORT), Some(vers)),
+    };
+    let client = connect(&endpoint.addresses().await?, by_rpcbind).await?;
     Ok(client.call(call, ReplyBound::default()).await?)
 }
 
-/// Where MOUNT of the server is now.
-async fn find(place: &MountPlace, host: &str, vers: u32) -> anyhow::Result<SocketAddr> {
-    let (endpoint, ask) = match place {
-        MountPlace::At(endpoint) => (endpoint.clone(), false),
-        MountPlace::Port(port) => (at(host, *port), false),
-        MountPlace::ByRpcbind => (at(host, MOUNT_PORT), true),
-    };
-    let addresses = endpoint.addresses().await?;
-    let mut addr = *addresses.first().ok_or_else(|| anyhow!(NO_ADDRESS))?;
-    if ask && let Some(port) = ask_rpcbind(addr.ip(), vers).await {
-        addr.set_port(port);
+/// Connects to MOUNT at the first of these addresses that answers; at the port that rpcbind there says for a version of
+/// MOUNT, if that is given.
+async fn connect(addresses: &[SocketAddr], by_rpcbind: Option<u32>) -> anyhow::Result<Client> {
+    // mountd, too, asks for reserved ports, unless an export says `insecure`.
+    let config = ClientConfig::new(DEADLINE).with_local_port(LocalPort::PreferablyReserved);
+    let mut last = anyhow!(NO_ADDRESS);
+    for &(mut addr) in addresses {
+        if let Some(vers) = by_rpcbind
+            && let Some(port) = ask_rpcbind(addr.ip(), vers).await
+        {
+            addr.set_port(port);
+        }
+        match Client::connect_with(addr, &config).await {
+            Ok(client) => return Ok(client),
+            Err(error) => last = error.into(),
+        }
     }
-    Ok(addr)
+    Err(last)
 }
 
 fn at(host: &str, port: u16) -> Endpoint {
@@ -295,6 +302,18 @@ async fn ask_rpcbind(host: IpAddr, vers: u32) -> Option<u16> {
 mod tests {
     use super::*;
     use oncrpc::{AuthSys, Credential, Origin, Procedure, write_call};
+
+    #[tokio::test]
+    async fn mount_is_sought_at_each_address_of_the_server() {
+        let listen = || TcpListener::bind("127.0.0.1:0");
+        let (gone, there) = (listen().await.unwrap(), listen().await.unwrap());
+        let addresses = [gone, there].map(|listener| (listener.local_addr().unwrap(), listener));
+        let [(nobody, gone), (somebody, _there)] = addresses;
+        drop(gone);
+        assert!(connect(&[nobody, somebody], None).await.is_ok());
+        assert!(connect(&[nobody], None).await.is_err());
+        assert!(connect(&[], None).await.is_err());
+    }
 
     #[test]
     fn place_of_mount_is_a_port_with_or_without_a_host() {

@@ -324,6 +324,27 @@ fn two_gateways_are_a_tunnel_of_version_two_between_tcp_ends() {
 }
 
 #[test]
+fn client_whose_gateway_is_gone_goes_on_through_another_one() {
+    let served = Served::new(&["--trust-local", "--squash", "none"]);
+    let content = vec![7; 3_000_001];
+    std::fs::write(served.dir.join("file"), &content).unwrap();
+    let upstream = format!("rdma://{}", served.listening);
+    let gateway = || Gateway::between("tcp://127.0.0.1:0", &upstream, &["--trust-local"]);
+    let (first, second) = (gateway(), gateway());
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let connect = |to: &Gateway| Client::connect(to.addr(0), DEADLINE);
+        let mount = Mount::new(connect(&first).await.unwrap(), current_user());
+        let (mounted, _) = mount.mount_above("/stuff/file").await.unwrap();
+        drop(first);
+        let client = connect(&second).await.unwrap();
+        let export = Export::open(client, current_user(), mounted.handle);
+        let read = export.await.unwrap().read_all("file", 4 << 20).await;
+        assert!(read.unwrap() == content);
+    });
+}
+
+#[test]
 fn programs_see_what_each_side_is_over() {
     let (dir, _) = stuff();
     let filer = Filer::new(dir.path());

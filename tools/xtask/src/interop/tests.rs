@@ -50,7 +50,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 45] = [
+pub(super) const TESTS: [Test; 46] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -316,6 +316,13 @@ pub(super) const TESTS: [Test; 45] = [
         usual: true,
         ours: true,
         run: gateway::to_rdma,
+    },
+    Test {
+        name: "gateway-to-rdma-knfsd",
+        about: "gateway-knfsd the other way: the kernel's client over TCP, its server over RDMA",
+        usual: false,
+        ours: true,
+        run: gateway::callbacks_to_rdma,
     },
     Test {
         name: "gateway-over-rxe",

@@ -194,6 +194,11 @@ impl Scan {
             && self.shapes.is_some_and(<[Shape]>::is_empty)
     }
 
+    /// Whether the message ended before its shape.
+    pub(super) fn is_truncated(&self) -> bool {
+        self.shapes.is_some() && !self.is_complete()
+    }
+
     /// Whether arguments and results can be read: RPCSEC_GSS neither protects them nor has
     /// replaced them.
     pub(super) fn is_clear(&self) -> bool {

@@ -4,7 +4,7 @@ use super::xdr::{
     CALL, REPLY, call, getattr, putfh, read, read_data, reply, sequence, status, write, xdr,
 };
 use super::{place, scan, scan_reply, words};
-use crate::limits::{MAX_DATA, MAX_ITEMS, MAX_OPERATIONS};
+use crate::limits::{MAX_DATA, MAX_ITEMS, MAX_OPERATIONS, MAX_TAG};
 use proptest::prelude::*;
 
 /// Bytes of an accepted reply with the tag "tag", before the results.
@@ -151,7 +151,7 @@ fn compound_that_lies_about_a_length_has_no_item_past_the_lie() {
     let honest = [putfh(), write(b"first"), putfh(), write(b"second")];
     let bytes = call(0, &honest);
     let found = scan(&bytes, 9).unwrap();
-    assert_eq!(found.arguments.len(), 2);
+    assert_eq!((found.arguments.len(), found.truncated), (2, false));
     let first = CALL + 12 + 36;
     // The first WRITE claims all that is left, more than that, and more than the limit.
     for length in [u32::try_from(bytes.len()).unwrap(), MAX_DATA, MAX_DATA + 1] {
@@ -159,6 +159,8 @@ fn compound_that_lies_about_a_length_has_no_item_past_the_lie() {
         bytes[first - 4..first].copy_from_slice(&length.to_be_bytes());
         let found = scan(&bytes, 9).unwrap();
         assert!(found.arguments.is_empty() && found.reply.is_none());
+        // What is above the limit may be right, for others.
+        assert_eq!(found.truncated, length <= MAX_DATA);
     }
     // The second handle is longer than a handle can be.
     let mut bytes = bytes.clone();
@@ -167,7 +169,8 @@ fn compound_that_lies_about_a_length_has_no_item_past_the_lie() {
     // More operations than there are.
     let mut bytes = call(0, &honest);
     bytes[CALL - 4..CALL].copy_from_slice(&5_u32.to_be_bytes());
-    assert_eq!(scan(&bytes, 9).unwrap().reply, None);
+    let found = scan(&bytes, 9).unwrap();
+    assert_eq!((found.reply, found.truncated), (None, true));
 }
 
 #[test]
@@ -179,6 +182,23 @@ fn sizes_above_the_limits_have_no_bound() {
     let most = vec![putfh(); MAX_OPERATIONS as usize];
     assert!(bound(&most).is_some());
     assert_eq!(bound(&[most, vec![putfh()]].concat()), None);
+}
+
+#[test]
+fn tag_comes_back_and_one_above_the_limit_ends_the_knowledge() {
+    let found = |length: u32| {
+        let header = [9, 0, 2, 100_003, 4, 1, 0, 0, 0, 0];
+        let tag = xdr().opaque(&vec![b't'; length as usize]);
+        let operations = &call(1, &[putfh(), write(b"data")])[CALL - 8..];
+        scan(&[&words(&header), &tag.0[..], operations].concat(), 64).unwrap()
+    };
+    let fixed = FIXED - 4 + 16 + 16;
+    for length in [0, 1, MAX_TAG] {
+        let padded = length.next_multiple_of(4) as usize;
+        assert_eq!(found(length).reply.unwrap().fixed, fixed + padded);
+    }
+    let long = found(MAX_TAG + 1);
+    assert!(long.reply.is_none() && long.arguments.is_empty());
 }
 
 #[test]

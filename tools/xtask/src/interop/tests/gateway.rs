@@ -8,7 +8,9 @@ mod libnfs;
 mod over_rxe;
 mod to_rdma;
 
-pub(super) use self::callbacks::{reference as reference_callbacks, run as callbacks};
+pub(super) use self::callbacks::{
+    reference as reference_callbacks, run as callbacks, run_to_rdma as callbacks_to_rdma,
+};
 pub(super) use self::chain::{reference as reference_chain, run as chain};
 pub(in crate::interop) use self::ganesha::{
     PORTS as GANESHA_PORTS, UPSTREAM as GANESHA_UPSTREAM, start as start_ganesha,

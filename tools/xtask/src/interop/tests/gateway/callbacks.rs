@@ -21,15 +21,32 @@ const LEASE_SECONDS: u64 = 90;
 
 pub(in crate::interop::tests) fn run(run: &TestRun<'_>) -> Result<()> {
     let server = start_server(run)?;
+    let upstream = format!("tcp://127.0.0.1:{}", server.ports[0]);
+    through_gateway(run, server, "rdma", upstream)
+}
+
+/// The other way: the client is called over TCP, by a server over RDMA.
+pub(in crate::interop::tests) fn run_to_rdma(run: &TestRun<'_>) -> Result<()> {
+    let server = start_server(run)?;
+    let upstream = format!("rdma://127.0.0.1:{}", server.ports[1]);
+    through_gateway(run, server, "tcp", upstream)
+}
+
+fn through_gateway(
+    run: &TestRun<'_>,
+    server: KernelServer<'_>,
+    listen: &str,
+    upstream: String,
+) -> Result<()> {
     let place = Place {
         name: "gateway",
-        listen: "rdma",
-        upstream: format!("tcp://127.0.0.1:{}", server.ports[0]),
+        listen,
+        upstream,
         options: vec![format!("--upstream-mount={}", server.ports[2])],
         within: None,
     };
     let gateway = place.start(run)?;
-    let mut lab = Lab::start(run, server, "rdma", gateway.ports())?;
+    let mut lab = Lab::start(run, server, listen, gateway.ports())?;
     lab.held("recalled")?;
     lab.recalled("recalled")?;
     lab.held("lost")?;
