@@ -247,7 +247,9 @@ impl Pair {
             Ok((reply, memory)) => {
                 self.answered.store(true, Relaxed);
                 match (self.back(&link, reply, &scanned, caller), memory) {
-                    (Reply::Message(reply), Some(held)) => Reply::Message(held.keep_with(reply)),
+                    (Reply::Message(reply), Some(held)) => {
+                        Reply::Message(held.keep_with(reply, self.core.upstream_side))
+                    }
                     (reply, _) => reply,
                 }
             }

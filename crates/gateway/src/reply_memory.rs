@@ -19,7 +19,7 @@ mod woken;
 use group::Group;
 use holder::Holder;
 use oncrpc::{Caller, ConnectionId, PeerGroup};
-pub(crate) use small::{SMALL_REPLY, SmallReplies, SmallReply};
+pub(crate) use small::{RECEIVE, REPLY_COST, SMALL_REPLY, SmallReplies, SmallReply};
 pub(crate) use stalled::{Stalled, Watch};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -261,6 +261,30 @@ impl State {
         {
             self.groups.remove(&of);
         }
+    }
+}
+
+impl Lease {
+    /// Bytes that are lent.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns what is beyond this many bytes.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        let Some(more) = self.bytes.checked_sub(bytes).filter(|&more| more > 0) else {
+            return;
+        };
+        self.bytes = bytes;
+        let mut state = self.memory.lock();
+        state.left += more;
+        if let Some(group) = state.groups.get_mut(&self.group) {
+            group.held -= more;
+        }
+        if let Some(holder) = state.holders.get_mut(&self.connection) {
+            holder.shrink(self.number, more);
+        }
+        self.memory.serve(state);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::link::Link;
 use crate::pair::{Pair, WRITE_CHUNKS};
 use crate::reduce;
 use crate::replies::can_answer;
-use crate::reply_memory::{Lease, SMALL_REPLY, SmallReply};
+use crate::reply_memory::{Lease, RECEIVE, REPLY_COST, SMALL_REPLY, SmallReply};
 use crate::side::Side;
 use nfs_proto::scan::ScannedCall;
 use oncrpc::xdr::Payload;
@@ -109,8 +109,7 @@ impl Pair {
         {
             return Ok(Some(Held::Small(small)));
         }
-        // A small reply may occupy a whole Receive.
-        let bytes = bytes.max(SMALL_REPLY);
+        let bytes = bytes.max(SMALL_REPLY) + receive_of(self.core.upstream_side);
         let on_wait = || self.core.watch_replies();
         let lease = self.core.reply_memory.lease(self.caller(), bytes, on_wait);
         let lease = tokio::time::timeout(MEMORY_TIMEOUT, lease).await;
@@ -146,13 +145,20 @@ pub(crate) enum Held {
 }
 
 impl Held {
-    /// Keeps the memory as long as the reply, which is passed to the connection of the client now.
-    pub(crate) fn keep_with(self, reply: Payload) -> Payload {
+    /// Keeps the memory that a reply needs as long as the reply, which is passed to the connection of the
+    /// client now.
+    pub(crate) fn keep_with(self, reply: Payload, upstream: Side) -> Payload {
         let reply = reduce::compact(reply);
         match self {
             Self::Small(small) => reply.keeping(small),
-            Self::Lease(lease) => {
+            Self::Lease(mut lease) => {
                 lease.handle_handed_over();
+                // A result that is by reference keeps all of its chunk, or of its record.
+                let of_results = match reply.items().is_empty() {
+                    true => 0,
+                    false => lease.bytes().saturating_sub(receive_of(upstream)),
+                };
+                lease.shrink_to(of_results + reply.head().len() + REPLY_COST);
                 reply.keeping(lease)
             }
         }
@@ -173,6 +179,14 @@ impl Drop for Called<'_> {
         {
             self.pair.abandon(lease);
         }
+    }
+}
+
+/// Bytes of the Receive in which a reply comes.
+fn receive_of(upstream: Side) -> usize {
+    match upstream {
+        Side::Tcp => 0,
+        Side::Rdma => RECEIVE,
     }
 }
 

@@ -59,6 +59,14 @@ impl Holder {
         }
     }
 
+    /// Takes a part of a lease back. The client has taken nothing by that.
+    pub(super) fn shrink(&mut self, number: u64, bytes: usize) {
+        if let Some(lease) = self.leases.get_mut(&number) {
+            lease.bytes -= bytes;
+            self.held -= bytes;
+        }
+    }
+
     /// Whether it has no lease.
     pub(super) fn is_empty(&self) -> bool {
         self.leases.is_empty()
