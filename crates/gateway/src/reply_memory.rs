@@ -50,6 +50,8 @@ struct State {
     /// Connections with leases.
     holders: BTreeMap<ConnectionId, Holder>,
     next: u64,
+    /// As long as less is left, nobody who waits can be served.
+    needed: usize,
     /// Somebody looks for stalled clients as long as calls wait.
     is_watched: bool,
     /// When it was last looked for these.
@@ -92,6 +94,7 @@ impl ReplyMemory {
             turns: VecDeque::new(),
             holders: BTreeMap::new(),
             next: 0,
+            needed: 0,
             is_watched: false,
             looked: None,
         };
@@ -159,7 +162,7 @@ impl ReplyMemory {
         if is_first {
             state.turns.push_back(of);
         }
-        self.serve(state);
+        self.serve(state, of);
         Waiting {
             memory: self,
             group: of,
@@ -168,28 +171,39 @@ impl ReplyMemory {
         }
     }
 
-    /// Lends what is free to the calls that wait, in turn.
-    fn serve(&self, mut state: MutexGuard<'_, State>) {
+    /// Lends what is free to the calls that wait, in turn, after something has changed for this address.
+    fn serve(&self, mut state: MutexGuard<'_, State>, changed: PeerGroup) {
+        let needed = state.groups.get(&changed).and_then(Group::needs);
+        state.needed = needed.unwrap_or(usize::MAX).min(state.needed);
+        if state.left < state.needed {
+            return;
+        }
         let mut granted = Vec::new();
-        // Addresses in the queue that may have the next turn.
+        // Addresses in the queue that may have the next turn. One that was passed over finds no more
+        // when others were served.
         let mut left_to_ask = state.turns.len();
+        let mut needed = usize::MAX;
         while left_to_ask > 0
             && let Some(of) = state.turns.pop_front()
         {
             left_to_ask -= 1;
             let left = state.left;
             let group = state.groups.entry(of).or_default();
-            let Some(bytes) = group.next().map(|waiter| waiter.bytes) else {
+            let (Some(bytes), Some(needs)) =
+                (group.next().map(|waiter| waiter.bytes), group.needs())
+            else {
                 continue;
             };
-            if !may_hold(group.held, bytes, left) {
-                state.turns.push_back(of);
-                continue;
-            }
-            if bytes > left {
+            if group.held == 0 && bytes > left {
                 // Nobody overtakes it.
+                needed = needed.min(bytes);
                 state.turns.push_front(of);
                 break;
+            }
+            if !may_hold(group.held, bytes, left) {
+                needed = needed.min(needs);
+                state.turns.push_back(of);
+                continue;
             }
             let Some(waiter) = group.take_next() else {
                 continue;
@@ -201,9 +215,10 @@ impl ReplyMemory {
             granted.push((lease, waiter.granted));
             if waits {
                 state.turns.push_back(of);
+                left_to_ask += 1;
             }
-            left_to_ask = state.turns.len();
         }
+        state.needed = needed;
         drop(state);
         for (lease, to) in granted {
             // One that does not wait any more returns it.
@@ -284,7 +299,7 @@ impl Lease {
         if let Some(holder) = state.holders.get_mut(&self.connection) {
             holder.shrink(self.number, more);
         }
-        self.memory.serve(state);
+        self.memory.serve(state, self.group);
     }
 }
 
@@ -301,8 +316,9 @@ impl Drop for Waiting<'_> {
             state.turns.retain(|&other| other != self.group);
         }
         state.forget_if_unused(self.group);
-        // Those behind it move up.
-        self.memory.serve(state);
+        // Those behind it move up. It may have been the one that nobody overtakes.
+        state.needed = 0;
+        self.memory.serve(state, self.group);
     }
 }
 
@@ -320,7 +336,7 @@ impl Drop for Lease {
             }
         }
         state.forget_if_unused(self.group);
-        self.memory.serve(state);
+        self.memory.serve(state, self.group);
     }
 }
 
