@@ -7,6 +7,7 @@ use crate::peer_warnings::PeerWarnings;
 use crate::serve::null::NullOnly;
 use anyhow::{Context, anyhow};
 use nfs_proto::{MOUNT_PORT, MOUNT_PROGRAM};
+use oncrpc::admission::Admission;
 use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{
     AcceptStatus, Answer, Call, Caller, LocalUsers, Programs, Reply, ReplyBound, ReplyHeader,
@@ -74,6 +75,7 @@ pub(super) type Admits = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 /// MOUNT of a server over TCP.
 pub(super) struct MountProxy {
     pub(super) addr: SocketAddr,
+    admission: Admission,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
@@ -99,15 +101,33 @@ impl MountProxy {
             host: upstream.server.host.clone(),
             warnings: Arc::default(),
         };
+        let admission = Admission::new(Limits::default().of_connections());
         let server = Server::new(listener, Arc::new(service), Limits::default())
             .admit(move |addr| admits(addr))
+            .admission(admission.clone())
             .local_users(Some(local_users));
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(server.run(async {
             // A dropped sender means the same: nobody needs it any more.
             let _ = stopped.await;
         }));
-        Ok(Self { addr, stop, task })
+        Ok(Self {
+            addr,
+            admission,
+            stop,
+            task,
+        })
+    }
+
+    /// Limits the connections of clients, and those of one address to half of them.
+    pub(super) fn limit_connections(&self, connections: usize) {
+        let usual = Limits::default();
+        let limits = Limits {
+            connections,
+            connections_of_address: usual.connections_of_address.min(connections.div_ceil(2)),
+            ..usual
+        };
+        self.admission.set_limits(limits.of_connections());
     }
 
     /// Answers what was begun, and ends.

@@ -1,6 +1,7 @@
 //! The running pairs, and how one is started and ended.
 
 use super::args::GatewayArgs;
+use super::descriptors::{Shares, of_client, refusals};
 use super::event_loops::{EventLoops, SharedGateway};
 use super::mount_proxy::{Admits, MountProxy};
 use super::over::{Sides, over_tcp};
@@ -11,7 +12,7 @@ use super::upstream_connector::UpstreamConnector;
 use crate::control::ListenerStatus;
 use crate::guard::{self, Guarded};
 use crate::serve::beside::Beside;
-use crate::serve::capacity::{OF_DEVICE, OF_SOFTWARE, RESERVED, raise_limit};
+use crate::serve::capacity::raise_limit;
 use crate::serve::listen;
 use crate::serve::listening::Listening;
 use crate::serve::locked_memory;
@@ -153,17 +154,26 @@ impl Pairs {
     /// Divides the descriptors among the pairs.
     async fn share_descriptors(&self) {
         let with_mount = self.running.iter().filter(|pair| pair.mount.is_some());
-        let of_client = self.running.iter().map(Pair::descriptors_of_client).sum();
-        let each = share(self.descriptors, of_client, with_mount.count());
+        let shares = Shares {
+            descriptors: self.descriptors,
+            pairs: self.running.len(),
+            with_mount: with_mount.count(),
+            of_clients: self.running.iter().map(|pair| of_client(&pair.plan)).sum(),
+        };
+        let each = shares.connections();
         if each < self.connections {
             tracing::warn!(
-                target: "gateway", "each pair has {each} client connections, as the limit of open files is {} (ulimit -Hn)",
-                self.descriptors
+                target: "gateway", "each pair has {each} client connections instead of {}, as the limit of open files is {}: for more, \
+                 set LimitNOFILE= in the unit of systemd, or ulimit -n (ulimit -Hn for the hard limit)",
+                self.connections, self.descriptors
             );
         }
         for pair in &self.running {
             let connections = each.min(self.connections);
             pair.gateway.limit_connections(connections).await;
+            if let Some(mount) = &pair.mount {
+                mount.limit_connections(shares.mount_connections());
+            }
         }
     }
 
@@ -258,7 +268,7 @@ impl Pairs {
                     .with_idle_timeout(idle)
                     .with_workers(args.threads.map_or(usual.workers, usize::from))
                     .with_spin(args.transport.spin());
-                let software = args.transport.iwarp();
+                let software = args.transport.iwarp_refusing(refusals(self.descriptors));
                 let providers =
                     plan.provider
                         .server_providers(software, addr, self.sockets.at(addr)?)?;
@@ -376,16 +386,6 @@ impl OverDevices {
 }
 
 impl Pair {
-    /// Descriptors of a client connection and the one to the server.
-    fn descriptors_of_client(&self) -> usize {
-        let has_device = !self.plan.provider.device_names().is_empty();
-        let of_side = |scheme| match scheme {
-            Scheme::Rdma if has_device => OF_DEVICE,
-            Scheme::Rdma | Scheme::Tcp => OF_SOFTWARE,
-        };
-        of_side(self.plan.listen.scheme) + of_side(self.plan.upstream.scheme)
-    }
-
     /// Where it listens, as a URL.
     pub(super) fn url(&self) -> String {
         format!("{}://{}", self.plan.listen.scheme.name(), self.listening)
@@ -451,14 +451,6 @@ fn descriptors() -> usize {
     limit.unwrap_or(usize::MAX)
 }
 
-/// Client connections of each pair for which there are descriptors, if a client of every pair together takes
-/// `of_client`. MOUNT of a pair has as many as the rest of the process.
-fn share(descriptors: usize, of_client: usize, with_mount: usize) -> usize {
-    let reserved = RESERVED.saturating_mul(with_mount.max(1));
-    let left = descriptors.saturating_sub(reserved);
-    (left / of_client.max(1)).max(1)
-}
-
 /// What rpcbind is told: NFS version 3 with its access control lists, and MOUNT.
 fn entries(scheme: Scheme, nfs: SocketAddr, mount: SocketAddr) -> Vec<Registration> {
     if scheme == Scheme::Rdma {
@@ -476,22 +468,4 @@ fn entries(scheme: Scheme, nfs: SocketAddr, mount: SocketAddr) -> Vec<Registrati
         entry(NFSACL_PROGRAM, NFSACL_V3, nfs),
         entry(MOUNT_PROGRAM, MOUNT_V3, mount),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pairs_together_have_no_more_connections_than_there_are_descriptors() {
-        for (descriptors, of_client, with_mount) in [(1024, 2, 0), (1024, 7, 0), (65_536, 100, 50)]
-        {
-            let each = share(descriptors, of_client, with_mount);
-            let all = each * of_client + RESERVED * with_mount.max(1);
-            assert!(all <= descriptors, "{all} of {descriptors}");
-            assert!(all + of_client > descriptors, "nothing is left over");
-        }
-        assert_eq!(share(usize::MAX, 2, 0), (usize::MAX - RESERVED) / 2);
-        assert_eq!(share(100, 8, 4), 1, "one is tried in any case");
-    }
 }
