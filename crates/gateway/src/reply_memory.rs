@@ -148,6 +148,12 @@ impl ReplyMemory {
         ))
     }
 
+    /// Bytes that are free.
+    #[cfg(test)]
+    pub(crate) fn left(&self) -> usize {
+        self.lock().left
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -205,6 +205,77 @@ fn memory_of(bound: &ReplyBound, upstream: Side, max_chunk: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Connect, ConnectRdma, GatewayConfig, Listen, Upstream, tcp_limits};
+    use crate::core::Core;
+    use oncrpc::{Caller, Cause};
+    use oncrpc_tcp::Stream;
+    use rpcrdma::{Client, ClientConfig};
+    use std::io;
+    use std::net::SocketAddr;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+    use tokio::sync::mpsc;
+    use verbs::BoxFuture;
+
+    /// A connection that is never made.
+    struct Never;
+
+    impl ConnectRdma for Never {
+        fn connect(&self, _: SocketAddr, _: ClientConfig) -> BoxFuture<'_, Result<Client, Cause>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    impl Connect for Never {
+        fn connect(&self, _: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Stream>>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    const REPLY: usize = 1 << 20;
+
+    /// A client of a gateway with this upstream that makes a call, and goes away before its reply comes. Returns
+    /// what is left of its pair, and the bytes that are lent by then.
+    async fn abandoned(upstream: Upstream) -> (Arc<Core>, Arc<Pair>, usize) {
+        let addr = SocketAddr::from(([192, 0, 2, 1], 700));
+        let listen = Listen::Streams {
+            streams: mpsc::channel(1).1,
+            addr,
+            limits: tcp_limits(),
+        };
+        let core = Arc::new(Core::new(&listen, upstream, GatewayConfig::default()));
+        let before = core.reply_memory.left();
+        let pair = Pair::new(Arc::clone(&core), Caller::new(addr));
+        let lease = core.reply_memory.lease(pair.caller(), REPLY, || ()).await;
+        {
+            let mut call = pin!(pair.answered(Some(Held::Lease(lease)), std::future::pending()));
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(call.as_mut().poll(&mut cx).is_pending());
+            assert_eq!(core.reply_memory.left(), before - REPLY);
+        }
+        pair.downstream_ended();
+        let lent = before - core.reply_memory.left();
+        (core, pair, lent)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_of_a_call_whose_client_has_gone_is_kept_while_an_rdma_upstream_may_access_it() {
+        let addrs = vec![SocketAddr::from(([192, 0, 2, 2], 20049))];
+        let (connect, config) = (Arc::new(Never), Box::default());
+        let (core, pair, lent) = abandoned(Upstream::Rdma {
+            connect,
+            addrs: addrs.clone(),
+            config,
+        })
+        .await;
+        assert_eq!(lent, REPLY);
+        // The pair lives until its upstream connection has ended.
+        drop(pair);
+        assert_eq!(core.reply_memory.left(), core.config.reply_memory);
+        let connect = Arc::new(Never);
+        let (.., lent) = abandoned(Upstream::Streams { connect, addrs }).await;
+        assert_eq!(lent, 0, "a TCP upstream accesses no memory");
+    }
 
     #[test]
     fn call_claims_no_more_memory_than_its_reply_can_have() {
