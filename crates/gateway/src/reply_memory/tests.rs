@@ -1,6 +1,7 @@
 //! Shares of addresses, turns, and stalled clients, in virtual time.
 
-use super::stalled::{RECLAIM_INTERVAL, STALLED_AFTER};
+use super::holder::STALLED_AFTER;
+use super::stalled::RECLAIM_INTERVAL;
 use super::*;
 use oncrpc::xdr::Payload;
 use std::cell::RefCell;
