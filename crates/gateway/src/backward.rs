@@ -2,9 +2,11 @@
 
 use crate::pair::Pair;
 use crate::replies::can_answer;
+use crate::xids::Taken;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, CallHeader, Caller, Programs, Reply, ReplyBound, Service, TransportError};
 use std::sync::{Arc, Weak};
+use tracing::debug;
 
 /// The service for calls of the upstream of one pair.
 pub(crate) struct Callbacks {
@@ -27,9 +29,32 @@ struct Target {
     flavor: u32,
 }
 
+/// A call of the upstream in flight. Dropping it frees its XID.
+struct InFlight {
+    pair: Arc<Pair>,
+    xid: u32,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.pair.lock().called_back.free(self.xid);
+    }
+}
+
 impl Pair {
     /// Answers a call of the upstream: by the client, if it has said that it takes calls.
     fn call_back(self: Arc<Self>, call: Payload, upstream: &Caller) -> Answer {
+        // First of all: no answer of the gateway's own is to be taken for that of a call in flight.
+        let xid = Reader::from(&call).u32().unwrap_or_default();
+        if self.lock().called_back.take(xid) != Taken::Now {
+            self.core.stats.repetitions.bump();
+            debug!(target: "gateway", listen = self.core.listen(), client = %self.caller().addr, xid, "a call of the upstream that is in flight is not repeated");
+            return Answer::Now(Reply::Nothing);
+        }
+        let in_flight = InFlight {
+            pair: Arc::clone(&self),
+            xid,
+        };
         let header = CallHeader::parse(&mut Reader::from(&call));
         let Ok(header) = header else {
             // Without programs, it answers what is wrong with the header (RFC 5531 §9).
@@ -59,6 +84,7 @@ impl Pair {
         self.core.stats.bytes_down.add(call.stream_len() as u64);
         let upstream = *upstream;
         Answer::Later(Box::pin(async move {
+            let _in_flight = in_flight;
             // The reply that was received before goes first, such as that of OPEN before the recall of its delegation: its
             // task is woken by now.
             tokio::task::yield_now().await;

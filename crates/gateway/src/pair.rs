@@ -68,10 +68,12 @@ struct Traffic {
 }
 
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     link: Option<Arc<Link>>,
     /// XIDs of calls in flight.
     in_flight: Xids,
+    /// XIDs of calls of the upstream in flight.
+    pub(crate) called_back: Xids,
     /// The client as a server for calls of the upstream, once it has said that it takes them.
     backward: Option<Backward>,
     /// The client may have said so in a call that RPCSEC_GSS protects.
@@ -127,7 +129,7 @@ impl Pair {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -257,7 +259,9 @@ impl Pair {
                     self.core.handle_first_reply();
                 }
                 match (self.back(&link, reply, &scanned, caller), memory) {
-                    (Reply::Message(reply), Some(held)) => Reply::Message(held.keep_with(reply)),
+                    (Reply::Message(reply), Some(held)) => {
+                        Reply::Message(held.keep_with(reply, self.core.upstream_side))
+                    }
                     (reply, _) => reply,
                 }
             }

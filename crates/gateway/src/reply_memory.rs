@@ -19,7 +19,7 @@ mod woken;
 use group::Group;
 use holder::Holder;
 use oncrpc::{Caller, ConnectionId, PeerGroup};
-pub(crate) use small::{SMALL_REPLY, SmallReplies, SmallReply};
+pub(crate) use small::{RECEIVE, REPLY_COST, SMALL_REPLY, SmallReplies, SmallReply};
 pub(crate) use stalled::{Stalled, Watch};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -50,6 +50,8 @@ struct State {
     /// Connections with leases.
     holders: BTreeMap<ConnectionId, Holder>,
     next: u64,
+    /// As long as less is left, nobody who waits can be served.
+    needed: usize,
     /// Somebody looks for stalled clients as long as calls wait.
     is_watched: bool,
     /// When it was last looked for these.
@@ -92,6 +94,7 @@ impl ReplyMemory {
             turns: VecDeque::new(),
             holders: BTreeMap::new(),
             next: 0,
+            needed: 0,
             is_watched: false,
             looked: None,
         };
@@ -145,6 +148,12 @@ impl ReplyMemory {
         ))
     }
 
+    /// Bytes that are free.
+    #[cfg(test)]
+    pub(crate) fn left(&self) -> usize {
+        self.lock().left
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -159,7 +168,7 @@ impl ReplyMemory {
         if is_first {
             state.turns.push_back(of);
         }
-        self.serve(state);
+        self.serve(state, of);
         Waiting {
             memory: self,
             group: of,
@@ -168,28 +177,39 @@ impl ReplyMemory {
         }
     }
 
-    /// Lends what is free to the calls that wait, in turn.
-    fn serve(&self, mut state: MutexGuard<'_, State>) {
+    /// Lends what is free to the calls that wait, in turn, after something has changed for this address.
+    fn serve(&self, mut state: MutexGuard<'_, State>, changed: PeerGroup) {
+        let needed = state.groups.get(&changed).and_then(Group::needs);
+        state.needed = needed.unwrap_or(usize::MAX).min(state.needed);
+        if state.left < state.needed {
+            return;
+        }
         let mut granted = Vec::new();
-        // Addresses in the queue that may have the next turn.
+        // Addresses in the queue that may have the next turn. One that was passed over finds no more
+        // when others were served.
         let mut left_to_ask = state.turns.len();
+        let mut needed = usize::MAX;
         while left_to_ask > 0
             && let Some(of) = state.turns.pop_front()
         {
             left_to_ask -= 1;
             let left = state.left;
             let group = state.groups.entry(of).or_default();
-            let Some(bytes) = group.next().map(|waiter| waiter.bytes) else {
+            let (Some(bytes), Some(needs)) =
+                (group.next().map(|waiter| waiter.bytes), group.needs())
+            else {
                 continue;
             };
-            if !may_hold(group.held, bytes, left) {
-                state.turns.push_back(of);
-                continue;
-            }
-            if bytes > left {
+            if group.held == 0 && bytes > left {
                 // Nobody overtakes it.
+                needed = needed.min(bytes);
                 state.turns.push_front(of);
                 break;
+            }
+            if !may_hold(group.held, bytes, left) {
+                needed = needed.min(needs);
+                state.turns.push_back(of);
+                continue;
             }
             let Some(waiter) = group.take_next() else {
                 continue;
@@ -201,9 +221,10 @@ impl ReplyMemory {
             granted.push((lease, waiter.granted));
             if waits {
                 state.turns.push_back(of);
+                left_to_ask += 1;
             }
-            left_to_ask = state.turns.len();
         }
+        state.needed = needed;
         drop(state);
         for (lease, to) in granted {
             // One that does not wait any more returns it.
@@ -264,6 +285,30 @@ impl State {
     }
 }
 
+impl Lease {
+    /// Bytes that are lent.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns what is beyond this many bytes.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        let Some(more) = self.bytes.checked_sub(bytes).filter(|&more| more > 0) else {
+            return;
+        };
+        self.bytes = bytes;
+        let mut state = self.memory.lock();
+        state.left += more;
+        if let Some(group) = state.groups.get_mut(&self.group) {
+            group.held -= more;
+        }
+        if let Some(holder) = state.holders.get_mut(&self.connection) {
+            holder.shrink(self.number, more);
+        }
+        self.memory.serve(state, self.group);
+    }
+}
+
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut state = self.memory.lock();
@@ -277,8 +322,9 @@ impl Drop for Waiting<'_> {
             state.turns.retain(|&other| other != self.group);
         }
         state.forget_if_unused(self.group);
-        // Those behind it move up.
-        self.memory.serve(state);
+        // Those behind it move up. It may have been the one that nobody overtakes.
+        state.needed = 0;
+        self.memory.serve(state, self.group);
     }
 }
 
@@ -296,7 +342,7 @@ impl Drop for Lease {
             }
         }
         state.forget_if_unused(self.group);
-        self.memory.serve(state);
+        self.memory.serve(state, self.group);
     }
 }
 

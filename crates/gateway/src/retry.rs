@@ -5,7 +5,7 @@ use crate::link::Link;
 use crate::pair::{Pair, WRITE_CHUNKS};
 use crate::reduce;
 use crate::replies::can_answer;
-use crate::reply_memory::{Lease, SMALL_REPLY, SmallReply};
+use crate::reply_memory::{Lease, RECEIVE, REPLY_COST, SMALL_REPLY, SmallReply};
 use crate::side::Side;
 use nfs_proto::scan::ScannedCall;
 use oncrpc::xdr::Payload;
@@ -109,8 +109,7 @@ impl Pair {
         {
             return Ok(Some(Held::Small(small)));
         }
-        // A small reply may occupy a whole Receive.
-        let bytes = bytes.max(SMALL_REPLY);
+        let bytes = bytes.max(SMALL_REPLY) + receive_of(self.core.upstream_side);
         let on_wait = || self.core.watch_replies();
         let lease = self.core.reply_memory.lease(self.caller(), bytes, on_wait);
         let lease = tokio::time::timeout(MEMORY_TIMEOUT, lease).await;
@@ -146,13 +145,20 @@ pub(crate) enum Held {
 }
 
 impl Held {
-    /// Keeps the memory as long as the reply, which is passed to the connection of the client now.
-    pub(crate) fn keep_with(self, reply: Payload) -> Payload {
+    /// Keeps the memory that a reply needs as long as the reply, which is passed to the connection of the
+    /// client now.
+    pub(crate) fn keep_with(self, reply: Payload, upstream: Side) -> Payload {
         let reply = reduce::compact(reply);
         match self {
             Self::Small(small) => reply.keeping(small),
-            Self::Lease(lease) => {
+            Self::Lease(mut lease) => {
                 lease.handle_handed_over();
+                // A result that is by reference keeps all of its chunk, or of its record.
+                let of_results = match reply.items().is_empty() {
+                    true => 0,
+                    false => lease.bytes().saturating_sub(receive_of(upstream)),
+                };
+                lease.shrink_to(of_results + reply.head().len() + REPLY_COST);
                 reply.keeping(lease)
             }
         }
@@ -176,6 +182,14 @@ impl Drop for Called<'_> {
     }
 }
 
+/// Bytes of the Receive in which a reply comes.
+fn receive_of(upstream: Side) -> usize {
+    match upstream {
+        Side::Tcp => 0,
+        Side::Rdma => RECEIVE,
+    }
+}
+
 /// Bytes of memory that a reply may need. Whatever the call asks for, a TCP upstream can send no more
 /// than the largest record, and an RDMA upstream is offered no more than its chunks.
 fn memory_of(bound: &ReplyBound, upstream: Side, max_chunk: usize) -> usize {
@@ -191,6 +205,77 @@ fn memory_of(bound: &ReplyBound, upstream: Side, max_chunk: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Connect, ConnectRdma, GatewayConfig, Listen, Upstream, tcp_limits};
+    use crate::core::Core;
+    use oncrpc::{Caller, Cause};
+    use oncrpc_tcp::Stream;
+    use rpcrdma::{Client, ClientConfig};
+    use std::io;
+    use std::net::SocketAddr;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+    use tokio::sync::mpsc;
+    use verbs::BoxFuture;
+
+    /// A connection that is never made.
+    struct Never;
+
+    impl ConnectRdma for Never {
+        fn connect(&self, _: SocketAddr, _: ClientConfig) -> BoxFuture<'_, Result<Client, Cause>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    impl Connect for Never {
+        fn connect(&self, _: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Stream>>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    const REPLY: usize = 1 << 20;
+
+    /// A client of a gateway with this upstream that makes a call, and goes away before its reply comes. Returns
+    /// what is left of its pair, and the bytes that are lent by then.
+    async fn abandoned(upstream: Upstream) -> (Arc<Core>, Arc<Pair>, usize) {
+        let addr = SocketAddr::from(([192, 0, 2, 1], 700));
+        let listen = Listen::Streams {
+            streams: mpsc::channel(1).1,
+            addr,
+            limits: tcp_limits(),
+        };
+        let core = Arc::new(Core::new(&listen, upstream, GatewayConfig::default()));
+        let before = core.reply_memory.left();
+        let pair = Pair::new(Arc::clone(&core), Caller::new(addr));
+        let lease = core.reply_memory.lease(pair.caller(), REPLY, || ()).await;
+        {
+            let mut call = pin!(pair.answered(Some(Held::Lease(lease)), std::future::pending()));
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(call.as_mut().poll(&mut cx).is_pending());
+            assert_eq!(core.reply_memory.left(), before - REPLY);
+        }
+        pair.downstream_ended();
+        let lent = before - core.reply_memory.left();
+        (core, pair, lent)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_of_a_call_whose_client_has_gone_is_kept_while_an_rdma_upstream_may_access_it() {
+        let addrs = vec![SocketAddr::from(([192, 0, 2, 2], 20049))];
+        let (connect, config) = (Arc::new(Never), Box::default());
+        let (core, pair, lent) = abandoned(Upstream::Rdma {
+            connect,
+            addrs: addrs.clone(),
+            config,
+        })
+        .await;
+        assert_eq!(lent, REPLY);
+        // The pair lives until its upstream connection has ended.
+        drop(pair);
+        assert_eq!(core.reply_memory.left(), core.config.reply_memory);
+        let connect = Arc::new(Never);
+        let (.., lent) = abandoned(Upstream::Streams { connect, addrs }).await;
+        assert_eq!(lent, 0, "a TCP upstream accesses no memory");
+    }
 
     #[test]
     fn call_claims_no_more_memory_than_its_reply_can_have() {

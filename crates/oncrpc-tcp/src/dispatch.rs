@@ -213,9 +213,13 @@ impl Dispatch {
 impl Take for Dispatch {
     /// A call is left in the stream unless it can be begun. But while calls of this end are in
     /// flight, as many are taken and wait: the reply that lets one end may be behind them.
+    ///
+    /// When the connection drains, calls are taken and dropped: behind them is the end of a client that
+    /// has gone.
     fn may_take(&self) -> bool {
         let replies = self.shared.calls.in_flight() > 0;
-        (self.waiting.is_empty() && self.may_begin())
+        self.draining
+            || (self.waiting.is_empty() && self.may_begin())
             || (replies && self.waiting.len() <= self.limit)
     }
 

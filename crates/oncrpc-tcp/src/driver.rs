@@ -12,6 +12,7 @@
 use crate::connection_end::ConnectionEnd;
 use crate::dispatch::Dispatch;
 use crate::input::{Input, Take};
+use crate::memory::SCARCE_AFTER;
 use crate::output::OUTPUT_LIMIT;
 use crate::shared::Shared;
 use std::future::Future;
@@ -27,6 +28,10 @@ const ROUNDS: usize = 4;
 /// Bytes that a peer must accept within the time limit for writing while output waits for it: more
 /// messages than one, if these are small.
 const WRITE_STEP: u64 = OUTPUT_LIMIT as u64;
+
+/// Bytes of a call that a peer must deliver in [`SCARCE_AFTER`], once others wait for the memory that the
+/// call holds: 64 KiB/s.
+const PACE: usize = 128 << 10;
 
 /// Time limits of a connection; `None` is without.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,6 +60,8 @@ pub(crate) struct Driver {
     begun: Option<(u64, Instant)>,
     /// Number of [`WRITE_STEP`]s sent while output waits, and the time by which it must be larger.
     blocked: Option<(u64, Instant)>,
+    /// When [`PACE`] was measured last, and how much of which call had come by then.
+    pace: Option<(Instant, u64, usize)>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -77,6 +84,7 @@ impl Driver {
             idle_since: None,
             begun: None,
             blocked: None,
+            pace: None,
             timer: None,
         }
     }
@@ -149,7 +157,9 @@ impl Driver {
             .idle
             .zip(self.idle_since)
             .and_then(|(idle, since)| since.checked_add(idle));
+        let pace = self.pace(now);
         let ends = [
+            (pace, ConnectionEnd::ReceiveTimeout),
             (self.begun.map(|(_, at)| at), ConnectionEnd::ReceiveTimeout),
             (self.blocked.map(|(_, at)| at), ConnectionEnd::WriteTimeout),
             (idle, ConnectionEnd::Idle),
@@ -163,6 +173,18 @@ impl Driver {
             }
             None => Poll::Pending,
         }
+    }
+
+    /// When the peer must have delivered more of a call whose memory others wait for, at the earliest.
+    fn pace(&mut self, now: Instant) -> Option<Instant> {
+        let (records, have) = self.input.delivered()?;
+        let measured = self.pace.filter(|&(since, of, before)| {
+            let is_slow = of == records && have < before + PACE;
+            let is_time = now.saturating_duration_since(since) >= SCARCE_AFTER;
+            is_slow && (!is_time || self.input.is_memory_scarce(now))
+        });
+        let (since, ..) = *self.pace.insert(measured.unwrap_or((now, records, have)));
+        Some(since + SCARCE_AFTER)
     }
 
     /// Wakes the task at this time, or earlier.

@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::Instant;
 
 /// Most bytes read at once, other than into a large record.
 const READ_SIZE: usize = 64 << 10;
@@ -83,6 +84,18 @@ impl Input {
         let waits = self.account.as_ref().is_some_and(Account::waits);
         let waits = waits && self.lease.is_none();
         (!waits && !self.decoder.is_between_records()).then_some(self.records)
+    }
+
+    /// Number of complete records, and bytes of the one that has begun, if that holds memory of the budget.
+    pub(crate) fn delivered(&self) -> Option<(u64, usize)> {
+        let is_begun = self.lease.is_some() && self.waiting.is_none();
+        is_begun.then(|| (self.records, self.decoder.have()))
+    }
+
+    /// Whether others have waited for memory of the budget for long.
+    pub(crate) fn is_memory_scarce(&self, now: Instant) -> bool {
+        let account = self.account.as_ref();
+        account.is_some_and(|account| account.is_scarce(now))
     }
 
     /// Decodes what has come, and reads once if all of that is decoded. Ready if anything came.

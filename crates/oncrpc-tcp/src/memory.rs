@@ -10,6 +10,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a call waits for memory before others must be fast that have some and are not complete.
+pub(crate) const SCARCE_AFTER: Duration = Duration::from_secs(2);
 
 /// Bytes of small calls of one connection, with what is around them, that need no memory of the budget.
 pub(crate) const FREE_CALLS: usize = 64 << 10;
@@ -28,6 +33,8 @@ struct State {
     held: HashMap<PeerGroup, usize>,
     /// Connections that wait, each with its task.
     waiting: BTreeMap<u64, Waker>,
+    /// Since when each of them waits.
+    since: BTreeMap<u64, Instant>,
     next: u64,
 }
 
@@ -59,6 +66,7 @@ impl Memory {
             left: bytes,
             held: HashMap::new(),
             waiting: BTreeMap::new(),
+            since: BTreeMap::new(),
             next: 0,
         })))
     }
@@ -105,7 +113,9 @@ impl Account {
             let number = self.waits.unwrap_or(state.next);
             state.next = state.next.max(number + 1);
             state.waiting.insert(number, cx.waker().clone());
-            self.waits = Some(number);
+            if self.waits.replace(number).is_none() {
+                state.since.insert(number, Instant::now());
+            }
             return Poll::Pending;
         }
         drop(state);
@@ -120,8 +130,22 @@ impl Account {
 
     fn stop_waiting(&mut self) {
         if let Some(number) = self.waits.take() {
-            self.memory.lock().waiting.remove(&number);
+            let mut state = self.memory.lock();
+            state.waiting.remove(&number);
+            state.since.remove(&number);
         }
+    }
+
+    /// Whether another connection has waited for memory for [`SCARCE_AFTER`].
+    pub(crate) fn is_scarce(&self, now: Instant) -> bool {
+        let state = self.memory.lock();
+        let others = state
+            .since
+            .iter()
+            .filter(|(number, _)| Some(**number) != self.waits);
+        // The first has waited for longest.
+        let longest = others.map(|(_, since)| *since).next();
+        longest.is_some_and(|since| now.saturating_duration_since(since) >= SCARCE_AFTER)
     }
 
     /// Whether it waits for memory.

@@ -167,6 +167,11 @@ impl Decoder {
         self.granted = bytes;
     }
 
+    /// Bytes of the record that have come.
+    pub(crate) fn have(&self) -> usize {
+        self.record.len()
+    }
+
     /// The length of the record as far as it is announced, if it has used up its first memory and
     /// needs more than it was granted.
     pub(crate) fn wants(&self) -> Option<usize> {

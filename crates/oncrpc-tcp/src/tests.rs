@@ -423,6 +423,37 @@ async fn shutdown_answers_calls_that_have_begun() {
     assert!(ask(&client, AT_ONCE, 7).await.is_err());
 }
 
+#[tokio::test]
+async fn shutdown_does_not_wait_for_clients_that_have_gone() {
+    let limits = Limits {
+        calls: 1,
+        drain: 100 * DEADLINE,
+        half_close: false,
+        ..Limits::default()
+    };
+    let served = Served::new(limits).await;
+    let mut stream = TcpStream::connect(served.addr).await.unwrap();
+    let mut calls = Buffer::default();
+    for xid in 0..4 {
+        let mut call = Writer::default();
+        let held = Procedure {
+            prog: 9,
+            vers: 1,
+            proc: HELD,
+        };
+        write_call(&mut call, xid, held, &Credential::None);
+        call.u32(xid);
+        record::encode(&call.finish(), &mut calls);
+    }
+    stream.write_all(&calls).await.unwrap();
+    served.arrived.notified().await;
+    served.stop.send(()).unwrap();
+    // Its end is behind calls that are not begun any more.
+    drop(stream);
+    let ended = tokio::time::timeout(DEADLINE, served.server).await;
+    ended.expect("it does not wait for the call").unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn shutdown_does_not_wait_for_ever_for_a_call() {
     let served = Served::new(Limits::default()).await;

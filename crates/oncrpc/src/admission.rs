@@ -4,16 +4,17 @@
 //! takes the place of the least useful one:
 //!
 //! 1. one that is still being set up, of the address with the most of those, once that address has
-//!    more than [`FREE_SETUPS`];
+//!    more than [`FREE_SETUPS`], or half of what it may have if that is less;
 //! 2. else one of the address with the most connections, if that has at least two more than the
 //!    address of the new one: a connection that is being set up before an idle one, and the one that
 //!    has been idle for longest before the others.
 //!
-//! 3. else, where [idle connections give way](ConnectionLimits::idle_gives_way), the one that has been idle
+//! 3. else, one that is being set up, of the address with the most of those, if as many are as may be;
+//! 4. else, where [idle connections give way](ConnectionLimits::idle_gives_way), the one that has been idle
 //!    for longest of all.
 //!
 //! A connection in use is never evicted. Rule 2 moves connections from addresses with many to those
-//! with few and never back, so that clients that reconnect cannot evict each other in turns. Rule 3
+//! with few and never back, so that clients that reconnect cannot evict each other in turns. Rule 4
 //! is for servers whose clients make one call and leave: there an idle connection is worth nothing,
 //! and without the rule as many addresses as there are places would keep all others out. An address
 //! here means a [`PeerGroup`].
@@ -34,7 +35,7 @@ pub const FREE_SETUPS: usize = 16;
 /// Divisor of the largest number of connections that gives the largest number in setup.
 const SETUP_PART: usize = 4;
 
-/// Smallest limit of connections in setup, however low the limit of all connections is.
+/// Smallest limit of connections in setup, unless that is more than half of all connections.
 const LEAST_SETUPS: usize = 2 * FREE_SETUPS;
 
 /// Divisor of the largest number of connections that gives the number of evicted ones that may not
@@ -60,14 +61,19 @@ pub struct ConnectionLimits {
 
 impl ConnectionLimits {
     /// Creates limits for all connections and for those of one address, with a quarter of all
-    /// allowed in setup.
+    /// allowed in setup, or half if these are few.
     pub fn new(connections: usize, per_address: usize) -> Self {
         Self {
             connections,
             per_address,
-            in_setup: (connections / SETUP_PART).max(LEAST_SETUPS),
+            in_setup: (connections / SETUP_PART).max(LEAST_SETUPS.min(connections.div_ceil(2))),
             idle_gives_way: false,
         }
+    }
+
+    /// Connections in setup that one address may have before they are the first to be evicted.
+    fn free_setups(&self) -> usize {
+        FREE_SETUPS.min(self.per_address / 2)
     }
 
     /// Lets idle connections [give way](Self::idle_gives_way) to new ones.
@@ -245,8 +251,9 @@ impl State {
         let limits = self.limits;
         let own = self.groups.get(&newcomer);
         let (own, own_setups) = own.map_or((0, 0), |group| (group.len(), group.in_setup.len()));
+        let free_setups = limits.free_setups();
         if own >= limits.per_address {
-            let of_own = match own_setups > FREE_SETUPS {
+            let of_own = match own_setups > free_setups {
                 true => self.oldest_setup(newcomer),
                 false if limits.idle_gives_way => self.least_useful_of(newcomer),
                 false => None,
@@ -264,7 +271,14 @@ impl State {
                 true if limits.idle_gives_way => {
                     self.least_useful(own).or_else(|| self.longest_idle())
                 }
-                true => self.least_useful(own),
+                true => {
+                    let any_setup = || self.most_setups(0);
+                    let least_useful = self.least_useful(own);
+                    match self.in_setup >= limits.in_setup {
+                        true => least_useful.or_else(any_setup),
+                        false => least_useful,
+                    }
+                }
                 false => self.most_setups(0),
             }
             .ok_or(Refused::Full)?;
@@ -277,7 +291,7 @@ impl State {
 
     /// Chooses the connection to evict for an address that has `own` connections.
     fn least_useful(&self, own: usize) -> Option<(PeerGroup, u64)> {
-        self.most_setups(FREE_SETUPS).or_else(|| {
+        self.most_setups(self.limits.free_setups()).or_else(|| {
             let mut best: Option<Candidate> = None;
             for (&group, connections) in &self.groups {
                 let len = connections.len();

@@ -42,6 +42,9 @@ pub struct Config {
     /// How long the first message of an initiator may stay unanswered before a zero-length RDMA
     /// Write is sent behind it. Linux's siw can overlook the first message until more arrives.
     pub nudge_after: Duration,
+    /// Largest number of peers of one listener that are refused at a time whose Request is still to be
+    /// read. Each has a descriptor meanwhile. Further ones are closed without an answer.
+    pub refusals: usize,
 }
 
 impl Config {
@@ -55,6 +58,7 @@ impl Config {
         with_message_timeout(message_timeout: Duration),
         with_linger(linger: Duration),
         with_nudge_after(nudge_after: Duration),
+        with_refusals(refusals: usize),
     }
 
     /// What to offer to the peer of a connection with these options.
@@ -81,6 +85,7 @@ impl Default for Config {
             message_timeout: Duration::from_secs(30),
             linger: Duration::from_secs(2),
             nudge_after: Duration::from_millis(50),
+            refusals: 64,
         }
     }
 }

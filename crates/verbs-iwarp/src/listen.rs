@@ -17,10 +17,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use verbs::{BoxFuture, Incoming, Listener, QpOptions, QueuePair, SetupError, WorkRequest};
 
-/// Peers that are refused at a time whose Request is still to be read. Further ones are closed
-/// without a word.
-const MAX_REFUSALS: usize = 64;
-
 /// How long a peer that is to be refused may take to send its Request.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -48,11 +44,12 @@ pub(crate) fn accept_from(
     listener: TcpListener,
 ) -> io::Result<Box<dyn Listener>> {
     let local = listener.local_addr()?;
+    let refusals = provider.config.refusals;
     Ok(Box::new(IwarpListener {
         provider,
         listener,
         local,
-        refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
+        refusals: Arc::new(Semaphore::new(refusals)),
     }))
 }
 

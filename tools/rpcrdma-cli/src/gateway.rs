@@ -6,6 +6,7 @@ mod args;
 mod check;
 mod circles;
 mod config;
+mod descriptors;
 mod device_answers;
 mod event_loops;
 mod mount_proxy;

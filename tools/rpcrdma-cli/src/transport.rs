@@ -142,6 +142,12 @@ impl TransportArgs {
         Iwarp::new(Config::default().with_crc(self.crc_mode()))
     }
 
+    /// The same, which refuses so many clients of a listener at a time with a word.
+    pub(crate) fn iwarp_refusing(&self, refusals: usize) -> Iwarp {
+        let config = Config::default().with_crc(self.crc_mode());
+        Iwarp::new(config.with_refusals(refusals))
+    }
+
     fn crc_mode(&self) -> CrcMode {
         match self.crc {
             _ if self.no_crc => CrcMode::Off,

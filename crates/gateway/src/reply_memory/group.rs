@@ -32,6 +32,15 @@ impl Group {
         queue.values().next()
     }
 
+    /// How much must be free for the call that is served next.
+    pub(super) fn needs(&self) -> Option<usize> {
+        let bytes = self.next()?.bytes;
+        Some(match self.held {
+            0 => bytes,
+            held => held + 2 * bytes,
+        })
+    }
+
     /// Takes the call that is served next. Its connection goes to the end of the turns.
     pub(super) fn take_next(&mut self) -> Option<Waiter> {
         let connection = self.turns.pop_front()?;

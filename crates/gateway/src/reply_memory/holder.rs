@@ -1,10 +1,18 @@
 //! One connection: its leases, and how fast its client takes replies.
 
-use super::stalled::{RETURNED_PART, STALLED_AFTER};
 use oncrpc::PeerGroup;
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// How long a call waits for memory, and a client takes too little of the replies that are there,
+/// before the client loses its connection, so that others go on.
+pub(super) const STALLED_AFTER: Duration = Duration::from_secs(2);
+
+/// Divisor for what a client takes of the memory that it holds within [`STALLED_AFTER`], so that it
+/// does not count as standing still: a client that takes only small replies keeps no large ones.
+pub(super) const RETURNED_PART: usize = 32;
 
 /// A connection with leases.
 #[derive(Debug)]
@@ -59,6 +67,14 @@ impl Holder {
         }
     }
 
+    /// Takes a part of a lease back. The client has taken nothing by that.
+    pub(super) fn shrink(&mut self, number: u64, bytes: usize) {
+        if let Some(lease) = self.leases.get_mut(&number) {
+            lease.bytes -= bytes;
+            self.held -= bytes;
+        }
+    }
+
     /// Whether it has no lease.
     pub(super) fn is_empty(&self) -> bool {
         self.leases.is_empty()
@@ -89,7 +105,7 @@ impl Holder {
     }
 
     /// For how long the client has taken too little although replies wait for it, if that is too long.
-    pub(super) fn stands_still(&self, now: Instant) -> Option<std::time::Duration> {
+    pub(super) fn stands_still(&self, now: Instant) -> Option<Duration> {
         let (since, _) = self.mark?;
         let is_long = |since| now.saturating_duration_since(since) >= STALLED_AFTER;
         let mut woken = self.leases.values().filter_map(|held| held.woken);

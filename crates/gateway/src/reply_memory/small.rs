@@ -6,6 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Largest size of a small reply in bytes: it comes inline.
 pub(crate) const SMALL_REPLY: usize = 4096;
 
+/// Bytes of a Receive of an RDMA upstream in which a reply comes, however small it is: the largest one.
+pub(crate) const RECEIVE: usize = 32 << 10;
+
+/// Bytes that a reply occupies beside its message until it is written.
+pub(crate) const REPLY_COST: usize = 512;
+
 /// Small replies of one connection that need no lease, from the call until the reply is written. Those
 /// of a client that reads seldom are more.
 const SMALL_REPLIES: usize = 16;

@@ -4,21 +4,13 @@
 //! others began to wait: what its connection accepted, also of a reply that is not written completely,
 //! and the memory that it returned.
 
+use super::holder::STALLED_AFTER;
 use super::{ReplyMemory, State};
-use crate::reply_memory::group::Group;
 use oncrpc::{ConnectionId, PeerGroup};
 use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::Instant;
-
-/// How long a call waits for memory, and a client takes too little of the replies that are there,
-/// before the client loses its connection, so that others go on.
-pub(super) const STALLED_AFTER: Duration = Duration::from_secs(2);
-
-/// Divisor for what a client takes of the memory that it holds within [`STALLED_AFTER`], so that it
-/// does not count as standing still: a client that takes only small replies keeps no large ones.
-pub(super) const RETURNED_PART: usize = 32;
 
 /// How often somebody looks for a connection to close as long as calls wait.
 pub(super) const RECLAIM_INTERVAL: Duration = Duration::from_millis(250);
@@ -111,7 +103,7 @@ impl State {
     /// connection that has stood still for longest of the address that holds most. Only an address that
     /// holds less may have it, or a connection of the same address that holds less.
     fn reclaim(&mut self, now: Instant) -> Vec<Stalled> {
-        let held_by = |of| self.groups.get(&of).map_or(0, |group: &Group| group.held);
+        let held_by = |of| self.groups.get(&of).map_or(0, |group| group.held);
         let mut still: Vec<_> = self
             .holders
             .iter()
@@ -180,7 +172,7 @@ impl State {
     /// Bytes that the next calls of all addresses wait for.
     fn awaited(&self) -> usize {
         let groups = self.turns.iter().filter_map(|of| self.groups.get(of));
-        let next = groups.filter_map(Group::next);
+        let next = groups.filter_map(|group| group.next());
         next.map(|waiter| waiter.bytes).sum()
     }
 }

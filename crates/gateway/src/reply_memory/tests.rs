@@ -1,6 +1,7 @@
 //! Shares of addresses, turns, and stalled clients, in virtual time.
 
-use super::stalled::{RECLAIM_INTERVAL, STALLED_AFTER};
+use super::holder::STALLED_AFTER;
+use super::stalled::RECLAIM_INTERVAL;
 use super::*;
 use oncrpc::xdr::Payload;
 use std::cell::RefCell;
@@ -77,6 +78,23 @@ async fn huge_reply_is_lent_half() {
     let memory = ReplyMemory::new(TOTAL);
     let _huge = lease(&memory, &client(1), usize::MAX).expect("it is lent");
     assert_eq!(memory.lock().left, TOTAL / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn short_reply_returns_what_it_does_not_need() {
+    let memory = ReplyMemory::new(4 * READ);
+    let mut short = lease(&memory, &client(1), 2 * READ).expect("it is lent");
+    let _more = lease(&memory, &client(2), READ).expect("it is lent");
+    let other = client(3);
+    let mut waits = pin!(memory.lease(&other, 2 * READ, || ()));
+    assert!(poll(waits.as_mut()).is_none());
+    short.shrink_to(3 * READ);
+    assert!(poll(waits.as_mut()).is_none());
+    short.shrink_to(1024);
+    let _granted = poll(waits).expect("there is enough now");
+    assert_eq!(memory.lock().left, READ - 1024);
+    drop(short);
+    assert_eq!(memory.lock().left, READ);
 }
 
 #[tokio::test(start_paused = true)]

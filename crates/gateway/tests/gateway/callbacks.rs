@@ -2,16 +2,20 @@
 
 use crate::made_up::*;
 use crate::stage::{anywhere, from_rdma, from_tcp, rdma_upstream};
-use gateway::Upstream;
+use gateway::{Connect, Gateway, GatewayConfig, Listen, Upstream, tcp_limits};
 use hostile_peer::rpc::msg;
 use hostile_peer::{Peer, as_words, words};
 use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{Credential, Procedure, RpcError, Service, read_reply, write_call};
+use oncrpc_tcp::{IncomingStream, Stream, record};
 use rpcrdma::Versions;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use verbs::BoxFuture;
 
 /// An upstream, a gateway and a client that has made one call.
 async fn connected(
@@ -334,4 +338,80 @@ async fn channels_of_a_session_are_cut_to_what_both_sides_carry() {
         };
         assert_eq!(fore.1 as usize, replies, "{way:?}");
     }
+}
+
+/// Makes streams whose other ends a test has.
+struct ToTest(mpsc::Sender<DuplexStream>);
+
+impl Connect for ToTest {
+    fn connect(&self, _: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Stream>>> {
+        Box::pin(async {
+            let (ours, theirs) = tokio::io::duplex(4096);
+            self.0.send(theirs).await.expect("the test takes it");
+            Ok(Box::new(ours) as Box<dyn Stream>)
+        })
+    }
+}
+
+async fn send(stream: &mut DuplexStream, message: &Payload) {
+    let mut bytes = buffer::Buffer::default();
+    record::encode(message, &mut bytes);
+    stream.write_all(&bytes).await.expect("it is connected");
+}
+
+/// Receives a message of one fragment.
+async fn receive(stream: &mut DuplexStream) -> Vec<u8> {
+    let mark = stream.read_u32().await.expect("a message");
+    let mut message = vec![0; (mark & !(1 << 31)) as usize];
+    stream.read_exact(&mut message).await.expect("all of it");
+    message
+}
+
+/// An answer without results.
+fn answer(xid: u32) -> Payload {
+    let mut w = Writer::default();
+    w.words([xid, 1, 0, 0, 0, 0]);
+    w.finish()
+}
+
+#[tokio::test(start_paused = true)]
+async fn malformed_callback_with_an_xid_in_flight_draws_no_answer_under_that_xid() {
+    let addr = SocketAddr::from(([127, 0, 0, 1], 700));
+    let (to_gateway, streams) = mpsc::channel(1);
+    let listen = Listen::Streams {
+        streams,
+        addr,
+        limits: tcp_limits(),
+    };
+    let (to_test, mut upstreams) = mpsc::channel(1);
+    let upstream = Upstream::Streams {
+        connect: Arc::new(ToTest(to_test)),
+        addrs: vec![addr],
+    };
+    let config = GatewayConfig::default().with_workers(0_usize);
+    let gateway = Gateway::bind(listen, upstream, config).await;
+    let gateway = gateway.expect("it is bound");
+    let (mut client, theirs) = tokio::io::duplex(4096);
+    let stream = IncomingStream::new(theirs, addr);
+    to_gateway.send(stream).await.expect("it listens");
+    send(&mut client, &create_session(1, true, 1 << 20)).await;
+    let mut upstream = upstreams.recv().await.expect("a connection");
+    receive(&mut upstream).await;
+    send(&mut upstream, &answer(1)).await;
+    receive(&mut client).await;
+
+    send(&mut upstream, &call_of(5, ECHO, b"recall")).await;
+    assert_eq!(receive(&mut client).await[..4], [0, 0, 0, 5]);
+    for xid in [5, 6] {
+        let mut malformed = call_of(xid, ECHO, b"");
+        // RPC version 3.
+        malformed.head_mut()[11] = 3;
+        send(&mut upstream, &malformed).await;
+    }
+    let refused = receive(&mut upstream).await;
+    assert_eq!(refused[..4], [0, 0, 0, 6], "none for the one in flight");
+    send(&mut client, &answer(5)).await;
+    assert_eq!(receive(&mut upstream).await, answer(5).head());
+    let stats = gateway.stats();
+    assert_eq!((stats.malformed, stats.repetitions), (1, 1));
 }

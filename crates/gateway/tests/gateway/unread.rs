@@ -206,3 +206,35 @@ async fn many_addresses_that_read_nothing_do_not_keep_another_from_its_replies()
     }
     assert!(relayed.gateway.stats().clients_stalled > 0);
 }
+
+/// The beginning of a call of so many bytes, and of it so much.
+fn half_sent(bytes: u32, sent: usize) -> Vec<u8> {
+    let mut half = (bytes | 1 << 31).to_be_bytes().to_vec();
+    half.resize(sent, 0);
+    half
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_that_does_not_come_to_its_end_does_not_keep_others_from_memory() {
+    /// Most of virtual time that a call may take: well below the time limit for receiving.
+    const SOON: Duration = Duration::from_secs(5);
+    let relayed = Relayed::start(64 << 20).await;
+    let mut attackers = Vec::new();
+    // Together they take all that there is for calls.
+    for host in 2..66 {
+        let mut attacker = connect_from(&relayed.to_gateway, host).await;
+        let half = half_sent(1 << 20, 80 << 10);
+        attacker.write_all(&half).await.expect("it is sent");
+        attackers.push(attacker);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut client = connect(&relayed.to_gateway).await;
+    let mut call = buffer::Buffer::default();
+    record::encode(&call_of(7, ECHO, &vec![0; 1 << 20]), &mut call);
+    let exchange = async {
+        client.write_all(&call).await.expect("it is sent");
+        read_words(&mut client, 24).await
+    };
+    let reply = tokio::time::timeout(SOON, exchange).await;
+    assert_eq!(reply.expect("it is not late")[..2], [7, 1]);
+}

@@ -6,6 +6,7 @@ use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::serve::null::NullOnly;
 use anyhow::{Context, anyhow};
 use nfs_proto::{MOUNT_PORT, MOUNT_PROGRAM};
+use oncrpc::admission::Admission;
 use oncrpc::xdr::{Payload, Reader, Writer};
 use oncrpc::{
     AcceptStatus, Answer, Call, CallHeader, Caller, LocalUsers, Programs, Reply, ReplyBound,
@@ -125,6 +126,7 @@ pub(super) struct MountOfPair<'a> {
 pub(super) struct MountProxy {
     pub(super) addr: SocketAddr,
     pub(super) failures: Arc<MountFailures>,
+    admission: Admission,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
@@ -154,8 +156,10 @@ impl MountProxy {
             failures: Arc::clone(&failures),
         };
         let clients = of.clients;
+        let admission = Admission::new(Limits::default().of_connections());
         let server = Server::new(listener, Arc::new(service), Limits::default())
             .admit(move |addr| clients.admits(addr))
+            .admission(admission.clone())
             .log(log)
             .local_users(Some(local_users));
         let (stop, stopped) = oneshot::channel();
@@ -166,9 +170,21 @@ impl MountProxy {
         Ok(Self {
             addr,
             failures,
+            admission,
             stop,
             task,
         })
+    }
+
+    /// Limits the connections of clients, and those of one address to half of them.
+    pub(super) fn limit_connections(&self, connections: usize) {
+        let usual = Limits::default();
+        let limits = Limits {
+            connections,
+            connections_of_address: usual.connections_of_address.min(connections.div_ceil(2)),
+            ..usual
+        };
+        self.admission.set_limits(limits.of_connections());
     }
 
     /// Answers what was begun, and ends.

@@ -2,6 +2,7 @@
 
 use super::allowed_clients::AllowedClients;
 use super::args::GatewayArgs;
+use super::descriptors::{Shares, of_client, refusals};
 use super::event_loops::{EventLoops, SharedGateway};
 use super::mount_proxy::{MountFailures, MountOfPair, MountProxy};
 use super::over::{Sides, over_tcp};
@@ -12,7 +13,7 @@ use super::upstream_connector::UpstreamConnector;
 use crate::control::ListenerStatus;
 use crate::guard::{self, Guarded};
 use crate::serve::beside::Beside;
-use crate::serve::capacity::{OF_DEVICE, OF_SOFTWARE, RESERVED, raise_limit};
+use crate::serve::capacity::raise_limit;
 use crate::serve::listen;
 use crate::serve::listening::Listening;
 use crate::serve::locked_memory;
@@ -157,14 +158,22 @@ impl Pairs {
     /// Divides the descriptors among the pairs.
     async fn share_descriptors(&self) {
         let with_mount = self.running.iter().filter(|pair| pair.mount.is_some());
-        let of_client = self.running.iter().map(Pair::descriptors_of_client).sum();
-        let each = share(self.descriptors, of_client, with_mount.count());
+        let shares = Shares {
+            descriptors: self.descriptors,
+            pairs: self.running.len(),
+            with_mount: with_mount.count(),
+            of_clients: self.running.iter().map(|pair| of_client(&pair.plan)).sum(),
+        };
+        let each = shares.connections();
         if each < self.connections {
             tracing::warn!(target: "gateway", "{}", describe_share(each, self.descriptors));
         }
         for pair in &self.running {
             let connections = each.min(self.connections);
             pair.gateway.limit_connections(connections).await;
+            if let Some(mount) = &pair.mount {
+                mount.limit_connections(shares.mount_connections());
+            }
         }
     }
 
@@ -266,7 +275,7 @@ impl Pairs {
                     .with_idle_timeout(idle)
                     .with_workers(args.threads.map_or(usual.workers, usize::from))
                     .with_spin(args.transport.spin());
-                let software = args.transport.iwarp();
+                let software = args.transport.iwarp_refusing(refusals(self.descriptors));
                 let providers =
                     plan.provider
                         .server_providers(software, addr, self.sockets.at(addr)?)?;
@@ -403,16 +412,6 @@ impl OverDevices {
 }
 
 impl Pair {
-    /// Descriptors of a client connection and the one to the server.
-    fn descriptors_of_client(&self) -> usize {
-        let has_device = !self.plan.provider.device_names().is_empty();
-        let of_side = |scheme| match scheme {
-            Scheme::Rdma if has_device => OF_DEVICE,
-            Scheme::Rdma | Scheme::Tcp => OF_SOFTWARE,
-        };
-        of_side(self.plan.listen.scheme) + of_side(self.plan.upstream.scheme)
-    }
-
     /// Where it listens, as a URL.
     pub(super) fn url(&self) -> String {
         format!("{}://{}", self.plan.listen.scheme.name(), self.listening)
@@ -479,14 +478,6 @@ fn descriptors() -> usize {
     limit.unwrap_or(usize::MAX)
 }
 
-/// Client connections of each pair for which there are descriptors, if a client of every pair together takes
-/// `of_client`. MOUNT of a pair has as many as the rest of the process.
-fn share(descriptors: usize, of_client: usize, with_mount: usize) -> usize {
-    let reserved = RESERVED.saturating_mul(with_mount.max(1));
-    let left = descriptors.saturating_sub(reserved);
-    (left / of_client.max(1)).max(1)
-}
-
 /// What there is to say if the connections are fewer than they may be.
 fn describe_share(each: usize, descriptors: usize) -> String {
     let connections = match each {
@@ -521,19 +512,6 @@ pub(super) fn entries(scheme: Scheme, nfs: SocketAddr, mount: SocketAddr) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pairs_together_have_no_more_connections_than_there_are_descriptors() {
-        for (descriptors, of_client, with_mount) in [(1024, 2, 0), (1024, 7, 0), (65_536, 100, 50)]
-        {
-            let each = share(descriptors, of_client, with_mount);
-            let all = each * of_client + RESERVED * with_mount.max(1);
-            assert!(all <= descriptors, "{all} of {descriptors}");
-            assert!(all + of_client > descriptors, "nothing is left over");
-        }
-        assert_eq!(share(usize::MAX, 2, 0), (usize::MAX - RESERVED) / 2);
-        assert_eq!(share(100, 8, 4), 1, "one is tried in any case");
-    }
 
     #[test]
     fn too_few_descriptors_are_said_with_what_to_do() {
