@@ -243,7 +243,7 @@ pub struct GatewayConfig {
     pub connect_window: Duration,
     /// Pause after the first failed attempt. Doubles with each attempt.
     pub retry_first: Duration,
-    /// Longest pause between two attempts.
+    /// Longest pause between two attempts: how long a client may wait for an upstream that is back.
     pub retry_most: Duration,
     /// How long the upstream may take to answer a call. After that both connections are closed,
     /// because only the client knows whether the call may be repeated.
@@ -283,7 +283,7 @@ impl Default for GatewayConfig {
             connect_timeout: Duration::from_secs(10),
             connect_window: Duration::from_secs(30),
             retry_first: Duration::from_millis(100),
-            retry_most: Duration::from_secs(5),
+            retry_most: Duration::from_secs(1),
             call_timeout: Duration::from_secs(300),
             max_reply: MAX_REPLY,
             max_retried_reply: MAX_RETRIED_REPLY,

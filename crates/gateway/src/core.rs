@@ -5,7 +5,7 @@ use crate::downstream::Backchannels;
 use crate::outage::{Outages, Symptom};
 use crate::pair::Pair;
 use crate::ports::Ports;
-use crate::reply_memory::ReplyMemory;
+use crate::reply_memory::{ReplyMemory, Stalled, Watch};
 use crate::session::Sizes;
 use crate::side::Side;
 use crate::stats::{Counters, TcpClient, UpstreamConnection};
@@ -157,6 +157,31 @@ impl Core {
         let mut pairs: Vec<_> = self.pairs().values().cloned().collect();
         pairs.sort_by_key(|pair| pair.caller().connection);
         pairs.iter().map(|pair| pair.seen()).collect()
+    }
+
+    /// Has somebody look for clients that do not take their replies, as long as calls wait for memory.
+    pub(crate) fn watch_replies(self: &Arc<Self>) {
+        if let Some(watch) = self.reply_memory.watch() {
+            tokio::spawn(Arc::clone(self).close_stalled_clients(watch));
+        }
+    }
+
+    async fn close_stalled_clients(self: Arc<Self>, mut watch: Watch) {
+        let accepted = |connection| self.connections.accepted(connection).unwrap_or_default();
+        while let Some(stalled) = watch.next(accepted).await {
+            stalled
+                .iter()
+                .for_each(|stalled| self.close_stalled(stalled));
+        }
+    }
+
+    /// Closes the connection of a client that does not take its replies while others wait.
+    fn close_stalled(&self, stalled: &Stalled) {
+        self.stats.clients_stalled.bump();
+        if self.log.may_warn(stalled.group) {
+            warn!(target: "gateway", listen = self.listen(), peer = %stalled.addr, "does not take its replies while others wait for their memory: its connection is closed");
+        }
+        self.connections.abort(stalled.connection);
     }
 
     fn pair_of(self: &Arc<Self>, caller: &Caller) -> Arc<Pair> {

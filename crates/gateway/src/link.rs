@@ -217,6 +217,17 @@ impl Link {
         }
     }
 
+    /// Returns a bound with no more than the connection can offer chunks for. A call that asked for more would never be
+    /// sent; its upstream may answer with less.
+    pub(crate) fn within_chunks(&self, mut bound: ReplyBound) -> ReplyBound {
+        let most = self.max_chunk();
+        bound.fixed = bound.fixed.min(most);
+        for result in &mut bound.results {
+            *result = (*result).min(most);
+        }
+        bound
+    }
+
     /// Largest callback of the upstream, and reply: what fits one Send, or the limit over TCP.
     pub(crate) fn callback_sizes(&self) -> Option<Sizes> {
         /// Header without chunks (RFC 8166 §4.1).

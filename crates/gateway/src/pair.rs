@@ -9,7 +9,7 @@ use crate::phase::{Phase, Phases};
 use crate::ports::MachineName;
 use crate::reduce;
 use crate::replies::{can_answer, system_err};
-use crate::reply_memory::Lease;
+use crate::reply_memory::{Lease, SmallReplies};
 use crate::retry::Failure;
 use crate::session::{self, Sizes};
 use crate::side::Side;
@@ -50,6 +50,8 @@ pub(crate) struct Pair {
     own_xid_is_free: Notify,
     /// The upstream has answered a call.
     answered: AtomicBool,
+    /// Its small replies that need no lease.
+    pub(crate) small_replies: SmallReplies,
     /// When the client called first.
     since: Instant,
     traffic: Traffic,
@@ -119,6 +121,7 @@ impl Pair {
             phase: Phases::new(),
             own_xid_is_free: Notify::new(),
             answered: AtomicBool::new(false),
+            small_replies: SmallReplies::default(),
             since: Instant::now(),
             traffic: Traffic::default(),
         })
@@ -247,10 +250,7 @@ impl Pair {
                     self.core.handle_first_reply();
                 }
                 match (self.back(&link, reply, &scanned, caller), memory) {
-                    (Reply::Message(reply), Some(lease)) => {
-                        lease.handle_handed_over();
-                        Reply::Message(reply.keeping(lease))
-                    }
+                    (Reply::Message(reply), Some(held)) => Reply::Message(held.keep_with(reply)),
                     (reply, _) => reply,
                 }
             }
@@ -271,14 +271,14 @@ impl Pair {
     fn outgoing(&self, link: &Link, call: Payload, scanned: &ScannedCall) -> (Payload, ReplyBound) {
         // Without knowledge of the server's limits, one Write chunk and one Read chunk (RFC 8267 §6.4.2).
         let bound = scanned.reply_with_chunks(WRITE_CHUNKS);
-        // A call that asked for room beyond a chunk of the connection would never be sent.
-        let max_reply = self.core.config.max_reply.min(link.max_chunk());
-        let bound = bound.unwrap_or_else(|| ReplyBound::new(max_reply));
+        let bound = bound.unwrap_or_else(|| ReplyBound::new(self.core.config.max_reply));
+        let bound = link.within_chunks(bound);
         let to_rdma = self.core.upstream_side == Side::Rdma;
         let call = match to_rdma {
             true => {
                 let largest = scanned.arguments.iter().max_by_key(|item| item.length);
-                reduce::take_out_large(call, largest.map_or(&[], std::slice::from_ref))
+                let largest = largest.map_or(&[][..], std::slice::from_ref);
+                reduce::take_out_large(reduce::keep_largest(call), largest)
             }
             false => call,
         };

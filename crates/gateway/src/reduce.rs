@@ -20,6 +20,24 @@ pub(crate) fn take_out_large(record: Payload, items: &[ItemPlace]) -> Payload {
     take_out(record, &large)
 }
 
+/// Puts all by-reference items but the largest into the stream of a call, which copies them. Servers take one Read chunk
+/// beside the one at Position zero; more of them only where they say so (RFC 8267 §6.4.2).
+pub(crate) fn keep_largest(call: Payload) -> Payload {
+    let items = call.items();
+    let largest = (0..items.len()).max_by_key(|&index| items[index].len());
+    let Some(largest) = largest.filter(|_| items.len() > 1) else {
+        return call;
+    };
+    let mut stream = Buffer::with_capacity(call.stream_len() - items[largest].len());
+    call.copy_reduced_into(&mut stream, |index| index == largest);
+    let kept = Item {
+        // What is before it is in the stream by now.
+        at: call.position(largest),
+        data: items[largest].data.clone(),
+    };
+    Payload::with_items(stream, 0, SmallVec::from_elem(kept, 1))
+}
+
 /// Turns all eligible items of a message into by-reference items, without copying them: those that
 /// are not yet. Each belongs to the chunk of its place in the list, so that none may be missing.
 pub(crate) fn take_out(message: Payload, items: &[ItemPlace]) -> Payload {
@@ -94,6 +112,17 @@ pub(crate) fn copy_of(message: &Payload) -> Payload {
     Payload::with_items(Buffer::from(message.head().to_vec()), 0, items)
 }
 
+/// Copies what is around the items of a message out of memory of which it needs less than half, as a
+/// Receive is. The message may wait for its reader, and the memory would not be counted.
+pub(crate) fn compact(message: Payload) -> Payload {
+    let (head, start, items) = message.into_parts();
+    let needed = &head[start..];
+    match 2 * needed.len() < head.capacity() {
+        true => Payload::with_items(Buffer::from(needed.to_vec()), 0, items),
+        false => Payload::with_items(head, start, items),
+    }
+}
+
 /// Gives a message another XID, its first word.
 pub(crate) fn with_xid(mut message: Payload, xid: u32) -> Payload {
     if let Some(first) = message.head_mut().first_chunk_mut() {
@@ -105,6 +134,25 @@ pub(crate) fn with_xid(mut message: Payload, xid: u32) -> Payload {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_message_leaves_the_memory_of_a_receive() {
+        let mut receive = Buffer::with_capacity(4096);
+        receive.extend_from_slice(b"headreply");
+        let item = Item {
+            at: 2,
+            data: Gather::from_elem(Buffer::from(b"item".to_vec()).freeze(), 1),
+        };
+        let message = Payload::with_items(receive, 4, smallvec::smallvec![item]);
+        let (head, start, items) = compact(message).into_parts();
+        assert_eq!((head.capacity(), start, items.len()), (5, 0, 1));
+        let compacted = Payload::with_items(head, start, items);
+        assert_eq!(compacted.into_gather().concat(), b"reitemply");
+        let kept = Buffer::from(b"headreply".to_vec());
+        let at = kept.as_ptr();
+        let (head, start, _) = compact(Payload::new(kept, 4)).into_parts();
+        assert_eq!((head.as_ptr(), start), (at, 4), "most of it is needed");
+    }
 
     /// A message of words, in which each place is an opaque of so many bytes of its own value.
     fn message(lengths: &[usize]) -> (Payload, Vec<ItemPlace>) {
@@ -143,6 +191,27 @@ mod tests {
             assert_eq!(taken, lengths, "{known:#b}");
             let positions = (0..places.len()).map(|index| message.position(index));
             assert!(positions.eq(places.iter().map(|place| place.offset)));
+        }
+    }
+
+    #[test]
+    fn one_item_of_a_call_stays_by_reference_and_it_is_the_largest() {
+        for (lengths, largest) in [
+            (&[5, 3000, 0, 2][..], Some((1, 3000))),
+            (&[3000, 5], Some((0, 3000))),
+            (&[1, 2, 3001], Some((2, 3001))),
+            (&[7], Some((0, 7))),
+            (&[], None),
+        ] {
+            let (whole, places) = message(lengths);
+            let before = stream(&whole);
+            let kept = keep_largest(take_out(whole, &places));
+            assert_eq!(stream(&kept), before, "{lengths:?}");
+            let items: Vec<_> = kept.items().iter().map(Item::len).collect();
+            assert_eq!(items, largest.map(|(_, length)| length).as_slice());
+            if let Some((index, _)) = largest {
+                assert_eq!(kept.position(0), places[index].offset);
+            }
         }
     }
 

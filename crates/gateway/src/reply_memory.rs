@@ -7,36 +7,28 @@
 //! An address may hold as much as it leaves free: alone it gets half, and those who come later find
 //! some. Addresses with waiting calls are served round-robin, one call each, as are the connections of
 //! one address, and nobody overtakes a call that is within its share. What replies hold which no
-//! client takes comes back when others need it: the connection of such a client is closed.
+//! client takes comes back when others need it: the connection of such a client is closed
+//! ([`stalled`]).
 
 mod group;
+mod holder;
+mod small;
+mod stalled;
 mod woken;
 
 use group::Group;
+use holder::Holder;
 use oncrpc::{Caller, ConnectionId, PeerGroup};
+pub(crate) use small::{SMALL_REPLY, SmallReplies, SmallReply};
+pub(crate) use stalled::{Stalled, Watch};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// Divisor for the largest lease.
 const LARGEST_PART: usize = 2;
-
-/// Largest reply in bytes that needs no lease: it comes inline.
-const SMALL_REPLY: usize = 4096;
-
-/// How long a call waits for memory, and a client takes too little of the replies that are there,
-/// before the client loses its connection, so that others go on.
-const STALLED_AFTER: Duration = Duration::from_secs(2);
-
-/// Divisor for what a client returns of the memory that it holds within [`STALLED_AFTER`], so that it
-/// does not count as standing still: a client that takes only small replies keeps no large ones.
-const RETURNED_PART: usize = 32;
-
-/// How often a call that has waited for [`STALLED_AFTER`] looks for a connection to close.
-const RECLAIM_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A budget of bytes.
 #[derive(Clone, Debug)]
@@ -58,6 +50,10 @@ struct State {
     /// Connections with leases.
     holders: BTreeMap<ConnectionId, Holder>,
     next: u64,
+    /// Somebody looks for stalled clients as long as calls wait.
+    is_watched: bool,
+    /// When it was last looked for these.
+    looked: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -65,31 +61,8 @@ struct Waiter {
     bytes: usize,
     connection: ConnectionId,
     addr: SocketAddr,
-    granted: oneshot::Sender<Lease>,
-}
-
-#[derive(Debug)]
-struct Holder {
-    group: PeerGroup,
-    addr: SocketAddr,
-    /// Leases by number.
-    leases: HashMap<u64, Held>,
-    /// Bytes of these.
-    held: usize,
-    /// Since when the client has not returned its part of what it holds.
     since: Instant,
-    /// Bytes returned since then.
-    returned: usize,
-    /// It is being closed.
-    is_closing: bool,
-}
-
-/// What one lease of a connection holds.
-#[derive(Debug)]
-struct Held {
-    bytes: usize,
-    /// Since when its call could go on, and waits for room at the client.
-    woken: Option<Instant>,
+    granted: oneshot::Sender<Lease>,
 }
 
 /// Memory of one call, returned on drop.
@@ -100,14 +73,6 @@ pub(crate) struct Lease {
     connection: ConnectionId,
     number: u64,
     bytes: usize,
-}
-
-/// A client that does not take its replies while others wait for memory.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Stalled {
-    pub(crate) connection: ConnectionId,
-    pub(crate) addr: SocketAddr,
-    pub(crate) group: PeerGroup,
 }
 
 /// A call that waits. Dropping it leaves the queue.
@@ -127,6 +92,8 @@ impl ReplyMemory {
             turns: VecDeque::new(),
             holders: BTreeMap::new(),
             next: 0,
+            is_watched: false,
+            looked: None,
         };
         Self(Arc::new(Shared {
             total: bytes,
@@ -134,45 +101,48 @@ impl ReplyMemory {
         }))
     }
 
-    /// Waits for the memory of a reply of so many bytes; `None` if it needs none. A reply larger than
-    /// half of the budget takes that half. Passes clients that must lose their connections to `close`.
+    /// Waits for the memory of a reply of so many bytes. A reply larger than half of the budget takes
+    /// that half. If it is not there at once, `on_wait` is called: somebody has to [watch](Watch) then.
     pub(crate) async fn lease(
         &self,
         caller: &Caller,
         bytes: usize,
-        close: impl Fn(Stalled),
-    ) -> Option<Lease> {
-        if bytes <= SMALL_REPLY {
+        on_wait: impl FnOnce(),
+    ) -> Lease {
+        let bytes = bytes.min(self.0.total / LARGEST_PART);
+        if let Some(lease) = self.lease_at_once(caller, bytes) {
+            return lease;
+        }
+        let (granted, lease) = oneshot::channel();
+        let waiter = Waiter {
+            bytes,
+            connection: caller.connection,
+            addr: caller.addr,
+            since: Instant::now(),
+            granted,
+        };
+        let _waiting = self.queue(waiter, caller.group);
+        on_wait();
+        let lease = lease.await;
+        let lease = lease.expect("a call in the queue has its lease before it leaves that");
+        self.set_woken(lease.connection, lease.number, false);
+        lease
+    }
+
+    /// Lends memory that is free, if nobody waits.
+    fn lease_at_once(&self, caller: &Caller, bytes: usize) -> Option<Lease> {
+        let mut state = self.lock();
+        let held = state.groups.get(&caller.group).map_or(0, |of| of.held);
+        if !state.turns.is_empty() || bytes > state.left || !may_hold(held, bytes, state.left) {
             return None;
         }
-        let (granted, mut lease) = oneshot::channel();
-        let waiting = self.queue(
-            Waiter {
-                bytes: bytes.min(self.0.total / LARGEST_PART),
-                connection: caller.connection,
-                addr: caller.addr,
-                granted,
-            },
+        Some(state.lend(
+            self,
             caller.group,
-        );
-        let mut pause = STALLED_AFTER;
-        loop {
-            // A sender that is gone has granted.
-            tokio::select! {
-                biased;
-                lease = &mut lease => {
-                    let lease = lease.ok()?;
-                    self.set_woken(lease.connection, lease.number, false);
-                    return Some(lease);
-                }
-                () = tokio::time::sleep(pause) => {
-                    if let Some(stalled) = waiting.reclaim(Instant::now()) {
-                        close(stalled);
-                    }
-                    pause = RECLAIM_INTERVAL;
-                }
-            }
-        }
+            (caller.connection, caller.addr),
+            bytes,
+            None,
+        ))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -224,9 +194,11 @@ impl ReplyMemory {
             let Some(waiter) = group.take_next() else {
                 continue;
             };
-            group.held += bytes;
             let waits = group.waits();
-            granted.push(state.lend(self, of, waiter));
+            let to = (waiter.connection, waiter.addr);
+            // Its call is woken by this.
+            let lease = state.lend(self, of, to, bytes, Some(Instant::now()));
+            granted.push((lease, waiter.granted));
             if waits {
                 state.turns.push_back(of);
             }
@@ -240,16 +212,9 @@ impl ReplyMemory {
     }
 
     fn set_woken(&self, connection: ConnectionId, number: u64, is_woken: bool) {
-        let mut state = self.lock();
-        let holder = state.holders.get_mut(&connection);
-        let Some(held) = holder.and_then(|holder| holder.leases.get_mut(&number)) else {
-            return;
-        };
-        held.woken = match (is_woken, held.woken) {
-            (false, _) => None,
-            (true, Some(before)) => Some(before),
-            (true, None) => Some(Instant::now()),
-        };
+        if let Some(holder) = self.lock().holders.get_mut(&connection) {
+            holder.set_woken(number, is_woken);
+        }
     }
 }
 
@@ -265,50 +230,28 @@ impl State {
         self.next
     }
 
-    /// Makes the lease of a call. The bytes are counted as those of its address already.
+    /// Makes the lease of a call, which was woken then if it has waited.
     fn lend(
         &mut self,
         memory: &ReplyMemory,
         group: PeerGroup,
-        waiter: Waiter,
-    ) -> (Lease, oneshot::Sender<Lease>) {
-        self.left -= waiter.bytes;
-        let (number, now) = (self.number(), Instant::now());
-        let holder = self.holders.entry(waiter.connection).or_insert(Holder {
-            group,
-            addr: waiter.addr,
-            leases: HashMap::new(),
-            held: 0,
-            since: now,
-            returned: 0,
-            is_closing: false,
-        });
-        let bytes = waiter.bytes;
-        holder.held += bytes;
-        // Its call was woken by this.
-        let woken = Some(now);
-        holder.leases.insert(number, Held { bytes, woken });
-        let lease = Lease {
+        (connection, addr): (ConnectionId, SocketAddr),
+        bytes: usize,
+        woken: Option<Instant>,
+    ) -> Lease {
+        self.left -= bytes;
+        self.groups.entry(group).or_default().held += bytes;
+        let number = self.number();
+        let holder = self.holders.entry(connection);
+        let holder = holder.or_insert_with(|| Holder::new(group, addr));
+        holder.lend(number, bytes, woken);
+        Lease {
             memory: memory.clone(),
             group,
-            connection: waiter.connection,
+            connection,
             number,
             bytes,
-        };
-        (lease, waiter.granted)
-    }
-
-    /// Bytes that connections return which are being closed.
-    fn returning(&self) -> usize {
-        let closing = self.holders.values().filter(|holder| holder.is_closing);
-        closing.map(|holder| holder.held).sum()
-    }
-
-    /// Bytes that the next calls of all addresses wait for.
-    fn awaited(&self) -> usize {
-        let groups = self.turns.iter().filter_map(|of| self.groups.get(of));
-        let next = groups.filter_map(Group::next);
-        next.map(|waiter| waiter.bytes).sum()
+        }
     }
 
     fn forget_if_unused(&mut self, of: PeerGroup) {
@@ -318,62 +261,6 @@ impl State {
         {
             self.groups.remove(&of);
         }
-    }
-}
-
-impl Holder {
-    /// Returns a lease.
-    fn give_back(&mut self, number: u64) {
-        let Some(lease) = self.leases.remove(&number) else {
-            return;
-        };
-        self.held -= lease.bytes;
-        self.returned += lease.bytes;
-        if self.returned >= self.held / RETURNED_PART {
-            (self.since, self.returned) = (Instant::now(), 0);
-        }
-    }
-
-    /// Whether the client has returned too little for long although replies wait for it.
-    fn stands_still(&self, now: Instant) -> bool {
-        let is_long = |since| now.saturating_duration_since(since) >= STALLED_AFTER;
-        let mut woken = self.leases.values().filter_map(|held| held.woken);
-        is_long(self.since) && woken.any(is_long)
-    }
-}
-
-impl Waiting<'_> {
-    /// Chooses a client whose memory others need: the address that holds most, and of this the
-    /// connection that has stood still for longest. Only an address that holds less may have it, or
-    /// a connection of the same address that holds less.
-    fn reclaim(&self, now: Instant) -> Option<Stalled> {
-        let mut state = self.memory.lock();
-        let own = state.groups.get(&self.group)?;
-        let is_first = own.is_first(self.connection, self.number);
-        if !is_first || state.returning() >= state.awaited() {
-            return None;
-        }
-        let own_connection = state.holders.get(&self.connection);
-        let (held, held_here) = (own.held, own_connection.map_or(0, |holder| holder.held));
-        let groups = &state.groups;
-        let held_by = |of| groups.get(&of).map_or(0, |group: &Group| group.held);
-        let has_more = |holder: &Holder| match holder.group == self.group {
-            true => holder.held > held_here,
-            false => held_by(holder.group) > held,
-        };
-        let stalled = state.holders.iter().filter(|(_, holder)| {
-            !holder.is_closing && has_more(holder) && holder.stands_still(now)
-        });
-        let longest = |holder: &Holder| now.saturating_duration_since(holder.since);
-        let (&connection, _) =
-            stalled.max_by_key(|(_, holder)| (held_by(holder.group), longest(holder)))?;
-        let holder = state.holders.get_mut(&connection)?;
-        holder.is_closing = true;
-        Some(Stalled {
-            connection,
-            addr: holder.addr,
-            group: holder.group,
-        })
     }
 }
 
@@ -404,7 +291,7 @@ impl Drop for Lease {
         }
         if let Some(holder) = state.holders.get_mut(&self.connection) {
             holder.give_back(self.number);
-            if holder.leases.is_empty() {
+            if holder.is_empty() {
                 state.holders.remove(&self.connection);
             }
         }

@@ -5,14 +5,14 @@ use crate::link::Link;
 use crate::pair::{Pair, WRITE_CHUNKS};
 use crate::reduce;
 use crate::replies::can_answer;
-use crate::reply_memory::{Lease, Stalled};
+use crate::reply_memory::{Lease, SMALL_REPLY, SmallReply};
 use crate::side::Side;
 use nfs_proto::scan::ScannedCall;
 use oncrpc::xdr::Payload;
 use oncrpc::{ReplyBound, TransportError};
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::{debug, warn};
+use tracing::debug;
 
 /// How long a call waits for the memory of its reply: as long as the replies before it may take. It
 /// is not the upstream that it waits for.
@@ -47,13 +47,25 @@ impl Pair {
         call: Payload,
         bound: ReplyBound,
         scanned: &ScannedCall,
-    ) -> Result<(Payload, Option<Lease>), Failure> {
+    ) -> Result<(Payload, Option<Held>), Failure> {
+        let memory = self.reply_memory(link, &bound).await?;
+        // A call that waits for memory takes up little itself.
+        Box::pin(self.call_with_memory(link, call, bound, scanned, memory)).await
+    }
+
+    async fn call_with_memory(
+        self: &Arc<Self>,
+        link: &Link,
+        call: Payload,
+        bound: ReplyBound,
+        scanned: &ScannedCall,
+        memory: Option<Held>,
+    ) -> Result<(Payload, Option<Held>), Failure> {
         let max_reply = self.core.config.max_retried_reply.min(link.max_chunk());
         let may_retry = self.core.upstream_side == Side::Rdma
             && scanned.short_reply_retry
             && can_answer(scanned.flavor)
             && bound.fixed < max_reply;
-        let memory = self.reply_memory(link, &bound).await?;
         if !may_retry {
             let (reply, memory) = self.answered(memory, link.call(call, bound)).await;
             return Ok((reply?, memory));
@@ -87,48 +99,63 @@ impl Pair {
     /// Waits for the memory that a reply may need: an RDMA upstream has it registered, and a TCP
     /// client may not read what has come. Replies between TCP and RDMA clients are bounded by the
     /// credits of these.
-    async fn reply_memory(
-        &self,
-        link: &Link,
-        bound: &ReplyBound,
-    ) -> Result<Option<Lease>, Failure> {
+    async fn reply_memory(&self, link: &Link, bound: &ReplyBound) -> Result<Option<Held>, Failure> {
         let bytes = match (self.core.upstream_side, self.core.downstream) {
             (Side::Tcp, Side::Rdma) => return Ok(None),
             (upstream, _) => memory_of(bound, upstream, link.max_chunk()),
         };
-        let close = |stalled| self.close_stalled(&stalled);
-        let lease = self.core.reply_memory.lease(self.caller(), bytes, close);
+        if bytes <= SMALL_REPLY
+            && let Some(small) = self.small_replies.take()
+        {
+            return Ok(Some(Held::Small(small)));
+        }
+        // A small reply may occupy a whole Receive.
+        let bytes = bytes.max(SMALL_REPLY);
+        let on_wait = || self.core.watch_replies();
+        let lease = self.core.reply_memory.lease(self.caller(), bytes, on_wait);
         let lease = tokio::time::timeout(MEMORY_TIMEOUT, lease).await;
-        lease.map_err(|_| Failure::NoMemory)
+        lease
+            .map(|lease| Some(Held::Lease(lease)))
+            .map_err(|_| Failure::NoMemory)
     }
 
     /// Waits for a reply with the memory that it may have, for as long as the upstream may take.
     async fn answered(
         &self,
-        memory: Option<Lease>,
+        memory: Option<Held>,
         reply: impl Future<Output = Result<Payload, TransportError>>,
-    ) -> (Result<Payload, TransportError>, Option<Lease>) {
+    ) -> (Result<Payload, TransportError>, Option<Held>) {
         let limit = self.core.config.call_timeout;
         let mut called = Called { pair: self, memory };
         let reply = tokio::time::timeout(limit, reply);
         let reply = match &called.memory {
-            Some(lease) => lease.until_answered(reply).await,
-            None => reply.await,
+            Some(Held::Lease(lease)) => lease.until_answered(reply).await,
+            Some(Held::Small(_)) | None => reply.await,
         };
         match reply {
             Ok(reply) => (reply, called.memory.take()),
             Err(_) => (Err(TransportError::TimedOut(limit)), None),
         }
     }
+}
 
-    /// Closes the connection of a client that does not take its replies while others wait.
-    fn close_stalled(&self, stalled: &Stalled) {
-        let core = &self.core;
-        core.stats.clients_stalled.bump();
-        if core.log.may_warn(stalled.group) {
-            warn!(target: "gateway", listen = self.core.listen(), peer = %stalled.addr, "does not take its replies while others wait for their memory: its connection is closed");
+/// Memory of a reply, until that is written to a TCP client.
+pub(crate) enum Held {
+    Small(SmallReply),
+    Lease(Lease),
+}
+
+impl Held {
+    /// Keeps the memory as long as the reply, which is passed to the connection of the client now.
+    pub(crate) fn keep_with(self, reply: Payload) -> Payload {
+        let reply = reduce::compact(reply);
+        match self {
+            Self::Small(small) => reply.keeping(small),
+            Self::Lease(lease) => {
+                lease.handle_handed_over();
+                reply.keeping(lease)
+            }
         }
-        core.connections.abort(stalled.connection);
     }
 }
 
@@ -136,12 +163,12 @@ impl Pair {
 /// connection has ended, also if nobody waits for the reply any more (RFC 8166 §4.4.1).
 struct Called<'a> {
     pair: &'a Pair,
-    memory: Option<Lease>,
+    memory: Option<Held>,
 }
 
 impl Drop for Called<'_> {
     fn drop(&mut self) {
-        if let Some(lease) = self.memory.take()
+        if let Some(Held::Lease(lease)) = self.memory.take()
             && self.pair.core.upstream_side == Side::Rdma
         {
             self.pair.abandon(lease);

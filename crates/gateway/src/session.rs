@@ -1,8 +1,8 @@
 //! What a session of NFS version 4.1 or later says of its connection (RFC 8881 §18.34, §18.36), and
 //! what a gateway changes in it.
 
-use nfs_proto::NFS_PROGRAM;
 use nfs_proto::scan::{CONN_RDMA, Channel, ChannelAttributes, Edit, ScannedCall, SessionOperation};
+use nfs_proto::{NFS_PROGRAM, NFS_V4};
 use rpcrdma::InlineSizes;
 use smallvec::SmallVec;
 
@@ -45,9 +45,13 @@ pub(crate) fn declares_ready(call: &ScannedCall) -> bool {
     call.sessions().any(SessionOperation::has_callbacks)
 }
 
-/// Whether a call may say so unseen, because RPCSEC_GSS protects it.
+/// Whether a call may say so unseen, because RPCSEC_GSS protects it. What makes or ends a security context is not clear
+/// either, but a call of NULL (RFC 2203 §5.2.2).
 pub(crate) fn may_declare_ready(call: &ScannedCall) -> bool {
-    !call.clear && call.program == NFS_PROGRAM && call.version == 4
+    /// COMPOUND (RFC 7530 §15.2).
+    const COMPOUND: u32 = 1;
+    let procedure = (call.program, call.version, call.procedure);
+    !call.clear && procedure == (NFS_PROGRAM, NFS_V4, COMPOUND)
 }
 
 /// Whether a call creates a session, or binds its connection to one.

@@ -1,7 +1,7 @@
 //! The receiving half of a connection: bytes of the stream become records.
 
 use crate::connection_end::ConnectionEnd;
-use crate::memory::{Account, Lease};
+use crate::memory::{Account, Lease, cost};
 use crate::record::{Decoder, FIRST_ROOM};
 use oncrpc::xdr::Payload;
 use std::io;
@@ -20,10 +20,12 @@ const READ_SIZE: usize = 64 << 10;
 pub(crate) struct Input {
     stream: Box<dyn AsyncRead + Send + Unpin>,
     decoder: Decoder,
-    /// The budget for large records, if there is one.
+    /// The budget for calls, if there is one.
     account: Option<Account>,
     /// Memory of the record that has begun.
     lease: Option<Lease>,
+    /// A small call that is complete and waits for memory.
+    waiting: Option<Payload>,
     /// Received bytes that are not decoded yet, from `at` on.
     rest: Vec<u8>,
     at: usize,
@@ -41,7 +43,7 @@ pub(crate) trait Take {
     fn take(&mut self, record: Record) -> Result<(), ConnectionEnd>;
 }
 
-/// A received message, with the memory that it occupies if it is large.
+/// A received message, with the memory that it occupies if there is a budget.
 pub(crate) struct Record {
     pub(crate) message: Payload,
     pub(crate) lease: Option<Lease>,
@@ -61,6 +63,7 @@ impl Input {
             decoder,
             account,
             lease: None,
+            waiting: None,
             rest: Vec::new(),
             at: 0,
             records: 0,
@@ -70,7 +73,7 @@ impl Input {
 
     /// Whether the peer has ended the stream, and all of it is decoded.
     pub(crate) fn is_over(&self) -> bool {
-        self.ended && self.rest.is_empty()
+        self.ended && self.rest.is_empty() && self.waiting.is_none()
     }
 
     /// Number of complete records before the one that the peer is sending; `None` if it sends none,
@@ -88,6 +91,9 @@ impl Input {
         cx: &mut Context<'_>,
         taker: &mut impl Take,
     ) -> Poll<Result<(), ConnectionEnd>> {
+        if self.waiting.is_some() {
+            return self.poll_waiting(cx, taker);
+        }
         if !self.rest.is_empty() {
             return match taker.may_take() {
                 true => Poll::Ready(self.decode_rest(taker)),
@@ -120,6 +126,25 @@ impl Input {
         Poll::Ready(Ok(()))
     }
 
+    /// Passes the call that waits for memory on, once there is some.
+    fn poll_waiting(
+        &mut self,
+        cx: &Context<'_>,
+        taker: &mut impl Take,
+    ) -> Poll<Result<(), ConnectionEnd>> {
+        if let (Some(call), Some(account)) = (&self.waiting, &mut self.account) {
+            let bytes = call.stream_len();
+            match account.take_free(bytes) {
+                Some(free) => self.lease = Some(free),
+                None => ready!(account.poll_enlarge(cx, &mut self.lease, cost(bytes))),
+            }
+        }
+        match self.waiting.take() {
+            Some(call) => Poll::Ready(self.take(call, taker)),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
     fn read_staged(
         &mut self,
         cx: &mut Context<'_>,
@@ -149,7 +174,7 @@ impl Input {
 
     /// Decodes until nothing is left, or no further record may be taken.
     fn decode(&mut self, bytes: &mut &[u8], taker: &mut impl Take) -> Result<(), ConnectionEnd> {
-        while !bytes.is_empty() && taker.may_take() {
+        while !bytes.is_empty() && self.waiting.is_none() && taker.may_take() {
             if let Some(record) = self.decoder.decode(bytes).map_err(ConnectionEnd::Record)? {
                 self.pass(record, taker)?;
             }
@@ -157,12 +182,93 @@ impl Input {
         Ok(())
     }
 
+    /// Passes a complete record on, or has it wait for memory.
     fn pass(&mut self, message: Payload, taker: &mut impl Take) -> Result<(), ConnectionEnd> {
         self.records += 1;
+        if let Some(account) = &mut self.account
+            && self.lease.is_none()
+        {
+            self.lease = account.take_free(message.stream_len());
+            if self.lease.is_none() {
+                self.waiting = Some(message);
+                return Ok(());
+            }
+        }
+        self.take(message, taker)
+    }
+
+    fn take(&mut self, message: Payload, taker: &mut impl Take) -> Result<(), ConnectionEnd> {
         let lease = self.lease.take();
         if lease.is_some() {
             self.decoder.grant(FIRST_ROOM);
         }
         taker.take(Record { message, lease })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Memory;
+    use buffer::Buffer;
+    use oncrpc::PeerGroup;
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::task::Waker;
+    use tokio::io::AsyncWriteExt;
+
+    /// Takes every record, and keeps it.
+    #[derive(Default)]
+    struct Keep(Vec<Record>);
+
+    impl Take for Keep {
+        fn may_take(&self) -> bool {
+            true
+        }
+
+        fn take(&mut self, record: Record) -> Result<(), ConnectionEnd> {
+            self.0.push(record);
+            Ok(())
+        }
+    }
+
+    /// Bytes of a small call.
+    const CALL: usize = 16 << 10;
+
+    /// Polls until nothing comes any more.
+    fn poll_all(input: &mut Input, taker: &mut Keep) {
+        let mut cx = Context::from_waker(Waker::noop());
+        while let Poll::Ready(polled) = input.poll(&mut cx, taker) {
+            polled.expect("the records are valid");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_calls_beyond_the_memory_of_their_connection_wait_for_that_of_the_budget() {
+        /// Room for two calls beyond those.
+        const BUDGET: usize = 4 * (CALL + 2048);
+        let memory = Memory::new(BUDGET);
+        let (mut client, stream) = tokio::io::duplex(1 << 20);
+        let (stream, _output) = tokio::io::split(stream);
+        let account = memory.account(PeerGroup::of(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        let mut input = Input::new(Box::new(stream), Decoder::new(CALL), Some(account));
+        let mut calls = Buffer::default();
+        for _ in 0..10 {
+            let call = Payload::new(Buffer::from(vec![0; CALL]), 0);
+            crate::record::encode(&call, &mut calls);
+        }
+        client.write_all(&calls).await.expect("there is room");
+        let mut taker = Keep::default();
+        poll_all(&mut input, &mut taker);
+        assert_eq!(taker.0.len(), 3 + 2, "the budget leaves as much free");
+        assert!(input.begun().is_none(), "its client is not to blame");
+        for len in 6..=10 {
+            // One of its own at first, then of the budget.
+            drop(taker.0.remove(len % 2 * 2));
+            poll_all(&mut input, &mut taker);
+            assert_eq!(taker.0.len(), 5, "the next one goes on");
+        }
+        taker.0.clear();
+        poll_all(&mut input, &mut taker);
+        assert!(taker.0.is_empty() && !input.is_over());
     }
 }

@@ -1,13 +1,21 @@
-//! Memory budget for the large calls of all connections of a server.
+//! Memory budget for the calls of all connections of a server.
 //!
-//! A call holds its memory from the receipt of its first bytes until its reply is made. An address
-//! may hold as much as it leaves free, so that whoever comes next finds some: alone it gets half,
-//! two get a third each. What does not fit stays in the sockets.
+//! A call holds its memory from the receipt of its first bytes until its reply is made. A connection
+//! has [`FREE_CALLS`] of its own for small ones. For more, and for large ones, an address may hold as
+//! much as it leaves free, so that whoever comes next finds some: alone it gets half, two get a third
+//! each. What does not fit stays in the sockets.
 
 use oncrpc::PeerGroup;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+
+/// Bytes of small calls of one connection, with what is around them, that need no memory of the budget.
+pub(crate) const FREE_CALLS: usize = 64 << 10;
+
+/// Bytes that a call in service occupies beside its message.
+const CALL_COST: usize = 2048;
 
 /// The budget.
 #[derive(Clone)]
@@ -29,13 +37,20 @@ pub(crate) struct Account {
     group: PeerGroup,
     /// Its number among those that wait, if it does.
     waits: Option<u64>,
+    /// Bytes of its calls in service that are not of the budget.
+    free: Arc<AtomicUsize>,
 }
 
 /// Memory of one call, returned on drop.
 pub(crate) struct Lease {
-    memory: Memory,
-    group: PeerGroup,
+    from: From,
     bytes: usize,
+}
+
+/// Whose memory it is.
+enum From {
+    Budget(Memory, PeerGroup),
+    Connection(Arc<AtomicUsize>),
 }
 
 impl Memory {
@@ -53,6 +68,7 @@ impl Memory {
             memory: self.clone(),
             group,
             waits: None,
+            free: Arc::default(),
         }
     }
 
@@ -62,6 +78,19 @@ impl Memory {
 }
 
 impl Account {
+    /// Memory of the connection for a call of this many bytes, if it has so much: for one call in any
+    /// case.
+    pub(crate) fn take_free(&mut self, message: usize) -> Option<Lease> {
+        let bytes = cost(message);
+        let more = |held| (held == 0 || held + bytes <= FREE_CALLS).then_some(held + bytes);
+        self.free.fetch_update(Relaxed, Relaxed, more).ok()?;
+        self.stop_waiting();
+        Some(Lease {
+            from: From::Connection(Arc::clone(&self.free)),
+            bytes,
+        })
+    }
+
     /// Enlarges a lease to this many bytes, or waits for memory.
     pub(crate) fn poll_enlarge(
         &mut self,
@@ -79,23 +108,31 @@ impl Account {
             self.waits = Some(number);
             return Poll::Pending;
         }
-        if let Some(number) = self.waits.take() {
-            state.waiting.remove(&number);
-        }
         drop(state);
+        self.stop_waiting();
         let lease = lease.get_or_insert_with(|| Lease {
-            memory: self.memory.clone(),
-            group: self.group,
+            from: From::Budget(self.memory.clone(), self.group),
             bytes: 0,
         });
         lease.bytes += more;
         Poll::Ready(())
     }
 
+    fn stop_waiting(&mut self) {
+        if let Some(number) = self.waits.take() {
+            self.memory.lock().waiting.remove(&number);
+        }
+    }
+
     /// Whether it waits for memory.
     pub(crate) fn waits(&self) -> bool {
         self.waits.is_some()
     }
+}
+
+/// Bytes that a call with a message of this many occupies in service.
+pub(crate) fn cost(message: usize) -> usize {
+    message + CALL_COST
 }
 
 impl State {
@@ -116,12 +153,19 @@ impl State {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let mut state = self.memory.lock();
+        let (memory, group) = match &self.from {
+            From::Budget(memory, group) => (memory, group),
+            From::Connection(free) => {
+                free.fetch_sub(self.bytes, Relaxed);
+                return;
+            }
+        };
+        let mut state = memory.lock();
         state.left += self.bytes;
-        if let Some(held) = state.held.get_mut(&self.group) {
+        if let Some(held) = state.held.get_mut(group) {
             *held -= self.bytes;
             if *held == 0 {
-                state.held.remove(&self.group);
+                state.held.remove(group);
             }
         }
         let waiting = std::mem::take(&mut state.waiting);
@@ -132,9 +176,7 @@ impl Drop for Lease {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        if let Some(number) = self.waits {
-            self.memory.lock().waiting.remove(&number);
-        }
+        self.stop_waiting();
     }
 }
 
@@ -167,6 +209,20 @@ mod tests {
         drop(theirs);
         assert!(take(&mut greedy, 5).is_some());
         assert!(!greedy.waits());
+    }
+
+    #[test]
+    fn connection_has_memory_of_its_own_for_some_small_calls_or_any_one() {
+        let memory = Memory::new(100);
+        let mut account = memory.account(group(1));
+        let large = account.take_free(2 * FREE_CALLS).expect("it is the first");
+        assert!(account.take_free(1).is_none());
+        drop(large);
+        let mut small: Vec<_> = std::iter::from_fn(|| account.take_free(100)).collect();
+        assert_eq!(small.len(), FREE_CALLS / cost(100));
+        small.pop();
+        assert!(account.take_free(100).is_some());
+        assert_eq!(memory.lock().left, 100);
     }
 
     #[test]

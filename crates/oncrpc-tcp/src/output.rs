@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tokio::io::AsyncWrite;
@@ -26,9 +26,16 @@ pub(crate) const OUTPUT_LIMIT: usize = 1 << 20;
 /// Whoever has a message may write: the task of the connection, or the thread that has the message.
 /// The task finishes what the stream does not take at once.
 pub(crate) struct Output {
-    /// Bytes that wait to be written.
-    waiting: AtomicUsize,
+    counts: Counts,
     state: Mutex<State>,
+}
+
+/// Numbers of bytes, which are read without the lock.
+struct Counts {
+    /// Those that wait to be written.
+    waiting: AtomicUsize,
+    /// Those that are written.
+    sent: AtomicU64,
 }
 
 struct State {
@@ -37,8 +44,6 @@ struct State {
     queue: VecDeque<Outgoing>,
     /// Bytes of the first message that are written.
     written: usize,
-    /// Number of bytes that are written.
-    sent: u64,
     /// The stream takes no more: the task of the connection is woken when it does.
     blocked: bool,
     failed: Option<io::Error>,
@@ -110,12 +115,14 @@ impl Outgoing {
 impl Output {
     pub(crate) fn new(stream: Box<dyn AsyncWrite + Send + Unpin>) -> Self {
         Self {
-            waiting: AtomicUsize::new(0),
+            counts: Counts {
+                waiting: AtomicUsize::new(0),
+                sent: AtomicU64::new(0),
+            },
             state: Mutex::new(State {
                 stream: Some(stream),
                 queue: VecDeque::new(),
                 written: 0,
-                sent: 0,
                 blocked: false,
                 failed: None,
                 end: None,
@@ -131,18 +138,23 @@ impl Output {
 
     /// Whether more bytes wait than [`OUTPUT_LIMIT`].
     pub(crate) fn is_full(&self) -> bool {
-        self.waiting.load(Relaxed) > OUTPUT_LIMIT
+        self.counts.waiting.load(Relaxed) > OUTPUT_LIMIT
+    }
+
+    /// Number of bytes that the stream has taken.
+    pub(crate) fn sent(&self) -> u64 {
+        self.counts.sent.load(Relaxed)
     }
 
     /// Queues a message; the connection's task, which is running, writes it.
     pub(crate) fn queue(&self, message: Outgoing) {
-        self.lock().push(message, &self.waiting);
+        self.lock().push(message, &self.counts);
     }
 
     /// Queues a message, and has the connection's task write it with what else waits by then.
     pub(crate) fn queue_and_wake(&self, message: Outgoing) {
         let mut state = self.lock();
-        state.push(message, &self.waiting);
+        state.push(message, &self.counts);
         // A blocked stream wakes the task itself.
         if !state.blocked {
             state.task.wake_by_ref();
@@ -152,9 +164,9 @@ impl Output {
     /// Writes a message at once as far as the stream takes it; the connection's task writes the rest.
     pub(crate) fn write(&self, message: Outgoing) {
         let mut state = self.lock();
-        state.push(message, &self.waiting);
+        state.push(message, &self.counts);
         if !state.blocked {
-            state.write(&self.waiting);
+            state.write(&self.counts);
         }
         if state.failed.is_some() {
             state.task.wake_by_ref();
@@ -165,7 +177,7 @@ impl Output {
     pub(crate) fn turn(&self, cx: &Context<'_>) -> Turn {
         let mut state = self.lock();
         state.attend(cx);
-        state.write(&self.waiting);
+        state.write(&self.counts);
         let failed = state.failed.take().map(ConnectionEnd::Io);
         // The service closes behind its replies, which may take the peer a while.
         let behind = matches!(state.end, Some(ConnectionEnd::ByService)) && state.blocked;
@@ -174,7 +186,7 @@ impl Output {
             false => state.end.take(),
         };
         Turn {
-            blocked: state.blocked.then_some(state.sent),
+            blocked: state.blocked.then(|| self.sent()),
             end: failed.or(end),
             draining: state.draining || behind,
         }
@@ -206,17 +218,17 @@ impl Output {
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         let gone = (state.stream.take(), std::mem::take(&mut state.queue));
-        self.waiting.store(0, Relaxed);
+        self.counts.waiting.store(0, Relaxed);
         drop(state);
         drop(gone);
     }
 }
 
 impl State {
-    fn push(&mut self, message: Outgoing, waiting: &AtomicUsize) {
+    fn push(&mut self, message: Outgoing, counts: &Counts) {
         // After the end, nobody would take it off again.
         if self.stream.is_some() {
-            waiting.fetch_add(message.len, Relaxed);
+            counts.waiting.fetch_add(message.len, Relaxed);
             self.queue.push_back(message);
         }
     }
@@ -228,13 +240,14 @@ impl State {
     }
 
     /// Writes until nothing waits or the stream takes no more.
-    fn write(&mut self, waiting: &AtomicUsize) {
+    fn write(&mut self, counts: &Counts) {
         self.blocked = false;
         while !self.queue.is_empty() && self.failed.is_none() {
             match self.write_once() {
                 Poll::Ready(Ok(0)) => self.failed = Some(io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(len)) => {
-                    waiting.fetch_sub(len, Relaxed);
+                    counts.waiting.fetch_sub(len, Relaxed);
+                    counts.sent.fetch_add(len as u64, Relaxed);
                     self.advance(len);
                 }
                 Poll::Ready(Err(error)) => self.failed = Some(error),
@@ -266,7 +279,6 @@ impl State {
 
     fn advance(&mut self, len: usize) {
         self.written += len;
-        self.sent += len as u64;
         while let Some(first) = self.queue.front()
             && self.written >= first.len
         {

@@ -154,11 +154,15 @@ impl Registries {
                 Closing::AtOnce => ConnectionEnd::Aborted,
             });
         };
-        let connections = self.connections.as_ref();
+        let counted = Arc::clone(shared);
+        let open = self.connections.as_ref().map(|connections| {
+            let open = connections.add(connection, close);
+            open.counting_accepted(move || counted.output.sent())
+        });
         Registered {
             registries: self.clone(),
             connection,
-            _open: connections.map(|connections| connections.add(connection, close)),
+            _open: open,
         }
     }
 }

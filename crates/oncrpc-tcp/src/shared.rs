@@ -139,7 +139,7 @@ pub(crate) fn record_of(reply: Reply) -> Option<Outgoing> {
 pub(crate) struct Job {
     shared: Arc<Shared>,
     /// Memory of the call.
-    _lease: Option<Lease>,
+    lease: Option<Lease>,
 }
 
 impl Job {
@@ -147,7 +147,7 @@ impl Job {
         shared.jobs.fetch_add(1, AcqRel);
         Self {
             shared: Arc::clone(shared),
-            _lease: lease,
+            lease,
         }
     }
 
@@ -166,6 +166,8 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
+        // The next call may wait for it.
+        drop(self.lease.take());
         self.shared.jobs.fetch_sub(1, AcqRel);
         self.shared.output.wake();
     }

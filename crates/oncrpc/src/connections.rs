@@ -44,8 +44,12 @@ pub enum Closing {
 
 type Close = Arc<dyn Fn(Closing) + Send + Sync>;
 
+/// Number of bytes that the client has accepted.
+type Accepted = Arc<dyn Fn() -> u64 + Send + Sync>;
+
 struct Entry {
     close: Close,
+    accepted: Option<Accepted>,
     /// What the server was told last.
     told: Option<Closing>,
 }
@@ -68,6 +72,7 @@ impl Connections {
     ) -> OpenConnection {
         let entry = Entry {
             close: Arc::new(close),
+            accepted: None,
             told: None,
         };
         self.lock().insert(connection, entry);
@@ -105,6 +110,13 @@ impl Connections {
         true
     }
 
+    /// Number of bytes that the client of a connection has accepted so far; `None` if the connection has
+    /// ended, or its server does not [count](OpenConnection::counting_accepted) them.
+    pub fn accepted(&self, connection: ConnectionId) -> Option<u64> {
+        let counted = self.lock().get(&connection)?.accepted.clone();
+        counted.map(|accepted| accepted())
+    }
+
     /// Number of open connections that are not being closed.
     pub fn len(&self) -> usize {
         let open = self.lock();
@@ -126,6 +138,17 @@ impl fmt::Debug for Connections {
         f.debug_struct("Connections")
             .field("len", &self.len())
             .finish()
+    }
+}
+
+impl OpenConnection {
+    /// Has the registry know how many bytes the client has accepted. `accepted` must not wait.
+    #[must_use]
+    pub fn counting_accepted(self, accepted: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        if let Some(entry) = self.connections.lock().get_mut(&self.connection) {
+            entry.accepted = Some(Arc::new(accepted));
+        }
+        self
     }
 }
 
@@ -176,6 +199,21 @@ mod tests {
         assert!(!connections.abort(connection) && !connections.close(connection));
         let told = told.lock().expect("nobody panics");
         assert_eq!(*told, [Closing::AfterReplies, Closing::AtOnce]);
+    }
+
+    #[test]
+    fn accepted_bytes_are_known_while_the_connection_is_open_if_its_server_counts_them() {
+        let connections = Connections::default();
+        let add = || {
+            let connection = Caller::new(([127, 0, 0, 1], 1).into()).connection;
+            (connection, connections.add(connection, |_| ()))
+        };
+        let ((counted, open), (other, _open)) = (add(), add());
+        let open = open.counting_accepted(|| 7);
+        assert_eq!(connections.accepted(counted), Some(7));
+        assert_eq!(connections.accepted(other), None);
+        drop(open);
+        assert_eq!(connections.accepted(counted), None);
     }
 
     #[test]

@@ -24,11 +24,10 @@ die() {
 
 # wait_for SECONDS COMMAND...: tries until the command succeeds.
 wait_for() {
-  local left=$(($1 * 10))
+  local end=$(($(now_ms) + $1 * 1000))
   shift
   until "$@" >/dev/null 2>&1; do
-    left=$((left - 1))
-    [ "$left" -gt 0 ] || return 1
+    [ "$(now_ms)" -lt "$end" ] || return 1
     sleep 0.1
   done
 }

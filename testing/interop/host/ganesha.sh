@@ -19,14 +19,16 @@ die() {
   exit 1
 }
 
-# wait_for COMMAND...: until it succeeds; half a minute at most.
+# wait_for COMMAND...: until it succeeds; a minute at most.
 wait_for() {
-  for _ in $(seq 300); do
-    "$@" >/dev/null 2>&1 && return
+  local end=$(($(uptime_seconds) + 60))
+  until "$@" >/dev/null 2>&1; do
+    [ "$(uptime_seconds)" -lt "$end" ] || die "this does not come about: $*"
     sleep 0.1
   done
-  die "this does not come about: $*"
 }
+
+uptime_seconds() { cut -d . -f 1 /proc/uptime; }
 
 ip link set lo up
 mount -t tmpfs none /run

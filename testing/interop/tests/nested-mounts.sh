@@ -74,7 +74,7 @@ same 'nothing yet' '' "$(ls /mnt/seen)"
 for name in later seen; do
   mount -t tmpfs -o size=4m tmpfs $CROSS/$name || die mount
   echo late >$CROSS/$name/late
-  wait_for 10 /lab/rpcrdma ls --mount-port $OURS_MOUNT_PORT "nfs://$GUEST_IP:$OURS_PORT/cross/$name/late" ||
+  wait_for 60 /lab/rpcrdma ls --mount-port $OURS_MOUNT_PORT "nfs://$GUEST_IP:$OURS_PORT/cross/$name/late" ||
     die "what was mounted on $name does not appear"
   # A directory that the client has seen is what it was to it, as long as the one above does not change.
   touch $CROSS/changed-$name

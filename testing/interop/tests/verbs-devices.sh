@@ -17,7 +17,7 @@ for type in rxe siw; do
   # A server for several connections, because siw may leave the first message of one unread until more arrives.
   rping -s -P -a "$address" >/tmp/server 2>&1 &
   server=$!
-  wait_for 10 timeout 10 rping -c -a "$address" -C $PINGS -V ||
+  wait_for 60 timeout 10 rping -c -a "$address" -C $PINGS -V ||
     die "no client of rping gets its data: $(cat /tmp/server)"
   kill $server
   wait $server

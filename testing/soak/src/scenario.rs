@@ -120,6 +120,11 @@ const FILES: Load = Load::Files(Files {
     without_reply_cache: false,
 });
 
+const FILE_DATA: Load = Load::Files(Files {
+    data: true,
+    without_reply_cache: false,
+});
+
 /// A deadline that no call reaches.
 const NO_DEADLINE: &[u64] = &[600_000];
 
@@ -157,6 +162,13 @@ const FIRST: Scenario = Scenario {
     credits: &[1, 2, 3, 8, 32],
     memory: &[],
     must_succeed: true,
+};
+
+/// A scenario in which calls may fail.
+const MAY_FAIL: Scenario = Scenario {
+    timeouts: ANY_TIME,
+    must_succeed: false,
+    ..FIRST
 };
 
 const BACKWARD: Backward = Backward {

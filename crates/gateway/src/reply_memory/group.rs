@@ -57,10 +57,10 @@ impl Group {
         waited
     }
 
-    /// Whether a call is the first of its connection that waits.
-    pub(super) fn is_first(&self, connection: ConnectionId, number: u64) -> bool {
-        let queue = self.queues.get(&connection);
-        queue.and_then(|queue| queue.keys().next()) == Some(&number)
+    /// The call of each connection that is served next.
+    pub(super) fn first_of_each(&self) -> impl Iterator<Item = &Waiter> {
+        let queues = self.turns.iter().filter_map(|of| self.queues.get(of));
+        queues.filter_map(|queue| queue.values().next())
     }
 
     /// Whether calls wait.

@@ -1,11 +1,13 @@
 //! Shares of addresses, turns, and stalled clients, in virtual time.
 
+use super::stalled::{RECLAIM_INTERVAL, STALLED_AFTER};
 use super::*;
 use oncrpc::xdr::Payload;
 use std::cell::RefCell;
 use std::net::Ipv4Addr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use tokio::time::advance;
 
 const TOTAL: usize = 64 << 20;
@@ -25,8 +27,30 @@ fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
 
 /// A lease that is there at once.
 fn lease(memory: &ReplyMemory, of: &Caller, bytes: usize) -> Option<Lease> {
-    let lease = pin!(memory.lease(of, bytes, |_| panic!("nobody waits")));
-    poll(lease).flatten()
+    poll(pin!(memory.lease(of, bytes, || ())))
+}
+
+/// Lets time pass in which somebody watches. `accepted` tells what a connection has accepted of its output.
+async fn pass_with(
+    memory: &ReplyMemory,
+    time: Duration,
+    accepted: impl Fn(ConnectionId) -> u64,
+    mut close: impl FnMut(Stalled),
+) {
+    let until = Instant::now() + time;
+    loop {
+        let stalled = memory.look(Instant::now(), &accepted);
+        stalled.into_iter().for_each(&mut close);
+        if Instant::now() >= until {
+            break;
+        }
+        advance(RECLAIM_INTERVAL).await;
+    }
+}
+
+/// Lets time pass in which somebody watches.
+async fn pass(memory: &ReplyMemory, time: Duration, close: impl FnMut(Stalled)) {
+    pass_with(memory, time, |_| 0, close).await;
 }
 
 /// As many leases as a client gets.
@@ -49,15 +73,10 @@ async fn address_gets_as_much_as_it_leaves_free_and_a_later_one_finds_some() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn small_reply_needs_no_memory_and_a_huge_one_is_lent_half() {
+async fn huge_reply_is_lent_half() {
     let memory = ReplyMemory::new(TOTAL);
-    let huge = lease(&memory, &client(1), usize::MAX).expect("it is lent");
+    let _huge = lease(&memory, &client(1), usize::MAX).expect("it is lent");
     assert_eq!(memory.lock().left, TOTAL / 2);
-    drop(huge);
-    let client = client(1);
-    let lease = pin!(memory.lease(&client, 200, |_| panic!("nobody waits")));
-    assert!(poll(lease).expect("at once").is_none());
-    assert!(memory.lock().holders.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,15 +86,15 @@ async fn addresses_have_their_turn_and_nobody_overtakes() {
     let first = all_leases(&memory, &a);
     let more = all_leases(&memory, &b);
     assert_eq!((first.len(), more.len()), (4, 2));
-    let mut waits = pin!(memory.lease(&c, 3 * READ, |_| ()));
+    let mut waits = pin!(memory.lease(&c, 3 * READ, || ()));
     assert!(poll(waits.as_mut()).is_none());
     // There would be enough for this one, but it came later.
     let d = client(4);
-    let mut behind = pin!(memory.lease(&d, READ, |_| ()));
+    let mut behind = pin!(memory.lease(&d, READ, || ()));
     assert!(poll(behind.as_mut()).is_none());
     drop(more);
-    let large = poll(waits).flatten().expect("it is its turn");
-    let _small = poll(behind).flatten().expect("it is behind that");
+    let large = poll(waits).expect("it is its turn");
+    let _small = poll(behind).expect("it is behind that");
     assert_eq!(large.bytes, 3 * READ);
 }
 
@@ -85,9 +104,9 @@ async fn call_that_is_given_up_makes_room_for_those_behind_it() {
     let (b, c) = (client(2), client(3));
     let _held = all_leases(&memory, &client(1));
     let _last = lease(&memory, &client(4), READ).expect("the last but one");
-    let mut given_up = Box::pin(memory.lease(&b, 2 * READ, |_| ()));
+    let mut given_up = Box::pin(memory.lease(&b, 2 * READ, || ()));
     assert!(poll(given_up.as_mut()).is_none());
-    let mut behind = pin!(memory.lease(&c, READ, |_| ()));
+    let mut behind = pin!(memory.lease(&c, READ, || ()));
     assert!(poll(behind.as_mut()).is_none());
     drop(given_up);
     assert!(poll(behind).is_some());
@@ -130,10 +149,12 @@ async fn stalled_clients_lose_their_connections_until_others_go_on() {
     let honest = client(1);
     // What the gateway does: the calls of a closed connection are dropped.
     let close = |stalled: Stalled| drop(held.borrow_mut().remove(&stalled.connection));
-    let began = Instant::now();
-    let lease = memory.lease(&honest, 4 * READ, close).await;
-    assert_eq!(lease.expect("it is lent").bytes, 4 * READ);
-    assert_eq!(began.elapsed(), STALLED_AFTER);
+    let mut waits = pin!(memory.lease(&honest, 4 * READ, || ()));
+    assert!(poll(waits.as_mut()).is_none());
+    pass(&memory, STALLED_AFTER - RECLAIM_INTERVAL, close).await;
+    assert!(poll(waits.as_mut()).is_none());
+    pass(&memory, RECLAIM_INTERVAL, close).await;
+    assert_eq!(poll(waits).expect("it is lent").bytes, 4 * READ);
     assert_eq!(held.borrow().len(), attackers - 1, "one of them was enough");
 }
 
@@ -142,12 +163,11 @@ async fn client_that_takes_replies_keeps_its_connection() {
     let memory = ReplyMemory::new(TOTAL);
     let mut held: Vec<Vec<Lease>> = stall(&memory).into_values().collect();
     let honest = client(1);
-    let nobody = |_| panic!("all take replies");
     // More than they return.
-    let mut waits = pin!(memory.lease(&honest, TOTAL / 2, nobody));
+    let mut waits = pin!(memory.lease(&honest, TOTAL / 2, || ()));
     assert!(poll(waits.as_mut()).is_none());
     for _ in 0..3 {
-        advance(STALLED_AFTER / 2).await;
+        pass(&memory, STALLED_AFTER / 2, |_| panic!("all take replies")).await;
         // One reply each.
         held.iter_mut().for_each(|leases| drop(leases.pop()));
         assert!(poll(waits.as_mut()).is_none());
@@ -172,11 +192,11 @@ async fn client_that_takes_only_small_replies_keeps_no_large_ones() {
         assert_eq!(stalled.connection, trickling.connection);
         large.borrow_mut().clear();
     };
-    let mut waits = pin!(memory.lease(&honest, TOTAL / 2, close));
+    let mut waits = pin!(memory.lease(&honest, TOTAL / 2, || ()));
     for _ in 0..2 {
         assert!(poll(waits.as_mut()).is_none());
         drop(small.pop());
-        advance(STALLED_AFTER / 2).await;
+        pass(&memory, STALLED_AFTER / 2, close).await;
     }
     assert!(poll(waits).is_some());
 }
@@ -192,13 +212,13 @@ async fn waiting_calls_have_another_connection_closed_each_and_no_more_than_they
     // The first two connections return 32 and 16 of them.
     let mut waiting: Vec<_> = clients
         .iter()
-        .map(|client| Box::pin(memory.lease(client, 15 * READ, close)))
+        .map(|client| Box::pin(memory.lease(client, 15 * READ, || ())))
         .collect();
     for _ in 0..8 {
         for waits in &mut waiting {
             assert!(poll(waits.as_mut()).is_none());
         }
-        advance(STALLED_AFTER).await;
+        pass(&memory, STALLED_AFTER, close).await;
     }
     let closed = closed.borrow();
     let sizes: Vec<usize> = closed.iter().map(|of| held[of].len()).collect();
@@ -215,12 +235,12 @@ async fn connections_of_one_address_have_their_turn() {
     };
     let mut held = all_leases(&memory, &many);
     let mut queue: Vec<_> = (0..8)
-        .map(|_| Box::pin(memory.lease(&many, READ, |_| ())))
+        .map(|_| Box::pin(memory.lease(&many, READ, || ())))
         .collect();
     for waits in &mut queue {
         assert!(poll(waits.as_mut()).is_none());
     }
-    let mut waits = pin!(memory.lease(&other, READ, |_| ()));
+    let mut waits = pin!(memory.lease(&other, READ, || ()));
     assert!(poll(waits.as_mut()).is_none());
     drop(held.pop());
     drop(held.pop());
@@ -238,7 +258,7 @@ async fn connection_that_stands_still_gives_way_to_another_of_its_address() {
     let held = RefCell::new(all_leases(&memory, &still));
     held.borrow().iter().for_each(answer);
     // Its own calls wait before that of the other.
-    let mut queued = Box::pin(memory.lease(&still, READ, |_| panic!("it has most itself")));
+    let mut queued = Box::pin(memory.lease(&still, READ, || ()));
     assert!(poll(queued.as_mut()).is_none());
     let queued = RefCell::new(Some(queued));
     let close = |stalled: Stalled| {
@@ -246,11 +266,10 @@ async fn connection_that_stands_still_gives_way_to_another_of_its_address() {
         queued.borrow_mut().take();
         held.borrow_mut().clear();
     };
-    let began = Instant::now();
-    let leased = tokio::time::timeout(2 * STALLED_AFTER, memory.lease(&other, READ, close)).await;
-    let lease = leased.expect("it does not wait for long");
-    assert_eq!(lease.expect("it is lent").bytes, READ);
-    assert_eq!(began.elapsed(), STALLED_AFTER);
+    let mut waits = pin!(memory.lease(&other, READ, || ()));
+    assert!(poll(waits.as_mut()).is_none());
+    pass(&memory, STALLED_AFTER, close).await;
+    assert_eq!(poll(waits).expect("it is lent").bytes, READ);
 }
 
 #[tokio::test(start_paused = true)]
@@ -261,7 +280,7 @@ async fn client_of_a_slow_upstream_is_not_to_blame_when_another_call_is_granted(
     advance(5 * STALLED_AFTER).await;
     let mut others = all_leases(&memory, &client(2));
     let _more = all_leases(&memory, &client(3));
-    let mut next = pin!(memory.lease(&slow, READ, |_| panic!("nobody waits")));
+    let mut next = pin!(memory.lease(&slow, READ, || ()));
     assert!(poll(next.as_mut()).is_none());
     // It is granted from the queue, and its task has not run yet.
     drop(others.pop());
@@ -270,12 +289,16 @@ async fn client_of_a_slow_upstream_is_not_to_blame_when_another_call_is_granted(
         bytes: 4 * READ,
         connection: honest.connection,
         addr: honest.addr,
+        since: Instant::now() - STALLED_AFTER,
         granted: oneshot::channel().0,
     };
-    let waiting = memory.queue(waiter, honest.group);
+    let _waiting = memory.queue(waiter, honest.group);
     assert_eq!(memory.lock().groups[&slow.group].held, 2 * READ);
     assert!(memory.lock().groups[&honest.group].waits());
-    assert_eq!(waiting.reclaim(Instant::now()), None);
+    pass(&memory, STALLED_AFTER / 2, |_| {
+        panic!("its upstream is slow")
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -285,11 +308,10 @@ async fn upstream_that_is_slow_is_no_fault_of_its_clients() {
         .map(|number| all_leases(&memory, &client(number)))
         .collect();
     let honest = client(1);
-    let nobody = |_| panic!("no reply is there");
-    let mut waits = pin!(memory.lease(&honest, READ, nobody));
+    let mut waits = pin!(memory.lease(&honest, READ, || ()));
     for _ in 0..4 {
         assert!(poll(waits.as_mut()).is_none());
-        advance(STALLED_AFTER).await;
+        pass(&memory, STALLED_AFTER, |_| panic!("no reply is there")).await;
     }
     drop(held);
     assert!(poll(waits).is_some());
@@ -312,11 +334,13 @@ async fn stalled_client_does_not_take_the_place_of_another() {
             memory.set_woken(lease.connection, lease.number, false);
         }
     }
-    let nobody = |_| panic!("it has as much as those");
-    let mut waits = pin!(memory.lease(&attacker, READ, nobody));
+    let mut waits = pin!(memory.lease(&attacker, READ, || ()));
     for _ in 0..4 {
         assert!(poll(waits.as_mut()).is_none());
-        advance(STALLED_AFTER).await;
+        pass(&memory, STALLED_AFTER, |_| {
+            panic!("it has as much as those")
+        })
+        .await;
     }
 }
 
@@ -324,8 +348,11 @@ async fn stalled_client_does_not_take_the_place_of_another() {
 async fn shares_of_addresses_without_calls_are_forgotten() {
     let memory = ReplyMemory::new(TOTAL);
     for number in 0..1000 {
-        let nobody = |_| panic!("nobody waits");
-        drop(memory.lease(&client(number), 8192, nobody).await);
+        drop(
+            memory
+                .lease(&client(number), 8192, || panic!("nobody waits"))
+                .await,
+        );
     }
     let state = memory.lock();
     assert_eq!((state.groups.len(), state.holders.len()), (0, 0));
@@ -341,14 +368,69 @@ async fn reply_has_its_memory_until_it_is_written() {
     let reply = Payload::default().keeping(of_reader);
     let closed = RefCell::new(Vec::new());
     let other = client(2);
-    let mut waits = pin!(memory.lease(&other, 2 * READ, |stalled| {
-        closed.borrow_mut().push(stalled.connection);
-    }));
+    let mut waits = pin!(memory.lease(&other, 2 * READ, || ()));
     let _all = lease(&memory, &client(3), READ).expect("a part of the rest");
     assert!(poll(waits.as_mut()).is_none());
-    advance(STALLED_AFTER).await;
+    pass(&memory, STALLED_AFTER, |stalled| {
+        closed.borrow_mut().push(stalled.connection);
+    })
+    .await;
     assert!(poll(waits.as_mut()).is_none());
     assert_eq!(*closed.borrow(), [reader.connection]);
     drop(reply);
-    assert!(poll(waits).flatten().is_some());
+    assert!(poll(waits).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_that_reads_one_large_reply_steadily_keeps_its_connection() {
+    let memory = ReplyMemory::new(8 * READ);
+    let reader = client(1);
+    let reply = lease(&memory, &reader, 4 * READ).expect("half of it");
+    reply.handle_handed_over();
+    // It was slow before others began to wait.
+    advance(5 * STALLED_AFTER).await;
+    let _more = all_leases(&memory, &client(2));
+    let other = client(3);
+    let mut waits = pin!(memory.lease(&other, 4 * READ, || ()));
+    assert!(poll(waits.as_mut()).is_none());
+    let began = Instant::now();
+    let accepted = |of| match of == reader.connection {
+        // A quarter of a MiB each second.
+        true => (began.elapsed().as_millis() as u64) << 8,
+        false => 0,
+    };
+    pass_with(&memory, 4 * STALLED_AFTER, accepted, |_| panic!("it reads")).await;
+    let closed = RefCell::new(Vec::new());
+    let close = |stalled: Stalled| closed.borrow_mut().push(stalled.connection);
+    pass(&memory, STALLED_AFTER + RECLAIM_INTERVAL, close).await;
+    assert_eq!(*closed.borrow(), [reader.connection], "it has stopped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_watches_for_all_calls_that_wait_until_none_does() {
+    let memory = ReplyMemory::new(2 * READ);
+    let held = all_leases(&memory, &client(1));
+    let others = [client(2), client(3)];
+    let mut waiting: Vec<_> = others
+        .iter()
+        .map(|client| Box::pin(memory.lease(client, READ, || ())))
+        .collect();
+    let mut granted: Vec<_> = waiting
+        .iter_mut()
+        .map(|waits| poll(waits.as_mut()))
+        .collect();
+    let mut watch = memory.watch().expect("nobody watches so far");
+    assert!(memory.watch().is_none());
+    let began = Instant::now();
+    for _ in 0..3 {
+        assert_eq!(watch.next(|_| 0).await, Some(Vec::new()));
+    }
+    assert_eq!(began.elapsed(), 2 * RECLAIM_INTERVAL, "the first at once");
+    drop(held);
+    granted.clear();
+    waiting.clear();
+    assert_eq!(watch.next(|_| 0).await, None);
+    let _next = memory.watch().expect("the next call that waits has one");
+    drop(watch);
+    assert!(memory.watch().is_none());
 }

@@ -141,6 +141,46 @@ async fn callback_under_rpcsec_gss_that_nobody_asked_for_ends_the_pair() {
     client.ended().await;
 }
 
+/// A call of NFS version 4 under RPCSEC_GSS that the gateway cannot read: with this procedure of RPCSEC_GSS, and privacy.
+fn protected(xid: u32, gss_procedure: u32, proc: u32) -> oncrpc::xdr::Payload {
+    let mut w = Writer::default();
+    w.words([xid, 0, 2, 100_003, 4, proc, 6]);
+    w.opaque(
+        &[
+            [0, 0, 0, 1],
+            gss_procedure.to_be_bytes(),
+            [0; 4],
+            [0, 0, 0, 3],
+            [0; 4],
+        ]
+        .concat(),
+    );
+    w.words([6, 0]);
+    w.opaque(b"protected");
+    w.finish()
+}
+
+#[tokio::test]
+async fn client_that_protects_its_calls_takes_callbacks_and_one_that_makes_a_context_does_not() {
+    for way in WAYS {
+        let (upper, _gateway, client, callbacks) = connected(way, false).await;
+        // RPCSEC_GSS_INIT and RPCSEC_GSS_DESTROY are calls of NULL.
+        for (xid, gss_procedure) in [(2, 1), (3, 3)] {
+            let reply = client.call(protected(xid, gss_procedure, 0), 1000).await;
+            reply.expect("it is answered");
+        }
+        let reply = upper.call_back(call_of(5, ECHO, b"recall")).await;
+        let reply = reply.unwrap_or_else(|error| panic!("{way:?}: {error}"));
+        assert_eq!(read_reply(&reply, 5).err(), Some(RpcError::ProgUnavail));
+        assert!(callbacks.calls().is_empty(), "{way:?}");
+        let reply = client.call(protected(4, 0, 1), 1000).await;
+        reply.expect("it is answered");
+        let reply = upper.call_back(call_of(6, ECHO, b"recall")).await;
+        let reply = reply.unwrap_or_else(|error| panic!("{way:?}: {error}"));
+        assert_eq!(results(&reply, 6), b"recall");
+    }
+}
+
 /// The sizes of calls and replies in the channels of the last CREATE_SESSION that a server got, and
 /// whether they have a read depth.
 fn channels(upper: &Upper) -> Vec<(u32, u32, bool)> {

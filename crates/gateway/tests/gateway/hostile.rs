@@ -1,9 +1,12 @@
 //! Peers that break rules, and what others see of it.
 
+use crate::heard::Heard;
 use crate::made_up::*;
 use crate::stage::*;
 use buffer::Buffer;
 use gateway::{Gateway, GatewayConfig, Listen, MAX_RECORD, Upstream, tcp_limits};
+use hostile_peer::rpc::{accept, accepted, msg, opaque};
+use hostile_peer::{Peer, words};
 use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{
     AuthStat, AuthSys, Credential, LocalUserError, LocalUsers, Origin, Procedure, Programs,
@@ -39,9 +42,10 @@ async fn check_served(client: &Lower, xid: u32) {
 }
 
 #[tokio::test]
-async fn peer_that_sends_no_rpc_is_closed_and_others_are_served() {
+async fn peer_that_sends_no_rpc_is_closed_with_a_warning_and_others_are_served() {
+    let heard = Heard::listen();
     let upper = Upper::new(RDMA).await;
-    let gateway = upper.behind(Over::Tcp).await;
+    let gateway = heard_from_tcp(upper.upstream()).await;
     let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
     check_served(&client, 1).await;
     let too_long = u32::try_from(MAX_RECORD + 4).expect("a word") | 1 << 31;
@@ -54,12 +58,15 @@ async fn peer_that_sends_no_rpc_is_closed_and_others_are_served() {
     ];
     for bytes in garbage {
         let mut stream = connect(gateway.local_addr()).await;
+        let peer = stream.local_addr().expect("it is connected");
         stream.write_all(bytes).await.expect("it is sent");
         let mut answer = Vec::new();
         // Closed or reset, and nothing else.
         let _ = within_limit(stream.read_to_end(&mut answer)).await;
         assert!(answer.is_empty());
+        assert_eq!(heard.count(&format!("addr={peer}")), 1);
     }
+    assert_eq!(heard.count("the connection is closed"), garbage.len());
     check_served(&client, 2).await;
     assert_eq!(gateway.stats().pairs, 1, "none of them had an upstream");
 }
@@ -177,13 +184,22 @@ async fn compound_that_lies_about_its_lengths_is_passed_on_as_it_is() {
     }
 }
 
-/// A TCP upstream that answers each call with these bytes.
+/// A gateway in front of a TCP server that answers each call with these bytes.
 async fn answering(
     down: Over,
     answer: impl Fn(u32) -> Vec<u8> + Clone + Send + 'static,
 ) -> Gateway {
+    let upstream = Upstream::tcp(answering_at(answer).await);
+    match down {
+        Over::Tcp => from_tcp(upstream).await,
+        Over::Rdma(_) => from_rdma(upstream).await,
+    }
+}
+
+/// A TCP server that answers each call with these bytes.
+async fn answering_at(answer: impl Fn(u32) -> Vec<u8> + Clone + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind(anywhere()).await.expect("it listens");
-    let upstream = Upstream::tcp(listener.local_addr().expect("it listens"));
+    let addr = listener.local_addr().expect("it listens");
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let answer = answer.clone();
@@ -200,10 +216,7 @@ async fn answering(
             });
         }
     });
-    match down {
-        Over::Tcp => from_tcp(upstream).await,
-        Over::Rdma(_) => from_rdma(upstream).await,
-    }
+    addr
 }
 
 #[tokio::test]
@@ -218,6 +231,53 @@ async fn upstream_that_answers_with_an_unknown_xid_is_ignored() {
         check_served(&client, 1).await;
         check_served(&client, 2).await;
     }
+}
+
+/// A TCP side for clients, all on this thread, which is the one that is heard.
+async fn heard_from_tcp(upstream: Upstream) -> Gateway {
+    let listener = std::net::TcpListener::bind(anywhere()).expect("it listens");
+    let config = GatewayConfig::default().with_workers(0_usize);
+    let gateway = Gateway::bind(Listen::tcp(listener), upstream, config).await;
+    gateway.expect("it listens")
+}
+
+#[tokio::test]
+async fn upstream_that_answers_with_an_unknown_xid_is_named_in_the_log_once() {
+    let warning = "a reply to no call; dropped";
+    let heard = Heard::listen();
+    let both = |xid: u32| {
+        let other = record_of(&success(xid ^ 0x5555, b"another"));
+        [other, record_of(&success(xid, b"on"))].concat()
+    };
+    let addr = answering_at(both).await;
+    let gateway = heard_from_tcp(Upstream::tcp(addr)).await;
+    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    check_served(&client, 1).await;
+    check_served(&client, 2).await;
+    assert_eq!(heard.count(warning), 1);
+    assert_eq!(heard.count(&format!("addr={addr}")), 1);
+    let listener = std::net::TcpListener::bind(anywhere()).expect("it listens");
+    let addr = listener.local_addr().expect("it listens");
+    let serving = std::thread::spawn(move || {
+        let mut peer = Peer::accept(&listener);
+        for _ in 0..2 {
+            let xid = peer.answer()[0];
+            for xid in [xid ^ 0x5555, xid] {
+                let results = opaque(b"on");
+                let reply = msg(xid, 8, &accepted(xid, accept::SUCCESS, &results));
+                peer.send(&words(&reply));
+            }
+        }
+        peer
+    });
+    let gateway = heard_from_tcp(rdma_upstream(addr, Versions::One)).await;
+    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    check_served(&client, 1).await;
+    check_served(&client, 2).await;
+    assert_eq!(heard.count(warning), 2);
+    assert_eq!(heard.count(&format!("peer={addr}")), 1);
+    drop(client);
+    drop(serving.join().expect("no panic"));
 }
 
 #[tokio::test]

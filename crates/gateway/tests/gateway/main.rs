@@ -8,6 +8,7 @@ mod hostile;
 mod lifetimes;
 mod made_up;
 mod providers;
+mod recovery;
 mod sizes;
 mod stage;
 mod unread;

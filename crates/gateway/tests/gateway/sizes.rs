@@ -148,6 +148,86 @@ async fn reply_without_a_known_bound_has_room_up_to_what_the_provider_registers(
     assert_eq!(gateway.stats().system_errors, 0);
 }
 
+#[tokio::test]
+async fn call_that_asks_for_more_than_the_connection_carries_is_sent_and_its_reply_may_be_shorter()
+{
+    let upper = Upper::new(Over::Rdma(Versions::One)).await;
+    let config = client_config().with_max_chunk(600_000_usize);
+    let gateway = from_tcp(Upstream::rdma(iwarp(), upper.addr, config)).await;
+    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    // READ with a stateid, an offset and a count; of version 4, and at an offset of version 3.
+    let read = |count| [25, 0, 0, 0, 0, 0, 0, count];
+    let several = [&[0, 0, 3][..], &read(1), &read(400_000), &read(400_000)].concat();
+    let one = [&[0, 0, 1][..], &read(4 << 20)].concat();
+    let of_version_3 = vec![4, 0xab, 0, 0, 4 << 20];
+    let directory = [&[0, 0, 1, 26][..], &[0; 5], &[1 << 20, 0]].concat();
+    for (xid, (vers, proc, words)) in (1..).zip([
+        (4, 1, several),
+        (4, 1, one),
+        (3, 6, of_version_3),
+        (4, 1, directory),
+    ]) {
+        let prog = 100_003;
+        let mut w = Writer::default();
+        let target = Procedure { prog, vers, proc };
+        write_call(&mut w, xid, target, &Credential::None);
+        words.iter().for_each(|&word| w.u32(word));
+        let reply = client.call(w.finish(), 0).await;
+        assert_eq!(results(&reply.expect("it is answered"), xid), b"");
+    }
+    assert_eq!(upper.service.calls().len(), 4);
+    assert_eq!(gateway.stats().system_errors, 0);
+}
+
+/// A server that notes each call, and how many of its items came beside its stream.
+#[derive(Default)]
+struct Items(Mutex<Vec<(usize, Vec<u8>)>>);
+
+impl Service for Items {
+    fn call(&self, call: Payload, _: &Caller) -> Answer {
+        let header = CallHeader::parse(&mut Reader::from(&call)).expect("a call");
+        let seen = (call.items().len(), stream(&call));
+        self.0.lock().expect("no panic holds it").push(seen);
+        Answer::message(success(header.xid, &[]))
+    }
+}
+
+fn stream(message: &Payload) -> Vec<u8> {
+    let mut whole = buffer::Buffer::default();
+    message.copy_stream_into(&mut whole);
+    whole.to_vec()
+}
+
+#[tokio::test]
+async fn call_with_several_read_chunks_has_one_at_most_towards_an_rdma_upstream() {
+    let service = Arc::<Items>::default();
+    let server = serve_rdma(Arc::clone(&service) as Arc<dyn Service>, Versions::One).await;
+    let over = Over::Rdma(Versions::One);
+    let upstream = rdma_upstream(server.local_addr(), Versions::One);
+    let gateway = from_rdma(upstream).await;
+    let direct = Lower::new(over, server.local_addr(), nobody()).await;
+    let through = Lower::new(over, gateway.local_addr(), nobody()).await;
+    let (prog, vers, proc) = (100_003, 4, 1);
+    let target = Procedure { prog, vers, proc };
+    for client in [direct, through] {
+        let mut w = Writer::default();
+        write_call(&mut w, 1, target, &Credential::None);
+        w.words([0, 0, 2]);
+        for bytes in [5001, 6001] {
+            w.words([38, 0, 0, 0, 0, 0, 0, 2]);
+            w.item(vec![vec![5; bytes].into()].into());
+        }
+        let reply = client.call(w.finish(), 100).await;
+        assert_eq!(results(&reply.expect("it is answered"), 1), b"");
+    }
+    let seen = service.0.lock().expect("no panic holds it");
+    let [(direct, sent), (through, passed)] = &seen[..] else {
+        panic!("two calls")
+    };
+    assert!(passed == sent, "it is the same call");
+    assert!(*direct == 2 && *through < 2, "{direct} {through}");
+}
+
 /// A server that answers with so many bytes, and notes XIDs and calls.
 struct Long {
     bytes: usize,

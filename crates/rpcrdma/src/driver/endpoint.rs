@@ -31,6 +31,8 @@ pub(crate) struct Endpoint {
     /// Job counters at the last look around.
     pub(crate) jobs: JobCounts,
     impossible: bool,
+    /// Whether a reply to no call was logged.
+    has_strays: bool,
 }
 
 impl Endpoint {
@@ -51,6 +53,7 @@ impl Endpoint {
             account,
             jobs: JobCounts::default(),
             impossible: false,
+            has_strays: false,
         }
     }
 
@@ -67,6 +70,10 @@ impl Endpoint {
             self.connection.handle_completion(completion);
             self.lend_memory(Waker::noop());
             moved = true;
+        }
+        if !self.has_strays && self.connection.counters().unknown_replies > 0 {
+            self.has_strays = true;
+            warn!(peer = %self.qp.peer_addr(), "RFC 5531 §9: a reply to no call; dropped");
         }
         moved
     }

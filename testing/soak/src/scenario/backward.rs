@@ -2,6 +2,21 @@
 
 use super::*;
 
+pub(super) const CUTS: Scenario = Scenario {
+    name: "backward-cuts",
+    backward: Some(BACKWARD),
+    faults: FaultRates {
+        cuts: 2,
+        stalls: 8,
+        failures: 12,
+        posts: 8,
+        ..NO_FAULTS
+    },
+    cancel: 8,
+    disturbances: (0, 5),
+    ..MAY_FAIL
+};
+
 pub(super) const ROWS: &[Scenario] = &[
     Scenario {
         name: "backward",
@@ -34,34 +49,16 @@ pub(super) const ROWS: &[Scenario] = &[
         }),
         cancel: 6,
         timeouts: &[1000, 3000, 10_000],
-        must_succeed: false,
-        ..FIRST
+        ..MAY_FAIL
     },
-    Scenario {
-        name: "backward-cuts",
-        backward: Some(BACKWARD),
-        faults: FaultRates {
-            cuts: 2,
-            stalls: 8,
-            failures: 12,
-            posts: 8,
-            ..NO_FAULTS
-        },
-        cancel: 8,
-        timeouts: ANY_TIME,
-        disturbances: (0, 5),
-        must_succeed: false,
-        ..FIRST
-    },
+    CUTS,
     Scenario {
         name: "backward-restarts",
         backward: Some(BACKWARD),
         restarts: (1, 4),
         calls: (4, 12),
-        timeouts: ANY_TIME,
         health: true,
-        must_succeed: false,
-        ..FIRST
+        ..MAY_FAIL
     },
     // A client that may be called keeps its connection while idle.
     Scenario {
@@ -87,7 +84,6 @@ pub(super) const ROWS: &[Scenario] = &[
         faults: ALL_AT_ONCE,
         sizes: Sizes::Tiny,
         cancel: 10,
-        timeouts: ANY_TIME,
         restarts: (0, 2),
         disturbances: (0, 4),
         calls: (2, 10),
@@ -95,7 +91,6 @@ pub(super) const ROWS: &[Scenario] = &[
         users: 3,
         health: true,
         varying_invalidation: true,
-        must_succeed: false,
-        ..FIRST
+        ..MAY_FAIL
     },
 ];

@@ -22,12 +22,10 @@ pub(super) const WILD: Scenario = Scenario {
     faults: ALL_AT_ONCE,
     sizes: Sizes::Tiny,
     cancel: 10,
-    timeouts: ANY_TIME,
     restarts: (0, 2),
     disturbances: (0, 4),
     calls: (2, 10),
-    must_succeed: false,
-    ..FIRST
+    ..MAY_FAIL
 };
 
 pub(super) const ROWS: &[Scenario] = &[
@@ -54,8 +52,7 @@ pub(super) const ROWS: &[Scenario] = &[
         }),
         cancel: 8,
         timeouts: &[1000, 3000, 10_000],
-        must_succeed: false,
-        ..FIRST
+        ..MAY_FAIL
     },
     Scenario {
         name: "cuts",
@@ -65,9 +62,7 @@ pub(super) const ROWS: &[Scenario] = &[
             ..NO_FAULTS
         },
         cancel: 12,
-        timeouts: ANY_TIME,
-        must_succeed: false,
-        ..FIRST
+        ..MAY_FAIL
     },
     Scenario {
         name: "stalls",
@@ -76,9 +71,7 @@ pub(super) const ROWS: &[Scenario] = &[
             cuts: 8,
             ..NO_FAULTS
         },
-        timeouts: ANY_TIME,
-        must_succeed: false,
-        ..FIRST
+        ..MAY_FAIL
     },
     Scenario {
         name: "refusals",
@@ -88,27 +81,21 @@ pub(super) const ROWS: &[Scenario] = &[
             registrations: 3,
             ..NO_FAULTS
         },
-        timeouts: ANY_TIME,
         sizes: Sizes::Tiny,
-        must_succeed: false,
-        ..FIRST
+        ..MAY_FAIL
     },
     Scenario {
         name: "restarts",
         restarts: (1, 4),
         calls: (4, 12),
-        timeouts: ANY_TIME,
-        must_succeed: false,
-        ..FIRST
+        ..MAY_FAIL
     },
     Scenario {
         name: "disturbances",
         disturbances: (1, 8),
         calls: (4, 12),
-        timeouts: ANY_TIME,
         cancel: 10,
-        must_succeed: false,
-        ..FIRST
+        ..MAY_FAIL
     },
     WILD,
     Scenario {

@@ -2,6 +2,20 @@
 
 use super::*;
 
+/// R, and what the server says of itself, changes with each connection.
+pub(super) const VARIES: Scenario = Scenario {
+    name: "invalidation-varies",
+    varying_invalidation: true,
+    faults: FaultRates {
+        cuts: 2,
+        ..NO_FAULTS
+    },
+    restarts: (0, 3),
+    disturbances: (0, 4),
+    calls: (4, 12),
+    ..MAY_FAIL
+};
+
 pub(super) const ROWS: &[Scenario] = &[
     Scenario {
         name: "connections",
@@ -22,19 +36,14 @@ pub(super) const ROWS: &[Scenario] = &[
             ..NO_FAULTS
         },
         cancel: 12,
-        timeouts: ANY_TIME,
         disturbances: (0, 6),
         restarts: (0, 2),
-        must_succeed: false,
-        ..FIRST
+        ..MAY_FAIL
     },
     // Retransmitted calls arrive over one connection while others go on.
     Scenario {
         name: "connections-files",
-        load: Load::Files(Files {
-            data: true,
-            without_reply_cache: false,
-        }),
+        load: FILE_DATA,
         connections: (2, 4),
         tasks: (1, 4),
         calls: (8, 24),
@@ -45,9 +54,7 @@ pub(super) const ROWS: &[Scenario] = &[
             ..NO_FAULTS
         },
         disturbances: (0, 6),
-        timeouts: &[20_000, 60_000],
-        must_succeed: false,
-        ..FIRST
+        ..files::MAY_FAIL
     },
     // Connections that the server refuses cost no calls.
     Scenario {
@@ -80,24 +87,9 @@ pub(super) const ROWS: &[Scenario] = &[
         health: true,
         idle: &[3, 300],
         calls: (2, 12),
-        must_succeed: false,
-        ..FIRST
+        ..MAY_FAIL
     },
-    // R, and what the server says of itself, changes with each connection.
-    Scenario {
-        name: "invalidation-varies",
-        varying_invalidation: true,
-        faults: FaultRates {
-            cuts: 2,
-            ..NO_FAULTS
-        },
-        timeouts: ANY_TIME,
-        restarts: (0, 3),
-        disturbances: (0, 4),
-        calls: (4, 12),
-        must_succeed: false,
-        ..FIRST
-    },
+    VARIES,
     Scenario {
         name: "receives",
         receives: &[6, 7, 9, 12, 20, 40],

@@ -62,30 +62,14 @@ pub(super) const ROWS: &[Scenario] = &[
         tasks: (2, 10),
         calls: (4, 20),
         cancel: 12,
-        timeouts: ANY_TIME,
         disturbances: (0, 5),
-        must_succeed: false,
-        ..FIRST
+        ..MAY_FAIL
     },
     Scenario {
         name: "designs-files",
-        load: FILES,
-        versions: TWO,
         designs: DESIGNS,
-        tasks: (1, 3),
-        calls: (4, 16),
-        faults: FaultRates {
-            latency: 15,
-            cuts: 3,
-            stalls: 6,
-            posts: 4,
-            ..NO_FAULTS
-        },
         restarts: (0, 2),
-        disturbances: (0, 4),
-        timeouts: &[20_000, 60_000],
-        must_succeed: false,
-        ..FIRST
+        ..versions::FILES_CUT
     },
     // What a client, and each server after the other, can have and is ready for changes.
     Scenario {
@@ -94,18 +78,8 @@ pub(super) const ROWS: &[Scenario] = &[
         designs: DESIGNS,
         by_version: true,
         backward: Some(BACKWARD_TWO),
-        varying_invalidation: true,
         connections: (1, 3),
-        faults: FaultRates {
-            cuts: 2,
-            ..NO_FAULTS
-        },
-        timeouts: ANY_TIME,
-        restarts: (0, 3),
-        disturbances: (0, 4),
-        calls: (4, 12),
-        must_succeed: false,
-        ..FIRST
+        ..connections::VARIES
     },
     // It is the same for clients of version one and for those that offer nothing.
     Scenario {
@@ -118,14 +92,7 @@ pub(super) const ROWS: &[Scenario] = &[
     },
     Scenario {
         name: "designs-wild",
-        versions: TWO,
         designs: DESIGNS,
-        backward: Some(BACKWARD_TWO),
-        calls: (2, 20),
-        connections: (1, 3),
-        users: 3,
-        health: true,
-        varying_invalidation: true,
-        ..calls::WILD
+        ..versions::WILD
     },
 ];

@@ -10,11 +10,15 @@ pub(super) const PLAIN: Scenario = Scenario {
     ..FIRST
 };
 
+/// A scenario in which operations may fail.
+pub(super) const MAY_FAIL: Scenario = Scenario {
+    timeouts: &[20_000, 60_000],
+    must_succeed: false,
+    ..PLAIN
+};
+
 pub(super) const CUTS: Scenario = Scenario {
     name: "files-cuts",
-    load: FILES,
-    tasks: (1, 3),
-    calls: (4, 16),
     faults: FaultRates {
         latency: 15,
         cuts: 2,
@@ -23,9 +27,7 @@ pub(super) const CUTS: Scenario = Scenario {
         ..NO_FAULTS
     },
     disturbances: (0, 4),
-    timeouts: &[20_000, 60_000],
-    must_succeed: false,
-    ..FIRST
+    ..MAY_FAIL
 };
 
 pub(super) const ROWS: &[Scenario] = &[
@@ -34,10 +36,7 @@ pub(super) const ROWS: &[Scenario] = &[
     // Calls that stall on the way and arrive after their retransmission.
     Scenario {
         name: "files-late",
-        load: Load::Files(Files {
-            data: true,
-            without_reply_cache: false,
-        }),
+        load: FILE_DATA,
         tasks: (1, 2),
         calls: (8, 24),
         faults: FaultRates {
@@ -47,22 +46,15 @@ pub(super) const ROWS: &[Scenario] = &[
             ..NO_FAULTS
         },
         disturbances: (0, 6),
-        timeouts: &[20_000, 60_000],
-        must_succeed: false,
-        ..FIRST
+        ..MAY_FAIL
     },
     Scenario {
         name: "files-restarts",
-        load: FILES,
-        tasks: (1, 3),
-        calls: (4, 16),
         faults: FaultRates {
             cuts: 6,
             ..NO_FAULTS
         },
         restarts: (1, 3),
-        timeouts: &[20_000, 60_000],
-        must_succeed: false,
-        ..FIRST
+        ..MAY_FAIL
     },
 ];

@@ -44,10 +44,7 @@ pub(super) const ROWS: &[Scenario] = &[
     },
     relayed("relayed-files", files::PLAIN),
     Scenario {
-        load: Load::Files(Files {
-            data: true,
-            without_reply_cache: false,
-        }),
+        load: FILE_DATA,
         faults: FaultRates {
             cuts: 4,
             stalls: 8,

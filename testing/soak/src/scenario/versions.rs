@@ -2,6 +2,28 @@
 
 use super::*;
 
+pub(super) const FILES_CUT: Scenario = Scenario {
+    name: "two-files",
+    versions: TWO,
+    faults: FaultRates {
+        cuts: 3,
+        ..files::CUTS.faults
+    },
+    ..files::CUTS
+};
+
+pub(super) const WILD: Scenario = Scenario {
+    name: "two-wild",
+    versions: TWO,
+    backward: Some(BACKWARD_TWO),
+    calls: (2, 20),
+    connections: (1, 3),
+    users: 3,
+    health: true,
+    varying_invalidation: true,
+    ..calls::WILD
+};
+
 pub(super) const ROWS: &[Scenario] = &[
     Scenario {
         name: "two",
@@ -39,10 +61,8 @@ pub(super) const ROWS: &[Scenario] = &[
             stalls: 6,
             ..NO_FAULTS
         },
-        timeouts: ANY_TIME,
         disturbances: (0, 4),
-        must_succeed: false,
-        ..FIRST
+        ..MAY_FAIL
     },
     // So many calls that Receives of former sizes are used up, amid everything else.
     Scenario {
@@ -67,28 +87,9 @@ pub(super) const ROWS: &[Scenario] = &[
         tasks: (2, 10),
         calls: (4, 30),
         cancel: 12,
-        timeouts: ANY_TIME,
-        must_succeed: false,
-        ..FIRST
+        ..MAY_FAIL
     },
-    Scenario {
-        name: "two-files",
-        load: FILES,
-        versions: TWO,
-        tasks: (1, 3),
-        calls: (4, 16),
-        faults: FaultRates {
-            latency: 15,
-            cuts: 3,
-            stalls: 6,
-            posts: 4,
-            ..NO_FAULTS
-        },
-        disturbances: (0, 4),
-        timeouts: &[20_000, 60_000],
-        must_succeed: false,
-        ..FIRST
-    },
+    FILES_CUT,
     // Calls of the server with chunks of every kind.
     Scenario {
         name: "two-backward",
@@ -100,28 +101,7 @@ pub(super) const ROWS: &[Scenario] = &[
         name: "two-backward-cuts",
         versions: TWO,
         backward: Some(BACKWARD_TWO),
-        faults: FaultRates {
-            cuts: 2,
-            stalls: 8,
-            failures: 12,
-            posts: 8,
-            ..NO_FAULTS
-        },
-        cancel: 8,
-        timeouts: ANY_TIME,
-        disturbances: (0, 5),
-        must_succeed: false,
-        ..FIRST
+        ..backward::CUTS
     },
-    Scenario {
-        name: "two-wild",
-        versions: (&[Versions::Auto, Versions::Two], &[Versions::Auto]),
-        backward: Some(BACKWARD_TWO),
-        calls: (2, 20),
-        connections: (1, 3),
-        users: 3,
-        health: true,
-        varying_invalidation: true,
-        ..calls::WILD
-    },
+    WILD,
 ];

@@ -315,12 +315,16 @@ fn results_of_version_4_0() {
 /// `open_delegation4` of each kind.
 fn delegations() -> Vec<Xdr> {
     let ace = xdr().words(&[0, 0, 1]).opaque(b"EVERYONE@");
-    let write = |limit: Xdr| xdr().word(2).stateid().word(0).then(&limit).then(&ace);
+    let read = |kind| xdr().word(kind).stateid().word(0).then(&ace);
+    let write = |kind, limit: Xdr| xdr().word(kind).stateid().word(0).then(&limit).then(&ace);
     vec![
         xdr().word(0),
-        xdr().word(1).stateid().word(0).then(&ace),
-        write(xdr().word(1).long(4096)),
-        write(xdr().word(2).words(&[8, 512])),
+        read(1),
+        write(2, xdr().word(1).long(4096)),
+        write(2, xdr().word(2).words(&[8, 512])),
+        // With attributes of time, too.
+        read(4),
+        write(5, xdr().word(1).long(4096)),
         xdr().words(&[3, 0]),
         xdr().words(&[3, 1, 1]),
         xdr().words(&[3, 2, 0]),

@@ -15,25 +15,28 @@ const CHANGE_INFO: Shape = Words(5);
 /// `nfsace4` (RFC 7530 §6.2.1) is three words and its `who`.
 const ACE: Shape = Words(3);
 
-/// `open_delegation4` (RFC 8881 §18.16.2).
+/// `open_read_delegation4`, and `open_write_delegation4` with its limit of space (RFC 8881 §18.16.2).
+const READ_DELEGATION: Shapes = &[STATEID, Words(1), ACE, ANY];
+const WRITE_DELEGATION: Shapes = &[
+    STATEID,
+    Words(1),
+    Union(&[(1, &[Words(2)]), (2, &[Words(2)])], None),
+    ACE,
+    ANY,
+];
+
+/// `open_delegation4` (RFC 8881 §18.16.2), with the delegations of time attributes of RFC 9754.
 const DELEGATION: Shape = Union(
     &[
         (0, &[]),
-        (1, &[STATEID, Words(1), ACE, ANY]),
-        (
-            2,
-            &[
-                STATEID,
-                Words(1),
-                Union(&[(1, &[Words(2)]), (2, &[Words(2)])], None),
-                ACE,
-                ANY,
-            ],
-        ),
+        (1, READ_DELEGATION),
+        (2, WRITE_DELEGATION),
         (
             3,
             &[Union(&[(1, &[Words(1)]), (2, &[Words(1)])], Some(&[]))],
         ),
+        (4, READ_DELEGATION),
+        (5, WRITE_DELEGATION),
     ],
     None,
 );

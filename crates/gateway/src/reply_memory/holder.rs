@@ -1,0 +1,98 @@
+//! One connection: its leases, and how fast its client takes replies.
+
+use super::stalled::{RETURNED_PART, STALLED_AFTER};
+use oncrpc::PeerGroup;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use tokio::time::Instant;
+
+/// A connection with leases.
+#[derive(Debug)]
+pub(super) struct Holder {
+    pub(super) group: PeerGroup,
+    pub(super) addr: SocketAddr,
+    /// Leases by number.
+    leases: HashMap<u64, Held>,
+    /// Bytes of these.
+    pub(super) held: usize,
+    /// Bytes of all leases that were returned.
+    returned: u64,
+    /// Since when the client has not taken its part of what it holds, as far as it was watched, and what
+    /// it had taken by then.
+    mark: Option<(Instant, u64)>,
+    /// It is being closed.
+    pub(super) is_closing: bool,
+}
+
+/// What one lease of a connection holds.
+#[derive(Debug)]
+struct Held {
+    bytes: usize,
+    /// Since when its call could go on, and waits for room at the client.
+    woken: Option<Instant>,
+}
+
+impl Holder {
+    pub(super) fn new(group: PeerGroup, addr: SocketAddr) -> Self {
+        Self {
+            group,
+            addr,
+            leases: HashMap::new(),
+            held: 0,
+            returned: 0,
+            mark: None,
+            is_closing: false,
+        }
+    }
+
+    /// Adds a lease, whose call was woken then.
+    pub(super) fn lend(&mut self, number: u64, bytes: usize, woken: Option<Instant>) {
+        self.held += bytes;
+        self.leases.insert(number, Held { bytes, woken });
+    }
+
+    /// Returns a lease.
+    pub(super) fn give_back(&mut self, number: u64) {
+        if let Some(lease) = self.leases.remove(&number) {
+            self.held -= lease.bytes;
+            self.returned += lease.bytes as u64;
+        }
+    }
+
+    /// Whether it has no lease.
+    pub(super) fn is_empty(&self) -> bool {
+        self.leases.is_empty()
+    }
+
+    pub(super) fn set_woken(&mut self, number: u64, is_woken: bool) {
+        let Some(held) = self.leases.get_mut(&number) else {
+            return;
+        };
+        held.woken = match (is_woken, held.woken) {
+            (false, _) => None,
+            (true, Some(before)) => Some(before),
+            (true, None) => Some(Instant::now()),
+        };
+    }
+
+    /// Notes how much of its connection's output the client has accepted so far. Nobody has watched it
+    /// before if `is_first`.
+    pub(super) fn watch(&mut self, now: Instant, accepted: u64, is_first: bool) {
+        let taken = self.returned + accepted;
+        let part = (self.held / RETURNED_PART).max(1) as u64;
+        let has_taken_part = self
+            .mark
+            .is_none_or(|(_, before)| taken.saturating_sub(before) >= part);
+        if is_first || has_taken_part {
+            self.mark = Some((now, taken));
+        }
+    }
+
+    /// For how long the client has taken too little although replies wait for it, if that is too long.
+    pub(super) fn stands_still(&self, now: Instant) -> Option<std::time::Duration> {
+        let (since, _) = self.mark?;
+        let is_long = |since| now.saturating_duration_since(since) >= STALLED_AFTER;
+        let mut woken = self.leases.values().filter_map(|held| held.woken);
+        (is_long(since) && woken.any(is_long)).then(|| now.saturating_duration_since(since))
+    }
+}

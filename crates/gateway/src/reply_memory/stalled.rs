@@ -1,0 +1,186 @@
+//! Clients that do not take their replies while others wait for memory.
+//!
+//! One task watches for all calls that wait. It measures what each client takes from the time at which
+//! others began to wait: what its connection accepted, also of a reply that is not written completely,
+//! and the memory that it returned.
+
+use super::{ReplyMemory, State};
+use crate::reply_memory::group::Group;
+use oncrpc::{ConnectionId, PeerGroup};
+use std::cmp::Reverse;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a call waits for memory, and a client takes too little of the replies that are there,
+/// before the client loses its connection, so that others go on.
+pub(super) const STALLED_AFTER: Duration = Duration::from_secs(2);
+
+/// Divisor for what a client takes of the memory that it holds within [`STALLED_AFTER`], so that it
+/// does not count as standing still: a client that takes only small replies keeps no large ones.
+pub(super) const RETURNED_PART: usize = 32;
+
+/// How often somebody looks for a connection to close as long as calls wait.
+pub(super) const RECLAIM_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A client that does not take its replies while others wait for memory.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stalled {
+    pub(crate) connection: ConnectionId,
+    pub(crate) addr: SocketAddr,
+    pub(crate) group: PeerGroup,
+}
+
+/// The one that watches, as long as calls wait.
+pub(crate) struct Watch {
+    memory: ReplyMemory,
+    /// No call waits any more. The next one that does needs another.
+    is_over: bool,
+}
+
+impl ReplyMemory {
+    /// Begins to watch; `None` if somebody does already.
+    pub(crate) fn watch(&self) -> Option<Watch> {
+        let mut state = self.lock();
+        let was_watched = std::mem::replace(&mut state.is_watched, true);
+        (!was_watched).then(|| Watch {
+            memory: self.clone(),
+            is_over: false,
+        })
+    }
+
+    /// Connections with leases.
+    fn holders(&self) -> Vec<ConnectionId> {
+        self.lock().holders.keys().copied().collect()
+    }
+
+    /// Looks for clients whose connections must be closed so that others go on. `accepted` tells how much
+    /// of a connection's output its client has accepted.
+    pub(super) fn look(
+        &self,
+        now: Instant,
+        accepted: impl Fn(ConnectionId) -> u64,
+    ) -> Vec<Stalled> {
+        // Not under the lock, as connections return memory under their own.
+        let holders = self.holders().into_iter();
+        let accepted: Vec<_> = holders.map(|holder| (holder, accepted(holder))).collect();
+        let mut state = self.lock();
+        let looked = state.looked.replace(now);
+        let is_first = looked.is_none_or(|at| now - at > 2 * RECLAIM_INTERVAL);
+        for (connection, accepted) in accepted {
+            if let Some(holder) = state.holders.get_mut(&connection) {
+                holder.watch(now, accepted, is_first);
+            }
+        }
+        state.reclaim(now)
+    }
+}
+
+impl Watch {
+    /// Waits until it is time to look, and does so; `None` once no call waits.
+    pub(crate) async fn next(
+        &mut self,
+        accepted: impl Fn(ConnectionId) -> u64,
+    ) -> Option<Vec<Stalled>> {
+        let looked = {
+            let mut state = self.memory.lock();
+            if state.turns.is_empty() {
+                state.is_watched = false;
+                self.is_over = true;
+                return None;
+            }
+            state.looked
+        };
+        if let Some(at) = looked {
+            tokio::time::sleep_until(at + RECLAIM_INTERVAL).await;
+        }
+        Some(self.memory.look(Instant::now(), accepted))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.memory.lock().is_watched = false;
+        }
+    }
+}
+
+impl State {
+    /// Chooses the clients whose memory others need: for each call that has waited for too long, the
+    /// connection that has stood still for longest of the address that holds most. Only an address that
+    /// holds less may have it, or a connection of the same address that holds less.
+    fn reclaim(&mut self, now: Instant) -> Vec<Stalled> {
+        let held_by = |of| self.groups.get(&of).map_or(0, |group: &Group| group.held);
+        let mut still: Vec<_> = self
+            .holders
+            .iter()
+            .filter(|(_, holder)| !holder.is_closing)
+            .filter_map(|(&connection, holder)| {
+                let time = holder.stands_still(now)?;
+                Some((held_by(holder.group), time, connection))
+            })
+            .collect();
+        if still.is_empty() {
+            return Vec::new();
+        }
+        still.sort_unstable_by_key(|&candidate| Reverse(candidate));
+        let is_long = |since| now.saturating_duration_since(since) >= STALLED_AFTER;
+        let waiting: Vec<_> = self
+            .turns
+            .iter()
+            .filter_map(|&of| Some((of, self.groups.get(&of)?)))
+            .flat_map(|(of, group)| group.first_of_each().map(move |waiter| (of, waiter)))
+            .filter(|(_, waiter)| is_long(waiter.since))
+            .map(|(of, waiter)| (of, waiter.connection))
+            .collect();
+        let mut stalled = Vec::new();
+        let (mut returning, awaited) = (self.returning(), self.awaited());
+        for (of, connection) in waiting {
+            if returning >= awaited {
+                break;
+            }
+            let held = self.groups.get(&of).map_or(0, |group| group.held);
+            let own = self.holders.get(&connection);
+            let held_here = own.map_or(0, |holder| holder.held);
+            let holders = &self.holders;
+            let has_more = |&(of_group, _, candidate): &(usize, Duration, ConnectionId)| {
+                let holder = &holders[&candidate];
+                match holder.group == of {
+                    true => holder.held > held_here,
+                    false => of_group > held,
+                }
+            };
+            // Behind these, no address has more.
+            let most = still.partition_point(|&(of_group, ..)| of_group >= held);
+            let Some(at) = still[..most].iter().position(has_more) else {
+                continue;
+            };
+            let (.., candidate) = still.remove(at);
+            let Some(holder) = self.holders.get_mut(&candidate) else {
+                continue;
+            };
+            holder.is_closing = true;
+            returning += holder.held;
+            stalled.push(Stalled {
+                connection: candidate,
+                addr: holder.addr,
+                group: holder.group,
+            });
+        }
+        stalled
+    }
+
+    /// Bytes that connections return which are being closed.
+    fn returning(&self) -> usize {
+        let closing = self.holders.values().filter(|holder| holder.is_closing);
+        closing.map(|holder| holder.held).sum()
+    }
+
+    /// Bytes that the next calls of all addresses wait for.
+    fn awaited(&self) -> usize {
+        let groups = self.turns.iter().filter_map(|of| self.groups.get(of));
+        let next = groups.filter_map(Group::next);
+        next.map(|waiter| waiter.bytes).sum()
+    }
+}
