@@ -2,7 +2,7 @@
 
 use crate::config::{GatewayConfig, Listen, MAX_RECORD, Upstream};
 use crate::downstream::Backchannels;
-use crate::outage::Outages;
+use crate::outage::{Outages, Symptom};
 use crate::pair::Pair;
 use crate::ports::Ports;
 use crate::reply_memory::{ReplyMemory, Stalled, Watch};
@@ -12,12 +12,15 @@ use crate::stats::{Counters, TcpClient, UpstreamConnection};
 use buffer::Pool;
 use nfs_proto::scan::scan_received;
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, ConnectionId, Connections, ReceivedCall, ReplyBound, Service};
+use oncrpc::{
+    Answer, Caller, ConnectionId, Connections, PeerGroup, ReceivedCall, ReplyBound, Service,
+};
 use oncrpc_tcp::WarningLog;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tracing::warn;
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
 
 /// Bytes of returned record memory that a gateway keeps for reuse.
 const KEPT_MEMORY: usize = 16 << 20;
@@ -104,6 +107,36 @@ impl Core {
             Side::Tcp => "tcp",
         };
         self.log.name_listener(|| format!("{scheme}://{addr}"));
+    }
+
+    /// Says that the server fails the connection of a client, if no other one has met the same before.
+    pub(crate) fn warn_of_outage(&self, symptom: Symptom, peer: SocketAddr, what: &str) {
+        let (listen, upstream) = (self.listen(), &self.upstream);
+        // A server that comes and goes could fill the log.
+        let is_new = self.outages.meet(symptom, Instant::now()) && self.log.may_warn(self.server());
+        match is_new {
+            true => warn!(target: "gateway", listen, %peer, ?upstream, "{what}"),
+            false => debug!(target: "gateway", listen, %peer, ?upstream, "{what}"),
+        }
+    }
+
+    /// Says that an outage is over: the server has answered the first call of a connection.
+    pub(crate) fn handle_first_reply(&self) {
+        let Some(outage) = self.outages.end() else {
+            return;
+        };
+        if self.log.may_warn(self.server()) {
+            let (listen, upstream) = (self.listen(), &self.upstream);
+            let seconds = outage.since.elapsed().as_secs();
+            let clients = outage.clients;
+            info!(target: "gateway", listen, ?upstream, "the server answers again after {seconds} s (connections of clients that waited or ended: {clients})");
+        }
+    }
+
+    /// The server, of which few lines are logged at a time.
+    fn server(&self) -> PeerGroup {
+        let addr = self.upstream.addrs().first();
+        addr.map_or(PeerGroup::THIS_MACHINE, |addr| PeerGroup::of(addr.ip()))
     }
 
     fn pairs(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<Pair>>> {

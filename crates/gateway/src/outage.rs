@@ -1,16 +1,12 @@
 //! What is said of a server that is away: once for all its clients, and once when it answers again.
 
 use crate::config::Upstream;
-use crate::core::Core;
 use nfs_proto::NFS_RDMA_PORT;
-use oncrpc::{Cause, PeerGroup};
+use oncrpc::Cause;
 use oncrpc_tcp::ConnectionEnd;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
 
 /// How a server fails its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,16 +24,16 @@ pub(crate) struct Outages(Mutex<Option<Outage>>);
 /// A time in which clients connected in vain, or lost their connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outage {
-    since: Instant,
+    pub(crate) since: Instant,
     /// Connections of clients that met it.
-    clients: u64,
+    pub(crate) clients: u64,
     is_away: bool,
     closes: bool,
 }
 
 impl Outages {
     /// Notes that the connection of one more client has met this. Returns whether it is the first.
-    fn meet(&self, symptom: Symptom, now: Instant) -> bool {
+    pub(crate) fn meet(&self, symptom: Symptom, now: Instant) -> bool {
         let mut outage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let outage = outage.get_or_insert(Outage {
             since: now,
@@ -54,40 +50,8 @@ impl Outages {
     }
 
     /// The server has answered on a new connection. Returns the outage that this ends.
-    fn end(&self) -> Option<Outage> {
+    pub(crate) fn end(&self) -> Option<Outage> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-impl Core {
-    /// Says that the server fails the connection of a client, if no other one has met the same before.
-    pub(crate) fn warn_of_outage(&self, symptom: Symptom, peer: SocketAddr, what: &str) {
-        let (listen, upstream) = (self.listen(), &self.upstream);
-        // A server that comes and goes could fill the log.
-        let is_new = self.outages.meet(symptom, Instant::now()) && self.log.may_warn(self.server());
-        match is_new {
-            true => warn!(target: "gateway", listen, %peer, ?upstream, "{what}"),
-            false => debug!(target: "gateway", listen, %peer, ?upstream, "{what}"),
-        }
-    }
-
-    /// Says that an outage is over: the server has answered the first call of a connection.
-    pub(crate) fn handle_first_reply(&self) {
-        let Some(outage) = self.outages.end() else {
-            return;
-        };
-        if self.log.may_warn(self.server()) {
-            let (listen, upstream) = (self.listen(), &self.upstream);
-            let seconds = Duration::as_secs(&outage.since.elapsed());
-            let clients = outage.clients;
-            info!(target: "gateway", listen, ?upstream, clients, "the server answers again after {seconds} s; connections of clients that waited or ended meanwhile: {clients}");
-        }
-    }
-
-    /// The server, of which few lines are logged at a time.
-    fn server(&self) -> PeerGroup {
-        let addr = self.upstream.addrs().first();
-        addr.map_or(PeerGroup::THIS_MACHINE, |addr| PeerGroup::of(addr.ip()))
     }
 }
 
@@ -125,6 +89,7 @@ fn is_refused(error: &Cause) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn outage_is_new_once_for_each_symptom_and_counts_its_clients() {

@@ -25,6 +25,9 @@ pub const LOCAL_SOCKET: &str = "/run/rpcbind.sock";
 /// Most bytes of a universal address: the longest is an IPv6 one in full, with its port.
 const MAX_ADDRESS: u32 = 64;
 
+/// Most bytes of each text in a list of registrations: names of transports and users, addresses, and paths of local sockets.
+const MAX_TEXT: u32 = 256;
+
 /// The newest version, and the one that is asked first (RFC 1833 §2.2).
 const VERSION_4: u32 = 4;
 /// The same procedures and arguments as far as used here (RFC 1833 §2.1).
@@ -35,8 +38,10 @@ const VERSION_2: u32 = 2;
 const SET: u32 = 1;
 const UNSET: u32 = 2;
 const GETADDR: u32 = 3;
-/// Of version 4 alone (RFC 1833 §2.2.1).
-const GETVERSADDR: u32 = 9;
+const DUMP: u32 = 4;
+
+/// Bytes that are enough for a list of all registrations: a machine has some dozens, of less than 100 bytes each.
+const MAX_LIST: usize = 64 << 10;
 
 /// TCP in a mapping of the port mapper (RFC 1833 §3.1).
 const IPPROTO_TCP: u32 = 6;
@@ -239,34 +244,6 @@ impl<T: Transport> Rpcbind<T> {
         vers: u32,
         netid: NetId,
     ) -> Result<Option<SocketAddr>, RpcbindError> {
-        self.address(GETADDR, prog, vers, netid).await
-    }
-
-    /// Looks up the address of exactly this version of a program (RPCBPROC_GETVERSADDR), where [`getaddr`](Self::getaddr)
-    /// may tell that of another one. An rpcbind without that procedure is asked the other way.
-    ///
-    /// # Errors
-    ///
-    /// If rpcbind cannot be asked, or its answer cannot be read.
-    pub async fn getversaddr(
-        &self,
-        prog: u32,
-        vers: u32,
-        netid: NetId,
-    ) -> Result<Option<SocketAddr>, RpcbindError> {
-        match self.address(GETVERSADDR, prog, vers, netid).await {
-            Err(RpcbindError::Rpc(RpcError::ProcUnavail)) => self.getaddr(prog, vers, netid).await,
-            found => found,
-        }
-    }
-
-    async fn address(
-        &self,
-        proc: u32,
-        prog: u32,
-        vers: u32,
-        netid: NetId,
-    ) -> Result<Option<SocketAddr>, RpcbindError> {
         let ip = match netid {
             NetId::Tcp | NetId::Rdma => IpAddr::from(Ipv4Addr::UNSPECIFIED),
             NetId::Tcp6 | NetId::Rdma6 => Ipv6Addr::UNSPECIFIED.into(),
@@ -277,7 +254,8 @@ impl<T: Transport> Rpcbind<T> {
             netid,
             addr: SocketAddr::new(ip, 0),
         };
-        self.ask(proc, &question, |r, version| {
+        let args = |w: &mut Writer, version| write_args(w, version, &question);
+        self.ask(GETADDR, args, MAX_ADDRESS as usize, |r, version| {
             if version == VERSION_2 {
                 let port = u16::try_from(r.u32()?).map_err(|_| RpcbindError::BadAddress)?;
                 return Ok((port != 0).then(|| SocketAddr::new(ip, port)));
@@ -294,15 +272,53 @@ impl<T: Transport> Rpcbind<T> {
         .await
     }
 
-    async fn boolean(&self, proc: u32, what: &Registration) -> Result<bool, RpcbindError> {
-        self.ask(proc, what, |r, _| Ok(r.bool()?)).await
+    /// Looks for exactly this version of a program in the list of all registrations (RPCBPROC_DUMP). [`getaddr`](Self::getaddr)
+    /// may tell the address of another version, and rpcbind takes the transport that it is asked over for the one that is
+    /// meant (RFC 1833 §2.2.1), so that it finds nothing over RDMA.
+    ///
+    /// # Errors
+    ///
+    /// If rpcbind cannot be asked, or its answer cannot be read.
+    pub async fn find(
+        &self,
+        prog: u32,
+        vers: u32,
+        netid: NetId,
+    ) -> Result<Option<SocketAddr>, RpcbindError> {
+        self.ask(
+            DUMP,
+            |_, _| Ok(()),
+            MAX_LIST,
+            |r, version| {
+                let mut found = None;
+                // A pointer to the next entry, or to none. The reply ends in any case.
+                while r.bool()? {
+                    let (entry, addr) = match version {
+                        VERSION_2 => read_mapping(r)?,
+                        _ => read_entry(r)?,
+                    };
+                    if found.is_none() && entry == (prog, vers, netid.as_str()) {
+                        found = Some(addr.ok_or(RpcbindError::BadAddress)?);
+                    }
+                }
+                Ok(found)
+            },
+        )
+        .await
     }
 
-    /// Calls one procedure in the newest version that both sides speak.
+    async fn boolean(&self, proc: u32, what: &Registration) -> Result<bool, RpcbindError> {
+        let args = |w: &mut Writer, version| write_args(w, version, what);
+        self.ask(proc, args, 4, |r, _| Ok(r.bool()?)).await
+    }
+
+    /// Calls one procedure in the newest version that both sides speak. Its results are no longer than `results_len`, without
+    /// the length before a text.
     async fn ask<R>(
         &self,
         proc: u32,
-        what: &Registration,
+        args: impl Fn(&mut Writer, u32) -> Result<(), RpcbindError>,
+        results_len: usize,
         results: impl Fn(&mut Reader<'_>, u32) -> Result<R, RpcbindError>,
     ) -> Result<R, RpcbindError> {
         loop {
@@ -315,9 +331,9 @@ impl<T: Transport> Rpcbind<T> {
                 proc,
             };
             write_call(&mut w, xid, target, &Credential::None);
-            write_args(&mut w, vers, what)?;
+            args(&mut w, vers)?;
             let bound = ReplyBound {
-                fixed: MAX_REPLY_HEADER + 4 + MAX_ADDRESS as usize,
+                fixed: MAX_REPLY_HEADER + 4 + results_len,
                 ..ReplyBound::default()
             };
             let reply = self.transport.call(w.finish(), bound).await?;
@@ -335,6 +351,30 @@ impl<T: Transport> Rpcbind<T> {
             }
         }
     }
+}
+
+/// What an entry of a list is for: program, version and netid.
+type Key<'a> = (u32, u32, &'a str);
+
+/// An entry of a list: a `rpcb` (RFC 1833 §2.1). One whose address is not of IP has none here.
+fn read_entry<'a>(r: &mut Reader<'a>) -> Result<(Key<'a>, Option<SocketAddr>), RpcbindError> {
+    let (prog, vers) = (r.u32()?, r.u32()?);
+    let netid = std::str::from_utf8(r.string(MAX_TEXT)?).unwrap_or_default();
+    let addr = std::str::from_utf8(r.string(MAX_TEXT)?).unwrap_or_default();
+    r.string(MAX_TEXT)?;
+    Ok(((prog, vers, netid), parse_universal_address(addr)))
+}
+
+/// An entry of a list: a `mapping` of the port mapper (RFC 1833 §3.1).
+fn read_mapping<'a>(r: &mut Reader<'a>) -> Result<(Key<'a>, Option<SocketAddr>), RpcbindError> {
+    let (prog, vers, protocol, port) = (r.u32()?, r.u32()?, r.u32()?, r.u32()?);
+    let netid = match protocol {
+        IPPROTO_TCP => NetId::Tcp.as_str(),
+        _ => "",
+    };
+    let port = u16::try_from(port).map_err(|_| RpcbindError::BadAddress)?;
+    let addr = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
+    Ok(((prog, vers, netid), Some(addr)))
 }
 
 /// The arguments of SET, UNSET and GETADDR: a `rpcb`, or a `mapping` of the port mapper.

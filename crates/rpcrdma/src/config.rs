@@ -438,6 +438,8 @@ pub struct ServerConfig {
     pub private_data: Vec<u8>,
     /// Busy-polling mode while there is no work.
     pub spin: Spin,
+    /// Name of the server in log lines about its peers, in the field `listen`: for processes that have several servers.
+    pub listener_name: Option<String>,
 }
 
 impl ServerConfig {
@@ -469,6 +471,7 @@ impl ServerConfig {
         with_pool(pool: Pool),
         with_private_data(private_data: Vec<u8>),
         with_spin(spin: Spin),
+        with_listener_name(listener_name: String),
     }
 
     /// Limits for admission control.
@@ -511,6 +514,7 @@ impl Default for ServerConfig {
             pool: None,
             private_data: Vec::new(),
             spin: Spin::default(),
+            listener_name: None,
         }
     }
 }

@@ -41,7 +41,7 @@ use crate::log;
 use announce::Announcement;
 #[cfg(test)]
 pub(crate) use announce::{CheckLine, Line};
-pub(crate) use args::ServeArgs;
+pub(crate) use args::{MAX_THREADS, ServeArgs};
 use beside::Beside;
 use buffer::Pool;
 pub(crate) use given::Given;

@@ -46,6 +46,38 @@ impl Fake {
     }
 }
 
+impl Fake {
+    /// All that is registered, behind what a client has no use for.
+    fn list(&self, call: Call, old: bool) -> xdr::Payload {
+        let entries = self.entries.lock().unwrap();
+        let mut w = call.into_success();
+        for ((prog, vers, netid), addr) in entries.iter() {
+            w.bool(true);
+            w.u32(*prog);
+            w.u32(*vers);
+            if old {
+                w.u32(IPPROTO_TCP);
+                w.u32(addr.parse().unwrap());
+            } else {
+                for text in [netid, addr, "superuser"] {
+                    w.opaque(text.as_bytes());
+                }
+            }
+        }
+        if !old {
+            // Its address is a path.
+            w.bool(true);
+            w.u32(PROGRAM);
+            w.u32(4);
+            for text in ["local", LOCAL_SOCKET, "superuser"] {
+                w.opaque(text.as_bytes());
+            }
+        }
+        w.bool(false);
+        w.finish()
+    }
+}
+
 fn text(r: &mut Reader<'_>) -> Result<String, xdr::Error> {
     String::from_utf8(r.string(256)?.to_vec()).map_err(|_| xdr::Error::NotText)
 }
@@ -61,6 +93,9 @@ impl Program for Fake {
 
     fn call(&self, call: Call) -> Answer {
         let old = call.vers == 2;
+        if call.proc == DUMP {
+            return Answer::message(self.list(call, old));
+        }
         let args = call.decode(|r| {
             let (prog, vers) = (r.u32()?, r.u32()?);
             if old {
@@ -173,18 +208,29 @@ fn programs_are_registered_under_every_netid_and_found() {
 }
 
 #[test]
-fn version_is_asked_for_exactly_where_rpcbind_can_tell() {
-    let one = registration(NetId::Tcp, "127.0.0.1:20048");
-    with_fake(4..=4, async |rpcbind| {
-        rpcbind.set(&one).await.unwrap();
-        let found = rpcbind.getaddr(100_003, 4, one.netid).await;
-        assert_eq!(found, Ok(Some(one.addr)));
-        let exact = async |vers| rpcbind.getversaddr(100_003, vers, one.netid).await;
-        assert_eq!(
-            (exact(4).await, exact(3).await),
-            (Ok(None), Ok(Some(one.addr)))
-        );
-    });
+fn registration_is_found_in_the_list_of_all_by_its_exact_version_and_transport() {
+    let all = [
+        registration(NetId::Tcp, "127.0.0.1:20048"),
+        registration(NetId::Rdma, "127.0.0.1:20049"),
+    ];
+    for version in [2, 4] {
+        with_fake(version..=version, async |rpcbind| {
+            let find = async |vers, netid| {
+                let found = rpcbind.find(100_003, vers, netid).await.unwrap();
+                found.map(|addr| addr.port())
+            };
+            assert_eq!(find(3, NetId::Tcp).await, None);
+            for one in all
+                .iter()
+                .filter(|one| version > 2 || one.netid == NetId::Tcp)
+            {
+                rpcbind.set(one).await.unwrap();
+            }
+            assert_eq!(find(3, NetId::Tcp).await, Some(20048));
+            assert_eq!(find(4, NetId::Tcp).await, None);
+            assert_eq!(find(3, NetId::Rdma).await, (version > 2).then_some(20049));
+        });
+    }
 }
 
 #[test]

@@ -87,7 +87,7 @@ impl Pump {
             };
             self.calls().connected(conn);
             let (mut endpoint, over) = self.drive(next).await;
-            endpoint.log_end(&over);
+            endpoint.log_end(&over, None);
             if shows_broken_invalidation(&over) {
                 self.connector.distrust_invalidation();
             }

@@ -180,16 +180,18 @@ impl Endpoint {
         }
     }
 
-    /// Logs why the connection ended.
-    pub(crate) fn log_end(&self, over: &CloseReason) {
+    /// Logs why the connection ended; `listen` is the name of the server, if this is the end of one.
+    pub(crate) fn log_end(&self, over: &CloseReason, listen: Option<&str>) {
         let peer = self.qp.peer_addr();
         let reason = Chain(over);
         match over {
             CloseReason::Violation(violation) if !violation.is_of_peer() => {
-                error!(%peer, over = %reason, "this end cannot go on");
+                error!(listen, %peer, over = %reason, "this end cannot go on");
             }
-            over if over.is_of_peer() => warn!(%peer, over = %reason, "the peer broke a rule"),
-            _ => debug!(%peer, over = %reason, "connection ends"),
+            over if over.is_of_peer() => {
+                warn!(listen, %peer, over = %reason, "the peer broke a rule")
+            }
+            _ => debug!(listen, %peer, over = %reason, "connection ends"),
         }
     }
 

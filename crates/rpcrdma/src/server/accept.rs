@@ -92,7 +92,7 @@ impl Acceptor {
                 Err(error) => {
                     // Whoever connects is not known.
                     if self.settings.may_warn(PeerGroup::THIS_MACHINE) {
-                        warn!(error = %Chain(&error), "no connection can be taken in");
+                        warn!(listen = self.settings.listen(), error = %Chain(&error), "no connection can be taken in");
                     }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
@@ -117,7 +117,7 @@ impl Acceptor {
             Err(error) => {
                 self.state.stats().refused += 1;
                 if self.settings.may_warn(error.group()) {
-                    warn!(%peer, error = %Chain(&error), "connection setup failed");
+                    warn!(listen = self.settings.listen(), %peer, error = %Chain(&error), "connection setup failed");
                 }
                 return;
             }
@@ -128,7 +128,7 @@ impl Acceptor {
             Err(why) => {
                 self.state.stats().refused += 1;
                 if self.settings.may_warn(group) {
-                    warn!(%peer, "refused: {why}");
+                    warn!(listen = self.settings.listen(), %peer, "refused: {why}");
                 }
                 return;
             }
@@ -234,7 +234,7 @@ impl Arrival {
     fn refused(&self, peer: SocketAddr, error: &SetupError) {
         self.state.stats().refused += 1;
         if self.settings.may_warn(self.place.admitted.group()) {
-            warn!(%peer, error = %Chain(error), "connection setup failed");
+            warn!(listen = self.settings.listen(), %peer, error = %Chain(error), "connection setup failed");
         }
     }
 

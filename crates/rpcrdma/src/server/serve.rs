@@ -111,7 +111,7 @@ impl Serving {
         policy.tally.publish(endpoint, policy.drain_until.is_some());
         policy.tally.ended(&over);
         if !over.is_of_peer() || self.settings.may_warn(endpoint.caller.group) {
-            endpoint.log_end(&over);
+            endpoint.log_end(&over, self.settings.listen());
         }
         if let Some(back) = policy.back.take() {
             back.end(&over, &endpoint.connection);

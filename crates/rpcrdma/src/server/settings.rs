@@ -35,6 +35,11 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    /// The name of the server in log lines, if it has one.
+    pub(super) fn listen(&self) -> Option<&str> {
+        self.config.listener_name.as_deref()
+    }
+
     /// Whether to log one more warning about this peer.
     pub(super) fn may_warn(&self, peer: PeerGroup) -> bool {
         let allowed = self.warnings.allows(peer, clock::now());
@@ -59,10 +64,11 @@ impl Settings {
 
     /// Logs the number of suppressed warnings of periods that ended by `now`.
     pub(super) fn summarise(&self, now: Instant) {
+        let listen = self.listen();
         for Suppressed { peer, count } in self.warnings.summary(now) {
             match peer {
-                Some(peer) => warn!(%peer, count, "further warnings about this peer"),
-                None => warn!(count, "further warnings about many peers"),
+                Some(peer) => warn!(listen, %peer, count, "further warnings about this peer"),
+                None => warn!(listen, count, "further warnings about many peers"),
             }
         }
     }

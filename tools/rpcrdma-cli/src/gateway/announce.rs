@@ -108,7 +108,7 @@ impl PairLine {
         } else {
             ""
         };
-        format!("port {port} passes MOUNT on over TCP, to {place}{rpcbind}")
+        format!("MOUNT over TCP at port {port}{rpcbind}, passed on to {place}")
     }
 
     /// What is to be said of it, each line behind `indent`.

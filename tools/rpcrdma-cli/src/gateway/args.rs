@@ -7,6 +7,7 @@ use super::side::{ListenUrl, UpstreamUrl};
 use crate::failure::{Misconfigured, Usage};
 use crate::log::LogFormat;
 use crate::serve::Given;
+use crate::serve::MAX_THREADS;
 use crate::serve::given::{FileOptions, OptionTable};
 use crate::serve::plan::Clients;
 use crate::serve::reports::ReportArgs;
@@ -125,9 +126,6 @@ pub(crate) struct GatewayArgs {
     #[arg(skip)]
     pub(crate) given: Given,
 }
-
-/// Most threads that can be asked for.
-const MAX_THREADS: i64 = 256;
 
 /// Options of a file that are those of its pairs, so that they need no restart.
 const OF_PAIRS: [&str; 3] = ["allow", "provider", "device"];

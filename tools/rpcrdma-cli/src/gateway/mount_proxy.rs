@@ -75,10 +75,10 @@ impl MountPlace {
         let host = &upstream.server.host;
         match self {
             Self::ByRpcbind => {
-                format!("MOUNT of {host} at the port that rpcbind there says, else {MOUNT_PORT}")
+                format!("the port of MOUNT that rpcbind of {host} says, else {MOUNT_PORT}")
             }
-            Self::Port(port) => format!("MOUNT at port {port} of {host} (upstream_mount)"),
-            Self::At(endpoint) => format!("MOUNT at {endpoint} (upstream_mount)"),
+            Self::Port(port) => format!("port {port} of {host} (upstream_mount)"),
+            Self::At(endpoint) => format!("{endpoint} (upstream_mount)"),
         }
     }
 

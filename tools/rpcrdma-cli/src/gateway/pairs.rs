@@ -274,7 +274,8 @@ impl Pairs {
                     .with_remote_invalidation(args.transport.remote_invalidation())
                     .with_idle_timeout(idle)
                     .with_workers(args.threads.map_or(usual.workers, usize::from))
-                    .with_spin(args.transport.spin());
+                    .with_spin(args.transport.spin())
+                    .with_listener_name(plan.listen.to_string());
                 let software = args.transport.iwarp_refusing(refusals(self.descriptors));
                 let providers =
                     plan.provider

@@ -78,7 +78,7 @@ impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.kept {
             Some(_) => "is not changed",
-            None => "is not served",
+            None => "is not served, and tried again every 30 s",
         };
         write!(f, "{} {state}: {}", self.plan.listen, self.why)
     }

@@ -126,7 +126,7 @@ pub(crate) struct ServeArgs {
 }
 
 /// Most threads that can be asked for.
-const MAX_THREADS: i64 = 256;
+pub(crate) const MAX_THREADS: i64 = 256;
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(super) enum SquashName {

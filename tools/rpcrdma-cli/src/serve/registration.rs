@@ -112,7 +112,7 @@ async fn register<T: Transport>(rpcbind: &Rpcbind<T>, entry: &Registration) -> a
     let Registration {
         prog, vers, netid, ..
     } = *entry;
-    let found = rpcbind.getaddr(prog, vers, netid).await?;
+    let found = rpcbind.find(prog, vers, netid).await?;
     if found.is_some_and(|found| found.port() == entry.addr.port()) && rpcbind.unset(entry).await? {
         return Ok(rpcbind.set(entry).await?);
     }
@@ -128,7 +128,7 @@ async fn check_free<T: Transport>(
     let Registration {
         prog, vers, netid, ..
     } = *entry;
-    match rpcbind.getversaddr(prog, vers, netid).await? {
+    match rpcbind.find(prog, vers, netid).await? {
         Some(found) if found.port() != entry.addr.port() && !is_replaced(found) => {
             Err(anyhow::Error::msg(registered_already(entry, Some(found))))
         }
@@ -166,6 +166,7 @@ pub(crate) fn entries(rdma: SocketAddr, mount: SocketAddr) -> [Registration; 4] 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oncrpc::xdr::Payload;
     use oncrpc::{Answer, Call, Program, Programs};
     use oncrpc_tcp::rpcbind;
     use std::collections::HashMap;
@@ -180,6 +181,23 @@ mod tests {
     #[derive(Clone, Default)]
     struct Fake(Arc<Mutex<HashMap<Key, String>>>);
 
+    impl Fake {
+        fn list(&self, call: Call) -> Payload {
+            let entries = self.0.lock().unwrap();
+            let mut w = call.into_success();
+            for ((prog, vers, netid), addr) in entries.iter() {
+                w.bool(true);
+                w.u32(*prog);
+                w.u32(*vers);
+                for text in [netid, addr, "superuser"] {
+                    w.opaque(text.as_bytes());
+                }
+            }
+            w.bool(false);
+            w.finish()
+        }
+    }
+
     impl Program for Fake {
         fn number(&self) -> u32 {
             rpcbind::PROGRAM
@@ -190,6 +208,9 @@ mod tests {
         }
 
         fn call(&self, call: Call) -> Answer {
+            if call.proc == 4 {
+                return Answer::message(self.list(call));
+            }
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
             let args = call.decode(|r| {
                 let key = (r.u32()?, r.u32()?, text(r.string(64)?));
@@ -203,7 +224,6 @@ mod tests {
             match proc {
                 1 => w.bool(!entries.contains_key(&key) && entries.insert(key, addr).is_none()),
                 2 => w.bool(entries.remove(&key).is_some()),
-                3 | 9 => w.opaque(entries.get(&key).map_or(b"", |addr| addr.as_bytes())),
                 other => panic!("procedure {other}"),
             }
             Answer::message(w.finish())

@@ -1,11 +1,11 @@
 //! What `gateway --check` finds, as a start does.
 
 use super::{Filer, Gateway, stuff};
-use crate::running::{fails, free_port, ok, run, text};
+use crate::running::{PROGRAM, fails, free_port, ok, run, text};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::net::TcpListener;
-use std::path::Path;
+use std::process::{Command, Stdio};
 
 #[test]
 fn file_is_checked_without_being_used() {
@@ -186,23 +186,70 @@ fn check_beside_a_running_gateway_says_once_that_it_has_the_ports() {
     assert!(warning.contains(&ports), "{warning}");
 }
 
+/// In a network and a /run of its own: what `--rpcbind --check` ends with without an rpcbind, with one, beside a gateway that
+/// is registered, at its ports and at others; then what a start says where that gateway was killed.
+const BESIDE_RPCBIND: &str = r#"
+mount -t tmpfs none /run && ip link set lo up || exit
+pair() { port=$1; shift; exec "$program" gateway --listen rdma://127.0.0.1:$port --upstream tcp://127.0.0.1:1 \
+    --mount-port $((port + 1)) --rpcbind "$@"; }
+check() { echo "$1"; shift; (pair "$@" --check >/dev/null); echo "ends with $?"; }
+program=$0
+exec 2>&1
+check "without rpcbind" 5001
+rpcbind -f & rpcbind=$!
+until [ -S /run/rpcbind.sock ]; do :; done
+check "with rpcbind" 5001
+pair 5001 --control-socket /run/control.sock >/dev/null & gateway=$!
+until [ -S /run/control.sock ]; do :; done
+check "the same ports" 5001 --control-socket /run/control.sock
+check "other ports" 5003
+kill -9 $gateway
+wait $gateway
+rm /run/control.sock
+pair 5001 --control-socket /run/control.sock >/dev/null & gateway=$!
+until [ -S /run/control.sock ] || ! kill -0 $gateway; do :; done
+echo "after a crash"
+kill $gateway
+wait $gateway
+echo "ends with $?"
+"#;
+
 #[test]
 fn check_tries_rpcbind() {
-    if Path::new("/run/rpcbind.sock").exists() {
-        eprintln!("skipped: rpcbind runs on this machine");
+    let has_rpcbind = Command::new("rpcbind").arg("-v").output().is_ok();
+    if !rustix::process::geteuid().is_root() || !has_rpcbind {
+        eprintln!("skipped: this needs root and rpcbind");
         return;
     }
-    let sides = [
-        "--listen",
-        "rdma://127.0.0.1:0",
-        "--upstream",
-        "tcp://127.0.0.1:1",
-    ];
-    let mount = ["--mount-port", "0", "--rpcbind"];
-    let start = [&["gateway"][..], &sides, &mount].concat();
-    let says = "cannot register with rpcbind: start it";
-    fails(&start, 1, says);
-    fails(&[&start[..], &["--check"]].concat(), 1, says);
+    let output = Command::new("unshare")
+        .args(["--net", "--mount-proc", "--pid", "--fork", "--kill-child"])
+        .args(["sh", "-c", BESIDE_RPCBIND, PROGRAM])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = text(&output.stdout);
+    let part = |name: &str| {
+        let part = said.split_once(&format!("{name}\n")).unwrap().1;
+        let (part, code) = part.split_once("ends with ").unwrap();
+        (part.to_owned(), code.lines().next().unwrap().to_owned())
+    };
+    let check = |name: &str, code: &str, says: &str| {
+        let (part, ended) = part(name);
+        assert!(ended == code && part.contains(says), "{name}: {said}");
+    };
+    check(
+        "without rpcbind",
+        "1",
+        "cannot register with rpcbind: start it",
+    );
+    check("with rpcbind", "0", "");
+    check("the same ports", "0", "only this one can have them");
+    check(
+        "other ports",
+        "1",
+        "cannot register with rpcbind, for 127.0.0.1:5001",
+    );
+    check("after a crash", "0", "letting calls finish");
 }
 
 #[test]
@@ -223,17 +270,17 @@ fn check_says_which_mount_is_passed_on_and_how_to_mount_with_each_version() {
     check(
         &["--mount-port", "0"],
         &[
-            "to MOUNT of 127.0.0.1 at the port that rpcbind there says, else 20048",
+            "passed on to the port of MOUNT that rpcbind of 127.0.0.1 says, else 20048",
             "vers=4.2",
             "vers=3",
         ],
     );
     check(
         &["--mount-port", "0", "--upstream-mount", "635"],
-        &["to MOUNT at port 635 of 127.0.0.1"],
+        &["passed on to port 635 of 127.0.0.1"],
     );
     check(
         &["--mount-port", "0", "--upstream-mount", "192.0.2.1:635"],
-        &["to MOUNT at 192.0.2.1:635"],
+        &["passed on to 192.0.2.1:635"],
     );
 }

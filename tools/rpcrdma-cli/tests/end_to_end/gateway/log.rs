@@ -4,6 +4,7 @@ use super::Gateway;
 use crate::running::{PROGRAM, fails, free_port, run, text};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 
@@ -114,4 +115,25 @@ fn state_directory_that_cannot_be_made_is_told_with_what_to_do() {
     for part in [dir.to_str().unwrap(), "--control-socket"] {
         assert!(said.contains(part), "{said}");
     }
+}
+
+#[test]
+fn clients_that_speak_the_other_transport_are_logged_with_the_pair() {
+    let check = |scheme: &str, upstream: &str, sends: &[u8], says: &str| {
+        let listen = format!("{scheme}://127.0.0.1:{}", free_port());
+        let mut gateway = Gateway::between(&listen, upstream, &[]);
+        let mut client = TcpStream::connect(gateway.addr(0)).unwrap();
+        client.write_all(sends).unwrap();
+        let said = gateway.hear(says);
+        assert!(said.contains(&listen), "{said}");
+    };
+    let call = [&[0x80, 0, 0, 40][..], &[0; 40]].concat();
+    check(
+        "rdma",
+        "tcp://127.0.0.1:1",
+        &call,
+        "connection setup failed",
+    );
+    let request = b"MPA ID Req Frame\x40\x01\0\0";
+    check("tcp", "rdma://127.0.0.1:1", request, "RFC 5531 §11");
 }

@@ -31,7 +31,7 @@ fn outage_is_one_warning_for_all_clients_and_one_line_when_the_server_answers_ag
     let last = said.lines().last().unwrap();
     assert!(last.contains("INFO"), "{last}");
     assert!(last.contains(&gateway.rdma_url()), "{last}");
-    assert!(last.contains("clients=3"), "{last}");
+    assert!(last.contains("waited or ended: 3)"), "{last}");
 }
 
 #[test]
