@@ -179,6 +179,9 @@ impl ReplyMemory {
 
     /// Lends what is free to the calls that wait, in turn, after something has changed for this address.
     fn serve(&self, mut state: MutexGuard<'_, State>, changed: PeerGroup) {
+        if state.turns.is_empty() {
+            return;
+        }
         let needed = state.groups.get(&changed).and_then(Group::needs);
         state.needed = needed.unwrap_or(usize::MAX).min(state.needed);
         if state.left < state.needed {
@@ -291,12 +294,11 @@ impl Lease {
         self.bytes
     }
 
-    /// Returns what is beyond this many bytes.
-    pub(crate) fn shrink_to(&mut self, bytes: usize) {
-        let Some(more) = self.bytes.checked_sub(bytes).filter(|&more| more > 0) else {
-            return;
-        };
-        self.bytes = bytes;
+    /// Notes that the reply is with the connection of the client, where it waits to be written and needs
+    /// this many bytes. What is beyond these is returned now, the others when it is written.
+    pub(crate) fn hand_over(&mut self, bytes: usize) {
+        let more = self.bytes.saturating_sub(bytes);
+        self.bytes -= more;
         let mut state = self.memory.lock();
         state.left += more;
         if let Some(group) = state.groups.get_mut(&self.group) {
@@ -304,6 +306,7 @@ impl Lease {
         }
         if let Some(holder) = state.holders.get_mut(&self.connection) {
             holder.shrink(self.number, more);
+            holder.set_woken(self.number, true);
         }
         self.memory.serve(state, self.group);
     }

@@ -128,8 +128,11 @@ impl Pair {
         let mut called = Called { pair: self, memory };
         let reply = tokio::time::timeout(limit, reply);
         let reply = match &called.memory {
-            Some(Held::Lease(lease)) => lease.until_answered(reply).await,
-            Some(Held::Small(_)) | None => reply.await,
+            // Small ones stand still once enough of them are handed over.
+            Some(Held::Lease(lease)) if lease.bytes() > SMALL_REPLY + RECEIVE => {
+                lease.until_answered(reply).await
+            }
+            Some(Held::Lease(_) | Held::Small(_)) | None => reply.await,
         };
         match reply {
             Ok(reply) => (reply, called.memory.take()),
@@ -152,13 +155,12 @@ impl Held {
         match self {
             Self::Small(small) => reply.keeping(small),
             Self::Lease(mut lease) => {
-                lease.handle_handed_over();
                 // A result that is by reference keeps all of its chunk, or of its record.
                 let of_results = match reply.items().is_empty() {
                     true => 0,
                     false => lease.bytes().saturating_sub(receive_of(upstream)),
                 };
-                lease.shrink_to(of_results + reply.head().len() + REPLY_COST);
+                lease.hand_over(of_results + reply.head().len() + REPLY_COST);
                 reply.keeping(lease)
             }
         }

@@ -88,9 +88,9 @@ async fn short_reply_returns_what_it_does_not_need() {
     let other = client(3);
     let mut waits = pin!(memory.lease(&other, 2 * READ, || ()));
     assert!(poll(waits.as_mut()).is_none());
-    short.shrink_to(3 * READ);
+    short.hand_over(3 * READ);
     assert!(poll(waits.as_mut()).is_none());
-    short.shrink_to(1024);
+    short.hand_over(1024);
     let _granted = poll(waits).expect("there is enough now");
     assert_eq!(memory.lock().left, READ - 1024);
     drop(short);
@@ -381,8 +381,8 @@ async fn shares_of_addresses_without_calls_are_forgotten() {
 async fn reply_has_its_memory_until_it_is_written() {
     let memory = ReplyMemory::new(4 * READ);
     let reader = client(1);
-    let of_reader = lease(&memory, &reader, 2 * READ).expect("half of it");
-    of_reader.handle_handed_over();
+    let mut of_reader = lease(&memory, &reader, 2 * READ).expect("half of it");
+    of_reader.hand_over(2 * READ);
     let reply = Payload::default().keeping(of_reader);
     let closed = RefCell::new(Vec::new());
     let other = client(2);
@@ -403,8 +403,8 @@ async fn reply_has_its_memory_until_it_is_written() {
 async fn client_that_reads_one_large_reply_steadily_keeps_its_connection() {
     let memory = ReplyMemory::new(8 * READ);
     let reader = client(1);
-    let reply = lease(&memory, &reader, 4 * READ).expect("half of it");
-    reply.handle_handed_over();
+    let mut reply = lease(&memory, &reader, 4 * READ).expect("half of it");
+    reply.hand_over(4 * READ);
     // It was slow before others began to wait.
     advance(5 * STALLED_AFTER).await;
     let _more = all_leases(&memory, &client(2));

@@ -37,11 +37,6 @@ impl Lease {
         polled.await
     }
 
-    /// Notes that the reply is with the connection of the client, and waits to be written. The memory is returned then.
-    pub(crate) fn handle_handed_over(&self) {
-        self.memory.set_woken(self.connection, self.number, true);
-    }
-
     fn noting(&self, task: &Waker) -> Waker {
         Waker::from(Arc::new(Note {
             memory: self.memory.clone(),
