@@ -22,6 +22,18 @@ impl Service for Callbacks {
     }
 }
 
+/// Turns of the event loop in which replies pass a callback that was received behind them: their memory is taken back
+/// from an RDMA upstream, and the task of the client queues them.
+const TURNS: usize = 8;
+
+/// Lets replies go first that were received before, such as that of OPEN before the recall of its delegation. Nothing
+/// tells of them, and most have passed in a turn or two.
+async fn let_replies_pass() {
+    for _ in 0..TURNS {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// What the gateway must know of a callback to answer it itself.
 struct Target {
     xid: u32,
@@ -85,9 +97,7 @@ impl Pair {
         let upstream = *upstream;
         Answer::Later(Box::pin(async move {
             let _in_flight = in_flight;
-            // The reply that was received before goes first, such as that of OPEN before the recall of its delegation: its
-            // task is woken by now.
-            tokio::task::yield_now().await;
+            let_replies_pass().await;
             let reply = client.call(call).await;
             self.called_back(reply, &target, &upstream)
         }))
