@@ -27,7 +27,8 @@ pub enum Spin {
     Park,
     /// The task polls for 50 µs before it waits. It does so only if the machine has more than one
     /// CPU and no other connection is active: on a server no other of the same worker, on a client
-    /// no other of the process.
+    /// no other of the process. After four waits in which polling was of no use, because it was in
+    /// vain or another process needed the CPU, it polls in one of 33 waits, until that is of use.
     #[default]
     Adaptive,
     /// The task polls without end while no other connection is active. For measurements.

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
+use std::task::Poll;
 use std::time::Duration;
 use verbs::{
     Buffer, Completion, Gather, Handle, Memory, Provider, QpOptions, QueuePair, RemoteAddress,
@@ -117,6 +118,38 @@ fn run<A, B>(
 
 fn config(crc: CrcMode, fpdu: FpduPolicy) -> Config {
     Config::default().with_crc(crc).with_fpdu(fpdu)
+}
+
+/// A system call for each call that a client makes, which would find nothing.
+#[test]
+fn parked_end_that_is_woken_by_its_own_work_sends_before_it_looks_for_messages() {
+    let (sent, was_sent) = mpsc::channel();
+    run(
+        &Config::default(),
+        async |mut qp| {
+            qp.post(send(b"first".to_vec())).unwrap();
+            assert_eq!(message(&mut *qp).await, b"ready");
+            // The other end waits for this one, so that nothing can come.
+            while qp.progress() {}
+            let quiet = poll_fn(|cx| Poll::Ready(qp.poll_ready(cx).is_pending())).await;
+            assert!(quiet);
+            qp.post(send(b"call".to_vec())).unwrap();
+            assert!(qp.progress());
+            was_sent.recv().unwrap();
+            assert!(!qp.progress(), "it does not look");
+            assert_eq!(message(&mut *qp).await, b"reply", "it hears of it");
+            end(qp).await;
+        },
+        |mut qp| async move {
+            assert_eq!(message(&mut *qp).await, b"first");
+            qp.post(send(b"ready".to_vec())).unwrap();
+            assert_eq!(message(&mut *qp).await, b"call");
+            qp.post(send(b"reply".to_vec())).unwrap();
+            while qp.progress() {}
+            sent.send(()).unwrap();
+            end(qp).await;
+        },
+    );
 }
 
 #[test]

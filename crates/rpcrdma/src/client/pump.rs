@@ -369,6 +369,10 @@ impl Policy for Calling<'_> {
         connection.calls_out() > 0 || self.connector.keeps_connections()
     }
 
+    fn waits_for_peer(&self, connection: &Connection) -> bool {
+        connection.calls_out() > 0
+    }
+
     /// Calls of all connections count, because they share their users. A client has its own
     /// Receives.
     fn others_wait(&self) -> bool {

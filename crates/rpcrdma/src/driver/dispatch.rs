@@ -7,8 +7,11 @@ use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Reply, ReplyRoom, Service};
 use rpcrdma_proto::limits::MAX_WRITE_CHUNKS;
 use std::fmt::Display;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 use tokio::task::JoinSet;
 use tracing::error;
@@ -17,6 +20,9 @@ const _: () = assert!(
     MAX_WRITE_CHUNKS <= ReplyRoom::MAX_RESULTS,
     "a service is told of every Write chunk"
 );
+
+/// Reply that comes later.
+type ReplyFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 /// Dispatcher of the calls of one connection. It ends with the connection: work that was not begun
 /// is dropped, and the results of running work are discarded.
@@ -86,11 +92,23 @@ impl Dispatch {
                 self.jobs.add(id, Work::Deferred(work));
                 0
             }
-            Answer::Later(reply) => {
-                self.later.spawn(async move { (id, reply.await) });
-                0
-            }
+            Answer::Later(reply) => self.begin(connection, id, reply),
         }
+    }
+
+    /// Begins to wait for a reply. The future is polled before it has a task: what it sends elsewhere
+    /// goes out now, and not after the other work of the connection. Returns the bytes of its reply, if
+    /// available at once.
+    fn begin(&mut self, connection: &mut Connection, id: CallId, mut reply: ReplyFuture) -> usize {
+        // Its task polls it again, so that this waker is never needed.
+        let mut cx = Context::from_waker(Waker::noop());
+        match catch_unwind(AssertUnwindSafe(|| reply.as_mut().poll(&mut cx))) {
+            Ok(Poll::Ready(reply)) => return send(connection, id, reply),
+            Ok(Poll::Pending) => self.later.spawn(async move { (id, reply.await) }),
+            // Its task fails, as it would have with a later poll.
+            Err(panic) => self.later.spawn(async move { resume_unwind(panic) }),
+        };
+        0
     }
 
     /// Sends the replies of finished jobs and futures. Returns whether there was one.

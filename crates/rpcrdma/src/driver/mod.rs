@@ -40,7 +40,7 @@ use liveness::{Health, IdleTimer, Liveness, heard, null_call};
 use outgoing::Outgoing;
 use owner::Connection;
 use pulling::Pulling;
-use spin::{Idle, Spinner, after_others};
+use spin::{Idle, Spinner, Wait, after_others};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -90,6 +90,9 @@ pub(crate) trait Policy: Send {
 
     /// Whether the peer owes something, or may call, so that its silence counts.
     fn expects_peer(&self, connection: &Connection) -> bool;
+
+    /// Whether nothing but the peer's messages brings work, apart from replies to its calls.
+    fn waits_for_peer(&self, connection: &Connection) -> bool;
 
     /// Whether peers at other addresses wait for Receives that calls of this one hold.
     fn others_wait(&self) -> bool;
@@ -217,7 +220,7 @@ impl<P: Policy> Driver<P> {
             turns = 0;
             let idle = match worked {
                 true => Idle::Yielded,
-                false => self.spinner.idle().await,
+                false => self.spinner.idle(self.waits_for()).await,
             };
             if idle == Idle::Again {
                 continue;
@@ -232,6 +235,15 @@ impl<P: Policy> Driver<P> {
                 self.now = clock::now();
                 self.spinner.busy();
             }
+        }
+    }
+
+    /// What ends a wait that begins now.
+    fn waits_for(&self) -> Wait {
+        let answers = self.answers.in_flight() > 0;
+        match !answers && self.policy.waits_for_peer(&self.endpoint.connection) {
+            true => Wait::Peer,
+            false => Wait::Here,
         }
     }
 

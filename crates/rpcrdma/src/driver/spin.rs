@@ -2,7 +2,8 @@
 //!
 //! To be woken by the system costs several times the round trip of a call on loopback, so the task
 //! polls for a while before it waits. Polling is a waste when other tasks need the CPU: so at most
-//! one connection polls, and it calls `sched_yield` often.
+//! one connection polls, it calls `sched_yield` often, and where polling was in vain or kept others
+//! from the CPU several times, it is left out for a while.
 
 use crate::config::Spin;
 use std::sync::Arc;
@@ -13,8 +14,37 @@ use std::time::{Duration, Instant};
 /// How long to poll before waiting. On a quiet machine nothing shorter helps the 99th percentile.
 const LIMIT: Duration = Duration::from_micros(50);
 
-/// Rounds between two calls of `sched_yield`.
+/// Rounds between two calls of `sched_yield`, in a wait for the peer.
 const ROUNDS: u32 = 8;
+
+/// Duration of a `sched_yield` from which on another process had the CPU and did more than to answer.
+/// A task that waits has it back at once when its message comes, even from a process of lower priority;
+/// one that polls does not.
+const LENT: Duration = Duration::from_micros(10);
+
+/// Waits in which polling was of no use, one after the other, before it is left out.
+const IN_VAIN: u32 = 4;
+
+/// Waits without polling, before it is tried again.
+const LEFT_OUT: u32 = 32;
+
+/// What ends a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// A message of the peer.
+    Peer,
+    /// Something of this process: a call to send, or the reply to a call of the peer.
+    Here,
+}
+
+/// How polling went in the last waits of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Experience {
+    /// Waits in which polling was of no use, without one of use since.
+    in_vain: u32,
+    /// Waits for which polling is left out.
+    left_out: u32,
+}
 
 /// Number of active connections among those that share CPUs: of one worker of a server, or of all
 /// clients of the process.
@@ -28,7 +58,13 @@ pub(crate) struct Spinner {
     activity: Activity,
     active: bool,
     round: u32,
+    /// What is polled for.
+    wait: Option<Wait>,
     since: Option<Instant>,
+    /// Others had the CPU for a while in this wait.
+    lent: bool,
+    peer: Experience,
+    here: Experience,
 }
 
 /// What to do after a round without work.
@@ -49,7 +85,11 @@ impl Spinner {
             activity,
             active: false,
             round: 0,
+            wait: None,
             since: None,
+            lent: false,
+            peer: Experience::default(),
+            here: Experience::default(),
         };
         spinner.busy();
         spinner
@@ -57,7 +97,7 @@ impl Spinner {
 
     /// Records a round with work.
     pub(crate) fn busy(&mut self) {
-        self.since = None;
+        self.ends(true);
         if !self.active {
             self.active = true;
             self.activity.0.fetch_add(1, Relaxed);
@@ -65,29 +105,59 @@ impl Spinner {
     }
 
     /// Records a round without work, and decides what to do next.
-    pub(crate) async fn idle(&mut self) -> Idle {
+    pub(crate) async fn idle(&mut self, wait: Wait) -> Idle {
         let alone = self.activity.0.load(Relaxed) <= 1;
         if self.policy == Spin::Park || !alone || !several_cpus() {
+            // That says nothing of polling.
+            self.wait = None;
             return self.park();
         }
+        if self.policy == Spin::Adaptive && self.wait.is_none() && self.of(wait).leave_out() {
+            return self.park();
+        }
+        self.wait = Some(wait);
         self.round = self.round.wrapping_add(1);
-        if !self.round.is_multiple_of(ROUNDS) {
+        // What is of this process comes by the runtime.
+        if wait == Wait::Peer && !self.round.is_multiple_of(ROUNDS) {
             std::hint::spin_loop();
             return Idle::Again;
         }
+        let before = Instant::now();
         // Without this the peer, on the same CPU, waits for the end of our time slice.
         std::thread::yield_now();
+        self.yielded(before.elapsed());
         tokio::task::yield_now().await;
-        let since = *self.since.get_or_insert_with(Instant::now);
+        let since = *self.since.get_or_insert(before);
         if self.policy == Spin::Adaptive && since.elapsed() > LIMIT {
             return self.park();
         }
         Idle::Yielded
     }
 
-    fn park(&mut self) -> Idle {
-        self.leave();
+    /// Records how long `sched_yield` took.
+    fn yielded(&mut self, took: Duration) {
+        self.lent |= took > LENT;
+    }
+
+    /// Records the end of a wait, if polling has begun: with a message, or in vain.
+    fn ends(&mut self, by_message: bool) {
+        let lent = std::mem::take(&mut self.lent);
         self.since = None;
+        if let Some(wait) = self.wait.take() {
+            self.of(wait).record(by_message && !lent);
+        }
+    }
+
+    fn of(&mut self, wait: Wait) -> &mut Experience {
+        match wait {
+            Wait::Peer => &mut self.peer,
+            Wait::Here => &mut self.here,
+        }
+    }
+
+    fn park(&mut self) -> Idle {
+        self.ends(false);
+        self.leave();
         Idle::Park
     }
 
@@ -97,6 +167,29 @@ impl Spinner {
         if self.active {
             self.active = false;
             self.activity.0.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl Experience {
+    /// Whether to wait without polling.
+    fn leave_out(&mut self) -> bool {
+        let left_out = self.left_out > 0;
+        self.left_out = self.left_out.saturating_sub(1);
+        left_out
+    }
+
+    /// Records a wait with polling.
+    fn record(&mut self, was_of_use: bool) {
+        if was_of_use {
+            self.in_vain = 0;
+            return;
+        }
+        self.in_vain += 1;
+        if self.in_vain >= IN_VAIN {
+            // The next time it is of no use, it is left out at once.
+            self.in_vain = IN_VAIN - 1;
+            self.left_out = LEFT_OUT;
         }
     }
 }
@@ -140,7 +233,7 @@ mod tests {
     #[test]
     fn one_that_parks_never_looks_twice() {
         let mut spinner = Spinner::new(Spin::Park, Activity::default());
-        assert_eq!(run(spinner.idle()), Idle::Park);
+        assert_eq!(run(spinner.idle(Wait::Peer)), Idle::Park);
     }
 
     #[test]
@@ -148,12 +241,16 @@ mod tests {
         let activity = Activity::default();
         let mut first = Spinner::new(Spin::Always, activity.clone());
         let mut second = Spinner::new(Spin::Always, activity);
-        assert_eq!(run(first.idle()), Idle::Park);
+        assert_eq!(run(first.idle(Wait::Peer)), Idle::Park);
         if several_cpus() {
-            assert_ne!(run(second.idle()), Idle::Park, "the other one waits now");
+            assert_ne!(
+                run(second.idle(Wait::Peer)),
+                Idle::Park,
+                "the other one waits now"
+            );
         }
         first.busy();
-        assert_eq!(run(second.idle()), Idle::Park);
+        assert_eq!(run(second.idle(Wait::Peer)), Idle::Park);
     }
 
     #[test]
@@ -165,10 +262,10 @@ mod tests {
         first.leave();
         assert_eq!(activity.0.load(Relaxed), 1);
         if several_cpus() {
-            assert_ne!(run(second.idle()), Idle::Park);
+            assert_ne!(run(second.idle(Wait::Peer)), Idle::Park);
         }
         first.busy();
-        assert_eq!(run(second.idle()), Idle::Park);
+        assert_eq!(run(second.idle(Wait::Peer)), Idle::Park);
     }
 
     #[test]
@@ -176,5 +273,64 @@ mod tests {
         let activity = Activity::default();
         drop(Spinner::new(Spin::Adaptive, activity.clone()));
         assert_eq!(activity.0.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn polling_of_no_use_is_left_out_for_a_while_and_tried_again() {
+        let mut waits = Experience::default();
+        for _ in 0..IN_VAIN {
+            assert!(!waits.leave_out());
+            waits.record(false);
+        }
+        for _ in 0..2 {
+            for _ in 0..LEFT_OUT {
+                assert!(waits.leave_out());
+            }
+            assert!(!waits.leave_out(), "it is tried again, once");
+            waits.record(false);
+        }
+    }
+
+    #[test]
+    fn polling_that_is_of_use_again_is_not_left_out() {
+        let mut waits = Experience::default();
+        for _ in 0..3 {
+            for _ in 1..IN_VAIN {
+                waits.record(false);
+            }
+            waits.record(true);
+        }
+        assert!(!waits.leave_out());
+    }
+
+    #[test]
+    fn polling_that_keeps_others_from_the_cpu_is_left_out() {
+        if !several_cpus() {
+            return;
+        }
+        let mut spinner = Spinner::new(Spin::Adaptive, Activity::default());
+        for _ in 0..IN_VAIN {
+            assert_eq!(run(spinner.idle(Wait::Peer)), Idle::Again);
+            spinner.yielded(2 * LENT);
+            // The message comes, but late.
+            spinner.busy();
+        }
+        for _ in 0..LEFT_OUT {
+            assert_eq!(run(spinner.idle(Wait::Peer)), Idle::Park);
+            spinner.busy();
+        }
+        assert_eq!(run(spinner.idle(Wait::Peer)), Idle::Again);
+    }
+
+    #[test]
+    fn message_that_comes_soon_makes_polling_of_use() {
+        if !several_cpus() {
+            return;
+        }
+        let mut spinner = Spinner::new(Spin::Adaptive, Activity::default());
+        spinner.peer.in_vain = IN_VAIN - 1;
+        assert_eq!(run(spinner.idle(Wait::Peer)), Idle::Again);
+        spinner.busy();
+        assert_eq!(spinner.peer.in_vain, 0);
     }
 }

@@ -222,6 +222,10 @@ impl Policy for Answering {
         self.back.as_ref().is_some_and(BackEnd::is_ready)
     }
 
+    fn waits_for_peer(&self, _: &Connection) -> bool {
+        true
+    }
+
     fn others_wait(&self) -> bool {
         let receives = self.receives.as_ref();
         receives.is_some_and(SharedReceiveQueue::others_wait)
