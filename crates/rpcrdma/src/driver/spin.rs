@@ -17,10 +17,10 @@ const LIMIT: Duration = Duration::from_micros(50);
 /// Rounds between two calls of `sched_yield`, in a wait for the peer.
 const ROUNDS: u32 = 8;
 
-/// Duration of a `sched_yield` from which on another process had the CPU and did more than to answer.
-/// A task that waits has it back at once when its message comes, even from a process of lower priority;
-/// one that polls does not.
-const LENT: Duration = Duration::from_micros(10);
+/// Duration of a `sched_yield` from which on others need the CPU for more than a part of the same call,
+/// which takes 30 µs: they keep it until the scheduler takes it from them. A task that waits has the CPU
+/// when its message comes.
+const LENT: Duration = Duration::from_micros(100);
 
 /// Waits in which polling was of no use, one after the other, before it is left out.
 const IN_VAIN: u32 = 4;

@@ -130,3 +130,47 @@ fn connection_that_the_service_ends_at_once_does_not_wait_for_its_client() {
         server.shutdown().await;
     });
 }
+
+/// Answers by futures. Notes the order in which calls come and futures are polled first.
+#[derive(Default)]
+struct Ordered(Arc<Mutex<Vec<&'static str>>>);
+
+impl Service for Ordered {
+    fn call(&self, call: Payload, _: &Caller) -> Answer {
+        let xid = Reader::from(&call).u32().expect("an XID");
+        let order = Arc::clone(&self.0);
+        order.lock().expect("no panic holds it").push("call");
+        Answer::Later(Box::pin(async move {
+            order.lock().expect("no panic holds it").push("future");
+            tokio::task::yield_now().await;
+            let mut w = Writer::default();
+            w.words([xid, 1]);
+            Reply::Message(w.finish())
+        }))
+    }
+}
+
+#[test]
+fn future_of_a_call_begins_before_the_next_call_of_the_same_turn() {
+    run_in_each_version(async || {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let service = Arc::new(Ordered(Arc::clone(&order)));
+        let config = ServerConfig::default()
+            .with_workers(0_usize)
+            .with_spin(Spin::Park);
+        let (_fabric, provider) = sim();
+        let server = TestServer::bind(Arc::clone(&provider), anywhere(), service, config).await;
+        let config = ClientConfig::default().with_spin(Spin::Park);
+        let client = server.client(provider, config).await.expect("it connects");
+        let call = || {
+            let mut w = Writer::default();
+            w.words([client.next_xid(), 0]);
+            client.call(w.finish(), ReplyBound::new(8))
+        };
+        // Both are sent, and arrive, at once.
+        let (one, other) = tokio::join!(call(), call());
+        one.and(other).expect("both are answered");
+        let order = order.lock().expect("no panic holds it").clone();
+        assert_eq!(order, ["call", "future", "call", "future"]);
+    });
+}
