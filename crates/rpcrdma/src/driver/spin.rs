@@ -127,6 +127,7 @@ impl Spinner {
         std::thread::yield_now();
         self.yielded(before.elapsed());
         tokio::task::yield_now().await;
+        // If others had the CPU for as long as to poll, they are to have it.
         let since = *self.since.get_or_insert(before);
         if self.policy == Spin::Adaptive && since.elapsed() > LIMIT {
             return self.park();
