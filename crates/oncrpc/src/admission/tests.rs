@@ -294,3 +294,24 @@ fn smaller_limits_leave_connections_and_hold_for_new_ones() {
     held.truncate(1);
     assert!(arrive(&admission, addr(4)).is_ok());
 }
+
+#[test]
+fn few_places_are_not_kept_by_connections_in_setup_of_many_addresses() {
+    let admission = Admission::new(ConnectionLimits::new(4, 2));
+    let _used = [4, 5].map(|last| busy(&admission, addr(last)).unwrap());
+    let waiting = [1, 2].map(|last| arrive(&admission, addr(last)).unwrap());
+    let client = arrive(&admission, addr(6)).expect("half are for connections in setup");
+    assert!(waiting[0].is_evicted() && !waiting[1].is_evicted());
+    drop(waiting);
+    drop(client);
+    let _more = [1, 2].map(|last| busy(&admission, addr(last)).unwrap());
+    assert_eq!(arrive(&admission, addr(6)).err(), Some(Refused::Full));
+}
+
+#[test]
+fn address_with_few_places_does_not_keep_itself_out_by_connections_in_setup() {
+    let admission = Admission::new(ConnectionLimits::new(8, 2));
+    let waiting = [(); 2].map(|()| arrive(&admission, addr(1)).unwrap());
+    let _client = arrive(&admission, addr(1)).expect("the oldest gives way");
+    assert!(waiting[0].is_evicted() && !waiting[1].is_evicted());
+}

@@ -36,7 +36,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// What is left for clients. Half of all are, where the process has too few.
+    /// What is left for clients: a quarter of all in any case.
     fn left(&self) -> usize {
         let taken = OF_PROCESS
             + self
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(of(64, 2, 1, 4).connections(), 3);
         assert!(of(256, 2, 1, 4).connections() >= 30);
         let usual = of(1024, 1, 1, 2);
-        assert_eq!(usual.mount_connections(), 118);
+        assert_eq!(usual.mount_connections(), 119);
         assert_eq!(of(16, 4, 4, 8).connections(), 1, "one is tried in any case");
         let many = of(usize::MAX, 1, 1, 2);
         assert_eq!(many.mount_connections(), Limits::default().connections);
