@@ -58,6 +58,8 @@ pub fn gather_len(pieces: &[Bytes]) -> usize {
 /// they are never sent to a peer.
 pub struct Buffer {
     memory: Box<[u8]>,
+    /// At most the length of the memory.
+    capacity: usize,
     len: usize,
     home: Option<Arc<pool::Home>>,
 }
@@ -67,6 +69,7 @@ impl Buffer {
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
             memory: vec![0; capacity].into_boxed_slice(),
+            capacity,
             len: 0,
             home: None,
         }
@@ -74,6 +77,7 @@ impl Buffer {
 
     fn pooled(memory: Box<[u8]>, home: Arc<pool::Home>) -> Self {
         Self {
+            capacity: memory.len(),
             memory,
             len: 0,
             home: Some(home),
@@ -83,7 +87,16 @@ impl Buffer {
     /// Capacity in bytes: the length up to which the buffer does not grow.
     #[inline]
     pub fn capacity(&self) -> usize {
-        self.memory.len()
+        self.capacity
+    }
+
+    /// Lowers the capacity to this many bytes, for this use: a peer that may write to the buffer is not to write to all of
+    /// a larger memory of a pool.
+    #[must_use]
+    pub fn limited(mut self, capacity: usize) -> Self {
+        self.capacity = self.capacity.min(capacity);
+        self.len = self.len.min(capacity);
+        self
     }
 
     /// Length of the data in bytes.
@@ -112,7 +125,7 @@ impl Buffer {
     #[inline]
     pub fn set_len(&mut self, len: usize) {
         assert!(
-            len <= self.memory.len(),
+            len <= self.capacity,
             "a buffer's data lies within its capacity"
         );
         self.len = len;
@@ -124,16 +137,21 @@ impl Buffer {
         self.len = self.len.min(len);
     }
 
-    /// The whole memory, up to the capacity, for a receive or a read to fill.
+    /// The memory up to the capacity, for a receive or a read to fill.
     #[inline]
     pub fn memory_mut(&mut self) -> &mut [u8] {
-        &mut self.memory
+        &mut self.memory[..self.capacity]
     }
 
-    /// The whole memory, up to the capacity.
+    /// The memory up to the capacity.
     #[inline]
     pub fn memory(&self) -> &[u8] {
-        &self.memory
+        &self.memory[..self.capacity]
+    }
+
+    /// All memory, also beyond a [lower](Self::limited) capacity: what stays when the buffer goes back to its pool.
+    pub fn whole_memory_mut(&mut self) -> &mut [u8] {
+        &mut self.memory
     }
 
     /// Appends bytes, moving to larger memory (outside the pool) where they do not fit.
@@ -150,14 +168,14 @@ impl Buffer {
     /// expected.
     #[inline]
     pub fn reserve(&mut self, additional: usize) {
-        if additional > self.memory.len() - self.len {
+        if additional > self.capacity - self.len {
             self.grow(additional);
         }
     }
 
     #[cold]
     fn grow(&mut self, additional: usize) {
-        let capacity = (self.len + additional).max(self.memory.len() * 2);
+        let capacity = (self.len + additional).max(self.capacity * 2);
         let mut larger = Self::with_capacity(capacity);
         larger.memory[..self.len].copy_from_slice(&self.memory[..self.len]);
         larger.len = self.len;
@@ -235,6 +253,7 @@ impl From<Vec<u8>> for Buffer {
         let len = bytes.len();
         Self {
             memory: bytes.into_boxed_slice(),
+            capacity: len,
             len,
             home: None,
         }
@@ -260,6 +279,21 @@ mod tests {
         buffer.extend_from_slice(b"abc");
         buffer.extend_from_slice(b"defgh");
         assert_eq!(&*buffer, b"abcdefgh");
+    }
+
+    #[test]
+    fn lower_capacity_is_for_one_use_of_pooled_memory() {
+        let pool = Pool::new(1 << 20);
+        let mut buffer = pool.take(8192).limited(5000);
+        assert_eq!((buffer.capacity(), buffer.memory().len()), (5000, 5000));
+        assert_eq!(
+            (buffer.memory_mut().len(), buffer.whole_memory_mut().len()),
+            (5000, 8192)
+        );
+        drop(buffer);
+        let buffer = pool.take(8192);
+        assert_eq!((buffer.capacity(), pool.stats().misses), (8192, 1));
+        assert_eq!(buffer.limited(10_000).capacity(), 8192, "it does not grow");
     }
 
     #[test]

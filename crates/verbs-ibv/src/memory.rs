@@ -96,10 +96,10 @@ impl Domain {
         buffer: &mut Buffer,
         made: &mut u64,
     ) -> io::Result<Option<Arc<Region>>> {
-        if buffer.capacity() == 0 {
+        let memory = buffer.whole_memory_mut();
+        if memory.is_empty() {
             return Ok(None);
         }
-        let memory = buffer.memory_mut();
         let (start, length) = (memory.as_mut_ptr(), memory.len());
         if let Some(region) = self.regions().get(&(start as usize)) {
             return Ok(Some(Arc::clone(region)));

@@ -87,14 +87,14 @@ pub(super) fn offer<O: Owner>(
     Ok(())
 }
 
-/// Takes memory for `len` bytes that the peer writes. A buffer of the pool may be larger, and
-/// becomes a region as a whole.
+/// Takes memory for `len` bytes that the peer writes. Memory of the pool may be larger, and only so
+/// much of it becomes a region (RFC 8166 §8.1).
 fn sink(pool: &Pool, limits: &Limits, len: usize) -> Buffer {
     let buffer = pool.take(len);
     if buffer.capacity() > limits.max_region {
         return Buffer::with_capacity(len);
     }
-    buffer
+    buffer.limited(len)
 }
 
 fn segments(at: RemoteAddress, len: usize, max_segment: usize) -> Segments {

@@ -86,6 +86,29 @@ fn reply_that_breaks_a_rule_ends_its_call_and_nothing_else() {
     });
 }
 
+/// Memory of the pool is larger than each of these chunks.
+#[test]
+fn server_that_writes_beyond_an_offered_chunk_is_refused() {
+    let check = |of_reply: bool, beyond: usize| {
+        let mut lone = client();
+        lone.call(request(5, call(5, 40, &[]), bound(5000, &[10_000])));
+        let (header, _) = lone.receive().expect("the call");
+        let mut offered = lists(&header);
+        let chunk = match of_reply {
+            true => offered.reply.take().expect("it is offered"),
+            false => offered.writes.remove(0),
+        };
+        let last = *chunk.segments.last().expect("it has room");
+        lone.write(&bytes(last.length as usize + beyond), last);
+        lone.drive();
+        lone.end.connection.violation().is_some() || lone.peer.closed().is_some()
+    };
+    for of_reply in [false, true] {
+        assert!(!check(of_reply, 0), "all of it may be written");
+        assert!(check(of_reply, 1));
+    }
+}
+
 #[test]
 fn chunk_that_was_not_offered_or_has_a_gap_is_a_bad_reply() {
     let mut config = config(Role::Client);
