@@ -21,6 +21,7 @@ mod side;
 mod sockets;
 mod upstream_connector;
 
+use crate::checks::Checked;
 use crate::failure::Ended;
 use crate::interrupt::Interrupt;
 use crate::log;
@@ -51,8 +52,10 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     let interrupt = Interrupt::listen()?;
     let signals = Signals::listen()?;
     let settings = args.settings()?;
-    if args.check {
-        return check::check(&settings, args.json).await;
+    match args.check.check {
+        Some(Checked::All) => return check::check(&settings, args.json).await,
+        Some(Checked::File) => return Ok(Ended::Well),
+        None => {}
     }
     let sockets = Sockets::take()?;
     sockets.check(&settings.pairs)?;

@@ -4,6 +4,7 @@ use super::config::{Config, NOT_IN_FILES};
 use super::mount_proxy::MountPlace;
 use super::plan::{self, PairPlan};
 use super::side::{ListenUrl, UpstreamUrl};
+use crate::checks::CheckArgs;
 use crate::failure::{Misconfigured, Usage};
 use crate::log::LogFormat;
 use crate::serve::Given;
@@ -62,9 +63,8 @@ pub(crate) struct GatewayArgs {
         ["listen", "upstream", "mount_port", "upstream_mount", "rpcbind", "reserved_port"])]
     config: Option<PathBuf>,
 
-    /// Check the configuration, print what would be done, and exit
-    #[arg(long)]
-    pub(super) check: bool,
+    #[command(flatten)]
+    pub(super) check: CheckArgs,
 
     /// Address, network or host name that may connect; repeatable [default: this machine]
     #[arg(long, value_name = "ADDR[/BITS] | HOST")]
