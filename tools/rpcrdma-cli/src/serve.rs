@@ -5,7 +5,7 @@ mod announce;
 mod args;
 pub(crate) mod beside;
 pub(crate) mod capacity;
-mod check;
+pub(crate) mod check;
 mod config;
 pub(crate) mod control;
 mod exports;

@@ -212,6 +212,16 @@ impl GatewayArgs {
 }
 
 impl Settings {
+    /// Those of a gateway with these pairs, without a file.
+    #[cfg(test)]
+    pub(super) fn of_pairs(args: &GatewayArgs, pairs: Vec<PairPlan>) -> Self {
+        Self {
+            args: args.clone(),
+            pairs,
+            options: FileOptions::default(),
+        }
+    }
+
     /// Names the options that differ and take effect at a restart.
     pub(super) fn changed_options(&self, other: &Self) -> Vec<String> {
         self.options.changed(&other.options)

@@ -52,6 +52,13 @@ impl Shares {
         (of_pair / OF_MOUNT_CLIENT).clamp(1, Limits::default().connections)
     }
 
+    /// Descriptors that are enough for so many client connections of each pair.
+    pub(super) fn needed(&self, connections: usize) -> usize {
+        let of_mount = self.with_mount * Limits::default().connections * OF_MOUNT_CLIENT;
+        let of_pairs = self.pairs * (OF_PAIR + MOST_REFUSALS);
+        OF_PROCESS + of_pairs + of_mount + connections.saturating_mul(self.of_clients)
+    }
+
     /// Client connections of each pair.
     pub(super) fn connections(&self) -> usize {
         let of_mount = self.with_mount * self.mount_connections() * OF_MOUNT_CLIENT;
@@ -110,7 +117,7 @@ mod tests {
         assert_eq!(of(64, 2, 1, 4).connections(), 3);
         assert!(of(256, 2, 1, 4).connections() >= 30);
         let usual = of(1024, 1, 1, 2);
-        assert_eq!(usual.mount_connections(), 118);
+        assert_eq!(usual.mount_connections(), 119);
         assert_eq!(of(16, 4, 4, 8).connections(), 1, "one is tried in any case");
         let many = of(usize::MAX, 1, 1, 2);
         assert_eq!(many.mount_connections(), Limits::default().connections);

@@ -35,7 +35,8 @@ fn file_is_checked_without_being_used() {
 fn check_of_the_file_alone_finds_what_is_wrong_in_it_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("gateway.toml");
-    let pair = "[[pair]]\nlisten = \"rdma://127.0.0.1:0\"\nupstream = \"tcp://no-such-host.invalid\"\n";
+    let pair =
+        "[[pair]]\nlisten = \"rdma://127.0.0.1:0\"\nupstream = \"tcp://no-such-host.invalid\"\n";
     std::fs::write(&file, pair).unwrap();
     let all = ["gateway", "--config", file.to_str().unwrap(), "--check"];
     let alone = [&all[..3], &["--check=file"]].concat();
