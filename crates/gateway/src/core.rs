@@ -111,17 +111,28 @@ impl Core {
 
     /// Says that the server fails the connection of a client, if no other one has met the same before.
     pub(crate) fn warn_of_outage(&self, symptom: Symptom, peer: SocketAddr, what: &str) {
+        self.warn_of_outage_since(Instant::now(), symptom, peer, what);
+    }
+
+    /// The same of a failure that began then.
+    pub(crate) fn warn_of_outage_since(
+        &self,
+        since: Instant,
+        symptom: Symptom,
+        peer: SocketAddr,
+        what: &str,
+    ) {
         let (listen, upstream) = (self.listen(), &self.upstream);
         // A server that comes and goes could fill the log.
-        let is_new = self.outages.meet(symptom, Instant::now()) && self.log.may_warn(self.server());
+        let is_new = self.outages.meet(symptom, since) && self.log.may_warn(self.server());
         match is_new {
             true => warn!(target: "gateway", listen, %peer, ?upstream, "{what}"),
             false => debug!(target: "gateway", listen, %peer, ?upstream, "{what}"),
         }
     }
 
-    /// Says that an outage is over: the server has answered the first call of a connection.
-    pub(crate) fn handle_first_reply(&self) {
+    /// Says that an outage is over: the server has answered the first call of a connection, or one that has waited for long.
+    pub(crate) fn end_outage(&self) {
         let Some(outage) = self.outages.end() else {
             return;
         };
@@ -129,7 +140,7 @@ impl Core {
             let (listen, upstream) = (self.listen(), &self.upstream);
             let seconds = outage.since.elapsed().as_secs();
             let clients = outage.clients;
-            info!(target: "gateway", listen, ?upstream, "the server answers again after {seconds} s (connections of clients that waited or ended: {clients})");
+            info!(target: "gateway", listen, ?upstream, "the server answers again after {seconds} s, counted from the first failure of a client (connections of clients that waited or ended: {clients})");
         }
     }
 
@@ -147,6 +158,13 @@ impl Core {
         // Not under the lock, which calls of all clients take.
         let pairs: Vec<_> = self.pairs().values().cloned().collect();
         pairs.iter().filter_map(|pair| pair.upstream()).collect()
+    }
+
+    /// When the call came that has waited for its reply for longest, if there is one.
+    pub(crate) fn oldest_call(&self) -> Option<Instant> {
+        // Not under the lock, which calls of all clients take.
+        let pairs: Vec<_> = self.pairs().values().cloned().collect();
+        pairs.iter().filter_map(|pair| pair.oldest_call()).min()
     }
 
     /// The connections of TCP clients that have made a call.

@@ -5,10 +5,12 @@ use crate::core::Core;
 use crate::listener::Listening;
 use crate::stats::{GatewayStats, TcpClient, UpstreamConnection};
 use buffer::PoolStats;
+use oncrpc::admission::Admission;
 use oncrpc::warnings::WARNING_PERIOD;
 use rpcrdma::{ConnectionStats, ServerMonitor};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use verbs::{Provider, SetupError};
@@ -26,6 +28,8 @@ pub struct Gateway {
 pub struct GatewayMonitor {
     core: Arc<Core>,
     server: Option<ServerMonitor>,
+    /// Who admits clients over TCP.
+    admission: Option<Admission>,
 }
 
 struct AbortOnDrop(AbortHandle);
@@ -94,6 +98,7 @@ impl Gateway {
         GatewayMonitor {
             core: Arc::clone(&self.core),
             server: self.listening.monitor(),
+            admission: self.listening.tcp_admission(),
         }
     }
 
@@ -108,6 +113,12 @@ impl Gateway {
     /// gateways that share what connections need, such as descriptors.
     pub fn limit_connections(&self, connections: usize) {
         self.listening.limit_connections(connections);
+    }
+
+    /// Closes the connections of these clients behind the replies to their calls: of those who may no longer connect. Returns
+    /// how many there are.
+    pub fn close_clients(&self, is_one: impl Fn(SocketAddr) -> bool) -> usize {
+        self.core.connections.close_those_of(is_one)
     }
 
     /// Stops accepting, waits for calls in flight as long as the listening side allows, closes all
@@ -141,6 +152,19 @@ impl GatewayMonitor {
     /// Totals so far.
     pub fn stats(&self) -> GatewayStats {
         self.core.stats.snapshot()
+    }
+
+    /// Connections of clients that were refused as there were too many of all, or of their address.
+    pub fn refused_as_too_many(&self) -> u64 {
+        let over_rdma = self.server.as_ref().map(ServerMonitor::refused_as_too_many);
+        let over_tcp = self.admission.as_ref().map(Admission::refused);
+        over_rdma.unwrap_or_default() + over_tcp.unwrap_or_default()
+    }
+
+    /// How long the call of a client has waited that has waited for its reply for longest; zero without one.
+    pub fn oldest_call(&self) -> Duration {
+        let oldest = self.core.oldest_call();
+        oldest.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Memory of records that are being received, or passed on.

@@ -97,6 +97,14 @@ impl Listening {
         }
     }
 
+    /// Who admits clients, if they come over TCP.
+    pub(crate) fn tcp_admission(&self) -> Option<Admission> {
+        match self {
+            Self::Rdma(_) => None,
+            Self::Tcp(server) => Some(server.admission.clone()),
+        }
+    }
+
     pub(crate) async fn workers_respond(&self) {
         match self {
             Self::Rdma(server) => server.workers_respond().await,

@@ -1,7 +1,7 @@
 //! What is said of a server that is away: once for all its clients, and once when it answers again.
 
 use crate::config::Upstream;
-use nfs_proto::NFS_RDMA_PORT;
+use nfs_proto::{NFS_PORT, NFS_RDMA_PORT};
 use oncrpc::Cause;
 use oncrpc_tcp::ConnectionEnd;
 use std::io;
@@ -15,6 +15,8 @@ pub(crate) enum Symptom {
     Away,
     /// It takes a connection in, and closes it before its first reply.
     Closes,
+    /// It is connected, and does not answer a call for [`SLOW`](crate::retry::SLOW).
+    Slow,
 }
 
 /// The outage of a server, if there is one now.
@@ -29,22 +31,25 @@ pub(crate) struct Outage {
     pub(crate) clients: u64,
     is_away: bool,
     closes: bool,
+    is_slow: bool,
 }
 
 impl Outages {
-    /// Notes that the connection of one more client has met this. Returns whether it is the first.
-    pub(crate) fn meet(&self, symptom: Symptom, now: Instant) -> bool {
+    /// Notes that the connection of one more client has met this, which began then. Returns whether it is the first.
+    pub(crate) fn meet(&self, symptom: Symptom, since: Instant) -> bool {
         let mut outage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let outage = outage.get_or_insert(Outage {
-            since: now,
+            since,
             clients: 0,
             is_away: false,
             closes: false,
+            is_slow: false,
         });
         outage.clients += 1;
         let known = match symptom {
             Symptom::Away => &mut outage.is_away,
             Symptom::Closes => &mut outage.closes,
+            Symptom::Slow => &mut outage.is_slow,
         };
         !std::mem::replace(known, true)
     }
@@ -52,6 +57,17 @@ impl Outages {
     /// The server has answered on a new connection. Returns the outage that this ends.
     pub(crate) fn end(&self) -> Option<Outage> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// What may be wrong if a server over RDMA does not answer an attempt to connect.
+pub(crate) fn hint_of_port(upstream: &Upstream) -> &'static str {
+    let has_port = |port| upstream.addrs().iter().any(|addr| addr.port() == port);
+    match upstream {
+        Upstream::Rdma { .. } if has_port(NFS_PORT) => {
+            "; is this the plain NFS/TCP port? Then write tcp:// for the upstream"
+        }
+        _ => "",
     }
 }
 
@@ -113,6 +129,10 @@ mod tests {
         };
         check("192.0.2.1:20049", io::ErrorKind::ConnectionRefused, true);
         check("192.0.2.1:20049", io::ErrorKind::TimedOut, false);
+        assert_eq!(
+            hint_of_port(&Upstream::tcp(([192, 0, 2, 1], 2049).into())),
+            ""
+        );
         check("192.0.2.1:2049", io::ErrorKind::ConnectionRefused, false);
     }
 }

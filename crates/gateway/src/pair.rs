@@ -34,6 +34,9 @@ use verbs::Loss;
 /// Write chunks that a call to an RDMA upstream offers at most.
 pub(crate) const WRITE_CHUNKS: usize = 1;
 
+/// How long an upstream connection may take to make before it is worth a warning that its client has left.
+const LONG_ATTEMPT: Duration = Duration::from_secs(1);
+
 /// One client connection with its upstream connection, which is made at the first call.
 ///
 /// Both end together. Whatever happens on one of them, the client sees it as it would see it of the
@@ -50,6 +53,8 @@ pub(crate) struct Pair {
     own_xid_is_free: Notify,
     /// The upstream has answered a call.
     answered: AtomicBool,
+    /// A call waits at the upstream for so long that it was said.
+    pub(crate) is_slow: AtomicBool,
     /// Its small replies that need no lease.
     pub(crate) small_replies: SmallReplies,
     /// When the client called first.
@@ -123,6 +128,7 @@ impl Pair {
             phase: Phases::new(),
             own_xid_is_free: Notify::new(),
             answered: AtomicBool::new(false),
+            is_slow: AtomicBool::new(false),
             small_replies: SmallReplies::default(),
             since: Instant::now(),
             traffic: Traffic::default(),
@@ -256,7 +262,7 @@ impl Pair {
             // A client may not read its reply, which has its memory until it is written.
             Ok((reply, memory)) => {
                 if !self.answered.load(Relaxed) && !self.answered.swap(true, Relaxed) {
-                    self.core.handle_first_reply();
+                    self.core.end_outage();
                 }
                 match (self.back(&link, reply, &scanned, caller), memory) {
                     (Reply::Message(reply), Some(held)) => {
@@ -459,6 +465,11 @@ impl Pair {
         }
     }
 
+    /// When the call came that has waited for its reply for longest, if there is one.
+    pub(crate) fn oldest_call(&self) -> Option<Instant> {
+        self.lock().in_flight.oldest()
+    }
+
     /// The upstream connection, if there is one.
     pub(crate) fn upstream(&self) -> Option<UpstreamConnection> {
         let link = self.lock().link.clone()?;
@@ -472,7 +483,7 @@ impl Pair {
     }
 
     /// Begins to make the upstream connection, for a first call.
-    fn connect(self: Arc<Self>) {
+    pub(crate) fn connect(self: Arc<Self>) {
         if self.phase.enter(Phase::Connecting) == Phase::New {
             self.core.stats.pairs.bump();
             tokio::spawn(self.run());
@@ -486,9 +497,13 @@ impl Pair {
         let callbacks = Arc::new(Callbacks {
             pair: Arc::downgrade(&self),
         });
+        let begun = Instant::now();
         let link = tokio::select! {
             biased;
-            () = &mut over => None,
+            () = &mut over => {
+                self.warn_of_client_that_left(begun);
+                None
+            }
             link = self.connect_within_window(callbacks) => link.map(Arc::new),
         };
         let Some(link) = link else {
@@ -507,6 +522,22 @@ impl Pair {
             Some(why) => self.lose(&why),
             None => link.close().await,
         }
+    }
+
+    /// Says that a client has left before the upstream was reached, where that was not for want of time: an attempt may take
+    /// longer than clients wait.
+    fn warn_of_client_that_left(&self, begun: Instant) {
+        let waited = begun.elapsed();
+        if waited < LONG_ATTEMPT {
+            return;
+        }
+        let (upstream, seconds) = (&self.core.upstream, waited.as_secs_f64());
+        let what = format!(
+            "server {upstream:?} cannot be reached: a client has left that waited {seconds:.1} s for it{}",
+            outage::hint_of_port(upstream)
+        );
+        self.core
+            .warn_of_outage_since(begun, Symptom::Away, self.caller.addr, &what);
     }
 
     async fn connect_within_window(&self, callbacks: Arc<Callbacks>) -> Option<Link> {

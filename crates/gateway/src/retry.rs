@@ -2,6 +2,7 @@
 
 use crate::config::MAX_RECORD;
 use crate::link::Link;
+use crate::outage::Symptom;
 use crate::pair::{Pair, WRITE_CHUNKS};
 use crate::reduce;
 use crate::replies::can_answer;
@@ -10,13 +11,20 @@ use crate::side::Side;
 use nfs_proto::scan::ScannedCall;
 use oncrpc::xdr::Payload;
 use oncrpc::{ReplyBound, TransportError};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 /// How long a call waits for the memory of its reply: as long as the replies before it may take. It
 /// is not the upstream that it waits for.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// How long a call waits at a connected upstream before that is worth a warning.
+pub(crate) const SLOW: Duration = Duration::from_secs(30);
 
 /// Why a call has no reply.
 #[derive(Debug)]
@@ -126,7 +134,7 @@ impl Pair {
     ) -> (Result<Payload, TransportError>, Option<Held>) {
         let limit = self.core.config.call_timeout;
         let mut called = Called { pair: self, memory };
-        let reply = tokio::time::timeout(limit, reply);
+        let reply = self.in_time(limit, reply);
         let reply = match &called.memory {
             // Small ones stand still once enough of them are handed over.
             Some(Held::Lease(lease)) if lease.bytes() > SMALL_REPLY + RECEIVE => {
@@ -138,6 +146,38 @@ impl Pair {
             Ok(reply) => (reply, called.memory.take()),
             Err(_) => (Err(TransportError::TimedOut(limit)), None),
         }
+    }
+
+    /// Waits for a reply within a limit. Says once that it takes long, and once that the upstream answers again.
+    async fn in_time<T>(
+        &self,
+        limit: Duration,
+        reply: impl Future<Output = T>,
+    ) -> Result<T, Elapsed> {
+        let mut reply = pin!(reply);
+        if let Ok(reply) = timeout(SLOW.min(limit), &mut reply).await {
+            return Ok(reply);
+        }
+        if limit > SLOW && !self.is_slow.swap(true, Relaxed) {
+            let (upstream, waited, limit) = (
+                &self.core.upstream,
+                SLOW.as_secs(),
+                self.core.config.call_timeout.as_secs(),
+            );
+            let what = format!(
+                "server {upstream:?} is connected and does not answer: a call has waited {waited} s (after {limit} s its \
+                 connection is closed)"
+            );
+            let since = Instant::now().checked_sub(SLOW);
+            let since = since.unwrap_or_else(Instant::now);
+            self.core
+                .warn_of_outage_since(since, Symptom::Slow, self.caller().addr, &what);
+        }
+        let reply = timeout(limit.saturating_sub(SLOW), reply).await?;
+        if self.is_slow.swap(false, Relaxed) {
+            self.core.end_outage();
+        }
+        Ok(reply)
     }
 }
 
@@ -214,7 +254,6 @@ mod tests {
     use rpcrdma::{Client, ClientConfig};
     use std::io;
     use std::net::SocketAddr;
-    use std::pin::pin;
     use std::task::{Context, Waker};
     use tokio::sync::mpsc;
     use verbs::BoxFuture;
@@ -277,6 +316,61 @@ mod tests {
         let connect = Arc::new(Never);
         let (.., lent) = abandoned(Upstream::Streams { connect, addrs }).await;
         assert_eq!(lent, 0, "a TCP upstream accesses no memory");
+    }
+
+    fn pair_with_a_server_that_is_never_reached() -> (Arc<Core>, Arc<Pair>) {
+        let (addr, limits) = (SocketAddr::from(([192, 0, 2, 1], 700)), tcp_limits());
+        let streams = mpsc::channel(1).1;
+        let listen = Listen::Streams {
+            streams,
+            addr,
+            limits,
+        };
+        let (connect, addrs) = (Arc::new(Never), vec![addr]);
+        let upstream = Upstream::Streams { connect, addrs };
+        let core = Arc::new(Core::new(&listen, upstream, GatewayConfig::default()));
+        let pair = Pair::new(Arc::clone(&core), Caller::new(addr));
+        (core, pair)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn call_that_waits_for_long_is_an_outage_until_it_is_answered() {
+        let (core, pair) = pair_with_a_server_that_is_never_reached();
+        let (answer, answered) = tokio::sync::oneshot::channel::<()>();
+        let begun = Instant::now();
+        let mut call = pin!(pair.in_time(2 * SLOW, answered));
+        let early = timeout(SLOW - Duration::from_secs(1), &mut call).await;
+        assert!(early.is_err() && core.outages.end().is_none());
+        assert!(timeout(Duration::from_secs(2), &mut call).await.is_err());
+        assert!(!core.outages.meet(Symptom::Slow, begun), "it was said");
+        answer.send(()).expect("it waits");
+        assert!(call.await.is_ok());
+        assert!(core.outages.end().is_none(), "it is over");
+        let never = pair.in_time(2 * SLOW, std::future::pending::<()>()).await;
+        assert!(never.is_err());
+        let short = pair.in_time(SLOW, std::future::pending::<()>()).await;
+        assert!(short.is_err(), "its end is what is said of it");
+        let outage = core.outages.end().expect("another one");
+        assert_eq!(outage.clients, 1);
+        assert_eq!(
+            outage.since,
+            Instant::now() - 3 * SLOW,
+            "from its beginning"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_that_leaves_while_the_server_is_connected_to_has_met_an_outage_if_it_has_waited()
+     {
+        let (core, pair) = pair_with_a_server_that_is_never_reached();
+        for (waits, meets) in [(Duration::from_millis(500), false), (SLOW / 6, true)] {
+            let pair = Pair::new(Arc::clone(&core), *pair.caller());
+            Arc::clone(&pair).connect();
+            tokio::time::sleep(waits).await;
+            pair.downstream_ended();
+            tokio::task::yield_now().await;
+            assert_eq!(core.outages.end().is_some(), meets, "{waits:?}");
+        }
     }
 
     #[test]

@@ -2,10 +2,26 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use tokio::time::Instant;
 
 /// The XIDs of calls in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Xids(HashMap<u32, Origin>);
+pub(crate) struct Xids(HashMap<u32, InFlight>);
+
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    origin: Origin,
+    since: Instant,
+}
+
+impl InFlight {
+    fn of(origin: Origin) -> Self {
+        Self {
+            origin,
+            since: Instant::now(),
+        }
+    }
+}
 
 /// Whose call has an XID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +46,10 @@ impl Xids {
     pub(crate) fn take(&mut self, xid: u32) -> Taken {
         match self.0.entry(xid) {
             Entry::Vacant(free) => {
-                free.insert(Origin::Client);
+                free.insert(InFlight::of(Origin::Client));
                 Taken::Now
             }
-            Entry::Occupied(taken) => match taken.get() {
+            Entry::Occupied(taken) => match taken.get().origin {
                 Origin::Client => Taken::Repetition,
                 Origin::Gateway => Taken::InUse,
             },
@@ -45,7 +61,7 @@ impl Xids {
         loop {
             let xid = next();
             if let Entry::Vacant(free) = self.0.entry(xid) {
-                free.insert(Origin::Gateway);
+                free.insert(InFlight::of(Origin::Gateway));
                 return xid;
             }
         }
@@ -54,6 +70,11 @@ impl Xids {
     /// Frees an XID.
     pub(crate) fn free(&mut self, xid: u32) {
         self.0.remove(&xid);
+    }
+
+    /// When the call came that has been in flight for longest.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.0.values().map(|one| one.since).min()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -68,7 +89,7 @@ mod tests {
     #[test]
     fn gateway_takes_no_xid_in_flight_and_a_client_waits_for_its_own() {
         let mut xids = Xids::default();
-        assert_eq!(xids.take(7), Taken::Now);
+        assert_eq!((xids.take(7), xids.oldest().is_some()), (Taken::Now, true));
         assert_eq!(xids.take(7), Taken::Repetition);
         let mut next = 6;
         let own = xids.take_own(|| {

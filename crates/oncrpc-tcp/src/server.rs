@@ -64,6 +64,8 @@ pub struct Limits {
     /// Whether an idle connection gives way to any new one when the server is full: right where
     /// clients make one call and leave.
     pub idle_gives_way: bool,
+    /// What the log tells an administrator when there are too many connections, as which setting allows more.
+    pub connections_hint: Option<&'static str>,
 }
 
 impl Default for Limits {
@@ -82,6 +84,7 @@ impl Default for Limits {
             drain: Duration::from_secs(10),
             half_close: true,
             idle_gives_way: true,
+            connections_hint: None,
         }
     }
 }
@@ -89,7 +92,8 @@ impl Default for Limits {
 impl Limits {
     /// The limits on connections.
     pub fn of_connections(&self) -> ConnectionLimits {
-        let limits = ConnectionLimits::new(self.connections, self.connections_of_address);
+        let limits = ConnectionLimits::new(self.connections, self.connections_of_address)
+            .with_hint(self.connections_hint);
         match self.idle_gives_way {
             true => limits.with_idle_giving_way(),
             false => limits,
@@ -157,7 +161,8 @@ impl Registries {
         let counted = Arc::clone(shared);
         let open = self.connections.as_ref().map(|connections| {
             let open = connections.add(connection, close);
-            open.counting_accepted(move || counted.output.sent())
+            open.of_peer(shared.caller.addr)
+                .counting_accepted(move || counted.output.sent())
         });
         Registered {
             registries: self.clone(),
@@ -360,7 +365,9 @@ impl Accepting {
         let shared = Arc::new(Shared::new(output, caller, self.limits.backward));
         let evicted = Arc::clone(&shared);
         let evict = move || evicted.output.end(ConnectionEnd::Evicted);
-        let admitted = admission.admit(caller.group, evict)?;
+        let admitted = admission
+            .admit(caller.group, evict)
+            .map_err(|why| admission.explain(why))?;
         let decoder = Decoder::new(self.limits.record).with_pool(self.pool.clone());
         let dispatch = Dispatch::new(
             Arc::clone(&shared),

@@ -57,6 +57,8 @@ pub struct ConnectionLimits {
     /// Whether an idle connection gives way to any new one, including one from an address with as
     /// many connections.
     pub idle_gives_way: bool,
+    /// What an administrator is to be told when a connection is refused, as which setting allows more.
+    pub hint: Option<&'static str>,
 }
 
 impl ConnectionLimits {
@@ -68,7 +70,14 @@ impl ConnectionLimits {
             per_address,
             in_setup: (connections / SETUP_PART).max(LEAST_SETUPS.min(connections.div_ceil(2))),
             idle_gives_way: false,
+            hint: None,
         }
+    }
+
+    /// Sets what an administrator is told about connections that are [refused](Admission::explain).
+    #[must_use]
+    pub fn with_hint(self, hint: Option<&'static str>) -> Self {
+        Self { hint, ..self }
     }
 
     /// Connections in setup that one address may have before they are the first to be evicted.
@@ -108,6 +117,8 @@ struct State {
     /// Evicted connections that have not ended yet.
     leaving: usize,
     next_id: u64,
+    /// Connections that were not admitted so far.
+    refused: u64,
 }
 
 /// The connections of one address group, in the order of their arrival.
@@ -173,6 +184,7 @@ impl Admission {
                     in_setup: 0,
                     leaving: 0,
                     next_id: 0,
+                    refused: 0,
                 }),
             }),
         }
@@ -182,6 +194,25 @@ impl Admission {
     /// those that may be evicted.
     pub fn set_limits(&self, limits: ConnectionLimits) {
         self.lock().limits = limits;
+    }
+
+    /// Connections that were not admitted so far.
+    pub fn refused(&self) -> u64 {
+        self.lock().refused
+    }
+
+    /// Says why a connection was not admitted, with the limit and what to do about it.
+    pub fn explain(&self, why: Refused) -> String {
+        let limits = self.lock().limits;
+        let (all, of_address) = (limits.connections, limits.per_address);
+        let limit = match why {
+            Refused::Full => format!("{all} are the limit"),
+            Refused::AddressFull => format!("{of_address} of {all} are its limit"),
+        };
+        match limits.hint {
+            Some(hint) => format!("{why}: {limit} ({hint})"),
+            None => format!("{why}: {limit}"),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -201,7 +232,13 @@ impl Admission {
         evict: impl FnOnce() + Send + 'static,
     ) -> Result<Admitted, Refused> {
         let mut state = self.lock();
-        let evicted = state.make_room(group)?;
+        let evicted = match state.make_room(group) {
+            Ok(evicted) => evicted,
+            Err(why) => {
+                state.refused += 1;
+                return Err(why);
+            }
+        };
         let id = state.next_id;
         state.next_id += 1;
         state.connections += 1;

@@ -3,6 +3,7 @@
 use crate::ConnectionId;
 use std::collections::HashMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Registry of the open connections of one server or several, for a service that closes some.
@@ -50,6 +51,8 @@ type Accepted = Arc<dyn Fn() -> u64 + Send + Sync>;
 struct Entry {
     close: Close,
     accepted: Option<Accepted>,
+    /// The client, if it is known.
+    peer: Option<SocketAddr>,
     /// What the server was told last.
     told: Option<Closing>,
 }
@@ -73,6 +76,7 @@ impl Connections {
         let entry = Entry {
             close: Arc::new(close),
             accepted: None,
+            peer: None,
             told: None,
         };
         self.lock().insert(connection, entry);
@@ -89,6 +93,21 @@ impl Connections {
     /// [`Service::connection_ended`](crate::Service::connection_ended).
     pub fn close(&self, connection: ConnectionId) -> bool {
         self.tell(connection, Closing::AfterReplies)
+    }
+
+    /// Tells the servers to end the connections of these clients behind their replies. Returns how many are not being closed
+    /// already. Connections whose servers do not [name their clients](OpenConnection::of_peer) stay.
+    pub fn close_those_of(&self, is_one: impl Fn(SocketAddr) -> bool) -> usize {
+        let open = self.lock();
+        let peers = open
+            .iter()
+            .filter_map(|(id, entry)| Some((*id, entry.peer?)));
+        let those: Vec<ConnectionId> = peers
+            .filter(|(_, peer)| is_one(*peer))
+            .map(|(id, _)| id)
+            .collect();
+        drop(open);
+        those.into_iter().filter(|id| self.close(*id)).count()
     }
 
     /// Tells the server to end a connection at once, also if it is being closed behind its replies.
@@ -147,6 +166,15 @@ impl OpenConnection {
     pub fn counting_accepted(self, accepted: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         if let Some(entry) = self.connections.lock().get_mut(&self.connection) {
             entry.accepted = Some(Arc::new(accepted));
+        }
+        self
+    }
+
+    /// Has the registry know the address of the client.
+    #[must_use]
+    pub fn of_peer(self, peer: SocketAddr) -> Self {
+        if let Some(entry) = self.connections.lock().get_mut(&self.connection) {
+            entry.peer = Some(peer);
         }
         self
     }
@@ -214,6 +242,21 @@ mod tests {
         assert_eq!(connections.accepted(other), None);
         drop(open);
         assert_eq!(connections.accepted(counted), None);
+    }
+
+    #[test]
+    fn connections_of_some_clients_are_closed_and_no_others() {
+        let connections = Connections::default();
+        let add = |last| {
+            let peer = ([192, 0, 2, last], 700).into();
+            let open = connections.add(Caller::new(peer).connection, |_| ());
+            open.of_peer(peer)
+        };
+        let _open = [add(1), add(1), add(2)];
+        let _nameless = connections.add(Caller::new(([192, 0, 2, 1], 1).into()).connection, |_| ());
+        let close = || connections.close_those_of(|peer| peer.ip() == [192, 0, 2, 1]);
+        assert_eq!((close(), connections.len()), (2, 2));
+        assert_eq!(close(), 0, "they are being closed");
     }
 
     #[test]

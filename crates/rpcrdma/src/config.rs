@@ -441,6 +441,8 @@ pub struct ServerConfig {
     pub spin: Spin,
     /// Name of the server in log lines about its peers, in the field `listen`: for processes that have several servers.
     pub listener_name: Option<String>,
+    /// What the log tells an administrator when there are too many connections, as which setting allows more.
+    pub connections_hint: Option<&'static str>,
 }
 
 impl ServerConfig {
@@ -473,11 +475,13 @@ impl ServerConfig {
         with_private_data(private_data: Vec<u8>),
         with_spin(spin: Spin),
         with_listener_name(listener_name: String),
+        with_connections_hint(connections_hint: &'static str),
     }
 
     /// Limits for admission control.
     pub(crate) fn connection_limits(&self) -> ConnectionLimits {
         ConnectionLimits::new(self.max_connections, self.max_connections_per_address)
+            .with_hint(self.connections_hint)
     }
 }
 
@@ -516,6 +520,7 @@ impl Default for ServerConfig {
             private_data: Vec::new(),
             spin: Spin::default(),
             listener_name: None,
+            connections_hint: None,
         }
     }
 }

@@ -14,6 +14,9 @@ failed() {
   die "$@"
 }
 status_is() { [ "$(of_service StatusText)" = "$1" ]; }
+gateway_status_has() { systemctl show -P StatusText rpcrdma-gateway.service | grep -q "$1"; }
+# Whether somebody listens at this port of 127.0.0.1.
+gateway_listens() { grep -q "0100007F:$(printf %04X "$1") 00000000:0000 0A" /proc/net/tcp; }
 pid_is_another() { local pid; pid=$(of_service MainPID); [ "$pid" != 0 ] && [ "$pid" != "$1" ]; }
 
 # configure LISTEN EXPORT...: a file that exports these directories of /srv to this machine, read-write.
@@ -170,6 +173,15 @@ systemctl reload rpcrdma-gateway || failed 'the gateway does not reload'
 echo 'nonsense = 1' >>$PAIRS
 systemctl reload rpcrdma-gateway && failed 'the gateway takes a wrong file'
 sed -i '/^nonsense/d' $PAIRS
+# A pair that cannot be started stops no other one.
+cp $PAIRS /run/pairs
+printf '[[pair]]\nlisten = "tcp://127.0.0.1:2050"\nupstream = "rdma://no-such-host.invalid"\n' >>$PAIRS
+printf '[[pair]]\nlisten = "tcp://127.0.0.1:2051"\nupstream = "rdma://%s:20049"\n' "$GUEST_IP" >>$PAIRS
+systemctl reload rpcrdma-gateway || failed 'a pair that cannot be started stops the reload'
+wait_for 60 gateway_listens 2051 || failed 'the other pair is not served'
+wait_for 20 gateway_status_has 'no-such-host.invalid' || failed "STATUS is $(systemctl show -P StatusText rpcrdma-gateway.service)"
+cp /run/pairs $PAIRS
+systemctl reload rpcrdma-gateway || failed 'the gateway does not reload again'
 cp /tmp/data /mnt/through && cmp /tmp/data /srv/data/through || failed 'write through the gateway'
 
 step 'upgrade'

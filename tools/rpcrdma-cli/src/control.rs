@@ -173,6 +173,9 @@ pub(crate) struct PairStatus {
     pub(crate) allow: Vec<String>,
     /// Counters by name: `connections` is a number of now, the others are totals.
     pub(crate) counters: BTreeMap<String, u64>,
+    /// Seconds that the oldest call of a client without a reply has waited; 0 without one.
+    #[serde(default)]
+    pub(crate) oldest_call_seconds: f64,
 }
 
 /// Connections of a gateway to a server, over one provider and device.

@@ -10,6 +10,7 @@ mod descriptors;
 mod device_answers;
 mod event_loops;
 mod mount_proxy;
+mod mount_server;
 mod observed;
 mod over;
 mod pairs;
@@ -20,7 +21,9 @@ mod retry;
 mod side;
 mod sockets;
 mod upstream_connector;
+mod warnings;
 
+use crate::checks::Checked;
 use crate::failure::Ended;
 use crate::interrupt::Interrupt;
 use crate::log;
@@ -46,13 +49,18 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use tokio::time::Interval;
 
+/// Why there may be no usual place for the control socket.
+const NO_HOME: &str = "this user has no home directory";
+
 /// Runs the command.
 pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     let interrupt = Interrupt::listen()?;
     let signals = Signals::listen()?;
     let settings = args.settings()?;
-    if args.check {
-        return check::check(&settings, args.json).await;
+    match args.check.check {
+        Some(Checked::All) => return check::check(&settings, args.json).await,
+        Some(Checked::File) => return Ok(Ended::Well),
+        None => {}
     }
     let sockets = Sockets::take()?;
     sockets.check(&settings.pairs)?;
@@ -111,7 +119,7 @@ fn state_dir() -> Option<PathBuf> {
         return Some(dir);
     }
     let Some(dir) = default_state_dir() else {
-        warn_of_no_control_socket("this user has no home directory");
+        warn_of_no_control_socket(NO_HOME);
         return None;
     };
     let made = std::fs::DirBuilder::new()
@@ -132,11 +140,15 @@ fn state_dir() -> Option<PathBuf> {
 }
 
 fn warn_of_no_control_socket(why: &str) {
-    tracing::warn!(
-        target: "gateway",
+    tracing::warn!(target: "gateway", "{}", no_control_socket(why));
+}
+
+/// What there is to say of a gateway without a control socket.
+fn no_control_socket(why: &str) -> String {
+    format!(
         "`rpcrdma stats` and `rpcrdma clients` cannot ask this gateway: {why} (name a place with --control-socket, or \
          control_socket of [gateway])"
-    );
+    )
 }
 
 /// Says on standard output what is done. A gateway whose output nobody takes does it all the same.

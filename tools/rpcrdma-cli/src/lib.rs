@@ -11,6 +11,7 @@ mod allocations;
 mod bench;
 mod cat;
 mod change;
+mod checks;
 mod chmod;
 mod chown;
 mod cli;

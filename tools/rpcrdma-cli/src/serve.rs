@@ -5,7 +5,7 @@ mod announce;
 mod args;
 pub(crate) mod beside;
 pub(crate) mod capacity;
-mod check;
+pub(crate) mod check;
 mod config;
 pub(crate) mod control;
 mod exports;
@@ -34,6 +34,7 @@ pub(crate) mod systemd;
 pub(crate) mod terminal;
 mod users;
 
+use crate::checks::Checked;
 use crate::failure::Ended;
 use crate::guard::Guarded;
 use crate::interrupt::Interrupt;
@@ -75,8 +76,10 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let rdma = sockets.rdma.as_ref();
     args.activated = rdma.map(|socket| socket.local_addr()).transpose()?;
     let settings = args.settings()?;
-    if args.check {
-        return check::check(&settings, args.json).await;
+    match args.check.check {
+        Some(Checked::All) => return check::check(&settings, args.json).await,
+        Some(Checked::File) => return Ok(Ended::Well),
+        None => {}
     }
     let listen = settings.args.listen;
     let transport = &settings.args.transport;

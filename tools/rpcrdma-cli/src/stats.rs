@@ -188,8 +188,8 @@ fn gateway_since_start(now: &GatewayStatus) -> String {
         now.pid,
         units::duration(up)
     );
-    let ago = now.reloads.last_seconds.map(ago);
-    match (ago, reload(&now.reloads)) {
+    let reloaded = now.reloads.last_seconds.map(ago);
+    match (reloaded, reload(&now.reloads)) {
         (Some(ago), _) if !now.failed.is_empty() => {
             text += &format!("reload in part, {ago} ago\n");
         }
@@ -213,6 +213,10 @@ fn gateway_since_start(now: &GatewayStatus) -> String {
         "unreachable",
         "timeouts",
         "errors",
+        "refused",
+        "too many",
+        "MOUNT failed",
+        "oldest call",
     ]);
     for pair in &now.pairs {
         let counter = |name: &str| pair.counters.get(name).copied().unwrap_or(0);
@@ -228,7 +232,15 @@ fn gateway_since_start(now: &GatewayStatus) -> String {
             counter("upstream_attempts_failed").to_string(),
             counter("upstream_unreachable").to_string(),
             counter("timeouts").to_string(),
-            (counter("system_errors") + counter("replies_too_large")).to_string(),
+            (counter("system_errors") + counter("replies_too_large") + counter("denied"))
+                .to_string(),
+            counter("refused").to_string(),
+            counter("refused_as_too_many").to_string(),
+            (counter("mount_unanswered") + counter("mount_denied")).to_string(),
+            match pair.oldest_call_seconds > 0.0 {
+                true => ago(pair.oldest_call_seconds),
+                false => "-".to_owned(),
+            },
         ]);
     }
     format!("{text}\n{table}")

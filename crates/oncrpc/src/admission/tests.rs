@@ -63,10 +63,24 @@ fn place_is_freed_when_its_connection_ends() {
     });
     let first = busy(&admission, addr(1)).expect("there is room");
     let _second = busy(&admission, addr(2)).expect("there is room");
+    assert_eq!(admission.refused(), 0);
     assert_eq!(arrive(&admission, addr(3)).err(), Some(Refused::Full));
+    assert_eq!(admission.refused(), 1);
     drop(first);
     assert!(arrive(&admission, addr(3)).is_ok());
     assert_eq!(admission.lock().groups.len(), 1, "groups that are gone");
+}
+
+#[test]
+fn refusal_is_explained_with_the_limits_of_now_and_what_to_do() {
+    let admission = Admission::new(ConnectionLimits::new(8, 4));
+    let all = admission.explain(Refused::Full);
+    assert_eq!(all, "too many connections: 8 are the limit");
+    admission.set_limits(ConnectionLimits::new(6, 3).with_hint(Some("see --more")));
+    assert_eq!(
+        admission.explain(Refused::AddressFull),
+        "too many connections from this address: 3 of 6 are its limit (see --more)"
+    );
 }
 
 #[test]

@@ -128,6 +128,7 @@ impl Acceptor {
             Err(why) => {
                 self.state.stats().refused += 1;
                 if self.settings.may_warn(group) {
+                    let why = self.settings.admission.explain(why);
                     warn!(listen = self.settings.listen(), %peer, "refused: {why}");
                 }
                 return;

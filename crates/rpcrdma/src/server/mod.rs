@@ -58,6 +58,7 @@ pub struct ServerMonitor {
     state: Arc<State>,
     budget: Budget,
     chunk_memory: usize,
+    admission: Admission,
 }
 
 impl ServerMonitor {
@@ -66,6 +67,12 @@ impl ServerMonitor {
         let mut stats = *self.state.stats();
         stats.chunk_memory = self.chunk_memory - self.budget.free();
         stats
+    }
+
+    /// Connections that were refused as there were too many of all, or of their address. They are among those that are
+    /// [refused](ServerStats::refused).
+    pub fn refused_as_too_many(&self) -> u64 {
+        self.admission.refused()
     }
 
     /// Statistics of each connection in the order of acceptance, at most a tenth of a second old.
@@ -119,10 +126,11 @@ impl Server {
         };
         let chunk_memory = config.chunk_memory;
         let budget = Budget::new(chunk_memory);
+        let admission = Admission::new(config.connection_limits());
         let settings = Settings {
             service,
             budget: budget.clone(),
-            admission: Admission::new(config.connection_limits()),
+            admission: admission.clone(),
             receive_memory: ReceiveMemory::new(config.receive_memory),
             addresses: Addresses::default(),
             warnings: Warnings::default(),
@@ -137,6 +145,7 @@ impl Server {
                 state: Arc::default(),
                 budget,
                 chunk_memory,
+                admission,
             },
             settings: Arc::new(settings),
             providers: Mutex::default(),
@@ -235,7 +244,8 @@ impl Server {
         let of_address = config
             .max_connections_per_address
             .min(connections.div_ceil(2));
-        let limits = ConnectionLimits::new(connections, of_address);
+        let limits =
+            ConnectionLimits::new(connections, of_address).with_hint(config.connections_hint);
         self.settings.admission.set_limits(limits);
     }
 

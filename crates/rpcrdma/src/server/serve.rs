@@ -68,7 +68,8 @@ impl Serving {
                     Closing::AfterReplies => closed.set(),
                     Closing::AtOnce => aborted.set(),
                 };
-                connections.add(endpoint.caller.connection, close)
+                let open = connections.add(endpoint.caller.connection, close);
+                open.of_peer(endpoint.caller.addr)
             }),
         };
         let answering = Answering {

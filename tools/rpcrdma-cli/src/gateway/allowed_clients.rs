@@ -25,10 +25,15 @@ impl AllowedClients {
         *self.list.write().unwrap_or_else(PoisonError::into_inner) = list;
     }
 
+    /// Whether an address may connect now.
+    pub(super) fn allows(&self, addr: IpAddr) -> bool {
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        list.allows(addr)
+    }
+
     /// Whether a connection from an address is taken in. Counts it if not.
     pub(super) fn admits(&self, addr: IpAddr) -> bool {
-        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
-        let allowed = list.allows(addr);
+        let allowed = self.allows(addr);
         if !allowed {
             self.refused.fetch_add(1, Relaxed);
         }

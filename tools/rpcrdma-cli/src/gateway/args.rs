@@ -4,6 +4,7 @@ use super::config::{Config, NOT_IN_FILES};
 use super::mount_proxy::MountPlace;
 use super::plan::{self, PairPlan};
 use super::side::{ListenUrl, UpstreamUrl};
+use crate::checks::CheckArgs;
 use crate::failure::{Misconfigured, Usage};
 use crate::log::LogFormat;
 use crate::serve::Given;
@@ -62,9 +63,8 @@ pub(crate) struct GatewayArgs {
         ["listen", "upstream", "mount_port", "upstream_mount", "rpcbind", "reserved_port"])]
     config: Option<PathBuf>,
 
-    /// Check the configuration, print what would be done, and exit
-    #[arg(long)]
-    pub(super) check: bool,
+    #[command(flatten)]
+    pub(super) check: CheckArgs,
 
     /// Address, network or host name that may connect; repeatable [default: this machine]
     #[arg(long, value_name = "ADDR[/BITS] | HOST")]
@@ -212,6 +212,16 @@ impl GatewayArgs {
 }
 
 impl Settings {
+    /// Those of a gateway with these pairs, without a file.
+    #[cfg(test)]
+    pub(super) fn of_pairs(args: &GatewayArgs, pairs: Vec<PairPlan>) -> Self {
+        Self {
+            args: args.clone(),
+            pairs,
+            options: FileOptions::default(),
+        }
+    }
+
     /// Names the options that differ and take effect at a restart.
     pub(super) fn changed_options(&self, other: &Self) -> Vec<String> {
         self.options.changed(&other.options)

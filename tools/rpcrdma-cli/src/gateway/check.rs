@@ -6,17 +6,24 @@ use super::circles::{ResolvedPair, circle};
 use super::pairs::{Pairs, entries};
 use super::plan::{self, PairPlan};
 use super::replace::leads_back;
-use super::side::{ListenUrl, UpstreamUrl};
+use super::side::ListenUrl;
 use super::sockets::Sockets;
+use super::{NO_HOME, no_control_socket, warnings};
 use crate::control::{self, GatewayStatus};
-use crate::failure::Ended;
+use crate::failure::{Ended, plain};
+use crate::serve::check::may_write;
 use crate::serve::listen;
 use crate::serve::plan::summed_up;
 use crate::serve::registration::Registered;
-use anyhow::{anyhow, bail};
+use crate::serve::reports::NO_CONTROL_SOCKET;
+use crate::serve::systemd;
+use anyhow::{Context, anyhow, bail};
+use nfs_server::default_state_dir;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::Path;
 
 /// Says what would be done. What a gateway starts with all the same, such as a client whose name has no
 /// address, is a warning, and so is a port that a gateway has which runs already: it is the one that
@@ -28,9 +35,10 @@ use std::net::SocketAddr;
 pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<Ended> {
     let pairs = Pairs::new(&settings.args, Sockets::default());
     let mut warnings = pairs.hosts_without_address(&settings.pairs).await;
-    let running = control::gateways(settings.args.reports.control_socket.as_deref()).await;
+    let mut running = control::gateways(settings.args.reports.control_socket.as_deref()).await;
+    running.retain(|gateway| shares_network(gateway.pid));
     let served: Vec<(SocketAddr, u32)> = running.iter().flat_map(taken).collect();
-    let mut in_use = PortsInUse::default();
+    let (mut in_use, mut registered) = (PortsInUse::default(), PortsInUse::default());
     let mut found = Vec::new();
     let prepared = pairs.prepare_all(&settings.pairs).await;
     for (plan, prepared) in settings.pairs.iter().zip(prepared) {
@@ -48,9 +56,14 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
         if let Some(mount) = plan.mount_addr().filter(|_| plan.rpcbind) {
             let entries = entries(plan.listen.scheme, plan.listen.addr, mount);
             let tried = Registered::try_out(&entries, |addr| by(addr).is_some()).await;
-            tried.map_err(cannot)?;
+            for addr in tried.map_err(cannot)? {
+                if let Some((_, pid)) = by(addr) {
+                    registered.add(*pid, addr);
+                }
+            }
         }
-        warnings.extend(port_of_other_transport(plan));
+        warnings.extend(warnings::of(plan));
+        warnings.extend(warnings::of_mount_host(plan).await);
         let tried = pairs.try_out_devices(plan, |addr| by(addr).is_some()).await;
         let (listeners, without) = tried.map_err(cannot)?;
         found.push((listeners, server));
@@ -74,7 +87,14 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     if let Some((pid, addr)) = check_metrics(settings, &running)? {
         in_use.add(pid, addr);
     }
-    warnings.extend(in_use.describe());
+    warnings.extend(in_use.describe(
+        "has these ports already: {ports}. It keeps them at a reload; only this one can have them",
+    ));
+    warnings.extend(registered.describe(
+        "is registered with rpcbind, for {ports}. It replaces that at a reload; no other gateway can while it runs",
+    ));
+    warnings.extend(pairs.describe_share_of(&settings.pairs));
+    warnings.extend(check_control_socket(settings)?);
     for warning in &warnings {
         tracing::warn!(target: "gateway", "{warning}");
     }
@@ -92,21 +112,6 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     Ok(Ended::Well)
 }
 
-/// What is to be said if the port of a server is the usual one of the other transport.
-fn port_of_other_transport(plan: &PairPlan) -> Option<String> {
-    let UpstreamUrl { scheme, server } = &plan.upstream;
-    let other = scheme.other();
-    (server.port == other.port()).then(|| {
-        format!(
-            "the upstream {} of {} has the usual port of {}: is {}://{server} meant?",
-            plan.upstream,
-            plan.listen,
-            other.service(),
-            other.name()
-        )
-    })
-}
-
 /// Ports that running gateways have, by process. It is a warning, as one of them may be the one that reads the file again.
 #[derive(Default)]
 struct PortsInUse(BTreeMap<u32, Vec<SocketAddr>>);
@@ -116,17 +121,49 @@ impl PortsInUse {
         self.0.entry(pid).or_default().push(addr);
     }
 
-    /// One sentence for each process.
-    fn describe(&self) -> impl Iterator<Item = String> {
-        self.0.iter().map(|(pid, ports)| {
+    /// One sentence for each process: what is with its ports.
+    fn describe(&self, what: &str) -> impl Iterator<Item = String> {
+        self.0.iter().map(move |(pid, ports)| {
             let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
-            let ports = summed_up(&ports);
-            format!(
-                "the gateway with process {pid} has these ports already: {ports}. It keeps them at a reload; only this one can \
-                 have them"
-            )
+            let what = what.replace("{ports}", &summed_up(&ports));
+            format!("the gateway with process {pid} {what}")
         })
     }
+}
+
+/// Whether a process has the ports of this one. One in a network of its own, as in a container, has others.
+fn shares_network(pid: u32) -> bool {
+    let network = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    match (network(&pid.to_string()), network("self")) {
+        (Some(other), Some(own)) => other == own,
+        // That of another user is not told.
+        (None, _) | (_, None) => true,
+    }
+}
+
+/// Finds out whether there could be a control socket. Returns what is to be said if a gateway would start without one.
+///
+/// # Errors
+///
+/// If it could not be made where it is to be.
+fn check_control_socket(settings: &Settings) -> anyhow::Result<Option<String>> {
+    if let Some(path) = &settings.args.reports.control_socket {
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = dir.unwrap_or(Path::new("."));
+        let rights = Access::WRITE_OK | Access::EXEC_OK;
+        accessat(CWD, dir, rights, AtFlags::EACCESS)
+            .map_err(io::Error::from)
+            .with_context(|| format!("{}: {NO_CONTROL_SOCKET}", path.display()))?;
+        return Ok(None);
+    }
+    if systemd::runtime_dir().is_some() {
+        return Ok(None);
+    }
+    let Some(dir) = default_state_dir() else {
+        return Ok(Some(no_control_socket(NO_HOME)));
+    };
+    let cannot = may_write(&dir).err();
+    Ok(cannot.map(|error| no_control_socket(&plain(&format_args!("{error:#}")))))
 }
 
 /// Finds out whether metrics could be served. Returns their port and the process that has it if that is a gateway which runs
@@ -170,30 +207,6 @@ fn taken(gateway: &GatewayStatus) -> impl Iterator<Item = (SocketAddr, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::circles::tests::plan;
-
-    #[test]
-    fn usual_port_of_the_other_transport_is_a_warning_that_names_it() {
-        let check = |upstream: &str, expected: Option<&str>| {
-            let (plan, _) = plan("rdma://127.0.0.1", upstream);
-            let said = port_of_other_transport(&plan);
-            assert_eq!(said.is_some(), expected.is_some(), "{said:?}");
-            assert!(
-                said.unwrap_or_default()
-                    .contains(expected.unwrap_or_default())
-            );
-        };
-        check(
-            "tcp://192.0.2.1:20049",
-            Some("is rdma://192.0.2.1:20049 meant?"),
-        );
-        check(
-            "rdma://192.0.2.1:2049",
-            Some("is tcp://192.0.2.1:2049 meant?"),
-        );
-        check("tcp://192.0.2.1:2049", None);
-        check("rdma://192.0.2.1:20049", None);
-    }
 
     #[test]
     fn ports_of_a_running_gateway_are_one_sentence() {
@@ -202,7 +215,7 @@ mod tests {
             ports.add(7, ([127, 0, 0, 1], port).into());
         }
         ports.add(8, ([127, 0, 0, 1], 10).into());
-        let said: Vec<String> = ports.describe().collect();
+        let said: Vec<String> = ports.describe("has {ports}").collect();
         assert_eq!(said.len(), 2);
         assert!(
             said[0].starts_with("the gateway with process 7 has"),

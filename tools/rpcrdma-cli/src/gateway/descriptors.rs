@@ -52,6 +52,13 @@ impl Shares {
         (of_pair / OF_MOUNT_CLIENT).clamp(1, Limits::default().connections)
     }
 
+    /// Descriptors that are enough for so many client connections of each pair.
+    pub(super) fn needed(&self, connections: usize) -> usize {
+        let of_mount = self.with_mount * Limits::default().connections * OF_MOUNT_CLIENT;
+        let of_pairs = self.pairs * (OF_PAIR + MOST_REFUSALS);
+        OF_PROCESS + of_pairs + of_mount + connections.saturating_mul(self.of_clients)
+    }
+
     /// Client connections of each pair.
     pub(super) fn connections(&self) -> usize {
         let of_mount = self.with_mount * self.mount_connections() * OF_MOUNT_CLIENT;

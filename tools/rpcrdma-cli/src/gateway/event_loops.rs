@@ -1,6 +1,7 @@
 //! Event loops of the running pairs, which the watchdog asks also while pairs are replaced.
 
 use gateway::{Gateway, GatewayStats};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::RwLock;
 
@@ -17,6 +18,14 @@ impl SharedGateway {
     pub(super) async fn limit_connections(&self, connections: usize) {
         if let Some(gateway) = &*self.0.read().await {
             gateway.limit_connections(connections);
+        }
+    }
+
+    /// Closes the connections of these clients behind the replies to their calls. Returns how many there are.
+    pub(super) async fn close_clients(&self, is_one: impl Fn(SocketAddr) -> bool) -> usize {
+        match &*self.0.read().await {
+            Some(gateway) => gateway.close_clients(is_one),
+            None => 0,
         }
     }
 

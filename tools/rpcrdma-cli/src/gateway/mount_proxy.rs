@@ -1,31 +1,27 @@
 //! MOUNT over TCP, passed on to the server: mounts of NFS version 3 ask it for the first file handle.
 
 use super::allowed_clients::AllowedClients;
+use super::mount_server::{MountServer, at};
 use super::side::UpstreamUrl;
-use crate::endpoint::{Endpoint, NO_ADDRESS};
+use crate::endpoint::Endpoint;
 use crate::serve::null::NullOnly;
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use nfs_proto::{MOUNT_PORT, MOUNT_PROGRAM};
 use oncrpc::admission::Admission;
 use oncrpc::xdr::{Payload, Reader, Writer};
 use oncrpc::{
-    AcceptStatus, Answer, Call, CallHeader, Caller, LocalUsers, Programs, Reply, ReplyBound,
-    ReplyHeader, ReplyStatus, Service, Transport,
+    AcceptStatus, Answer, Call, CallHeader, Caller, Connections, LocalUsers, Programs, Reply,
+    ReplyHeader, ReplyStatus, Service,
 };
-use oncrpc_tcp::rpcbind::{self, NetId, Rpcbind};
-use oncrpc_tcp::{Client, ClientConfig, Limits, LocalPort, Server, WarningLog};
+use oncrpc_tcp::{Limits, Server, WarningLog};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-
-/// How long the server may take for each step: to say where MOUNT is, to accept a connection, to answer.
-const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Where MOUNT of a server is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -127,6 +123,7 @@ pub(super) struct MountProxy {
     pub(super) addr: SocketAddr,
     pub(super) failures: Arc<MountFailures>,
     admission: Admission,
+    connections: Connections,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
@@ -149,17 +146,21 @@ impl MountProxy {
         log.name_listener(|| of.listen);
         let failures = Arc::<MountFailures>::default();
         let service = Forward {
-            place: of.place,
-            place_key: of.place_key.into(),
-            host: of.upstream.server.host.clone(),
+            server: Arc::new(MountServer::new(
+                of.place,
+                of.place_key,
+                of.upstream.server.host.clone(),
+            )),
             log: Arc::clone(&log),
             failures: Arc::clone(&failures),
         };
         let clients = of.clients;
         let admission = Admission::new(Limits::default().of_connections());
+        let connections = Connections::default();
         let server = Server::new(listener, Arc::new(service), Limits::default())
             .admit(move |addr| clients.admits(addr))
             .admission(admission.clone())
+            .connections(connections.clone())
             .log(log)
             .local_users(Some(local_users));
         let (stop, stopped) = oneshot::channel();
@@ -171,9 +172,20 @@ impl MountProxy {
             addr,
             failures,
             admission,
+            connections,
             stop,
             task,
         })
+    }
+
+    /// Who admits its clients.
+    pub(super) fn admission(&self) -> Admission {
+        self.admission.clone()
+    }
+
+    /// Closes the connections of these clients.
+    pub(super) fn close_clients(&self, is_one: impl Fn(SocketAddr) -> bool) {
+        self.connections.close_those_of(is_one);
     }
 
     /// Limits the connections of clients, and those of one address to half of them.
@@ -198,11 +210,7 @@ impl MountProxy {
 /// Passes calls of MOUNT on, each over a connection of its own: they are rare, and the server sees each as
 /// from a client that comes for the first time.
 struct Forward {
-    place: MountPlace,
-    /// What names another place.
-    place_key: Arc<str>,
-    /// The server's host.
-    host: String,
+    server: Arc<MountServer>,
     log: Arc<WarningLog>,
     failures: Arc<MountFailures>,
 }
@@ -235,18 +243,13 @@ impl Service for Forward {
         if prog != MOUNT_PROGRAM {
             return Programs::new().with(NullOnly).call(call, caller);
         }
-        let (place, host) = (self.place.clone(), self.host.clone());
-        let (peer, group, log) = (caller.addr, caller.group, Arc::clone(&self.log));
-        let (failures, key) = (Arc::clone(&self.failures), Arc::clone(&self.place_key));
+        let (server, log) = (Arc::clone(&self.server), Arc::clone(&self.log));
+        let failures = Arc::clone(&self.failures);
         Answer::Later(Box::pin(async move {
-            match exchange(&place, &host, vers, call).await {
-                Ok(reply) => Reply::Message(reply),
-                Err(error) => {
+            match server.call(vers, call, log.listener()).await {
+                Some(reply) => Reply::Message(reply),
+                None => {
                     failures.unanswered.fetch_add(1, Relaxed);
-                    if log.may_warn(group) {
-                        let error = format!("{error:#}");
-                        tracing::warn!(target: "gateway", listen = log.listener(), %peer, error, "MOUNT of the server cannot be reached: name its place with {key}");
-                    }
                     Reply::Message(system_err(xid))
                 }
             }
@@ -261,75 +264,10 @@ fn system_err(xid: u32) -> Payload {
     w.finish()
 }
 
-async fn exchange(
-    place: &MountPlace,
-    host: &str,
-    vers: u32,
-    call: Payload,
-) -> anyhow::Result<Payload> {
-    let (endpoint, by_rpcbind) = match place {
-        MountPlace::At(endpoint) => (endpoint.clone(), None),
-        MountPlace::Port(port) => (at(host, *port), None),
-        MountPlace::ByRpcbind => (at(host, MOUNT_PORT), Some(vers)),
-    };
-    let client = connect(&endpoint.addresses().await?, by_rpcbind).await?;
-    Ok(client.call(call, ReplyBound::default()).await?)
-}
-
-/// Connects to MOUNT at the first of these addresses that answers; at the port that rpcbind there says for a version of
-/// MOUNT, if that is given.
-async fn connect(addresses: &[SocketAddr], by_rpcbind: Option<u32>) -> anyhow::Result<Client> {
-    // mountd, too, asks for reserved ports, unless an export says `insecure`.
-    let config = ClientConfig::new(DEADLINE).with_local_port(LocalPort::PreferablyReserved);
-    let mut last = anyhow!(NO_ADDRESS);
-    for &(mut addr) in addresses {
-        if let Some(vers) = by_rpcbind
-            && let Some(port) = ask_rpcbind(addr.ip(), vers).await
-        {
-            addr.set_port(port);
-        }
-        match Client::connect_with(addr, &config).await {
-            Ok(client) => return Ok(client),
-            Err(error) => last = error.into(),
-        }
-    }
-    Err(last)
-}
-
-fn at(host: &str, port: u16) -> Endpoint {
-    Endpoint {
-        host: host.to_owned(),
-        port,
-    }
-}
-
-/// The port that rpcbind says, if it says one.
-async fn ask_rpcbind(host: IpAddr, vers: u32) -> Option<u16> {
-    let client = Client::connect((host, rpcbind::PORT).into(), DEADLINE)
-        .await
-        .ok()?;
-    let found = Rpcbind::new(client)
-        .getaddr(MOUNT_PROGRAM, vers, NetId::tcp(host))
-        .await;
-    found.ok()?.map(|addr| addr.port())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use oncrpc::{AuthSys, Credential, Origin, Procedure, write_call};
-
-    #[tokio::test]
-    async fn mount_is_sought_at_each_address_of_the_server() {
-        let listen = || TcpListener::bind("127.0.0.1:0");
-        let (gone, there) = (listen().await.unwrap(), listen().await.unwrap());
-        let addresses = [gone, there].map(|listener| (listener.local_addr().unwrap(), listener));
-        let [(nobody, gone), (somebody, _there)] = addresses;
-        drop(gone);
-        assert!(connect(&[nobody, somebody], None).await.is_ok());
-        assert!(connect(&[nobody], None).await.is_err());
-        assert!(connect(&[], None).await.is_err());
-    }
 
     #[test]
     fn place_of_mount_is_a_port_with_or_without_a_host() {
@@ -348,9 +286,11 @@ mod tests {
     fn local_user_that_claims_to_be_another_is_counted_and_a_malformed_call_is_not() {
         let failures = Arc::<MountFailures>::default();
         let forward = Forward {
-            place: MountPlace::default(),
-            place_key: "--upstream-mount".into(),
-            host: "127.0.0.1".to_owned(),
+            server: Arc::new(MountServer::new(
+                MountPlace::default(),
+                "--upstream-mount".to_owned(),
+                "127.0.0.1".to_owned(),
+            )),
             log: Arc::default(),
             failures: Arc::clone(&failures),
         };

@@ -12,6 +12,7 @@ use crate::serve::metrics::families::{Families, Labels};
 use crate::serve::observed::{Observed as ServerObserved, Reloads};
 use crate::serve::reports::Tells;
 use gateway::{GatewayMonitor, GatewayStats, TcpClient};
+use oncrpc::admission::Admission;
 use prometheus::proto::MetricFamily;
 use rpcrdma::ConnectionState;
 use std::collections::{BTreeMap, HashMap};
@@ -48,12 +49,14 @@ struct Watched {
     monitor: GatewayMonitor,
     allowed: Arc<AllowedClients>,
     mount_failures: Option<Arc<MountFailures>>,
+    mount_admission: Option<Admission>,
 }
 
 /// What a pair did so far.
 struct PairTotals {
     gateway: GatewayStats,
     refused: u64,
+    refused_as_too_many: u64,
     mount_denied: u64,
     mount_unanswered: u64,
 }
@@ -76,6 +79,7 @@ impl Watched {
             monitor: pair.monitor(),
             allowed: pair.clients(),
             mount_failures: pair.mount_failures(),
+            mount_admission: pair.mount_admission(),
         }
     }
 
@@ -84,6 +88,8 @@ impl Watched {
         PairTotals {
             gateway: self.monitor.stats(),
             refused: self.allowed.refused(),
+            refused_as_too_many: self.monitor.refused_as_too_many()
+                + self.mount_admission.as_ref().map_or(0, Admission::refused),
             mount_denied: mount.map_or(0, MountFailures::denied),
             mount_unanswered: mount.map_or(0, MountFailures::unanswered),
         }
@@ -215,7 +221,7 @@ impl Observed {
 /// A total of a pair: its name, what it counts, and its value.
 type Total = (&'static str, &'static str, fn(&PairTotals) -> u64);
 
-const TOTALS: [Total; 22] = [
+const TOTALS: [Total; 23] = [
     ("calls", "Calls of clients passed on.", |now| now.calls),
     ("replies", "Replies of servers passed back.", |now| {
         now.replies
@@ -300,6 +306,11 @@ const TOTALS: [Total; 22] = [
         |now| now.refused,
     ),
     (
+        "refused_as_too_many",
+        "Connections of clients refused, to NFS or MOUNT, as there were too many of all or of one address.",
+        |now| now.refused_as_too_many,
+    ),
+    (
         "mount_denied",
         "Calls of MOUNT over TCP denied, as a local user claimed to be another one.",
         |now| now.mount_denied,
@@ -329,7 +340,8 @@ fn counters(now: &PairTotals) -> impl Iterator<Item = (&'static str, u64)> {
 /// may have the same.
 fn not_served<T>(failed: &[Failed], served: &[(String, String, T)]) -> Vec<[String; 2]> {
     let mut all = Vec::new();
-    for Failed { plan, .. } in failed {
+    // Where another pair goes on in its place, clients are served.
+    for Failed { plan, .. } in failed.iter().filter(|failed| failed.is_retried()) {
         let urls = [plan.listen.to_string(), plan.upstream.to_string()];
         let is_served = |(listen, upstream, _): &_| [listen, upstream] == [&urls[0], &urls[1]];
         if !served.iter().any(is_served) && !all.contains(&urls) {
@@ -371,6 +383,7 @@ impl Tells for Observed {
             counters: counters(&pair.totals())
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect::<BTreeMap<_, _>>(),
+            oldest_call_seconds: pair.monitor.oldest_call().as_secs_f64(),
         });
         json::line(&GatewayStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -421,6 +434,15 @@ impl Tells for Observed {
             .collect();
         let help = "Client connections with a connection to the server, or one being made.";
         all.gauges("gateway_connections", help, &now);
+        let oldest = state.pairs.iter().map(|pair| pair.monitor.oldest_call());
+        let oldest: Vec<(Labels<'_>, f64)> = labels
+            .iter()
+            .zip(oldest)
+            .map(|(labels, oldest)| (&labels[..], oldest.as_secs_f64()))
+            .collect();
+        let help =
+            "Age of the oldest call of a client that has no reply yet, in seconds; 0 without one.";
+        all.gauges("gateway_oldest_call_seconds", help, &oldest);
         for (name, help, value) in TOTALS {
             let values: Vec<(Labels<'_>, u64)> = labelled()
                 .map(|(labels, (_, _, now))| (labels, value(now)))

@@ -10,6 +10,7 @@ use super::plan::{self, PairPlan};
 use super::side::Scheme;
 use super::sockets::Sockets;
 use super::upstream_connector::UpstreamConnector;
+use super::warnings;
 use crate::control::ListenerStatus;
 use crate::guard::{self, Guarded};
 use crate::serve::beside::Beside;
@@ -23,12 +24,17 @@ use crate::serve::registration::{self, Registered};
 use gateway::{Gateway, GatewayConfig, GatewayMonitor, Listen, SourcePorts, Upstream, tcp_limits};
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFSACL_PROGRAM, NFSACL_V3};
 use oncrpc::LocalUsers;
+use oncrpc::admission::Admission;
 use oncrpc_tcp::rpcbind::{NetId, Registration};
 use rpcrdma::{ClientConfig, ServerConfig};
 use socket_owner::{LocalAddresses, SocketOwners};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
 use verbs::{Provider, SetupError};
+
+/// What there is to do if clients are refused as there are too many.
+const MORE_CONNECTIONS: &str =
+    "--max-connections, or max_connections of [gateway], sets the limit of each pair";
 
 /// The pairs of a gateway.
 pub(super) struct Pairs {
@@ -39,6 +45,8 @@ pub(super) struct Pairs {
     connections: usize,
     /// Descriptors that this process may have.
     descriptors: usize,
+    /// What was said of too few of them last.
+    told_of_share: Option<String>,
     pub(super) running: Vec<Pair>,
     event_loops: EventLoops,
     local_users: Arc<dyn LocalUsers>,
@@ -89,6 +97,7 @@ impl Pairs {
             sockets,
             connections: usize::from(args.max_connections),
             descriptors: descriptors(),
+            told_of_share: None,
             running: Vec::new(),
             event_loops: EventLoops::default(),
             local_users: match args.trust_local {
@@ -129,15 +138,19 @@ impl Pairs {
     }
 
     /// Tells others which pairs run now, and each of them what it may have.
-    pub(super) async fn are_running(&self) {
+    pub(super) async fn are_running(&mut self) {
         let gateways = self.running.iter().map(|pair| pair.gateway.clone());
         self.event_loops.are_those_of(gateways.collect());
         self.admit();
         self.share_descriptors().await;
     }
 
-    /// Looks up the names of hosts that may connect again.
+    /// Looks up the names of hosts that may connect again, and whether rpcbind still knows the pairs.
     pub(super) async fn refresh(&mut self) {
+        let registered = self.running.iter_mut();
+        for registered in registered.filter_map(|pair| pair.registered.as_mut()) {
+            registered.renew().await;
+        }
         let plans: Vec<PairPlan> = self.running.iter().map(|pair| pair.plan.clone()).collect();
         self.look_up_clients(&plans).await;
         self.admit();
@@ -155,18 +168,34 @@ impl Pairs {
         }
     }
 
-    /// Divides the descriptors among the pairs.
-    async fn share_descriptors(&self) {
-        let with_mount = self.running.iter().filter(|pair| pair.mount.is_some());
-        let shares = Shares {
+    /// What these pairs share.
+    fn shares<'a>(&self, plans: impl Iterator<Item = &'a PairPlan> + Clone) -> Shares {
+        Shares {
             descriptors: self.descriptors,
-            pairs: self.running.len(),
-            with_mount: with_mount.count(),
-            of_clients: self.running.iter().map(|pair| of_client(&pair.plan)).sum(),
-        };
+            pairs: plans.clone().count(),
+            with_mount: plans
+                .clone()
+                .filter(|plan| plan.mount_port.is_some())
+                .count(),
+            of_clients: plans.map(of_client).sum(),
+        }
+    }
+
+    /// What there is to say if these pairs would have fewer connections than they may have.
+    pub(super) fn describe_share_of(&self, plans: &[PairPlan]) -> Option<String> {
+        describe_share(&self.shares(plans.iter()), self.connections)
+    }
+
+    /// Divides the descriptors among the pairs.
+    async fn share_descriptors(&mut self) {
+        let shares = self.shares(self.running.iter().map(|pair| &pair.plan));
         let each = shares.connections();
-        if each < self.connections {
-            tracing::warn!(target: "gateway", "{}", describe_share(each, self.descriptors));
+        let warning = describe_share(&shares, self.connections);
+        if warning != self.told_of_share {
+            if let Some(warning) = &warning {
+                tracing::warn!(target: "gateway", "{warning}");
+            }
+            self.told_of_share = warning;
         }
         for pair in &self.running {
             let connections = each.min(self.connections);
@@ -212,7 +241,11 @@ impl Pairs {
         };
         name.get_or_init(|| pair.url());
         match self.complete(&mut pair).await {
-            Ok(()) => Ok(pair),
+            Ok(()) => {
+                warnings::log(&pair.plan);
+                warnings::log_mount_host(&pair.plan);
+                Ok(pair)
+            }
             Err(error) => {
                 // The ports are free then for the pair that was there before.
                 pair.end().await;
@@ -275,7 +308,8 @@ impl Pairs {
                     .with_idle_timeout(idle)
                     .with_workers(args.threads.map_or(usual.workers, usize::from))
                     .with_spin(args.transport.spin())
-                    .with_listener_name(plan.listen.to_string());
+                    .with_listener_name(plan.listen.to_string())
+                    .with_connections_hint(MORE_CONNECTIONS);
                 let software = args.transport.iwarp_refusing(refusals(self.descriptors));
                 let providers =
                     plan.provider
@@ -307,6 +341,7 @@ impl Pairs {
                 let mut limits = tcp_limits();
                 limits.connections = connections;
                 limits.connections_of_address = connections.div_ceil(2);
+                limits.connections_hint = Some(MORE_CONNECTIONS);
                 limits.idle = idle.unwrap_or(std::time::Duration::MAX);
                 let clients = Arc::clone(clients);
                 let listen = Listen::Tcp {
@@ -440,6 +475,21 @@ impl Pair {
         self.mount.as_ref().map(|mount| mount.addr)
     }
 
+    /// Who admits clients of MOUNT, if it is passed on.
+    pub(super) fn mount_admission(&self) -> Option<Admission> {
+        self.mount.as_ref().map(MountProxy::admission)
+    }
+
+    /// Closes the connections of clients that are not allowed any more, behind the replies to their calls. Returns how many
+    /// there are, without those of MOUNT.
+    pub(super) async fn close_those_not_allowed(&self) -> usize {
+        let is_one = |addr: SocketAddr| !self.clients.allows(addr.ip());
+        if let Some(mount) = &self.mount {
+            mount.close_clients(is_one);
+        }
+        self.gateway.close_clients(is_one).await
+    }
+
     /// Whether nobody else can listen there as long as it runs.
     pub(super) fn has(&self, addr: SocketAddr) -> bool {
         let mine = [Some(self.listening), self.mount_addr()];
@@ -479,16 +529,21 @@ fn descriptors() -> usize {
     limit.unwrap_or(usize::MAX)
 }
 
-/// What there is to say if the connections are fewer than they may be.
-fn describe_share(each: usize, descriptors: usize) -> String {
+/// What there is to say if the connections of a pair are fewer than it may have.
+fn describe_share(shares: &Shares, wanted: usize) -> Option<String> {
+    let each = shares.connections();
     let connections = match each {
         1 => "1 client connection".to_owned(),
         many => format!("{many} client connections"),
     };
-    format!(
-        "each pair has no more than {connections}, as the limit of open files is {descriptors}: raise it, with LimitNOFILE= of \
-         the service or `ulimit -n`"
-    )
+    (each < wanted).then(|| {
+        format!(
+            "each pair has no more than {connections} instead of {wanted} (max_connections), as the limit of open files is \
+             {}: raise it to {}, with LimitNOFILE= of the service or `ulimit -n`",
+            shares.descriptors,
+            shares.needed(wanted)
+        )
+    })
 }
 
 /// What rpcbind is told: NFS version 3 with its access control lists, and MOUNT.
@@ -516,9 +571,20 @@ mod tests {
 
     #[test]
     fn too_few_descriptors_are_said_with_what_to_do() {
-        let one = describe_share(1, 64);
-        assert!(one.contains("1 client connection, as"), "{one}");
+        let shares = |descriptors| Shares {
+            descriptors,
+            pairs: 1,
+            with_mount: 1,
+            of_clients: 2,
+        };
+        let one = describe_share(&shares(16), 1024).unwrap();
+        assert!(one.contains("1 client connection instead of 1024"), "{one}");
         assert!(one.contains("LimitNOFILE="), "{one}");
-        assert!(describe_share(2, 64).contains("2 client connections,"));
+        let needed = shares(16).needed(1024);
+        assert!(
+            one.contains(&format!("is 16: raise it to {needed},")),
+            "{one}"
+        );
+        assert_eq!(describe_share(&shares(needed), 1024), None);
     }
 }

@@ -7,7 +7,7 @@ use super::pairs::Pairs;
 use super::plan::PairPlan;
 use super::side::Scheme;
 use crate::control::ListenerStatus;
-use crate::endpoint::NO_ADDRESS;
+use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::serve::beside::{Beside, is_in_use};
 use crate::serve::listen;
 use crate::serve::listening::Listening;
@@ -167,16 +167,25 @@ impl LookedUp {
         let server = &plan.upstream.server;
         let mount = async {
             match &plan.upstream_mount {
-                MountPlace::At(endpoint) => within(LOOKUP, endpoint.addresses()).await,
+                MountPlace::At(endpoint) => addresses_of(endpoint).await,
                 MountPlace::ByRpcbind | MountPlace::Port(_) => Ok(Vec::new()),
             }
         };
-        let (upstream, mount) = tokio::join!(within(LOOKUP, server.addresses()), mount);
+        let (upstream, mount) = tokio::join!(addresses_of(server), mount);
         Self {
             upstream: upstream.with_context(|| format!("upstream {server}")),
             mount: mount.unwrap_or_default(),
         }
     }
+}
+
+/// The addresses of a host now.
+///
+/// # Errors
+///
+/// If it has none, or the system does not tell in time.
+pub(super) async fn addresses_of(endpoint: &Endpoint) -> anyhow::Result<Vec<SocketAddr>> {
+    within(LOOKUP, endpoint.addresses()).await
 }
 
 /// The addresses of a host that the system is asked for, if it tells any within a limit.

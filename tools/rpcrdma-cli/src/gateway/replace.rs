@@ -3,7 +3,9 @@
 use super::circles::{ResolvedPair, circle};
 use super::pairs::{Pair, Pairs, end_all};
 use super::plan::PairPlan;
+use super::side::ListenUrl;
 use super::sockets::Sockets;
+use super::warnings;
 use anyhow::anyhow;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -58,7 +60,9 @@ impl Wanted {
 pub(super) struct Replaced {
     added: Vec<String>,
     removed: Vec<String>,
-    changed: Vec<String>,
+    anew: Vec<String>,
+    /// Pairs that have other clients, with the number of connections that were closed.
+    other_clients: Vec<(ListenUrl, usize)>,
     /// Pairs that could not be started.
     pub(super) failed: Vec<Failed>,
 }
@@ -86,10 +90,18 @@ impl fmt::Display for Failed {
 
 impl fmt::Display for Replaced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let clients = self.other_clients.iter();
+        let clients = clients.map(|(listen, closed)| match closed {
+            0 => format!("{listen} (connections kept)"),
+            closed => {
+                format!("{listen} (connections closed that are not allowed any more: {closed})")
+            }
+        });
         let kinds = [
             ("added", &self.added),
             ("removed", &self.removed),
-            ("changed", &self.changed),
+            ("started anew", &self.anew),
+            ("changed allow of", &clients.collect()),
         ];
         let said: Vec<String> = kinds
             .into_iter()
@@ -107,7 +119,7 @@ impl Replaced {
     fn starts(&mut self, plan: &PairPlan, before: Option<&PairPlan>) {
         match before {
             Some(before) if before.listen == plan.listen => {
-                self.changed.push(plan.listen.to_string());
+                self.anew.push(plan.listen.to_string());
             }
             before => {
                 self.removed
@@ -186,6 +198,15 @@ impl Pairs {
             }
         }
         self.run(running).await;
+        for (listen, closed) in &mut replaced.other_clients {
+            for pair in self
+                .running
+                .iter()
+                .filter(|pair| pair.plan.listen == *listen)
+            {
+                *closed += pair.close_those_not_allowed().await;
+            }
+        }
         replaced
     }
 
@@ -221,7 +242,8 @@ impl Pairs {
             let runs = match (stays, prepared, running) {
                 (true, _, Some(mut pair)) => {
                     if pair.plan.allow != plan.allow {
-                        replaced.changed.push(plan.listen.to_string());
+                        replaced.other_clients.push((plan.listen, 0));
+                        warnings::log(&plan);
                     }
                     pair.plan = plan;
                     Some(pair)

@@ -106,17 +106,23 @@ impl Pairs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::args::GatewayArgs;
+    use crate::gateway::Operation;
+    use crate::gateway::args::{GatewayArgs, Settings};
     use crate::gateway::circles::tests::plan;
+    use crate::gateway::observed::Observed;
     use crate::gateway::sockets::Sockets;
+    use crate::serve::reports::Tells;
     use clap::{Args, Command, FromArgMatches};
     use std::net::TcpListener;
 
-    fn pairs() -> Pairs {
+    fn args() -> GatewayArgs {
         let command = GatewayArgs::augment_args(Command::new("rpcrdma"));
         let matches = command.get_matches_from(["rpcrdma", "--trust-local"]);
-        let args = GatewayArgs::from_arg_matches(&matches).unwrap();
-        Pairs::new(&args, Sockets::default())
+        GatewayArgs::from_arg_matches(&matches).unwrap()
+    }
+
+    fn pairs() -> Pairs {
+        Pairs::new(&args(), Sockets::default())
     }
 
     fn listening(pairs: &Pairs) -> Vec<SocketAddr> {
@@ -141,6 +147,53 @@ mod tests {
         assert!(failed.is_empty());
         assert_eq!((listening(&pairs)[0], listening(&pairs).len()), (port, 2));
         pairs.end().await;
+    }
+
+    #[tokio::test]
+    async fn pair_that_could_not_be_started_is_shown_and_served_later_without_a_reload() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap();
+        let (first, _) = plan("tcp://127.0.0.1:0", "rdma://127.0.0.1:1");
+        let (second, _) = plan(&format!("tcp://{port}"), "rdma://127.0.0.1:1");
+        let args = args();
+        let settings = Settings::of_pairs(&args, vec![first, second]);
+        let mut pairs = pairs();
+        let failed = pairs.replace(settings.pairs.clone()).await.failed;
+        let observed = Observed::new(&pairs);
+        observed.was_reloaded(Err(failed[0].to_string()));
+        observed.lacks(failed.clone());
+        let mut operation = Operation {
+            args: &args,
+            settings,
+            pairs,
+            failed,
+            retries: retries(),
+            observed: &observed,
+        };
+        let shows = |up: f64, reloaded: f64| {
+            let metrics = observed.metrics();
+            let values = |name: &str, listen: &str| -> Vec<f64> {
+                let family = metrics.iter().find(|family| family.name() == name);
+                let all = family.unwrap().get_metric().iter();
+                let those = all.filter(|one| {
+                    let labels = one.get_label();
+                    listen.is_empty() || labels.iter().any(|label| label.value() == listen)
+                });
+                those.map(|one| one.get_gauge().get_value()).collect()
+            };
+            let listen = format!("tcp://{port}");
+            assert_eq!(values("rpcrdma_gateway_pair_up", &listen), [up]);
+            assert_eq!(values("rpcrdma_last_reload_successful", ""), [reloaded]);
+        };
+        shows(0.0, 0.0);
+        operation.retry().await;
+        shows(0.0, 0.0);
+        drop(taken);
+        operation.retry().await;
+        shows(1.0, 1.0);
+        assert!(operation.failed.is_empty());
+        assert_eq!(operation.retries.period(), RETRY);
+        operation.pairs.end().await;
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ use super::listen;
 use super::local_users::Trust;
 use super::plan::Clients;
 use super::reports::ReportArgs;
+use crate::checks::CheckArgs;
 use crate::log::LogFormat;
 use crate::transport::TransportArgs;
 use crate::units;
@@ -47,9 +48,8 @@ pub(crate) struct ServeArgs {
         conflicts_with_all = ["exports", "allow", "read_only", "squash"])]
     pub(super) config: Option<PathBuf>,
 
-    /// Check the configuration, print what would be served, and exit
-    #[arg(long)]
-    pub(super) check: bool,
+    #[command(flatten)]
+    pub(super) check: CheckArgs,
 
     /// Address to listen on, or localhost [default port: 20049; 0 = any free port]
     #[arg(short, long, value_name = "ADDR[:PORT]", default_value = "127.0.0.1",

@@ -88,7 +88,7 @@ fn check_state(settings: &Settings, warnings: &mut Vec<String>) -> anyhow::Resul
 }
 
 /// Whether this user may make a directory, or files in it.
-fn may_write(dir: &Path) -> anyhow::Result<()> {
+pub(crate) fn may_write(dir: &Path) -> anyhow::Result<()> {
     let there = dir.ancestors().find(|dir| dir.exists());
     let there = there.unwrap_or(Path::new("/"));
     let rights = Access::WRITE_OK | Access::EXEC_OK;

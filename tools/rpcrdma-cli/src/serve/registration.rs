@@ -4,6 +4,7 @@ use anyhow::Context;
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFSACL_PROGRAM, NFSACL_V3};
 use oncrpc::{Chain, Transport};
 use oncrpc_tcp::rpcbind::{NetId, Registration, Rpcbind, RpcbindError};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ impl Registered {
     }
 
     /// Finds out whether these could be registered, without doing so. What is registered for something that `is_replaced` is
-    /// no obstacle.
+    /// no obstacle, and returned.
     ///
     /// # Errors
     ///
@@ -62,12 +63,38 @@ impl Registered {
     pub(crate) async fn try_out(
         entries: &[Registration],
         is_replaced: impl Fn(SocketAddr) -> bool,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<BTreeSet<SocketAddr>> {
         let rpcbind = Rpcbind::local(DEADLINE).await.context(NO_RPCBIND)?;
+        let mut replaced = BTreeSet::new();
         for entry in entries {
-            check_free(&rpcbind, entry, &is_replaced).await?;
+            replaced.extend(check_free(&rpcbind, entry, &is_replaced).await?);
         }
-        Ok(())
+        Ok(replaced)
+    }
+
+    /// Registers again what rpcbind has lost, as it does when it starts anew. Says so; one that does not answer is asked again
+    /// later.
+    pub(crate) async fn renew(&mut self) {
+        let Ok(rpcbind) = Rpcbind::local(DEADLINE).await else {
+            return;
+        };
+        self.rpcbind = rpcbind;
+        for entry in &self.entries {
+            match renew(&self.rpcbind, entry).await {
+                Ok(true) => {
+                    tracing::info!(
+                        entry = shown(entry),
+                        "registered again: rpcbind had lost it"
+                    );
+                }
+                Ok(false) => {}
+                Err(error) => tracing::debug!(
+                    entry = shown(entry),
+                    error = format!("{error:#}"),
+                    "cannot register again"
+                ),
+            }
+        }
     }
 
     /// Removes the registrations. What cannot be removed is logged: nobody can do more.
@@ -119,20 +146,32 @@ async fn register<T: Transport>(rpcbind: &Rpcbind<T>, entry: &Registration) -> a
     Err(refused).with_context(|| registered_already(entry, found))
 }
 
-/// Checks that a program is not registered by somebody else.
+/// Registers one program if nobody has. Returns whether that was so.
+async fn renew<T: Transport>(rpcbind: &Rpcbind<T>, entry: &Registration) -> anyhow::Result<bool> {
+    let Registration {
+        prog, vers, netid, ..
+    } = *entry;
+    let is_lost = rpcbind.find(prog, vers, netid).await?.is_none();
+    if is_lost {
+        register(rpcbind, entry).await?;
+    }
+    Ok(is_lost)
+}
+
+/// Checks that a program is not registered by somebody else. Returns what it is registered for if that is replaced.
 async fn check_free<T: Transport>(
     rpcbind: &Rpcbind<T>,
     entry: &Registration,
     is_replaced: impl Fn(SocketAddr) -> bool,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<SocketAddr>> {
     let Registration {
         prog, vers, netid, ..
     } = *entry;
-    match rpcbind.find(prog, vers, netid).await? {
-        Some(found) if found.port() != entry.addr.port() && !is_replaced(found) => {
-            Err(anyhow::Error::msg(registered_already(entry, Some(found))))
-        }
-        _ => Ok(()),
+    let found = rpcbind.find(prog, vers, netid).await?;
+    let other = found.filter(|found| found.port() != entry.addr.port());
+    match other.is_none_or(is_replaced) {
+        true => Ok(other),
+        false => Err(anyhow::Error::msg(registered_already(entry, other))),
     }
 }
 
@@ -259,11 +298,16 @@ mod tests {
                 assert!(error.contains("`rpcinfo -d 100003 3`"), "{error}");
             }
             // What would be replaced is no obstacle.
-            check_free(&rpcbind, &again, |_| false).await.unwrap();
+            let same = check_free(&rpcbind, &again, |_| false).await.unwrap();
+            assert_eq!(same, None);
             let own = "0.0.0.0:20049".parse().unwrap();
-            check_free(&rpcbind, &other, |found| found == own)
-                .await
-                .unwrap();
+            let replaced = check_free(&rpcbind, &other, |found| found == own).await;
+            assert_eq!(replaced.unwrap(), Some(own));
+            // One that is lost is made again, and that of others is left alone.
+            assert!(!renew(&rpcbind, &other).await.unwrap());
+            rpcbind.unset(&again).await.unwrap();
+            assert!(renew(&rpcbind, &again).await.unwrap());
+            assert!(!renew(&rpcbind, &again).await.unwrap());
         };
         server.run(asking).await;
         let left: Vec<String> = fake.0.lock().unwrap().values().cloned().collect();

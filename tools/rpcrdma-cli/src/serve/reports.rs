@@ -5,12 +5,27 @@ use super::listen;
 use super::metrics::{self, Metrics};
 use super::observed::Observed;
 use crate::json;
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use prometheus::proto::MetricFamily;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// What there is to say if there is no control socket where it is to be.
+pub(crate) const NO_CONTROL_SOCKET: &str = "cannot make the control socket";
+
+/// Why there is none, in words.
+fn explain(error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => anyhow!(
+            "another process has it: another server of this user at that address, or it is no socket (name another place \
+             with --control-socket)"
+        ),
+        _ => error.into(),
+    }
+}
 
 /// Where it tells.
 #[derive(Args, Clone, Debug)]
@@ -98,7 +113,8 @@ impl<T: Tells> Reports<T> {
         }
         let start = |path: &Path| {
             let control = Control::start(path, Arc::clone(&observed) as Arc<dyn Tells>)
-                .with_context(|| format!("{}: cannot make the control socket", path.display()))?;
+                .map_err(explain)
+                .with_context(|| format!("{}: {NO_CONTROL_SOCKET}", path.display()))?;
             anyhow::Ok((path.to_owned(), control))
         };
         let usual = control::default_path(state_dir, observed.listening());

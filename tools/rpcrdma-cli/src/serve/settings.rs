@@ -224,6 +224,8 @@ impl Settings {
             (with_memory, config.receive_memory),
         );
         config.max_connections = capacity.connections;
+        config.connections_hint =
+            Some("--max-connections, or max_connections of [server], sets the limit");
         config.max_connections_per_address = capacity.connections.div_ceil(2);
         (config, capacity)
     }

@@ -34,6 +34,16 @@ fn control(served: &Served) -> String {
 }
 
 #[test]
+fn check_of_the_file_alone_finds_what_is_wrong_in_it_and_nothing_else() {
+    let (_around, path) = written("[[export]]\npath = \"/no/such/directory\"\n");
+    let alone = ["serve", "--config", &path, "--check=file"];
+    fails(&[&alone[..3], &["--check"]].concat(), 1, "cannot be served");
+    assert!(ok(&alone).is_empty());
+    fs::write(&path, "[[export]]\npth = \"/\"\n").unwrap();
+    fails(&alone, 78, "pth");
+}
+
+#[test]
 fn exports_of_a_file_are_served_by_its_rules() {
     let served = Served::configured(
         |around| {

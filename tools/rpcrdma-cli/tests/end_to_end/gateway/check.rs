@@ -32,6 +32,21 @@ fn file_is_checked_without_being_used() {
 }
 
 #[test]
+fn check_of_the_file_alone_finds_what_is_wrong_in_it_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("gateway.toml");
+    let pair =
+        "[[pair]]\nlisten = \"rdma://127.0.0.1:0\"\nupstream = \"tcp://no-such-host.invalid\"\n";
+    std::fs::write(&file, pair).unwrap();
+    let all = ["gateway", "--config", file.to_str().unwrap(), "--check"];
+    let alone = [&all[..3], &["--check=file"]].concat();
+    fails(&all, 1, "cannot find this host");
+    assert_eq!(text(&ok(&alone)), "");
+    std::fs::write(&file, format!("{pair}alow = []\n")).unwrap();
+    fails(&alone, 78, "gateway.toml:4: pair[0].alow: there is no key");
+}
+
+#[test]
 fn check_refuses_what_start_refuses() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let in_use = format!("rdma://{}", taken.local_addr().unwrap());
