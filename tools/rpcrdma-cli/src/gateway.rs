@@ -11,6 +11,7 @@ mod device_answers;
 mod event_loops;
 mod mount_proxy;
 mod mount_server;
+mod mount_turns;
 mod observed;
 mod over;
 mod pairs;

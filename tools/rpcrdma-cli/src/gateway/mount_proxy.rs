@@ -2,6 +2,7 @@
 
 use super::allowed_clients::AllowedClients;
 use super::mount_server::{MountServer, at};
+use super::mount_turns::MountTurns;
 use super::side::UpstreamUrl;
 use crate::endpoint::Endpoint;
 use crate::serve::null::NullOnly;
@@ -122,6 +123,7 @@ pub(super) struct MountOfPair<'a> {
 pub(super) struct MountProxy {
     pub(super) addr: SocketAddr,
     pub(super) failures: Arc<MountFailures>,
+    turns: Arc<MountTurns>,
     admission: Admission,
     connections: Connections,
     stop: oneshot::Sender<()>,
@@ -145,12 +147,14 @@ impl MountProxy {
         let log = Arc::new(WarningLog::default());
         log.name_listener(|| of.listen);
         let failures = Arc::<MountFailures>::default();
+        let turns = Arc::new(MountTurns::new());
         let service = Forward {
             server: Arc::new(MountServer::new(
                 of.place,
                 of.place_key,
                 of.upstream.server.host.clone(),
             )),
+            turns: Arc::clone(&turns),
             log: Arc::clone(&log),
             failures: Arc::clone(&failures),
         };
@@ -171,6 +175,7 @@ impl MountProxy {
         Ok(Self {
             addr,
             failures,
+            turns,
             admission,
             connections,
             stop,
@@ -188,7 +193,7 @@ impl MountProxy {
         self.connections.close_those_of(is_one);
     }
 
-    /// Limits the connections of clients, and those of one address to half of them.
+    /// Limits the connections of clients, those of one address to half of them, and connections to the server.
     pub(super) fn limit_connections(&self, connections: usize) {
         let usual = Limits::default();
         let limits = Limits {
@@ -197,6 +202,8 @@ impl MountProxy {
             ..usual
         };
         self.admission.set_limits(limits.of_connections());
+        // Each connection of a client stands for one to the server.
+        self.turns.limit(connections);
     }
 
     /// Answers what was begun, and ends.
@@ -211,6 +218,7 @@ impl MountProxy {
 /// from a client that comes for the first time.
 struct Forward {
     server: Arc<MountServer>,
+    turns: Arc<MountTurns>,
     log: Arc<WarningLog>,
     failures: Arc<MountFailures>,
 }
@@ -243,16 +251,26 @@ impl Service for Forward {
         if prog != MOUNT_PROGRAM {
             return Programs::new().with(NullOnly).call(call, caller);
         }
-        let (server, log) = (Arc::clone(&self.server), Arc::clone(&self.log));
-        let failures = Arc::clone(&self.failures);
+        let (server, turns) = (Arc::clone(&self.server), Arc::clone(&self.turns));
+        let (log, failures) = (Arc::clone(&self.log), Arc::clone(&self.failures));
+        let (peer, group) = (caller.addr, caller.group);
         Answer::Later(Box::pin(async move {
-            match server.call(vers, call, log.listener()).await {
-                Some(reply) => Reply::Message(reply),
+            let reply = match turns.take(group).await {
+                Some(_turn) => server.call(vers, call, log.listener()).await,
                 None => {
+                    if log.may_warn(group) {
+                        tracing::warn!(target: "gateway", listen = log.listener(), %peer, "a call of MOUNT has waited in vain for its turn: the server answers earlier ones too slowly");
+                    }
+                    None
+                }
+            };
+            reply.map_or_else(
+                || {
                     failures.unanswered.fetch_add(1, Relaxed);
                     Reply::Message(system_err(xid))
-                }
-            }
+                },
+                Reply::Message,
+            )
         }))
     }
 }
@@ -291,6 +309,7 @@ mod tests {
                 "--upstream-mount".to_owned(),
                 "127.0.0.1".to_owned(),
             )),
+            turns: Arc::new(MountTurns::new()),
             log: Arc::default(),
             failures: Arc::clone(&failures),
         };
