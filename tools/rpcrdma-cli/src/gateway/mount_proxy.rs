@@ -256,7 +256,7 @@ impl Service for Forward {
         let (peer, group) = (caller.addr, caller.group);
         Answer::Later(Box::pin(async move {
             let reply = match turns.take(group).await {
-                Some(_turn) => server.call(vers, call, log.listener()).await,
+                Some(_turn) => server.call(vers, call, &log).await,
                 None => {
                     if log.may_warn(group) {
                         tracing::warn!(target: "gateway", listen = log.listener(), %peer, "a call of MOUNT has waited in vain for its turn: the server answers earlier ones too slowly");

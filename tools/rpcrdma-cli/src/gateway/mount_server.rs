@@ -6,9 +6,9 @@ use crate::failure::plain;
 use anyhow::{Context, anyhow};
 use nfs_proto::{MOUNT_PORT, MOUNT_PROGRAM};
 use oncrpc::xdr::{Payload, Reader};
-use oncrpc::{AcceptStatus, ReplyBound, ReplyHeader, ReplyStatus, Transport};
+use oncrpc::{AcceptStatus, PeerGroup, ReplyBound, ReplyHeader, ReplyStatus, Transport};
 use oncrpc_tcp::rpcbind::{self, NetId, Rpcbind};
-use oncrpc_tcp::{Client, ClientConfig, ConnectionEnd, LocalPort};
+use oncrpc_tcp::{Client, ClientConfig, ConnectionEnd, LocalPort, WarningLog};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -94,22 +94,17 @@ impl MountServer {
     }
 
     /// Makes a call. Logs where MOUNT is when that is new, once why it does not answer, and once that it answers again.
-    pub(super) async fn call(
-        &self,
-        vers: u32,
-        call: Payload,
-        listen: Option<&str>,
-    ) -> Option<Payload> {
+    pub(super) async fn call(&self, vers: u32, call: Payload, log: &WarningLog) -> Option<Payload> {
         match self.exchange(vers, call).await {
             Ok((found, reply)) => {
-                self.handle_answer(found, listen);
+                self.handle_answer(found, log);
                 if is_no_mount(&reply) {
-                    self.handle_failure(&self.no_mount(found), listen);
+                    self.handle_failure(&self.no_mount(found), log);
                 }
                 Some(reply)
             }
             Err(failed) => {
-                self.handle_failure(&self.explain(&failed), listen);
+                self.handle_failure(&self.explain(&failed), log);
                 None
             }
         }
@@ -135,25 +130,29 @@ impl MountServer {
             .map_err(|error| failed(error.into()))
     }
 
-    fn handle_answer(&self, found: Found, listen: Option<&str>) {
+    fn handle_answer(&self, found: Found, log: &WarningLog) {
+        let listen = log.listener();
         let mut known = self.lock();
         let is_new = known.found.replace(found) != Some(found);
         let outage = known.outage.take();
         drop(known);
-        match is_new {
+        match is_new && may_tell(log) {
             true => tracing::info!(target: "gateway", listen, "MOUNT of the server is at {found}"),
             false => {
                 tracing::debug!(target: "gateway", listen, "MOUNT of the server is at {found}");
             }
         }
-        if let Some(Outage { since, calls, .. }) = outage {
+        if let Some(Outage { since, calls, .. }) = outage
+            && may_tell(log)
+        {
             let seconds = since.elapsed().as_secs();
             tracing::info!(target: "gateway", listen, "MOUNT of the server answers again after {seconds} s (calls without an answer: {calls})");
         }
     }
 
-    fn handle_failure(&self, why: &str, listen: Option<&str>) {
-        match self.is_new(why) {
+    fn handle_failure(&self, why: &str, log: &WarningLog) {
+        let listen = log.listener();
+        match self.is_new(why) && may_tell(log) {
             true => tracing::warn!(target: "gateway", listen, "{why}"),
             false => tracing::debug!(target: "gateway", listen, "{why}"),
         }
@@ -201,6 +200,11 @@ impl MountServer {
             self.place_key
         )
     }
+}
+
+/// Whether to log one more line: a server that answers every other call could fill the log.
+fn may_tell(log: &WarningLog) -> bool {
+    log.may_warn(PeerGroup::THIS_MACHINE)
 }
 
 /// Whether a reply says that the program is another one.
@@ -366,7 +370,7 @@ mod tests {
             addr: ([192, 0, 2, 1], 635).into(),
             by: By::Administrator,
         };
-        server.handle_answer(found, None);
+        server.handle_answer(found, &WarningLog::default());
         assert!(server.lock().outage.is_none());
         assert!(server.is_new("one"), "it is another one");
     }
