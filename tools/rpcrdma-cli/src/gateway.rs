@@ -64,6 +64,7 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     }
     let sockets = Sockets::take()?;
     sockets.check(&settings.pairs)?;
+    settings.check_port_of_metrics()?;
     let mut pairs = Pairs::new(&settings.args, sockets);
     let started = pairs.replace(settings.pairs.clone()).await;
     if let Some(failed) = started.failed.into_iter().next() {
@@ -90,6 +91,8 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
         control: reports.control(),
     };
     announce(&announcement, args.json)?;
+    let version = env!("CARGO_PKG_VERSION");
+    tracing::info!(target: "gateway", version, "started: {}", status(&pairs, &reports.observed));
     systemd::ready(&status(&pairs, &reports.observed));
 
     let event_loops = pairs.event_loops();
@@ -110,6 +113,7 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     systemd::stopping();
     log::tell("letting calls finish; a second interrupt ends at once");
     operation.pairs.end().await;
+    tracing::info!(target: "gateway", "ended");
     Ok(Ended::Well)
 }
 

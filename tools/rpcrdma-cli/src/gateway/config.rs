@@ -106,9 +106,16 @@ impl Config {
             return Err(self.file.error(0..0, "pair", what));
         }
         let tables = self.pairs.iter().enumerate();
-        tables
+        let pairs: Vec<PairPlan> = tables
             .map(|(index, table)| self.pair(index, table, allow, provider))
-            .collect()
+            .collect::<Result<_, _>>()?;
+        match plan::port_given_twice(&pairs) {
+            Some((index, what)) => {
+                let at = self.pairs[index].listen.span();
+                Err(self.file.error(at, format!("pair[{index}]"), what))
+            }
+            None => Ok(pairs),
+        }
     }
 
     fn pair(
@@ -198,6 +205,15 @@ mod tests {
         let error = pairs(text).unwrap_err().to_string();
         assert!(error.starts_with(says), "{error}");
         assert!(!error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn second_pair_at_a_port_is_told_with_its_line() {
+        let pair = "[[pair]]\nlisten = \"rdma://127.0.0.1:7\"\nupstream = \"tcp://filer\"\n";
+        refused(
+            &pair.repeat(2),
+            "gateway.toml:5: pair[1]: rdma://127.0.0.1:7 and rdma://127.0.0.1:7 have the same port",
+        );
     }
 
     #[test]
