@@ -9,6 +9,7 @@ mod config;
 mod descriptors;
 mod device_answers;
 mod event_loops;
+mod lookup;
 mod mount_proxy;
 mod mount_server;
 mod observed;

@@ -241,7 +241,7 @@ mod tests {
             allow = ["127.0.0.1"]
 
             [[pair]]
-            listen = "rdma://[::1]"
+            listen = "rdma://[::1]:20051"
             upstream = "rdma://other"
             "#,
         )
