@@ -51,12 +51,22 @@ enum State {
     Fragment { left: usize, last: bool },
 }
 
+/// What may be wrong with a record mark whose bytes are those of a text.
+fn hint(len: usize) -> &'static str {
+    let bytes = u32::try_from(len).unwrap_or_default().to_be_bytes();
+    let is_text = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
+    match bytes.iter().all(is_text) {
+        true => "; does the peer speak RPC?",
+        false => "",
+    }
+}
+
 /// Why a stream cannot be decoded further: the start of the next record is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
     /// A record is larger than allowed.
-    #[error("a record of {len} bytes or more exceeds the limit of {limit}")]
+    #[error("a record of {len} bytes or more exceeds the limit of {limit}{}", hint(*.len))]
     TooLarge {
         /// Length of the record so far, by its marks.
         len: usize,

@@ -310,7 +310,7 @@ impl Server {
             let addr = stream.peer();
             if !(accepting.admit)(addr.ip()) {
                 if log.may_warn(PeerGroup::of(addr.ip())) {
-                    tracing::warn!(listen = log.listener(), %addr, "refused a connection from an address that is not allowed");
+                    tracing::warn!(listen = log.listener(), %addr, "refused a connection: the address is not allowed");
                 }
                 continue;
             }

@@ -5,8 +5,8 @@ use clap::{Args, ValueEnum};
 /// The option `--check`.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct CheckArgs {
-    /// Check the configuration, print what would be done, and exit. With =file, read the file of --config alone, as
-    /// before a reload: nothing is printed but an error
+    /// Check the configuration, print what would be done, and exit. With =file, look at the file of --config alone, as
+    /// before a reload, and print nothing but an error
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true,
         default_missing_value = "all")]
     pub(crate) check: Option<Checked>,

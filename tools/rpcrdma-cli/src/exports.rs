@@ -9,7 +9,7 @@ use crate::table::Columns;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use nfs_client::{Error, ExportedDir, Fault, Mount, current_user, printable};
-use nfs_proto::MOUNT_PORT;
+use nfs_proto::{MOUNT_PORT, NFS_RDMA_PORT};
 use oncrpc::{Chain, RpcError};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -31,13 +31,13 @@ MOUNT is called over RDMA, and over TCP if the server does not answer it over RD
 HOST, the control socket of the server is used, as by `rpcrdma stats`; only the user who runs \
 the server, and root, can do that.")]
 pub(crate) struct ExportsArgs {
-    /// Server [default port: 20049; default server: the one on this machine]
+    /// Server [default port: 20049; with --tcp, that of --mount-port; default server: the one on this machine]
     #[arg(value_name = "HOST[:PORT]", conflicts_with = "socket")]
     server: Option<Endpoint>,
 
-    /// TCP port of MOUNT
-    #[arg(long, value_name = "PORT", default_value_t = MOUNT_PORT, help_heading = "Connection")]
-    mount_port: u16,
+    /// TCP port of MOUNT [default: that of HOST with --tcp, else 20048]
+    #[arg(long, value_name = "PORT", help_heading = "Connection")]
+    mount_port: Option<u16>,
 
     /// Use MOUNT over TCP only
     #[arg(long, requires = "server")]
@@ -118,7 +118,10 @@ impl ExportsArgs {
             Err(Error {
                 fault: Fault::Rpc(RpcError::ProgUnavail | RpcError::ProgMismatch { .. }),
                 ..
-            }) => self.ask_at(addr).await,
+            }) => {
+                let port = self.mount_port.unwrap_or(MOUNT_PORT);
+                self.ask_at(SocketAddr::new(addr.ip(), port)).await
+            }
             asked => asked.map_err(unlisted),
         }
         .with_context(|| server.to_string())
@@ -127,8 +130,9 @@ impl ExportsArgs {
     async fn ask_over_tcp(&self, server: &Endpoint) -> anyhow::Result<Vec<ExportedDir>> {
         let context = || server.to_string();
         let mut last = anyhow!(NO_ADDRESS);
+        let port = self.mount_port_of(server);
         for addr in server.addresses().await.with_context(context)? {
-            match self.ask_at(addr).await {
+            match self.ask_at(SocketAddr::new(addr.ip(), port)).await {
                 Ok(exports) => return Ok(exports),
                 Err(error) => last = error,
             }
@@ -136,10 +140,16 @@ impl ExportsArgs {
         Err(last).with_context(context)
     }
 
-    /// Asks over TCP at the port of MOUNT.
-    async fn ask_at(&self, server: SocketAddr) -> anyhow::Result<Vec<ExportedDir>> {
-        let port = self.mount_port;
-        let addr = SocketAddr::new(server.ip(), port);
+    /// The TCP port of MOUNT of a server that is asked over TCP: the port behind its name is that of MOUNT, unless it is the
+    /// one of NFS over RDMA, which is also meant if there is none.
+    fn mount_port_of(&self, server: &Endpoint) -> u16 {
+        let named = (server.port != NFS_RDMA_PORT).then_some(server.port);
+        self.mount_port.or(named).unwrap_or(MOUNT_PORT)
+    }
+
+    /// Asks over TCP at an address of MOUNT.
+    async fn ask_at(&self, addr: SocketAddr) -> anyhow::Result<Vec<ExportedDir>> {
+        let port = addr.port();
         let client = oncrpc_tcp::Client::connect(addr, self.connect.timeout).await;
         let client = client.map_err(|_| {
             anyhow!(

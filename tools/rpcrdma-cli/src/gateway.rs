@@ -9,6 +9,7 @@ mod config;
 mod descriptors;
 mod device_answers;
 mod event_loops;
+mod lookup;
 mod mount_proxy;
 mod mount_server;
 mod mount_turns;
@@ -65,6 +66,7 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     }
     let sockets = Sockets::take()?;
     sockets.check(&settings.pairs)?;
+    settings.check_port_of_metrics()?;
     let mut pairs = Pairs::new(&settings.args, sockets);
     let started = pairs.replace(settings.pairs.clone()).await;
     if let Some(failed) = started.failed.into_iter().next() {
@@ -91,6 +93,8 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
         control: reports.control(),
     };
     announce(&announcement, args.json)?;
+    let version = env!("CARGO_PKG_VERSION");
+    tracing::info!(target: "gateway", version, "started: {}", status(&pairs, &reports.observed));
     systemd::ready(&status(&pairs, &reports.observed));
 
     let event_loops = pairs.event_loops();
@@ -111,6 +115,7 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     systemd::stopping();
     log::tell("letting calls finish; a second interrupt ends at once");
     operation.pairs.end().await;
+    tracing::info!(target: "gateway", "ended");
     Ok(Ended::Well)
 }
 

@@ -355,7 +355,7 @@ async fn client_ends_with_a_server_that_does_not_speak_rpc() {
     let config = ClientConfig::new(DEADLINE).with_max_record(1000);
     let end = end_after(b"SSH-2.0-OpenSSH_9.9\r\n", config.clone()).await;
     assert!(
-        end.contains("bytes or more exceeds the limit of 1000"),
+        end.contains("bytes or more exceeds the limit of 1000; does the peer speak RPC?"),
         "{end}"
     );
     let end = end_after(&[0x80, 0, 3, 0xe9], config.clone()).await;

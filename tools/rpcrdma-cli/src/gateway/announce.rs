@@ -99,8 +99,14 @@ impl PairLine {
     /// Which MOUNT clients of version 3 reach, in words.
     fn describe_mount(&self, plan: &PairPlan) -> String {
         let Some(port) = self.mount_port else {
-            return "no MOUNT over TCP: Linux mounts version 4 only (mount_port adds version 3)"
-                .to_owned();
+            // The usual server over RDMA that is no kernel's.
+            let also = match plan.upstream.scheme {
+                Scheme::Rdma => ", the only one of rpcrdma serve",
+                Scheme::Tcp => "",
+            };
+            return format!(
+                "no MOUNT over TCP: Linux mounts version 4 only (--mount-port, or mount_port of the pair, adds version 3{also})"
+            );
         };
         let place = plan.upstream_mount.describe(&plan.upstream);
         let rpcbind = if plan.rpcbind {

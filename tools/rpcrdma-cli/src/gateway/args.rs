@@ -5,7 +5,7 @@ use super::mount_proxy::MountPlace;
 use super::plan::{self, PairPlan};
 use super::side::{ListenUrl, UpstreamUrl};
 use crate::checks::CheckArgs;
-use crate::failure::{Misconfigured, Usage};
+use crate::failure::Usage;
 use crate::log::LogFormat;
 use crate::serve::Given;
 use crate::serve::MAX_THREADS;
@@ -151,12 +151,18 @@ impl GatewayArgs {
     ///
     /// If something is not understood or makes no sense.
     pub(super) fn settings(&self) -> anyhow::Result<Settings> {
-        let settings = match &self.config {
-            None => Settings {
-                args: self.clone(),
-                pairs: vec![self.only_pair()?],
-                options: FileOptions::default(),
-            },
+        match &self.config {
+            None => {
+                let pairs = vec![self.only_pair()?];
+                if let Some((_, what)) = plan::port_given_twice(&pairs) {
+                    bail!(Usage(what));
+                }
+                Ok(Settings {
+                    args: self.clone(),
+                    pairs,
+                    options: FileOptions::default(),
+                })
+            }
             Some(path) => {
                 let config = Config::load(path)?;
                 let table = OptionTable {
@@ -169,15 +175,13 @@ impl GatewayArgs {
                 args.given = self.given.clone();
                 args.config = self.config.clone();
                 let pairs = config.pairs(&args.allow, args.transport.provider())?;
-                Settings {
+                Ok(Settings {
                     args,
                     pairs,
                     options: FileOptions::new(&config.options, &OF_PAIRS),
-                }
+                })
             }
-        };
-        settings.check_ports()?;
-        Ok(settings)
+        }
     }
 
     /// An option of the gateway, in words: a key of the file, or as it is on the command line.
@@ -227,16 +231,20 @@ impl Settings {
         self.options.changed(&other.options)
     }
 
-    fn check_ports(&self) -> anyhow::Result<()> {
-        let Some((index, what)) = plan::port_given_twice(&self.pairs) else {
+    /// Checks that metrics have a port of their own.
+    ///
+    /// # Errors
+    ///
+    /// If it is that of a pair.
+    pub(super) fn check_port_of_metrics(&self) -> anyhow::Result<()> {
+        let Some(addr) = self.args.reports.metrics else {
             return Ok(());
         };
-        match &self.args.config {
-            Some(file) => bail!(Misconfigured(format!(
-                "{}: pair[{index}]: {what}",
-                file.display()
-            ))),
-            None => bail!(Usage(what)),
+        let mut pairs = self.pairs.iter().flat_map(PairPlan::listeners);
+        if pairs.any(|other| plan::meet(addr, other)) {
+            let option = self.args.option("metrics");
+            bail!("{option}: {addr} is the port of a pair: choose another");
         }
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use super::announce::Described;
 use super::args::Settings;
 use super::circles::{ResolvedPair, circle};
 use super::pairs::{Pairs, entries};
-use super::plan::{self, PairPlan};
+use super::plan;
 use super::replace::leads_back;
 use super::side::ListenUrl;
 use super::sockets::Sockets;
@@ -176,10 +176,7 @@ fn check_metrics(
     let Some(addr) = settings.args.reports.metrics else {
         return Ok(None);
     };
-    let mut pairs = settings.pairs.iter().flat_map(PairPlan::listeners);
-    if pairs.any(|other| plan::meet(addr, other)) {
-        bail!("{option}: {addr} is the port of a pair: choose another");
-    }
+    settings.check_port_of_metrics()?;
     let Err(error) = listen::try_out(addr) else {
         return Ok(None);
     };

@@ -106,9 +106,16 @@ impl Config {
             return Err(self.file.error(0..0, "pair", what));
         }
         let tables = self.pairs.iter().enumerate();
-        tables
+        let pairs: Vec<PairPlan> = tables
             .map(|(index, table)| self.pair(index, table, allow, provider))
-            .collect()
+            .collect::<Result<_, _>>()?;
+        match plan::port_given_twice(&pairs) {
+            Some((index, what)) => {
+                let at = self.pairs[index].listen.span();
+                Err(self.file.error(at, format!("pair[{index}]"), what))
+            }
+            None => Ok(pairs),
+        }
     }
 
     fn pair(
@@ -201,6 +208,15 @@ mod tests {
     }
 
     #[test]
+    fn second_pair_at_a_port_is_told_with_its_line() {
+        let pair = "[[pair]]\nlisten = \"rdma://127.0.0.1:7\"\nupstream = \"tcp://filer\"\n";
+        refused(
+            &pair.repeat(2),
+            "gateway.toml:5: pair[1]: rdma://127.0.0.1:7 and rdma://127.0.0.1:7 have the same port",
+        );
+    }
+
+    #[test]
     fn pairs_have_clients_of_their_own_or_those_of_all() {
         let pairs = pairs(
             r#"
@@ -225,7 +241,7 @@ mod tests {
             allow = ["127.0.0.1"]
 
             [[pair]]
-            listen = "rdma://[::1]"
+            listen = "rdma://[::1]:20051"
             upstream = "rdma://other"
             "#,
         )

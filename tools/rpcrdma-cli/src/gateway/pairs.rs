@@ -86,10 +86,15 @@ impl Pairs {
         if !args.trust_local
             && let Err(error) = SocketOwners::check()
         {
+            let cure = match listen::is_out_of_descriptors(&error) {
+                true => {
+                    "raise the limit of open files, with LimitNOFILE= of the service or `ulimit -n`"
+                }
+                false => "load the kernel module tcp_diag, or use --trust-local",
+            };
             tracing::warn!(
                 target: "gateway", %error,
-                "cannot identify local users (sock_diag): local connections are refused; load the kernel \
-                 module tcp_diag, or use --trust-local"
+                "cannot identify local users (sock_diag): local connections are refused; {cure}"
             );
         }
         Self {
@@ -367,7 +372,7 @@ impl Pairs {
         Guarded::new(provider, move |addr| match clients.admits(addr.ip()) {
             true if leaves_local => guard::check_not_local(addr),
             true => Ok(()),
-            false => Err("the address is not allowed"),
+            false => Err("the address is not allowed (allow)"),
         })
     }
 

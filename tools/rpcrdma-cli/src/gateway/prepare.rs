@@ -1,27 +1,22 @@
 //! What can be known of a pair before it starts.
 
 use super::circles::reaches;
+use super::lookup::addresses_of;
 use super::mount_proxy::MountPlace;
 use super::over::over_tcp;
 use super::pairs::Pairs;
 use super::plan::PairPlan;
 use super::side::Scheme;
 use crate::control::ListenerStatus;
-use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::serve::beside::{Beside, is_in_use};
 use crate::serve::listen;
 use crate::serve::listening::Listening;
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
-use tokio::time::timeout;
 
 /// A reserved port. Only whether it may be had matters, and not whether it is free.
 const RESERVED_PORT: u16 = 1023;
-
-/// How long the names of a pair are looked up. It is time for a second name server, where the first one is away.
-const LOOKUP: Duration = Duration::from_secs(30);
 
 impl Pairs {
     /// Finds out what speaks against each of these pairs: the addresses of its server, or why it cannot be started. Names
@@ -179,36 +174,10 @@ impl LookedUp {
     }
 }
 
-/// The addresses of a host now.
-///
-/// # Errors
-///
-/// If it has none, or the system does not tell in time.
-pub(super) async fn addresses_of(endpoint: &Endpoint) -> anyhow::Result<Vec<SocketAddr>> {
-    within(LOOKUP, endpoint.addresses()).await
-}
-
-/// The addresses of a host that the system is asked for, if it tells any within a limit.
-async fn within(
-    limit: Duration,
-    asked: impl Future<Output = anyhow::Result<Vec<SocketAddr>>>,
-) -> anyhow::Result<Vec<SocketAddr>> {
-    let Ok(addrs) = timeout(limit, asked).await else {
-        bail!("cannot find this host: no answer within {limit:?} (check the name servers)");
-    };
-    let mut addrs = addrs?;
-    addrs.dedup();
-    match addrs.is_empty() {
-        true => Err(anyhow!(NO_ADDRESS)),
-        false => Ok(addrs),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::gateway::circles::tests::plan;
-    use std::future::pending;
 
     #[test]
     fn pair_does_not_ask_the_socket_for_mount_that_it_was_handed() {
@@ -218,21 +187,5 @@ mod tests {
         let own = |at: &str| own_mount(&pair, Some(at.parse().unwrap()), &upstream, Vec::new());
         assert_eq!(own("0.0.0.0:20048"), None, "it has no IPv6");
         assert_eq!(own("[::]:20048"), Some("[::1]:20048".parse().unwrap()));
-    }
-
-    #[tokio::test]
-    async fn resolver_that_never_answers_is_not_waited_for() {
-        let found = within(Duration::ZERO, pending()).await;
-        let error = found.unwrap_err().to_string();
-        assert!(error.contains("no answer within"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn host_without_an_address_is_an_error_and_one_address_is_tried_once() {
-        let found = |addrs: Vec<SocketAddr>| within(LOOKUP, async { Ok(addrs) });
-        let one: SocketAddr = "192.0.2.1:2049".parse().unwrap();
-        assert_eq!(found(vec![one, one]).await.unwrap(), [one]);
-        let error = found(Vec::new()).await.unwrap_err();
-        assert_eq!(error.to_string(), NO_ADDRESS);
     }
 }

@@ -59,9 +59,9 @@ struct Opened {
 /// No connection to an address of the server.
 #[derive(Debug, thiserror::Error)]
 enum Unreached {
-    #[error("cannot connect to {to}")]
+    #[error("cannot connect to {to}{}", why_refused(.source))]
     OverOne { to: SocketAddr, source: SetupError },
-    #[error("cannot connect to {to}: {}; over an RDMA device: {}", Chain(.software), Chain(.devices))]
+    #[error("cannot connect to {to}{}: {}; over an RDMA device: {}", why_refused(.software), Chain(.software), Chain(.devices))]
     OverBoth {
         to: SocketAddr,
         software: SetupError,
@@ -69,6 +69,16 @@ enum Unreached {
     },
     #[error("{0}")]
     NoProvider(String),
+}
+
+/// Why a server may refuse a connection, if that is what it does.
+fn why_refused(error: &SetupError) -> &'static str {
+    match error {
+        SetupError::Rejected(_) => {
+            " (does its allow have the address of this gateway? Or it has too many connections)"
+        }
+        _ => "",
+    }
 }
 
 impl ProviderSource for ConfiguredProviders {

@@ -1,8 +1,8 @@
 //! What an administrator may not have meant, though a gateway starts with it: said by `--check`, at the start and at a reload.
 
+use super::lookup::addresses_of;
 use super::mount_proxy::MountPlace;
 use super::plan::PairPlan;
-use super::prepare::addresses_of;
 use super::side::UpstreamUrl;
 use crate::serve::plan::Clients;
 use std::net::{Ipv4Addr, Ipv6Addr};

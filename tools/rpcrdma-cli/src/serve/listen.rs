@@ -1,6 +1,7 @@
 //! Addresses and ports to listen on.
 
 use nfs_proto::NFS_RDMA_PORT;
+use rustix::io::Errno;
 use socket2::{Domain, Socket, Type};
 use std::borrow::Cow;
 use std::io;
@@ -82,10 +83,18 @@ pub(crate) fn explain(error: io::Error, addr: SocketAddr, option: &str) -> anyho
             "this user may not listen at port {}: choose one from 1024 on with {option}",
             addr.port()
         ),
+        _ if is_out_of_descriptors(&error) => format!(
+            "cannot listen at {addr}: too many open files: raise the limit, with LimitNOFILE= of the service or `ulimit -n`"
+        ),
         _ => return anyhow::Error::new(error).context(format!("cannot listen at {addr}")),
     };
     // The words of the system would say the same once more.
     anyhow::Error::msg(what)
+}
+
+/// Whether this process has as many open files as it may have.
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::MFILE.raw_os_error())
 }
 
 #[cfg(test)]

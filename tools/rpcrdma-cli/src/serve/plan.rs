@@ -71,6 +71,10 @@ impl FromStr for Clients {
     /// An address, a network, or the name of a host (RFC 1123 §2.1), which has a letter in its last
     /// label.
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains([',', ' ']) {
+            let what = "it is one address, network or host name: give each on its own (repeat --allow, or list them)";
+            return Err(what.to_owned());
+        }
         let error = match text.parse::<Network>() {
             Ok(network) => return Ok(Self::Network(network)),
             Err(NetworkError::Address(_)) => match unsupported(text) {

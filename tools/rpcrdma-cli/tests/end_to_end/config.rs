@@ -35,10 +35,16 @@ fn control(served: &Served) -> String {
 
 #[test]
 fn check_of_the_file_alone_finds_what_is_wrong_in_it_and_nothing_else() {
-    let (_around, path) = written("[[export]]\npath = \"/no/such/directory\"\n");
+    let (_around, path) = written("[server]\nlisten = \"192.0.2.1\"\n[[export]]\npath = \"/\"\n");
     let alone = ["serve", "--config", &path, "--check=file"];
-    fails(&[&alone[..3], &["--check"]].concat(), 1, "cannot be served");
+    fails(
+        &[&alone[..3], &["--check"]].concat(),
+        1,
+        "state cannot be kept",
+    );
     assert!(ok(&alone).is_empty());
+    fs::write(&path, "[[export]]\npath = \"/no/such/directory\"\n").unwrap();
+    fails(&alone, 1, "cannot be served");
     fs::write(&path, "[[export]]\npth = \"/\"\n").unwrap();
     fails(&alone, 78, "pth");
 }

@@ -1,6 +1,7 @@
 //! The gateway between our own servers and clients, over RDMA and over TCP.
 
 mod check;
+mod limits;
 mod log;
 mod outage;
 mod reload;
@@ -492,7 +493,12 @@ fn mount_of_a_server_that_is_away_is_answered_and_logged() {
     });
     assert_eq!(reply, Some(oncrpc::RpcError::SystemErr));
     let said = gateway.hear("MOUNT of the server cannot be reached");
-    assert!(said.contains("with --upstream-mount"), "{said}");
+    let says = format!("at 127.0.0.1:{nobody}: ");
+    assert!(said.contains(&says), "{said}");
+    assert!(
+        said.contains("nobody listens there: start it; --upstream-mount names"),
+        "{said}"
+    );
     assert!(said.contains(&gateway.rdma_url()), "{said}");
     assert_eq!(gateway.counter("mount_unanswered"), 1);
 }

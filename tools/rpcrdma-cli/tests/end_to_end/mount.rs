@@ -92,6 +92,15 @@ fn mount_is_asked_for_over_tcp_where_rdma_has_none() {
     runtime.spawn(mounts.run(pending()));
     assert_eq!(ok(&args), b"content");
     let server_addr = server.local_addr().to_string();
+    let over_tcp = format!("127.0.0.1:{mount_port}");
+    let exports = ok(&["exports", "--tcp", &over_tcp]);
+    assert!(!exports.is_empty());
+    let nobody = format!("127.0.0.1:{}", free_port());
+    fails(
+        &["exports", "--tcp", &nobody],
+        1,
+        "nobody answers MOUNT over TCP",
+    );
     let exports = ok(&["exports", "--mount-port", &mount_port, &server_addr]);
     assert_eq!(
         text(&exports),

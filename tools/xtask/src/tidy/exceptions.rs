@@ -32,10 +32,6 @@ const VERSION_TWO: &[&str] = &[];
 
 const API: &[(&str, &str)] = &[
     (
-        "NFS_PORT",
-        "the registered port of NFS on TCP, beside that on RDMA",
-    ),
-    (
         "connect_mute",
         "a peer that says nothing, for tests of other crates",
     ),

@@ -201,6 +201,45 @@ fn check_beside_a_running_gateway_says_once_that_it_has_the_ports() {
     assert!(warning.contains(&ports), "{warning}");
 }
 
+#[test]
+fn check_says_what_a_start_says_of_the_control_socket_descriptors_and_the_transport() {
+    let listen = format!("rdma://127.0.0.1:{}", free_port());
+    let sides = [
+        "gateway",
+        "--listen",
+        &listen,
+        "--upstream",
+        "rdma://127.0.0.1:2049",
+    ];
+    let nowhere = [&sides[..], &["--control-socket", "/nonexistent/x.sock"]].concat();
+    let says = "/nonexistent/x.sock: cannot make the control socket: No such file or directory";
+    fails(&nowhere, 1, says);
+    fails(&[&nowhere[..], &["--check"]].concat(), 1, says);
+    let limited = |more: &[&str]| {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "ulimit -n 128; exec \"$0\" \"$@\"", PROGRAM])
+            .args(sides)
+            .args(more);
+        command
+    };
+    let checked = limited(&["--check"]).output().unwrap();
+    let checked = text(&checked.stderr);
+    let around = tempfile::tempdir().unwrap();
+    let socket = around.path().join("control.sock");
+    let mut gateway = Gateway::started(
+        around,
+        limited(&["--json", "--control-socket", socket.to_str().unwrap()]),
+    );
+    for says in [
+        "is tcp://127.0.0.1:2049 meant?",
+        "instead of 1024 (max_connections), as the limit of open files is 128: raise it to ",
+    ] {
+        assert!(checked.contains(says), "{checked}");
+        gateway.hear(says);
+    }
+}
+
 /// In a network and a /run of its own: what `--rpcbind --check` ends with without an rpcbind, with one, beside a gateway that
 /// is registered, at its ports and at others; then what a start says where that gateway was killed.
 const BESIDE_RPCBIND: &str = r#"
@@ -218,6 +257,7 @@ pair 5001 --control-socket /run/control.sock >/dev/null & gateway=$!
 until [ -S /run/control.sock ]; do :; done
 check "the same ports" 5001 --control-socket /run/control.sock
 check "other ports" 5003
+check "other ports at a reload" 5003 --control-socket /run/control.sock
 kill -9 $gateway
 wait $gateway
 rm /run/control.sock
@@ -263,6 +303,11 @@ fn check_tries_rpcbind() {
         "other ports",
         "1",
         "cannot register with rpcbind, for 127.0.0.1:5001",
+    );
+    check(
+        "other ports at a reload",
+        "0",
+        "is registered with rpcbind, for 127.0.0.1:5001",
     );
     check("after a crash", "0", "letting calls finish");
 }

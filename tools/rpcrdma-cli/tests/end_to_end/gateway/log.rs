@@ -136,4 +136,11 @@ fn clients_that_speak_the_other_transport_are_logged_with_the_pair() {
     );
     let request = b"MPA ID Req Frame\x40\x01\0\0";
     check("tcp", "rdma://127.0.0.1:1", request, "RFC 5531 §11");
+    let http = b"GET / HTTP/1.1\r\n\r\n";
+    check(
+        "tcp",
+        "rdma://127.0.0.1:1",
+        http,
+        "does the peer speak RPC?",
+    );
 }
