@@ -10,7 +10,6 @@ use crate::session::Sizes;
 use crate::side::Side;
 use crate::stats::{Counters, TcpClient, UpstreamConnection};
 use buffer::Pool;
-use nfs_proto::scan::scan_received;
 use oncrpc::xdr::Payload;
 use oncrpc::{
     Answer, Caller, ConnectionId, Connections, PeerGroup, ReceivedCall, ReplyBound, Service,
@@ -219,8 +218,13 @@ impl Service for Forward {
         self.0.pair_of(caller).call(call, caller)
     }
 
-    fn reply_bound(&self, call: ReceivedCall<'_>) -> Option<ReplyBound> {
-        scan_received(call.bytes, call.items.iter().copied())?.reply
+    /// Replies have memory of [`GatewayConfig::reply_memory`], and none of the chunk memory of the server.
+    fn reply_bound(&self, _: ReceivedCall<'_>) -> Option<ReplyBound> {
+        Some(ReplyBound::default())
+    }
+
+    fn keeps_calls(&self) -> bool {
+        true
     }
 
     fn connection_ended(&self, connection: ConnectionId) {

@@ -27,6 +27,7 @@
 //! # }
 //! ```
 
+mod arriving;
 mod backward;
 mod config;
 mod core;

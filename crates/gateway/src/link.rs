@@ -7,7 +7,7 @@ use crate::stats::UpstreamConnection;
 use buffer::Pool;
 use oncrpc::xdr::Payload;
 use oncrpc::{Cause, ConnectionId, ReplyBound, Service, Transport, TransportError};
-use oncrpc_tcp::{LocalPort, WarningLog};
+use oncrpc_tcp::{LocalPort, ReplyMemory, WarningLog};
 use rpcrdma::{ClientConfig, InlineThreshold};
 use std::error::Error;
 use std::io;
@@ -58,6 +58,8 @@ pub(crate) struct Connector<'a> {
     pub(crate) log: &'a Arc<WarningLog>,
     /// Memory for records of the upstream.
     pub(crate) pool: &'a Pool,
+    /// Budget for replies of a TCP upstream.
+    pub(crate) replies: Arc<dyn ReplyMemory>,
 }
 
 impl Connector<'_> {
@@ -149,6 +151,7 @@ impl Connector<'_> {
             .with_callback_limits(MAX_TCP_CALLBACKS, MAX_CALLBACK)
             .with_log(Arc::clone(self.log))
             .with_pool(self.pool.clone())
+            .with_reply_memory(Arc::clone(&self.replies))
     }
 
     async fn connect_rdma(
@@ -197,14 +200,15 @@ impl Link {
         }
     }
 
-    /// Passes a call on and waits for its reply.
+    /// Passes a call on and waits for its reply, of which the client can take so many bytes.
     pub(crate) async fn call(
         &self,
         call: Payload,
         bound: ReplyBound,
+        most: usize,
     ) -> Result<Payload, TransportError> {
         match self {
-            Self::Tcp { client, .. } => client.call(call, bound).await,
+            Self::Tcp { client, .. } => client.call_within(call, most).await,
             Self::Rdma { client, .. } => client.call(call, bound).await,
         }
     }

@@ -1,5 +1,6 @@
 //! One client connection, and the upstream connection that belongs to it.
 
+use crate::arriving::Arriving;
 use crate::backward::Callbacks;
 use crate::core::Core;
 use crate::downstream::Backward;
@@ -22,6 +23,7 @@ use oncrpc::{
 };
 use oncrpc_tcp::ConnectionEnd;
 use rpcrdma::CloseReason;
+use std::any::Any;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -257,8 +259,10 @@ impl Pair {
         if session::declares_ready(&scanned) {
             self.client_is_ready();
         }
+        let (call, _memory) = self.with_memory(call);
         let (call, bound) = self.outgoing(&link, call, &scanned);
-        match self.call_upstream(&link, call, bound, &scanned).await {
+        let most = caller.reply_room.largest();
+        match self.call_upstream(&link, call, bound, &scanned, most).await {
             // A client may not read its reply, which has its memory until it is written.
             Ok((reply, memory)) => {
                 if !self.answered.load(Relaxed) && !self.answered.swap(true, Relaxed) {
@@ -271,8 +275,18 @@ impl Pair {
                     (reply, _) => reply,
                 }
             }
-            Err(failure) => self.failed(failure, &scanned),
+            Err(failure) => self.failed(failure, &scanned, caller),
         }
+    }
+
+    /// A call that goes to the upstream, and what is kept until its reply is there. Over TCP a call has its
+    /// memory until it is written; an RDMA upstream reads it from there.
+    fn with_memory(&self, mut call: Payload) -> (Payload, Option<Box<dyn Any + Send + Sync>>) {
+        let kept = match self.core.upstream_side {
+            Side::Tcp => None,
+            Side::Rdma => call.take_kept(),
+        };
+        (call, kept)
     }
 
     /// Returns the upstream connection once it is there; `None` if there will be none.
@@ -354,13 +368,7 @@ impl Pair {
             results: reply.items().iter().map(oncrpc::xdr::Item::len).collect(),
         };
         if !caller.reply_room.carries(&size) {
-            // RFC 8166 §4.5.3.
-            stats.replies_too_large.bump();
-            if self.core.log.may_warn(caller.group) {
-                let bytes = reply.stream_len();
-                warn!(target: "gateway", listen = self.core.listen(), peer = %caller.addr, program = scanned.program, version = scanned.version, procedure = scanned.procedure, bytes, "ERR_CHUNK: the reply fits neither inline nor the chunks of the call");
-            }
-            return Reply::Ineligible;
+            return self.too_large(reply.stream_len(), scanned, caller);
         }
         stats.replies.bump();
         stats.bytes_down.add(reply.stream_len() as u64);
@@ -368,8 +376,17 @@ impl Pair {
         Reply::Message(reply)
     }
 
+    /// Answers a call whose reply the client cannot receive (RFC 8166 §4.5.3).
+    fn too_large(&self, bytes: usize, scanned: &ScannedCall, caller: &Caller) -> Reply {
+        self.core.stats.replies_too_large.bump();
+        if self.core.log.may_warn(caller.group) {
+            warn!(target: "gateway", listen = self.core.listen(), peer = %caller.addr, program = scanned.program, version = scanned.version, procedure = scanned.procedure, bytes, "ERR_CHUNK: the reply fits neither inline nor the chunks of the call");
+        }
+        Reply::Ineligible
+    }
+
     /// Answers a call that has no reply of the upstream.
-    fn failed(&self, failure: Failure, scanned: &ScannedCall) -> Reply {
+    fn failed(&self, failure: Failure, scanned: &ScannedCall, caller: &Caller) -> Reply {
         let stats = &self.core.stats;
         let error = match failure {
             // RFC 5531 §9: SYSTEM_ERR is for a failed allocation of memory.
@@ -380,6 +397,10 @@ impl Pair {
             Failure::Upstream(error) => error,
         };
         match error {
+            // It was skipped as it came.
+            TransportError::TooLarge { len, .. } if self.core.upstream_side == Side::Tcp => {
+                self.too_large(len, scanned, caller)
+            }
             TransportError::XidInUse(_) => {
                 stats.repetitions.bump();
                 Reply::Nothing
@@ -497,6 +518,9 @@ impl Pair {
         let callbacks = Arc::new(Callbacks {
             pair: Arc::downgrade(&self),
         });
+        let replies = Arc::new(Arriving {
+            pair: Arc::downgrade(&self),
+        });
         let begun = Instant::now();
         let link = tokio::select! {
             biased;
@@ -504,7 +528,7 @@ impl Pair {
                 self.warn_of_client_that_left(begun);
                 None
             }
-            link = self.connect_within_window(callbacks) => link.map(Arc::new),
+            link = self.connect_within_window(callbacks, replies) => link.map(Arc::new),
         };
         let Some(link) = link else {
             self.phase.enter(Phase::Over);
@@ -540,7 +564,11 @@ impl Pair {
             .warn_of_outage_since(begun, Symptom::Away, self.caller.addr, &what);
     }
 
-    async fn connect_within_window(&self, callbacks: Arc<Callbacks>) -> Option<Link> {
+    async fn connect_within_window(
+        &self,
+        callbacks: Arc<Callbacks>,
+        replies: Arc<Arriving>,
+    ) -> Option<Link> {
         let core = &*self.core;
         let mut port = core
             .ports
@@ -552,6 +580,7 @@ impl Pair {
             callbacks,
             log: &core.log,
             pool: &core.pool,
+            replies,
         };
         let (peer, until) = (
             self.caller.addr,

@@ -133,7 +133,8 @@ impl ReplyMemory {
     }
 
     /// Lends memory that is free, if nobody waits.
-    fn lease_at_once(&self, caller: &Caller, bytes: usize) -> Option<Lease> {
+    pub(crate) fn lease_at_once(&self, caller: &Caller, bytes: usize) -> Option<Lease> {
+        let bytes = bytes.min(self.0.total / LARGEST_PART);
         let mut state = self.lock();
         let held = state.groups.get(&caller.group).map_or(0, |of| of.held);
         if !state.turns.is_empty() || bytes > state.left || !may_hold(held, bytes, state.left) {

@@ -1,6 +1,5 @@
 //! Calls to the upstream, once more with a larger Reply chunk where that is allowed.
 
-use crate::config::MAX_RECORD;
 use crate::link::Link;
 use crate::outage::Symptom;
 use crate::pair::{Pair, WRITE_CHUNKS};
@@ -55,8 +54,16 @@ impl Pair {
         call: Payload,
         bound: ReplyBound,
         scanned: &ScannedCall,
+        most: usize,
     ) -> Result<(Payload, Option<Held>), Failure> {
-        let memory = self.reply_memory(link, &bound).await?;
+        if self.core.upstream_side == Side::Tcp {
+            // The reply is lent its memory when it arrives.
+            let (reply, _) = self.answered(None, link.call(call, bound, most)).await;
+            let mut reply = reply?;
+            let held = reply.take_kept().and_then(|kept| kept.downcast().ok());
+            return Ok((reply, held.map(|held| *held)));
+        }
+        let memory = self.reply_memory(&bound, link.max_chunk()).await?;
         // A call that waits for memory takes up little itself.
         Box::pin(self.call_with_memory(link, call, bound, scanned, memory)).await
     }
@@ -70,16 +77,16 @@ impl Pair {
         memory: Option<Held>,
     ) -> Result<(Payload, Option<Held>), Failure> {
         let max_reply = self.core.config.max_retried_reply.min(link.max_chunk());
-        let may_retry = self.core.upstream_side == Side::Rdma
-            && scanned.short_reply_retry
-            && can_answer(scanned.flavor)
-            && bound.fixed < max_reply;
+        let may_retry =
+            scanned.short_reply_retry && can_answer(scanned.flavor) && bound.fixed < max_reply;
         if !may_retry {
-            let (reply, memory) = self.answered(memory, link.call(call, bound)).await;
+            let reply = link.call(call, bound, usize::MAX);
+            let (reply, memory) = self.answered(memory, reply).await;
             return Ok((reply?, memory));
         }
         let (again, results) = (reduce::copy_of(&call), bound.results.clone());
-        let (reply, memory) = self.answered(memory, link.call(call, bound)).await;
+        let reply = link.call(call, bound, usize::MAX);
+        let (reply, memory) = self.answered(memory, reply).await;
         let why = match reply {
             Err(TransportError::Refused(why)) => why,
             outcome => return Ok((outcome?, memory)),
@@ -98,26 +105,26 @@ impl Pair {
         };
         // The first chunk is invalid by now.
         drop(memory);
-        let memory = self.reply_memory(link, &bound).await?;
+        let memory = self.reply_memory(&bound, link.max_chunk()).await?;
         let again = reduce::with_xid(again, xid.xid);
-        let (reply, memory) = self.answered(memory, link.call(again, bound)).await;
+        let reply = link.call(again, bound, usize::MAX);
+        let (reply, memory) = self.answered(memory, reply).await;
         Ok((reduce::with_xid(reply?, scanned.xid), memory))
     }
 
-    /// Waits for the memory that a reply may need: an RDMA upstream has it registered, and a TCP
-    /// client may not read what has come. Replies between TCP and RDMA clients are bounded by the
-    /// credits of these.
-    async fn reply_memory(&self, link: &Link, bound: &ReplyBound) -> Result<Option<Held>, Failure> {
-        let bytes = match (self.core.upstream_side, self.core.downstream) {
-            (Side::Tcp, Side::Rdma) => return Ok(None),
-            (upstream, _) => memory_of(bound, upstream, link.max_chunk()),
-        };
+    /// Waits for the memory that a reply of an RDMA upstream may need, which has it registered.
+    async fn reply_memory(
+        &self,
+        bound: &ReplyBound,
+        max_chunk: usize,
+    ) -> Result<Option<Held>, Failure> {
+        let bytes = memory_of(bound, max_chunk);
         if bytes <= SMALL_REPLY
             && let Some(small) = self.small_replies.take()
         {
             return Ok(Some(Held::Small(small)));
         }
-        let bytes = bytes.max(SMALL_REPLY) + receive_of(self.core.upstream_side);
+        let bytes = bytes.max(SMALL_REPLY) + RECEIVE;
         let on_wait = || self.core.watch_replies();
         let lease = self.core.reply_memory.lease(self.caller(), bytes, on_wait);
         let lease = tokio::time::timeout(MEMORY_TIMEOUT, lease).await;
@@ -181,7 +188,7 @@ impl Pair {
     }
 }
 
-/// Memory of a reply, until that is written to a TCP client.
+/// Memory of a reply, until that is sent to the client.
 pub(crate) enum Held {
     Small(SmallReply),
     Lease(Lease),
@@ -195,12 +202,14 @@ impl Held {
         match self {
             Self::Small(small) => reply.keeping(small),
             Self::Lease(mut lease) => {
-                // A result that is by reference keeps all of its chunk, or of its record.
-                let of_results = match reply.items().is_empty() {
-                    true => 0,
-                    false => lease.bytes().saturating_sub(receive_of(upstream)),
-                };
-                lease.hand_over(of_results + reply.head().len() + REPLY_COST);
+                if upstream == Side::Rdma {
+                    // A result that is by reference keeps all of its chunk.
+                    let of_results = match reply.items().is_empty() {
+                        true => 0,
+                        false => lease.bytes().saturating_sub(RECEIVE),
+                    };
+                    lease.hand_over(of_results + reply.head().len() + REPLY_COST);
+                }
                 reply.keeping(lease)
             }
         }
@@ -224,24 +233,13 @@ impl Drop for Called<'_> {
     }
 }
 
-/// Bytes of the Receive in which a reply comes.
-fn receive_of(upstream: Side) -> usize {
-    match upstream {
-        Side::Tcp => 0,
-        Side::Rdma => RECEIVE,
-    }
-}
-
-/// Bytes of memory that a reply may need. Whatever the call asks for, a TCP upstream can send no more
-/// than the largest record, and an RDMA upstream is offered no more than its chunks.
-fn memory_of(bound: &ReplyBound, upstream: Side, max_chunk: usize) -> usize {
+/// Bytes of memory that a reply may need. Whatever the call asks for, an RDMA upstream is offered no more
+/// than its chunks.
+fn memory_of(bound: &ReplyBound, max_chunk: usize) -> usize {
     let results = bound.results.iter();
     let bytes = results.fold(bound.fixed, |sum, &len| sum.saturating_add(len));
-    bytes.min(match upstream {
-        Side::Tcp => MAX_RECORD,
-        // The Reply chunk, and the Write chunks.
-        Side::Rdma => max_chunk.saturating_mul(1 + WRITE_CHUNKS),
-    })
+    // The Reply chunk, and the Write chunks.
+    bytes.min(max_chunk.saturating_mul(1 + WRITE_CHUNKS))
 }
 
 #[cfg(test)]
@@ -373,15 +371,47 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn call_without_memory_for_its_reply_fails_after_its_time() {
+        let addrs = vec![SocketAddr::from(([192, 0, 2, 2], 20049))];
+        let (core, pair, lent) = abandoned(Upstream::Rdma {
+            connect: Arc::new(Never),
+            addrs,
+            config: Box::default(),
+        })
+        .await;
+        assert_eq!(lent, REPLY);
+        let others: Vec<_> = (1..64)
+            .map(|host| {
+                let other = Caller::new(SocketAddr::from(([198, 51, 100, host], 700)));
+                let half = core.config.reply_memory / 2;
+                let mut lease = half;
+                std::iter::from_fn(|| {
+                    while lease > 0 {
+                        match core.reply_memory.lease_at_once(&other, lease) {
+                            Some(lent) => return Some(lent),
+                            None => lease /= 2,
+                        }
+                    }
+                    None
+                })
+                .collect::<Vec<_>>()
+            })
+            .collect();
+        assert!(core.reply_memory.left() < REPLY);
+        let began = tokio::time::Instant::now();
+        let memory = pair.reply_memory(&ReplyBound::new(REPLY), REPLY).await;
+        assert!(matches!(memory, Err(Failure::NoMemory)));
+        assert_eq!(began.elapsed(), MEMORY_TIMEOUT);
+        drop(others);
+    }
+
     #[test]
     fn call_claims_no_more_memory_than_its_reply_can_have() {
         let chunk = 4 << 20;
         let huge = ReplyBound::new(128).with_result(u32::MAX as usize);
-        assert_eq!(memory_of(&huge, Side::Tcp, usize::MAX), MAX_RECORD);
-        assert_eq!(memory_of(&huge, Side::Rdma, chunk), 2 * chunk);
+        assert_eq!(memory_of(&huge, chunk), 2 * chunk);
         let usual = ReplyBound::new(128).with_result(1 << 20);
-        let bytes = 128 + (1 << 20);
-        assert_eq!(memory_of(&usual, Side::Tcp, usize::MAX), bytes);
-        assert_eq!(memory_of(&usual, Side::Rdma, chunk), bytes);
+        assert_eq!(memory_of(&usual, chunk), 128 + (1 << 20));
     }
 }

@@ -141,6 +141,6 @@ impl Transport for BackwardClient {
     }
 
     async fn call(&self, call: Payload, _: ReplyBound) -> Result<Payload, TransportError> {
-        self.shared.call(call).await
+        self.shared.call(call, usize::MAX).await
     }
 }

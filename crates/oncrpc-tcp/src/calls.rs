@@ -18,12 +18,21 @@ use tokio::sync::{Notify, oneshot};
 /// They are in order, so that they end in the same order in each run of the same events.
 #[derive(Debug)]
 pub(crate) struct Calls {
-    state: Mutex<Result<BTreeMap<u32, oneshot::Sender<Payload>>, Cause>>,
+    state: Mutex<Result<BTreeMap<u32, Waiting>, Cause>>,
     xid: AtomicU32,
     in_flight: AtomicUsize,
     /// Number of calls that were given up without a reply, so that one may still come.
     abandoned: AtomicUsize,
     ended: Notify,
+}
+
+/// A call that waits for its reply.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// Where the reply goes.
+    pub(crate) reply: oneshot::Sender<Result<Payload, TransportError>>,
+    /// Bytes of the largest reply that its caller can take.
+    pub(crate) max_reply: usize,
 }
 
 /// Entry of a call among those that wait. Dropping it cancels the call.
@@ -47,7 +56,7 @@ impl Calls {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Result<BTreeMap<u32, oneshot::Sender<Payload>>, Cause>> {
+    fn lock(&self) -> MutexGuard<'_, Result<BTreeMap<u32, Waiting>, Cause>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -69,13 +78,13 @@ impl Calls {
     pub(crate) fn register(
         &self,
         xid: u32,
-        reply: oneshot::Sender<Payload>,
+        call: Waiting,
     ) -> Result<Registered<'_>, TransportError> {
         match &mut *self.lock() {
             Ok(calls) => match calls.entry(xid) {
                 Entry::Occupied(_) => Err(TransportError::XidInUse(xid)),
                 Entry::Vacant(place) => {
-                    place.insert(reply);
+                    place.insert(call);
                     Ok(Registered {
                         calls: self,
                         xid,
@@ -85,6 +94,31 @@ impl Calls {
             },
             Err(why) => Err(TransportError::Disconnected(why.clone())),
         }
+    }
+
+    /// Whether a large reply of so many bytes is to be received. If its call cannot take it, the call ends. No
+    /// reply to a call that was given up, or to none, is received.
+    pub(crate) fn wants_large(&self, xid: u32, len: usize) -> bool {
+        let mut state = self.lock();
+        let Ok(calls) = &mut *state else {
+            return false;
+        };
+        let Entry::Occupied(call) = calls.entry(xid) else {
+            let less = |count: usize| count.checked_sub(1);
+            let _ = self.abandoned.fetch_update(AcqRel, Acquire, less);
+            return false;
+        };
+        let limit = call.get().max_reply;
+        if len <= limit {
+            return true;
+        }
+        let call = call.remove();
+        drop(state);
+        self.in_flight.fetch_sub(1, AcqRel);
+        let _ = call
+            .reply
+            .send(Err(TransportError::TooLarge { len, limit }));
+        false
     }
 
     /// Passes a reply to its call. Returns false if no call can have caused it.
@@ -97,7 +131,7 @@ impl Calls {
             Some(call) => {
                 self.in_flight.fetch_sub(1, AcqRel);
                 // If the call was cancelled meanwhile, the reply is dropped.
-                let _ = call.send(reply);
+                let _ = call.reply.send(Ok(reply));
                 true
             }
             None => {

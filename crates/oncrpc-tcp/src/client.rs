@@ -138,9 +138,13 @@ impl Client {
             Arc::clone(&config.log),
         )
         .with_max_call(config.max_callback);
+        let input = match &config.reply_memory {
+            Some(memory) => Input::for_replies(input, decoder, Arc::clone(memory)),
+            None => Input::new(input, decoder, None),
+        };
         let driver = Driver::new(
             Arc::clone(&shared),
-            Input::new(input, decoder, None),
+            input,
             dispatch,
             TimeLimits::default(),
             false,
@@ -151,6 +155,20 @@ impl Client {
             local,
             task: tokio::spawn(driver).abort_handle(),
         }
+    }
+
+    /// Makes a call whose caller can take no larger reply than of so many bytes. A larger one above 64
+    /// KiB is skipped as it arrives, if the client has a [budget](ClientConfig::with_reply_memory).
+    ///
+    /// # Errors
+    ///
+    /// As [`Transport::call`]; [`TransportError::TooLarge`] if the reply is skipped.
+    pub async fn call_within(
+        &self,
+        call: Payload,
+        max_reply: usize,
+    ) -> Result<Payload, TransportError> {
+        self.shared.call(call, max_reply).await
     }
 
     /// Waits for the end of the connection, and returns its cause: a
@@ -178,7 +196,7 @@ impl Transport for Client {
     }
 
     async fn call(&self, call: Payload, _: ReplyBound) -> Result<Payload, TransportError> {
-        self.shared.call(call).await
+        self.shared.call(call, usize::MAX).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! Configuration of a client.
 
-use crate::{LocalPort, WarningLog};
+use crate::{LocalPort, ReplyMemory, WarningLog};
 use buffer::Pool;
 use oncrpc::{Programs, Service};
 use std::fmt;
@@ -41,6 +41,8 @@ pub struct ClientConfig {
     pub reset_at_end: bool,
     /// Pool for the memory of large records; without one they are allocated one by one.
     pub pool: Option<Pool>,
+    /// Budget for the replies; without one they are read as they come.
+    pub reply_memory: Option<Arc<dyn ReplyMemory>>,
     /// Limits the warnings about servers, of all clients with a clone of the configuration together.
     pub log: Arc<WarningLog>,
 }
@@ -58,6 +60,7 @@ impl ClientConfig {
             local_port: LocalPort::Any,
             reset_at_end: false,
             pool: None,
+            reply_memory: None,
             log: Arc::default(),
         }
     }
@@ -113,6 +116,15 @@ impl ClientConfig {
     #[must_use]
     pub fn with_log(self, log: Arc<WarningLog>) -> Self {
         Self { log, ..self }
+    }
+
+    /// Sets the [budget for replies](Self::reply_memory).
+    #[must_use]
+    pub fn with_reply_memory(self, memory: Arc<dyn ReplyMemory>) -> Self {
+        Self {
+            reply_memory: Some(memory),
+            ..self
+        }
     }
 
     /// Sets the [pool](Self::pool).

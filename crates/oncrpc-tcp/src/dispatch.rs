@@ -15,7 +15,7 @@ use std::task::Context;
 
 /// Message types (RFC 5531 §9).
 const CALL: u32 = 0;
-const REPLY: u32 = 1;
+pub(crate) const REPLY: u32 = 1;
 
 /// Dispatcher of one connection.
 pub(crate) struct Dispatch {
@@ -221,6 +221,16 @@ impl Take for Dispatch {
         self.draining
             || (self.waiting.is_empty() && self.may_begin())
             || (replies && self.waiting.len() <= self.limit)
+    }
+
+    fn wants_large(&mut self, xid: u32, kind: u32, len: usize) -> Result<bool, ConnectionEnd> {
+        let limit = self.max_call;
+        match kind {
+            CALL if len > limit => Err(ConnectionEnd::Record(RecordError::TooLarge { len, limit })),
+            CALL => Ok(!self.draining),
+            REPLY => Ok(self.shared.calls.wants_large(xid, len)),
+            _ => Err(ConnectionEnd::NotRpc),
+        }
     }
 
     fn take(&mut self, record: Record) -> Result<(), ConnectionEnd> {

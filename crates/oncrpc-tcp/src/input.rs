@@ -1,12 +1,15 @@
 //! The receiving half of a connection: bytes of the stream become records.
 
 use crate::connection_end::ConnectionEnd;
+use crate::dispatch::REPLY;
 use crate::memory::{Account, Lease, cost};
-use crate::record::{Decoder, FIRST_ROOM};
+use crate::record::{Decoder, FIRST_ROOM, PREFIX};
+use crate::reply_memory::{Leasing, ReplyLease, ReplyMemory};
 use oncrpc::xdr::Payload;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Instant;
@@ -23,9 +26,11 @@ pub(crate) struct Input {
     decoder: Decoder,
     /// The budget for calls, if there is one.
     account: Option<Account>,
-    /// Memory of the record that has begun.
+    /// The budget for replies, if there is one.
+    replies: Option<Replies>,
+    /// Memory of the call that has begun.
     lease: Option<Lease>,
-    /// A small call that is complete and waits for memory.
+    /// A small record that is complete and waits for memory.
     waiting: Option<Payload>,
     /// Received bytes that are not decoded yet, from `at` on.
     rest: Vec<u8>,
@@ -35,10 +40,61 @@ pub(crate) struct Input {
     ended: bool,
 }
 
+/// Memory for received replies.
+struct Replies {
+    memory: Arc<dyn ReplyMemory>,
+    /// What a record waits for.
+    leasing: Option<Pin<Box<dyn Future<Output = ReplyLease> + Send>>>,
+    /// Memory of the record that has begun.
+    lease: Option<ReplyLease>,
+}
+
+impl Replies {
+    /// Asks for the memory of a record of so many bytes. Returns whether it need not wait.
+    fn ask(&mut self, bytes: usize) -> bool {
+        match self.memory.lease(bytes) {
+            Leasing::Free => true,
+            Leasing::Now(lease) => {
+                self.lease = Some(lease);
+                true
+            }
+            Leasing::Later(lease) => {
+                self.leasing = Some(lease);
+                false
+            }
+        }
+    }
+
+    /// Waits for the memory that was asked for.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(leasing) = &mut self.leasing {
+            let lease = ready!(leasing.as_mut().poll(cx));
+            self.lease = Some(lease);
+            self.leasing = None;
+        }
+        Poll::Ready(())
+    }
+
+    /// Has a complete record keep its memory.
+    fn keep(&mut self, record: Payload) -> Payload {
+        match self.lease.take() {
+            Some(mut lease) => {
+                self.memory.handle_arrived(&mut lease, record.stream_len());
+                record.keeping(lease)
+            }
+            None => record,
+        }
+    }
+}
+
 /// Receiver of decoded records.
 pub(crate) trait Take {
     /// Whether a further record may be taken.
     fn may_take(&self) -> bool;
+
+    /// Whether a record of so many bytes is to be received, as it waits for memory behind its XID and
+    /// its type. Otherwise it is skipped.
+    fn wants_large(&mut self, xid: u32, kind: u32, len: usize) -> Result<bool, ConnectionEnd>;
 
     /// Takes a record.
     fn take(&mut self, record: Record) -> Result<(), ConnectionEnd>;
@@ -63,12 +119,31 @@ impl Input {
             stream,
             decoder,
             account,
+            replies: None,
             lease: None,
             waiting: None,
             rest: Vec::new(),
             at: 0,
             records: 0,
             ended: false,
+        }
+    }
+
+    /// The input of a client, whose replies are of a budget.
+    pub(crate) fn for_replies(
+        stream: Box<dyn AsyncRead + Send + Unpin>,
+        mut decoder: Decoder,
+        memory: Arc<dyn ReplyMemory>,
+    ) -> Self {
+        decoder.ask_early();
+        let replies = Replies {
+            memory,
+            leasing: None,
+            lease: None,
+        };
+        Self {
+            replies: Some(replies),
+            ..Self::new(stream, decoder, None)
         }
     }
 
@@ -104,6 +179,12 @@ impl Input {
         cx: &mut Context<'_>,
         taker: &mut impl Take,
     ) -> Poll<Result<(), ConnectionEnd>> {
+        if let Some(replies) = &mut self.replies
+            && replies.leasing.is_some()
+        {
+            ready!(replies.poll(cx));
+            self.decoder.grant(self.decoder.most());
+        }
         if self.waiting.is_some() {
             return self.poll_waiting(cx, taker);
         }
@@ -121,6 +202,9 @@ impl Input {
         {
             ready!(account.poll_enlarge(cx, &mut self.lease, bytes));
             self.decoder.grant(bytes);
+        }
+        if !self.has_room(taker)? {
+            return self.poll(cx, taker);
         }
         let len = match self.decoder.place() {
             Some(place) => {
@@ -187,12 +271,41 @@ impl Input {
 
     /// Decodes until nothing is left, or no further record may be taken.
     fn decode(&mut self, bytes: &mut &[u8], taker: &mut impl Take) -> Result<(), ConnectionEnd> {
-        while !bytes.is_empty() && self.waiting.is_none() && taker.may_take() {
+        while !bytes.is_empty()
+            && self.waiting.is_none()
+            && self.has_room(taker)?
+            && taker.may_take()
+        {
             if let Some(record) = self.decoder.decode(bytes).map_err(ConnectionEnd::Record)? {
                 self.pass(record, taker)?;
             }
         }
         Ok(())
+    }
+
+    /// Asks for the memory of a large reply that has begun, unless it is skipped. Returns false if it has
+    /// to wait for that.
+    fn has_room(&mut self, taker: &mut impl Take) -> Result<bool, ConnectionEnd> {
+        let Some(replies) = &mut self.replies else {
+            return Ok(true);
+        };
+        if replies.leasing.is_some() {
+            return Ok(false);
+        }
+        let (Some(len), Some((xid, kind))) = (self.decoder.wants(), self.decoder.prefix()) else {
+            return Ok(true);
+        };
+        if !taker.wants_large(xid, kind, len)? {
+            self.decoder.skip();
+            return Ok(true);
+        }
+        // All at once, so that none waits for more while it holds some.
+        let most = self.decoder.most();
+        if !replies.ask(most) {
+            return Ok(false);
+        }
+        self.decoder.grant(most);
+        Ok(true)
     }
 
     /// Passes a complete record on, or has it wait for memory.
@@ -207,16 +320,33 @@ impl Input {
                 return Ok(());
             }
         }
+        if let Some(replies) = &mut self.replies
+            && replies.lease.is_none()
+            && is_reply(&message)
+            && !replies.ask(message.stream_len())
+        {
+            self.waiting = Some(message);
+            return Ok(());
+        }
         self.take(message, taker)
     }
 
     fn take(&mut self, message: Payload, taker: &mut impl Take) -> Result<(), ConnectionEnd> {
         let lease = self.lease.take();
-        if lease.is_some() {
+        if lease.is_some() || self.replies.is_some() {
             self.decoder.grant(FIRST_ROOM);
         }
+        let message = match &mut self.replies {
+            Some(replies) => replies.keep(message),
+            None => message,
+        };
         taker.take(Record { message, lease })
     }
+}
+
+fn is_reply(message: &Payload) -> bool {
+    let kind = message.head().get(4..PREFIX);
+    kind.is_some_and(|kind| kind == REPLY.to_be_bytes())
 }
 
 #[cfg(test)]
@@ -226,8 +356,10 @@ mod tests {
     use buffer::Buffer;
     use oncrpc::PeerGroup;
     use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Mutex;
     use std::task::Waker;
     use tokio::io::AsyncWriteExt;
+    use tokio::sync::Semaphore;
 
     /// Takes every record, and keeps it.
     #[derive(Default)]
@@ -238,9 +370,106 @@ mod tests {
             true
         }
 
+        fn wants_large(&mut self, xid: u32, _: u32, _: usize) -> Result<bool, ConnectionEnd> {
+            Ok(xid != SKIPPED)
+        }
+
         fn take(&mut self, record: Record) -> Result<(), ConnectionEnd> {
             self.0.push(record);
             Ok(())
+        }
+    }
+
+    /// XID of a reply that nobody can take.
+    const SKIPPED: u32 = 99;
+
+    /// A budget of one reply, which notes what it was asked for.
+    struct One {
+        asked: Mutex<Vec<usize>>,
+        place: Arc<Semaphore>,
+    }
+
+    impl ReplyMemory for One {
+        fn lease(&self, bytes: usize) -> Leasing {
+            self.asked.lock().expect("no panic").push(bytes);
+            match Arc::clone(&self.place).try_acquire_owned() {
+                Ok(place) => Leasing::Now(Box::new(place)),
+                Err(_) => {
+                    let place = Arc::clone(&self.place).acquire_owned();
+                    Leasing::Later(Box::pin(async { Box::new(place.await) as ReplyLease }))
+                }
+            }
+        }
+
+        fn handle_arrived(&self, _: &mut ReplyLease, _: usize) {}
+    }
+
+    /// A reply with this XID, as fragments of a record.
+    fn reply(xid: u32, fragments: &[usize]) -> Vec<u8> {
+        let len = fragments.iter().sum();
+        let mut message = [xid.to_be_bytes(), REPLY.to_be_bytes()].concat();
+        message.resize(len, 7);
+        let (mut stream, mut rest) = (Vec::new(), &message[..]);
+        for &len in fragments {
+            let (now, later) = rest.split_at(len);
+            let last = u32::from(later.is_empty()) << 31;
+            stream.extend((u32::try_from(len).expect("small") | last).to_be_bytes());
+            stream.extend(now);
+            rest = later;
+        }
+        stream
+    }
+
+    #[tokio::test]
+    async fn reply_waits_for_memory_and_one_that_nobody_can_take_is_skipped_as_it_comes() {
+        const LARGE: usize = 200 << 10;
+        const LIMIT: usize = 1 << 20;
+        for cut in [usize::MAX, 70_000, 5] {
+            let memory = Arc::new(One {
+                asked: Mutex::default(),
+                place: Arc::new(Semaphore::new(0)),
+            });
+            let (mut server, stream) = tokio::io::duplex(1 << 20);
+            let (stream, _output) = tokio::io::split(stream);
+            let budget = Arc::clone(&memory) as _;
+            let mut input = Input::for_replies(Box::new(stream), Decoder::new(LIMIT), budget);
+            let mut taker = Keep::default();
+            let stream = [
+                reply(SKIPPED, &[LARGE]),
+                reply(1, &[LARGE]),
+                reply(SKIPPED, &[4, 100, LARGE, 9]),
+                reply(2, &[100]),
+                reply(3, &[4, 100, LARGE, 5]),
+            ]
+            .concat();
+            for piece in stream.chunks(cut.min(stream.len())) {
+                server.write_all(piece).await.expect("there is room");
+                poll_all(&mut input, &mut taker);
+            }
+            assert!(taker.0.is_empty() && memory.asked.lock().expect("no panic")[..] == [LARGE]);
+            assert_eq!(input.decoder.have(), PREFIX, "it takes no memory yet");
+            memory.place.add_permits(1);
+            let (mut lens, mut xids) = (Vec::new(), Vec::new());
+            for _ in 0..3 {
+                // The runtime has a budget for each turn of a task.
+                for _ in 0..10 {
+                    tokio::task::yield_now().await;
+                    poll_all(&mut input, &mut taker);
+                }
+                // The next one waits for it.
+                let record = taker.0.pop().expect("a reply");
+                assert!(taker.0.is_empty());
+                lens.push(record.message.head().len());
+                xids.push(record.message.head()[3]);
+            }
+            assert_eq!(
+                (&xids[..], &lens[..]),
+                (&[1, 2, 3][..], &[LARGE, 100, LARGE + 109][..])
+            );
+            assert_eq!(
+                memory.asked.lock().expect("no panic")[..],
+                [LARGE, 100, LIMIT]
+            );
         }
     }
 

@@ -25,6 +25,9 @@ const DIRECT: usize = 8 << 10;
 /// Memory that a record gets first, however long it is announced.
 pub(crate) const FIRST_ROOM: usize = 64 << 10;
 
+/// Bytes of a message that say what it is: XID and type (RFC 5531 §9).
+pub(crate) const PREFIX: usize = 8;
+
 /// Memory that a record has at most, for each byte that has come. A record of a mebibyte then moves
 /// once, after its first 64 KiB.
 const ROOM_PER_BYTE: usize = 32;
@@ -38,6 +41,10 @@ pub struct Decoder {
     pool: Option<Pool>,
     /// Memory that the record may have beyond what has come.
     granted: usize,
+    /// Bytes of a large record that come before more is granted.
+    first: usize,
+    /// Bytes of a record that is skipped, as far as they have come.
+    skipped: Option<usize>,
     fragments: u32,
     record: Buffer,
     state: State,
@@ -88,6 +95,8 @@ impl Decoder {
             limit,
             pool: None,
             granted: usize::MAX,
+            first: FIRST_ROOM,
+            skipped: None,
             fragments: 0,
             record: Buffer::default(),
             state: State::START,
@@ -125,9 +134,14 @@ impl Decoder {
                     self.state = self.begin(u32::from_be_bytes(bytes))?;
                 }
                 State::Fragment { left, last } => {
-                    let (now, later) = input.split_at(left.min(input.len()));
-                    self.make_room(now.len(), left);
-                    self.record.extend_from_slice(now);
+                    let most = self.before_grant(left).unwrap_or(left);
+                    let (now, later) = input.split_at(most.min(input.len()));
+                    if let Some(skipped) = &mut self.skipped {
+                        *skipped += now.len();
+                    } else {
+                        self.make_room(now.len(), left);
+                        self.record.extend_from_slice(now);
+                    }
                     *input = later;
                     if let Some(record) = self.advance(left - now.len(), last) {
                         return Ok(Some(record));
@@ -177,6 +191,32 @@ impl Decoder {
         self.granted = bytes;
     }
 
+    /// Has each large record wait for a grant behind its [`PREFIX`].
+    pub(crate) fn ask_early(&mut self) {
+        self.first = PREFIX;
+        self.granted = FIRST_ROOM;
+    }
+
+    /// What the record is that waits for a grant: its XID and its type.
+    pub(crate) fn prefix(&self) -> Option<(u32, u32)> {
+        let prefix: &[u8; PREFIX] = self.record.first_chunk()?;
+        let [a, b, c, d, kind @ ..] = *prefix;
+        Some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes(kind)))
+    }
+
+    /// Skips the rest of the record, whose memory is returned.
+    pub(crate) fn skip(&mut self) {
+        self.skipped = Some(std::mem::take(&mut self.record).len());
+    }
+
+    /// Bytes of the fragment that may come before more is granted, if that is to be so early.
+    fn before_grant(&self, left: usize) -> Option<usize> {
+        let have = self.record.len();
+        let is_large = have + left > self.granted;
+        let is_early = self.first == PREFIX && self.skipped.is_none();
+        (is_early && is_large && have < PREFIX).then(|| PREFIX - have)
+    }
+
     /// Bytes of the record that have come.
     pub(crate) fn have(&self) -> usize {
         self.record.len()
@@ -189,7 +229,17 @@ impl Decoder {
             return None;
         };
         let wanted = self.record.len() + left;
-        (self.record.len() >= FIRST_ROOM && wanted > self.granted).then_some(wanted)
+        let is_waiting = self.record.len() >= self.first && self.skipped.is_none();
+        (is_waiting && wanted > self.granted).then_some(wanted)
+    }
+
+    /// The largest length that the record can have: the announced one, or the limit if a further fragment
+    /// follows.
+    pub(crate) fn most(&self) -> usize {
+        match self.state {
+            State::Fragment { left, last: true } => self.record.len() + left,
+            State::Fragment { .. } | State::Mark { .. } => self.limit,
+        }
     }
 
     /// Takes note that `left` bytes of the fragment are missing; returns the record if it is
@@ -204,6 +254,9 @@ impl Decoder {
             return None;
         }
         self.fragments = 0;
+        if self.skipped.take().is_some() {
+            return None;
+        }
         Some(Payload::new(std::mem::take(&mut self.record), 0))
     }
 
@@ -212,6 +265,11 @@ impl Decoder {
     fn make_room(&mut self, more: usize, left: usize) {
         let have = self.record.len();
         if self.record.capacity() - have >= more {
+            return;
+        }
+        if self.before_grant(left).is_some() {
+            // The rest has its memory once that is granted.
+            self.record.reserve(PREFIX - have);
             return;
         }
         let earned = ((have + more) * ROOM_PER_BYTE).max(FIRST_ROOM);
@@ -231,7 +289,7 @@ impl Decoder {
 
     fn begin(&mut self, mark: u32) -> Result<State, RecordError> {
         let left = (mark & !LAST) as usize;
-        let len = self.record.len() + left;
+        let len = self.record.len() + self.skipped.unwrap_or(0) + left;
         if len > self.limit && mark.to_be_bytes() == *MPA_KEY {
             return Err(RecordError::Mpa);
         }

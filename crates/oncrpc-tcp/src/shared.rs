@@ -1,6 +1,6 @@
 //! What the task of a connection shares with callers and with threads that answer calls.
 
-use crate::calls::Calls;
+use crate::calls::{Calls, Waiting};
 use crate::connection_end::ConnectionEnd;
 use crate::memory::Lease;
 use crate::output::{Outgoing, Output};
@@ -55,19 +55,23 @@ impl Shared {
         }
     }
 
-    /// Makes a call, which begins with its XID, and waits for its reply.
-    pub(crate) async fn call(&self, call: Payload) -> Result<Payload, TransportError> {
-        tokio::time::timeout(self.deadline, self.exchange(call))
+    /// Makes a call, which begins with its XID, and waits for its reply of at most so many bytes.
+    pub(crate) async fn call(
+        &self,
+        call: Payload,
+        max_reply: usize,
+    ) -> Result<Payload, TransportError> {
+        tokio::time::timeout(self.deadline, self.exchange(call, max_reply))
             .await
             .unwrap_or(Err(TransportError::TimedOut(self.deadline)))
     }
 
-    async fn exchange(&self, call: Payload) -> Result<Payload, TransportError> {
+    async fn exchange(&self, call: Payload, max_reply: usize) -> Result<Payload, TransportError> {
         let xid = Reader::from(&call)
             .u32()
             .expect("a call message begins with its XID");
         let (reply, answer) = oneshot::channel();
-        let registered = self.calls.register(xid, reply)?;
+        let registered = self.calls.register(xid, Waiting { reply, max_reply })?;
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.map_err(|_| self.calls.why())?;
         let call = Outgoing::new(call, Some(place))?;
@@ -80,7 +84,7 @@ impl Shared {
         if self.paused.load(SeqCst) {
             self.output.wake();
         }
-        answer.await.map_err(|_| self.calls.why())
+        answer.await.map_err(|_| self.calls.why())?
     }
 
     /// Declares that the peer is ready for calls.

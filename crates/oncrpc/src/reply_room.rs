@@ -55,6 +55,15 @@ impl ReplyRoom {
         self.results.iter().any(|&result| result != IN_MESSAGE)
     }
 
+    /// Largest size in bytes of a reply that can be returned, with all of its results.
+    pub fn largest(&self) -> usize {
+        let chunks = self.results.iter().filter(|&&result| result != IN_MESSAGE);
+        chunks.fold(self.message, |sum, &chunk| {
+            // RFC 4506 §3: items are padded to words.
+            sum.saturating_add(chunk as usize).saturating_add(3)
+        })
+    }
+
     /// Whether a reply within this bound can be returned.
     pub fn carries(&self, reply: &ReplyBound) -> bool {
         let mut message = reply.fixed;
@@ -111,6 +120,15 @@ mod tests {
         check(room, 100, &[0, 0, 0, 900], true);
         let huge = ReplyRoom::of_message(1000).with_chunks([Some(u64::MAX)]);
         check(huge, 100, &[1 << 30], true);
+    }
+
+    #[test]
+    fn no_larger_reply_is_carried_than_the_largest() {
+        assert_eq!(ReplyRoom::of_message(1000).largest(), 1000);
+        assert_eq!(ReplyRoom::UNLIMITED.largest(), usize::MAX);
+        let room = ReplyRoom::of_message(1000).with_chunks([Some(5001), None, Some(0)]);
+        check(room, 1000, &[5001], true);
+        assert_eq!(room.largest(), 1000 + 5001 + 3 + 3);
     }
 
     #[test]

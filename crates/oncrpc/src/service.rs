@@ -27,6 +27,13 @@ pub trait Service: Send + Sync {
         None
     }
 
+    /// Whether the message of a call can [keep](Payload::keeping) the memory of its chunks: the service drops
+    /// the message, or what it has [taken](Payload::take_kept) out of it, when it needs the chunks no more.
+    /// Otherwise the call has that memory until it is answered.
+    fn keeps_calls(&self) -> bool {
+        false
+    }
+
     /// Reports that a connection has ended, for whatever reason: no further call of it arrives, and
     /// replies to its calls go nowhere.
     ///

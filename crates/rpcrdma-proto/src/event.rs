@@ -113,6 +113,11 @@ impl<L> CallId<L> {
         self.key
     }
 
+    /// Takes the lease out of it, for an owner that knows when the memory is not needed any more.
+    pub fn take_lease(&mut self) -> Option<L> {
+        self.lease.take()
+    }
+
     /// Returns the lease of memory for the chunks of the call and its reply, if there is one.
     pub fn lease_mut(&mut self) -> Option<&mut L> {
         self.lease.as_mut()

@@ -2,7 +2,7 @@
 
 use crate::made_up::*;
 use crate::stage::*;
-use gateway::Upstream;
+use gateway::{Gateway, GatewayConfig, Listen, Upstream};
 use oncrpc::xdr::{Payload, Reader, Writer};
 use oncrpc::{
     Answer, CallHeader, Caller, Credential, Procedure, Programs, ReplyBound, RpcError, Service,
@@ -418,44 +418,50 @@ async fn call_under_rpcsec_gss_is_err_chunk_for_its_rdma_client() {
     assert_eq!(service.calls.lock().expect("no panic holds it").len(), 1);
 }
 
-/// A server that never answers.
-struct Mute;
-
-impl Service for Mute {
-    fn call(&self, _: Payload, _: &Caller) -> Answer {
-        Answer::Later(Box::pin(std::future::pending()))
-    }
+/// A gateway with memory for the data of one such call.
+async fn with_memory_for_one(data: usize, upstream: Upstream) -> Gateway {
+    let config = server_config().with_chunk_memory(data + 4096);
+    let listen = Listen::rdma(iwarp(), anywhere(), config);
+    let gateway = Gateway::bind(listen, upstream, GatewayConfig::default()).await;
+    gateway.expect("it listens")
 }
 
 #[tokio::test]
-async fn compound_with_a_chunked_write_takes_memory_for_its_reply_and_not_for_all_that_is_offered()
-{
+async fn calls_that_a_tcp_server_has_and_leaves_unanswered_need_no_chunk_memory() {
     const DATA: usize = 60_000;
-    let server = serve_tcp(Arc::new(Mute));
-    let gateway = from_rdma(Upstream::tcp(server.addr)).await;
-    let client = Lower::new(Over::Rdma(Versions::One), gateway.local_addr(), nobody()).await;
-    let (prog, vers, proc) = (100_003, 4, 1);
-    let mut w = Writer::default();
-    write_call(&mut w, 1, Procedure { prog, vers, proc }, &Credential::None);
-    // PUTFH, WRITE, GETATTR of type and size.
-    w.words([0, 0, 3, 22]);
-    w.opaque(b"handle");
-    w.words([38, 0, 0, 0, 0, 0, 0, 2]);
-    w.item(vec![vec![5; DATA].into()].into());
-    w.words([9, 1, 0x12]);
-    let calling = client.call(w.finish(), 1 << 20);
-    let monitor = gateway.monitor();
-    let held = || {
-        let connections = monitor.connections();
-        connections
-            .iter()
-            .map(|now| now.chunk_memory)
-            .sum::<usize>()
-    };
-    tokio::select! {
-        answer = calling => panic!("{answer:?}"),
-        () = until(|| held() > 0) => {}
+    let upper = Upper::new(Over::Tcp).await;
+    let gateway = with_memory_for_one(DATA, upper.upstream()).await;
+    // A connection has one credit before its first reply.
+    let mut clients = Vec::new();
+    for xid in 1..=3 {
+        let client = Lower::new(Over::Rdma(Versions::One), gateway.local_addr(), nobody()).await;
+        // Its reply may have far more, of which it needs nothing yet.
+        clients.push(tokio::spawn(async move {
+            client.call(call_of(xid, HELD, &[5; DATA]), 1 << 20).await
+        }));
     }
-    let most = DATA + 4096;
-    assert!((DATA..most).contains(&held()), "{} bytes", held());
+    within_limit(upper.service.until_called(3)).await;
+    assert!(clients.iter().all(|call| !call.is_finished()));
+}
+
+#[tokio::test]
+async fn call_has_chunk_memory_for_its_data_until_an_rdma_server_has_answered() {
+    const DATA: usize = 60_000;
+    let upper = Upper::new(Over::Rdma(Versions::One)).await;
+    let gateway = with_memory_for_one(DATA, upper.upstream()).await;
+    let client = Lower::new(Over::Rdma(Versions::One), gateway.local_addr(), nobody()).await;
+    let monitor = gateway.monitor();
+    let held = || -> usize {
+        let connections = monitor.connections();
+        connections.iter().map(|now| now.chunk_memory).sum()
+    };
+    let calling = client.call(call_of(1, HELD, &[5; DATA]), 1 << 20);
+    let answering = async {
+        upper.service.until_called(1).await;
+        until(|| (DATA..DATA + 4096).contains(&held())).await;
+        upper.service.release(1);
+        until(|| held() == 0).await;
+    };
+    let (reply, ()) = tokio::join!(calling, within_limit(answering));
+    reply.expect("it is answered");
 }

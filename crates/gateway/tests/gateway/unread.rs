@@ -101,7 +101,7 @@ async fn held(relayed: &Relayed, host: u8) -> DuplexStream {
     client
 }
 
-/// Reads a reply to such a call, or an error of so many bytes.
+/// Reads a reply, or an error of so many bytes.
 async fn read_words(client: &mut DuplexStream, bytes: usize) -> Vec<u32> {
     let mut reply = vec![0; 4 + bytes];
     client.read_exact(&mut reply).await.expect("a reply");
@@ -111,51 +111,22 @@ async fn read_words(client: &mut DuplexStream, bytes: usize) -> Vec<u32> {
         .collect()
 }
 
-/// Memory for two replies without a known bound: each is lent half.
-const FOR_TWO: usize = 2 << 20;
-
 #[tokio::test(start_paused = true)]
-async fn upstream_has_its_time_for_a_call_that_has_waited_for_memory() {
-    let limit = Duration::from_secs(10);
-    let config = GatewayConfig::default()
-        .with_reply_memory(FOR_TWO)
-        .with_call_timeout(limit);
-    let relayed = Relayed::start_with(config).await;
+async fn calls_that_a_tcp_server_leaves_unanswered_take_no_memory_for_replies() {
+    /// Memory for one of the replies.
+    const MEMORY: usize = 4 << 20;
+    let relayed = Relayed::start(MEMORY).await;
     let mut clients = Vec::new();
-    for host in 2..8 {
+    for host in 2..40 {
         clients.push(held(&relayed, host).await);
     }
-    for (number, client) in clients.iter_mut().enumerate() {
-        let host = u8::try_from(number + 2).expect("few");
-        if number % 2 == 0 {
-            assert_eq!(relayed.server.calls().len(), number + 2);
-            // The last two have waited for longer than the server may take.
-            tokio::time::sleep(limit * 9 / 10).await;
-        }
-        relayed.server.release(host.into());
-        let reply = read_words(client, 24 + 12).await;
-        assert_eq!(reply[..6], [host.into(), 1, 0, 0, 0, 0]);
-    }
-    let stats = relayed.gateway.stats();
-    assert_eq!((stats.timeouts, stats.replies), (0, 6));
-}
-
-#[tokio::test(start_paused = true)]
-async fn call_without_memory_is_answered_with_an_error_and_its_client_stays() {
-    let config = GatewayConfig::default()
-        .with_reply_memory(FOR_TWO)
-        .with_call_timeout(Duration::from_secs(3600));
-    let relayed = Relayed::start_with(config).await;
-    let _slow = [held(&relayed, 2).await, held(&relayed, 3).await];
-    let mut client = held(&relayed, 4).await;
-    // SYSTEM_ERR, RFC 5531 §9.
-    assert_eq!(read_words(&mut client, 24).await, [4, 1, 0, 0, 0, 5]);
-    let stats = relayed.gateway.stats();
-    assert_eq!((stats.timeouts, stats.system_errors), (0, 1));
-    assert_eq!(relayed.server.calls().len(), 2, "it was not passed on");
-    relayed.server.release(2);
-    client.write_all(&calls(1)).await.expect("it is connected");
-    client.read_exact(&mut reply()).await.expect("a reply");
+    assert_eq!(relayed.server.calls().len(), clients.len());
+    let mut client = connect(&relayed.to_gateway).await;
+    client.write_all(&calls(1)).await.expect("it is sent");
+    let mut reply = reply();
+    let read = client.read_exact(&mut reply);
+    let read = tokio::time::timeout(Duration::from_secs(1), read).await;
+    read.expect("it is not late").expect("a reply");
 }
 
 /// Room for one of the replies.
@@ -172,11 +143,9 @@ async fn calls_whose_replies_are_not_read_keep_their_memory() {
     // In virtual time it passes once nobody has anything to do.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let server = &relayed.server;
-    assert_eq!(
-        server.calls().len(),
-        7,
-        "all hold memory, one of them queued"
-    );
+    // Seven have memory, one of them queued, and one waits for it. The others wait in the server.
+    let answered = server.calls().len();
+    assert!((8..16).contains(&answered), "{answered}");
     let mut reply = reply();
     for _ in 0..CALLS {
         client.read_exact(&mut reply).await.expect("a reply");

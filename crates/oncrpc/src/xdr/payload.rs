@@ -122,6 +122,12 @@ impl Payload {
         self
     }
 
+    /// Takes what is kept with the message out of it, for whoever takes the message apart and keeps that on
+    /// its own.
+    pub fn take_kept(&mut self) -> Option<Box<dyn Any + Send + Sync>> {
+        self.kept.take()
+    }
+
     /// Number of chunks with room for results that came back unused.
     pub fn unused_chunks(&self) -> usize {
         self.spare.into()

@@ -21,6 +21,7 @@ use oncrpc::xdr::{Item, Payload};
 use oncrpc::{Reply, ReplyRoom};
 use slab::Slab;
 use smallvec::SmallVec;
+use std::any::Any;
 use std::collections::VecDeque;
 use tracing::debug;
 use verbs::{Handle, WorkRequest};
@@ -62,6 +63,8 @@ struct Call<L> {
     state: State,
     /// Lease of the call's memory, except while the service has the call.
     lease: Option<L>,
+    /// What is kept with the reply until that is sent.
+    kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// A received call.
@@ -175,6 +178,7 @@ impl<O: Owner> Responder<O> {
             said: None,
             state: State::Dispatched,
             lease: None,
+            kept: None,
         };
         let of_interest = matches!(agreed.rule, Rule::By(Design::Fixed | Design::InterCall));
         if named != Invalidate::Unsaid || of_interest {
@@ -224,6 +228,7 @@ impl<O: Owner> Responder<O> {
             said,
             state: State::Dispatched,
             lease: None,
+            kept: None,
         });
         match pull::assemble(xid, message, at, std::iter::empty()) {
             Ok(message) => {
@@ -423,6 +428,7 @@ impl<O: Owner> Responder<O> {
             said: None,
             state: State::Dispatched,
             lease: None,
+            kept: None,
         });
         self.send_error(shared, key, refused.version, refused.rejection);
     }
@@ -495,8 +501,9 @@ impl<O: Owner> Responder<O> {
         self.refuse(shared, key);
     }
 
-    fn answer(&mut self, shared: &mut Shared<O>, key: u32, reply: Payload) {
+    fn answer(&mut self, shared: &mut Shared<O>, key: u32, mut reply: Payload) {
         let call = &mut self.calls[key as usize];
+        call.kept = reply.take_kept();
         let grant = shared.flow.offer(call.asked);
         let (codec, sizes) = (shared.agreed.codec, shared.agreed.sizes);
         let (plain, limit) = (codec.plain_len(), sizes.send);

@@ -175,6 +175,10 @@ impl Account {
     /// for them, the account queues with this demand, and `waker` is woken when a repeated call
     /// returns them.
     pub(crate) fn take(&mut self, bytes: usize, waker: &Waker) -> Option<Lease> {
+        if bytes == 0 && self.waiter.is_none() {
+            // It waits for nobody.
+            return Some(self.lease(0));
+        }
         let budget = &self.budget;
         let bytes = bytes.min(budget.0.total);
         let mut state = budget.lock();
@@ -242,6 +246,11 @@ impl Account {
 }
 
 impl Lease {
+    /// Whether nothing is lent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
     /// Shrinks the lease to `bytes`.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         let surplus = self.bytes.saturating_sub(bytes);

@@ -75,9 +75,15 @@ impl Dispatch {
     pub(crate) fn call(
         &mut self,
         connection: &mut Connection,
-        id: CallId,
-        message: Payload,
+        mut id: CallId,
+        mut message: Payload,
     ) -> usize {
+        if id.lease_mut().is_some_and(|lease| !lease.is_empty())
+            && self.service.keeps_calls()
+            && let Some(lease) = id.take_lease()
+        {
+            message = message.keeping(lease);
+        }
         let caller = Caller {
             reply_room: connection.reply_room(&id),
             ..self.caller

@@ -100,11 +100,13 @@ impl Endpoint {
         if need.offered == 0 {
             return 0;
         }
-        let items: SmallVec<[(usize, usize); 1]> = need.items().collect();
-        let bound = need.message.and_then(|bytes| {
-            let items = &items;
-            self.service.reply_bound(ReceivedCall { bytes, items })
-        });
+        // A Long call has nothing in its Send; a service may know the bound all the same.
+        let items: SmallVec<[(usize, usize); 1]> = match need.message {
+            Some(_) => need.items().collect(),
+            None => SmallVec::new(),
+        };
+        let (bytes, items) = (need.message.unwrap_or_default(), &items[..]);
+        let bound = self.service.reply_bound(ReceivedCall { bytes, items });
         bound.map_or(need.offered, |bound| {
             let results = bound.results.iter().map(|&len| padded(len));
             need.offered.min(bound.fixed + results.sum::<usize>())

@@ -19,6 +19,7 @@ use crate::driver::{Driver, Policy};
 use oncrpc::{Closing, ConnectionId, OpenConnection, Service};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 use verbs::SharedReceiveQueue;
@@ -58,6 +59,7 @@ impl Serving {
     ) -> Box<Self> {
         let config = &settings.config;
         let memory = kept.as_mut().and_then(|kept| kept.receive_memory.take());
+        let sent = Arc::<AtomicU64>::default();
         let (service, closed, aborted) = (Arc::clone(&endpoint.service), Stop::new(), Stop::new());
         let ending = Ending {
             service: Arc::clone(&service),
@@ -68,7 +70,9 @@ impl Serving {
                     Closing::AfterReplies => closed.set(),
                     Closing::AtOnce => aborted.set(),
                 };
+                let sent = Arc::clone(&sent);
                 let open = connections.add(endpoint.caller.connection, close);
+                let open = open.counting_accepted(move || sent.load(Relaxed));
                 open.of_peer(endpoint.caller.addr)
             }),
         };
@@ -83,6 +87,7 @@ impl Serving {
             place,
             stop,
             drain_until: None,
+            sent,
             closed,
             aborted,
             close_until: None,
@@ -136,6 +141,8 @@ impl Serving {
 
 /// The server's policy for one connection.
 struct Answering {
+    /// Bytes that the client has accepted, for the registry of connections.
+    sent: Arc<AtomicU64>,
     settings: Arc<Settings>,
     tally: Tally,
     /// Calls to the client.
@@ -255,6 +262,8 @@ impl Policy for Answering {
         deadlines: &mut Deadlines,
     ) -> Result<(), CloseReason> {
         self.set_in_use(self.is_in_use(&endpoint.connection))?;
+        self.sent
+            .store(endpoint.qp.io_counters().bytes_out, Relaxed);
         let draining = self.drain_until.is_some();
         deadlines.set(Deadline::Publish, self.tally.look(now, endpoint, draining));
         self.before_replies(endpoint);
