@@ -42,7 +42,7 @@ fn check_of_the_file_alone_finds_what_is_wrong_in_it_and_nothing_else() {
     fails(
         &[&alone[..3], &["--check"]].concat(),
         1,
-        "state cannot be kept",
+        "is not an address of this machine",
     );
     assert!(ok(&alone).is_empty());
     fs::write(&path, "[[export]]\npath = \"/no/such/directory\"\n").unwrap();
