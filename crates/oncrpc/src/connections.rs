@@ -254,7 +254,7 @@ mod tests {
         };
         let _open = [add(1), add(1), add(2)];
         let _nameless = connections.add(Caller::new(([192, 0, 2, 1], 1).into()).connection, |_| ());
-        let close = || connections.close_those_of(|peer| peer.ip() == [192, 0, 2, 1]);
+        let close = || connections.close_those_of(|peer| peer.ip().to_string() == "192.0.2.1");
         assert_eq!((close(), connections.len()), (2, 2));
         assert_eq!(close(), 0, "they are being closed");
     }

@@ -9,6 +9,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     per_address: 48,
     in_setup: 32,
     idle_gives_way: false,
+    hint: None,
 };
 
 /// A connection, and whether it was evicted.
