@@ -90,6 +90,23 @@ async fn end_of_a_client_ends_its_upstream_connection_with_calls_in_flight() {
 }
 
 #[tokio::test]
+async fn clients_that_may_no_longer_connect_are_closed_and_others_stay() {
+    for way in WAYS {
+        let (_upper, gateway, first) = stage(way).await;
+        let second = Lower::new(way.0, gateway.local_addr(), nobody()).await;
+        for client in [&first, &second] {
+            let reply = client.call(call_of(1, ECHO, b"x"), 100).await;
+            reply.expect("it is answered");
+        }
+        assert_eq!(gateway.close_clients(|addr| !addr.ip().is_loopback()), 0);
+        assert!(gateway.monitor().oldest_call().is_zero());
+        assert_eq!(gateway.close_clients(|addr| addr.ip().is_loopback()), 2);
+        first.ended().await;
+        second.ended().await;
+    }
+}
+
+#[tokio::test]
 async fn end_of_the_upstream_ends_its_client_behind_replies_passed_on() {
     for way in WAYS {
         let (upper, gateway, client) = stage(way).await;

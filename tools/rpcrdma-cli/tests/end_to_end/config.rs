@@ -35,12 +35,14 @@ fn control(served: &Served) -> String {
 
 #[test]
 fn check_of_the_file_alone_finds_what_is_wrong_in_it_and_nothing_else() {
-    let (_around, path) = written("[server]\nlisten = \"192.0.2.1\"\n[[export]]\npath = \"/\"\n");
+    let (_around, path) = written(
+        "[server]\nlisten = \"192.0.2.1\"\nallow = [\"192.0.2.0/24\"]\n[[export]]\npath = \"/\"\n",
+    );
     let alone = ["serve", "--config", &path, "--check=file"];
     fails(
         &[&alone[..3], &["--check"]].concat(),
         1,
-        "state cannot be kept",
+        "is not an address of this machine",
     );
     assert!(ok(&alone).is_empty());
     fs::write(&path, "[[export]]\npath = \"/no/such/directory\"\n").unwrap();
