@@ -14,6 +14,10 @@ pub(super) const STALLED_AFTER: Duration = Duration::from_secs(2);
 /// does not count as standing still: a client that takes only small replies keeps no large ones.
 pub(super) const RETURNED_PART: usize = 32;
 
+/// How long a call waits for memory, and others hold it whose replies have not come, before the connection
+/// of these gives way.
+pub(super) const GIVES_WAY_AFTER: Duration = Duration::from_secs(30);
+
 /// A connection with leases.
 #[derive(Debug)]
 pub(super) struct Holder {
@@ -36,6 +40,7 @@ pub(super) struct Holder {
 #[derive(Debug)]
 struct Held {
     bytes: usize,
+    since: Instant,
     /// Since when its call could go on, and waits for room at the client.
     woken: Option<Instant>,
 }
@@ -56,7 +61,13 @@ impl Holder {
     /// Adds a lease, whose call was woken then.
     pub(super) fn lend(&mut self, number: u64, bytes: usize, woken: Option<Instant>) {
         self.held += bytes;
-        self.leases.insert(number, Held { bytes, woken });
+        let since = Instant::now();
+        let lease = Held {
+            bytes,
+            since,
+            woken,
+        };
+        self.leases.insert(number, lease);
     }
 
     /// Returns a lease.
@@ -102,6 +113,17 @@ impl Holder {
         if is_first || has_taken_part {
             self.mark = Some((now, taken));
         }
+    }
+
+    /// For how long its calls have no reply, if that is too long for half of what it holds.
+    pub(super) fn is_unanswered(&self, now: Instant) -> Option<Duration> {
+        let time = |held: &Held| now.saturating_duration_since(held.since);
+        let old = self.leases.values().filter(|held| held.woken.is_none());
+        let old = old.filter(|held| time(held) >= GIVES_WAY_AFTER);
+        let (bytes, longest) = old.fold((0, Duration::ZERO), |(bytes, longest), held| {
+            (bytes + held.bytes, longest.max(time(held)))
+        });
+        (bytes > 0 && 2 * bytes >= self.held).then_some(longest)
     }
 
     /// For how long the client has taken too little although replies wait for it, if that is too long.
