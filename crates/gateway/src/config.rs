@@ -99,6 +99,10 @@ impl fmt::Debug for Listen {
     }
 }
 
+/// How long a call waits for memory, and others hold it that the upstream does not answer, before the
+/// connection of these gives way.
+pub(crate) const GIVES_WAY_AFTER: Duration = Duration::from_secs(30);
+
 /// Limits of a gateway's TCP side: those of a file server, whose clients keep their connections.
 pub fn tcp_limits() -> Limits {
     Limits {
@@ -110,6 +114,7 @@ pub fn tcp_limits() -> Limits {
         backward: CALLBACK_TIMEOUT,
         // The end of a client is that of its upstream connection, too.
         half_close: false,
+        unanswered: Some(GIVES_WAY_AFTER),
         idle_gives_way: false,
         ..Limits::default()
     }

@@ -1,5 +1,6 @@
 //! One connection: its leases, and how fast its client takes replies.
 
+use crate::config::GIVES_WAY_AFTER;
 use oncrpc::PeerGroup;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,10 +14,6 @@ pub(super) const STALLED_AFTER: Duration = Duration::from_secs(2);
 /// Divisor for what a client takes of the memory that it holds within [`STALLED_AFTER`], so that it
 /// does not count as standing still: a client that takes only small replies keeps no large ones.
 pub(super) const RETURNED_PART: usize = 32;
-
-/// How long a call waits for memory, and others hold it whose replies have not come, before the connection
-/// of these gives way.
-pub(super) const GIVES_WAY_AFTER: Duration = Duration::from_secs(30);
 
 /// A connection with leases.
 #[derive(Debug)]

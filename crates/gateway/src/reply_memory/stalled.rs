@@ -4,8 +4,9 @@
 //! others began to wait: what its connection accepted, also of a reply that is not written completely,
 //! and the memory that it returned.
 
-use super::holder::{GIVES_WAY_AFTER, Holder, STALLED_AFTER};
+use super::holder::{Holder, STALLED_AFTER};
 use super::{ReplyMemory, State};
+use crate::config::GIVES_WAY_AFTER;
 use oncrpc::{ConnectionId, PeerGroup};
 use std::cmp::Reverse;
 use std::net::SocketAddr;

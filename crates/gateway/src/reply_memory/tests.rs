@@ -1,8 +1,9 @@
 //! Shares of addresses, turns, and stalled clients, in virtual time.
 
-use super::holder::{GIVES_WAY_AFTER, STALLED_AFTER};
+use super::holder::STALLED_AFTER;
 use super::stalled::RECLAIM_INTERVAL;
 use super::*;
+use crate::config::GIVES_WAY_AFTER;
 use oncrpc::xdr::Payload;
 use std::cell::RefCell;
 use std::net::Ipv4Addr;
