@@ -259,8 +259,8 @@ pub struct GatewayConfig {
     /// Largest reply in bytes to a call that is repeated because its reply did not fit; no more than
     /// a chunk of the client, too.
     pub max_retried_reply: usize,
-    /// Bytes of memory for replies of an RDMA upstream, or to TCP clients, on all connections
-    /// together. A call that needs more waits. Calls of one address may use as much as they leave
+    /// Bytes of memory for replies on all connections together: of an RDMA upstream from the call, of a
+    /// TCP upstream from their arrival. What needs more waits. One address may use as much as they leave
     /// free, half if nobody else calls.
     pub reply_memory: usize,
     /// Number of threads for a TCP side that listens: 1, or 0 for the runtime on which the gateway
