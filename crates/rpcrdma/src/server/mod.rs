@@ -118,7 +118,7 @@ impl Server {
                 .collect::<Result<_, _>>()?,
         };
         let chunk_memory = config.chunk_memory;
-        let budget = Budget::new(chunk_memory);
+        let budget = Budget::giving_way(chunk_memory, config.unanswered);
         let settings = Settings {
             service,
             budget: budget.clone(),

@@ -131,6 +131,7 @@ impl Serving {
                     | CloseReason::Evicted
                     | CloseReason::PullTimedOut(_)
                     | CloseReason::TooSlow
+                    | CloseReason::GaveWay
             );
         if !at_once {
             endpoint.close().await;
