@@ -1,11 +1,11 @@
 //! Memory of the replies of a TCP upstream, which is leased as they arrive.
 
+use crate::held::Held;
 use crate::pair::Pair;
 use crate::reply_memory::{REPLY_COST, SMALL_REPLY};
-use crate::retry::Held;
 use crate::side::Side;
 use oncrpc_tcp::{Leasing, ReplyLease, ReplyMemory};
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 /// The budget of the replies to one client.
 pub(crate) struct Arriving {
@@ -32,7 +32,7 @@ impl ReplyMemory for Arriving {
             return Leasing::Now(Box::new(Held::Lease(lease)));
         }
         let (memory, caller) = (memory.clone(), *pair.caller());
-        let core = std::sync::Arc::clone(&pair.core);
+        let core = Arc::clone(&pair.core);
         Leasing::Later(Box::pin(async move {
             let lease = memory.lease(&caller, bytes, || core.watch_replies()).await;
             Box::new(Held::Lease(lease)) as ReplyLease

@@ -99,6 +99,10 @@ impl fmt::Debug for Listen {
     }
 }
 
+/// How long a call waits for memory, and others hold it that the upstream does not answer, before the
+/// connection of these gives way.
+pub(crate) const GIVES_WAY_AFTER: Duration = Duration::from_secs(30);
+
 /// Limits of a gateway's TCP side: those of a file server, whose clients keep their connections.
 pub fn tcp_limits() -> Limits {
     Limits {
@@ -110,6 +114,7 @@ pub fn tcp_limits() -> Limits {
         backward: CALLBACK_TIMEOUT,
         // The end of a client is that of its upstream connection, too.
         half_close: false,
+        unanswered: Some(GIVES_WAY_AFTER),
         idle_gives_way: false,
         ..Limits::default()
     }
@@ -254,8 +259,8 @@ pub struct GatewayConfig {
     /// Largest reply in bytes to a call that is repeated because its reply did not fit; no more than
     /// a chunk of the client, too.
     pub max_retried_reply: usize,
-    /// Bytes of memory for replies of an RDMA upstream, or to TCP clients, on all connections
-    /// together. A call that needs more waits. Calls of one address may use as much as they leave
+    /// Bytes of memory for replies on all connections together: of an RDMA upstream from the call, of a
+    /// TCP upstream from their arrival. What needs more waits. One address may use as much as they leave
     /// free, half if nobody else calls.
     pub reply_memory: usize,
     /// Number of threads for a TCP side that listens: 1, or 0 for the runtime on which the gateway

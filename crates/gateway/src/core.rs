@@ -5,7 +5,7 @@ use crate::downstream::Backchannels;
 use crate::outage::{Outages, Symptom};
 use crate::pair::Pair;
 use crate::ports::Ports;
-use crate::reply_memory::{ReplyMemory, Stalled, Watch};
+use crate::reply_memory::{ReplyMemory, Stalled, Watch, Why};
 use crate::session::Sizes;
 use crate::side::Side;
 use crate::stats::{Counters, TcpClient, UpstreamConnection};
@@ -192,11 +192,19 @@ impl Core {
         }
     }
 
-    /// Closes the connection of a client that does not take its replies while others wait.
+    /// Closes the connection of a client that holds memory for nothing while others wait.
     fn close_stalled(&self, stalled: &Stalled) {
         self.stats.clients_stalled.bump();
         if self.log.may_warn(stalled.group) {
-            warn!(target: "gateway", listen = self.listen(), peer = %stalled.addr, "does not take its replies while others wait for their memory: its connection is closed");
+            let what = match stalled.why {
+                Why::Unread => {
+                    "does not take its replies while others wait for their memory: its connection is closed"
+                }
+                Why::Unanswered => {
+                    "holds memory for calls that the server does not answer while others wait for it: its connection is closed"
+                }
+            };
+            warn!(target: "gateway", listen = self.listen(), peer = %stalled.addr, "{what}");
         }
         self.connections.abort(stalled.connection);
     }

@@ -33,6 +33,7 @@ mod config;
 mod core;
 mod downstream;
 mod gateway;
+mod held;
 mod link;
 mod listener;
 mod outage;

@@ -1,6 +1,6 @@
 //! The server of the side that clients connect to.
 
-use crate::config::{CALLBACK_TIMEOUT, Listen};
+use crate::config::{CALLBACK_TIMEOUT, GIVES_WAY_AFTER, Listen};
 use crate::core::{Core, Forward};
 use crate::downstream::Backchannels;
 use oncrpc::Service;
@@ -159,6 +159,7 @@ async fn rdma(
 ) -> Result<Server, SetupError> {
     let mut config = config
         .with_connections(core.connections.clone())
+        .with_unanswered(Some(GIVES_WAY_AFTER))
         .with_backward_timeout(CALLBACK_TIMEOUT);
     if let Backchannels::Rdma(backchannels) = &core.backchannels {
         config = config.with_backchannels(backchannels.clone());

@@ -8,7 +8,7 @@
 //! some. Addresses with waiting calls are served round-robin, one call each, as are the connections of
 //! one address, and nobody overtakes a call that is within its share. What replies hold which no
 //! client takes comes back when others need it: the connection of such a client is closed
-//! ([`stalled`]).
+//! ([`stalled`]). After a longer time so is that of one whose calls an RDMA upstream leaves unanswered.
 
 mod group;
 mod holder;
@@ -20,7 +20,7 @@ use group::Group;
 use holder::Holder;
 use oncrpc::{Caller, ConnectionId, PeerGroup};
 pub(crate) use small::{RECEIVE, REPLY_COST, SMALL_REPLY, SmallReplies, SmallReply};
-pub(crate) use stalled::{Stalled, Watch};
+pub(crate) use stalled::{Stalled, Watch, Why};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

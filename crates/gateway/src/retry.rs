@@ -1,11 +1,12 @@
 //! Calls to the upstream, once more with a larger Reply chunk where that is allowed.
 
+use crate::held::Held;
 use crate::link::Link;
 use crate::outage::Symptom;
 use crate::pair::{Pair, WRITE_CHUNKS};
 use crate::reduce;
 use crate::replies::can_answer;
-use crate::reply_memory::{Lease, RECEIVE, REPLY_COST, SMALL_REPLY, SmallReply};
+use crate::reply_memory::{RECEIVE, SMALL_REPLY};
 use crate::side::Side;
 use nfs_proto::scan::ScannedCall;
 use oncrpc::xdr::Payload;
@@ -185,34 +186,6 @@ impl Pair {
             self.core.end_outage();
         }
         Ok(reply)
-    }
-}
-
-/// Memory of a reply, until that is sent to the client.
-pub(crate) enum Held {
-    Small(SmallReply),
-    Lease(Lease),
-}
-
-impl Held {
-    /// Keeps the memory that a reply needs as long as the reply, which is passed to the connection of the
-    /// client now.
-    pub(crate) fn keep_with(self, reply: Payload, upstream: Side) -> Payload {
-        let reply = reduce::compact(reply);
-        match self {
-            Self::Small(small) => reply.keeping(small),
-            Self::Lease(mut lease) => {
-                if upstream == Side::Rdma {
-                    // A result that is by reference keeps all of its chunk.
-                    let of_results = match reply.items().is_empty() {
-                        true => 0,
-                        false => lease.bytes().saturating_sub(RECEIVE),
-                    };
-                    lease.hand_over(of_results + reply.head().len() + REPLY_COST);
-                }
-                reply.keeping(lease)
-            }
-        }
     }
 }
 

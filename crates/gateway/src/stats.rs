@@ -95,7 +95,7 @@ counters! {
     /// Calls answered with SYSTEM_ERR, because the upstream connection could not carry them or their
     /// replies, or because other replies had all the memory for too long.
     system_errors,
-    /// Connections of clients closed because they did not take their replies while others waited for
+    /// Connections of clients closed because they did not take their replies, or had none, while others waited for
     /// the memory of these.
     clients_stalled,
     /// Calls denied, because a local user claimed to be another one.

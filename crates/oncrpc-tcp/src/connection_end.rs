@@ -31,6 +31,9 @@ pub enum ConnectionEnd {
     /// The peer did not accept a message in time.
     #[error("the peer does not take what is sent")]
     WriteTimeout,
+    /// Its calls had no reply, and held memory that others waited for.
+    #[error("calls without a reply held memory for which others waited")]
+    GaveWay,
     /// The system reported an error.
     #[error(transparent)]
     Io(io::Error),

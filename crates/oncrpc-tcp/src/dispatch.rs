@@ -128,6 +128,7 @@ impl Dispatch {
         let rule = match why {
             ConnectionEnd::Record(_) => "RFC 5531 §11",
             ConnectionEnd::NotRpc => "RFC 5531 §9",
+            ConnectionEnd::GaveWay => "memory for calls",
             _ => {
                 tracing::debug!(addr = %caller.addr, %why, "connection ended");
                 return;

@@ -42,6 +42,8 @@ pub(crate) struct TimeLimits {
     pub(crate) receive: Option<Duration>,
     /// How long the peer may take to accept all that waits, or [`WRITE_STEP`] bytes of it.
     pub(crate) write: Option<Duration>,
+    /// How long calls in service may hold memory that others wait for.
+    pub(crate) unanswered: Option<Duration>,
 }
 
 /// A connection, to be run as a task. Ends with the reason.
@@ -158,7 +160,9 @@ impl Driver {
             .zip(self.idle_since)
             .and_then(|(idle, since)| since.checked_add(idle));
         let pace = self.pace(now);
+        let gives_way = self.gives_way(now);
         let ends = [
+            (gives_way, ConnectionEnd::GaveWay),
             (pace, ConnectionEnd::ReceiveTimeout),
             (self.begun.map(|(_, at)| at), ConnectionEnd::ReceiveTimeout),
             (self.blocked.map(|(_, at)| at), ConnectionEnd::WriteTimeout),
@@ -185,6 +189,18 @@ impl Driver {
         });
         let (since, ..) = *self.pace.insert(measured.unwrap_or((now, records, have)));
         Some(since + SCARCE_AFTER)
+    }
+
+    /// When the connection gives way to others, at the earliest.
+    fn gives_way(&self, now: Instant) -> Option<Instant> {
+        let after = self.limits.unanswered?;
+        if !self.input.holds_memory() {
+            return None;
+        }
+        match self.input.must_give_way(now, after) {
+            true => Some(now),
+            false => Some(now + SCARCE_AFTER),
+        }
     }
 
     /// Wakes the task at this time, or earlier.

@@ -2,7 +2,7 @@
 
 use crate::connection_end::ConnectionEnd;
 use crate::dispatch::REPLY;
-use crate::memory::{Account, Lease, cost};
+use crate::memory::{Account, Lease, SCARCE_AFTER, cost};
 use crate::record::{Decoder, FIRST_ROOM, PREFIX};
 use crate::reply_memory::{Leasing, ReplyLease, ReplyMemory};
 use oncrpc::xdr::Payload;
@@ -11,6 +11,7 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Instant;
 
@@ -170,7 +171,18 @@ impl Input {
     /// Whether others have waited for memory of the budget for long.
     pub(crate) fn is_memory_scarce(&self, now: Instant) -> bool {
         let account = self.account.as_ref();
-        account.is_some_and(|account| account.is_scarce(now))
+        account.is_some_and(|account| account.is_scarce(now, SCARCE_AFTER))
+    }
+
+    /// Whether calls have memory of the budget that others may need.
+    pub(crate) fn holds_memory(&self) -> bool {
+        self.account.as_ref().is_some_and(Account::holds)
+    }
+
+    /// Whether calls have held memory for so long that the connection [gives way](Account::must_give_way).
+    pub(crate) fn must_give_way(&self, now: Instant, after: Duration) -> bool {
+        let account = self.account.as_ref();
+        account.is_some_and(|account| account.must_give_way(now, after))
     }
 
     /// Decodes what has come, and reads once if all of that is decoded. Ready if anything came.

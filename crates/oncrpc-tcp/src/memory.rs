@@ -16,6 +16,9 @@ use tokio::time::Instant;
 /// How long a call waits for memory before others must be fast that have some and are not complete.
 pub(crate) const SCARCE_AFTER: Duration = Duration::from_secs(2);
 
+/// Time between two connections that give way: what one returns may be enough.
+const GIVE_WAY_PAUSE: Duration = Duration::from_millis(250);
+
 /// Bytes of small calls of one connection, with what is around them, that need no memory of the budget.
 pub(crate) const FREE_CALLS: usize = 64 << 10;
 
@@ -31,17 +34,31 @@ struct State {
     left: usize,
     /// Bytes held by each address.
     held: HashMap<PeerGroup, usize>,
+    /// Calls with memory, by number.
+    lent: BTreeMap<u64, Lent>,
     /// Connections that wait, each with its task.
     waiting: BTreeMap<u64, Waker>,
     /// Since when each of them waits.
     since: BTreeMap<u64, Instant>,
     next: u64,
+    /// When a connection gave way last.
+    gave_way: Option<Instant>,
+}
+
+/// The memory of one call.
+struct Lent {
+    account: u64,
+    bytes: usize,
+    since: Instant,
 }
 
 /// The account of one connection.
 pub(crate) struct Account {
     memory: Memory,
+    number: u64,
     group: PeerGroup,
+    /// Number of its calls with memory of the budget.
+    calls: Arc<AtomicUsize>,
     /// Its number among those that wait, if it does.
     waits: Option<u64>,
     /// Bytes of its calls in service that are not of the budget.
@@ -56,7 +73,13 @@ pub(crate) struct Lease {
 
 /// Whose memory it is.
 enum From {
-    Budget(Memory, PeerGroup),
+    Budget {
+        memory: Memory,
+        group: PeerGroup,
+        /// Number of the call.
+        number: u64,
+        calls: Arc<AtomicUsize>,
+    },
     Connection(Arc<AtomicUsize>),
 }
 
@@ -65,16 +88,20 @@ impl Memory {
         Self(Arc::new(Mutex::new(State {
             left: bytes,
             held: HashMap::new(),
+            lent: BTreeMap::new(),
             waiting: BTreeMap::new(),
             since: BTreeMap::new(),
             next: 0,
+            gave_way: None,
         })))
     }
 
     pub(crate) fn account(&self, group: PeerGroup) -> Account {
         Account {
             memory: self.clone(),
+            number: self.lock().number(),
             group,
+            calls: Arc::default(),
             waits: None,
             free: Arc::default(),
         }
@@ -110,21 +137,39 @@ impl Account {
         let more = bytes.saturating_sub(have);
         let mut state = self.memory.lock();
         if !state.take(self.group, more) {
-            let number = self.waits.unwrap_or(state.next);
-            state.next = state.next.max(number + 1);
+            let number = self.waits.unwrap_or_else(|| state.number());
             state.waiting.insert(number, cx.waker().clone());
             if self.waits.replace(number).is_none() {
                 state.since.insert(number, Instant::now());
             }
             return Poll::Pending;
         }
-        drop(state);
-        self.stop_waiting();
-        let lease = lease.get_or_insert_with(|| Lease {
-            from: From::Budget(self.memory.clone(), self.group),
-            bytes: 0,
+        let lease = lease.get_or_insert_with(|| {
+            let number = state.number();
+            let lent = Lent {
+                account: self.number,
+                bytes: 0,
+                since: Instant::now(),
+            };
+            state.lent.insert(number, lent);
+            self.calls.fetch_add(1, Relaxed);
+            let (memory, calls) = (self.memory.clone(), Arc::clone(&self.calls));
+            let from = From::Budget {
+                memory,
+                group: self.group,
+                number,
+                calls,
+            };
+            Lease { from, bytes: 0 }
         });
         lease.bytes += more;
+        if let From::Budget { number, .. } = &lease.from
+            && let Some(lent) = state.lent.get_mut(number)
+        {
+            lent.bytes = lease.bytes;
+        }
+        drop(state);
+        self.stop_waiting();
         Poll::Ready(())
     }
 
@@ -136,16 +181,48 @@ impl Account {
         }
     }
 
-    /// Whether another connection has waited for memory for [`SCARCE_AFTER`].
-    pub(crate) fn is_scarce(&self, now: Instant) -> bool {
-        let state = self.memory.lock();
+    /// Whether another connection has waited for memory for so long.
+    pub(crate) fn is_scarce(&self, now: Instant, after: Duration) -> bool {
+        self.others_wait(&self.memory.lock(), now, after)
+    }
+
+    /// Whether calls of the connection have memory of the budget.
+    pub(crate) fn holds(&self) -> bool {
+        self.calls.load(Relaxed) > 0
+    }
+
+    /// Whether calls hold half of what the connection has, and have held it for so long, while others have
+    /// waited for memory for as long, and no address has more than that of the connection.
+    pub(crate) fn must_give_way(&self, now: Instant, after: Duration) -> bool {
+        let mut state = self.memory.lock();
+        let paused = state.gave_way.is_none_or(|at| now >= at + GIVE_WAY_PAUSE);
+        if !paused || !self.others_wait(&state, now, after) {
+            return false;
+        }
+        let held = state.held.get(&self.group).copied().unwrap_or(0);
+        let (mut old, mut all) = (0, 0);
+        for lent in state.lent.values().filter(|of| of.account == self.number) {
+            all += lent.bytes;
+            if now.saturating_duration_since(lent.since) >= after {
+                old += lent.bytes;
+            }
+        }
+        let most = state.held.values().all(|&other| other <= held);
+        let must = old > 0 && 2 * old >= all && most;
+        if must {
+            state.gave_way = Some(now);
+        }
+        must
+    }
+
+    fn others_wait(&self, state: &State, now: Instant, after: Duration) -> bool {
         let others = state
             .since
             .iter()
             .filter(|(number, _)| Some(**number) != self.waits);
         // The first has waited for longest.
         let longest = others.map(|(_, since)| *since).next();
-        longest.is_some_and(|since| now.saturating_duration_since(since) >= SCARCE_AFTER)
+        longest.is_some_and(|since| now.saturating_duration_since(since) >= after)
     }
 
     /// Whether it waits for memory.
@@ -160,6 +237,11 @@ pub(crate) fn cost(message: usize) -> usize {
 }
 
 impl State {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
     fn take(&mut self, group: PeerGroup, bytes: usize) -> bool {
         let Some(left) = self.left.checked_sub(bytes) else {
             return false;
@@ -177,8 +259,16 @@ impl State {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let (memory, group) = match &self.from {
-            From::Budget(memory, group) => (memory, group),
+        let (memory, group, number) = match &self.from {
+            From::Budget {
+                memory,
+                group,
+                number,
+                calls,
+            } => {
+                calls.fetch_sub(1, Relaxed);
+                (memory, group, number)
+            }
             From::Connection(free) => {
                 free.fetch_sub(self.bytes, Relaxed);
                 return;
@@ -186,6 +276,7 @@ impl Drop for Lease {
         };
         let mut state = memory.lock();
         state.left += self.bytes;
+        state.lent.remove(number);
         if let Some(held) = state.held.get_mut(group) {
             *held -= self.bytes;
             if *held == 0 {
@@ -260,6 +351,6 @@ mod tests {
         assert!(account.poll_enlarge(&cx, &mut lease, 60).is_pending());
         drop(lease);
         assert_eq!(memory.lock().left, 100);
-        assert!(memory.lock().held.is_empty());
+        assert!(memory.lock().held.is_empty() && memory.lock().lent.is_empty());
     }
 }

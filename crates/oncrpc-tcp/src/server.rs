@@ -53,6 +53,9 @@ pub struct Limits {
     pub receive: Duration,
     /// How long a client may take to accept what waits for it, or 1 MiB of that.
     pub write: Duration,
+    /// How long calls in service may hold memory for which calls of others have waited as long. Then a
+    /// connection of the address that holds most is closed. `None` is without such a limit.
+    pub unanswered: Option<Duration>,
     /// How long a call to a client may take ([`Backchannels`]).
     pub backward: Duration,
     /// How long calls in service may take when the server stops. After that their connections are
@@ -80,6 +83,7 @@ impl Default for Limits {
             idle: Duration::from_secs(300),
             receive: Duration::from_secs(30),
             write: Duration::from_secs(30),
+            unanswered: None,
             backward: Duration::from_secs(10),
             drain: Duration::from_secs(10),
             half_close: true,
@@ -379,6 +383,7 @@ impl Accepting {
         let limits = TimeLimits {
             idle: Some(self.limits.idle),
             receive: Some(self.limits.receive),
+            unanswered: self.limits.unanswered,
             write: Some(self.limits.write),
         };
         let account = self.memory.account(caller.group);

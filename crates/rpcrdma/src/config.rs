@@ -433,6 +433,10 @@ pub struct ServerConfig {
     /// more waits. Calls from one address may use a quarter of it, or one call more. A connection
     /// with waiting calls is granted fewer credits until none waits.
     pub chunk_memory: usize,
+    /// How long calls may hold chunk memory without a reply while others have waited for it as long: then
+    /// a connection of the address that holds most is closed. `None` is without such a limit: where the
+    /// service goes on with a call when its connection has ended, that would help nobody.
+    pub unanswered: Option<Duration>,
     /// Pool of buffers. With `None` each worker has a pool of its own.
     pub pool: Option<Pool>,
     /// Private data of the application, sent behind that of RPC-over-RDMA.
@@ -471,6 +475,7 @@ impl ServerConfig {
         with_backward_memory(backward_memory: usize),
         with_health(health: HealthCheck),
         with_chunk_memory(chunk_memory: usize),
+        with_unanswered(unanswered: Option<Duration>),
         with_pool(pool: Pool),
         with_private_data(private_data: Vec<u8>),
         with_spin(spin: Spin),
@@ -516,6 +521,7 @@ impl Default for ServerConfig {
                 ..HealthCheck::default()
             },
             chunk_memory: 64 << 20,
+            unanswered: None,
             pool: None,
             private_data: Vec::new(),
             spin: Spin::default(),

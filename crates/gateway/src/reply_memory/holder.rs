@@ -1,5 +1,6 @@
 //! One connection: its leases, and how fast its client takes replies.
 
+use crate::config::GIVES_WAY_AFTER;
 use oncrpc::PeerGroup;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -36,6 +37,7 @@ pub(super) struct Holder {
 #[derive(Debug)]
 struct Held {
     bytes: usize,
+    since: Instant,
     /// Since when its call could go on, and waits for room at the client.
     woken: Option<Instant>,
 }
@@ -56,7 +58,13 @@ impl Holder {
     /// Adds a lease, whose call was woken then.
     pub(super) fn lend(&mut self, number: u64, bytes: usize, woken: Option<Instant>) {
         self.held += bytes;
-        self.leases.insert(number, Held { bytes, woken });
+        let since = Instant::now();
+        let lease = Held {
+            bytes,
+            since,
+            woken,
+        };
+        self.leases.insert(number, lease);
     }
 
     /// Returns a lease.
@@ -102,6 +110,17 @@ impl Holder {
         if is_first || has_taken_part {
             self.mark = Some((now, taken));
         }
+    }
+
+    /// For how long its calls have no reply, if that is too long for half of what it holds.
+    pub(super) fn is_unanswered(&self, now: Instant) -> Option<Duration> {
+        let time = |held: &Held| now.saturating_duration_since(held.since);
+        let old = self.leases.values().filter(|held| held.woken.is_none());
+        let old = old.filter(|held| time(held) >= GIVES_WAY_AFTER);
+        let (bytes, longest) = old.fold((0, Duration::ZERO), |(bytes, longest), held| {
+            (bytes + held.bytes, longest.max(time(held)))
+        });
+        (bytes > 0 && 2 * bytes >= self.held).then_some(longest)
     }
 
     /// For how long the client has taken too little although replies wait for it, if that is too long.

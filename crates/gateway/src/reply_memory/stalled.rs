@@ -4,8 +4,9 @@
 //! others began to wait: what its connection accepted, also of a reply that is not written completely,
 //! and the memory that it returned.
 
-use super::holder::STALLED_AFTER;
+use super::holder::{Holder, STALLED_AFTER};
 use super::{ReplyMemory, State};
+use crate::config::GIVES_WAY_AFTER;
 use oncrpc::{ConnectionId, PeerGroup};
 use std::cmp::Reverse;
 use std::net::SocketAddr;
@@ -15,9 +16,37 @@ use tokio::time::Instant;
 /// How often somebody looks for a connection to close as long as calls wait.
 pub(super) const RECLAIM_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A client that does not take its replies while others wait for memory.
+/// Why a client loses its connection while others wait for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// It does not take its replies.
+    Unread,
+    /// The upstream does not answer its calls, which have the memory of their replies.
+    Unanswered,
+}
+
+impl Why {
+    /// How long others wait before.
+    fn after(self) -> Duration {
+        match self {
+            Self::Unread => STALLED_AFTER,
+            Self::Unanswered => GIVES_WAY_AFTER,
+        }
+    }
+
+    /// For how long it holds for a connection, if it does.
+    fn holds(self, holder: &Holder, now: Instant) -> Option<Duration> {
+        match self {
+            Self::Unread => holder.stands_still(now),
+            Self::Unanswered => holder.is_unanswered(now),
+        }
+    }
+}
+
+/// A client that loses its connection while others wait for memory.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stalled {
+    pub(crate) why: Why,
     pub(crate) connection: ConnectionId,
     pub(crate) addr: SocketAddr,
     pub(crate) group: PeerGroup,
@@ -64,7 +93,9 @@ impl ReplyMemory {
                 holder.watch(now, accepted, is_first);
             }
         }
-        state.reclaim(now)
+        let mut stalled = state.reclaim(now, Why::Unread);
+        stalled.extend(state.reclaim(now, Why::Unanswered));
+        stalled
     }
 }
 
@@ -100,16 +131,16 @@ impl Drop for Watch {
 
 impl State {
     /// Chooses the clients whose memory others need: for each call that has waited for too long, the
-    /// connection that has stood still for longest of the address that holds most. Only an address that
+    /// connection for which the reason has held for longest of the address that holds most. Only an address that
     /// holds less may have it, or a connection of the same address that holds less.
-    fn reclaim(&mut self, now: Instant) -> Vec<Stalled> {
+    fn reclaim(&mut self, now: Instant, why: Why) -> Vec<Stalled> {
         let held_by = |of| self.groups.get(&of).map_or(0, |group| group.held);
         let mut still: Vec<_> = self
             .holders
             .iter()
             .filter(|(_, holder)| !holder.is_closing)
             .filter_map(|(&connection, holder)| {
-                let time = holder.stands_still(now)?;
+                let time = why.holds(holder, now)?;
                 Some((held_by(holder.group), time, connection))
             })
             .collect();
@@ -117,7 +148,7 @@ impl State {
             return Vec::new();
         }
         still.sort_unstable_by_key(|&candidate| Reverse(candidate));
-        let is_long = |since| now.saturating_duration_since(since) >= STALLED_AFTER;
+        let is_long = |since| now.saturating_duration_since(since) >= why.after();
         let waiting: Vec<_> = self
             .turns
             .iter()
@@ -155,6 +186,7 @@ impl State {
             holder.is_closing = true;
             returning += holder.held;
             stalled.push(Stalled {
+                why,
                 connection: candidate,
                 addr: holder.addr,
                 group: holder.group,

@@ -3,6 +3,7 @@
 use super::holder::STALLED_AFTER;
 use super::stalled::RECLAIM_INTERVAL;
 use super::*;
+use crate::config::GIVES_WAY_AFTER;
 use oncrpc::xdr::Payload;
 use std::cell::RefCell;
 use std::net::Ipv4Addr;
@@ -451,4 +452,38 @@ async fn one_watches_for_all_calls_that_wait_until_none_does() {
     let _next = memory.watch().expect("the next call that waits has one");
     drop(watch);
     assert!(memory.watch().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_the_upstream_leaves_unanswered_give_way_to_those_that_wait_for_long() {
+    let memory = ReplyMemory::new(8 * READ);
+    let (dead, busy) = (client(1), client(2));
+    let unanswered = all_leases(&memory, &dead);
+    let mut of_busy = all_leases(&memory, &busy);
+    assert_eq!((unanswered.len(), of_busy.len()), (4, 2));
+    let other = client(3);
+    let mut waits = pin!(memory.lease(&other, 4 * READ, || ()));
+    assert!(poll(waits.as_mut()).is_none());
+    pass(&memory, GIVES_WAY_AFTER / 2, |_| panic!("it is early")).await;
+    // This one's calls are answered.
+    of_busy = of_busy
+        .into_iter()
+        .map(|answered| {
+            drop(answered);
+            memory.lock().lend(
+                &memory,
+                busy.group,
+                (busy.connection, busy.addr),
+                READ,
+                None,
+            )
+        })
+        .collect();
+    let closed = RefCell::new(Vec::new());
+    let close = |stalled: Stalled| closed.borrow_mut().push((stalled.connection, stalled.why));
+    pass(&memory, GIVES_WAY_AFTER / 2, close).await;
+    assert_eq!(*closed.borrow(), [(dead.connection, Why::Unanswered)]);
+    drop(unanswered);
+    assert!(poll(waits).is_some());
+    drop(of_busy);
 }

@@ -207,3 +207,32 @@ async fn call_that_does_not_come_to_its_end_does_not_keep_others_from_memory() {
     let reply = tokio::time::timeout(SOON, exchange).await;
     assert_eq!(reply.expect("it is not late")[..2], [7, 1]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn large_calls_that_are_not_answered_give_way_to_those_that_wait_for_long() {
+    let relayed = Relayed::start(64 << 20).await;
+    let mut attackers = Vec::new();
+    // Together they take all that there is for calls.
+    for host in 2..66 {
+        let mut attacker = connect_from(&relayed.to_gateway, host).await;
+        let mut call = buffer::Buffer::default();
+        record::encode(&call_of(1, HELD, &vec![0; 1 << 20]), &mut call);
+        attackers.push(tokio::spawn(async move {
+            attacker.write_all(&call).await.expect("it is sent");
+            read_words(&mut attacker, 24).await
+        }));
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut client = connect(&relayed.to_gateway).await;
+    let mut call = buffer::Buffer::default();
+    record::encode(&call_of(7, ECHO, &vec![0; 1 << 20]), &mut call);
+    let exchange = async {
+        client.write_all(&call).await.expect("it is sent");
+        read_words(&mut client, 24).await
+    };
+    let limit = Duration::from_secs(35);
+    let reply = tokio::time::timeout(limit, exchange).await;
+    assert_eq!(reply.expect("it is not late")[..2], [7, 1]);
+    let closed = attackers.iter().filter(|call| call.is_finished()).count();
+    assert!((1..8).contains(&closed), "{closed} have given way");
+}

@@ -392,6 +392,7 @@ fn may_speak_version_one(over: &CloseReason) -> bool {
         | CloseReason::Mute(_)
         | CloseReason::PullTimedOut(_)
         | CloseReason::TooSlow
+        | CloseReason::GaveWay
         | CloseReason::CallTimedOut(_)
         | CloseReason::NoBackwardCredit
         | CloseReason::Evicted

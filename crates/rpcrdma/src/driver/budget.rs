@@ -1,15 +1,23 @@
 //! Memory for the chunks of calls in service, shared fairly by the connections of a server.
 
+use crate::driver::clock;
 use oncrpc::PeerGroup;
 use slab::Slab;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
 /// Divisor for the share of one address: its connections together hold at most a quarter of a
 /// budget, so that an address that returns nothing leaves most of it to others.
 const SHARE: usize = 4;
+
+/// Time between two connections that give way: what one returns may be enough.
+const GIVE_WAY_PAUSE: Duration = Duration::from_millis(250);
+
+/// How often it is looked whether a connection must give way.
+const GIVE_WAY_LOOK: Duration = Duration::from_secs(2);
 
 /// Budget of bytes for the chunks of calls in service, on all connections that share it.
 ///
@@ -22,6 +30,8 @@ pub(crate) struct Budget(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     total: usize,
+    /// How long calls may hold bytes for which others wait.
+    unanswered: Option<Duration>,
     state: Mutex<State>,
 }
 
@@ -32,6 +42,20 @@ struct State {
     /// Round-robin queue of groups with waiting calls.
     turns: VecDeque<PeerGroup>,
     waiters: Slab<Waiter>,
+    /// Leases by number.
+    lent: BTreeMap<u64, Lent>,
+    /// The last number of an account or a lease.
+    last: u64,
+    /// When a connection gave way last.
+    gave_way: Option<Instant>,
+}
+
+/// What one lease holds.
+#[derive(Debug)]
+struct Lent {
+    account: u64,
+    bytes: usize,
+    since: Instant,
 }
 
 /// The connections of one address.
@@ -48,6 +72,7 @@ struct Group {
 #[derive(Debug)]
 struct Waiter {
     bytes: usize,
+    since: Instant,
     waker: Waker,
     /// Whether the bytes are already reserved for it.
     granted: bool,
@@ -57,6 +82,7 @@ struct Waiter {
 #[derive(Debug)]
 pub(crate) struct Account {
     budget: Budget,
+    number: u64,
     group: PeerGroup,
     waiter: Option<usize>,
     held: Arc<AtomicUsize>,
@@ -66,6 +92,8 @@ pub(crate) struct Account {
 #[derive(Debug)]
 pub(crate) struct Lease {
     budget: Budget,
+    /// Its number, if it holds anything.
+    number: u64,
     group: PeerGroup,
     held: Arc<AtomicUsize>,
     bytes: usize,
@@ -74,12 +102,18 @@ pub(crate) struct Lease {
 impl Budget {
     /// Creates a budget of `total` bytes.
     pub(crate) fn new(total: usize) -> Self {
+        Self::giving_way(total, None)
+    }
+
+    /// The same, in which calls may hold bytes for so long while others wait for them.
+    pub(crate) fn giving_way(total: usize, unanswered: Option<Duration>) -> Self {
         let state = State {
             free: total,
             ..State::default()
         };
         Self(Arc::new(Shared {
             total,
+            unanswered,
             state: Mutex::new(state),
         }))
     }
@@ -91,9 +125,11 @@ impl Budget {
 
     /// Opens an account for a new connection from this address.
     pub(crate) fn account(&self, group: PeerGroup) -> Account {
-        self.lock().groups.entry(group).or_default().accounts += 1;
+        let mut state = self.lock();
+        state.groups.entry(group).or_default().accounts += 1;
         Account {
             budget: self.clone(),
+            number: state.number(),
             group,
             waiter: None,
             held: Arc::default(),
@@ -158,6 +194,11 @@ impl Budget {
 }
 
 impl State {
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
     fn group(&mut self, of: PeerGroup) -> &mut Group {
         self.groups.get_mut(&of).expect("a group that is in use")
     }
@@ -177,7 +218,7 @@ impl Account {
     pub(crate) fn take(&mut self, bytes: usize, waker: &Waker) -> Option<Lease> {
         if bytes == 0 && self.waiter.is_none() {
             // It waits for nobody.
-            return Some(self.lease(0));
+            return Some(self.empty());
         }
         let budget = &self.budget;
         let bytes = bytes.min(budget.0.total);
@@ -190,8 +231,7 @@ impl Account {
             }
             self.waiter = None;
             let bytes = state.waiters.remove(key).bytes;
-            drop(state);
-            return Some(self.lease(bytes));
+            return Some(self.lease(&mut state, bytes));
         }
         let nobody_waits = state.turns.is_empty();
         let left = state.free.checked_sub(bytes).filter(|_| nobody_waits);
@@ -200,8 +240,7 @@ impl Account {
         if let Some(left) = left.filter(|_| allowed) {
             group.taken += bytes;
             state.free = left;
-            drop(state);
-            return Some(self.lease(bytes));
+            return Some(self.lease(&mut state, bytes));
         }
         let joins = allowed && !group.in_turns;
         group.in_turns |= joins;
@@ -210,6 +249,7 @@ impl Account {
         }
         let key = state.waiters.insert(Waiter {
             bytes,
+            since: clock::now(),
             waker: waker.clone(),
             granted: false,
         });
@@ -234,10 +274,76 @@ impl Account {
         self.held.load(Relaxed)
     }
 
-    fn lease(&self, bytes: usize) -> Lease {
-        self.held.fetch_add(bytes, Relaxed);
+    /// When to look again whether the connection must give way; `None` if it need not.
+    pub(crate) fn next_look(&self, now: Instant) -> Option<Instant> {
+        let is_limited = self.budget.0.unanswered.is_some() && self.held() > 0;
+        is_limited.then(|| now + GIVE_WAY_LOOK)
+    }
+
+    /// Whether the connection must give way: its calls hold half of what it has, and have held it for the
+    /// time of the budget, while others have waited for bytes as long, and no address has more than that of
+    /// the connection.
+    pub(crate) fn must_give_way(&self, now: Instant) -> bool {
+        let Some(after) = self.budget.0.unanswered else {
+            return false;
+        };
+        if self.held() == 0 {
+            return false;
+        }
+        let mut state = self.budget.lock();
+        let is_long = |since| now.saturating_duration_since(since) >= after;
+        let waits = |key: &usize| Some(*key) != self.waiter && is_long(state.waiters[*key].since);
+        let group = &state.groups[&self.group];
+        let mut turns = state.turns.iter().filter(|&&of| of != self.group);
+        let is_awaited = group.queue.iter().any(waits)
+            || turns.any(|of| state.groups[of].queue.front().is_some_and(waits));
+        let paused = state.gave_way.is_some_and(|at| now < at + GIVE_WAY_PAUSE);
+        if !is_awaited || paused {
+            return false;
+        }
+        let (mut old, mut all) = (0, 0);
+        for lent in state.lent.values().filter(|of| of.account == self.number) {
+            all += lent.bytes;
+            if is_long(lent.since) {
+                old += lent.bytes;
+            }
+        }
+        let most = state
+            .groups
+            .values()
+            .all(|other| other.taken <= group.taken);
+        let must = old > 0 && 2 * old >= all && most;
+        if must {
+            state.gave_way = Some(now);
+        }
+        must
+    }
+
+    fn empty(&self) -> Lease {
         Lease {
             budget: self.budget.clone(),
+            number: 0,
+            group: self.group,
+            held: Arc::clone(&self.held),
+            bytes: 0,
+        }
+    }
+
+    fn lease(&self, state: &mut State, bytes: usize) -> Lease {
+        if bytes == 0 {
+            return self.empty();
+        }
+        self.held.fetch_add(bytes, Relaxed);
+        let number = state.number();
+        let lent = Lent {
+            account: self.number,
+            bytes,
+            since: clock::now(),
+        };
+        state.lent.insert(number, lent);
+        Lease {
+            budget: self.budget.clone(),
+            number,
             group: self.group,
             held: Arc::clone(&self.held),
             bytes,
@@ -266,7 +372,13 @@ impl Lease {
             return;
         }
         self.held.fetch_sub(bytes, Relaxed);
-        let state = self.budget.lock();
+        let mut state = self.budget.lock();
+        if let Some(lent) = state.lent.get_mut(&self.number) {
+            lent.bytes -= bytes;
+            if lent.bytes == 0 {
+                state.lent.remove(&self.number);
+            }
+        }
         self.budget.give_back(state, self.group, bytes);
     }
 }
@@ -411,6 +523,28 @@ mod tests {
         assert!(b.take(60).is_none() && a.account.others_wait());
         drop(lease);
         assert!(b.take(60).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_without_a_reply_give_way_to_those_that_wait_for_long() {
+        let limit = Duration::from_secs(30);
+        let budget = Budget::giving_way(100, Some(limit));
+        let [mut a, mut b, mut c] = customers(&budget, [1, 2, 3]);
+        let dead = a.take(60).expect("free");
+        let mut answered = b.take(40).expect("free");
+        assert!(c.take(20).is_none());
+        let must = |of: &Customer| of.account.must_give_way(clock::now());
+        tokio::time::advance(limit - GIVE_WAY_PAUSE).await;
+        assert!(!must(&a));
+        answered.shrink(39);
+        tokio::time::advance(GIVE_WAY_PAUSE).await;
+        assert!(!must(&b) && !must(&c), "the other address has more");
+        assert!(must(&a));
+        assert!(!must(&a), "others look whether that is enough first");
+        drop(dead);
+        assert!(c.take(20).is_some());
+        tokio::time::advance(limit).await;
+        assert!(!must(&b), "nobody waits");
     }
 
     #[test]

@@ -44,6 +44,9 @@ pub enum CloseReason {
         MIN_RATE >> 10
     )]
     TooSlow,
+    /// Calls without a reply held chunk memory for which others waited.
+    #[error("calls without a reply held chunk memory for which others waited")]
+    GaveWay,
     /// A call got no reply within its time.
     #[error("a call got no reply within {0:?}")]
     CallTimedOut(Duration),
@@ -74,6 +77,7 @@ impl CloseReason {
             Self::Violation(violation) => violation.is_of_peer(),
             Self::PullTimedOut(_)
             | Self::TooSlow
+            | Self::GaveWay
             | Self::Closed(verbs::CloseReason::PeerError(_)) => true,
             _ => false,
         }

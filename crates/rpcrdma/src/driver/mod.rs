@@ -377,7 +377,12 @@ impl<P: Policy> Driver<P> {
         if self.lease_rate.is_slow() && short() {
             return Err(CloseReason::TooSlow);
         }
-        Ok(self.lease_rate.next())
+        let account = &self.endpoint.account;
+        if account.must_give_way(self.now) {
+            return Err(CloseReason::GaveWay);
+        }
+        let looks = [self.lease_rate.next(), account.next_look(self.now)];
+        Ok(looks.into_iter().flatten().min())
     }
 
     fn check_use(&mut self) -> Result<Option<Instant>, CloseReason> {

@@ -125,8 +125,8 @@ impl Server {
                 .collect::<Result<_, _>>()?,
         };
         let chunk_memory = config.chunk_memory;
-        let budget = Budget::new(chunk_memory);
         let admission = Admission::new(config.connection_limits());
+        let budget = Budget::giving_way(chunk_memory, config.unanswered);
         let settings = Settings {
             service,
             budget: budget.clone(),

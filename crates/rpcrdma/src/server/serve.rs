@@ -132,6 +132,7 @@ impl Serving {
                     | CloseReason::Evicted
                     | CloseReason::PullTimedOut(_)
                     | CloseReason::TooSlow
+                    | CloseReason::GaveWay
             );
         if !at_once {
             endpoint.close().await;
