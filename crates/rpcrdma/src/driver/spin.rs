@@ -2,8 +2,9 @@
 //!
 //! To be woken by the system costs several times the round trip of a call on loopback, so the task
 //! polls for a while before it waits. Polling is a waste when other tasks need the CPU: so at most
-//! one connection polls, it calls `sched_yield` often, and where polling was in vain or kept others
-//! from the CPU several times, it is left out for a while.
+//! one connection polls, it calls `sched_yield` often, and where polling kept others from the CPU
+//! several times, it is left out for a while. On an idle CPU polling in vain does no harm: awake, it
+//! answers sooner.
 
 use crate::config::Spin;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ const ROUNDS: u32 = 8;
 /// when its message comes.
 const LENT: Duration = Duration::from_micros(100);
 
-/// Waits in which polling was of no use, one after the other, before it is left out.
-const IN_VAIN: u32 = 4;
+/// Waits in which polling kept others from the CPU, one after the other, before it is left out.
+const HARMFUL: u32 = 4;
 
 /// Waits without polling, before it is tried again.
 const LEFT_OUT: u32 = 32;
@@ -40,8 +41,8 @@ pub(crate) enum Wait {
 /// How polling went in the last waits of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Experience {
-    /// Waits in which polling was of no use, without one of use since.
-    in_vain: u32,
+    /// Waits in which polling kept others from the CPU, without another one since.
+    harmful: u32,
     /// Waits for which polling is left out.
     left_out: u32,
 }
@@ -97,7 +98,7 @@ impl Spinner {
 
     /// Records a round with work.
     pub(crate) fn busy(&mut self) {
-        self.ends(true);
+        self.ends();
         if !self.active {
             self.active = true;
             self.activity.0.fetch_add(1, Relaxed);
@@ -140,12 +141,12 @@ impl Spinner {
         self.lent |= took > LENT;
     }
 
-    /// Records the end of a wait, if polling has begun: with a message, or in vain.
-    fn ends(&mut self, by_message: bool) {
+    /// Records the end of a wait, if polling has begun.
+    fn ends(&mut self) {
         let lent = std::mem::take(&mut self.lent);
         self.since = None;
         if let Some(wait) = self.wait.take() {
-            self.of(wait).record(by_message && !lent);
+            self.of(wait).record(lent);
         }
     }
 
@@ -157,7 +158,7 @@ impl Spinner {
     }
 
     fn park(&mut self) -> Idle {
-        self.ends(false);
+        self.ends();
         self.leave();
         Idle::Park
     }
@@ -181,15 +182,15 @@ impl Experience {
     }
 
     /// Records a wait with polling.
-    fn record(&mut self, was_of_use: bool) {
-        if was_of_use {
-            self.in_vain = 0;
+    fn record(&mut self, was_harmful: bool) {
+        if !was_harmful {
+            self.harmful = 0;
             return;
         }
-        self.in_vain += 1;
-        if self.in_vain >= IN_VAIN {
-            // The next time it is of no use, it is left out at once.
-            self.in_vain = IN_VAIN - 1;
+        self.harmful += 1;
+        if self.harmful >= HARMFUL {
+            // The next time it does harm, it is left out at once.
+            self.harmful = HARMFUL - 1;
             self.left_out = LEFT_OUT;
         }
     }
@@ -277,29 +278,29 @@ mod tests {
     }
 
     #[test]
-    fn polling_of_no_use_is_left_out_for_a_while_and_tried_again() {
+    fn polling_that_does_harm_is_left_out_for_a_while_and_tried_again() {
         let mut waits = Experience::default();
-        for _ in 0..IN_VAIN {
+        for _ in 0..HARMFUL {
             assert!(!waits.leave_out());
-            waits.record(false);
+            waits.record(true);
         }
         for _ in 0..2 {
             for _ in 0..LEFT_OUT {
                 assert!(waits.leave_out());
             }
             assert!(!waits.leave_out(), "it is tried again, once");
-            waits.record(false);
+            waits.record(true);
         }
     }
 
     #[test]
-    fn polling_that_is_of_use_again_is_not_left_out() {
+    fn polling_that_does_harm_now_and_then_is_not_left_out() {
         let mut waits = Experience::default();
         for _ in 0..3 {
-            for _ in 1..IN_VAIN {
-                waits.record(false);
+            for _ in 1..HARMFUL {
+                waits.record(true);
             }
-            waits.record(true);
+            waits.record(false);
         }
         assert!(!waits.leave_out());
     }
@@ -310,7 +311,7 @@ mod tests {
             return;
         }
         let mut spinner = Spinner::new(Spin::Adaptive, Activity::default());
-        for _ in 0..IN_VAIN {
+        for _ in 0..HARMFUL {
             assert_eq!(run(spinner.idle(Wait::Peer)), Idle::Again);
             spinner.yielded(2 * LENT);
             // The message comes, but late.
@@ -324,14 +325,14 @@ mod tests {
     }
 
     #[test]
-    fn message_that_comes_soon_makes_polling_of_use() {
+    fn polling_in_vain_on_an_idle_cpu_does_no_harm() {
         if !several_cpus() {
             return;
         }
         let mut spinner = Spinner::new(Spin::Adaptive, Activity::default());
-        spinner.peer.in_vain = IN_VAIN - 1;
+        spinner.peer.harmful = HARMFUL - 1;
         assert_eq!(run(spinner.idle(Wait::Peer)), Idle::Again);
-        spinner.busy();
-        assert_eq!(spinner.peer.in_vain, 0);
+        assert_eq!(spinner.park(), Idle::Park);
+        assert_eq!(spinner.peer.harmful, 0);
     }
 }
