@@ -12,7 +12,9 @@ objects=$(rdma resource show)
 ours_up --provider verbs --device rxe0 --allow "$CLIENT" --squash none --control-socket /run/control /export/ours
 cat /run/listening
 settled() { [ "$(rdma resource show)" = "$1" ]; }
-connections() { /lab/rpcrdma clients --json --socket /run/control | grep -c verbs; }
+clients() { /lab/rpcrdma clients --json --socket /run/control; }
+connections() { clients | grep -c verbs; }
+counters() { grep . /sys/class/infiniband/rxe0/ports/1/hw_counters/*; }
 has_connections() { [ "$(connections)" = "$1" ]; }
 echo '@@ready'
 while read -r command argument <&3; do
@@ -21,7 +23,8 @@ while read -r command argument <&3; do
     connections)
       # connections COUNT: waits until our server has so many
       begin=${EPOCHREALTIME/./}
-      wait_for 120 has_connections "$argument" || die "there are $(connections) connections, and not $argument"
+      wait_for 120 has_connections "$argument" ||
+        die "there are $(connections) connections, and not $argument: $(clients), $(rdma resource show qp), $(counters)"
       echo "@@connections $(((${EPOCHREALTIME/./} - begin) / 1000))"
       ;;
     stop) break ;;

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -18,7 +18,12 @@ pub(super) struct Report {
 struct TestResult {
     name: &'static str,
     took: Duration,
-    failure: Option<String>,
+    failure: Option<Failure>,
+}
+
+struct Failure {
+    why: String,
+    logs: PathBuf,
 }
 
 impl Report {
@@ -37,19 +42,19 @@ impl Report {
         );
     }
 
-    /// Runs one test and keeps its result. What a failed one wrote to its logs is shown.
+    /// Runs one test and keeps its result.
     pub(super) fn test(&self, name: &'static str, logs: &Path, run: impl FnOnce() -> Result<()>) {
         self.say(name, "starts");
         let start = Instant::now();
         let result = run();
         let took = start.elapsed();
-        let failure = result.err().map(|error| format!("{error:#}"));
+        let failure = result.err().map(|error| Failure {
+            why: format!("{error:#}"),
+            logs: logs.to_owned(),
+        });
         match &failure {
             None => self.say(name, &format!("ok, {:.1} s", took.as_secs_f64())),
-            Some(why) => {
-                self.say(name, &format!("FAILED: {why}"));
-                show_logs(logs);
-            }
+            Some(Failure { why, .. }) => self.say(name, &format!("FAILED: {why}")),
         }
         self.results.borrow_mut().push(TestResult {
             name,
@@ -58,7 +63,8 @@ impl Report {
         });
     }
 
-    /// Prints the table.
+    /// Prints the ends of failed tests' logs and, below them, the table and why tests failed: where only the end of the
+    /// output is kept, the reasons are in it.
     ///
     /// # Errors
     ///
@@ -66,6 +72,15 @@ impl Report {
     pub(super) fn summary(&self, kernel: &str) -> Result<()> {
         let results = self.results.borrow();
         let total = self.start.elapsed().as_secs_f64();
+        let failures = || {
+            results
+                .iter()
+                .filter_map(|result| Some((result.name, result.failure.as_ref()?)))
+        };
+        for (name, Failure { logs, .. }) in failures() {
+            eprintln!("\n{name} wrote to its logs:");
+            show_logs(logs);
+        }
         eprintln!("\nInteroperability with Linux {kernel}, {total:.1} s in all:");
         for result in results.iter() {
             let verdict = if result.failure.is_none() {
@@ -79,10 +94,10 @@ impl Report {
                 result.took.as_secs_f64()
             );
         }
-        let failed = results
-            .iter()
-            .filter(|result| result.failure.is_some())
-            .count();
+        for (name, Failure { why, .. }) in failures() {
+            eprintln!("{name}: {why}");
+        }
+        let failed = failures().count();
         if failed > 0 {
             bail!(
                 "{failed} of {} interoperability tests failed",
