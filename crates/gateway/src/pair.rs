@@ -1,11 +1,12 @@
 //! One client connection, and the upstream connection that belongs to it.
 
-use crate::arriving::Arriving;
-use crate::backward::Callbacks;
+mod connect;
+mod loss;
+
 use crate::core::Core;
 use crate::downstream::Backward;
-use crate::link::{Connector, Link};
-use crate::outage::{self, Symptom};
+use crate::link::Link;
+use crate::outage::Symptom;
 use crate::phase::{Phase, Phases};
 use crate::ports::MachineName;
 use crate::reduce;
@@ -18,26 +19,16 @@ use crate::stats::{Counter, TcpClient, UpstreamConnection};
 use crate::xids::{Taken, Xids};
 use nfs_proto::scan::{ScannedCall, apply, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};
-use oncrpc::{
-    Answer, Caller, Cause, Chain, Credential, Programs, Reply, ReplyBound, Service, TransportError,
-};
-use oncrpc_tcp::ConnectionEnd;
-use rpcrdma::CloseReason;
+use oncrpc::{Answer, Caller, Credential, Programs, Reply, ReplyBound, Service, TransportError};
 use std::any::Any;
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, warn};
-use verbs::Loss;
 
 /// Write chunks that a call to an RDMA upstream offers at most.
 pub(crate) const WRITE_CHUNKS: usize = 1;
-
-/// How long an upstream connection may take to make before it is worth a warning that its client has left.
-const LONG_ATTEMPT: Duration = Duration::from_secs(1);
 
 /// One client connection with its upstream connection, which is made at the first call.
 ///
@@ -503,143 +494,6 @@ impl Pair {
         }
     }
 
-    /// Begins to make the upstream connection, for a first call.
-    pub(crate) fn connect(self: Arc<Self>) {
-        if self.phase.enter(Phase::Connecting) == Phase::New {
-            self.core.stats.pairs.bump();
-            tokio::spawn(self.run());
-        }
-    }
-
-    /// Makes the upstream connection, and waits for the end of one of both.
-    async fn run(self: Arc<Self>) {
-        let over = self.phase.reach(Phase::Over);
-        tokio::pin!(over);
-        let callbacks = Arc::new(Callbacks {
-            pair: Arc::downgrade(&self),
-        });
-        let replies = Arc::new(Arriving {
-            pair: Arc::downgrade(&self),
-        });
-        let begun = Instant::now();
-        let link = tokio::select! {
-            biased;
-            () = &mut over => {
-                self.warn_of_client_that_left(begun);
-                None
-            }
-            link = self.connect_within_window(callbacks, replies) => link.map(Arc::new),
-        };
-        let Some(link) = link else {
-            self.phase.enter(Phase::Over);
-            self.close_downstream();
-            return;
-        };
-        self.lock().link = Some(Arc::clone(&link));
-        self.phase.enter(Phase::Up);
-        let lost = tokio::select! {
-            biased;
-            () = &mut over => None,
-            why = link.ended() => Some(why),
-        };
-        match lost {
-            Some(why) => self.lose(&why),
-            None => link.close().await,
-        }
-    }
-
-    /// Says that a client has left before the upstream was reached, where that was not for want of time: an attempt may take
-    /// longer than clients wait.
-    fn warn_of_client_that_left(&self, begun: Instant) {
-        let waited = begun.elapsed();
-        if waited < LONG_ATTEMPT {
-            return;
-        }
-        let (upstream, seconds) = (&self.core.upstream, waited.as_secs_f64());
-        let what = format!(
-            "server {upstream:?} cannot be reached: a client has left that waited {seconds:.1} s for it{}",
-            outage::hint_of_port(upstream)
-        );
-        self.core
-            .warn_of_outage_since(begun, Symptom::Away, self.caller.addr, &what);
-    }
-
-    async fn connect_within_window(
-        &self,
-        callbacks: Arc<Callbacks>,
-        replies: Arc<Arriving>,
-    ) -> Option<Link> {
-        let core = &*self.core;
-        let mut port = core
-            .ports
-            .lease(self.caller.group, Arc::clone(&self.machine));
-        let connector = Connector {
-            upstream: &core.upstream,
-            timeout: core.config.connect_timeout,
-            call_timeout: core.config.call_timeout,
-            callbacks,
-            log: &core.log,
-            pool: &core.pool,
-            replies,
-        };
-        let (peer, until) = (
-            self.caller.addr,
-            Instant::now() + core.config.connect_window,
-        );
-        let mut pause = core.config.retry_first;
-        let mut is_first = true;
-        loop {
-            let error: Cause = match connector.attempt(&mut port).await {
-                Ok(link) => {
-                    core.stats.upstream_connections.bump();
-                    debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = ?core.upstream, "connected");
-                    return Some(link);
-                }
-                Err(error) => error,
-            };
-            core.stats.upstream_attempts_failed.bump();
-            if Instant::now() + pause > until {
-                core.stats.upstream_unreachable.bump();
-                debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = ?core.upstream, error = %Chain(error.error()), "the upstream cannot be reached: the connection of its client is closed");
-                return None;
-            }
-            if std::mem::take(&mut is_first) {
-                let (window, why) = (
-                    core.config.connect_window.as_secs_f64(),
-                    Chain(error.error()),
-                );
-                let hint = outage::hint(&core.upstream, &error);
-                let what = format!(
-                    "server {:?} cannot be reached, trying for {window} s for each client: {why}{hint}",
-                    core.upstream
-                );
-                core.warn_of_outage(Symptom::Away, peer, &what);
-            }
-            debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = ?core.upstream, error = %Chain(error.error()), "no upstream connection yet");
-            tokio::time::sleep(pause).await;
-            pause = next_pause(pause, core.config.retry_most);
-        }
-    }
-
-    /// Handles the loss of the upstream connection: replies received before go to the client, then
-    /// its connection is closed.
-    fn lose(&self, why: &TransportError) {
-        if self.phase.enter(Phase::Ending) >= Phase::Ending {
-            return;
-        }
-        self.core.stats.upstream_lost.bump();
-        if is_timeout(why) {
-            self.core.stats.timeouts.bump();
-        }
-        if let Some((symptom, what)) = warning_of_loss(why, self.answered.load(Relaxed)) {
-            self.core.warn_of_outage(symptom, self.caller.addr, &what);
-        }
-        debug!(target: "gateway", listen = self.core.listen(), peer = %self.caller.addr, upstream = ?self.core.upstream, error = %Chain(why), "the upstream connection ended");
-        if self.lock().in_flight.is_empty() {
-            self.close_downstream();
-        }
-    }
-
     /// Whether the upstream connection has ended.
     fn is_ending(&self) -> bool {
         self.phase.get() >= Phase::Ending
@@ -660,67 +514,6 @@ impl Pair {
     }
 }
 
-/// What users are told of a lost upstream connection, which may have answered a call before.
-fn warning_of_loss(why: &TransportError, has_answered: bool) -> Option<(Symptom, String)> {
-    if is_timeout(why) {
-        let what = format!("the upstream does not answer: {}", Chain(why));
-        return Some((Symptom::Away, what));
-    }
-    if has_vanished(why) {
-        let what = format!("the upstream has gone without a word: {}", Chain(why));
-        return Some((Symptom::Away, what));
-    }
-    (is_closed(why) && !has_answered).then(|| {
-        let what = "the server closed the connection before its first reply: does it allow this host, or demand a port \
-                    below 1024 (--reserved-port, or reserved_port of the pair)? Or is it an NFS/RDMA port (rdma:// for the \
-                    upstream)?";
-        (Symptom::Closes, what.to_owned())
-    })
-}
-
-/// Whether an RDMA connection ended because a call was not answered.
-fn is_timeout(why: &TransportError) -> bool {
-    let TransportError::Disconnected(cause) = why else {
-        return false;
-    };
-    let reason = cause.error().downcast_ref();
-    matches!(reason, Some(CloseReason::CallTimedOut(_)))
-}
-
-/// Whether nothing comes from the upstream's machine any more, not even acknowledgements.
-fn has_vanished(why: &TransportError) -> bool {
-    use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
-    let TransportError::Disconnected(cause) = why else {
-        return false;
-    };
-    if let Some(ConnectionEnd::Io(error)) = cause.error().downcast_ref() {
-        return matches!(
-            error.kind(),
-            TimedOut | HostUnreachable | NetworkUnreachable
-        );
-    }
-    match cause.error().downcast_ref() {
-        Some(CloseReason::Closed(verbs::CloseReason::Lost(reason))) => {
-            reason.kind() == Loss::Unresponsive
-        }
-        Some(CloseReason::Silent(_)) => true,
-        _ => false,
-    }
-}
-
-/// Whether the server has closed or reset a TCP connection.
-fn is_closed(why: &TransportError) -> bool {
-    let TransportError::Disconnected(cause) = why else {
-        return false;
-    };
-    let end = cause.error().downcast_ref();
-    matches!(end, Some(ConnectionEnd::ByPeer | ConnectionEnd::Io(_)))
-}
-
-fn next_pause(pause: Duration, most: Duration) -> Duration {
-    (pause * 2).min(most)
-}
-
 /// Checks the credential of a local user, who may claim its own uid only.
 fn may_claim(call: &Payload, caller: &Caller) -> Result<(), Reply> {
     let head = Payload::new(call.head().to_vec().into(), 0);
@@ -736,43 +529,5 @@ fn machine_name(call: &Payload) -> Option<Box<[u8]>> {
     match Credential::parse(header.cred).ok()? {
         Credential::Sys(sys) => Some(sys.machine_name.as_slice().into()),
         Credential::None | Credential::Other { .. } => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn upstream_without_acknowledgements_has_vanished_and_one_that_closes_has_not() {
-        let ended = |kind: io::ErrorKind| {
-            let end = ConnectionEnd::Io(kind.into());
-            has_vanished(&TransportError::Disconnected(end.into()))
-        };
-        assert!(ended(io::ErrorKind::TimedOut) && ended(io::ErrorKind::HostUnreachable));
-        assert!(!ended(io::ErrorKind::ConnectionReset));
-        let closed = TransportError::Disconnected(ConnectionEnd::ByPeer.into());
-        assert!(!has_vanished(&closed));
-        let lost = |loss: Loss| {
-            let closed = CloseReason::Closed(verbs::CloseReason::Lost(loss.into()));
-            has_vanished(&TransportError::Disconnected(closed.into()))
-        };
-        assert!(lost(Loss::Unresponsive) && !lost(Loss::Reset));
-    }
-
-    #[test]
-    fn upstream_that_vanished_before_its_first_reply_is_not_said_to_have_closed() {
-        let said = |kind: io::ErrorKind, has_answered| {
-            let end = ConnectionEnd::Io(kind.into());
-            let said = warning_of_loss(&TransportError::Disconnected(end.into()), has_answered);
-            said.map(|(_, what)| what).unwrap_or_default()
-        };
-        for has_answered in [false, true] {
-            let vanished = said(io::ErrorKind::TimedOut, has_answered);
-            assert!(vanished.contains("gone without a word"), "{vanished}");
-        }
-        let reset = said(io::ErrorKind::ConnectionReset, false);
-        assert!(reset.contains("closed the connection"), "{reset}");
-        assert_eq!(said(io::ErrorKind::ConnectionReset, true), "");
     }
 }

@@ -1,0 +1,161 @@
+//! The upstream connection of a pair: made at the first call, tried again for a while, and lost.
+
+use super::Pair;
+use super::loss::{is_timeout, warning_of_loss};
+use crate::arriving::Arriving;
+use crate::backward::Callbacks;
+use crate::link::{Connector, Link};
+use crate::outage::{self, Symptom};
+use crate::phase::Phase;
+use oncrpc::{Cause, Chain, TransportError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio::time::Instant;
+use tracing::debug;
+
+/// How long an upstream connection may take to make before it is worth a warning that its client has left.
+const LONG_ATTEMPT: Duration = Duration::from_secs(1);
+
+impl Pair {
+    /// Begins to make the upstream connection, for a first call.
+    pub(crate) fn connect(self: Arc<Self>) {
+        if self.phase.enter(Phase::Connecting) == Phase::New {
+            self.core.stats.pairs.bump();
+            tokio::spawn(self.run());
+        }
+    }
+
+    /// Makes the upstream connection, and waits for the end of one of both.
+    async fn run(self: Arc<Self>) {
+        let over = self.phase.reach(Phase::Over);
+        tokio::pin!(over);
+        let callbacks = Arc::new(Callbacks {
+            pair: Arc::downgrade(&self),
+        });
+        let replies = Arc::new(Arriving {
+            pair: Arc::downgrade(&self),
+        });
+        let begun = Instant::now();
+        let link = tokio::select! {
+            biased;
+            () = &mut over => {
+                self.warn_of_client_that_left(begun);
+                None
+            }
+            link = self.connect_within_window(callbacks, replies) => link.map(Arc::new),
+        };
+        let Some(link) = link else {
+            self.phase.enter(Phase::Over);
+            self.close_downstream();
+            return;
+        };
+        self.lock().link = Some(Arc::clone(&link));
+        self.phase.enter(Phase::Up);
+        let lost = tokio::select! {
+            biased;
+            () = &mut over => None,
+            why = link.ended() => Some(why),
+        };
+        match lost {
+            Some(why) => self.lose(&why),
+            None => link.close().await,
+        }
+    }
+
+    /// Says that a client has left before the upstream was reached, where that was not for want of time: an attempt may take
+    /// longer than clients wait.
+    fn warn_of_client_that_left(&self, begun: Instant) {
+        let waited = begun.elapsed();
+        if waited < LONG_ATTEMPT {
+            return;
+        }
+        let (upstream, seconds) = (&self.core.upstream, waited.as_secs_f64());
+        let what = format!(
+            "server {upstream:?} cannot be reached: a client has left that waited {seconds:.1} s for it{}",
+            outage::hint_of_port(upstream)
+        );
+        self.core
+            .warn_of_outage_since(begun, Symptom::Away, self.caller.addr, &what);
+    }
+
+    async fn connect_within_window(
+        &self,
+        callbacks: Arc<Callbacks>,
+        replies: Arc<Arriving>,
+    ) -> Option<Link> {
+        let core = &*self.core;
+        let mut port = core
+            .ports
+            .lease(self.caller.group, Arc::clone(&self.machine));
+        let connector = Connector {
+            upstream: &core.upstream,
+            timeout: core.config.connect_timeout,
+            call_timeout: core.config.call_timeout,
+            callbacks,
+            log: &core.log,
+            pool: &core.pool,
+            replies,
+        };
+        let (peer, until) = (
+            self.caller.addr,
+            Instant::now() + core.config.connect_window,
+        );
+        let mut pause = core.config.retry_first;
+        let mut is_first = true;
+        loop {
+            let error: Cause = match connector.attempt(&mut port).await {
+                Ok(link) => {
+                    core.stats.upstream_connections.bump();
+                    debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = ?core.upstream, "connected");
+                    return Some(link);
+                }
+                Err(error) => error,
+            };
+            core.stats.upstream_attempts_failed.bump();
+            if Instant::now() + pause > until {
+                core.stats.upstream_unreachable.bump();
+                debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = ?core.upstream, error = %Chain(error.error()), "the upstream cannot be reached: the connection of its client is closed");
+                return None;
+            }
+            if std::mem::take(&mut is_first) {
+                let (window, why) = (
+                    core.config.connect_window.as_secs_f64(),
+                    Chain(error.error()),
+                );
+                let hint = outage::hint(&core.upstream, &error);
+                let what = format!(
+                    "server {:?} cannot be reached, trying for {window} s for each client: {why}{hint}",
+                    core.upstream
+                );
+                core.warn_of_outage(Symptom::Away, peer, &what);
+            }
+            debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = ?core.upstream, error = %Chain(error.error()), "no upstream connection yet");
+            tokio::time::sleep(pause).await;
+            pause = next_pause(pause, core.config.retry_most);
+        }
+    }
+
+    /// Handles the loss of the upstream connection: replies received before go to the client, then
+    /// its connection is closed.
+    pub(super) fn lose(&self, why: &TransportError) {
+        if self.phase.enter(Phase::Ending) >= Phase::Ending {
+            return;
+        }
+        self.core.stats.upstream_lost.bump();
+        if is_timeout(why) {
+            self.core.stats.timeouts.bump();
+        }
+        if let Some((symptom, what)) = warning_of_loss(why, self.answered.load(Relaxed)) {
+            self.core.warn_of_outage(symptom, self.caller.addr, &what);
+        }
+        debug!(target: "gateway", listen = self.core.listen(), peer = %self.caller.addr, upstream = ?self.core.upstream, error = %Chain(why), "the upstream connection ended");
+        if self.lock().in_flight.is_empty() {
+            self.close_downstream();
+        }
+    }
+}
+
+fn next_pause(pause: Duration, most: Duration) -> Duration {
+    (pause * 2).min(most)
+}
