@@ -1,6 +1,7 @@
 # Clients over rxe of servers in another guest: ours and the kernel's on our server, and ours on the kernel's server.
 . /lab/lib.sh
 . /lab/ours.sh
+. /lab/load.sh
 ulimit -l unlimited
 rxe_wired_up "$CLIENT"
 verbs_up
@@ -48,9 +49,14 @@ cmp /tmp/data /tmp/got-2 || die 'what was got'
 step 'a client at work whose machine loses its power'
 attach /mnt "$SERVER" /ours
 dmesg | grep -E 'BUG|WARNING' && die 'the kernel complains'
-for ((i = 0; i < 4; i++)); do
+READERS=4
+for ((i = 0; i < READERS; i++)); do
   while :; do dd if=/mnt/written of=/dev/null bs=1M iflag=direct 2>/dev/null; done &
 done
-sleep 1
+host_unanswered 1
+# The host stops the server's machine.
+echo '@@at-work'
+read -r line <&3
+host_unanswered $READERS
 echo '@@switch-off'
 read -r line <&3

@@ -16,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::TestRun;
 use super::image::Cpio;
@@ -249,6 +250,24 @@ impl<'a> Guest<'a> {
         self.tell(what)?;
         self.expect("done")?;
         Ok(())
+    }
+
+    /// Stops the machine where it is, until [`Guest::go_on`].
+    ///
+    /// # Errors
+    ///
+    /// QEMU is gone.
+    pub(super) fn stand_still(&self) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.machine), Signal::STOP)?)
+    }
+
+    /// Lets a machine go on that stands still.
+    ///
+    /// # Errors
+    ///
+    /// QEMU is gone.
+    pub(super) fn go_on(&self) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.machine), Signal::CONT)?)
     }
 
     /// All that the script has noted so far. Notes may come at any time, between other lines.
