@@ -2,7 +2,7 @@
 
 use crate::config::{GatewayConfig, Listen, MAX_RECORD, Upstream};
 use crate::downstream::Backchannels;
-use crate::outage::{Outages, Symptom};
+use crate::outage::{Outages, Silence, Symptom};
 use crate::pair::Pair;
 use crate::ports::Ports;
 use crate::reply_memory::{ReplyMemory, Stalled, Watch, Why};
@@ -36,6 +36,7 @@ pub(crate) struct Core {
     pub(crate) log: Arc<WarningLog>,
     /// What is said of a server that is away.
     pub(crate) outages: Outages,
+    pub(crate) silence: Silence,
     pub(crate) ports: Ports,
     /// The connections of clients, which pairs close.
     pub(crate) connections: Connections,
@@ -86,6 +87,7 @@ impl Core {
             stats: Counters::default(),
             log: Arc::default(),
             outages: Outages::default(),
+            silence: Silence::default(),
             ports: Ports::default(),
             connections: Connections::default(),
             backchannels: Backchannels::new(downstream),
@@ -159,11 +161,13 @@ impl Core {
         pairs.iter().filter_map(|pair| pair.upstream()).collect()
     }
 
-    /// When the call came that has waited for its reply for longest, if there is one.
+    /// When the call came that has waited for its reply for longest, if there is one. While calls wait, those count too whose
+    /// clients have left while the server answered none.
     pub(crate) fn oldest_call(&self) -> Option<Instant> {
         // Not under the lock, which calls of all clients take.
         let pairs: Vec<_> = self.pairs().values().cloned().collect();
-        pairs.iter().filter_map(|pair| pair.oldest_call()).min()
+        let oldest = pairs.iter().filter_map(|pair| pair.oldest_call()).min()?;
+        Some(self.silence.waits_since(oldest))
     }
 
     /// The connections of TCP clients that have made a call.

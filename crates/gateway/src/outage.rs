@@ -1,11 +1,13 @@
 //! What is said of a server that is away: once for all its clients, and once when it answers again.
 
 use crate::config::Upstream;
+use crate::retry::SLOW;
 use nfs_proto::{NFS_PORT, NFS_RDMA_PORT};
 use oncrpc::Cause;
 use oncrpc_tcp::ConnectionEnd;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 
 /// How a server fails its clients.
@@ -15,7 +17,7 @@ pub(crate) enum Symptom {
     Away,
     /// It takes a connection in, and closes it before its first reply.
     Closes,
-    /// It is connected, and does not answer a call for [`SLOW`](crate::retry::SLOW).
+    /// It is connected, and does not answer a call for [`SLOW`].
     Slow,
 }
 
@@ -57,6 +59,56 @@ impl Outages {
     /// The server has answered on a new connection. Returns the outage that this ends.
     pub(crate) fn end(&self) -> Option<Outage> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// A time without any answer to clients that call, leave, and call again. Each of their calls waits anew: without this, a
+/// server that stands still never seems slow to clients with little patience.
+#[derive(Debug, Default)]
+pub(crate) struct Silence {
+    lasts: Mutex<Option<Lasting>>,
+    /// Whether it does: all that an answer looks at otherwise.
+    any: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lasting {
+    since: Instant,
+    /// When a client left last.
+    left: Instant,
+}
+
+impl Silence {
+    /// Since when a call has waited that came then, with those before it that nobody waited out. Calls with a pause of
+    /// [`SLOW`] between them do not belong together.
+    pub(crate) fn waits_since(&self, call: Instant) -> Instant {
+        let lasts = *self.lasting();
+        let before = lasts.filter(|lasts| call.saturating_duration_since(lasts.left) < SLOW);
+        before.map_or(call, |before| before.since.min(call))
+    }
+
+    /// Notes that nobody waits any more for a call that came then. Returns since when the server has been silent.
+    pub(crate) fn client_left(&self, call: Instant) -> Instant {
+        let since = self.waits_since(call);
+        let left = Instant::now();
+        let mut lasts = self.lasting();
+        *lasts = Some(Lasting { since, left });
+        self.any.store(true, Relaxed);
+        since
+    }
+
+    /// The server has answered a call. Returns whether this ends a silence.
+    pub(crate) fn end(&self) -> bool {
+        if !self.any.load(Relaxed) {
+            return false;
+        }
+        let mut lasts = self.lasting();
+        self.any.store(false, Relaxed);
+        lasts.take().is_some()
+    }
+
+    fn lasting(&self) -> MutexGuard<'_, Option<Lasting>> {
+        self.lasts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -118,6 +170,30 @@ mod tests {
         assert_eq!((outage.clients, outage.since), (4, start));
         assert_eq!(outages.end(), None);
         assert!(outages.meet(Symptom::Away, start), "it is another one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_goes_on_while_clients_come_again_and_ends_with_an_answer() {
+        let (silence, start) = (Silence::default(), Instant::now());
+        let second = Duration::from_secs(1);
+        for _ in 0..4 {
+            let call = Instant::now();
+            assert_eq!(silence.waits_since(call), start);
+            tokio::time::advance(20 * second).await;
+            assert_eq!(silence.client_left(call), start);
+            tokio::time::advance(5 * second).await;
+        }
+        assert!(silence.end() && !silence.end());
+        let call = Instant::now();
+        assert_eq!(silence.client_left(call), call, "it was answered meanwhile");
+        tokio::time::advance(SLOW).await;
+        let later = Instant::now();
+        assert_eq!(
+            silence.waits_since(later),
+            later,
+            "nobody has called for long"
+        );
+        assert_eq!(silence.client_left(later), later);
     }
 
     #[test]

@@ -26,6 +26,9 @@ const MEMORY_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long a call waits at a connected upstream before that is worth a warning.
 pub(crate) const SLOW: Duration = Duration::from_secs(30);
 
+/// What is said of a server that is connected and silent.
+const SILENT: &str = "is connected and does not answer";
+
 /// Why a call has no reply.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -141,7 +144,11 @@ impl Pair {
         reply: impl Future<Output = Result<Payload, TransportError>>,
     ) -> (Result<Payload, TransportError>, Option<Held>) {
         let limit = self.core.config.call_timeout;
-        let mut called = Called { pair: self, memory };
+        let mut called = Called {
+            pair: self,
+            memory,
+            waits_since: Some(Instant::now()),
+        };
         let reply = self.in_time(limit, reply);
         let reply = match &called.memory {
             // Small ones stand still once enough of them are handed over.
@@ -151,7 +158,13 @@ impl Pair {
             Some(Held::Lease(_) | Held::Small(_)) | None => reply.await,
         };
         match reply {
-            Ok(reply) => (reply, called.memory.take()),
+            Ok(reply) => {
+                called.waits_since = None;
+                if reply.is_ok() && self.core.silence.end() {
+                    self.core.end_outage();
+                }
+                (reply, called.memory.take())
+            }
             Err(_) => (Err(TransportError::TimedOut(limit)), None),
         }
     }
@@ -173,8 +186,7 @@ impl Pair {
                 self.core.config.call_timeout.as_secs(),
             );
             let what = format!(
-                "server {upstream:?} is connected and does not answer: a call has waited {waited} s (after {limit} s its \
-                 connection is closed)"
+                "server {upstream:?} {SILENT}: a call has waited {waited} s (after {limit} s its connection is closed)"
             );
             let since = Instant::now().checked_sub(SLOW);
             let since = since.unwrap_or_else(Instant::now);
@@ -194,10 +206,31 @@ impl Pair {
 struct Called<'a> {
     pair: &'a Pair,
     memory: Option<Held>,
+    /// When the wait for the reply began, until it has ended otherwise than by patience.
+    waits_since: Option<Instant>,
+}
+
+impl Called<'_> {
+    /// The client has left, or the reply took too long. Says that the server is silent, if it has been for long.
+    fn is_given_up(&self, since: Instant) {
+        let core = &self.pair.core;
+        let began = core.silence.client_left(since);
+        let silent = began.elapsed();
+        if silent >= SLOW {
+            let (upstream, seconds) = (&core.upstream, silent.as_secs());
+            let what = format!(
+                "server {upstream:?} {SILENT}: clients call and leave, and none has had an answer for {seconds} s"
+            );
+            core.warn_of_outage_since(began, Symptom::Slow, self.pair.caller().addr, &what);
+        }
+    }
 }
 
 impl Drop for Called<'_> {
     fn drop(&mut self) {
+        if let Some(since) = self.waits_since {
+            self.is_given_up(since);
+        }
         if let Some(Held::Lease(lease)) = self.memory.take()
             && self.pair.core.upstream_side == Side::Rdma
         {
@@ -328,6 +361,26 @@ mod tests {
             Instant::now() - 3 * SLOW,
             "from its beginning"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_that_call_and_leave_without_an_answer_meet_an_outage() {
+        let (core, pair) = pair_with_a_server_that_is_never_reached();
+        let begun = Instant::now();
+        let give_up = async || {
+            let reply = std::future::pending::<Result<Payload, TransportError>>();
+            let call = timeout(SLOW / 2, pair.answered(None, reply));
+            assert!(call.await.is_err(), "the client leaves");
+        };
+        give_up().await;
+        assert!(core.outages.end().is_none(), "one alone may be impatient");
+        give_up().await;
+        assert!(!core.outages.meet(Symptom::Slow, begun), "it was said");
+        let reply = Payload::new(vec![0; 4].into(), 0);
+        let (reply, _) = pair.answered(None, async { Ok(reply) }).await;
+        assert!(reply.is_ok() && core.outages.end().is_none(), "it is over");
+        give_up().await;
+        assert!(core.outages.end().is_none(), "another was answered");
     }
 
     #[tokio::test(start_paused = true)]
