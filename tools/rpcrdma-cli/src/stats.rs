@@ -1,8 +1,9 @@
 //! `rpcrdma stats`: shows what a running server does.
 
+use crate::control::asking::{self, ControlArgs};
 use crate::control::{
-    ControlArgs, FailedPairStatus, GatewayStatus, ProcedureStatus, ReloadStatus, Request,
-    ServerStatus, Status, shown,
+    FailedPairStatus, GatewayStatus, ProcedureStatus, ReloadStatus, Request, ServerStatus, Status,
+    shown,
 };
 use crate::failure::{Ended, Usage};
 use crate::provider;
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Show calls, failures and latencies of a server or gateway on this machine
+/// Show calls, failures and latencies of the servers and gateways on this machine
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma stats
@@ -56,28 +57,57 @@ pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<Ended> {
         Some(_) => args.count.unwrap_or(u32::MAX),
         None => 1,
     };
-    let mut before: Option<Status> = None;
+    let mut ended = Ended::Well;
+    let mut before = BTreeMap::new();
     for time in 1..=count {
-        let (line, now) = args.control.ask::<Status>(Request::Stats).await?;
-        let text = match (args.json, &before) {
-            (true, _) => line + "\n",
-            (false, before) => match (before, &now) {
-                (Some(Status::Server(before)), Status::Server(now)) => since(before, now),
-                (Some(Status::Gateway(before)), Status::Gateway(now)) => gateway_since(before, now),
-                (_, Status::Server(now)) => since_start(now),
-                (_, Status::Gateway(now)) => gateway_since_start(now),
-            },
-        };
-        let mut out = io::stdout();
-        out.write_all(text.as_bytes())?;
-        out.flush()?;
-        before = Some(now);
+        let sockets = args.control.sockets().await?;
+        let alone = sockets.len() == 1;
+        let mut asked = BTreeMap::new();
+        let mut between = "";
+        for socket in sockets {
+            let (line, now) = match asking::ask::<Status>(&socket, Request::Stats).await {
+                Ok(answer) => answer,
+                Err(error) if alone => return Err(error),
+                Err(error) => {
+                    ended.failed(&error);
+                    continue;
+                }
+            };
+            let text = match args.json {
+                true => line + "\n",
+                false if alone => report(before.get(&socket), &now),
+                false => {
+                    let text = report(before.get(&socket), &now);
+                    format!(
+                        "{between}{}{}",
+                        asking::heading(&now, &socket),
+                        text.trim_start()
+                    )
+                }
+            };
+            between = "\n";
+            let mut out = io::stdout();
+            out.write_all(text.as_bytes())?;
+            out.flush()?;
+            asked.insert(socket, now);
+        }
+        before = asked;
         let Some(interval) = args.interval.filter(|_| time < count) else {
             break;
         };
         tokio::time::sleep(interval).await;
     }
-    Ok(Ended::Well)
+    Ok(ended)
+}
+
+/// What happened since the last time, or since the start.
+fn report(before: Option<&Status>, now: &Status) -> String {
+    match (before, now) {
+        (Some(Status::Server(before)), Status::Server(now)) => since(before, now),
+        (Some(Status::Gateway(before)), Status::Gateway(now)) => gateway_since(before, now),
+        (_, Status::Server(now)) => since_start(now),
+        (_, Status::Gateway(now)) => gateway_since_start(now),
+    }
 }
 
 /// All that a server did.

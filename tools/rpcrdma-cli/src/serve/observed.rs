@@ -7,8 +7,9 @@ use super::served::{AbsentExports, Served};
 use crate::control::{self, shown};
 use crate::control::{
     ClientStatus, ConnectionCounts, DuplicateRequests, ExportStatus, ProcedureStatus, ReloadStatus,
-    ServerStatus,
+    ServerEvent, ServerStatistics, ServerStatus,
 };
+use crate::log;
 use crate::provider;
 use nfs_server::{DuplicateRequestStats, Mount3, Nfs3, NfsAcl3, ProcedureStats, ProgramStats};
 use rpcrdma::{ConnectionState, ConnectionStats, ServerMonitor, ServerStats};
@@ -148,8 +149,22 @@ impl Observed {
     }
 
     /// Logs what it did so far, as one event.
-    pub(super) fn log(&self, exports: usize) {
+    pub(super) fn log(&self) {
         let now = self.snapshot();
+        let exports = now.exports.len();
+        if log::is_json() {
+            let mut statistics = self.statistics(&now);
+            statistics
+                .procedures
+                .retain(|procedure| procedure.calls > 0);
+            let absent = now.exports.iter().filter(|export| export.absent.is_some());
+            let exports_absent = absent.count();
+            return log::statistics(&ServerEvent {
+                exports_served: exports - exports_absent,
+                exports_absent,
+                statistics,
+            });
+        }
         let connections = now.connection_counts();
         let procedures = || now.programs.iter().flat_map(|of| &of.procedures);
         let names: Vec<_> = now
@@ -212,16 +227,23 @@ impl Observed {
     /// What it did so far, for the control socket.
     pub(super) fn status(&self) -> ServerStatus {
         let now = self.snapshot();
-        let counters = now.server.counters.iter();
         ServerStatus {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            listening: self.listening.first.to_string(),
             listeners: self.listening.listeners(),
             mount: self.mount.to_string(),
             metrics: self.metrics.get().map(ToString::to_string),
-            uptime_seconds: self.started.elapsed().as_secs_f64(),
+            exports: now.exports.clone(),
             reloads: now.reloads.status(),
+            statistics: self.statistics(&now),
+        }
+    }
+
+    fn statistics(&self, now: &Snapshot) -> ServerStatistics {
+        let counters = now.server.counters.iter();
+        ServerStatistics {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            listening: self.listening.first.to_string(),
+            uptime_seconds: self.started.elapsed().as_secs_f64(),
             connections: now.connection_counts(),
             credits_granted: now.credits_granted(),
             credits_in_use: now.credits_in_use(),
@@ -244,7 +266,6 @@ impl Observed {
             bytes_in: now.server.io.bytes_in,
             bytes_out: now.server.io.bytes_out,
             procedures: now.programs.iter().flat_map(procedures).collect(),
-            exports: now.exports,
         }
     }
 

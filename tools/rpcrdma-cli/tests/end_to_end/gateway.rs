@@ -6,6 +6,7 @@ mod log;
 mod outage;
 mod reload;
 mod service;
+mod several;
 
 use crate::running::{PROGRAM, Running, Served, fails, free_port, ok, run, text};
 use buffer::Pool;
