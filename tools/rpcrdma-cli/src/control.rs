@@ -39,6 +39,9 @@ pub(crate) struct ServerStatus {
     pub(crate) listeners: Vec<ListenerStatus>,
     /// Where MOUNT is answered over TCP.
     pub(crate) mount: String,
+    /// Name of the socket of the service manager that MOUNT uses, if it uses one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mount_socket: Option<String>,
     /// Where metrics are.
     pub(crate) metrics: Option<String>,
     /// The exports, in order.
@@ -52,6 +55,15 @@ impl Deref for ServerStatus {
 
     fn deref(&self) -> &ServerStatistics {
         &self.statistics
+    }
+}
+
+impl ServerStatus {
+    /// The sockets of the service manager that it uses, in words.
+    pub(crate) fn describe_sockets(&self) -> Option<String> {
+        let listeners = self.listeners.iter();
+        let listeners = listeners.map(|listener| (&listener.socket, &*listener.address));
+        describe_sockets(listeners.chain([(&self.mount_socket, &*self.mount)]))
     }
 }
 
@@ -127,6 +139,21 @@ pub(crate) struct ListenerStatus {
     /// Name of the RDMA device that has the address, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
+    /// Name of the socket of the service manager that it uses (`FileDescriptorName=`), if it uses one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) socket: Option<String>,
+}
+
+/// The sockets of the service manager among listeners, each with its name and its address.
+fn describe_sockets<'a>(
+    listeners: impl Iterator<Item = (&'a Option<String>, &'a str)>,
+) -> Option<String> {
+    let named = listeners.filter_map(|(name, address)| {
+        let socket = format!("{} at {address}", name.as_ref()?);
+        Some(printable(socket.as_bytes()))
+    });
+    let named: Vec<String> = named.collect();
+    (!named.is_empty()).then(|| named.join(", "))
 }
 
 /// A provider by which a server is reached.
@@ -164,6 +191,19 @@ pub(crate) struct GatewayStatus {
     pub(crate) reloads: ReloadStatus,
 }
 
+impl GatewayStatus {
+    /// The sockets of the service manager that its pairs use, in words.
+    pub(crate) fn describe_sockets(&self) -> Option<String> {
+        let listeners = self.pairs.iter().flat_map(|pair| {
+            let listeners = pair.listeners.iter();
+            let listeners = listeners.map(|listener| (&listener.socket, &*listener.address));
+            let mount = pair.mount.as_deref();
+            listeners.chain(mount.map(|mount| (&pair.mount_socket, mount)))
+        });
+        describe_sockets(listeners)
+    }
+}
+
 /// A listening address and its server, with what passed between them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -173,6 +213,9 @@ pub(crate) struct PairStatus {
     pub(crate) statistics: PairStatistics,
     /// Where MOUNT is passed on over TCP.
     pub(crate) mount: Option<String>,
+    /// Name of the socket of the service manager that MOUNT uses, if it uses one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mount_socket: Option<String>,
     /// Where MOUNT of the server is, if it is passed on: `rpcbind` for the port that rpcbind of the server's host says, else
     /// 20048; or `HOST:PORT`.
     #[serde(default)]
@@ -433,7 +476,8 @@ pub(crate) fn shown(program: &str, procedure: &str) -> String {
 pub(crate) struct ClientStatus {
     /// Address and port of the client.
     pub(crate) address: String,
-    /// Where the pair listens that it is connected to, as a URL, of a gateway.
+    /// What it is connected to, as a URL: where the pair of a gateway listens or, if `clients` shows several, where the server
+    /// does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) listen: Option<String>,
     /// What the connection uses: `iwarp` (software iWARP over TCP), `verbs` (an RDMA device) or, of a gateway, `tcp`; null

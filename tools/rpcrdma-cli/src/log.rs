@@ -472,6 +472,22 @@ mod tests {
     }
 
     #[test]
+    fn statistics_are_whole_however_long_their_line_is() {
+        let (log, entries) = Log::new(LogFormat::Json);
+        let counters: Vec<u64> = (0..MAX_LINE as u64).collect();
+        log.put_statistics(
+            Target::Gateway,
+            &serde_json::json!({ "counters": counters }),
+        );
+        let said: serde_json::Value = serde_json::from_str(&written(log, &entries)).unwrap();
+        assert_eq!(said["counters"].as_array().map(Vec::len), Some(MAX_LINE));
+        assert_eq!(
+            (&said["target"], &said["level"]),
+            (&"gateway".into(), &"INFO".into())
+        );
+    }
+
+    #[test]
     fn shutdown_waits_for_pending_lines_but_not_forever() {
         let (log, entries) = Log::new(LogFormat::Text);
         log.put(b"last\n");

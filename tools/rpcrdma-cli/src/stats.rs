@@ -21,7 +21,7 @@ use std::time::Duration;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma stats
-      totals since the server started
+      totals since the start, of each server and gateway
   rpcrdma stats --interval 5s
       totals, then what happens, every five seconds
   rpcrdma stats --json \\
@@ -40,7 +40,7 @@ pub(crate) struct StatsArgs {
         value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
 
-    /// Print one JSON document per report, with counts since the server started
+    /// Print one JSON document per report and server, with counts since the server started
     #[arg(long)]
     json: bool,
 
@@ -126,6 +126,9 @@ fn since_start(now: &ServerStatus) -> String {
     line("exports", exports(now));
     if let Some(devices) = devices(now) {
         line("devices", devices);
+    }
+    if let Some(sockets) = now.describe_sockets() {
+        line("sockets", format!("of the service manager: {sockets}"));
     }
     if let Some(reload) = reload(&now.reloads) {
         line("reload", reload);
@@ -225,6 +228,9 @@ fn gateway_since_start(now: &GatewayStatus) -> String {
         }
         (_, Some(reload)) => text += &format!("reload {reload}\n"),
         (_, None) => {}
+    }
+    if let Some(sockets) = now.describe_sockets() {
+        text += &format!("sockets of the service manager: {sockets}\n");
     }
     for failed in &now.failed {
         text += &not_as_in_file(failed);

@@ -12,7 +12,7 @@ use crate::control::{
 };
 use crate::json;
 use crate::log;
-use crate::serve::metrics::families::{Families, Labels};
+use crate::serve::metrics::families::{Families, Labels, Listener};
 use crate::serve::observed::{Observed as ServerObserved, Reloads};
 use crate::serve::reports::Tells;
 use gateway::{GatewayMonitor, GatewayStats, TcpClient};
@@ -50,6 +50,7 @@ struct Watched {
     listening: SocketAddr,
     listeners: Vec<ListenerStatus>,
     mount: Option<SocketAddr>,
+    mount_socket: Option<String>,
     monitor: GatewayMonitor,
     allowed: Arc<AllowedClients>,
     mount_failures: Option<Arc<MountFailures>>,
@@ -80,6 +81,7 @@ impl Watched {
             listening: pair.listening,
             listeners: pair.listeners.clone(),
             mount: pair.mount_addr(),
+            mount_socket: pair.mount_socket.clone(),
             monitor: pair.monitor(),
             allowed: pair.clients(),
             mount_failures: pair.mount_failures(),
@@ -401,6 +403,7 @@ impl Tells for Observed {
         let pairs = state.pairs.iter().map(|pair| PairStatus {
             statistics: pair.statistics(),
             mount: pair.mount.map(|addr| addr.to_string()),
+            mount_socket: pair.mount_socket.clone(),
             upstream_mount: pair.plan.mount_name(),
             listeners: pair.listeners.clone(),
             allow: pair.plan.allow.iter().map(ToString::to_string).collect(),
@@ -437,6 +440,13 @@ impl Tells for Observed {
             .iter()
             .map(|(listen, upstream, _)| [("listen", &**listen), ("upstream", &**upstream)])
             .collect();
+        let mut listeners = Vec::new();
+        for (pair, (url, ..)) in state.pairs.iter().zip(&pairs) {
+            listeners.extend(pair.listeners.iter().map(|on| Listener::of_nfs(url, on)));
+            let socket = pair.mount_socket.as_deref();
+            listeners.extend(pair.mount.map(|on| Listener::of_mount(url, on, socket)));
+        }
+        all.listeners(&listeners);
         let not_served = not_served(&state.failed, &pairs);
         let not_served: Vec<[(&str, &str); 2]> = not_served
             .iter()

@@ -68,6 +68,8 @@ pub(super) struct Pair {
     gateway: SharedGateway,
     monitor: GatewayMonitor,
     mount: Option<MountProxy>,
+    /// Name of the socket of the service manager that MOUNT uses, if it uses one.
+    pub(super) mount_socket: Option<String>,
     registered: Option<Registered>,
 }
 
@@ -242,8 +244,16 @@ impl Pairs {
             monitor: gateway.monitor(),
             gateway: SharedGateway::new(gateway),
             mount: None,
+            mount_socket: None,
             registered: None,
         };
+        if let (Some(first), Some(name)) = (
+            pair.listeners.first_mut(),
+            self.sockets.name(pair.plan.listen.addr),
+        ) {
+            first.socket = Some(name.to_owned());
+            self.log_socket(&pair.plan, pair.listening, name);
+        }
         name.get_or_init(|| pair.url());
         match self.complete(&mut pair).await {
             Ok(()) => {
@@ -275,11 +285,23 @@ impl Pairs {
         };
         let mount = MountProxy::start(listener, of, Arc::clone(&self.local_users))?;
         let mount = pair.mount.insert(mount);
+        if let Some(name) = self.sockets.name(on) {
+            pair.mount_socket = Some(name.to_owned());
+            self.log_socket(plan, mount.addr, name);
+        }
         if plan.rpcbind {
             let entries = entries(plan.listen.scheme, pair.listening, mount.addr);
             pair.registered = Some(Registered::of(&entries).await?);
         }
         Ok(())
+    }
+
+    /// Says that a pair uses a socket of the service manager.
+    fn log_socket(&self, plan: &PairPlan, address: SocketAddr, socket: &str) {
+        tracing::info!(
+            target: "gateway", listen = %plan.listen, socket, %address,
+            "listens at a socket of the service manager"
+        );
     }
 
     /// A socket that listens at an address: that of the service manager, if there is one.

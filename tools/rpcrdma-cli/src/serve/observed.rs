@@ -6,8 +6,8 @@ use super::plan::Plan;
 use super::served::{AbsentExports, Served};
 use crate::control::{self, shown};
 use crate::control::{
-    ClientStatus, ConnectionCounts, DuplicateRequests, ExportStatus, ProcedureStatus, ReloadStatus,
-    ServerEvent, ServerStatistics, ServerStatus,
+    ClientStatus, ConnectionCounts, DuplicateRequests, ExportStatus, ListenerStatus,
+    ProcedureStatus, ReloadStatus, ServerEvent, ServerStatistics, ServerStatus,
 };
 use crate::log;
 use crate::provider;
@@ -22,7 +22,8 @@ pub(crate) struct Observed {
     monitor: ServerMonitor,
     programs: CountedPrograms,
     listening: Listening,
-    mount: SocketAddr,
+    /// Where MOUNT is, and the name of the socket of the service manager that it uses, if it uses one.
+    mount: (SocketAddr, Option<&'static str>),
     metrics: OnceLock<SocketAddr>,
     started: Instant,
     started_at: SystemTime,
@@ -85,6 +86,8 @@ pub(super) struct Snapshot {
     pub(super) started_at: SystemTime,
     pub(super) exports: Vec<ExportStatus>,
     pub(super) reloads: Reloads,
+    pub(super) listeners: Vec<ListenerStatus>,
+    pub(super) mount: (SocketAddr, Option<&'static str>),
 }
 
 /// Names and numbers as text, without those that are zero.
@@ -97,12 +100,12 @@ fn counts<'a>(all: impl Iterator<Item = (&'a str, u64)>) -> String {
 }
 
 impl Observed {
-    /// A server that listens there, for MOUNT too.
+    /// A server that listens there, and for MOUNT at the other address, with a socket of this name of the service manager.
     pub(super) fn new(
         monitor: ServerMonitor,
         programs: CountedPrograms,
         listening: Listening,
-        mount: SocketAddr,
+        mount: (SocketAddr, Option<&'static str>),
     ) -> Self {
         Self {
             monitor,
@@ -221,6 +224,8 @@ impl Observed {
             started_at: self.started_at,
             exports,
             reloads,
+            listeners: self.listening.listeners(),
+            mount: self.mount,
         }
     }
 
@@ -228,8 +233,9 @@ impl Observed {
     pub(super) fn status(&self) -> ServerStatus {
         let now = self.snapshot();
         ServerStatus {
-            listeners: self.listening.listeners(),
-            mount: self.mount.to_string(),
+            listeners: now.listeners.clone(),
+            mount: self.mount.0.to_string(),
+            mount_socket: self.mount.1.map(str::to_owned),
             metrics: self.metrics.get().map(ToString::to_string),
             exports: now.exports.clone(),
             reloads: now.reloads.status(),

@@ -229,6 +229,7 @@ fn activated(socket: TcpListener) -> Command {
     command
         .args(["-c", script, PROGRAM, "gateway"])
         .env("LISTEN_FDS", "1")
+        .env("LISTEN_FDNAMES", "edge")
         .env_remove("LISTEN_PID")
         .stdin(OwnedFd::from(socket));
     command
