@@ -63,7 +63,7 @@ pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<Ended> {
         let sockets = args.control.sockets().await?;
         let alone = sockets.len() == 1;
         let mut asked = BTreeMap::new();
-        let mut between = "";
+        let mut between = if time > 1 { "\n" } else { "" };
         for socket in sockets {
             let (line, now) = match asking::ask::<Status>(&socket, Request::Stats).await {
                 Ok(answer) => answer,

@@ -252,11 +252,11 @@ impl Pairs {
             self.sockets.name(pair.plan.listen.addr),
         ) {
             first.socket = Some(name.to_owned());
-            self.log_socket(&pair.plan, pair.listening, name);
         }
         name.get_or_init(|| pair.url());
         match self.complete(&mut pair).await {
             Ok(()) => {
+                pair.log_sockets();
                 warnings::log(&pair.plan);
                 warnings::log_mount_host(&pair.plan);
                 Ok(pair)
@@ -285,23 +285,12 @@ impl Pairs {
         };
         let mount = MountProxy::start(listener, of, Arc::clone(&self.local_users))?;
         let mount = pair.mount.insert(mount);
-        if let Some(name) = self.sockets.name(on) {
-            pair.mount_socket = Some(name.to_owned());
-            self.log_socket(plan, mount.addr, name);
-        }
+        pair.mount_socket = self.sockets.name(on).map(str::to_owned);
         if plan.rpcbind {
             let entries = entries(plan.listen.scheme, pair.listening, mount.addr);
             pair.registered = Some(Registered::of(&entries).await?);
         }
         Ok(())
-    }
-
-    /// Says that a pair uses a socket of the service manager.
-    fn log_socket(&self, plan: &PairPlan, address: SocketAddr, socket: &str) {
-        tracing::info!(
-            target: "gateway", listen = %plan.listen, socket, %address,
-            "listens at a socket of the service manager"
-        );
     }
 
     /// A socket that listens at an address: that of the service manager, if there is one.
@@ -335,7 +324,11 @@ impl Pairs {
                     .with_idle_timeout(idle)
                     .with_workers(args.threads.map_or(usual.workers, usize::from))
                     .with_spin(args.transport.spin())
-                    .with_listener_name(plan.listen.to_string())
+                    .with_listener_name(format!(
+                        "{}://{}",
+                        plan.listen.scheme.name(),
+                        self.sockets.listening_at(addr)
+                    ))
                     .with_connections_hint(MORE_CONNECTIONS);
                 let software = args.transport.iwarp_refusing(refusals(self.descriptors));
                 let providers =
@@ -478,6 +471,19 @@ impl Pair {
     /// Where it listens, as a URL.
     pub(super) fn url(&self) -> String {
         format!("{}://{}", self.plan.listen.scheme.name(), self.listening)
+    }
+
+    /// Says which sockets of the service manager it uses.
+    fn log_sockets(&self) {
+        let first = self.listeners.first();
+        let nfs = first.and_then(|first| Some((self.listening, first.socket.as_deref()?)));
+        let mount = self.mount_addr().zip(self.mount_socket.as_deref());
+        for (address, socket) in nfs.into_iter().chain(mount) {
+            tracing::info!(
+                target: "gateway", listen = self.url(), configured = %self.plan.listen, socket, %address,
+                "listens at a socket of the service manager"
+            );
+        }
     }
 
     /// What both sides move over.

@@ -179,7 +179,7 @@ fn socket_of_the_service_manager_is_told_with_its_name_and_address() {
     assert_eq!(gateway.said["pairs"][0]["listeners"][0]["socket"], "edge");
     let said = gateway.hear("a socket of the service manager");
     for part in [
-        &format!("listen={url}"),
+        &format!("listen=\"{url}\""),
         "socket=\"edge\"",
         &format!("address={addr}"),
     ] {

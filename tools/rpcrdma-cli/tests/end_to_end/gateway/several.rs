@@ -82,6 +82,8 @@ fn stats_shows_a_server_and_a_gateway_with_the_socket_of_each() {
     let twice = machine.ok(&["stats", "--interval", "0.01", "--count", "2"]);
     for part in [&server, &pair] {
         assert_eq!(twice.matches(part).count(), 2, "{twice}");
+        let again = twice.rfind(&**part).unwrap();
+        assert!(twice[..again].ends_with("\n\n"), "{twice}");
     }
     assert!(twice.contains(" calls/s; by RDMA "), "{twice}");
 
