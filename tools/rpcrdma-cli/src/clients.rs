@@ -1,6 +1,7 @@
 //! `rpcrdma clients`: shows the connections of a running server.
 
-use crate::control::{ClientStatus, ControlArgs, Request};
+use crate::control::asking::{self, ControlArgs};
+use crate::control::{ClientStatus, Request, Status};
 use crate::failure::Ended;
 use crate::json;
 use crate::table::Columns;
@@ -8,12 +9,14 @@ use crate::units;
 use clap::Args;
 use nfs_client::printable;
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::Duration;
 
-/// Show the connections of a server on this machine
+/// Show the connections of the servers and gateways on this machine
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma clients
+      of each server and gateway
   rpcrdma clients --json \\
     --socket /run/rpcrdma/control-0.0.0.0:20049.sock
 
@@ -30,23 +33,56 @@ pub(crate) struct ClientsArgs {
 
 /// Runs the command.
 pub(crate) async fn run(args: &ClientsArgs) -> anyhow::Result<Ended> {
-    let (_, clients) = args
-        .control
-        .ask::<Vec<ClientStatus>>(Request::Clients)
-        .await?;
-    let text = match args.json {
-        true => {
-            let mut text = String::new();
-            for client in &clients {
-                text += &json::line(client)?;
-                text.push('\n');
+    let sockets = args.control.sockets().await?;
+    if let [socket] = &sockets[..] {
+        let (_, clients) = asking::ask::<Vec<ClientStatus>>(socket, Request::Clients).await?;
+        print(&shown(&clients, args.json)?)?;
+        return Ok(Ended::Well);
+    }
+    let mut ended = Ended::Well;
+    let mut between = "";
+    for socket in &sockets {
+        match of_one(socket, args.json).await {
+            Ok(text) => {
+                print(between)?;
+                print(&text)?;
+                between = if args.json { "" } else { "\n" };
             }
-            text
+            Err(error) => ended.failed(&error),
         }
-        false => table(&clients),
-    };
-    io::stdout().write_all(text.as_bytes())?;
-    Ok(Ended::Well)
+    }
+    Ok(ended)
+}
+
+/// The clients of one of several, with what they are clients of.
+async fn of_one(socket: &Path, json: bool) -> anyhow::Result<String> {
+    let (_, status) = asking::ask::<Status>(socket, Request::Stats).await?;
+    let (_, mut clients) = asking::ask::<Vec<ClientStatus>>(socket, Request::Clients).await?;
+    if !json {
+        return Ok(asking::heading(&status, socket) + &table(&clients));
+    }
+    if let Status::Server(server) = &status {
+        for client in &mut clients {
+            client.listen = Some(format!("rdma://{}", server.listening));
+        }
+    }
+    shown(&clients, json)
+}
+
+fn print(text: &str) -> io::Result<()> {
+    io::stdout().write_all(text.as_bytes())
+}
+
+fn shown(clients: &[ClientStatus], json: bool) -> anyhow::Result<String> {
+    if !json {
+        return Ok(table(clients));
+    }
+    let mut text = String::new();
+    for client in clients {
+        text += &json::line(client)?;
+        text.push('\n');
+    }
+    Ok(text)
 }
 
 /// The RDMA device, software iWARP, or TCP.

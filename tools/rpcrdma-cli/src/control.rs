@@ -4,32 +4,17 @@
 //! document back: a [`ServerStatus`] or a list of [`ClientStatus`]. Only the user who runs the server, and
 //! root, may connect.
 
-use anyhow::{Context, anyhow, bail};
-use clap::Args;
+pub(crate) mod asking;
+
 use nfs_client::printable;
-use nfs_server::default_state_dir;
 use rpcrdma::IoCounters;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Deref;
 
 /// Most bytes of a request.
 pub(crate) const MAX_REQUEST: u64 = 1024;
-
-/// Most bytes of a reply: each of the connections that a server may have takes some hundred.
-const MAX_REPLY: u64 = 64 << 20;
-
-/// How long a server may take to answer.
-const TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Where services that systemd starts have their sockets and their state.
-const OF_SERVICES: [&str; 3] = ["/run/rpcrdma", "/run/rpcrdma-gateway", "/var/lib/rpcrdma"];
 
 /// What a server is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,29 +27,58 @@ pub(crate) enum Request {
     Clients,
 }
 
-/// What a server did so far.
+/// What a server did so far, with what it serves.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ServerStatus {
+    /// Its numbers.
+    #[serde(flatten)]
+    pub(crate) statistics: ServerStatistics,
+    /// Where it is served over each provider: the address above, and those of RDMA devices beside it.
+    #[serde(default)]
+    pub(crate) listeners: Vec<ListenerStatus>,
+    /// Where MOUNT is answered over TCP.
+    pub(crate) mount: String,
+    /// Name of the socket of the service manager that MOUNT uses, if it uses one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mount_socket: Option<String>,
+    /// Where metrics are.
+    pub(crate) metrics: Option<String>,
+    /// The exports, in order.
+    pub(crate) exports: Vec<ExportStatus>,
+    /// Reloads of the file of exports.
+    pub(crate) reloads: ReloadStatus,
+}
+
+impl Deref for ServerStatus {
+    type Target = ServerStatistics;
+
+    fn deref(&self) -> &ServerStatistics {
+        &self.statistics
+    }
+}
+
+impl ServerStatus {
+    /// The sockets of the service manager that it uses, in words.
+    pub(crate) fn describe_sockets(&self) -> Option<String> {
+        let listeners = self.listeners.iter();
+        let listeners = listeners.map(|listener| (&listener.socket, &*listener.address));
+        describe_sockets(listeners.chain([(&self.mount_socket, &*self.mount)]))
+    }
+}
+
+/// What a server did so far, in numbers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ServerStatistics {
     /// Version of the server program.
     pub(crate) version: String,
     /// Process id of the server.
     pub(crate) pid: u32,
     /// Where RPC-over-RDMA is served, as `ADDRESS:PORT`.
     pub(crate) listening: String,
-    /// Where it is served over each provider: the address above, and those of RDMA devices beside it.
-    #[serde(default)]
-    pub(crate) listeners: Vec<ListenerStatus>,
-    /// Where MOUNT is answered over TCP.
-    pub(crate) mount: String,
-    /// Where metrics are.
-    pub(crate) metrics: Option<String>,
     /// Seconds since the start.
     pub(crate) uptime_seconds: f64,
-    /// The exports, in order.
-    pub(crate) exports: Vec<ExportStatus>,
-    /// Reloads of the file of exports.
-    pub(crate) reloads: ReloadStatus,
     /// Connections of RPC-over-RDMA.
     pub(crate) connections: ConnectionCounts,
     /// Calls that clients may have in flight, on all connections together.
@@ -90,8 +104,21 @@ pub(crate) struct ServerStatus {
     pub(crate) bytes_in: u64,
     /// The same, out.
     pub(crate) bytes_out: u64,
-    /// Calls by procedure.
+    /// Calls by procedure. In the log, procedures that were not called are left out.
     pub(crate) procedures: Vec<ProcedureStatus>,
+}
+
+/// What the log of a server says of its statistics.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ServerEvent {
+    /// Exports that are served.
+    pub(crate) exports_served: usize,
+    /// Exports that are not there.
+    pub(crate) exports_absent: usize,
+    /// The numbers of `rpcrdma stats --json`.
+    #[serde(flatten)]
+    pub(crate) statistics: ServerStatistics,
 }
 
 /// Counts of the work of queue pairs, by the names of [`ServerStatus::work`].
@@ -112,6 +139,21 @@ pub(crate) struct ListenerStatus {
     /// Name of the RDMA device that has the address, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
+    /// Name of the socket of the service manager that it uses (`FileDescriptorName=`), if it uses one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) socket: Option<String>,
+}
+
+/// The sockets of the service manager among listeners, each with its name and its address.
+fn describe_sockets<'a>(
+    listeners: impl Iterator<Item = (&'a Option<String>, &'a str)>,
+) -> Option<String> {
+    let named = listeners.filter_map(|(name, address)| {
+        let socket = format!("{} at {address}", name.as_ref()?);
+        Some(printable(socket.as_bytes()))
+    });
+    let named: Vec<String> = named.collect();
+    (!named.is_empty()).then(|| named.join(", "))
 }
 
 /// A provider by which a server is reached.
@@ -149,16 +191,31 @@ pub(crate) struct GatewayStatus {
     pub(crate) reloads: ReloadStatus,
 }
 
-/// A listening address and its server.
+impl GatewayStatus {
+    /// The sockets of the service manager that its pairs use, in words.
+    pub(crate) fn describe_sockets(&self) -> Option<String> {
+        let listeners = self.pairs.iter().flat_map(|pair| {
+            let listeners = pair.listeners.iter();
+            let listeners = listeners.map(|listener| (&listener.socket, &*listener.address));
+            let mount = pair.mount.as_deref();
+            listeners.chain(mount.map(|mount| (&pair.mount_socket, mount)))
+        });
+        describe_sockets(listeners)
+    }
+}
+
+/// A listening address and its server, with what passed between them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct PairStatus {
-    /// Where clients connect, as a URL.
-    pub(crate) listen: String,
-    /// The server, as a URL.
-    pub(crate) upstream: String,
+    /// Its numbers.
+    #[serde(flatten)]
+    pub(crate) statistics: PairStatistics,
     /// Where MOUNT is passed on over TCP.
     pub(crate) mount: Option<String>,
+    /// Name of the socket of the service manager that MOUNT uses, if it uses one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mount_socket: Option<String>,
     /// Where MOUNT of the server is, if it is passed on: `rpcbind` for the port that rpcbind of the server's host says, else
     /// 20048; or `HOST:PORT`.
     #[serde(default)]
@@ -166,16 +223,49 @@ pub(crate) struct PairStatus {
     /// Where it listens over each provider: the address above, and those of RDMA devices beside it.
     #[serde(default)]
     pub(crate) listeners: Vec<ListenerStatus>,
+    /// Who may connect.
+    pub(crate) allow: Vec<String>,
+}
+
+impl Deref for PairStatus {
+    type Target = PairStatistics;
+
+    fn deref(&self) -> &PairStatistics {
+        &self.statistics
+    }
+}
+
+/// What passed between a listening address and its server, in numbers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct PairStatistics {
+    /// Where clients connect, as a URL.
+    pub(crate) listen: String,
+    /// The server, as a URL.
+    pub(crate) upstream: String,
     /// The connections to the server of now, by what they are over.
     #[serde(default)]
     pub(crate) upstream_over: Vec<UpstreamStatus>,
-    /// Who may connect.
-    pub(crate) allow: Vec<String>,
     /// Counters by name: `connections` is a number of now, the others are totals.
     pub(crate) counters: BTreeMap<String, u64>,
     /// Seconds that the oldest call of a client without a reply has waited; 0 without one.
     #[serde(default)]
     pub(crate) oldest_call_seconds: f64,
+}
+
+/// What the log of a gateway says of the statistics of a pair.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct PairEvent {
+    /// Version of the program.
+    pub(crate) version: &'static str,
+    /// Process id of the gateway.
+    pub(crate) pid: u32,
+    /// Seconds since the start of the gateway.
+    pub(crate) uptime_seconds: f64,
+    /// The numbers of `rpcrdma stats --json`.
+    #[serde(flatten)]
+    pub(crate) statistics: PairStatistics,
 }
 
 /// Connections of a gateway to a server, over one provider and device.
@@ -215,6 +305,25 @@ pub(crate) struct FailedPairStatus {
 pub(crate) enum Status {
     Gateway(GatewayStatus),
     Server(Box<ServerStatus>),
+}
+
+impl fmt::Display for Status {
+    /// What runs, where, and as which process.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(server) => {
+                let at = printable(server.listening.as_bytes());
+                write!(f, "server at {at}, process {}", server.pid)
+            }
+            Self::Gateway(gateway) => {
+                match &gateway.pairs[..] {
+                    [pair] => write!(f, "gateway at {}", printable(pair.listen.as_bytes()))?,
+                    pairs => write!(f, "gateway of {} pairs", pairs.len())?,
+                }
+                write!(f, ", process {}", gateway.pid)
+            }
+        }
+    }
 }
 
 /// An export of a server.
@@ -367,7 +476,8 @@ pub(crate) fn shown(program: &str, procedure: &str) -> String {
 pub(crate) struct ClientStatus {
     /// Address and port of the client.
     pub(crate) address: String,
-    /// Where the pair listens that it is connected to, as a URL, of a gateway.
+    /// What it is connected to, as a URL: where the pair of a gateway listens or, if `clients` shows several, where the server
+    /// does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) listen: Option<String>,
     /// What the connection uses: `iwarp` (software iWARP over TCP), `verbs` (an RDMA device) or, of a gateway, `tcp`; null
@@ -427,173 +537,9 @@ pub(crate) struct ClientStatus {
     pub(crate) chunk_memory_bytes: u64,
 }
 
-/// Which server is asked.
-#[derive(Args, Debug)]
-pub(crate) struct ControlArgs {
-    /// Control socket of the server [default: that of the only server on this machine]
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
-}
-
-impl ControlArgs {
-    /// The server with this control socket, or the only one on this machine.
-    pub(crate) fn of(socket: Option<PathBuf>) -> Self {
-        Self { socket }
-    }
-
-    /// Asks the server; its reply, as JSON and parsed.
-    ///
-    /// # Errors
-    ///
-    /// If there is no server, or more than one, or it does not answer.
-    pub(crate) async fn ask<T: DeserializeOwned>(
-        &self,
-        request: Request,
-    ) -> anyhow::Result<(String, T)> {
-        let stream = match &self.socket {
-            Some(path) => connect(path).await?,
-            None => only_one().await?,
-        };
-        let reply = tokio::time::timeout(TIMEOUT, exchange(stream, request)).await;
-        let reply = reply.context("the server does not answer")??;
-        let parsed = serde_json::from_str(&reply)
-            .context("cannot understand the server: it may be of another version")?;
-        Ok((reply, parsed))
-    }
-}
-
-async fn exchange(mut stream: UnixStream, request: Request) -> anyhow::Result<String> {
-    let mut line = serde_json::to_vec(&request)?;
-    line.push(b'\n');
-    stream.write_all(&line).await?;
-    let mut reply = String::new();
-    let len = stream.take(MAX_REPLY).read_to_string(&mut reply).await?;
-    if len == 0 {
-        bail!("the server has too many to answer: try again");
-    }
-    reply.truncate(reply.trim_end().len());
-    Ok(reply)
-}
-
-/// The servers that this user may ask, of those with a control socket in a usual place or in one of these.
-pub(crate) async fn running(also_in: impl Iterator<Item = &Path>) -> Vec<ServerStatus> {
-    let also_in = also_in.map(Path::to_owned);
-    let dirs: Vec<PathBuf> = usual_places().into_iter().chain(also_in).collect();
-    all_at(dirs.iter().flat_map(|dir| sockets_in(dir)).collect()).await
-}
-
-/// The gateways that this user may ask, of those with a control socket in a usual place or at this one.
-pub(crate) async fn gateways(also: Option<&Path>) -> Vec<GatewayStatus> {
-    let dirs = usual_places();
-    let sockets = dirs.iter().flat_map(|dir| sockets_in(dir));
-    all_at(sockets.chain(also.map(Path::to_owned)).collect()).await
-}
-
-/// What has these control sockets and tells of itself in this way.
-async fn all_at<T: DeserializeOwned>(paths: BTreeSet<PathBuf>) -> Vec<T> {
-    let mut running = Vec::new();
-    for path in paths {
-        let asked = ControlArgs { socket: Some(path) };
-        // Others are left of servers that were killed, or of another version.
-        running.extend(asked.ask(Request::Stats).await.map(|(_, status)| status));
-    }
-    running
-}
-
-fn usual_places() -> Vec<PathBuf> {
-    let services = OF_SERVICES.iter().map(PathBuf::from);
-    services.chain(default_state_dir()).collect()
-}
-
-fn is_socket(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|about| about.file_type().is_socket())
-}
-
-async fn connect(path: &Path) -> anyhow::Result<UnixStream> {
-    let connected = UnixStream::connect(path).await;
-    connected.map_err(|error| {
-        let shown = path.display();
-        match error.kind() {
-            ErrorKind::PermissionDenied => anyhow!("{shown}: {DENIED}"),
-            ErrorKind::NotFound => {
-                anyhow!("{shown}: there is no control socket (`serve --json` and `gateway --json` print where it is)")
-            }
-            ErrorKind::ConnectionRefused if !is_socket(path) => {
-                anyhow!("{shown}: it is not a control socket")
-            }
-            ErrorKind::ConnectionRefused => {
-                anyhow!("{shown}: the server that had this control socket has ended")
-            }
-            _ => anyhow::Error::new(error).context(format!("{shown}: cannot query the server")),
-        }
-    })
-}
-
-/// What there is to say where a server may not be asked.
-const DENIED: &str = "this user may not query the server (use sudo, or be the user who runs it)";
-
-/// The socket of the one server that runs.
-async fn only_one() -> anyhow::Result<UnixStream> {
-    let dirs = usual_places();
-    let (mut found, mut denied) = (Vec::new(), None);
-    for path in dirs.iter().flat_map(|dir| sockets_in(dir)) {
-        match UnixStream::connect(&path).await {
-            Ok(stream) => found.push((path, stream)),
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => denied = Some(path),
-            // It is left of a server that was killed, or not ours.
-            Err(_) => {}
-        }
-    }
-    let closed = |dir: &&PathBuf| {
-        let read = std::fs::read_dir(dir);
-        read.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
-    };
-    let denied = denied.or_else(|| dirs.iter().find(closed).cloned());
-    match (found.len(), denied) {
-        (1, _) => Ok(found.remove(0).1),
-        (0, Some(path)) => bail!("{}: {DENIED}", path.display()),
-        (0, None) => {
-            let dirs: Vec<_> = dirs.iter().map(|dir| dir.display().to_string()).collect();
-            bail!(
-                "found no server that this user may query: there is no control socket in {} (name it with \
-                 --socket; a server without a state directory needs --control-socket)",
-                dirs.join(", ")
-            )
-        }
-        (_, _) => {
-            let paths: Vec<_> = found
-                .iter()
-                .map(|(path, _)| path.display().to_string())
-                .collect();
-            bail!(
-                "several servers run here: select one with --socket, of {}",
-                paths.join(", ")
-            )
-        }
-    }
-}
-
-/// What looks like a control socket in a directory, in order.
-fn sockets_in(dir: &Path) -> Vec<PathBuf> {
-    // Without the directory there are none.
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut paths: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(|path| is_control_socket(path))
-        .collect();
-    paths.sort();
-    paths
-}
-
 /// The name of the control socket of the server that listens there.
 pub(crate) fn socket_name(listening: &str) -> String {
     format!("control-{listening}.sock")
-}
-
-fn is_control_socket(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| name.starts_with("control-") && name.ends_with(".sock"))
 }
 
 #[cfg(test)]
@@ -610,21 +556,5 @@ mod tests {
         };
         check(Request::Stats, r#"{"get":"stats"}"#);
         check(Request::Clients, r#"{"get":"clients"}"#);
-    }
-
-    #[test]
-    fn control_sockets_are_told_from_other_files() {
-        let dir = tempfile::tempdir().unwrap();
-        for name in [
-            "key",
-            "control-127.0.0.1:20049.sock",
-            "control.sock",
-            "b.sock",
-        ] {
-            std::fs::write(dir.path().join(name), "").unwrap();
-        }
-        let found = sockets_in(dir.path());
-        assert_eq!(found, [dir.path().join(socket_name("127.0.0.1:20049"))]);
-        assert!(sockets_in(&dir.path().join("none")).is_empty());
     }
 }

@@ -1,7 +1,8 @@
 //! `rpcrdma exports`: lists what a server exports, and for whom; of one on this machine, whether it is there.
 
 use crate::connect::ConnectArgs;
-use crate::control::{ControlArgs, ExportStatus, Request, Status};
+use crate::control::asking::OneControlArgs;
+use crate::control::{ExportStatus, Status};
 use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::failure::Ended;
 use crate::json;
@@ -48,7 +49,7 @@ pub(crate) struct ExportsArgs {
     json: bool,
 
     #[command(flatten)]
-    control: ControlArgs,
+    control: OneControlArgs,
 
     #[command(flatten)]
     connect: ConnectArgs,
@@ -92,9 +93,9 @@ pub(crate) async fn run(args: &ExportsArgs) -> anyhow::Result<Ended> {
 impl ExportsArgs {
     /// Shows the exports of the server that runs on this machine.
     async fn show_own(&self) -> anyhow::Result<Ended> {
-        let status = match self.control.ask::<Status>(Request::Stats).await? {
-            (_, Status::Server(status)) => status,
-            (_, Status::Gateway(_)) => bail!(
+        let status = match self.control.stats().await? {
+            Status::Server(status) => status,
+            Status::Gateway(_) => bail!(
                 "this is a gateway, which has no exports of its own: ask the server with rpcrdma exports HOST"
             ),
         };

@@ -6,10 +6,12 @@
 mod journal;
 
 use crate::failure::{self, Usage};
+use crate::json;
 use crate::progress;
 use anyhow::Context;
 use clap::ValueEnum;
 use journal::Journal;
+use serde::Serialize;
 use std::borrow::Cow;
 use std::env::{self, VarError};
 use std::io::{self, IsTerminal, Write};
@@ -18,9 +20,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use tracing::Level;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 /// The form of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -202,6 +207,48 @@ pub(crate) fn tell(text: &str) {
     }
 }
 
+/// An event with statistics, as the log for programs has it.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct StatisticsEvent<T> {
+    /// When it was logged, in UTC (RFC 3339).
+    timestamp: String,
+    /// `INFO`.
+    level: &'static str,
+    /// `statistics`.
+    message: &'static str,
+    /// `serve` or `gateway`.
+    target: &'static str,
+    /// The statistics.
+    #[serde(flatten)]
+    of: T,
+}
+
+/// Whether the log is one of JSON objects.
+pub(crate) fn is_json() -> bool {
+    LOG.get().is_some_and(|log| log.format == LogFormat::Json)
+}
+
+/// Logs statistics as one JSON object, for a log of those. An event of `tracing` has no numbers in objects.
+pub(crate) fn statistics(of: &impl Serialize) {
+    let target = Target::get();
+    let is_wanted = match target {
+        Target::Serve => tracing::enabled!(target: "serve", Level::INFO),
+        Target::Gateway => tracing::enabled!(target: "gateway", Level::INFO),
+    };
+    if let (true, Some(log)) = (is_wanted, LOG.get()) {
+        log.put_statistics(target, of);
+    }
+}
+
+/// The time of now, as events have it.
+fn timestamp() -> String {
+    let mut text = String::new();
+    // A text takes all that is written.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut text));
+    text
+}
+
 /// Logs why the program ends, if the log has a form for programs. Returns whether it did.
 pub(crate) fn ends_with(error: &str) -> bool {
     let structured = LOG.get().is_some_and(|log| log.format != LogFormat::Text);
@@ -238,6 +285,25 @@ impl Log {
             },
             _ => line.to_vec(),
         };
+        self.put_whole(line);
+    }
+
+    /// Takes statistics of any length: all of it is the program's own, and of bounded size.
+    fn put_statistics(&self, target: Target, of: &impl Serialize) {
+        let line = json::line(&StatisticsEvent {
+            timestamp: timestamp(),
+            level: Level::INFO.as_str(),
+            message: "statistics",
+            target: target.name(),
+            of,
+        });
+        match line {
+            Ok(line) => self.put_whole((line + "\n").into_bytes()),
+            Err(error) => tracing::error!(%error, "cannot write statistics"),
+        }
+    }
+
+    fn put_whole(&self, line: Vec<u8>) {
         if self.lines.try_send(Entry::Line(line.into())).is_err() {
             self.lost.fetch_add(1, Relaxed);
         }
@@ -403,6 +469,22 @@ mod tests {
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0].len(), MAX_LINE + 3);
         assert_eq!(lines[1], "short");
+    }
+
+    #[test]
+    fn statistics_are_whole_however_long_their_line_is() {
+        let (log, entries) = Log::new(LogFormat::Json);
+        let counters: Vec<u64> = (0..MAX_LINE as u64).collect();
+        log.put_statistics(
+            Target::Gateway,
+            &serde_json::json!({ "counters": counters }),
+        );
+        let said: serde_json::Value = serde_json::from_str(&written(log, &entries)).unwrap();
+        assert_eq!(said["counters"].as_array().map(Vec::len), Some(MAX_LINE));
+        assert_eq!(
+            (&said["target"], &said["level"]),
+            (&"gateway".into(), &"INFO".into())
+        );
     }
 
     #[test]

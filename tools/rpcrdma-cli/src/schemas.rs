@@ -1,7 +1,9 @@
 //! The JSON Schemas of docs/schemas: one for each command that has `--json`, made from its types.
 
 use crate::cli::Cli;
-use crate::{bench, control, devices, df, du, exports, failure, gateway, ls, ping, probe, serve};
+use crate::{
+    bench, control, devices, df, du, exports, failure, gateway, log, ls, ping, probe, serve,
+};
 use clap::{Command, CommandFactory};
 use schemars::{JsonSchema, Schema, schema_for};
 use std::collections::BTreeMap;
@@ -57,6 +59,11 @@ fn schemas() -> BTreeMap<&'static str, Schema> {
         of::<control::GatewayStatus>(),
         &line("stats --json on a gateway"),
     );
+    add(
+        "gateway-log-statistics",
+        of::<log::StatisticsEvent<control::PairEvent>>(),
+        "What SIGUSR1 logs of each pair of rpcrdma gateway --log-format json",
+    );
     add("ls", of::<ls::Line>(), &line("ls --json"));
     add("ping", of::<ping::Report<'_>>(), &document("ping --json"));
     add("probe", of::<probe::Report>(), &document("probe --json"));
@@ -65,6 +72,11 @@ fn schemas() -> BTreeMap<&'static str, Schema> {
         "serve-check",
         of::<serve::CheckLine<'_>>(),
         &document("serve --check --json"),
+    );
+    add(
+        "serve-log-statistics",
+        of::<log::StatisticsEvent<control::ServerEvent>>(),
+        "What SIGUSR1 logs of rpcrdma serve --log-format json",
     );
     add("stat", of::<ls::Line>(), &line("stat --json"));
     add(

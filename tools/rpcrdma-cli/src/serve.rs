@@ -82,6 +82,8 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         None => {}
     }
     let listen = settings.args.listen;
+    let rdma_socket = sockets.rdma.as_ref().map(|_| systemd::RDMA_SOCKET);
+    let mount_socket = sockets.mount.as_ref().map(|_| systemd::MOUNT_SOCKET);
     let transport = &settings.args.transport;
     let providers = transport.server_providers(listen, sockets.rdma)?;
     let (state_dir, key) = settings.state()?;
@@ -154,13 +156,28 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         server.local_addr(),
         providers.first_is_devices,
         beside.listening,
-    );
+    )
+    .with_socket(rdma_socket);
+    let used = [
+        (rdma_socket, server.local_addr()),
+        (mount_socket, mount.addr),
+    ];
+    for (socket, address) in used {
+        if let Some(socket) = socket {
+            tracing::info!(target: "serve", socket, %address, "listens at a socket of the service manager");
+        }
+    }
     let counted = CountedPrograms {
         nfs,
         acl,
         mount: mount_service.clone(),
     };
-    let observed = Observed::new(server.monitor(), counted, listening.clone(), mount.addr);
+    let observed = Observed::new(
+        server.monitor(),
+        counted,
+        listening.clone(),
+        (mount.addr, mount_socket),
+    );
     observed.serves(&served);
     let args_of = &settings.args;
     let metrics = args_of

@@ -1,8 +1,9 @@
 //! `rpcrdma stats`: shows what a running server does.
 
+use crate::control::asking::{self, ControlArgs};
 use crate::control::{
-    ControlArgs, FailedPairStatus, GatewayStatus, ProcedureStatus, ReloadStatus, Request,
-    ServerStatus, Status, shown,
+    FailedPairStatus, GatewayStatus, ProcedureStatus, ReloadStatus, Request, ServerStatus, Status,
+    shown,
 };
 use crate::failure::{Ended, Usage};
 use crate::provider;
@@ -16,11 +17,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Show calls, failures and latencies of a server or gateway on this machine
+/// Show calls, failures and latencies of the servers and gateways on this machine
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma stats
-      totals since the server started
+      totals since the start, of each server and gateway
   rpcrdma stats --interval 5s
       totals, then what happens, every five seconds
   rpcrdma stats --json \\
@@ -39,7 +40,7 @@ pub(crate) struct StatsArgs {
         value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
 
-    /// Print one JSON document per report, with counts since the server started
+    /// Print one JSON document per report and server, with counts since the server started
     #[arg(long)]
     json: bool,
 
@@ -56,28 +57,57 @@ pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<Ended> {
         Some(_) => args.count.unwrap_or(u32::MAX),
         None => 1,
     };
-    let mut before: Option<Status> = None;
+    let mut ended = Ended::Well;
+    let mut before = BTreeMap::new();
     for time in 1..=count {
-        let (line, now) = args.control.ask::<Status>(Request::Stats).await?;
-        let text = match (args.json, &before) {
-            (true, _) => line + "\n",
-            (false, before) => match (before, &now) {
-                (Some(Status::Server(before)), Status::Server(now)) => since(before, now),
-                (Some(Status::Gateway(before)), Status::Gateway(now)) => gateway_since(before, now),
-                (_, Status::Server(now)) => since_start(now),
-                (_, Status::Gateway(now)) => gateway_since_start(now),
-            },
-        };
-        let mut out = io::stdout();
-        out.write_all(text.as_bytes())?;
-        out.flush()?;
-        before = Some(now);
+        let sockets = args.control.sockets().await?;
+        let alone = sockets.len() == 1;
+        let mut asked = BTreeMap::new();
+        let mut between = if time > 1 { "\n" } else { "" };
+        for socket in sockets {
+            let (line, now) = match asking::ask::<Status>(&socket, Request::Stats).await {
+                Ok(answer) => answer,
+                Err(error) if alone => return Err(error),
+                Err(error) => {
+                    ended.failed(&error);
+                    continue;
+                }
+            };
+            let text = match args.json {
+                true => line + "\n",
+                false if alone => report(before.get(&socket), &now),
+                false => {
+                    let text = report(before.get(&socket), &now);
+                    format!(
+                        "{between}{}{}",
+                        asking::heading(&now, &socket),
+                        text.trim_start()
+                    )
+                }
+            };
+            between = "\n";
+            let mut out = io::stdout();
+            out.write_all(text.as_bytes())?;
+            out.flush()?;
+            asked.insert(socket, now);
+        }
+        before = asked;
         let Some(interval) = args.interval.filter(|_| time < count) else {
             break;
         };
         tokio::time::sleep(interval).await;
     }
-    Ok(Ended::Well)
+    Ok(ended)
+}
+
+/// What happened since the last time, or since the start.
+fn report(before: Option<&Status>, now: &Status) -> String {
+    match (before, now) {
+        (Some(Status::Server(before)), Status::Server(now)) => since(before, now),
+        (Some(Status::Gateway(before)), Status::Gateway(now)) => gateway_since(before, now),
+        (_, Status::Server(now)) => since_start(now),
+        (_, Status::Gateway(now)) => gateway_since_start(now),
+    }
 }
 
 /// All that a server did.
@@ -96,6 +126,9 @@ fn since_start(now: &ServerStatus) -> String {
     line("exports", exports(now));
     if let Some(devices) = devices(now) {
         line("devices", devices);
+    }
+    if let Some(sockets) = now.describe_sockets() {
+        line("sockets", format!("of the service manager: {sockets}"));
     }
     if let Some(reload) = reload(&now.reloads) {
         line("reload", reload);
@@ -195,6 +228,9 @@ fn gateway_since_start(now: &GatewayStatus) -> String {
         }
         (_, Some(reload)) => text += &format!("reload {reload}\n"),
         (_, None) => {}
+    }
+    if let Some(sockets) = now.describe_sockets() {
+        text += &format!("sockets of the service manager: {sockets}\n");
     }
     for failed in &now.failed {
         text += &not_as_in_file(failed);

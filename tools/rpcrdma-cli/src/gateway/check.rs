@@ -9,7 +9,7 @@ use super::replace::leads_back;
 use super::side::ListenUrl;
 use super::sockets::Sockets;
 use super::{NO_HOME, no_control_socket, warnings};
-use crate::control::{self, GatewayStatus};
+use crate::control::{GatewayStatus, asking};
 use crate::failure::{Ended, plain};
 use crate::serve::check::may_write;
 use crate::serve::listen;
@@ -35,7 +35,7 @@ use std::path::Path;
 pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<Ended> {
     let pairs = Pairs::new(&settings.args, Sockets::default());
     let mut warnings = pairs.hosts_without_address(&settings.pairs).await;
-    let mut running = control::gateways(settings.args.reports.control_socket.as_deref()).await;
+    let mut running = asking::gateways(settings.args.reports.control_socket.as_deref()).await;
     running.retain(|gateway| shares_network(gateway.pid));
     let served: Vec<(SocketAddr, u32)> = running.iter().flat_map(taken).collect();
     let (mut in_use, mut registered) = (PortsInUse::default(), PortsInUse::default());

@@ -6,16 +6,20 @@ use super::over;
 use super::pairs::{Pair, Pairs};
 use super::plan::PairPlan;
 use super::replace::Failed;
-use crate::control::{ClientStatus, FailedPairStatus, GatewayStatus, ListenerStatus, PairStatus};
+use crate::control::{
+    ClientStatus, FailedPairStatus, GatewayStatus, ListenerStatus, PairEvent, PairStatistics,
+    PairStatus,
+};
 use crate::json;
-use crate::serve::metrics::families::{Families, Labels};
+use crate::log;
+use crate::serve::metrics::families::{Families, Labels, Listener};
 use crate::serve::observed::{Observed as ServerObserved, Reloads};
 use crate::serve::reports::Tells;
 use gateway::{GatewayMonitor, GatewayStats, TcpClient};
 use oncrpc::admission::Admission;
 use prometheus::proto::MetricFamily;
 use rpcrdma::ConnectionState;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -46,6 +50,7 @@ struct Watched {
     listening: SocketAddr,
     listeners: Vec<ListenerStatus>,
     mount: Option<SocketAddr>,
+    mount_socket: Option<String>,
     monitor: GatewayMonitor,
     allowed: Arc<AllowedClients>,
     mount_failures: Option<Arc<MountFailures>>,
@@ -76,6 +81,7 @@ impl Watched {
             listening: pair.listening,
             listeners: pair.listeners.clone(),
             mount: pair.mount_addr(),
+            mount_socket: pair.mount_socket.clone(),
             monitor: pair.monitor(),
             allowed: pair.clients(),
             mount_failures: pair.mount_failures(),
@@ -92,6 +98,19 @@ impl Watched {
                 + self.mount_admission.as_ref().map_or(0, Admission::refused),
             mount_denied: mount.map_or(0, MountFailures::denied),
             mount_unanswered: mount.map_or(0, MountFailures::unanswered),
+        }
+    }
+
+    /// What passed through it so far, for programs.
+    fn statistics(&self) -> PairStatistics {
+        PairStatistics {
+            listen: self.url(),
+            upstream: self.plan.upstream.to_string(),
+            upstream_over: over::summed_up(&self.plan, self.monitor.upstream_connections()),
+            counters: counters(&self.totals())
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
+            oldest_call_seconds: self.monitor.oldest_call().as_secs_f64(),
         }
     }
 
@@ -208,6 +227,15 @@ impl Observed {
     /// Logs what it did so far, one event for each pair.
     pub(super) fn log(&self) {
         for pair in &self.lock().pairs {
+            if log::is_json() {
+                log::statistics(&PairEvent {
+                    version: env!("CARGO_PKG_VERSION"),
+                    pid: std::process::id(),
+                    uptime_seconds: self.started.elapsed().as_secs_f64(),
+                    statistics: pair.statistics(),
+                });
+                continue;
+            }
             let counters: Vec<String> = counters(&pair.totals())
                 .filter(|(_, value)| *value > 0)
                 .map(|(name, value)| format!("{name} {value}"))
@@ -373,17 +401,12 @@ impl Tells for Observed {
     fn stats(&self) -> serde_json::Result<String> {
         let state = self.lock();
         let pairs = state.pairs.iter().map(|pair| PairStatus {
-            listen: pair.url(),
-            upstream: pair.plan.upstream.to_string(),
+            statistics: pair.statistics(),
             mount: pair.mount.map(|addr| addr.to_string()),
+            mount_socket: pair.mount_socket.clone(),
             upstream_mount: pair.plan.mount_name(),
             listeners: pair.listeners.clone(),
-            upstream_over: over::summed_up(&pair.plan, pair.monitor.upstream_connections()),
             allow: pair.plan.allow.iter().map(ToString::to_string).collect(),
-            counters: counters(&pair.totals())
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect::<BTreeMap<_, _>>(),
-            oldest_call_seconds: pair.monitor.oldest_call().as_secs_f64(),
         });
         json::line(&GatewayStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -417,6 +440,13 @@ impl Tells for Observed {
             .iter()
             .map(|(listen, upstream, _)| [("listen", &**listen), ("upstream", &**upstream)])
             .collect();
+        let mut listeners = Vec::new();
+        for (pair, (url, ..)) in state.pairs.iter().zip(&pairs) {
+            listeners.extend(pair.listeners.iter().map(|on| Listener::of_nfs(url, on)));
+            let socket = pair.mount_socket.as_deref();
+            listeners.extend(pair.mount.map(|on| Listener::of_mount(url, on, socket)));
+        }
+        all.listeners(&listeners);
         let not_served = not_served(&state.failed, &pairs);
         let not_served: Vec<[(&str, &str); 2]> = not_served
             .iter()

@@ -5,6 +5,7 @@ use super::side::Scheme;
 use crate::control::{ListenerStatus, ReachedOver, UpstreamStatus};
 use crate::provider;
 use gateway::UpstreamConnection;
+use nfs_client::printable;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -17,6 +18,7 @@ pub(super) fn over_tcp(addr: SocketAddr) -> ListenerStatus {
         provider: TCP.to_owned(),
         address: addr.to_string(),
         device: None,
+        socket: None,
     }
 }
 
@@ -105,8 +107,14 @@ pub(super) fn describe_listeners(listeners: &[ListenerStatus]) -> String {
         let over = listener.device.as_deref().unwrap_or("RDMA devices");
         format!("{} over {over}", listener.address)
     });
-    let first = listeners.first().map(|first| words(&first.provider));
-    let first = first.unwrap_or_default().to_owned();
+    let first = listeners.first().map(|first| {
+        let over = words(&first.provider);
+        match &first.socket {
+            Some(socket) => format!("{over} (socket {})", printable(socket.as_bytes())),
+            None => over.to_owned(),
+        }
+    });
+    let first = first.unwrap_or_default();
     [first]
         .into_iter()
         .chain(beside)
@@ -156,6 +164,7 @@ mod tests {
             provider: provider.to_owned(),
             address: address.to_owned(),
             device: device.map(str::to_owned),
+            socket: None,
         };
         let first = listener("iwarp", "0.0.0.0:7", None);
         let beside = [

@@ -68,6 +68,8 @@ pub(super) struct Pair {
     gateway: SharedGateway,
     monitor: GatewayMonitor,
     mount: Option<MountProxy>,
+    /// Name of the socket of the service manager that MOUNT uses, if it uses one.
+    pub(super) mount_socket: Option<String>,
     registered: Option<Registered>,
 }
 
@@ -242,11 +244,19 @@ impl Pairs {
             monitor: gateway.monitor(),
             gateway: SharedGateway::new(gateway),
             mount: None,
+            mount_socket: None,
             registered: None,
         };
+        if let (Some(first), Some(name)) = (
+            pair.listeners.first_mut(),
+            self.sockets.name(pair.plan.listen.addr),
+        ) {
+            first.socket = Some(name.to_owned());
+        }
         name.get_or_init(|| pair.url());
         match self.complete(&mut pair).await {
             Ok(()) => {
+                pair.log_sockets();
                 warnings::log(&pair.plan);
                 warnings::log_mount_host(&pair.plan);
                 Ok(pair)
@@ -275,6 +285,7 @@ impl Pairs {
         };
         let mount = MountProxy::start(listener, of, Arc::clone(&self.local_users))?;
         let mount = pair.mount.insert(mount);
+        pair.mount_socket = self.sockets.name(on).map(str::to_owned);
         if plan.rpcbind {
             let entries = entries(plan.listen.scheme, pair.listening, mount.addr);
             pair.registered = Some(Registered::of(&entries).await?);
@@ -313,7 +324,11 @@ impl Pairs {
                     .with_idle_timeout(idle)
                     .with_workers(args.threads.map_or(usual.workers, usize::from))
                     .with_spin(args.transport.spin())
-                    .with_listener_name(plan.listen.to_string())
+                    .with_listener_name(format!(
+                        "{}://{}",
+                        plan.listen.scheme.name(),
+                        self.sockets.listening_at(addr)
+                    ))
                     .with_connections_hint(MORE_CONNECTIONS);
                 let software = args.transport.iwarp_refusing(refusals(self.descriptors));
                 let providers =
@@ -456,6 +471,19 @@ impl Pair {
     /// Where it listens, as a URL.
     pub(super) fn url(&self) -> String {
         format!("{}://{}", self.plan.listen.scheme.name(), self.listening)
+    }
+
+    /// Says which sockets of the service manager it uses.
+    fn log_sockets(&self) {
+        let first = self.listeners.first();
+        let nfs = first.and_then(|first| Some((self.listening, first.socket.as_deref()?)));
+        let mount = self.mount_addr().zip(self.mount_socket.as_deref());
+        for (address, socket) in nfs.into_iter().chain(mount) {
+            tracing::info!(
+                target: "gateway", listen = self.url(), configured = %self.plan.listen, socket, %address,
+                "listens at a socket of the service manager"
+            );
+        }
     }
 
     /// What both sides move over.

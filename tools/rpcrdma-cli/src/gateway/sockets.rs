@@ -4,9 +4,13 @@ use super::plan::PairPlan;
 use crate::failure::Usage;
 use anyhow::{Context, bail, ensure};
 use listenfd::ListenFd;
+use nfs_client::printable;
 use socket2::SockRef;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+
+/// The name of a socket that the service manager gives none, as sd_listen_fds_with_names(3) has it.
+const UNNAMED: &str = "unknown";
 
 /// Sockets that listen already.
 #[derive(Default)]
@@ -14,21 +18,30 @@ pub(super) struct Sockets(Vec<HeldSocket>);
 
 struct HeldSocket {
     at: SocketAddr,
+    /// `FileDescriptorName=` of its unit.
+    name: String,
     /// Whether clients of IPv4 do not come to it (IPV6_V6ONLY).
     only_v6: bool,
     socket: TcpListener,
 }
 
 impl HeldSocket {
-    fn new(socket: TcpListener) -> anyhow::Result<Self> {
+    fn new(socket: TcpListener, name: &str) -> anyhow::Result<Self> {
         let at = socket.local_addr()?;
         let options = SockRef::from(&socket);
         ensure!(options.is_listener()?, "{at}: it does not listen");
         Ok(Self {
             at,
+            name: name.to_owned(),
             only_v6: at.is_ipv6() && options.only_v6()?,
             socket,
         })
+    }
+
+    /// Its address and name, in words.
+    fn describe(&self) -> String {
+        let name = printable(self.name.as_bytes());
+        format!("{} ({name}) that was handed to this process", self.at)
     }
 
     /// Whether it listens at what a pair names.
@@ -45,11 +58,18 @@ impl Sockets {
     /// If there is one that is no listening socket of TCP.
     pub(super) fn take() -> anyhow::Result<Self> {
         let mut given = ListenFd::from_env();
+        let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+        let mut names = names.split(':');
         let mut sockets = Vec::new();
         for index in 0..given.len() {
-            let named = || format!("the socket {index} that was handed to this process");
-            if let Some(socket) = given.take_tcp_listener(index).with_context(named)? {
-                sockets.push(HeldSocket::new(socket).with_context(named)?);
+            let name = names.next().filter(|name| !name.is_empty());
+            let name = name.unwrap_or(UNNAMED);
+            let described = || {
+                let name = printable(name.as_bytes());
+                format!("the socket {index} ({name}) that was handed to this process")
+            };
+            if let Some(socket) = given.take_tcp_listener(index).with_context(described)? {
+                sockets.push(HeldSocket::new(socket, name).with_context(described)?);
             }
         }
         Ok(Self(sockets))
@@ -62,19 +82,21 @@ impl Sockets {
     /// If nobody would accept the connections of one.
     pub(super) fn check(&self, plans: &[PairPlan]) -> anyhow::Result<()> {
         let listeners = || plans.iter().flat_map(PairPlan::listeners);
-        for HeldSocket { at, only_v6, .. } in &self.0 {
-            if !listeners().any(|addr| listens_at(*at, *only_v6, addr)) {
+        for held in &self.0 {
+            if !listeners().any(|addr| held.is_at(addr)) {
+                let held = held.describe();
                 bail!(Usage(format!(
-                    "the socket {at} that was handed to this process is that of no pair: ListenStream= of its unit and \
+                    "the socket {held} is that of no pair: ListenStream= of its unit and \
                      `listen` (or the address of `listen` with `mount_port`) have to be the same"
                 )));
             }
         }
         for addr in listeners() {
             let mut of_pair = self.0.iter().filter(|held| held.is_at(addr));
-            if let (Some(_), Some(HeldSocket { at, .. })) = (of_pair.next(), of_pair.next()) {
+            if let (Some(_), Some(held)) = (of_pair.next(), of_pair.next()) {
+                let held = held.describe();
                 bail!(Usage(format!(
-                    "the socket {at} that was handed to this process is the second one for {addr}: a pair uses one"
+                    "the socket {held} is the second one for {addr}: a pair uses one"
                 )));
             }
         }
@@ -103,6 +125,11 @@ impl Sockets {
     pub(super) fn at(&self, addr: SocketAddr) -> io::Result<Option<TcpListener>> {
         let held = self.find(addr);
         held.map(|held| held.socket.try_clone()).transpose()
+    }
+
+    /// The name of the one for this address, if there is one.
+    pub(super) fn name(&self, addr: SocketAddr) -> Option<&str> {
+        self.find(addr).map(|held| &*held.name)
     }
 
     /// Where they listen.
@@ -153,7 +180,7 @@ mod tests {
 
     #[test]
     fn socket_that_does_not_listen_is_refused() {
-        let error = HeldSocket::new(bound("127.0.0.1:0").into()).err();
+        let error = HeldSocket::new(bound("127.0.0.1:0").into(), "nfs").err();
         let error = error.expect("it only has an address").to_string();
         assert!(error.ends_with("it does not listen"), "{error}");
     }
@@ -163,7 +190,7 @@ mod tests {
         let held = |addr: &str| {
             let socket = bound(addr);
             socket.listen(1).unwrap();
-            HeldSocket::new(socket.into()).unwrap()
+            HeldSocket::new(socket.into(), "nfs").unwrap()
         };
         let first = held("127.0.0.1:0");
         let at = first.at.to_string();

@@ -10,7 +10,7 @@ use super::plan::{Addresses, Plan};
 use super::served;
 use super::settings::{NO_HOME, Settings, unusable, without_state};
 use super::systemd;
-use crate::control::{self, ServerStatus};
+use crate::control::{ServerStatus, asking};
 use crate::failure::{Ended, plain};
 use anyhow::Context;
 use nfs_server::HandleKey;
@@ -172,7 +172,7 @@ async fn check_listeners(
 /// The servers that run on this machine, as far as this user may ask them.
 async fn running(state_dir: Option<&Path>) -> Vec<ServerStatus> {
     let runtime = systemd::runtime_dir();
-    control::running(state_dir.into_iter().chain(runtime.as_deref())).await
+    asking::running(state_dir.into_iter().chain(runtime.as_deref())).await
 }
 
 /// Whether a running server listens at this address, so that it is free once that one ends.

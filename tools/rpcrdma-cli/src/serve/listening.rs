@@ -15,6 +15,8 @@ pub(crate) struct Listening {
     pub(super) first_is_devices: bool,
     /// The addresses of RDMA devices that are listened at beside software iWARP.
     pub(super) devices: Vec<SocketAddr>,
+    /// Name of the socket of the service manager that the first address is that of, if it is.
+    pub(super) socket: Option<&'static str>,
     /// The names of devices by their addresses.
     pub(super) names: BTreeMap<IpAddr, String>,
 }
@@ -30,17 +32,23 @@ impl Listening {
             first,
             first_is_devices,
             devices,
+            socket: None,
             names,
         }
     }
 
+    /// The same with this socket of the service manager at the first address.
+    pub(super) fn with_socket(self, socket: Option<&'static str>) -> Self {
+        Self { socket, ..self }
+    }
+
     /// Each listener, for programs.
     pub(crate) fn listeners(&self) -> Vec<ListenerStatus> {
-        let devices = self.devices.iter().map(|addr| (true, addr));
-        let all = [(self.first_is_devices, &self.first)]
+        let devices = self.devices.iter().map(|addr| (true, addr, None));
+        let all = [(self.first_is_devices, &self.first, self.socket)]
             .into_iter()
             .chain(devices);
-        all.map(|(over_devices, address)| ListenerStatus {
+        all.map(|(over_devices, address, socket)| ListenerStatus {
             provider: name(over_devices).to_owned(),
             address: address.to_string(),
             device: self
@@ -48,6 +56,7 @@ impl Listening {
                 .get(&address.ip())
                 .filter(|_| over_devices)
                 .cloned(),
+            socket: socket.map(str::to_owned),
         })
         .collect()
     }
@@ -85,6 +94,7 @@ mod tests {
             first: "0.0.0.0:7".parse().unwrap(),
             first_is_devices: false,
             devices: Vec::new(),
+            socket: None,
             names: [("192.0.2.1".parse().unwrap(), "rxe0".to_owned())].into(),
         };
         assert_eq!(listening.addresses(), "0.0.0.0:7 over RDMA");

@@ -6,9 +6,10 @@ use super::plan::Plan;
 use super::served::{AbsentExports, Served};
 use crate::control::{self, shown};
 use crate::control::{
-    ClientStatus, ConnectionCounts, DuplicateRequests, ExportStatus, ProcedureStatus, ReloadStatus,
-    ServerStatus,
+    ClientStatus, ConnectionCounts, DuplicateRequests, ExportStatus, ListenerStatus,
+    ProcedureStatus, ReloadStatus, ServerEvent, ServerStatistics, ServerStatus,
 };
+use crate::log;
 use crate::provider;
 use nfs_server::{DuplicateRequestStats, Mount3, Nfs3, NfsAcl3, ProcedureStats, ProgramStats};
 use rpcrdma::{ConnectionState, ConnectionStats, ServerMonitor, ServerStats};
@@ -21,7 +22,8 @@ pub(crate) struct Observed {
     monitor: ServerMonitor,
     programs: CountedPrograms,
     listening: Listening,
-    mount: SocketAddr,
+    /// Where MOUNT is, and the name of the socket of the service manager that it uses, if it uses one.
+    mount: (SocketAddr, Option<&'static str>),
     metrics: OnceLock<SocketAddr>,
     started: Instant,
     started_at: SystemTime,
@@ -84,6 +86,8 @@ pub(super) struct Snapshot {
     pub(super) started_at: SystemTime,
     pub(super) exports: Vec<ExportStatus>,
     pub(super) reloads: Reloads,
+    pub(super) listeners: Vec<ListenerStatus>,
+    pub(super) mount: (SocketAddr, Option<&'static str>),
 }
 
 /// Names and numbers as text, without those that are zero.
@@ -96,12 +100,12 @@ fn counts<'a>(all: impl Iterator<Item = (&'a str, u64)>) -> String {
 }
 
 impl Observed {
-    /// A server that listens there, for MOUNT too.
+    /// A server that listens there, and for MOUNT at the other address, with a socket of this name of the service manager.
     pub(super) fn new(
         monitor: ServerMonitor,
         programs: CountedPrograms,
         listening: Listening,
-        mount: SocketAddr,
+        mount: (SocketAddr, Option<&'static str>),
     ) -> Self {
         Self {
             monitor,
@@ -148,8 +152,22 @@ impl Observed {
     }
 
     /// Logs what it did so far, as one event.
-    pub(super) fn log(&self, exports: usize) {
+    pub(super) fn log(&self) {
         let now = self.snapshot();
+        let exports = now.exports.len();
+        if log::is_json() {
+            let mut statistics = self.statistics(&now);
+            statistics
+                .procedures
+                .retain(|procedure| procedure.calls > 0);
+            let absent = now.exports.iter().filter(|export| export.absent.is_some());
+            let exports_absent = absent.count();
+            return log::statistics(&ServerEvent {
+                exports_served: exports - exports_absent,
+                exports_absent,
+                statistics,
+            });
+        }
         let connections = now.connection_counts();
         let procedures = || now.programs.iter().flat_map(|of| &of.procedures);
         let names: Vec<_> = now
@@ -206,22 +224,32 @@ impl Observed {
             started_at: self.started_at,
             exports,
             reloads,
+            listeners: self.listening.listeners(),
+            mount: self.mount,
         }
     }
 
     /// What it did so far, for the control socket.
     pub(super) fn status(&self) -> ServerStatus {
         let now = self.snapshot();
-        let counters = now.server.counters.iter();
         ServerStatus {
+            listeners: now.listeners.clone(),
+            mount: self.mount.0.to_string(),
+            mount_socket: self.mount.1.map(str::to_owned),
+            metrics: self.metrics.get().map(ToString::to_string),
+            exports: now.exports.clone(),
+            reloads: now.reloads.status(),
+            statistics: self.statistics(&now),
+        }
+    }
+
+    fn statistics(&self, now: &Snapshot) -> ServerStatistics {
+        let counters = now.server.counters.iter();
+        ServerStatistics {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             listening: self.listening.first.to_string(),
-            listeners: self.listening.listeners(),
-            mount: self.mount.to_string(),
-            metrics: self.metrics.get().map(ToString::to_string),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
-            reloads: now.reloads.status(),
             connections: now.connection_counts(),
             credits_granted: now.credits_granted(),
             credits_in_use: now.credits_in_use(),
@@ -244,7 +272,6 @@ impl Observed {
             bytes_in: now.server.io.bytes_in,
             bytes_out: now.server.io.bytes_out,
             procedures: now.programs.iter().flat_map(procedures).collect(),
-            exports: now.exports,
         }
     }
 

@@ -71,7 +71,7 @@ impl Operation<'_> {
                     true => return,
                     false => self.reload().await,
                 },
-                Some(()) = signals.statistics.recv() => self.log_statistics(),
+                Some(()) = signals.statistics.recv() => self.observed.log(),
                 () = mounted => self.look_again().await,
                 () = &mut returned => self.look_again().await,
                 _ = refresh.tick() => {
@@ -149,10 +149,6 @@ impl Operation<'_> {
             }
             None => serving,
         }
-    }
-
-    fn log_statistics(&self) {
-        self.observed.log(self.served.plans().len());
     }
 }
 

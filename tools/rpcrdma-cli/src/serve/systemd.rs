@@ -72,6 +72,10 @@ pub(crate) fn runtime_dir() -> Option<PathBuf> {
     std::env::split_paths(&dirs).find(|dir| dir.is_absolute())
 }
 
+/// The names of sockets, as `FileDescriptorName=` of their units has them.
+pub(super) const RDMA_SOCKET: &str = "rdma";
+pub(super) const MOUNT_SOCKET: &str = "mount";
+
 /// Sockets that listen already.
 #[derive(Default)]
 pub(super) struct Sockets {
@@ -95,8 +99,8 @@ impl Sockets {
         for index in 0..given.len() {
             let name = names.next().unwrap_or_default();
             let place = match name {
-                "rdma" => &mut sockets.rdma,
-                "mount" => &mut sockets.mount,
+                RDMA_SOCKET => &mut sockets.rdma,
+                MOUNT_SOCKET => &mut sockets.mount,
                 _ => bail!(Usage(format!(
                     "the socket {index} that was handed to this process is named '{name}': \
                      FileDescriptorName= of its unit has to be rdma or mount"

@@ -6,6 +6,7 @@ mod log;
 mod outage;
 mod reload;
 mod service;
+mod several;
 
 use crate::running::{PROGRAM, Running, Served, fails, free_port, ok, run, text};
 use buffer::Pool;
@@ -228,6 +229,7 @@ fn activated(socket: TcpListener) -> Command {
     command
         .args(["-c", script, PROGRAM, "gateway"])
         .env("LISTEN_FDS", "1")
+        .env("LISTEN_FDNAMES", "edge")
         .env_remove("LISTEN_PID")
         .stdin(OwnedFd::from(socket));
     command

@@ -1,8 +1,9 @@
 //! A server as its administrator sees it: signals, the log, what it leaves on the disk.
 
-use crate::running::{PROGRAM, Say, Served, fails, ok, run};
+use crate::running::{PROGRAM, Say, Served, fails, ok, run, text};
 use crate::terminal::Terminal;
 use rustix::process::Signal;
+use serde_json::Value;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
@@ -17,6 +18,38 @@ fn signals_without_a_file_are_answered_in_the_log() {
     let said = served.hear("statistics");
     assert!(said.contains(" exports=1 connections=0 "), "{said}");
     assert!(said.contains(" accepted=1 "), "{said}");
+}
+
+#[test]
+fn statistics_in_a_log_for_programs_are_numbers_in_one_object() {
+    let mut served = Served::new(&["--log-format", "json"]);
+    let file = served.local("file", b"content");
+    ok(&["put", &file, &served.url("")]);
+    served.signal(Signal::USR1);
+    let said: Value = serde_json::from_str(&served.hear("statistics")).unwrap();
+    for (key, value) in [
+        ("level", "INFO"),
+        ("message", "statistics"),
+        ("target", "serve"),
+        ("listening", &served.listening),
+    ] {
+        assert_eq!(said[key], value, "{said}");
+    }
+    assert!(said["timestamp"].as_str().unwrap().ends_with('Z'), "{said}");
+    assert_eq!(said["connections"]["accepted"], 1);
+    assert_eq!(said["exports_served"], 1);
+    assert_eq!(said["exports_absent"], 0);
+    assert!(said["rdma"]["calls_received"].as_u64().unwrap() > 3);
+    assert_eq!(said["rdma"]["bad_replies"], 0, "zeros are numbers too");
+    let procedures = said["procedures"].as_array().unwrap();
+    let of = |name: &str| procedures.iter().find(|of| of["name"] == name);
+    assert_eq!(of("CREATE").unwrap()["calls"], 1);
+    assert!(of("MKNOD").is_none(), "it was not called");
+
+    let quiet = Served::new(&["--log-format", "json", "--log", "serve=warn"]);
+    quiet.signal(Signal::USR1);
+    let said = text(&quiet.stop(Signal::TERM).stderr);
+    assert!(!said.contains("statistics"), "{said}");
 }
 
 #[test]
@@ -58,7 +91,7 @@ fn log_is_one_json_object_per_line_when_asked_for() {
         (&"INFO".into(), &"serve".into())
     );
     assert_eq!(
-        (&said["exports"], &said["connections"]),
+        (&said["exports_served"], &said["connections"]["active"]),
         (&1.into(), &0.into())
     );
     served.signal(Signal::TERM);

@@ -309,6 +309,11 @@ impl Served {
         prlimit(Some(pid), Resource::Fsize, limit).unwrap();
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();

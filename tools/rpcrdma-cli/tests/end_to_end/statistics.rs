@@ -26,7 +26,8 @@ fn exchange(addr: &str, request: &str) -> String {
     reply
 }
 
-fn get(addr: &str, path: &str) -> String {
+/// What an HTTP server has at a path.
+pub(crate) fn get(addr: &str, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     exchange(addr, &request)
 }

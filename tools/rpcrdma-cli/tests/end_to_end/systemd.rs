@@ -1,7 +1,9 @@
 //! A server as a service of systemd, which the test stands in for.
 
-use crate::running::{PROGRAM, Say, Served, fails_with, ok};
+use crate::running::{PROGRAM, Say, Served, fails_with, ok, text};
+use crate::statistics::get;
 use rustix::process::Signal;
+use serde_json::Value;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
@@ -118,10 +120,21 @@ fn activated(name: &str, args: &[&str]) -> (Served, SocketAddr) {
     (Served::started(around, dir, command, Say::Json), addr)
 }
 
+fn said_of(served: &Served) -> Value {
+    serde_json::from_str(&served.said).unwrap()
+}
+
 #[test]
 fn socket_for_rdma_is_used_as_it_is_given() {
-    let (served, addr) = activated("rdma", &["--mount-port", "0"]);
+    let (mut served, addr) = activated("rdma", &["--mount-port", "0"]);
     assert_eq!(served.listening, addr.to_string());
+    let said = served.hear("a socket of the service manager");
+    let names = format!("socket=\"rdma\" address={addr}");
+    assert!(said.contains(&names), "{said}");
+    let control = said_of(&served)["control"].as_str().unwrap().to_owned();
+    let shown = text(&ok(&["stats", "--socket", &control]));
+    let sockets = format!("of the service manager: rdma at {addr}\n");
+    assert!(shown.contains(&sockets), "{shown}");
     let file = served.local("file", b"content");
     ok(&["put", &file, &served.url("")]);
     assert!(served.around.path().join("state/handle.key").exists());
@@ -129,11 +142,24 @@ fn socket_for_rdma_is_used_as_it_is_given() {
 
 #[test]
 fn socket_for_mount_is_used_as_it_is_given() {
-    let (served, addr) = activated("mount", &["--listen", "127.0.0.1:0"]);
+    let (served, addr) = activated("mount", &["--listen", "127.0.0.1:0", "--metrics", "0"]);
     assert_eq!(served.mount_port, addr.port());
+    let said = said_of(&served);
+    let control = said["control"].as_str().unwrap();
+    let shown = text(&ok(&["stats", "--json", "--socket", control]));
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["mount_socket"], "mount");
+    assert_eq!(shown["listeners"][0]["socket"], Value::Null);
+    let metrics = get(said["metrics"].as_str().unwrap(), "/metrics");
+    let metric = format!(
+        "rpcrdma_listener_info{{service=\"mount\",listen=\"rdma://{}\",address=\"{addr}\",provider=\"tcp\",\
+         device=\"\",socket=\"mount\"}} 1\n",
+        served.listening
+    );
+    assert!(metrics.contains(&metric), "{metric} is not in {metrics}");
     let port = addr.port().to_string();
     let exports = ok(&["exports", "--mount-port", &port, "--tcp", "127.0.0.1"]);
-    assert!(crate::running::text(&exports).contains("/stuff"));
+    assert!(text(&exports).contains("/stuff"));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Work of the server for the calls of a measurement, as its control socket tells.
 
 use crate::bench::work::Work;
-use crate::control::{ControlArgs, Request, ServerStatus, Status};
+use crate::control::asking::OneControlArgs;
+use crate::control::{ServerStatus, Status};
 use anyhow::{Context, Result, bail, ensure};
 use rpcrdma::Client;
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ const PART_OF_CALLS: u64 = 2;
 
 /// The control socket of the measured server.
 pub(super) struct ServerStats {
-    control: ControlArgs,
+    control: OneControlArgs,
     /// Totals before the client connected.
     first: Totals,
 }
@@ -42,7 +43,7 @@ impl ServerStats {
     ///
     /// If there is none, or none that counts its work.
     pub(super) async fn find(socket: Option<PathBuf>) -> Result<Self> {
-        let control = ControlArgs::of(socket);
+        let control = OneControlArgs::of(socket);
         let first = totals(&control).await?;
         Ok(Self { control, first })
     }
@@ -74,9 +75,8 @@ impl ServerStats {
     }
 }
 
-async fn totals(control: &ControlArgs) -> Result<Totals> {
-    let (_, status) = control.ask(Request::Stats).await?;
-    match status {
+async fn totals(control: &OneControlArgs) -> Result<Totals> {
+    match control.stats().await? {
         Status::Server(status) => Totals::of(*status),
         Status::Gateway(_) => bail!("a gateway does not count its work; a server does"),
     }
@@ -89,7 +89,7 @@ impl Totals {
         Ok(Self {
             pid: status.pid,
             calls: calls.context("the server is of a version that does not count its work")?,
-            work: status.work,
+            work: status.statistics.work,
         })
     }
 

@@ -2,13 +2,15 @@
 //!
 //! Names keep to the conventions of Prometheus: seconds and bytes, `_total` for what only grows.
 
+use crate::control::ListenerStatus;
 use crate::serve::observed::{Reloads, Snapshot};
 use nfs_server::LatencyHistogram;
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Every metric, with its values of that moment.
@@ -24,6 +26,54 @@ pub(in crate::serve) fn families(now: &Snapshot) -> Vec<MetricFamily> {
 }
 
 pub(crate) type Labels<'a> = &'a [(&'a str, &'a str)];
+
+/// An address where clients connect, as a metric shows it.
+pub(crate) struct Listener<'a> {
+    service: &'static str,
+    /// The URL of the server, or of the pair of a gateway.
+    listen: &'a str,
+    address: Cow<'a, str>,
+    provider: &'a str,
+    device: &'a str,
+    socket: &'a str,
+}
+
+impl<'a> Listener<'a> {
+    /// One for NFS.
+    pub(crate) fn of_nfs(listen: &'a str, on: &'a ListenerStatus) -> Self {
+        Self {
+            service: "nfs",
+            listen,
+            address: Cow::Borrowed(&on.address),
+            provider: &on.provider,
+            device: on.device.as_deref().unwrap_or_default(),
+            socket: on.socket.as_deref().unwrap_or_default(),
+        }
+    }
+
+    /// One for MOUNT, with the name of its socket of the service manager.
+    pub(crate) fn of_mount(listen: &'a str, on: SocketAddr, socket: Option<&'a str>) -> Self {
+        Self {
+            service: "mount",
+            listen,
+            address: Cow::Owned(on.to_string()),
+            provider: "tcp",
+            device: "",
+            socket: socket.unwrap_or_default(),
+        }
+    }
+
+    fn labels(&self) -> [(&str, &str); 6] {
+        [
+            ("service", self.service),
+            ("listen", self.listen),
+            ("address", &self.address),
+            ("provider", self.provider),
+            ("device", self.device),
+            ("socket", self.socket),
+        ]
+    }
+}
 
 /// Metrics that are being put together.
 #[derive(Default)]
@@ -100,8 +150,24 @@ impl Families {
         );
     }
 
+    /// Where clients connect.
+    pub(crate) fn listeners(&mut self, listeners: &[Listener<'_>]) {
+        let labels: Vec<_> = listeners.iter().map(Listener::labels).collect();
+        let values: Vec<(Labels<'_>, f64)> =
+            labels.iter().map(|labels| (&labels[..], 1.0)).collect();
+        let help = "Where clients connect, as labels of the value 1: socket is the name of the service manager's.";
+        self.gauges("listener_info", help, &values);
+    }
+
     fn process(&mut self, now: &Snapshot) {
         self.start(now.started_at);
+        let first = now.listeners.first().map_or("", |first| &first.address);
+        let url = format!("rdma://{first}");
+        let listeners = now.listeners.iter();
+        let mut listeners: Vec<_> = listeners.map(|on| Listener::of_nfs(&url, on)).collect();
+        let (mount, socket) = now.mount;
+        listeners.push(Listener::of_mount(&url, mount, socket));
+        self.listeners(&listeners);
         self.gauges(
             "open_files",
             "Files and directories kept open between calls.",

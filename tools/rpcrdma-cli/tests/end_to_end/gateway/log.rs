@@ -1,7 +1,7 @@
 //! The log of a gateway: what it names, and under what its lines are filed.
 
-use super::Gateway;
-use crate::running::{PROGRAM, fails, free_port, run, text};
+use super::{Filer, Gateway, stuff};
+use crate::running::{PROGRAM, fails, free_port, ok, run, text};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::Write;
@@ -32,6 +32,42 @@ fn what_a_gateway_says_itself_is_filed_under_its_name_in_logs_for_programs() {
         (&last["level"], &last["target"]),
         (&"ERROR".into(), &"gateway".into())
     );
+}
+
+#[test]
+fn statistics_in_a_log_for_programs_are_numbers_in_one_object_for_each_pair() {
+    let around = tempfile::tempdir().unwrap();
+    let pair = |upstream: &str| {
+        format!("[[pair]]\nlisten = \"rdma://127.0.0.1:0\"\nupstream = \"tcp://{upstream}\"\n")
+    };
+    let (dir, _) = stuff();
+    let filer = Filer::new(dir.path());
+    let pairs = pair(&filer.addr.to_string()) + &pair("127.0.0.1:1");
+    let file = around.path().join("gateway.toml");
+    std::fs::write(&file, pairs).unwrap();
+    let args = ["--config", file.to_str().unwrap(), "--log-format", "json"];
+    let mut gateway = Gateway::within(around, &args, &[]);
+    ok(&["cat", &gateway.url("stuff/file")]);
+    gateway.signal(Signal::USR1);
+    let shown: Value = serde_json::from_str(&gateway.ask(&["stats", "--json"])).unwrap();
+    for (index, pair) in shown["pairs"].as_array().unwrap().iter().enumerate() {
+        let said: Value = serde_json::from_str(&gateway.hear("statistics")).unwrap();
+        assert_eq!(said["level"], "INFO");
+        assert_eq!(said["message"], "statistics");
+        assert_eq!(said["target"], "gateway");
+        assert_eq!(said["pid"], gateway.child.id());
+        for key in ["listen", "upstream"] {
+            assert_eq!(said[key], pair[key], "{said}");
+        }
+        let names = |of: &Value| -> Vec<String> {
+            let members = of["counters"].as_object().unwrap();
+            members.keys().cloned().collect()
+        };
+        assert_eq!(names(&said), names(pair));
+        let calls = said["counters"]["calls"].as_u64().unwrap();
+        assert_eq!(calls > 0, index == 0, "{said}");
+        assert_eq!(said["oldest_call_seconds"], 0.0);
+    }
 }
 
 #[test]

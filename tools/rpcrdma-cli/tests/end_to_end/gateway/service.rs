@@ -3,6 +3,7 @@
 use super::{Filer, Gateway, activated, stuff, use_over_tcp};
 use crate::running::{PROGRAM, Running, Served, ok, text};
 use rustix::process::Signal;
+use serde_json::Value;
 use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
@@ -163,8 +164,72 @@ fn socket_of_the_service_manager_is_used_for_tcp() {
 }
 
 #[test]
+fn socket_of_the_service_manager_is_told_with_its_name_and_address() {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = socket.local_addr().unwrap();
+    let around = tempfile::tempdir().unwrap();
+    let file = around.path().join("gateway.toml");
+    let pair = |listen: &str| {
+        format!("[[pair]]\nlisten = \"{listen}\"\nupstream = \"rdma://127.0.0.1:1\"\n")
+    };
+    let url = format!("tcp://{addr}");
+    std::fs::write(&file, pair(&url) + &pair("tcp://127.0.0.1:0")).unwrap();
+    let args = ["--config", file.to_str().unwrap(), "--metrics", "0"];
+    let mut gateway = Gateway::activated(socket, &args);
+    assert_eq!(gateway.said["pairs"][0]["listeners"][0]["socket"], "edge");
+    let said = gateway.hear("a socket of the service manager");
+    for part in [
+        &format!("listen=\"{url}\""),
+        "socket=\"edge\"",
+        &format!("address={addr}"),
+    ] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    let shown = gateway.ask(&["stats"]);
+    let sockets = format!("\nsockets of the service manager: edge at {addr}\n");
+    assert!(shown.contains(&sockets), "{shown}");
+    let shown: Value = serde_json::from_str(&gateway.ask(&["stats", "--json"])).unwrap();
+    let listener = |pair: usize| shown["pairs"][pair]["listeners"][0].clone();
+    assert_eq!(listener(0)["socket"], "edge");
+    assert_eq!(listener(0)["address"], addr.to_string());
+    assert_eq!(listener(1)["socket"], Value::Null, "it is its own");
+    let metrics = gateway.metrics();
+    let metric = format!(
+        "rpcrdma_listener_info{{service=\"nfs\",listen=\"{url}\",address=\"{addr}\",provider=\"tcp\",device=\"\",\
+         socket=\"edge\"}} 1\n"
+    );
+    assert!(metrics.contains(&metric), "{metric} is not in {metrics}");
+}
+
+#[test]
+fn socket_for_mount_of_a_pair_is_told_with_its_name() {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port().to_string();
+    let args = [
+        "--listen",
+        "rdma://127.0.0.1:0",
+        "--upstream",
+        "tcp://127.0.0.1:1",
+        "--mount-port",
+        &port,
+    ];
+    let gateway = Gateway::activated(socket, &args);
+    let shown: Value = serde_json::from_str(&gateway.ask(&["stats", "--json"])).unwrap();
+    let pair = &shown["pairs"][0];
+    assert_eq!(pair["mount_socket"], "edge");
+    assert_eq!(pair["mount"], format!("127.0.0.1:{port}"));
+    assert_eq!(pair["listeners"][0]["socket"], Value::Null);
+    let text = gateway.ask(&["stats"]);
+    assert!(
+        text.contains(&format!(": edge at 127.0.0.1:{port}\n")),
+        "{text}"
+    );
+}
+
+#[test]
 fn socket_of_no_pair_is_refused() {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = socket.local_addr().unwrap();
     let sides = [
         "--listen",
         "tcp://127.0.0.1:0",
@@ -173,5 +238,7 @@ fn socket_of_no_pair_is_refused() {
     ];
     let output = activated(socket).args(sides).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("is that of no pair"));
+    let said = text(&output.stderr);
+    assert!(said.contains("is that of no pair"), "{said}");
+    assert!(said.contains(&format!("{addr} (edge)")), "{said}");
 }
