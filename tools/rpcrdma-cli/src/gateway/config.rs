@@ -132,10 +132,13 @@ impl Config {
         let whole = format!("pair[{index}]");
         let key = |name: &str| format!("{whole}.{name}");
         let (at, table) = (table.span(), table.get_ref());
-        for (name, side) in [("listen", &table.listen), ("upstream", &table.upstream)] {
-            if side.is_none() && !errors.tells_of(&key(name)) {
-                let what = format!("{name} is missing");
-                errors.push(self.file.error(at.clone(), &whole, what));
+        // A key that is not known may be the one that is missing.
+        if !errors.tells_of(&whole) {
+            for (name, side) in [("listen", &table.listen), ("upstream", &table.upstream)] {
+                if side.is_none() {
+                    let what = format!("{name} is missing");
+                    errors.push(self.file.error(at.clone(), &whole, what));
+                }
             }
         }
         let listen: Option<ListenUrl> = self.parsed(&table.listen, || key("listen"), errors);
@@ -342,6 +345,63 @@ mod tests {
                 ProviderArgs::new(Some(ProviderName::Verbs), device()),
             ]
         );
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said_in_order_and_nothing_that_follows_from_it() {
+        let (pairs, errors) = read(
+            r#"
+            [gateway]
+            alow = ["192.0.2.1"]
+
+            [[pair]]
+            listen = "rdma://0.0.0.0:1"
+            upstrem = "tcp://filer"
+
+            [[pair]]
+            listen = "rdma://0.0.0.0:2"
+            upstream = "udp://filer"
+            allow = ["*", "192.0.2.1/24", "laptop"]
+
+            [[pair]]
+            listen = "rdma://0.0.0.0:3"
+            upstream = "tcp://filer"
+            mount_port = "20048"
+            rpcbind = true
+
+            [[pair]]
+
+            [[pair]]
+            listen = "tcp://0.0.0.0:3"
+            upstream = "tcp://filer"
+            upstream_mount = "635"
+
+            [[pair]]
+            listen = "rdma://0.0.0.0:4"
+            upstream = "tcp://filer"
+            provider = "hardware"
+            "#,
+        );
+        let expected = [
+            "gateway.toml:7: pair[0].upstrem: there is no key upstrem",
+            "gateway.toml:11: pair[1].upstream: 'udp://filer': there is no transport udp",
+            "gateway.toml:12: pair[1].allow[0]: '*': for everybody",
+            "gateway.toml:12: pair[1].allow[1]: '192.0.2.1/24': ",
+            "gateway.toml:17: pair[2].mount_port: \"20048\" does not fit",
+            "gateway.toml:20: pair[3]: listen is missing",
+            "gateway.toml:20: pair[3]: upstream is missing",
+            "gateway.toml:23: pair[4].upstream_mount: MOUNT is not passed on without mount_port",
+            "gateway.toml:23: pair[4]: rdma://0.0.0.0:3 and tcp://0.0.0.0:3 have the same port",
+            "gateway.toml:24: pair[4].upstream: both sides are TCP",
+            "gateway.toml:30: pair[5].provider: 'hardware'",
+        ];
+        assert_eq!(errors.len(), expected.len(), "{errors:?}");
+        for (error, says) in errors.iter().zip(expected) {
+            assert!(error.starts_with(says), "{error}");
+        }
+        // What is known of them can be looked at: the sides of two.
+        let known: Vec<u16> = pairs.iter().map(|pair| pair.listen.addr.port()).collect();
+        assert_eq!(known, [3, 3]);
     }
 
     #[test]

@@ -192,7 +192,8 @@ impl Config {
         let whole = format!("export[{index}]");
         let key = |name: &str| format!("{whole}.{name}");
         let (at, table) = (table.span(), table.get_ref());
-        if table.path.is_none() && !errors.tells_of(&key("path")) {
+        // A key that is not known may be the one that is missing.
+        if table.path.is_none() && !errors.tells_of(&whole) {
             errors.push(self.error(at.clone(), &whole, "path is missing"));
         }
         let at = table.path.as_ref().map_or(at, Spanned::span);
@@ -313,7 +314,7 @@ impl Config {
             let given = (rule.read_only, rule.squash, rule.anonuid, rule.anongid);
             let options = self::options(options, given);
             let Some(hosts) = &rule.hosts else {
-                if !errors.tells_of(&key) {
+                if !errors.tells_of(&whole) {
                     errors.push(self.error(at, whole, "hosts is missing"));
                 }
                 continue;
@@ -573,6 +574,63 @@ mod tests {
             &format!("{export}fsid = 7\n[[export]]\npath = \"/tmp\"\nfsid = 7"),
             "exports.toml:6: export[1].fsid: export[0] has this number too",
         );
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said_in_order_and_nothing_that_follows_from_it() {
+        let errors = read(
+            r#"
+            [server]
+            listen = "0.0.0.0"
+
+            [[export]]
+            pth = "/usr"
+
+            [[export]]
+            path = "/no/such"
+            fsid = 7
+            read_only = "yes"
+
+            [[export]]
+            path = "/no/such"
+            nofail = 1
+
+            [[export]]
+            path = "/usr"
+            name = "data"
+            fsid = 7
+            [[export.client]]
+            hosts = ["@trusted", "laptop", "*"]
+            [[export.client]]
+            host = "laptop"
+            [[export.client]]
+
+            [[export]]
+            path = "/usr"
+
+            [[export]]
+            path = "/usr"
+            mountpoint = "usr"
+            "#,
+        );
+        let expected = [
+            "exports.toml:6: export[0].pth: there is no key pth",
+            "exports.toml:9: export[1].path: /no/such: cannot be served",
+            "exports.toml:11: export[1].read_only: \"yes\" does not fit",
+            "exports.toml:15: export[2].nofail: 1 does not fit",
+            "exports.toml:19: export[3].name: it does not begin with /",
+            "exports.toml:20: export[3].fsid: export[1] has this number too",
+            "exports.toml:22: export[3].client[0].hosts: '@trusted'",
+            "exports.toml:22: export[3].client[0].hosts: '*'",
+            "exports.toml:24: export[3].client[1].host: there is no key host",
+            "exports.toml:25: export[3].client[2]: hosts is missing",
+            "exports.toml:32: export[5].mountpoint: it does not begin with /",
+        ];
+        let errors = errors.unwrap_err();
+        assert_eq!(errors.len(), expected.len(), "{errors:?}");
+        for (error, says) in errors.iter().zip(expected) {
+            assert!(error.to_string().starts_with(says), "{error}");
+        }
     }
 
     #[test]
