@@ -67,8 +67,8 @@ struct PairLine {
     upstream_mount: Option<String>,
     /// Who may connect.
     allow: Vec<String>,
-    /// Commands that mount from Linux: NFS version 4.2 and, if MOUNT is passed on, version 3. Those with a port that is
-    /// chosen at the start are left out before it.
+    /// Commands that mount from Linux: NFS version 4.2 and, if MOUNT is passed on, version 3. `--check` leaves out
+    /// those whose port the start chooses.
     mount: Vec<String>,
 }
 
@@ -132,7 +132,7 @@ impl PairLine {
         match self.mount.is_empty() {
             true => writeln!(
                 f,
-                "{indent}its port is chosen at the start, which says how to mount"
+                "{indent}the start chooses the port, and says how to mount"
             ),
             false => Ok(()),
         }

@@ -66,7 +66,7 @@ fn all_that_is_wrong_with_file_and_machine_is_said_in_one_run() {
         said.lines().map(str::to_owned).collect::<Vec<_>>()
     };
     let expected = [
-        "exports.toml:3: server.metrics: it is not an address",
+        "exports.toml:3: server.metrics: it is neither a port nor",
         "exports.toml:4: server.alow: there is no such option",
         "exports.toml:8: export[0].redonly: there is no key redonly",
         "exports.toml:11: export[1].path: /no/such/directory: cannot be served",

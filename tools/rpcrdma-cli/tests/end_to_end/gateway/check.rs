@@ -406,7 +406,7 @@ fn check_gives_no_command_to_mount_with_a_port_that_is_chosen_at_the_start() {
     assert!(!said.contains("mount -t"), "{said}");
     for part in [
         "MOUNT over TCP at a port that is chosen at the start, passed on",
-        "its port is chosen at the start, which says how to mount",
+        "the start chooses the port, and says how to mount",
     ] {
         assert!(said.contains(part), "{said}");
     }
