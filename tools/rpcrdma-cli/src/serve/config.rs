@@ -192,8 +192,9 @@ impl Config {
         let whole = format!("export[{index}]");
         let key = |name: &str| format!("{whole}.{name}");
         let (at, table) = (table.span(), table.get_ref());
-        // A key that is not known may be the one that is missing.
-        if table.path.is_none() && !errors.tells_of(&whole) {
+        // A key that is not understood may be the one that is missing, or the one that says for whom it is.
+        let is_understood = !errors.tells_of(&whole);
+        if table.path.is_none() && is_understood {
             errors.push(self.error(at.clone(), &whole, "path is missing"));
         }
         let at = table.path.as_ref().map_or(at, Spanned::span);
@@ -208,9 +209,8 @@ impl Config {
             }),
         };
         let clients = self.clients(&whole, table, allow, errors);
-        // A rule that is not understood may have been the one for somebody.
-        let knows_rules = !errors.tells_of(&whole) && !errors.tells_of("server");
-        if clients.is_empty() && knows_rules {
+        let has_rules = !table.clients.is_empty();
+        if clients.is_empty() && !has_rules && is_understood && !errors.tells_of("server") {
             let what = "it is for nobody: say for whom with [[export.client]], or for all exports with \
                         allow in [server]";
             errors.push(self.error(at.clone(), key("client"), what));
@@ -260,11 +260,7 @@ impl Config {
             (Ok(dir), _) => export.dir = dir,
             (Err(error), Presence::Required) => {
                 // It may be one that need not be there.
-                let knows_presence = ["nofail", "mountpoint"].iter();
-                if knows_presence
-                    .clone()
-                    .all(|name| !errors.tells_of(&key(name)))
-                {
+                if !errors.tells_of(&key("nofail")) && !errors.tells_of(&key("mountpoint")) {
                     let error = self.error(at, key("path"), format!("{error:#}"));
                     errors.push(error.of_machine());
                 }
@@ -631,6 +627,26 @@ mod tests {
         for (error, says) in errors.iter().zip(expected) {
             assert!(error.to_string().starts_with(says), "{error}");
         }
+    }
+
+    #[test]
+    fn directory_that_is_not_there_does_not_hide_that_it_is_for_nobody() {
+        let text = "[[export]]\npath = \"/no/such\"\n".to_owned();
+        let file = ConfigFile::new(Path::new("exports.toml"), text);
+        let (config, mut errors) = Config::of(file).unwrap();
+        assert!(config.plans(&[], &mut errors).is_empty());
+        let errors: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+        let [path, client] = &errors[..] else {
+            panic!("{errors:?}");
+        };
+        assert!(
+            path.starts_with("exports.toml:2: export[0].path: "),
+            "{path}"
+        );
+        assert!(
+            client.starts_with("exports.toml:2: export[0].client: it is for nobody"),
+            "{client}"
+        );
     }
 
     #[test]
