@@ -69,8 +69,8 @@ fn all_that_is_wrong_with_file_and_machine_is_said_in_one_run() {
         "exports.toml:3: server.metrics: it is neither a port nor",
         "exports.toml:4: server.alow: there is no such option",
         "exports.toml:8: export[0].redonly: there is no key redonly",
-        "exports.toml:11: export[1].path: /no/such/directory: cannot be served",
-        "exports.toml:13: export[2].path: /proc/sys: it is in proc",
+        "exports.toml:10: export[1].path: /no/such/directory: cannot be served",
+        "exports.toml:12: export[2].path: /proc/sys: it is in proc",
         "192.0.2.77 is not an address of this machine",
     ];
     let check = |said: &[String], expected: &[&str]| {
