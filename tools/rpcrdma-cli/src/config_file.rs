@@ -1,5 +1,6 @@
 //! A configuration file in TOML, and what is wrong with it: file, line, key, and what to write instead.
 
+mod understood;
 mod wording;
 
 use crate::failure::Misconfigured;
@@ -9,6 +10,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
+use understood::Wrong;
 
 /// Bytes of a file.
 pub(crate) const MAX_FILE: u64 = 1 << 20;
@@ -55,13 +57,18 @@ impl ConfigFile {
         }
     }
 
-    /// What the file says.
+    /// What the file says as far as it is understood, and what is wrong with the rest.
     ///
     /// # Errors
     ///
-    /// If something in it is not understood.
-    pub(crate) fn values<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
-        parse(&self.text).map_err(|(at, key, what)| self.error(at..at, key, what))
+    /// If it is no TOML.
+    pub(crate) fn values<T: DeserializeOwned + Default>(
+        &self,
+    ) -> Result<(T, ConfigErrors), ConfigError> {
+        let error = |Wrong { at, key, what }| self.error(at..at, key, what);
+        let (values, wrong) = understood::values(&self.text).map_err(error)?;
+        let errors = wrong.into_iter().map(error).collect();
+        Ok((values, ConfigErrors(errors)))
     }
 
     /// What is wrong at a place of the file.
@@ -127,23 +134,39 @@ impl From<ConfigError> for anyhow::Error {
     }
 }
 
-/// What `toml::Spanned` adds to the way to a key.
-const SPANNED: &str = ".$__serde_spanned_private_value";
+/// All that is wrong with a file.
+#[derive(Debug, Default)]
+pub(crate) struct ConfigErrors(Vec<ConfigError>);
 
-/// A text, or where it is wrong, at which key, and how.
-fn parse<T: DeserializeOwned>(text: &str) -> Result<T, (usize, String, String)> {
-    let place = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
-    let deserializer = toml::Deserializer::parse(text).map_err(|error| {
-        let what = wording::of_syntax(text, place(&error), error.message());
-        (place(&error), String::new(), what)
-    })?;
-    serde_path_to_error::deserialize(deserializer).map_err(|error| {
-        let key = error.path().to_string().replace(SPANNED, "");
-        let error = error.into_inner();
-        let what = wording::of_value(&key, error.message());
-        let key = if key == "." { String::new() } else { key };
-        (place(&error), key, what)
-    })
+impl ConfigErrors {
+    pub(crate) fn push(&mut self, error: ConfigError) {
+        self.0.push(error);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether something is wrong at a key or below it. What follows from that is not said as well.
+    pub(crate) fn tells_of(&self, key: &str) -> bool {
+        let below = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
+        let of_key = |error: &ConfigError| error.key.strip_prefix(key).is_some_and(below);
+        self.0.iter().any(of_key)
+    }
+
+    /// In the order of the file.
+    pub(crate) fn into_vec(mut self) -> Vec<ConfigError> {
+        self.0.sort_by_key(|error| error.line);
+        self.0
+    }
+
+    /// In the order of the file, as errors of a command.
+    pub(crate) fn into_errors(self) -> Vec<anyhow::Error> {
+        self.into_vec()
+            .into_iter()
+            .map(anyhow::Error::from)
+            .collect()
+    }
 }
 
 /// The number of the line with this byte, from 1.

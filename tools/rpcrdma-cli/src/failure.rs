@@ -8,7 +8,7 @@ use crate::progress;
 use nfs_client::printable;
 use rustix::process::Signal;
 use serde::Serialize;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -24,6 +24,45 @@ pub(crate) struct Usage(pub(crate) String);
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Misconfigured(pub(crate) String);
+
+/// Several things that are wrong at the same time. Each has a line of its own where they end a command.
+#[derive(Debug)]
+pub(crate) struct Several(Vec<anyhow::Error>);
+
+impl fmt::Display for Several {
+    /// The first one, and how many there are, as for a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_slice() {
+            [] => Ok(()),
+            [first, rest @ ..] => {
+                let count = rest.len();
+                write!(f, "{first:#} (and {count} more: --check shows all)")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Several {}
+
+/// Fails if anything is wrong.
+///
+/// # Errors
+///
+/// What is wrong, all of it.
+pub(crate) fn check_none(mut errors: Vec<anyhow::Error>) -> anyhow::Result<()> {
+    match errors.len() {
+        0 | 1 => errors.pop().map_or(Ok(()), Err),
+        _ => Err(Several(errors).into()),
+    }
+}
+
+/// The single errors that one stands for.
+fn parts(error: &anyhow::Error) -> &[anyhow::Error] {
+    match error.downcast_ref::<Several>() {
+        Some(Several(parts)) => parts,
+        None => std::slice::from_ref(error),
+    }
+}
 
 /// Nobody reads the output any more, and before that a part of the work was not done.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -89,11 +128,13 @@ pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
             let signal = interrupted.map(|interrupted| interrupt::exit_code(interrupted.0));
             let code = match signal.map(u8::try_from) {
                 Some(Ok(code)) => code,
-                _ if is_usage(&error) => exit_codes::USAGE,
-                _ if error.downcast_ref::<Misconfigured>().is_some() => exit_codes::CONFIG,
+                _ if parts(&error).iter().any(is_usage) => exit_codes::USAGE,
+                _ if parts(&error).iter().any(is_misconfigured) => exit_codes::CONFIG,
                 _ => 1,
             };
-            report(&error, code);
+            for part in parts(&error) {
+                report(part, code);
+            }
             ExitCode::from(code)
         }
     }
@@ -190,6 +231,10 @@ fn is_usage(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Usage>().is_some()
 }
 
+fn is_misconfigured(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Misconfigured>().is_some()
+}
+
 fn is_interrupt(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Interrupted>().is_some()
 }
@@ -218,6 +263,26 @@ mod tests {
         };
         check(Ended::Well, ExitCode::SUCCESS);
         check(Ended::Partly, ExitCode::from(1));
+    }
+
+    #[test]
+    fn several_errors_end_with_the_code_of_the_worst() {
+        let check = |errors: Vec<anyhow::Error>, expected: u8| {
+            let code = exit_code(check_none(errors).map(|()| Ended::Well));
+            assert_eq!(
+                format!("{code:?}"),
+                format!("{:?}", ExitCode::from(expected))
+            );
+        };
+        let file = || Misconfigured("file".to_owned()).into();
+        let usage = || Usage("usage".to_owned()).into();
+        check(vec![], 0);
+        check(vec![anyhow::anyhow!("machine")], 1);
+        check(vec![anyhow::anyhow!("machine"), anyhow::anyhow!("too")], 1);
+        check(vec![anyhow::anyhow!("machine"), file()], 78);
+        check(vec![file(), usage()], 2);
+        let said = check_none(vec![file(), anyhow::anyhow!("x"), usage()]).unwrap_err();
+        assert_eq!(said.to_string(), "file (and 2 more: --check shows all)");
     }
 
     #[test]

@@ -26,7 +26,7 @@ mod upstream_connector;
 mod warnings;
 
 use crate::checks::Checked;
-use crate::failure::Ended;
+use crate::failure::{self, Ended};
 use crate::interrupt::Interrupt;
 use crate::log;
 use crate::serve::operate::{Signals, refresh};
@@ -35,7 +35,7 @@ use crate::serve::{memory, systemd};
 use announce::Announcement;
 #[cfg(test)]
 pub(crate) use announce::{CheckLine, Line};
-use anyhow::bail;
+use anyhow::anyhow;
 pub(crate) use args::GatewayArgs;
 use args::Settings;
 use nfs_client::printable;
@@ -58,20 +58,24 @@ const NO_HOME: &str = "this user has no home directory";
 pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     let interrupt = Interrupt::listen()?;
     let signals = Signals::listen()?;
-    let settings = args.settings()?;
-    match args.check.check {
-        Some(Checked::All) => return check::check(&settings, args.json).await,
-        Some(Checked::File) => return Ok(Ended::Well),
-        None => {}
+    let (settings, errors) = args.read()?;
+    if args.check.check == Some(Checked::All) {
+        return check::check(&settings, errors, args.json).await;
+    }
+    failure::check_none(errors)?;
+    if args.check.check == Some(Checked::File) {
+        return Ok(Ended::Well);
     }
     let sockets = Sockets::take()?;
     sockets.check(&settings.pairs)?;
     settings.check_port_of_metrics()?;
     let mut pairs = Pairs::new(&settings.args, sockets);
     let started = pairs.replace(settings.pairs.clone()).await;
-    if let Some(failed) = started.failed.into_iter().next() {
+    let failed = started.failed.iter();
+    let failed = failed.map(|failed| anyhow!("{}: {}", failed.plan.listen, failed.why));
+    if let Err(error) = failure::check_none(failed.collect()) {
         pairs.end().await;
-        bail!("{}: {}", failed.plan.listen, failed.why);
+        return Err(error);
     }
     let observed = Observed::new(&pairs);
     let state_dir = match settings.args.reports.control_socket {

@@ -4,6 +4,7 @@
 //! soon as there is room again. So a server goes on serving when nobody reads its standard error.
 
 mod journal;
+mod parts;
 
 use crate::failure::{self, Usage};
 use crate::json;
@@ -142,7 +143,7 @@ impl LogFilter {
 }
 
 /// Logs from now on what the filter lets through, or else what `RUST_LOG` says. Without a format it
-/// is the journal's where standard error is the journal, and text elsewhere. What the program says itself has this target.
+/// is the journal's where standard error is the journal, and text elsewhere. What the program says itself has this target. Says which parts the filter names that there are not.
 ///
 /// # Errors
 ///
@@ -152,9 +153,9 @@ pub(crate) fn start(
     format: Option<LogFormat>,
     target: Target,
 ) -> anyhow::Result<FlushOnDrop> {
-    let filter = match filter {
-        Some(filter) => Some(filter),
-        None => LogFilter::from_env()?,
+    let (filter, named_by) = match filter {
+        Some(filter) => (Some(filter), "--log"),
+        None => (LogFilter::from_env()?, FILTER_VARIABLE),
     };
     let filter = filter.map_or(DEFAULT_FILTER.to_owned(), |LogFilter(text)| text);
     let (format, journal) = match format {
@@ -181,6 +182,9 @@ pub(crate) fn start(
             None => write_all(&entries, format, &lost, &mut AboveProgress),
         })
         .context("cannot start the thread that writes the log")?;
+    for warning in parts::warnings(&filter) {
+        log.put(line(format, &format!("{named_by}: {warning}")).as_bytes());
+    }
     let filter = EnvFilter::builder().parse_lossy(filter);
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -355,12 +359,23 @@ fn write_all(entries: &Receiver<Entry>, format: LogFormat, lost: &AtomicU64, to:
 fn told(format: LogFormat, lost: u64) -> String {
     let text = format!("{lost} lines of the log were lost");
     match format {
-        LogFormat::Text => format!("rpcrdma: {text}\n"),
         LogFormat::Json => {
             let line = serde_json::json!({ "level": "WARN", "message": text, "lost": lost });
             format!("{line}\n")
         }
-        LogFormat::Journald => journal::record(&text),
+        LogFormat::Text | LogFormat::Journald => line(format, &text),
+    }
+}
+
+/// A line about the log itself in its form, which no filter holds back.
+fn line(format: LogFormat, text: &str) -> String {
+    match format {
+        LogFormat::Text => format!("rpcrdma: {text}\n"),
+        LogFormat::Json => {
+            let line = serde_json::json!({ "level": "WARN", "message": text });
+            format!("{line}\n")
+        }
+        LogFormat::Journald => journal::record(text),
     }
 }
 

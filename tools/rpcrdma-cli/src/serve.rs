@@ -35,7 +35,7 @@ pub(crate) mod terminal;
 mod users;
 
 use crate::checks::Checked;
-use crate::failure::Ended;
+use crate::failure::{self, Ended};
 use crate::guard::Guarded;
 use crate::interrupt::Interrupt;
 use crate::log;
@@ -75,11 +75,13 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let sockets = Sockets::take()?;
     let rdma = sockets.rdma.as_ref();
     args.activated = rdma.map(|socket| socket.local_addr()).transpose()?;
-    let settings = args.settings()?;
-    match args.check.check {
-        Some(Checked::All) => return check::check(&settings, args.json).await,
-        Some(Checked::File) => return Ok(Ended::Well),
-        None => {}
+    let (settings, errors) = args.read()?;
+    if args.check.check == Some(Checked::All) {
+        return check::check(&settings, errors, args.json).await;
+    }
+    failure::check_none(errors)?;
+    if args.check.check == Some(Checked::File) {
+        return Ok(Ended::Well);
     }
     let listen = settings.args.listen;
     let rdma_socket = sockets.rdma.as_ref().map(|_| systemd::RDMA_SOCKET);

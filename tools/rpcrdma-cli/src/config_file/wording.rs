@@ -43,9 +43,6 @@ pub(super) fn of_value(key: &str, message: &str) -> String {
             (None, None) => format!("there is no key {field}"),
         };
     }
-    if let Some(field) = quoted(message, "missing field `", '`') {
-        return format!("{field} is missing");
-    }
     if last == "squash" && message.contains("expected") || message.starts_with("wanted ") {
         return "it is \"root\", \"remote-root\", \"all\" or \"none\"".to_owned();
     }

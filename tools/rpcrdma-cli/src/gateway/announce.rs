@@ -67,7 +67,8 @@ struct PairLine {
     upstream_mount: Option<String>,
     /// Who may connect.
     allow: Vec<String>,
-    /// Commands that mount from Linux: NFS version 4.2 and, if MOUNT is passed on, version 3.
+    /// Commands that mount from Linux: NFS version 4.2 and, if MOUNT is passed on, version 3. `--check` leaves out
+    /// those whose port the start chooses.
     mount: Vec<String>,
 }
 
@@ -109,12 +110,16 @@ impl PairLine {
             );
         };
         let place = plan.upstream_mount.describe(&plan.upstream);
+        let port = match port {
+            0 => "a port that is chosen at the start".to_owned(),
+            port => format!("port {port}"),
+        };
         let rpcbind = if plan.rpcbind {
             ", registered with rpcbind"
         } else {
             ""
         };
-        format!("MOUNT over TCP at port {port}{rpcbind}, passed on to {place}")
+        format!("MOUNT over TCP at {port}{rpcbind}, passed on to {place}")
     }
 
     /// What is to be said of it, each line behind `indent`.
@@ -123,11 +128,19 @@ impl PairLine {
         writeln!(f, "{indent}{}", self.describe_mount(plan))?;
         self.mount
             .iter()
-            .try_for_each(|mount| writeln!(f, "{indent}{mount}"))
+            .try_for_each(|mount| writeln!(f, "{indent}{mount}"))?;
+        match self.mount.is_empty() {
+            true => writeln!(
+                f,
+                "{indent}the start chooses the port, and says how to mount"
+            ),
+            false => Ok(()),
+        }
     }
 }
 
-/// The commands for a Linux client: NFS version 4.2 and, with a port of MOUNT, version 3.
+/// The commands for a Linux client: NFS version 4.2 and, with a port of MOUNT, version 3; none with a port that is not known
+/// yet.
 fn mount(scheme: Scheme, listening: SocketAddr, mount_port: Option<u16>) -> Vec<String> {
     // Clients of either family reach a socket at all addresses.
     let is_six = listening.is_ipv6() && !listening.ip().is_unspecified();
@@ -138,8 +151,12 @@ fn mount(scheme: Scheme, listening: SocketAddr, mount_port: Option<u16>) -> Vec<
         ip => ip.to_string(),
     };
     let (proto, port) = (scheme.name(), listening.port());
-    let three =
-        mount_port.map(|mount| format!("vers=3,nolock,mountproto=tcp{six},mountport={mount}"));
+    if port == 0 {
+        return Vec::new();
+    }
+    let three = mount_port
+        .filter(|&mount| mount != 0)
+        .map(|mount| format!("vers=3,nolock,mountproto=tcp{six},mountport={mount}"));
     let versions = ["vers=4.2".to_owned()].into_iter().chain(three);
     let command = |version| {
         format!("mount -t nfs -o {version},proto={proto}{six},port={port} {host}:/EXPORT /mnt")
@@ -257,6 +274,13 @@ mod tests {
             "[::]:20049",
             None,
             &["mount -t nfs -o vers=4.2,proto=rdma,port=20049 THIS-HOST:/EXPORT /mnt"],
+        );
+        check(Scheme::Rdma, "127.0.0.1:0", Some(20048), &[]);
+        check(
+            Scheme::Rdma,
+            "127.0.0.1:20049",
+            Some(0),
+            &["mount -t nfs -o vers=4.2,proto=rdma,port=20049 127.0.0.1:/EXPORT /mnt"],
         );
         check(
             Scheme::Tcp,

@@ -5,7 +5,7 @@ use super::mount_proxy::MountPlace;
 use super::plan::{self, PairPlan};
 use super::side::{ListenUrl, UpstreamUrl};
 use crate::checks::CheckArgs;
-use crate::failure::Usage;
+use crate::failure::{self, Usage};
 use crate::log::LogFormat;
 use crate::serve::Given;
 use crate::serve::MAX_THREADS;
@@ -151,37 +151,46 @@ impl GatewayArgs {
     ///
     /// If something is not understood or makes no sense.
     pub(super) fn settings(&self) -> anyhow::Result<Settings> {
-        match &self.config {
-            None => {
-                let pairs = vec![self.only_pair()?];
-                if let Some((_, what)) = plan::port_given_twice(&pairs) {
-                    bail!(Usage(what));
-                }
-                Ok(Settings {
-                    args: self.clone(),
-                    pairs,
-                    options: FileOptions::default(),
-                })
-            }
-            Some(path) => {
-                let config = Config::load(path)?;
-                let table = OptionTable {
-                    file: &config.file,
-                    name: "gateway",
-                    options: &config.options,
-                    without: &NOT_IN_FILES,
-                };
-                let mut args: Self = table.under(&self.given)?;
-                args.given = self.given.clone();
-                args.config = self.config.clone();
-                let pairs = config.pairs(&args.allow, args.transport.provider())?;
-                Ok(Settings {
-                    args,
-                    pairs,
-                    options: FileOptions::new(&config.options, &OF_PAIRS),
-                })
-            }
-        }
+        let (settings, errors) = self.read()?;
+        failure::check_none(errors)?;
+        Ok(settings)
+    }
+
+    /// The same as far as it is understood, and what is wrong with the rest.
+    ///
+    /// # Errors
+    ///
+    /// If the command line makes no sense, or the file cannot be read or is no TOML.
+    pub(super) fn read(&self) -> anyhow::Result<(Settings, Vec<anyhow::Error>)> {
+        let Some(path) = &self.config else {
+            let pairs = vec![self.only_pair()?];
+            let twice = plan::ports_given_twice(&pairs).into_iter();
+            let twice = twice.map(|(_, what)| Usage(what).into());
+            failure::check_none(twice.collect())?;
+            let settings = Settings {
+                args: self.clone(),
+                pairs,
+                options: FileOptions::default(),
+            };
+            return Ok((settings, Vec::new()));
+        };
+        let (config, mut errors) = Config::load(path)?;
+        let table = OptionTable {
+            file: &config.file,
+            name: "gateway",
+            options: &config.options,
+            without: &NOT_IN_FILES,
+        };
+        let mut args: Self = table.under(&self.given, &mut errors)?;
+        args.given = self.given.clone();
+        args.config = self.config.clone();
+        let pairs = config.pairs(&args.allow, args.transport.provider(), &mut errors);
+        let settings = Settings {
+            args,
+            pairs,
+            options: FileOptions::new(&config.options, &OF_PAIRS),
+        };
+        Ok((settings, errors.into_errors()))
     }
 
     /// An option of the gateway, in words: a key of the file, or as it is on the command line.
@@ -206,12 +215,13 @@ impl GatewayArgs {
             reserved_port: self.reserved_port,
             provider: self.transport.provider().clone(),
         };
-        match pair.contradiction() {
-            Some((option, what)) => {
-                bail!(Usage(format!("--{}: {what}", option.replace('_', "-"))))
-            }
-            None => Ok(pair),
-        }
+        let contradictions = pair.contradictions().into_iter();
+        let contradictions = contradictions.map(|(option, what)| {
+            let option = option.replace('_', "-");
+            Usage(format!("--{option}: {what}")).into()
+        });
+        failure::check_none(contradictions.collect())?;
+        Ok(pair)
     }
 }
 

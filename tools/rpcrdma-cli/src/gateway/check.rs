@@ -4,20 +4,20 @@ use super::announce::Described;
 use super::args::Settings;
 use super::circles::{ResolvedPair, circle};
 use super::pairs::{Pairs, entries};
-use super::plan;
+use super::plan::{self, PairPlan};
 use super::replace::leads_back;
 use super::side::ListenUrl;
 use super::sockets::Sockets;
 use super::{NO_HOME, no_control_socket, warnings};
-use crate::control::{GatewayStatus, asking};
-use crate::failure::{Ended, plain};
+use crate::control::{GatewayStatus, ListenerStatus, asking};
+use crate::failure::{Ended, check_none, plain};
 use crate::serve::check::may_write;
 use crate::serve::listen;
 use crate::serve::plan::summed_up;
 use crate::serve::registration::Registered;
 use crate::serve::reports::NO_CONTROL_SOCKET;
 use crate::serve::systemd;
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use nfs_server::default_state_dir;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::collections::BTreeMap;
@@ -25,14 +25,20 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// Says what would be done. What a gateway starts with all the same, such as a client whose name has no
-/// address, is a warning, and so is a port that a gateway has which runs already: it is the one that
-/// reads the file again.
+/// Says what would be done, or all that speaks against a start, also what is wrong with the file. What a gateway starts with
+/// all the same, such as a client whose name has no address, is a warning, and so is a port that a gateway has which runs
+/// already: it is the one that reads the file again.
 ///
 /// # Errors
 ///
-/// If a gateway could not start, in the words of one that does not.
-pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<Ended> {
+/// If the file is wrong, or a gateway could not start, in the words of one that does not.
+pub(super) async fn check(
+    settings: &Settings,
+    of_file: Vec<anyhow::Error>,
+    json: bool,
+) -> anyhow::Result<Ended> {
+    let file_is_right = of_file.is_empty();
+    let mut errors = of_file;
     let pairs = Pairs::new(&settings.args, Sockets::default());
     let mut warnings = pairs.hosts_without_address(&settings.pairs).await;
     let mut running = asking::gateways(settings.args.reports.control_socket.as_deref()).await;
@@ -43,11 +49,10 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     let prepared = pairs.prepare_all(&settings.pairs).await;
     for (plan, prepared) in settings.pairs.iter().zip(prepared) {
         let cannot = |error: anyhow::Error| anyhow!("{}: {error:#}", plan.listen);
-        let server = prepared.map_err(cannot)?;
         let by = |addr| served.iter().find(|(other, _)| plan::meet(addr, *other));
-        pairs
-            .try_out(plan, |addr| by(addr).is_some())
-            .map_err(cannot)?;
+        let is_served = |addr| by(addr).is_some();
+        let prepared = prepared.map_err(|error| errors.push(cannot(error)));
+        errors.extend(pairs.try_out(plan, is_served).into_iter().map(cannot));
         for addr in plan.listeners() {
             if let Some((_, pid)) = by(addr) {
                 in_use.add(*pid, addr);
@@ -55,37 +60,41 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
         }
         if let Some(mount) = plan.mount_addr().filter(|_| plan.rpcbind) {
             let entries = entries(plan.listen.scheme, plan.listen.addr, mount);
-            let tried = Registered::try_out(&entries, |addr| by(addr).is_some()).await;
-            for addr in tried.map_err(cannot)? {
-                if let Some((_, pid)) = by(addr) {
-                    registered.add(*pid, addr);
+            match Registered::try_out(&entries, is_served).await {
+                Ok(tried) => {
+                    for addr in tried {
+                        if let Some((_, pid)) = by(addr) {
+                            registered.add(*pid, addr);
+                        }
+                    }
                 }
+                Err(error) => errors.push(cannot(error)),
             }
         }
         warnings.extend(warnings::of(plan));
         warnings.extend(warnings::of_mount_host(plan).await);
-        let tried = pairs.try_out_devices(plan, |addr| by(addr).is_some()).await;
-        let (listeners, without) = tried.map_err(cannot)?;
-        found.push((listeners, server));
-        warnings.extend(without);
-    }
-    let known: Vec<_> = settings
-        .pairs
-        .iter()
-        .zip(&found)
-        .map(|(plan, (_, server))| ResolvedPair {
-            plan,
-            listening: plan.listen.addr,
-            upstream: server,
-        })
-        .collect();
-    for (of, plan) in settings.pairs.iter().enumerate() {
-        if let Some(way) = circle(&known, of) {
-            bail!("{}: {:#}", plan.listen, leads_back(&way));
+        // What speaks against its devices is said already otherwise.
+        let Ok(server) = prepared else {
+            found.push((Vec::new(), Vec::new()));
+            continue;
+        };
+        match pairs.try_out_devices(plan, is_served).await {
+            Ok((listeners, without)) => {
+                warnings.extend(without);
+                found.push((listeners, server));
+            }
+            Err(error) => {
+                errors.push(cannot(error));
+                found.push((Vec::new(), server));
+            }
         }
     }
-    if let Some((pid, addr)) = check_metrics(settings, &running)? {
-        in_use.add(pid, addr);
+    errors.extend(circles(&settings.pairs, &found));
+    match check_metrics(settings, &running) {
+        Ok(taken) => taken
+            .into_iter()
+            .for_each(|(pid, addr)| in_use.add(pid, addr)),
+        Err(error) => errors.push(error),
     }
     warnings.extend(in_use.describe(
         "has these ports already: {ports}. It keeps them at a reload; only this one can have them",
@@ -94,10 +103,17 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
         "is registered with rpcbind, for {ports}. It replaces that at a reload; no other gateway can while it runs",
     ));
     warnings.extend(pairs.describe_share_of(&settings.pairs));
-    warnings.extend(check_control_socket(settings)?);
-    for warning in &warnings {
-        tracing::warn!(target: "gateway", "{warning}");
+    match check_control_socket(settings) {
+        Ok(warning) => warnings.extend(warning),
+        Err(error) => errors.push(error),
     }
+    // Of a file that is not understood some would not be true.
+    if file_is_right {
+        for warning in &warnings {
+            tracing::warn!(target: "gateway", "{warning}");
+        }
+    }
+    check_none(errors)?;
     let described = Described {
         pairs: &settings.pairs,
         found: &found,
@@ -110,6 +126,27 @@ pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<End
     }
     out.flush()?;
     Ok(Ended::Well)
+}
+
+/// What is to be said of pairs that lead back to themselves, as far as the addresses of their servers were found.
+fn circles(
+    plans: &[PairPlan],
+    found: &[(Vec<ListenerStatus>, Vec<SocketAddr>)],
+) -> Vec<anyhow::Error> {
+    let known: Vec<_> = plans
+        .iter()
+        .zip(found)
+        .map(|(plan, (_, server))| ResolvedPair {
+            plan,
+            listening: plan.listen.addr,
+            upstream: server,
+        })
+        .collect();
+    let ways = plans.iter().enumerate().filter_map(|(of, plan)| {
+        let way = circle(&known, of)?;
+        Some(anyhow!("{}: {:#}", plan.listen, leads_back(&way)))
+    });
+    ways.collect()
 }
 
 /// Ports that running gateways have, by process. It is a warning, as one of them may be the one that reads the file again.

@@ -4,10 +4,11 @@
 use super::mount_proxy::MountPlace;
 use super::plan::{self, PairPlan};
 use super::side::{ListenUrl, UpstreamUrl};
-use crate::config_file::{ConfigError, ConfigFile, Options};
+use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options};
 use crate::provider::{ProviderArgs, ProviderName};
 use crate::serve::plan::Clients;
 use serde::Deserialize;
+use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
 use toml::Spanned;
@@ -38,23 +39,23 @@ pub(super) const NOT_IN_FILES: [&str; 10] = [
 pub(super) struct Config {
     pub(super) file: ConfigFile,
     pub(super) options: Options,
-    pairs: Vec<PairTable>,
+    pairs: Vec<Spanned<PairTable>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
     gateway: Options,
     #[serde(default, rename = "pair")]
-    pairs: Vec<PairTable>,
+    pairs: Vec<Spanned<PairTable>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PairTable {
-    listen: Spanned<String>,
-    upstream: Spanned<String>,
+    listen: Option<Spanned<String>>,
+    upstream: Option<Spanned<String>>,
     #[serde(default)]
     allow: Vec<Spanned<String>>,
     mount_port: Option<u16>,
@@ -68,93 +69,97 @@ struct PairTable {
 }
 
 impl Config {
-    /// Reads a file.
+    /// Reads a file. Tells what it says as far as it is understood, and what is wrong with the rest.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or something in it is not understood.
-    pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
+    /// If it cannot be read, or is no TOML.
+    pub(super) fn load(path: &Path) -> anyhow::Result<(Self, ConfigErrors)> {
         Ok(Self::of(ConfigFile::load(path)?)?)
     }
 
-    fn of(file: ConfigFile) -> Result<Self, ConfigError> {
-        let File { gateway, pairs } = file.values()?;
-        Ok(Self {
+    fn of(file: ConfigFile) -> Result<(Self, ConfigErrors), ConfigError> {
+        let (File { gateway, mut pairs }, mut errors) = file.values()?;
+        if pairs.is_empty() && errors.is_empty() {
+            let what = "no [[pair]]: add one with listen and upstream";
+            errors.push(file.error(0..0, "", what));
+        }
+        if pairs.len() > MAX_PAIRS {
+            let what = format!("there are more than {MAX_PAIRS}");
+            errors.push(file.error(0..0, "pair", what));
+            pairs.truncate(MAX_PAIRS);
+        }
+        let config = Self {
             file,
             options: gateway,
             pairs,
-        })
+        };
+        Ok((config, errors))
     }
 
-    /// The pairs. Those without clients of their own are for `allow`, and those that name neither provider nor device
-    /// use this provider.
-    ///
-    /// # Errors
-    ///
-    /// If a value is not understood or makes no sense.
+    /// The pairs, without those of which the sides are not known. Those without clients of their own are for `allow`, and
+    /// those that name neither provider nor device use this provider. Adds what is wrong to the `errors` that are known.
     pub(super) fn pairs(
         &self,
         allow: &[Clients],
         provider: &ProviderArgs,
-    ) -> Result<Vec<PairPlan>, ConfigError> {
-        if self.pairs.is_empty() {
-            let what = "no [[pair]]: add one with listen and upstream";
-            return Err(self.file.error(0..0, "", what));
-        }
-        if self.pairs.len() > MAX_PAIRS {
-            let what = format!("there are more than {MAX_PAIRS}");
-            return Err(self.file.error(0..0, "pair", what));
-        }
+        errors: &mut ConfigErrors,
+    ) -> Vec<PairPlan> {
         let tables = self.pairs.iter().enumerate();
-        let pairs: Vec<PairPlan> = tables
-            .map(|(index, table)| self.pair(index, table, allow, provider))
-            .collect::<Result<_, _>>()?;
-        match plan::port_given_twice(&pairs) {
-            Some((index, what)) => {
-                let at = self.pairs[index].listen.span();
-                Err(self.file.error(at, format!("pair[{index}]"), what))
-            }
-            None => Ok(pairs),
+        let (indices, pairs): (Vec<usize>, Vec<PairPlan>) = tables
+            .filter_map(|(index, table)| {
+                let pair = self.pair(index, table, allow, provider, errors)?;
+                Some((index, pair))
+            })
+            .unzip();
+        for (at, what) in plan::ports_given_twice(&pairs) {
+            let index = indices[at];
+            let at = self.pairs[index].get_ref().listen.as_ref();
+            let at = at.map_or(0..0, Spanned::span);
+            errors.push(self.file.error(at, format!("pair[{index}]"), what));
         }
+        pairs
     }
 
     fn pair(
         &self,
         index: usize,
-        table: &PairTable,
+        table: &Spanned<PairTable>,
         allow: &[Clients],
         provider: &ProviderArgs,
-    ) -> Result<PairPlan, ConfigError> {
-        let key = |name: &str| format!("pair[{index}].{name}");
-        let listen: ListenUrl = self.parsed(&table.listen, || key("listen"))?;
-        let upstream: UpstreamUrl = self.parsed(&table.upstream, || key("upstream"))?;
-        if table.allow.len() > MAX_CLIENTS {
-            let what = format!("it has more than {MAX_CLIENTS} clients");
-            return Err(self.file.error(table.listen.span(), key("allow"), what));
+        errors: &mut ConfigErrors,
+    ) -> Option<PairPlan> {
+        let whole = format!("pair[{index}]");
+        let key = |name: &str| format!("{whole}.{name}");
+        let (at, table) = (table.span(), table.get_ref());
+        // A key that is not known may be the one that is missing.
+        if !errors.tells_of(&whole) {
+            for (name, side) in [("listen", &table.listen), ("upstream", &table.upstream)] {
+                if side.is_none() {
+                    let what = format!("{name} is missing");
+                    errors.push(self.file.error(at.clone(), &whole, what));
+                }
+            }
         }
-        let own = table.allow.iter().enumerate();
-        let own: Vec<Clients> = own
-            .map(|(at, text)| self.parsed(text, || key(&format!("allow[{at}]"))))
-            .collect::<Result<_, _>>()?;
-        let allow = match own.is_empty() {
-            true => plan::clients_of_all(allow, &listen),
-            false => own,
-        };
-        let upstream_mount: Option<MountPlace> = match &table.upstream_mount {
-            Some(place) => Some(self.parsed(place, || key("upstream_mount"))?),
-            None => None,
-        };
-        let name: Option<ProviderName> = match &table.provider {
-            Some(name) => Some(self.parsed(name, || key("provider"))?),
-            None => None,
-        };
+        let listen: Option<ListenUrl> = self.parsed(&table.listen, || key("listen"), errors);
+        let upstream: Option<UpstreamUrl> =
+            self.parsed(&table.upstream, || key("upstream"), errors);
+        let listen_at = table.listen.as_ref().map_or(at, Spanned::span);
+        let own = self.own_clients(table, &key, &listen_at, errors);
+        let upstream_mount: Option<MountPlace> =
+            self.parsed(&table.upstream_mount, || key("upstream_mount"), errors);
+        let name: Option<ProviderName> = self.parsed(&table.provider, || key("provider"), errors);
         let device = table.device.as_ref().map(|name| name.get_ref().clone());
         let provider = match name.is_some() || device.is_some() {
             true => ProviderArgs::new(name, device),
             false => provider.clone(),
         };
+        let (listen, upstream) = (listen?, upstream?);
         let pair = PairPlan {
-            allow,
+            allow: match own.is_empty() {
+                true => plan::clients_of_all(allow, &listen),
+                false => own,
+            },
             listen,
             upstream,
             mount_port: table.mount_port,
@@ -163,29 +168,65 @@ impl Config {
             reserved_port: table.reserved_port,
             provider,
         };
-        match pair.contradiction() {
-            Some((option, what)) => {
-                let at = match (option, &table.device) {
-                    ("upstream", _) => table.upstream.span(),
-                    ("device", Some(device)) => device.span(),
-                    _ => table.listen.span(),
+        // What contradicts a value that is not understood may not contradict the right one.
+        if !errors.tells_of(&whole) {
+            for (option, what) in pair.contradictions() {
+                let at = match (option, &table.upstream, &table.device) {
+                    ("upstream", Some(upstream), _) => upstream.span(),
+                    ("device", _, Some(device)) => device.span(),
+                    _ => listen_at.clone(),
                 };
-                Err(self.file.error(at, key(option), what))
+                if option != "allow" || !errors.tells_of("gateway") {
+                    errors.push(self.file.error(at, key(option), what));
+                }
             }
-            None => Ok(pair),
         }
+        let knows_provider = ["provider", "device"]
+            .iter()
+            .all(|name| !errors.tells_of(&key(name)));
+        knows_provider.then_some(pair)
     }
 
+    /// The clients that a pair has itself.
+    fn own_clients(
+        &self,
+        table: &PairTable,
+        key: &impl Fn(&str) -> String,
+        listen: &Range<usize>,
+        errors: &mut ConfigErrors,
+    ) -> Vec<Clients> {
+        if table.allow.len() > MAX_CLIENTS {
+            let what = format!("it has more than {MAX_CLIENTS} clients");
+            errors.push(self.file.error(listen.clone(), key("allow"), what));
+            return Vec::new();
+        }
+        let own = table.allow.iter().enumerate();
+        own.filter_map(|(at, text)| self.parse(text, || key(&format!("allow[{at}]")), errors))
+            .collect()
+    }
+
+    /// The value of a key, if it is there and understood.
     fn parsed<T: FromStr<Err = String>>(
+        &self,
+        text: &Option<Spanned<String>>,
+        key: impl Fn() -> String,
+        errors: &mut ConfigErrors,
+    ) -> Option<T> {
+        self.parse(text.as_ref()?, key, errors)
+    }
+
+    fn parse<T: FromStr<Err = String>>(
         &self,
         text: &Spanned<String>,
         key: impl Fn() -> String,
-    ) -> Result<T, ConfigError> {
+        errors: &mut ConfigErrors,
+    ) -> Option<T> {
         let value = text.get_ref();
-        value.parse().map_err(|error: String| {
+        let wrong = |error: String| {
             let what = format!("'{value}': {error}");
-            self.file.error(text.span(), key(), what)
-        })
+            errors.push(self.file.error(text.span(), key(), what));
+        };
+        value.parse().map_err(wrong).ok()
     }
 }
 
@@ -194,15 +235,29 @@ mod tests {
     use super::*;
     use nfs_server::Network;
 
-    fn pairs(text: &str) -> Result<Vec<PairPlan>, ConfigError> {
+    fn read(text: &str) -> (Vec<PairPlan>, Vec<String>) {
         let file = ConfigFile::new(Path::new("gateway.toml"), text.to_owned());
         let usual = ProviderArgs::new(Some(ProviderName::Iwarp), None);
-        Config::of(file)?.pairs(&["192.0.2.0/24".parse().unwrap()], &usual)
+        let (config, mut errors) = Config::of(file).unwrap();
+        let allow = ["192.0.2.0/24".parse().unwrap()];
+        let pairs = config.pairs(&allow, &usual, &mut errors);
+        let errors = errors.into_vec();
+        (pairs, errors.iter().map(ToString::to_string).collect())
     }
 
+    fn pairs(text: &str) -> Vec<PairPlan> {
+        let (pairs, errors) = read(text);
+        assert!(errors.is_empty(), "{errors:?}");
+        pairs
+    }
+
+    /// Checks that nothing is wrong but this.
     #[track_caller]
     fn refused(text: &str, says: &str) {
-        let error = pairs(text).unwrap_err().to_string();
+        let (_, errors) = read(text);
+        let [error] = &errors[..] else {
+            panic!("{errors:?}");
+        };
         assert!(error.starts_with(says), "{error}");
         assert!(!error.contains('\n'), "{error}");
     }
@@ -244,8 +299,7 @@ mod tests {
             listen = "rdma://[::1]:20051"
             upstream = "rdma://other"
             "#,
-        )
-        .unwrap();
+        );
         let [first, second, third, fourth] = &pairs[..] else {
             panic!("four pairs");
         };
@@ -272,7 +326,7 @@ mod tests {
                     port + 1
                 );
             }
-            let pairs = pairs(&text).unwrap();
+            let pairs = pairs(&text);
             pairs
                 .into_iter()
                 .map(|pair| pair.provider)
@@ -291,6 +345,63 @@ mod tests {
                 ProviderArgs::new(Some(ProviderName::Verbs), device()),
             ]
         );
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said_in_order_and_nothing_that_follows_from_it() {
+        let (pairs, errors) = read(
+            r#"
+            [gateway]
+            alow = ["192.0.2.1"]
+
+            [[pair]]
+            listen = "rdma://0.0.0.0:1"
+            upstrem = "tcp://filer"
+
+            [[pair]]
+            listen = "rdma://0.0.0.0:2"
+            upstream = "udp://filer"
+            allow = ["*", "192.0.2.1/24", "laptop"]
+
+            [[pair]]
+            listen = "rdma://0.0.0.0:3"
+            upstream = "tcp://filer"
+            mount_port = "20048"
+            rpcbind = true
+
+            [[pair]]
+
+            [[pair]]
+            listen = "tcp://0.0.0.0:3"
+            upstream = "tcp://filer"
+            upstream_mount = "635"
+
+            [[pair]]
+            listen = "rdma://0.0.0.0:4"
+            upstream = "tcp://filer"
+            provider = "hardware"
+            "#,
+        );
+        let expected = [
+            "gateway.toml:7: pair[0].upstrem: there is no key upstrem",
+            "gateway.toml:11: pair[1].upstream: 'udp://filer': there is no transport udp",
+            "gateway.toml:12: pair[1].allow[0]: '*': for everybody",
+            "gateway.toml:12: pair[1].allow[1]: '192.0.2.1/24': ",
+            "gateway.toml:17: pair[2].mount_port: \"20048\" does not fit",
+            "gateway.toml:20: pair[3]: listen is missing",
+            "gateway.toml:20: pair[3]: upstream is missing",
+            "gateway.toml:23: pair[4].upstream_mount: MOUNT is not passed on without mount_port",
+            "gateway.toml:23: pair[4]: rdma://0.0.0.0:3 and tcp://0.0.0.0:3 have the same port",
+            "gateway.toml:24: pair[4].upstream: both sides are TCP",
+            "gateway.toml:30: pair[5].provider: 'hardware'",
+        ];
+        assert_eq!(errors.len(), expected.len(), "{errors:?}");
+        for (error, says) in errors.iter().zip(expected) {
+            assert!(error.starts_with(says), "{error}");
+        }
+        // What is known of them can be looked at: the sides of two.
+        let known: Vec<u16> = pairs.iter().map(|pair| pair.listen.addr.port()).collect();
+        assert_eq!(known, [3, 3]);
     }
 
     #[test]

@@ -29,40 +29,39 @@ pub(crate) struct PairPlan {
 }
 
 impl PairPlan {
-    /// What cannot be, with the name of the option.
-    pub(crate) fn contradiction(&self) -> Option<(&'static str, String)> {
+    /// What cannot be, each with the name of the option.
+    pub(crate) fn contradictions(&self) -> Vec<(&'static str, String)> {
+        let mut found = Vec::new();
         let tcp = |scheme| scheme == Scheme::Tcp;
         if tcp(self.listen.scheme) && tcp(self.upstream.scheme) {
             let what = "both sides are TCP: a gateway has RDMA on one side at least (two gateways make a tunnel \
                         between TCP clients and a TCP server)";
-            return Some(("upstream", what.to_owned()));
+            found.push(("upstream", what.to_owned()));
         }
         if self.reserved_port && !tcp(self.upstream.scheme) {
             let what = "RPC-over-RDMA has no reserved ports: it is for an upstream of tcp://";
-            return Some(("reserved_port", what.to_owned()));
+            found.push(("reserved_port", what.to_owned()));
         }
         if self.provider.contradicts_itself() {
             let what = "it names an RDMA device, which provider iwarp does not use: leave one of the two out";
-            return Some(("device", what.to_owned()));
+            found.push(("device", what.to_owned()));
         }
         if self.mount_port.is_none() && self.rpcbind {
-            return Some((
-                "rpcbind",
-                "it registers MOUNT too: say where, with mount_port".to_owned(),
-            ));
+            let what = "it registers MOUNT too: say where, with mount_port";
+            found.push(("rpcbind", what.to_owned()));
         }
         if self.mount_port.is_none() && self.upstream_mount != MountPlace::ByRpcbind {
             let what = "MOUNT is not passed on without mount_port";
-            return Some(("upstream_mount", what.to_owned()));
+            found.push(("upstream_mount", what.to_owned()));
         }
         if self.allow.is_empty() {
             let what = format!(
                 "listening at {} serves other machines: say which ones, as in 192.168.1.0/24",
                 self.listen.addr.ip()
             );
-            return Some(("allow", what));
+            found.push(("allow", what));
         }
-        None
+        found
     }
 
     /// One of its keys, in words: in a file, or as the option of the command line.
@@ -147,10 +146,13 @@ pub(crate) fn meet(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() != 0 && one.port() == other.port() && (anywhere || one.ip() == other.ip())
 }
 
-/// Two listeners of these that would have the same port, in words.
-pub(crate) fn port_given_twice(plans: &[PairPlan]) -> Option<(usize, String)> {
+/// Listeners that would have the port of one before them, in words, each with the number of its pair among these.
+pub(crate) fn ports_given_twice<'a>(
+    plans: impl IntoIterator<Item = &'a PairPlan>,
+) -> Vec<(usize, String)> {
     let mut seen: Vec<(String, SocketAddr)> = Vec::new();
-    for (index, plan) in plans.iter().enumerate() {
+    let mut twice = Vec::new();
+    for (index, plan) in plans.into_iter().enumerate() {
         let mut mine = vec![(plan.listen.to_string(), plan.listen.addr)];
         if let Some(addr) = plan.mount_addr() {
             let what = format!("mount_port {} of {}", addr.port(), plan.listen);
@@ -158,12 +160,12 @@ pub(crate) fn port_given_twice(plans: &[PairPlan]) -> Option<(usize, String)> {
         }
         for (what, addr) in mine {
             if let Some((other, _)) = seen.iter().find(|(_, other)| meet(addr, *other)) {
-                return Some((index, format!("{other} and {what} have the same port")));
+                twice.push((index, format!("{other} and {what} have the same port")));
             }
             seen.push((what, addr));
         }
     }
-    None
+    twice
 }
 
 /// The hosts that may connect.

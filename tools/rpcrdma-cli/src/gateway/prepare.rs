@@ -64,25 +64,29 @@ impl Pairs {
         Ok(upstream)
     }
 
-    /// Finds out whether a pair could listen, but for ports that something `has` which ends before.
-    ///
-    /// # Errors
-    ///
-    /// Why it could not.
+    /// Finds out what keeps a pair from listening, but for ports that something `has` which ends before.
     pub(super) fn try_out(
         &self,
         plan: &PairPlan,
         has: impl Fn(SocketAddr) -> bool,
-    ) -> anyhow::Result<()> {
+    ) -> Vec<anyhow::Error> {
+        let mut errors = Vec::new();
         for (addr, key) in plan.listeners().zip(["listen", "mount_port"]) {
             // Ports of RDMA devices are others than those of TCP.
             let is_device = key == "listen" && plan.listens_over_devices_alone();
-            if !is_device && !has(addr) && !self.sockets.has(addr) {
-                let explain = |error| listen::explain(error, addr, &self.key(plan, key));
-                listen::try_out(addr).map_err(explain)?;
+            if is_device || has(addr) || self.sockets.has(addr) {
+                continue;
+            }
+            if let Err(error) = listen::try_out(addr) {
+                let is_of_port = error.kind() == ErrorKind::AddrInUse;
+                errors.push(listen::explain(error, addr, &self.key(plan, key)));
+                // The other port is at the same address.
+                if !is_of_port {
+                    break;
+                }
             }
         }
-        Ok(())
+        errors
     }
 
     /// Finds out where a pair would listen, over what, but for ports that something `has` which ends before. Says why it

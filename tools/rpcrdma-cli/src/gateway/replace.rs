@@ -6,6 +6,7 @@ use super::plan::PairPlan;
 use super::side::ListenUrl;
 use super::sockets::Sockets;
 use super::warnings;
+use crate::failure::check_none;
 use anyhow::anyhow;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -226,7 +227,7 @@ impl Pairs {
             .iter()
             .map(|one| {
                 let waits = ending.iter().any(|pair| one.needs_the_end_of(pair));
-                waits.then(|| self.try_out(&one.plan, has))
+                waits.then(|| check_none(self.try_out(&one.plan, has)))
             })
             .collect();
         let mut next = Vec::new();

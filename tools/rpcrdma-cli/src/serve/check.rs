@@ -11,7 +11,7 @@ use super::served;
 use super::settings::{NO_HOME, Settings, unusable, without_state};
 use super::systemd;
 use crate::control::{ServerStatus, asking};
-use crate::failure::{Ended, plain};
+use crate::failure::{Ended, check_none, plain};
 use anyhow::Context;
 use nfs_server::HandleKey;
 use oncrpc::Chain;
@@ -20,44 +20,59 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// Says what would be served. What a running server would not mind either, such as a host without an
-/// address, or a port that is in use now, is a warning.
+/// Says what would be served, or all that speaks against a start, also what is wrong with the file. What a running server
+/// would not mind either, such as a host without an address, or a port that is in use now, is a warning.
 ///
 /// # Errors
 ///
-/// If a server could not start.
-pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<Ended> {
+/// If the file is wrong, or a server could not start.
+pub(super) async fn check(
+    settings: &Settings,
+    of_file: Vec<anyhow::Error>,
+    json: bool,
+) -> anyhow::Result<Ended> {
+    let file_is_right = of_file.is_empty();
+    let mut errors = of_file;
     let plans = &settings.plans;
     let state_dir = settings.state_dir();
-    let absent = served::check(plans, state_dir.as_deref())?;
+    let absent = served::check(plans, state_dir.as_deref(), &mut errors)?;
     let mut warnings = Vec::new();
-    check_state(settings, &mut warnings)?;
+    if let Err(error) = check_state(settings, &mut warnings) {
+        errors.push(error);
+    }
     for (name, why) in &absent {
         warnings.push(format!("{name} is not there now: {why}"));
     }
     let addresses = check_names(plans, &mut warnings).await;
-    let listening = check_listeners(settings, state_dir.as_deref(), &mut warnings).await?;
+    let listening = check_listeners(settings, state_dir.as_deref(), &mut warnings, &mut errors);
+    let listening = listening.await.map_err(|error| errors.push(error)).ok();
     warnings.extend(hints::warnings(
         plans,
         &addresses,
         settings.args.listen.ip(),
     ));
-    for warning in &warnings {
-        tracing::warn!(target: "serve", "{warning}");
+    // Of a file that is not understood some would not be true.
+    if file_is_right {
+        for warning in &warnings {
+            tracing::warn!(target: "serve", "{warning}");
+        }
     }
-    let described = Described {
-        plans,
-        absent: &absent,
-        warnings: &warnings,
-        listening,
-        mount_port: settings.args.mount_port,
-    };
-    let mut out = io::stdout();
-    match json {
-        true => writeln!(out, "{}", described.json()?)?,
-        false => write!(out, "{described}")?,
+    check_none(errors)?;
+    if let Some(listening) = listening {
+        let described = Described {
+            plans,
+            absent: &absent,
+            warnings: &warnings,
+            listening,
+            mount_port: settings.args.mount_port,
+        };
+        let mut out = io::stdout();
+        match json {
+            true => writeln!(out, "{}", described.json()?)?,
+            false => write!(out, "{described}")?,
+        }
+        out.flush()?;
     }
-    out.flush()?;
     Ok(Ended::Well)
 }
 
@@ -115,11 +130,16 @@ async fn check_names(plans: &[Plan], warnings: &mut Vec<String>) -> Addresses {
     addresses
 }
 
-/// Whether it could be listened where the server is to listen, and over what.
+/// Whether it could be listened where the server is to listen, and over what. Adds what speaks against it to the errors.
+///
+/// # Errors
+///
+/// If it could not be listened over any device.
 async fn check_listeners(
     settings: &Settings,
     state_dir: Option<&Path>,
     warnings: &mut Vec<String>,
+    errors: &mut Vec<anyhow::Error>,
 ) -> anyhow::Result<Listening> {
     let args = &settings.args;
     // Whether a socket is there is not looked at: nothing is served with it.
@@ -128,7 +148,7 @@ async fn check_listeners(
     let software = args.activated.is_none() && !providers.first_is_devices;
     let software = software.then_some((args.listen, "--listen ADDR:PORT"));
     let metrics = args.reports.metrics.map(|addr| (addr, "--metrics"));
-    let mut servers = None;
+    let (mut servers, mut refused) = (None, None);
     let addrs = software.into_iter().chain([(mount, "--mount-port")]);
     for (addr, option) in addrs.chain(metrics) {
         match listen::try_out(addr) {
@@ -141,7 +161,9 @@ async fn check_listeners(
                     warnings.push(listen::explain(error, addr, option).to_string());
                 }
             }
-            Err(error) => return Err(listen::explain(error, addr, option)),
+            // At the same address the other port cannot be had either.
+            Err(_) if refused.replace(addr.ip()) == Some(addr.ip()) => {}
+            Err(error) => errors.push(listen::explain(error, addr, option)),
         }
     }
     let listening = |beside| Listening::new(args.listen, providers.first_is_devices, beside);

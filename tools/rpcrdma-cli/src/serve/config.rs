@@ -6,16 +6,15 @@
 
 use super::exports::{Export, default_name, normal_name};
 use super::plan::{ClientPlan, Clients, Plan, Presence};
-use crate::config_file::{ConfigError, ConfigFile, Options};
+use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options};
 use nfs_server::{Anonymous, ClientOptions, Squash};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, Visitor};
+use serde::de::{Deserializer, Visitor};
 use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use toml::Spanned;
 
 /// Exports of a file.
@@ -29,22 +28,22 @@ const MAX_CLIENTS: usize = 1024;
 pub(super) struct Config {
     pub(super) file: ConfigFile,
     pub(super) server: Options,
-    exports: Vec<ExportTable>,
+    exports: Vec<Spanned<ExportTable>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
     server: Options,
     #[serde(default, rename = "export")]
-    exports: Vec<ExportTable>,
+    exports: Vec<Spanned<ExportTable>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExportTable {
-    path: Spanned<PathBuf>,
+    path: Option<Spanned<PathBuf>>,
     name: Option<Spanned<String>>,
     fsid: Option<Spanned<NonZeroU32>>,
     crossmnt: Option<bool>,
@@ -55,22 +54,18 @@ struct ExportTable {
     anonuid: Option<u32>,
     anongid: Option<u32>,
     #[serde(default, rename = "client")]
-    clients: Vec<ClientTable>,
+    clients: Vec<Spanned<ClientTable>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClientTable {
-    hosts: Spanned<Hosts>,
+    hosts: Option<Spanned<Vec<Spanned<String>>>>,
     read_only: Option<bool>,
     squash: Option<SquashWord>,
     anonuid: Option<u32>,
     anongid: Option<u32>,
 }
-
-/// The clients of a rule.
-#[derive(Debug, Deserialize)]
-struct Hosts(#[serde(deserialize_with = "parsed")] Vec<Clients>);
 
 /// What has to be mounted for a directory to be served.
 #[derive(Debug)]
@@ -113,37 +108,35 @@ enum SquashWord {
     None,
 }
 
-/// A list of words that are parsed.
-fn parsed<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr<Err: fmt::Display>,
-{
-    let words: Vec<String> = Vec::deserialize(deserializer)?;
-    let parse = |word: &String| {
-        word.parse()
-            .map_err(|error| D::Error::custom(format!("'{word}': {error}")))
-    };
-    words.iter().map(parse).collect()
-}
-
 impl Config {
-    /// Reads a file.
+    /// Reads a file. Tells what it says as far as it is understood, and what is wrong with the rest.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or something in it is not understood.
-    pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
+    /// If it cannot be read, or is no TOML.
+    pub(super) fn load(path: &Path) -> anyhow::Result<(Self, ConfigErrors)> {
         Ok(Self::of(ConfigFile::load(path)?)?)
     }
 
-    fn of(file: ConfigFile) -> Result<Self, ConfigError> {
-        let File { server, exports } = file.values()?;
-        Ok(Self {
+    fn of(file: ConfigFile) -> Result<(Self, ConfigErrors), ConfigError> {
+        let (
+            File {
+                server,
+                mut exports,
+            },
+            mut errors,
+        ) = file.values()?;
+        if exports.is_empty() && errors.is_empty() || exports.len() > MAX_EXPORTS {
+            let what = format!("there has to be one at least, and {MAX_EXPORTS} at most");
+            errors.push(file.error(0..0, "export", what));
+            exports.truncate(MAX_EXPORTS);
+        }
+        let config = Self {
             file,
             server,
             exports,
-        })
+        };
+        Ok((config, errors))
     }
 
     /// What is wrong at a place of the file.
@@ -156,103 +149,79 @@ impl Config {
         self.file.error(at, key, what)
     }
 
-    /// The exports. Those without clients of their own are for `allow`.
-    ///
-    /// # Errors
-    ///
-    /// If a directory is not there, two exports have the same name or number, or one is for nobody.
-    pub(super) fn plans(&self, allow: &[Clients]) -> Result<Vec<Plan>, ConfigError> {
-        if self.exports.is_empty() || self.exports.len() > MAX_EXPORTS {
-            let what = format!("there has to be one at least, and {MAX_EXPORTS} at most");
-            return Err(self.error(0..0, "export", what));
-        }
+    /// The exports, without those that cannot be served. Those without clients of their own are for `allow`. Adds what is
+    /// wrong to the `errors` that are known: a directory that is not there, a name or number that two exports have, an
+    /// export for nobody.
+    pub(super) fn plans(&self, allow: &[Clients], errors: &mut ConfigErrors) -> Vec<Plan> {
         let (mut names, mut fsids) = (HashMap::new(), HashMap::new());
         let mut plans = Vec::new();
         for (index, table) in self.exports.iter().enumerate() {
+            let plan = self.plan(index, table, allow, errors);
+            let (at, table) = (table.span(), table.get_ref());
             let key = |name: &str| format!("export[{index}].{name}");
-            let plan = self.plan(table, allow, &key)?;
-            let named = table.name.as_ref();
-            let at = named.map_or(table.path.span(), Spanned::span);
-            if let Some(before) = names.insert(plan.export.name.clone(), index) {
-                let what = format!("export[{before}] is named {} too", plan.export.name);
-                return Err(self.error(at, key("name"), what));
-            }
             if let Some(fsid) = &table.fsid
                 && let Some(before) = fsids.insert(*fsid.get_ref(), index)
             {
                 let what = format!("export[{before}] has this number too");
-                return Err(self.error(fsid.span(), key("fsid"), what));
+                errors.push(self.error(fsid.span(), key("fsid"), what));
             }
-            plans.push(plan);
+            let Some(plan) = plan else {
+                continue;
+            };
+            if let Some(before) = names.insert(plan.export.name.clone(), index) {
+                let named = table.name.as_ref().map(Spanned::span);
+                let at = named
+                    .or(table.path.as_ref().map(Spanned::span))
+                    .unwrap_or(at);
+                let what = format!("export[{before}] is named {} too", plan.export.name);
+                errors.push(self.error(at, key("name"), what));
+            } else {
+                plans.push(plan);
+            }
         }
-        Ok(plans)
+        plans
     }
 
     fn plan(
         &self,
-        table: &ExportTable,
+        index: usize,
+        table: &Spanned<ExportTable>,
         allow: &[Clients],
-        key: &impl Fn(&str) -> String,
-    ) -> Result<Plan, ConfigError> {
-        let at = table.path.span();
-        let path = table.path.get_ref();
-        if !path.is_absolute() {
-            return Err(self.error(at, key("path"), "it does not begin with /"));
+        errors: &mut ConfigErrors,
+    ) -> Option<Plan> {
+        let whole = format!("export[{index}]");
+        let key = |name: &str| format!("{whole}.{name}");
+        let (at, table) = (table.span(), table.get_ref());
+        // A key that is not understood may be the one that is missing, or the one that says for whom it is.
+        let is_understood = !errors.tells_of(&whole);
+        if table.path.is_none() && is_understood {
+            errors.push(self.error(at.clone(), &whole, "path is missing"));
         }
-        let mut export = Export {
-            name: String::new(),
-            path: path.clone(),
-            dir: path.clone(),
+        let at = table.path.as_ref().map_or(at, Spanned::span);
+        let directory = self.directory(table, &key, errors);
+        let name = match &table.name {
+            Some(name) => self.name(name, key("name"), errors),
+            None => directory.as_ref().and_then(|(export, _)| {
+                let default = default_name(&export.path, &export.dir);
+                let wrong =
+                    |error| errors.push(self.error(at.clone(), key("path"), format!("{error:#}")));
+                default.map_err(wrong).ok()
+            }),
         };
-        let presence = self.presence(table, key)?;
-        match (presence.locate(&export), &presence) {
-            (Ok(dir), _) => export.dir = dir,
-            (Err(error), Presence::Required) => {
-                let error = self.error(at, key("path"), format!("{error:#}"));
-                return Err(error.of_machine());
-            }
-            (Err(_), Presence::Optional | Presence::Mounted(_)) => {}
+        let clients = self.clients(&whole, table, allow, errors);
+        let has_rules = !table.clients.is_empty();
+        if clients.is_empty() && !has_rules && is_understood && !errors.tells_of("server") {
+            let what = "it is for nobody: say for whom with [[export.client]], or for all exports with \
+                        allow in [server]";
+            errors.push(self.error(at.clone(), key("client"), what));
         }
-        export.name = match &table.name {
-            Some(name) if !name.get_ref().starts_with('/') => {
-                return Err(self.error(name.span(), key("name"), "it does not begin with /"));
-            }
-            Some(name) => normal_name(name.get_ref())
-                .map_err(|what| self.error(name.span(), key("name"), what))?,
-            None => default_name(path, &export.dir)
-                .map_err(|error| self.error(at.clone(), key("path"), format!("{error:#}")))?,
-        };
-        let options = options(
-            ClientOptions::default(),
-            (table.read_only, table.squash, table.anonuid, table.anongid),
-        );
-        let mut clients: Vec<ClientPlan> = Vec::new();
-        for (index, rule) in table.clients.iter().enumerate() {
-            let given = (rule.read_only, rule.squash, rule.anonuid, rule.anongid);
-            let options = self::options(options, given);
-            let Hosts(hosts) = rule.hosts.get_ref();
-            if hosts.is_empty() {
-                let key = key(&format!("client[{index}].hosts"));
-                let what = "it is empty: this rule would be for nobody";
-                return Err(self.error(rule.hosts.span(), key, what));
-            }
-            let hosts = hosts.iter().cloned();
-            clients.extend(hosts.map(|clients| ClientPlan { clients, options }));
+        if clients.len() > MAX_CLIENTS {
+            let what = format!("it has more than {MAX_CLIENTS} clients");
+            errors.push(self.error(at.clone(), key("client"), what));
         }
-        if table.clients.is_empty() {
-            let all = allow.iter().cloned();
-            clients.extend(all.map(|clients| ClientPlan { clients, options }));
-        }
-        if clients.is_empty() || clients.len() > MAX_CLIENTS {
-            let what = match clients.len() {
-                0 => "it is for nobody: say for whom with [[export.client]], or for all exports with \
-                      allow in [server]"
-                    .to_owned(),
-                _ => format!("it has more than {MAX_CLIENTS} clients"),
-            };
-            return Err(self.error(at, key("client"), what));
-        }
-        Ok(Plan {
+        let (mut export, presence) = directory?;
+        export.name = name?;
+        Some(Plan {
             export,
             fsid: table.fsid.as_ref().map(|fsid| *fsid.get_ref()),
             crossmnt: table.crossmnt.unwrap_or(false),
@@ -262,15 +231,120 @@ impl Config {
         })
     }
 
+    /// The directory of an export, which has no name yet, if it is there or need not be.
+    fn directory(
+        &self,
+        table: &ExportTable,
+        key: &impl Fn(&str) -> String,
+        errors: &mut ConfigErrors,
+    ) -> Option<(Export, Presence)> {
+        let path = table.path.as_ref()?;
+        let (path, at) = (path.get_ref(), path.span());
+        if !path.is_absolute() {
+            errors.push(self.error(at, key("path"), "it does not begin with /"));
+            return None;
+        }
+        let presence = match self.presence(table, path, key) {
+            Ok(presence) => presence,
+            Err(error) => {
+                errors.push(error);
+                return None;
+            }
+        };
+        let mut export = Export {
+            name: String::new(),
+            path: path.clone(),
+            dir: path.clone(),
+        };
+        match (presence.locate(&export), &presence) {
+            (Ok(dir), _) => export.dir = dir,
+            (Err(error), Presence::Required) => {
+                // It may be one that need not be there.
+                if !errors.tells_of(&key("nofail")) && !errors.tells_of(&key("mountpoint")) {
+                    let error = self.error(at, key("path"), format!("{error:#}"));
+                    errors.push(error.of_machine());
+                }
+                return None;
+            }
+            (Err(_), Presence::Optional | Presence::Mounted(_)) => {}
+        }
+        Some((export, presence))
+    }
+
+    /// The name that an export is given.
+    fn name(
+        &self,
+        name: &Spanned<String>,
+        key: String,
+        errors: &mut ConfigErrors,
+    ) -> Option<String> {
+        let normal = match name.get_ref().starts_with('/') {
+            true => normal_name(name.get_ref()),
+            false => Err("it does not begin with /".to_owned()),
+        };
+        let wrong = |what| errors.push(self.error(name.span(), key, what));
+        normal.map_err(wrong).ok()
+    }
+
+    /// The clients of an export by its rules, or else `allow`.
+    fn clients(
+        &self,
+        export: &str,
+        table: &ExportTable,
+        allow: &[Clients],
+        errors: &mut ConfigErrors,
+    ) -> Vec<ClientPlan> {
+        let options = options(
+            ClientOptions::default(),
+            (table.read_only, table.squash, table.anonuid, table.anongid),
+        );
+        if table.clients.is_empty() {
+            let all = allow.iter().cloned();
+            return all.map(|clients| ClientPlan { clients, options }).collect();
+        }
+        let mut clients: Vec<ClientPlan> = Vec::new();
+        for (index, rule) in table.clients.iter().enumerate() {
+            let whole = format!("{export}.client[{index}]");
+            let key = format!("{whole}.hosts");
+            let (at, rule) = (rule.span(), rule.get_ref());
+            let given = (rule.read_only, rule.squash, rule.anonuid, rule.anongid);
+            let options = self::options(options, given);
+            let Some(hosts) = &rule.hosts else {
+                if !errors.tells_of(&whole) {
+                    errors.push(self.error(at, whole, "hosts is missing"));
+                }
+                continue;
+            };
+            if hosts.get_ref().is_empty() {
+                let what = "it is empty: this rule would be for nobody";
+                errors.push(self.error(hosts.span(), &key, what));
+            }
+            for host in hosts.get_ref() {
+                match host.get_ref().parse() {
+                    Ok(host) => clients.push(ClientPlan {
+                        clients: host,
+                        options,
+                    }),
+                    Err(error) => {
+                        let what = format!("'{}': {error}", host.get_ref());
+                        errors.push(self.error(host.span(), &key, what));
+                    }
+                }
+            }
+        }
+        clients
+    }
+
     /// What has to be there for a directory to be served.
     fn presence(
         &self,
         table: &ExportTable,
+        path: &Path,
         key: &impl Fn(&str) -> String,
     ) -> Result<Presence, ConfigError> {
         let mounted = table.mountpoint.as_ref();
         Ok(match mounted.map(|at| (at.get_ref(), at.span())) {
-            Some((MountPoint::Itself(true), _)) => Presence::Mounted(table.path.get_ref().clone()),
+            Some((MountPoint::Itself(true), _)) => Presence::Mounted(path.to_owned()),
             Some((MountPoint::Path(at), _)) if at.is_absolute() => Presence::Mounted(at.clone()),
             Some((MountPoint::Path(_), at)) => {
                 return Err(self.error(at, key("mountpoint"), "it does not begin with /"));
@@ -311,14 +385,25 @@ fn options(
 mod tests {
     use super::*;
 
-    fn config(text: &str) -> Result<Config, ConfigError> {
-        Config::of(ConfigFile::new(Path::new("exports.toml"), text.to_owned()))
+    /// What a file says, or what is wrong with it.
+    fn read(text: &str) -> Result<Vec<Plan>, Vec<ConfigError>> {
+        let file = ConfigFile::new(Path::new("exports.toml"), text.to_owned());
+        let (config, mut errors) = Config::of(file).map_err(|error| vec![error])?;
+        let plans = config.plans(&["127.0.0.0/8".parse().unwrap()], &mut errors);
+        match errors.is_empty() {
+            true => Ok(plans),
+            false => Err(errors.into_vec()),
+        }
     }
 
     fn plans(text: &str) -> Result<Vec<Plan>, ConfigError> {
-        config(text)?.plans(&["127.0.0.0/8".parse().unwrap()])
+        read(text).map_err(|mut errors| {
+            assert_eq!(errors.len(), 1, "{errors:?}");
+            errors.remove(0)
+        })
     }
 
+    /// Checks that nothing is wrong but this.
     #[track_caller]
     fn refused(text: &str, says: &str) {
         let error = plans(text).unwrap_err().to_string();
@@ -488,10 +573,87 @@ mod tests {
     }
 
     #[test]
+    fn all_that_is_wrong_is_said_in_order_and_nothing_that_follows_from_it() {
+        let errors = read(
+            r#"
+            [server]
+            listen = "0.0.0.0"
+
+            [[export]]
+            pth = "/usr"
+
+            [[export]]
+            path = "/no/such"
+            fsid = 7
+            read_only = "yes"
+
+            [[export]]
+            path = "/no/such"
+            nofail = 1
+
+            [[export]]
+            path = "/usr"
+            name = "data"
+            fsid = 7
+            [[export.client]]
+            hosts = ["@trusted", "laptop", "*"]
+            [[export.client]]
+            host = "laptop"
+            [[export.client]]
+
+            [[export]]
+            path = "/usr"
+
+            [[export]]
+            path = "/usr"
+            mountpoint = "usr"
+            "#,
+        );
+        let expected = [
+            "exports.toml:6: export[0].pth: there is no key pth",
+            "exports.toml:9: export[1].path: /no/such: cannot be served",
+            "exports.toml:11: export[1].read_only: \"yes\" does not fit",
+            "exports.toml:15: export[2].nofail: 1 does not fit",
+            "exports.toml:19: export[3].name: it does not begin with /",
+            "exports.toml:20: export[3].fsid: export[1] has this number too",
+            "exports.toml:22: export[3].client[0].hosts: '@trusted'",
+            "exports.toml:22: export[3].client[0].hosts: '*'",
+            "exports.toml:24: export[3].client[1].host: there is no key host",
+            "exports.toml:25: export[3].client[2]: hosts is missing",
+            "exports.toml:32: export[5].mountpoint: it does not begin with /",
+        ];
+        let errors = errors.unwrap_err();
+        assert_eq!(errors.len(), expected.len(), "{errors:?}");
+        for (error, says) in errors.iter().zip(expected) {
+            assert!(error.to_string().starts_with(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn directory_that_is_not_there_does_not_hide_that_it_is_for_nobody() {
+        let text = "[[export]]\npath = \"/no/such\"\n".to_owned();
+        let file = ConfigFile::new(Path::new("exports.toml"), text);
+        let (config, mut errors) = Config::of(file).unwrap();
+        assert!(config.plans(&[], &mut errors).is_empty());
+        let errors: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+        let [path, client] = &errors[..] else {
+            panic!("{errors:?}");
+        };
+        assert!(
+            path.starts_with("exports.toml:2: export[0].path: "),
+            "{path}"
+        );
+        assert!(
+            client.starts_with("exports.toml:2: export[0].client: it is for nobody"),
+            "{client}"
+        );
+    }
+
+    #[test]
     fn errors_say_what_to_write_instead() {
         let check = |rest: &str, says: &str| {
             let text = format!("[[export]]\npath = \"/usr\"\n{rest}\n");
-            let error = config(&text).unwrap_err().to_string();
+            let error = plans(&text).unwrap_err().to_string();
             assert!(error.contains(says), "{rest}: {error}");
         };
         check("read_only = yes", "exports.toml:3: ");

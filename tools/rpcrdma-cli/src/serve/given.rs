@@ -2,7 +2,7 @@
 
 use super::args::ServeArgs;
 use super::config::Config;
-use crate::config_file::{ConfigFile, Options};
+use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options};
 use clap::builder::ValueRange;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::num::ParseIntError;
+use toml::Spanned;
 
 /// What stands on the command line of `serve`, option by option.
 #[derive(Clone, Debug, Default)]
@@ -98,35 +99,25 @@ pub(crate) struct OptionTable<'a> {
 }
 
 impl OptionTable<'_> {
-    /// The arguments of a command with these options, where the command line does not say otherwise.
+    /// The arguments of a command with these options, where the command line does not say otherwise. Options that are not
+    /// known, or whose values are not understood, are left out and added to the errors.
     ///
     /// # Errors
     ///
-    /// If the file has an option that is not known, or its value is not understood.
-    pub(crate) fn under<A: Args>(&self, given: &Given) -> anyhow::Result<A> {
+    /// If options of the file and of the command line cannot be used together.
+    pub(crate) fn under<A: Args>(
+        &self,
+        given: &Given,
+        errors: &mut ConfigErrors,
+    ) -> anyhow::Result<A> {
         let command = command::<A>();
         let mut words = vec![OsString::from("rpcrdma")];
         for (key, value) in self.options {
-            let name = key.get_ref();
-            let error =
-                |at, what: String| self.file.error(at, format!("{}.{name}", self.name), what);
-            let long = name.replace('_', "-");
-            let is_this = |arg: &&Arg| arg.get_long() == Some(&long) && !name.contains('-');
-            let arg = command.get_arguments().find(is_this);
-            let arg = arg.filter(|_| !self.without.contains(&&*long));
-            let arg = arg.ok_or_else(|| error(key.span(), self.unknown(&command)))?;
-            let values = words_of(arg, value.get_ref())
-                .map_err(|what| error(value.span(), what.to_owned()))?;
-            let option = options(arg, &values);
-            let alone = [OsString::from("rpcrdma")]
-                .into_iter()
-                .chain(option.clone());
-            command
-                .clone()
-                .try_get_matches_from(alone)
-                .map_err(|wrong| error(value.span(), explain(arg, &wrong)))?;
-            if given.values(arg).is_none() {
-                words.extend(option);
+            match self.option(&command, key, value) {
+                Ok((arg, option)) if given.values(arg).is_none() => words.extend(option),
+                // The command line says otherwise.
+                Ok(_) => {}
+                Err(error) => errors.push(error),
             }
         }
         for arg in command.get_arguments() {
@@ -140,6 +131,33 @@ impl OptionTable<'_> {
         Ok(A::from_arg_matches(&matches)?)
     }
 
+    /// An option of the table with its values, as on the command line.
+    fn option<'a>(
+        &self,
+        command: &'a Command,
+        key: &Spanned<String>,
+        value: &Spanned<toml::Value>,
+    ) -> Result<(&'a Arg, Vec<OsString>), ConfigError> {
+        let name = key.get_ref();
+        let error = |at, what: String| self.file.error(at, format!("{}.{name}", self.name), what);
+        let long = name.replace('_', "-");
+        let is_this = |arg: &&Arg| arg.get_long() == Some(&long) && !name.contains('-');
+        let arg = command.get_arguments().find(is_this);
+        let arg = arg.filter(|_| !self.without.contains(&&*long));
+        let arg = arg.ok_or_else(|| error(key.span(), self.unknown(command)))?;
+        let values =
+            words_of(arg, value.get_ref()).map_err(|what| error(value.span(), what.to_owned()))?;
+        let option = options(arg, &values);
+        let alone = [OsString::from("rpcrdma")]
+            .into_iter()
+            .chain(option.clone());
+        command
+            .clone()
+            .try_get_matches_from(alone)
+            .map_err(|wrong| error(value.span(), explain(arg, &wrong)))?;
+        Ok((arg, option))
+    }
+
     /// What there is to say about an unknown key.
     fn unknown(&self, command: &Command) -> String {
         let known = command.get_arguments().filter_map(Arg::get_long);
@@ -150,19 +168,24 @@ impl OptionTable<'_> {
 }
 
 impl ServeArgs {
-    /// The same with the options of a file, where the command line does not say otherwise.
+    /// The same with the options of a file, where the command line does not say otherwise. Adds what is wrong with them to
+    /// the errors.
     ///
     /// # Errors
     ///
-    /// If the file has an option that is not known, or its value is not understood.
-    pub(super) fn with_options_of(&self, config: &Config) -> anyhow::Result<Self> {
+    /// If options of the file and of the command line cannot be used together.
+    pub(super) fn with_options_of(
+        &self,
+        config: &Config,
+        errors: &mut ConfigErrors,
+    ) -> anyhow::Result<Self> {
         let table = OptionTable {
             file: &config.file,
             name: "server",
             options: &config.server,
             without: &NOT_IN_FILES,
         };
-        let mut merged: Self = table.under(&self.given)?;
+        let mut merged: Self = table.under(&self.given, errors)?;
         merged.given = self.given.clone();
         merged.config = self.config.clone();
         Ok(merged)

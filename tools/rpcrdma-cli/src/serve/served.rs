@@ -512,12 +512,16 @@ fn present<T>(plan: &Plan, opened: anyhow::Result<T>) -> anyhow::Result<Result<T
 }
 
 /// Opens each directory to see whether it can be served, and closes it. Those that are not there now and
-/// need not be are named.
+/// need not be are named; what speaks against others is added to the errors.
 ///
 /// # Errors
 ///
-/// If one cannot.
-pub(super) fn check(plans: &[Plan], state_dir: Option<&Path>) -> anyhow::Result<AbsentExports> {
+/// If the system gives no random bytes.
+pub(super) fn check(
+    plans: &[Plan],
+    state_dir: Option<&Path>,
+    errors: &mut Vec<anyhow::Error>,
+) -> anyhow::Result<AbsentExports> {
     let state_dir = state_dir.and_then(|dir| dir.canonicalize().ok());
     let mut absent = AbsentExports::new();
     let mut exports = Exports::new(nfs_server::HandleKey::random()?);
@@ -531,14 +535,19 @@ pub(super) fn check(plans: &[Plan], state_dir: Option<&Path>) -> anyhow::Result<
             anyhow::Ok(LocalFs::open(path, LocalFsOptions::default())?)
         };
         let (name, options) = (&plan.export.name, plan.options(&Addresses::new()));
-        exports = match present(plan, open())? {
-            Ok(fs) => exports.with(name, Arc::new(fs), options)?,
+        let before = exports.clone();
+        let with = present(plan, open()).and_then(|opened| match opened {
+            Ok(fs) => Ok(before.with(name, Arc::new(fs), options)?),
             Err(why) => {
-                let with = exports.with_absent(name, &why, options)?;
+                let with = before.with_absent(name, &why, options)?;
                 absent.insert(name.clone(), why);
-                with
+                Ok(with)
             }
-        };
+        });
+        match with {
+            Ok(with) => exports = with,
+            Err(error) => errors.push(error),
+        }
     }
     Ok(absent)
 }

@@ -8,7 +8,7 @@ use super::given::FileOptions;
 use super::plan::{ClientPlan, Clients, Plan, Presence};
 use super::served::HowToOpen;
 use super::systemd;
-use crate::failure::{Misconfigured, Usage, plain};
+use crate::failure::{self, Misconfigured, Usage, plain};
 use crate::provider::ServerProviders;
 use crate::units;
 use anyhow::bail;
@@ -37,6 +37,17 @@ impl ServeArgs {
     ///
     /// If something is not understood, or what is to be served is not there.
     pub(super) fn settings(&self) -> anyhow::Result<Settings> {
+        let (settings, errors) = self.read()?;
+        failure::check_none(errors)?;
+        Ok(settings)
+    }
+
+    /// The same as far as it is understood and there, and what is wrong with the rest.
+    ///
+    /// # Errors
+    ///
+    /// If the command line makes no sense, or the file cannot be read or is no TOML.
+    pub(super) fn read(&self) -> anyhow::Result<(Settings, Vec<anyhow::Error>)> {
         let Some(file) = &self.config else {
             let mut args = self.clone();
             args.listen = self.activated.unwrap_or(args.listen);
@@ -44,27 +55,35 @@ impl ServeArgs {
                 bail!(Usage(twice));
             }
             let plans = args.plans()?;
-            return Ok(Settings {
+            let settings = Settings {
                 args,
                 plans,
                 server: FileOptions::default(),
-            });
+            };
+            return Ok((settings, Vec::new()));
         };
-        let config = Config::load(file)?;
-        let mut args = self.with_options_of(&config)?;
+        let (config, mut errors) = Config::load(file)?;
+        let mut args = self.with_options_of(&config, &mut errors)?;
         args.listen = self.activated.unwrap_or(args.listen);
-        if let Some(twice) = args.port_given_twice() {
-            bail!(Misconfigured(format!(
-                "{}: [server]: {twice}",
-                file.display()
-            )));
-        }
-        let plans = config.plans(&args.allowed())?;
-        Ok(Settings {
+        // An option that is not understood may have been a port.
+        let twice = match errors.tells_of("server") {
+            true => None,
+            false => args.port_given_twice(),
+        };
+        let plans = config.plans(&args.allowed(), &mut errors);
+        let settings = Settings {
             args,
             plans,
             server: FileOptions::new(&config.server, &["allow"]),
-        })
+        };
+        let twice = twice.map(|twice| {
+            let what = format!("{}: [server]: {twice}", file.display());
+            Misconfigured(what).into()
+        });
+        Ok((
+            settings,
+            twice.into_iter().chain(errors.into_errors()).collect(),
+        ))
     }
 
     /// What is to be said if two of the listeners would have the same port.

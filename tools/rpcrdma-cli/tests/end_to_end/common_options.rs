@@ -1,6 +1,7 @@
 //! What all commands have in common: durations and sizes with units, and what is logged.
 
-use crate::running::{Served, fails, fails_with, ok, run, text};
+use crate::running::{PROGRAM, Served, fails, fails_with, ok, run, text};
+use std::process::{Command, Stdio};
 
 #[test]
 fn durations_and_sizes_have_units_on_the_command_line_and_in_the_file() {
@@ -75,4 +76,28 @@ fn log_option_counts_more_than_the_environment() {
     );
     let both = [&ping[..], &["--log=off"]].concat();
     fails_with(&both, &[("RUST_LOG", "dbug")], 0, "");
+}
+
+#[test]
+fn part_of_the_log_that_is_misspelt_is_told_whatever_the_filter_lets_through() {
+    let told = |options: &[&str], variable: &str| {
+        let output = Command::new(PROGRAM)
+            .args(["devices", "--json"])
+            .args(options)
+            .env("RUST_LOG", variable)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        text(&output.stderr)
+    };
+    let says = "nothing in this program logs as 'gatway': there are serve, gateway, ";
+    let said = told(&["--log", "off,gatway=debug"], "");
+    assert!(said.contains(&format!("rpcrdma: --log: {says}")), "{said}");
+    let said = told(&[], "gatway=debug");
+    assert!(
+        said.contains(&format!("rpcrdma: RUST_LOG: {says}")),
+        "{said}"
+    );
+    let said = told(&["--log", "off,gateway=debug,rpcrdma::client=debug"], "");
+    assert!(!said.contains("nothing in this program"), "{said}");
 }

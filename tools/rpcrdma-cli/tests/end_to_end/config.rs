@@ -52,6 +52,40 @@ fn check_of_the_file_alone_finds_what_is_wrong_in_it_and_nothing_else() {
 }
 
 #[test]
+fn all_that_is_wrong_with_file_and_machine_is_said_in_one_run() {
+    let (around, path) = written("");
+    let wrong = "[server]\nlisten = \"192.0.2.77\"\nmetrics = \"here\"\nalow = [\"::1\"]\n"
+        .to_owned()
+        + &export(around.path(), "data", "redonly = true")
+        + "[[export]]\npath = \"/no/such/directory\"\n[[export]]\npath = \"/proc/sys\"\n";
+    fs::write(&path, wrong).unwrap();
+    let said = |option: &str| {
+        let output = run(&["serve", "--config", &path, option]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(78), "{said}");
+        said.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let expected = [
+        "exports.toml:3: server.metrics: it is neither a port nor",
+        "exports.toml:4: server.alow: there is no such option",
+        "exports.toml:8: export[0].redonly: there is no key redonly",
+        "exports.toml:10: export[1].path: /no/such/directory: cannot be served",
+        "exports.toml:12: export[2].path: /proc/sys: it is in proc",
+        "192.0.2.77 is not an address of this machine",
+    ];
+    let check = |said: &[String], expected: &[&str]| {
+        assert_eq!(said.len(), expected.len(), "{said:?}");
+        for (line, says) in said.iter().zip(expected) {
+            assert!(line.contains(says), "{line}");
+        }
+    };
+    check(&said("--check"), &expected);
+    // What is in a directory is looked at when it is opened.
+    check(&said("--check=file"), &expected[..4]);
+    check(&said("--json"), &expected[..4]);
+}
+
+#[test]
 fn exports_of_a_file_are_served_by_its_rules() {
     let served = Served::configured(
         |around| {

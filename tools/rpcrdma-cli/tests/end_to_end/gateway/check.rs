@@ -46,6 +46,57 @@ fn check_of_the_file_alone_finds_what_is_wrong_in_it_and_nothing_else() {
     fails(&alone, 78, "gateway.toml:4: pair[0].alow: there is no key");
 }
 
+/// The lines that a command ends with, which has this code.
+fn lines(args: &[&str], code: i32) -> Vec<String> {
+    let output = run(args);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert_eq!(text(&output.stdout), "");
+    said.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn all_that_is_wrong_with_file_and_machine_is_said_in_one_run() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (taken, free) = (taken.local_addr().unwrap(), free_port());
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("gateway.toml");
+    let path = file.to_str().unwrap();
+    let pair = |listen: &str, upstream: &str| {
+        format!("[[pair]]\nlisten = \"rdma://{listen}\"\nupstream = \"tcp://{upstream}\"\n")
+    };
+    let of_machine =
+        pair("127.0.0.1:0", "no-such-host.invalid") + &pair(&taken.to_string(), "127.0.0.1:1");
+    let check = |text: &str, option: &str, code: i32, expected: &[&str]| {
+        std::fs::write(&file, text).unwrap();
+        let said = lines(&["gateway", "--config", path, option], code);
+        assert_eq!(said.len(), expected.len(), "{said:?}");
+        for (line, says) in said.iter().zip(expected) {
+            assert!(line.contains(says), "{line}");
+        }
+    };
+    let file_is_wrong = [
+        "gateway.toml:2: gateway.threds: there is no such option",
+        "gateway.toml:3: gateway.credits: 5000 is not in 1..=1024",
+        "gateway.toml:13: pair[2].alow: there is no key alow",
+        "gateway.toml:15: pair[3]: rdma://127.0.0.1:",
+    ];
+    let at = format!("127.0.0.1:{free}");
+    let wrong = "[gateway]\nthreds = 2\ncredits = 5000\n".to_owned()
+        + &of_machine
+        + &pair(&at, "127.0.0.1:1")
+        + "alow = []\n"
+        + &pair(&at, "127.0.0.1:1");
+    let machine_is_wrong = ["no-such-host.invalid", "is in use"];
+    let all = [&file_is_wrong[..], &machine_is_wrong].concat();
+    check(&wrong, "--check", 78, &all);
+    check(&wrong, "--check=file", 78, &file_is_wrong);
+    check(&wrong, "--json", 78, &file_is_wrong);
+    check(&of_machine, "--check", 1, &machine_is_wrong);
+    check(&of_machine, "--json", 1, &machine_is_wrong);
+    check(&of_machine, "--check=file", 0, &[]);
+}
+
 #[test]
 fn check_refuses_what_start_refuses() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -314,13 +365,10 @@ fn check_tries_rpcbind() {
 
 #[test]
 fn check_says_which_mount_is_passed_on_and_how_to_mount_with_each_version() {
+    let (listen, mount) = (format!("rdma://127.0.0.1:{}", free_port()), free_port());
+    let mount = mount.to_string();
     let check = |more: &[&str], says: &[&str]| {
-        let sides = [
-            "--listen",
-            "rdma://127.0.0.1:0",
-            "--upstream",
-            "tcp://127.0.0.1",
-        ];
+        let sides = ["--listen", &listen, "--upstream", "tcp://127.0.0.1"];
         let said = text(&ok(&[&["gateway", "--check"][..], &sides, more].concat()));
         for part in says {
             assert!(said.contains(part), "{said}");
@@ -328,7 +376,7 @@ fn check_says_which_mount_is_passed_on_and_how_to_mount_with_each_version() {
     };
     check(&[], &["no MOUNT over TCP", "vers=4.2"]);
     check(
-        &["--mount-port", "0"],
+        &["--mount-port", &mount],
         &[
             "passed on to the port of MOUNT that rpcbind of 127.0.0.1 says, else 20048",
             "vers=4.2",
@@ -336,11 +384,32 @@ fn check_says_which_mount_is_passed_on_and_how_to_mount_with_each_version() {
         ],
     );
     check(
-        &["--mount-port", "0", "--upstream-mount", "635"],
+        &["--mount-port", &mount, "--upstream-mount", "635"],
         &["passed on to port 635 of 127.0.0.1"],
     );
     check(
-        &["--mount-port", "0", "--upstream-mount", "192.0.2.1:635"],
+        &["--mount-port", &mount, "--upstream-mount", "192.0.2.1:635"],
         &["passed on to 192.0.2.1:635"],
     );
+}
+
+#[test]
+fn check_gives_no_command_to_mount_with_a_port_that_is_chosen_at_the_start() {
+    let sides = [
+        "--listen",
+        "rdma://127.0.0.1:0",
+        "--upstream",
+        "tcp://127.0.0.1",
+    ];
+    let check = [&["gateway", "--check", "--mount-port", "0"][..], &sides].concat();
+    let said = text(&ok(&check));
+    assert!(!said.contains("mount -t"), "{said}");
+    for part in [
+        "MOUNT over TCP at a port that is chosen at the start, passed on",
+        "the start chooses the port, and says how to mount",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    let said: Value = serde_json::from_slice(&ok(&[&check[..], &["--json"]].concat())).unwrap();
+    assert_eq!(said["pairs"][0]["mount"], serde_json::json!([]));
 }

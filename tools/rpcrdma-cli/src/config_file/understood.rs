@@ -1,0 +1,172 @@
+//! The values of a file as far as they are understood. Each that is not is left out, so that what is wrong behind it is
+//! found, too.
+
+use super::wording;
+use serde::de::DeserializeOwned;
+use serde_path_to_error::{Path, Segment};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+/// Errors of one file; behind so many it is not read on.
+const MAX_ERRORS: usize = 100;
+
+/// What `toml::Spanned` adds to the way to a key.
+const SPANNED: &str = "$__serde_spanned_private_value";
+
+/// What is wrong at a byte of the file.
+pub(super) struct Wrong {
+    pub(super) at: usize,
+    /// The way to the key, as in `export[0].name`; empty if there is none.
+    pub(super) key: String,
+    pub(super) what: String,
+}
+
+/// What a text says, without the keys that are not understood, and what is wrong with these.
+///
+/// # Errors
+///
+/// What is wrong if it is no TOML.
+pub(super) fn values<T: DeserializeOwned + Default>(text: &str) -> Result<(T, Vec<Wrong>), Wrong> {
+    let table = DeTable::parse(text).map_err(|error| {
+        let at = place(&error);
+        Wrong {
+            at,
+            key: String::new(),
+            what: wording::of_syntax(text, at, error.message()),
+        }
+    })?;
+    let mut file = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
+    let mut wrong = Vec::new();
+    loop {
+        let understood = serde_path_to_error::deserialize(ValueDeserializer::from(file.clone()));
+        let error = match understood {
+            Ok(values) => return Ok((values, wrong)),
+            Err(error) => error,
+        };
+        let path = error.path().clone();
+        let (at, key) = (place(error.inner()), key(&path));
+        let what = wording::of_value(&key, error.inner().message());
+        wrong.push(Wrong { at, key, what });
+        if wrong.len() == MAX_ERRORS {
+            let (key, what) = (String::new(), "there may be more errors".to_owned());
+            wrong.push(Wrong { at, key, what });
+            return Ok((T::default(), wrong));
+        }
+        if leave_out(file.get_mut(), &path).is_none() {
+            return Ok((T::default(), wrong));
+        }
+    }
+}
+
+fn place(error: &toml::de::Error) -> usize {
+    error.span().map_or(0, |span| span.start)
+}
+
+/// The way to a key, in words.
+fn key(path: &Path) -> String {
+    match path.to_string().replace(&format!(".{SPANNED}"), "") {
+        all if all == "." => String::new(),
+        key => key,
+    }
+}
+
+/// Leaves out the last key of a way, with its value: entries of lists keep their numbers.
+fn leave_out(file: &mut DeValue<'_>, path: &Path) -> Option<()> {
+    let segments: Vec<&Segment> = path.iter().filter(|segment| !is_added(segment)).collect();
+    let is_key = |segment: &&Segment| matches!(segment, Segment::Map { .. });
+    let last = segments.iter().rposition(is_key)?;
+    remove(file, &segments[..=last])
+}
+
+/// Removes the key at the end of a way.
+fn remove(value: &mut DeValue<'_>, way: &[&Segment]) -> Option<()> {
+    match (way, value) {
+        ([Segment::Map { key }], DeValue::Table(table)) => table.remove(&**key).map(drop),
+        ([Segment::Map { key }, rest @ ..], DeValue::Table(table)) => {
+            remove(table.get_mut(&**key)?.get_mut(), rest)
+        }
+        ([Segment::Seq { index }, rest @ ..], DeValue::Array(list)) => {
+            remove(list.get_mut(*index)?.get_mut(), rest)
+        }
+        _ => None,
+    }
+}
+
+fn is_added(segment: &Segment) -> bool {
+    matches!(segment, Segment::Map { key } if key == SPANNED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use std::collections::BTreeMap;
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        #[serde(default)]
+        entry: Vec<Spanned<Entry>>,
+        number: Option<u16>,
+        #[serde(default)]
+        any: BTreeMap<String, u16>,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Entry {
+        word: Option<Spanned<String>>,
+        list: Option<Vec<Spanned<String>>>,
+    }
+
+    fn wrong(text: &str) -> (File, Vec<String>) {
+        let (file, wrong) = values(text).ok().expect("it is TOML");
+        let keys = wrong.into_iter().map(|wrong| wrong.key);
+        (file, keys.collect())
+    }
+
+    #[test]
+    fn every_key_that_is_not_understood_is_told_and_the_rest_is_kept() {
+        let (file, keys) = wrong(
+            "number = \"x\"\nnone = 1\nany = { a = 1, b = \"2\" }\n\
+             [[entry]]\nword = 1\nlist = [\"a\", 2]\nother = 3\n[[entry]]\nword = \"b\"\nlist = 4\n",
+        );
+        let mut sorted = keys.clone();
+        sorted.sort();
+        assert_eq!(
+            sorted,
+            [
+                "any.b",
+                "entry[0].list[1]",
+                "entry[0].other",
+                "entry[0].word",
+                "entry[1].list",
+                "none",
+                "number"
+            ]
+        );
+        let [first, second] = &file.entry[..] else {
+            panic!("two entries");
+        };
+        assert!(first.get_ref().word.is_none() && first.get_ref().list.is_none());
+        let word = second.get_ref().word.as_ref().unwrap();
+        assert_eq!(word.get_ref(), "b");
+        assert_eq!((file.any["a"], file.number), (1, None));
+    }
+
+    #[test]
+    fn list_whose_entries_are_no_tables_is_left_out() {
+        let (file, keys) = wrong("entry = [1, 2]\nnumber = 3\n");
+        assert_eq!(keys, ["entry[0]"]);
+        assert_eq!((file.entry.len(), file.number), (0, Some(3)));
+    }
+
+    #[test]
+    fn errors_are_bounded() {
+        let many: String = (0..10 * MAX_ERRORS)
+            .map(|number| format!("k{number} = 1\n"))
+            .collect();
+        let (_, keys) = wrong(&many);
+        assert_eq!(keys.len(), MAX_ERRORS + 1);
+    }
+}
