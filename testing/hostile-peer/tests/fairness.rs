@@ -36,9 +36,6 @@ const CHUNK_MEMORY: usize = 4 * (BYTES + HEADER);
 
 const STAG: u32 = 0x00c0_ffee;
 
-/// How long an honest client waits at most.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 /// Attackers, each with this many calls.
 const ATTACKERS: u8 = 4;
 const CALLS: u32 = 32;
@@ -135,7 +132,7 @@ fn target(service: &Files) -> Target {
     let config = quick()
         .with_credits(CALLS)
         .with_chunk_memory(CHUNK_MEMORY)
-        .with_pull_timeout(Duration::from_secs(60));
+        .with_pull_timeout(Duration::from_secs(300));
     Target::of_configured(config, service.clone(), PROGRAM, 2)
 }
 
@@ -162,7 +159,8 @@ fn writing(length: u32) -> Vec<u8> {
     call(WRITE, &lists, &[length])
 }
 
-/// Asserts that a client at an address of its own reads a MiB soon.
+/// Asserts that a client at an address of its own reads a MiB while attackers go on: the
+/// [limit](Peer::answer) of its wait is far below the time limits of the server.
 #[track_caller]
 fn assert_others_read(target: &Target) {
     let mut client = Peer::connect_from([127, 0, 1, 1].into(), target.addr()).unwrap();
@@ -174,7 +172,6 @@ fn assert_others_read(target: &Target) {
     println!("READ takes {took:?}");
     assert_eq!((reply[0], reply[3]), (XID, 0));
     assert!(client.memory[&STAG].iter().all(|&byte| byte == 7));
-    assert!(took < PATIENCE, "it took {took:?}");
 }
 
 /// An address for each attacker, or one for all.
@@ -240,7 +237,11 @@ fn check_results(from: From) {
         // The buffers of the kernel take in a lot at first.
         wait_until(|| drained.load(SeqCst) >= DRAINED);
         from.wait_for_memory(&target);
+        let before = drained.load(SeqCst);
         assert_others_read(&target);
+        // It did not wait until an attacker had taken in its own.
+        let meanwhile = drained.load(SeqCst) - before;
+        assert!(meanwhile < BYTES / 2, "{meanwhile} bytes are taken in");
     });
     drop(attackers);
     target.assert_baseline();
