@@ -3,7 +3,7 @@
 
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
-use hostile_peer::{PROGRAM, Peer, Segment, Target, opcode, quick, rpc, wait_until, words};
+use hostile_peer::{PROGRAM, Peer, Segment, Target, opcode, rpc, steady, wait_until, words};
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Call, Caller, ReceivedCall, Reply, ReplyBound, Service};
 use std::net::Ipv4Addr;
@@ -129,7 +129,7 @@ impl Drop for OpenOnDrop {
 /// A server whose chunk memory is enough for four READs, and which does not time out chunks
 /// that do not come.
 fn target(service: &Files) -> Target {
-    let config = quick()
+    let config = steady()
         .with_credits(CALLS)
         .with_chunk_memory(CHUNK_MEMORY)
         .with_pull_timeout(Duration::from_secs(300));
@@ -318,7 +318,7 @@ const BLOCKS: usize = 1024;
 const SHARE: usize = BLOCKS / 4;
 
 fn target_with_few_receives(service: &Files) -> Target {
-    let config = quick()
+    let config = steady()
         .with_credits(64)
         // Those of a server that speaks both versions have as many bytes.
         .with_receive_memory(BLOCKS * (8 << 10))
