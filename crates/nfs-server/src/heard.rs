@@ -1,13 +1,18 @@
 //! Captures the log of a test.
 
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
+
+/// A listener that hears nothing, and stays. With a single listener, an event that another thread
+/// logs first would count as one that nobody wants to hear, on all threads.
+static DEAF: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Listener::default()));
 
 /// The events that this thread logs in `what`, one per line, each with its level and fields.
 pub(crate) fn heard(what: impl FnOnce()) -> String {
+    LazyLock::force(&DEAF);
     let listener = Listener::default();
     let said = Arc::clone(&listener.said);
     tracing::subscriber::with_default(listener, what);

@@ -238,9 +238,10 @@ async fn calls_fail_when_the_server_closes() {
 
 #[tokio::test]
 async fn refused_connection_is_reported_with_the_address() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let addr = listener.local_addr().unwrap();
-    drop(listener);
+    // Bound, so that nobody else gets the port meanwhile.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let addr = socket.local_addr().unwrap();
     let error = Client::connect(addr, DEADLINE).await.unwrap_err();
     assert!(error.to_string().contains(&addr.to_string()), "{error}");
 }

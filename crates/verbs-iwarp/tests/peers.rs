@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use verbs::{
     Buffer, CloseReason, Completion, Connected, Gather, Listener, Loss, Provider, QpOptions,
     QueuePair, SetupError, SharedReceiveQueue, WorkError, WorkRequest, WrId,
@@ -35,6 +35,11 @@ fn impatient() -> Config {
 
 fn within(time: u64) -> QpOptions {
     QpOptions::default().with_setup_timeout(Duration::from_millis(time))
+}
+
+/// Longer than any test takes.
+fn in_time() -> QpOptions {
+    QpOptions::default().with_setup_timeout(3 * PATIENCE)
 }
 
 fn receive(wr: u64) -> WorkRequest {
@@ -172,10 +177,11 @@ async fn accept(listener: &TcpListener) -> TcpStream {
 #[test]
 fn refused_connection_says_what_to_check() {
     run(async {
-        let free = TcpListener::bind(LOOPBACK).await.unwrap();
-        let to = free.local_addr().unwrap();
-        drop(free);
-        let error = text(plain().connect(to, &within(5000), b"", vec![]).await);
+        // Bound, so that nobody else gets the port meanwhile.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(LOOPBACK).unwrap();
+        let to = socket.local_addr().unwrap();
+        let error = text(plain().connect(to, &in_time(), b"", vec![]).await);
         assert!(error.contains("nothing listens there"), "{error}");
     });
 }
@@ -183,7 +189,7 @@ fn refused_connection_says_what_to_check() {
 #[test]
 fn responder_that_only_closes_is_tried_with_both_revisions() {
     run(async {
-        let (result, requests) = connect_to(&plain(), &within(5000), async |listener| {
+        let (result, requests) = connect_to(&plain(), &in_time(), async |listener| {
             let mut requests = Vec::new();
             for _ in 0..2 {
                 requests.push(read_request(&mut accept(&listener).await).await);
@@ -202,7 +208,7 @@ fn responder_that_only_closes_is_tried_with_both_revisions() {
 #[test]
 fn responder_that_knows_only_revision_one_is_spoken_to_in_it() {
     run(async {
-        let (result, ()) = connect_to(&plain(), &within(5000), async |listener| {
+        let (result, ()) = connect_to(&plain(), &in_time(), async |listener| {
             read_request(&mut accept(&listener).await).await;
             let mut stream = accept(&listener).await;
             read_request(&mut stream).await;
@@ -222,7 +228,7 @@ fn responder_that_knows_only_revision_one_is_spoken_to_in_it() {
 #[test]
 fn rejection_is_final() {
     run(async {
-        let (result, ()) = connect_to(&plain(), &within(5000), async |listener| {
+        let (result, ()) = connect_to(&plain(), &in_time(), async |listener| {
             let mut stream = accept(&listener).await;
             read_request(&mut stream).await;
             let data = [&DEPTHS[..], b"no"].concat();
@@ -237,7 +243,7 @@ fn rejection_is_final() {
 #[test]
 fn responder_of_another_protocol_is_reported() {
     run(async {
-        let (result, ()) = connect_to(&plain(), &within(5000), async |listener| {
+        let (result, ()) = connect_to(&plain(), &in_time(), async |listener| {
             let mut stream = accept(&listener).await;
             stream.write_all(b"SSH-2.0-something\r\n").await.unwrap();
             read_request(&mut stream).await;
@@ -262,7 +268,7 @@ fn connecting_to_a_silent_responder_times_out() {
 #[test]
 fn reply_with_impossible_demands_is_terminated() {
     run(async {
-        let (result, terminate) = connect_to(&plain(), &within(5000), async |listener| {
+        let (result, terminate) = connect_to(&plain(), &in_time(), async |listener| {
             let mut stream = accept(&listener).await;
             read_request(&mut stream).await;
             let reply = frame(REPLY, ENHANCED, 2, &[0, 4, 0x30, 0]);
@@ -283,7 +289,7 @@ fn reply_with_impossible_demands_is_terminated() {
 fn crc_is_asked_for_unless_it_is_switched_off() {
     for (provider, wanted) in [(Iwarp::default(), CRC), (plain(), 0)] {
         run(async {
-            let (_, request) = connect_to(&provider, &within(5000), async |listener| {
+            let (_, request) = connect_to(&provider, &in_time(), async |listener| {
                 let mut stream = accept(&listener).await;
                 let request = read_request(&mut stream).await;
                 let reply = frame(REPLY, ENHANCED | REJECT, 2, &DEPTHS);
@@ -300,7 +306,7 @@ fn crc_is_asked_for_unless_it_is_switched_off() {
 fn local_failure_after_the_reply_sends_a_terminate() {
     run(async {
         // A Receive is posted, and there is a place for none.
-        let options = within(5000).with_receives(0);
+        let options = in_time().with_receives(0);
         let (result, bytes) = connect_to(&plain(), &options, async |listener| {
             let mut stream = accept(&listener).await;
             read_request(&mut stream).await;
@@ -333,7 +339,7 @@ fn malformed_replies_close_the_connection_without_a_terminate() {
     ];
     for (reply, reason) in cases {
         run(async {
-            let (result, rest) = connect_to(&plain(), &within(5000), async |listener| {
+            let (result, rest) = connect_to(&plain(), &in_time(), async |listener| {
                 let mut stream = accept(&listener).await;
                 read_request(&mut stream).await;
                 stream.write_all(&reply).await.unwrap();
@@ -353,7 +359,7 @@ fn malformed_replies_close_the_connection_without_a_terminate() {
 #[test]
 fn responder_that_overlooks_the_first_message_is_sent_a_zero_length_write() {
     run(async {
-        let (result, stream) = connect_to(&plain(), &within(5000), async |listener| {
+        let (result, stream) = connect_to(&plain(), &in_time(), async |listener| {
             let mut stream = accept(&listener).await;
             read_request(&mut stream).await;
             let reply = frame(REPLY, ENHANCED, 2, &DEPTHS);

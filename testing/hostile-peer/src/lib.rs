@@ -37,7 +37,7 @@ pub use mpa::{Request, private_data};
 pub use peer::{Cause, Heard, Peer};
 pub use poster::{Poster, Told};
 pub use scene::{Scene, assert_goes_on};
-pub use target::{PROGRAM, Target, procedure, quick};
+pub use target::{PROGRAM, Target, procedure, quick, steady};
 pub use victim::{
     Calling, Offered, Victim, connect_to, connect_to_nobody, connect_within, offer_to, offering,
 };

@@ -14,6 +14,7 @@ use rpcrdma::{Client, ClientConfig, ConnectError, Versions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::TcpSocket;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use verbs::SetupError;
@@ -164,9 +165,11 @@ pub fn offer_to(config: ClientConfig, serve: impl FnOnce(&mut Peer, &[u32])) -> 
 ///
 /// If somebody does.
 pub fn connect_to_nobody() -> (SocketAddr, ConnectError) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let to = listener.local_addr().expect("its address");
-    drop(listener);
+    // Bound, so that nobody else gets the port meanwhile.
+    let socket = TcpSocket::new_v4().expect("a socket");
+    let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
+    socket.bind(anywhere).expect("a free port");
+    let to = socket.local_addr().expect("its address");
     let connecting = Client::connect(Arc::new(Iwarp::default()), to, once());
     match runtime().block_on(connecting) {
         Err(error) => (to, error),

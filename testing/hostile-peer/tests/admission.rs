@@ -1,6 +1,6 @@
 //! One address that takes every connection it can get leaves clients at other addresses served.
 
-use hostile_peer::{Heard, PROGRAM, Peer, Target, quick, rpc, wait_until, words};
+use hostile_peer::{Heard, PROGRAM, Peer, Target, rpc, steady, wait_until, words};
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Call, Caller, LocalUserError, LocalUsers, Origin, Reply, Service};
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 fn target() -> Target {
     Target::configured(
-        quick()
+        steady()
             .with_max_connections(PLACES)
             .with_max_connections_per_address(PLACES)
             // No silent connection ends by itself as long as the test takes.
@@ -106,7 +106,7 @@ impl LocalUsers for UserByNetwork {
 #[test]
 fn user_of_the_servers_machine_is_one_peer_whatever_address_it_uses() {
     let target = Target::configured(
-        quick()
+        steady()
             .with_max_connections(PLACES)
             .with_max_connections_per_address(PLACES / 2)
             .with_local_users(Arc::new(UserByNetwork))
@@ -214,7 +214,7 @@ impl Drop for ReleaseOnDrop {
 fn connection_with_a_call_in_flight_keeps_its_place() {
     const FEW: usize = 8;
     let service = Holding::default();
-    let config = quick()
+    let config = steady()
         .with_max_connections(FEW)
         .with_max_connections_per_address(FEW)
         .with_idle_timeout(None);

@@ -3,7 +3,7 @@
 
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
-use hostile_peer::{PROGRAM, Peer, Segment, Target, opcode, quick, rpc, wait_until, words};
+use hostile_peer::{PROGRAM, Peer, Segment, Target, opcode, rpc, steady, wait_until, words};
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Call, Caller, ReceivedCall, Reply, ReplyBound, Service};
 use std::net::Ipv4Addr;
@@ -35,9 +35,6 @@ const HEADER: usize = 256;
 const CHUNK_MEMORY: usize = 4 * (BYTES + HEADER);
 
 const STAG: u32 = 0x00c0_ffee;
-
-/// How long an honest client waits at most.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Attackers, each with this many calls.
 const ATTACKERS: u8 = 4;
@@ -132,10 +129,10 @@ impl Drop for OpenOnDrop {
 /// A server whose chunk memory is enough for four READs, and which does not time out chunks
 /// that do not come.
 fn target(service: &Files) -> Target {
-    let config = quick()
+    let config = steady()
         .with_credits(CALLS)
         .with_chunk_memory(CHUNK_MEMORY)
-        .with_pull_timeout(Duration::from_secs(60));
+        .with_pull_timeout(Duration::from_secs(300));
     Target::of_configured(config, service.clone(), PROGRAM, 2)
 }
 
@@ -162,7 +159,8 @@ fn writing(length: u32) -> Vec<u8> {
     call(WRITE, &lists, &[length])
 }
 
-/// Asserts that a client at an address of its own reads a MiB soon.
+/// Asserts that a client at an address of its own reads a MiB while attackers go on: the
+/// [limit](Peer::answer) of its wait is far below the time limits of the server.
 #[track_caller]
 fn assert_others_read(target: &Target) {
     let mut client = Peer::connect_from([127, 0, 1, 1].into(), target.addr()).unwrap();
@@ -174,7 +172,6 @@ fn assert_others_read(target: &Target) {
     println!("READ takes {took:?}");
     assert_eq!((reply[0], reply[3]), (XID, 0));
     assert!(client.memory[&STAG].iter().all(|&byte| byte == 7));
-    assert!(took < PATIENCE, "it took {took:?}");
 }
 
 /// An address for each attacker, or one for all.
@@ -240,7 +237,11 @@ fn check_results(from: From) {
         // The buffers of the kernel take in a lot at first.
         wait_until(|| drained.load(SeqCst) >= DRAINED);
         from.wait_for_memory(&target);
+        let before = drained.load(SeqCst);
         assert_others_read(&target);
+        // It did not wait until an attacker had taken in its own.
+        let meanwhile = drained.load(SeqCst) - before;
+        assert!(meanwhile < BYTES / 2, "{meanwhile} bytes are taken in");
     });
     drop(attackers);
     target.assert_baseline();
@@ -317,7 +318,7 @@ const BLOCKS: usize = 1024;
 const SHARE: usize = BLOCKS / 4;
 
 fn target_with_few_receives(service: &Files) -> Target {
-    let config = quick()
+    let config = steady()
         .with_credits(64)
         // Those of a server that speaks both versions have as many bytes.
         .with_receive_memory(BLOCKS * (8 << 10))

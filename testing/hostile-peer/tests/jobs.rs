@@ -3,7 +3,7 @@
 use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
 use hostile_peer::rpc::{accepted, call_with, msg, opaque};
-use hostile_peer::{PROGRAM, Peer, Target, quick, wait_until, words};
+use hostile_peer::{PROGRAM, Peer, Target, steady, wait_until, words};
 use nfs_server::{ExportOptions, Exports, HandleKey, LocalFs, LocalFsOptions, Mount3, Nfs3};
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Call, Caller, Programs, Reply, Service};
@@ -126,7 +126,7 @@ fn calls_of_others_are_executed_while_attackers_fill_their_job_quota() {
         programs,
         gate: Arc::clone(&gate),
     };
-    let config = quick().with_credits(CALLS);
+    let config = steady().with_credits(CALLS);
     let target = Target::of_configured(config, service, NFS, 3);
     let _opens = OpenOnDrop(Arc::clone(&gate));
     let connect = |from| Peer::connect_from(from, target.addr()).expect("a connection");
@@ -233,7 +233,7 @@ fn panic_of_a_reply_that_nobody_takes_costs_its_address_no_thread() {
         dropped: Arc::clone(&dropped),
     };
     let _opens = OpenOnDrop(Arc::clone(&gate));
-    let config = quick().with_credits(CALLS);
+    let config = steady().with_credits(CALLS);
     let target = Target::of_configured(config, service, PROGRAM, 2);
     let call = |procedure| {
         words(&msg(

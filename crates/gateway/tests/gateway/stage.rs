@@ -10,6 +10,7 @@ use rpcrdma::{Client, ClientConfig, Iwarp, Pool, Server, ServerConfig, Spin, Ver
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::TcpSocket;
 use tokio::task::AbortHandle;
 
 /// Time limit of calls of clients: longer than any test.
@@ -64,8 +65,25 @@ pub(crate) fn serve_tcp_calling(
 ) -> TcpServer {
     let listener = TcpListener::bind(on).expect("it listens");
     listener.set_nonblocking(true).expect("it can be set");
-    let addr = listener.local_addr().expect("it listens");
     let listener = tokio::net::TcpListener::from_std(listener).expect("it listens");
+    serve_tcp_at(listener, service, backchannels)
+}
+
+/// An address where nobody listens as long as this is there, and which nobody else gets.
+pub(crate) fn reserved() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(anywhere()).expect("a free port");
+    let addr = socket.local_addr().expect("it is bound");
+    (socket, addr)
+}
+
+/// Serves where this listens.
+pub(crate) fn serve_tcp_at(
+    listener: tokio::net::TcpListener,
+    service: Arc<dyn Service>,
+    backchannels: Backchannels,
+) -> TcpServer {
+    let addr = listener.local_addr().expect("it listens");
     let server = oncrpc_tcp::Server::new(listener, service, tcp_limits());
     let server = server.backchannels(backchannels);
     let running = tokio::spawn(server.run(std::future::pending()));

@@ -53,8 +53,10 @@ fn calls_of_every_shape_are_answered_with_and_without_crc() {
 #[test]
 fn those_who_speak_something_else_or_nothing_hold_up_nobody() {
     run(async {
-        let server =
-            server(ServerConfig::default().with_setup_timeout(Duration::from_millis(300))).await;
+        let limit = Duration::from_secs(20);
+        let config = ServerConfig::default().with_setup_timeout(limit);
+        // On this runtime, whose clock is that of the test.
+        let server = server(config.with_workers(0)).await;
         let on = server.local_addr();
         let mut silent = TcpStream::connect(on).await.expect("it listens");
         let mut other = TcpStream::connect(on).await.expect("it listens");
@@ -62,6 +64,9 @@ fn those_who_speak_something_else_or_nothing_hold_up_nobody() {
         other.write_all(garbage).await.expect("it takes bytes");
         let client = client(&server, CrcMode::On, ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;
+        tokio::time::pause();
+        tokio::time::advance(limit).await;
+        tokio::time::resume();
         // Both are dropped, which is an end of the stream or a reset.
         let mut rest = Vec::new();
         let _ = other.read_to_end(&mut rest).await;

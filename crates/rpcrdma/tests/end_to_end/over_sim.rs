@@ -3,17 +3,14 @@
 use crate::echo::{self, Echo, ask, assert_disconnected, call, check, exchange, on_its_way};
 use crate::test_server::TestServer;
 use crate::{run, run_in_each_version};
-use oncrpc::{Transport, TransportError};
+use oncrpc::Transport;
 use rpcrdma::{Client, ClientConfig, ServerConfig, Spin};
 use rpcrdma_watch::Watched;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use verbs::{Provider, QpOptions};
 use verbs_sim::{EndOptions, Fabric, SimProvider};
-
-/// Longer than any machine takes for a call.
-const LATE: Duration = Duration::from_secs(30);
 
 struct World {
     fabric: Fabric,
@@ -315,102 +312,6 @@ fn call_that_loses_every_connection_fails() {
 }
 
 #[test]
-fn connection_that_brought_nothing_is_not_made_again_at_once() {
-    run_in_each_version(async || {
-        let world = World::new(server_config()).await;
-        let first = Duration::from_millis(40);
-        let client = world
-            .client(ClientConfig::default().with_reconnect_first(first))
-            .await;
-        let start = Instant::now();
-        let answer = ask(&client, echo::PANIC).await;
-        assert!(answer.is_err());
-        // Before the second connection, and twice as long before the third.
-        assert!(start.elapsed() >= 3 * first);
-        world.server.shutdown().await;
-    });
-}
-
-#[test]
-fn call_without_a_server_ends_in_time_and_says_why() {
-    run_in_each_version(async || {
-        let world = World::new(server_config()).await;
-        let client = world
-            .client(
-                ClientConfig::default()
-                    .with_call_timeout(Duration::from_millis(200))
-                    .with_reconnect_first(Duration::from_millis(1)),
-            )
-            .await;
-        exchange(&client.within(LATE), &[], &[]).await;
-        world.server.shutdown().await;
-        let answer = ask(&client, echo::NOW).await;
-        match answer {
-            Err(TransportError::Unreachable(why)) => {
-                assert!(why.to_string().contains("cannot connect"), "{why}")
-            }
-            other => panic!("{other:?}"),
-        }
-    });
-}
-
-#[test]
-fn call_without_a_reply_ends_in_time() {
-    run_in_each_version(async || {
-        let world = World::new(server_config()).await;
-        let client = world
-            .client(
-                ClientConfig::default()
-                    .with_call_timeout(Duration::from_millis(200))
-                    .with_reconnect_first(Duration::from_millis(1)),
-            )
-            .await;
-        let answer = ask(&client, echo::NOTHING).await;
-        assert!(
-            matches!(answer, Err(TransportError::TimedOut(_))),
-            "{answer:?}"
-        );
-        // The machine may be slow: this one has more time.
-        exchange(&client.within(LATE), &[], &[]).await;
-        world.server.shutdown().await;
-    });
-}
-
-#[test]
-fn cancelled_call_without_a_reply_does_not_keep_the_only_credit_for_ever() {
-    run_in_each_version(async || {
-        let world = World::new(server_config().with_credits(1)).await;
-        let client = world
-            .client(
-                ClientConfig::default()
-                    .with_call_timeout(Duration::from_millis(200))
-                    .with_reconnect_first(Duration::from_millis(1)),
-            )
-            .await;
-        let ask = |what| {
-            let call = call(client.next_xid(), what, &[], &[]);
-            client.call(call, echo::bound(&[]))
-        };
-        {
-            let mut cancelled = std::pin::pin!(ask(echo::NOTHING));
-            std::future::poll_fn(|cx| {
-                assert!(cancelled.as_mut().poll(cx).is_pending());
-                std::task::Poll::Ready(())
-            })
-            .await;
-            while world.server.stats().counters.calls_received == 0 {
-                tokio::task::yield_now().await;
-            }
-        }
-        // This one may be caught in the queue of the connection that has to end.
-        let _ = ask(echo::NOW).await;
-        exchange(&client.within(LATE), &[], &[]).await;
-        assert_eq!(world.server.stats().accepted, 2);
-        world.server.shutdown().await;
-    });
-}
-
-#[test]
 fn closed_client_fails_its_calls_and_later_ones() {
     run_in_each_version(async || {
         let world = World::new(server_config()).await;
@@ -472,23 +373,6 @@ fn one_connection_too_many_is_refused() {
         assert!(second.await.is_err());
         assert_eq!(world.server.stats().refused, 1);
         exchange(&client, &[], &[]).await;
-        world.server.shutdown().await;
-    });
-}
-
-#[test]
-fn idle_connection_is_closed() {
-    run_in_each_version(async || {
-        let world =
-            World::new(server_config().with_idle_timeout(Some(Duration::from_millis(50)))).await;
-        let client = world.client(ClientConfig::default()).await;
-        exchange(&client, &[], &[]).await;
-        while world.server.stats().connections > 0 {
-            tokio::task::yield_now().await;
-        }
-        // The client makes another one when it has a call.
-        exchange(&client, &[], &[]).await;
-        assert_eq!(world.server.stats().accepted, 2);
         world.server.shutdown().await;
     });
 }

@@ -84,20 +84,90 @@ fn call_may_take_as_long_as_it_was_given() {
 }
 
 #[test]
-fn call_with_a_time_of_its_own_says_why_there_is_no_connection() {
+fn call_without_a_server_ends_in_time_and_says_why() {
     run_in_each_version_in_virtual_time(async || {
         let stage = Stage::new(sim().1, patient()).await;
         let client = stage.client(ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;
         stage.server.shutdown().await;
-        let call = call(client.next_xid(), echo::NOW, &[], &[]);
-        let answer = client.within(5 * SECOND).call(call, echo::bound(&[])).await;
-        match answer {
-            Err(TransportError::Unreachable(why)) => {
-                assert!(why.to_string().contains("cannot connect"), "{why}")
+        // Within the time of the client, and within one of its own.
+        for limit in [ClientConfig::default().call_timeout, 5 * SECOND] {
+            let start = Instant::now();
+            match ask(&client.within(limit), echo::NOW).await {
+                Err(TransportError::Unreachable(why)) => {
+                    assert!(why.to_string().contains("cannot connect"), "{why}")
+                }
+                other => panic!("{other:?}"),
             }
-            other => panic!("{other:?}"),
+            let took = start.elapsed();
+            assert!((limit..limit + SECOND).contains(&took), "{took:?}");
         }
+    });
+}
+
+#[test]
+fn call_without_a_reply_ends_in_time() {
+    run_in_each_version_in_virtual_time(async || {
+        let stage = Stage::new(sim().1, patient()).await;
+        let limit = 5 * SECOND;
+        let config = ClientConfig::default().with_call_timeout(limit);
+        let client = stage.client(config).await;
+        let start = Instant::now();
+        let answer = ask(&client, echo::NOTHING).await;
+        assert_eq!(answer.err(), Some(TransportError::TimedOut(limit)));
+        let took = start.elapsed();
+        assert!((limit..limit + SECOND).contains(&took), "{took:?}");
+        exchange(&client, &[], &[]).await;
+        stage.server.shutdown().await;
+    });
+}
+
+#[test]
+fn cancelled_call_without_a_reply_does_not_keep_the_only_credit_for_ever() {
+    run_in_each_version_in_virtual_time(async || {
+        let stage = Stage::new(sim().1, patient().with_credits(1)).await;
+        let config = ClientConfig::default().with_call_timeout(5 * SECOND);
+        let client = stage.client(config).await;
+        let cancelled = tokio::time::timeout(SECOND, ask(&client, echo::NOTHING)).await;
+        assert!(cancelled.is_err(), "it has no reply");
+        assert_eq!(stage.service.calls(), 1);
+        // This one may be caught in the queue of the connection that has to end.
+        let _ = ask(&client, echo::NOW).await;
+        exchange(&client, &[], &[]).await;
+        assert_eq!(stage.server.shutdown().await.accepted, 2);
+    });
+}
+
+#[test]
+fn connection_that_brought_nothing_is_not_made_again_at_once() {
+    run_in_each_version_in_virtual_time(async || {
+        let stage = Stage::new(sim().1, patient()).await;
+        let first = 4 * SECOND;
+        let config = ClientConfig::default().with_reconnect_first(first);
+        let client = stage.client(config.with_reconnect_most(60 * SECOND)).await;
+        let start = Instant::now();
+        let answer = ask(&client, echo::PANIC).await;
+        assert!(answer.is_err());
+        // Before the second connection, and twice as long before the third.
+        let took = start.elapsed();
+        assert!(took >= 3 * first, "{took:?}");
+        assert_eq!(stage.server.shutdown().await.accepted, 3);
+    });
+}
+
+#[test]
+fn server_closes_an_idle_connection_and_the_next_call_makes_another() {
+    run_in_each_version_in_virtual_time(async || {
+        let config = ServerConfig::default().with_idle_timeout(Some(50 * SECOND));
+        let stage = Stage::new(sim().1, config).await;
+        let client = stage.client(ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        tokio::time::sleep(40 * SECOND).await;
+        assert_eq!(stage.server.stats().connections, 1);
+        tokio::time::sleep(20 * SECOND).await;
+        assert_eq!(stage.server.stats().connections, 0);
+        exchange(&client, &[], &[]).await;
+        assert_eq!(stage.server.shutdown().await.accepted, 2);
     });
 }
 

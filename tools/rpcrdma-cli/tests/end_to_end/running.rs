@@ -6,12 +6,13 @@ use rustix::process::{
 use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
-use std::net::TcpListener;
-use std::ops::{Deref, DerefMut};
+use std::net::{Ipv4Addr, TcpListener};
+use std::ops::{Deref, DerefMut, Range};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
+use std::process::{self, Child, ChildStderr, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -67,10 +68,21 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A port where nobody listens.
+/// A port where nobody listens. It is none of those that the system gives to whoever asks for any
+/// (`net.ipv4.ip_local_port_range`), so that no other test gets it meanwhile.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    const PORTS: Range<u16> = 22_000..32_000;
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    // Processes begin at different ones.
+    let first = process::id().wrapping_mul(97);
+    for _ in PORTS {
+        let number = first.wrapping_add(TRIED.fetch_add(1, Relaxed));
+        let port = PORTS.start + u16::try_from(number % PORTS.len() as u32).unwrap();
+        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port is free");
 }
 
 /// A command that runs. Dropped, it is killed, unless it has ended.
