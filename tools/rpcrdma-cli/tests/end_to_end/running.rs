@@ -77,7 +77,8 @@ pub(crate) fn free_port() -> u16 {
     let first = process::id().wrapping_mul(97);
     for _ in PORTS {
         let number = first.wrapping_add(TRIED.fetch_add(1, Relaxed));
-        let port = PORTS.start + u16::try_from(number % PORTS.len() as u32).unwrap();
+        let count = u32::from(PORTS.end - PORTS.start);
+        let port = PORTS.start + u16::try_from(number % count).unwrap();
         if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
             return port;
         }
