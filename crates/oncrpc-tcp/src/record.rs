@@ -81,7 +81,10 @@ pub enum RecordError {
         limit: usize,
     },
     /// The peer speaks MPA, which is iWARP, and not RPC over TCP (RFC 5044 §7.1.1).
-    #[error("an RDMA (iWARP) peer is connected here, where RPC over TCP is spoken: it sent MPA")]
+    #[error(
+        "an RDMA (iWARP) peer is connected here, where RPC over TCP is spoken: it sent MPA; it should use the port for \
+         RDMA, or mount with proto=tcp"
+    )]
     Mpa,
     /// A record has more than [`MAX_FRAGMENTS`].
     #[error("a record has more than {MAX_FRAGMENTS} fragments")]

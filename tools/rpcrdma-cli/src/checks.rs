@@ -1,6 +1,9 @@
 //! What `--check` of `serve` and `gateway` looks at.
 
+use crate::failure::Usage;
+use anyhow::bail;
 use clap::{Args, ValueEnum};
+use std::path::Path;
 
 /// The option `--check`.
 #[derive(Args, Clone, Copy, Debug)]
@@ -10,6 +13,25 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true,
         default_missing_value = "all")]
     pub(crate) check: Option<Checked>,
+}
+
+impl CheckArgs {
+    /// Whether the file of `--config` alone is checked.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub(crate) fn is_of_file(&self, config: Option<&Path>) -> anyhow::Result<bool> {
+        match (self.check, config) {
+            (Some(Checked::File), Some(_)) => Ok(true),
+            (Some(Checked::File), None) => {
+                bail!(Usage(
+                    "--check=file looks at a file alone: name it with --config FILE".to_owned()
+                ))
+            }
+            (Some(Checked::All) | None, _) => Ok(false),
+        }
+    }
 }
 
 /// What is checked.

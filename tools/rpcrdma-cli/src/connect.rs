@@ -278,8 +278,8 @@ fn explain(addr: SocketAddr, error: SetupError) -> anyhow::Error {
     match error {
         SetupError::Io(error) => explain_io(error),
         SetupError::Rejected(_) => anyhow!(
-            "the server refused the connection: this address is not allowed (--allow, or hosts in its \
-             file){}, or it has too many connections",
+            "the server refused the connection: this address is not allowed (--allow, or in its \
+             file `hosts` of an export or `allow` of a gateway){}, or it has too many connections",
             other_user(addr)
         ),
         SetupError::TimedOut(what, after) => anyhow!(

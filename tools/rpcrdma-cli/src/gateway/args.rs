@@ -38,7 +38,8 @@ use std::time::Duration;
       whether that file can be used, and what it says
 
 A file has a [[pair]] table for each pair, with listen, upstream, allow, mount_port, \
-upstream_mount, rpcbind, reserved_port, provider and device, and a [gateway] table with the other options.
+upstream_mount, rpcbind, reserved_port, provider and device, and a [gateway] table with the other options \
+but --json, --log and --log-format.
 
 Each client connection has an upstream connection of its own. Messages pass unchanged, in NFS of \
 any version and in other programs, but for sizes in CREATE_SESSION, which may be reduced, and the step-up of a connection to RDMA, which is not made. SIGTERM or Ctrl-C finishes calls and exits with code 0. SIGHUP \
@@ -61,7 +62,7 @@ pub(crate) struct GatewayArgs {
     /// has for each pair
     #[arg(short, long, value_name = "FILE", conflicts_with_all =
         ["listen", "upstream", "mount_port", "upstream_mount", "rpcbind", "reserved_port"])]
-    config: Option<PathBuf>,
+    pub(super) config: Option<PathBuf>,
 
     #[command(flatten)]
     pub(super) check: CheckArgs,

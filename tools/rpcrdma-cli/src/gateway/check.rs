@@ -97,10 +97,12 @@ pub(super) async fn check(
         Err(error) => errors.push(error),
     }
     warnings.extend(in_use.describe(
-        "has these ports already: {ports}. It keeps them at a reload; only this one can have them",
+        "has these ports already: {ports}. It keeps them if it reads this file at a reload; a second gateway cannot start \
+         while it runs",
     ));
     warnings.extend(registered.describe(
-        "is registered with rpcbind, for {ports}. It replaces that at a reload; no other gateway can while it runs",
+        "is registered with rpcbind, for {ports}. It replaces that if it reads this file at a reload; a second gateway \
+         cannot while it runs",
     ));
     warnings.extend(pairs.describe_share_of(&settings.pairs));
     match check_control_socket(settings) {

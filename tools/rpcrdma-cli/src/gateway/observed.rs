@@ -250,7 +250,11 @@ impl Observed {
 type Total = (&'static str, &'static str, fn(&PairTotals) -> u64);
 
 const TOTALS: [Total; 23] = [
-    ("calls", "Calls of clients that were taken in to be passed on.", |now| now.calls),
+    (
+        "calls",
+        "Calls of clients that were taken in to be passed on.",
+        |now| now.calls,
+    ),
     ("replies", "Replies of servers passed back.", |now| {
         now.replies
     }),

@@ -72,7 +72,8 @@ impl FromStr for Clients {
     /// label.
     fn from_str(text: &str) -> Result<Self, String> {
         if text.contains([',', ' ']) {
-            let what = "it is one address, network or host name: give each on its own (repeat --allow, or list them)";
+            let what = "it is one address, network or host name: give each on its own (--allow A --allow B, \
+                        or in a file [\"A\", \"B\"])";
             return Err(what.to_owned());
         }
         let error = match text.parse::<Network>() {

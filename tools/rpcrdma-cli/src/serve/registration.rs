@@ -179,8 +179,8 @@ async fn check_free<T: Transport>(
 fn registered_already(entry: &Registration, found: Option<SocketAddr>) -> String {
     let at = found.map_or(String::new(), |found| format!(", for {found}"));
     format!(
-        "cannot register with rpcbind{at}: end the server that has it, or, if there is none, remove it as root with \
-         `rpcinfo -d {} {}`",
+        "cannot register with rpcbind{at}: another server of this machine is registered. Leave --rpcbind (rpcbind = true) \
+         out, and name the ports in `mount`; or, if no such server runs any more, remove it as root with `rpcinfo -d {} {}`",
         entry.prog, entry.vers
     )
 }

@@ -349,7 +349,11 @@ fn check_tries_rpcbind() {
         "cannot register with rpcbind: start it",
     );
     check("with rpcbind", "0", "");
-    check("the same ports", "0", "only this one can have them");
+    check(
+        "the same ports",
+        "0",
+        "a second gateway cannot start while it runs",
+    );
     check(
         "other ports",
         "1",

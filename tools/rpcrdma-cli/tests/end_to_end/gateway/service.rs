@@ -134,7 +134,10 @@ fn pair_that_a_reload_removed_may_have_its_socket_again() {
     let control = ["--control-socket", socket.to_str().unwrap()];
     let check = ["gateway", "--config", path, "--check", "--json"];
     let said = text(&ok(&[&check[..], &control].concat()));
-    assert!(said.contains("only this one can have them"), "{said}");
+    assert!(
+        said.contains("a second gateway cannot start while it runs"),
+        "{said}"
+    );
     gateway.signal(Signal::HUP);
     let said = gateway.hear("pairs read again");
     assert!(said.contains(&format!("added tcp://{addr}")), "{said}");
