@@ -266,6 +266,8 @@ pub struct GatewayConfig {
     /// Number of threads for a TCP side that listens: 1, or 0 for the runtime on which the gateway
     /// was bound. An RDMA side has [its own setting](ServerConfig::workers).
     pub workers: usize,
+    /// What the upstream is called in the log, as `tcp://filer:2049`; by default its addresses.
+    pub upstream_name: Option<String>,
 }
 
 impl GatewayConfig {
@@ -279,6 +281,7 @@ impl GatewayConfig {
         with_max_retried_reply(max_retried_reply: usize),
         with_reply_memory(reply_memory: usize),
         with_workers(workers: usize),
+        with_upstream_name(upstream_name: Option<String>),
     }
 }
 
@@ -294,6 +297,7 @@ impl Default for GatewayConfig {
             max_retried_reply: MAX_RETRIED_REPLY,
             reply_memory: 64 << 20,
             workers: 1,
+            upstream_name: None,
         }
     }
 }

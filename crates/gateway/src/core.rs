@@ -37,6 +37,8 @@ pub(crate) struct Core {
     /// What is said of a server that is away.
     pub(crate) outages: Outages,
     pub(crate) silence: Silence,
+    /// What the upstream is called in the log.
+    pub(crate) upstream_name: String,
     pub(crate) ports: Ports,
     /// The connections of clients, which pairs close.
     pub(crate) connections: Connections,
@@ -77,7 +79,10 @@ impl Core {
                 },
             ),
         };
+        let addrs = || format!("{upstream:?}");
+        let upstream_name = config.upstream_name.clone().unwrap_or_else(addrs);
         Self {
+            upstream_name,
             upstream_side,
             downstream,
             fore_sizes: down.and(up),
@@ -93,6 +98,15 @@ impl Core {
             backchannels: Backchannels::new(downstream),
             pool: Pool::new(KEPT_MEMORY),
             pairs: Mutex::default(),
+        }
+    }
+
+    /// The upstream in messages: its name, and its addresses where that does not tell them.
+    pub(crate) fn upstream_with_addrs(&self) -> String {
+        let (name, addrs) = (&self.upstream_name, format!("{:?}", self.upstream));
+        match *name == addrs {
+            true => addrs,
+            false => format!("{name} ({addrs})"),
         }
     }
 
@@ -123,12 +137,12 @@ impl Core {
         peer: SocketAddr,
         what: &str,
     ) {
-        let (listen, upstream) = (self.listen(), &self.upstream);
+        let (listen, upstream) = (self.listen(), &self.upstream_name);
         // A server that comes and goes could fill the log.
         let is_new = self.outages.meet(symptom, since) && self.log.may_warn(self.server());
         match is_new {
-            true => warn!(target: "gateway", listen, %peer, ?upstream, "{what}"),
-            false => debug!(target: "gateway", listen, %peer, ?upstream, "{what}"),
+            true => warn!(target: "gateway", listen, %peer, %upstream, "{what}"),
+            false => debug!(target: "gateway", listen, %peer, %upstream, "{what}"),
         }
     }
 
@@ -138,10 +152,10 @@ impl Core {
             return;
         };
         if self.log.may_warn(self.server()) {
-            let (listen, upstream) = (self.listen(), &self.upstream);
+            let (listen, upstream) = (self.listen(), &self.upstream_name);
             let seconds = outage.since.elapsed().as_secs();
             let clients = outage.clients;
-            info!(target: "gateway", listen, ?upstream, "the server answers again after {seconds} s, counted from the first failure of a client (connections of clients that waited or ended: {clients})");
+            info!(target: "gateway", listen, %upstream, "the server answers again after {seconds} s, counted from the first failure of a client (connections of clients that waited or ended: {clients})");
         }
     }
 

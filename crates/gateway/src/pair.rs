@@ -490,7 +490,7 @@ impl Pair {
 
     pub(crate) fn warn(&self, what: &str) {
         if self.core.log.may_warn(self.caller.group) {
-            warn!(target: "gateway", listen = self.core.listen(), peer = %self.caller.addr, upstream = ?self.core.upstream, "{what}");
+            warn!(target: "gateway", listen = self.core.listen(), peer = %self.caller.addr, upstream = %self.core.upstream_name, "{what}");
         }
     }
 

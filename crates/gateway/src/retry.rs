@@ -180,13 +180,13 @@ impl Pair {
             return Ok(reply);
         }
         if limit > SLOW && !self.is_slow.swap(true, Relaxed) {
-            let (upstream, waited, limit) = (
-                &self.core.upstream,
+            let (server, waited, limit) = (
+                self.core.upstream_with_addrs(),
                 SLOW.as_secs(),
                 self.core.config.call_timeout.as_secs(),
             );
             let what = format!(
-                "server {upstream:?} {SILENT}: a call has waited {waited} s (after {limit} s its connection is closed)"
+                "server {server} {SILENT}: a call has waited {waited} s (after {limit} s its connection is closed)"
             );
             let since = Instant::now().checked_sub(SLOW);
             let since = since.unwrap_or_else(Instant::now);
@@ -217,9 +217,9 @@ impl Called<'_> {
         let began = core.silence.client_left(since);
         let silent = began.elapsed();
         if silent >= SLOW {
-            let (upstream, seconds) = (&core.upstream, silent.as_secs());
+            let (server, seconds) = (core.upstream_with_addrs(), silent.as_secs());
             let what = format!(
-                "server {upstream:?} {SILENT}: clients call and leave, and none has had an answer for {seconds} s"
+                "server {server} {SILENT}: clients call and leave, and none has had an answer for {seconds} s"
             );
             core.warn_of_outage_since(began, Symptom::Slow, self.pair.caller().addr, &what);
         }

@@ -72,7 +72,8 @@ impl Pair {
         }
         let (upstream, seconds) = (&self.core.upstream, waited.as_secs_f64());
         let what = format!(
-            "server {upstream:?} cannot be reached: a client has left that waited {seconds:.1} s for it{}",
+            "server {} cannot be reached: a client has left that waited {seconds:.1} s for it{}",
+            self.core.upstream_with_addrs(),
             outage::hint_of_port(upstream)
         );
         self.core
@@ -107,7 +108,7 @@ impl Pair {
             let error: Cause = match connector.attempt(&mut port).await {
                 Ok(link) => {
                     core.stats.upstream_connections.bump();
-                    debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = ?core.upstream, "connected");
+                    debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = %core.upstream_name, "connected");
                     return Some(link);
                 }
                 Err(error) => error,
@@ -115,7 +116,7 @@ impl Pair {
             core.stats.upstream_attempts_failed.bump();
             if Instant::now() + pause > until {
                 core.stats.upstream_unreachable.bump();
-                debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = ?core.upstream, error = %Chain(error.error()), "the upstream cannot be reached: the connection of its client is closed");
+                debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = %core.upstream_name, error = %Chain(error.error()), "the upstream cannot be reached: the connection of its client is closed");
                 return None;
             }
             if std::mem::take(&mut is_first) {
@@ -125,12 +126,12 @@ impl Pair {
                 );
                 let hint = outage::hint(&core.upstream, &error);
                 let what = format!(
-                    "server {:?} cannot be reached, trying for {window} s for each client: {why}{hint}",
-                    core.upstream
+                    "server {} cannot be reached, trying for {window} s for each client: {why}{hint}",
+                    core.upstream_with_addrs()
                 );
                 core.warn_of_outage(Symptom::Away, peer, &what);
             }
-            debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = ?core.upstream, error = %Chain(error.error()), "no upstream connection yet");
+            debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = %core.upstream_name, error = %Chain(error.error()), "no upstream connection yet");
             tokio::time::sleep(pause).await;
             pause = next_pause(pause, core.config.retry_most);
         }
@@ -149,7 +150,7 @@ impl Pair {
         if let Some((symptom, what)) = warning_of_loss(why, self.answered.load(Relaxed)) {
             self.core.warn_of_outage(symptom, self.caller.addr, &what);
         }
-        debug!(target: "gateway", listen = self.core.listen(), peer = %self.caller.addr, upstream = ?self.core.upstream, error = %Chain(why), "the upstream connection ended");
+        debug!(target: "gateway", listen = self.core.listen(), peer = %self.caller.addr, upstream = %self.core.upstream_name, error = %Chain(why), "the upstream connection ended");
         if self.lock().in_flight.is_empty() {
             self.close_downstream();
         }

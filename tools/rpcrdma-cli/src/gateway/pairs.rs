@@ -232,7 +232,7 @@ impl Pairs {
         let name = Arc::default();
         let (listen, over_devices) = self.listen(&plan, &clients, &name)?;
         let upstream_side = self.upstream(&plan, upstream.clone());
-        let gateway = Gateway::bind(listen, upstream_side, self.config());
+        let gateway = Gateway::bind(listen, upstream_side, self.config(&plan));
         let gateway = gateway.await;
         let gateway = gateway.map_err(|error| self.cannot_listen(error, &plan))?;
         let mut pair = Pair {
@@ -437,8 +437,10 @@ impl Pairs {
         }
     }
 
-    fn config(&self) -> GatewayConfig {
-        GatewayConfig::default().with_call_timeout(self.args.call_timeout)
+    fn config(&self, plan: &PairPlan) -> GatewayConfig {
+        GatewayConfig::default()
+            .with_call_timeout(self.args.call_timeout)
+            .with_upstream_name(Some(plan.upstream.to_string()))
     }
 }
 
