@@ -1,14 +1,17 @@
 //! What is said of a server that is away: once for all its clients, and once when it answers again.
 
 use crate::config::Upstream;
-use crate::retry::SLOW;
 use nfs_proto::{NFS_PORT, NFS_RDMA_PORT};
 use oncrpc::Cause;
 use oncrpc_tcp::ConnectionEnd;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// How long a call waits at a connected upstream before that is worth a warning.
+pub(crate) const SLOW: Duration = Duration::from_secs(30);
 
 /// How a server fails its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

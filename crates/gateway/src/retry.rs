@@ -2,7 +2,7 @@
 
 use crate::held::Held;
 use crate::link::Link;
-use crate::outage::Symptom;
+use crate::outage::{SLOW, Symptom};
 use crate::pair::{Pair, WRITE_CHUNKS};
 use crate::reduce;
 use crate::replies::can_answer;
@@ -22,9 +22,6 @@ use tracing::debug;
 /// How long a call waits for the memory of its reply: as long as the replies before it may take. It
 /// is not the upstream that it waits for.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(300);
-
-/// How long a call waits at a connected upstream before that is worth a warning.
-pub(crate) const SLOW: Duration = Duration::from_secs(30);
 
 /// What is said of a server that is connected and silent.
 const SILENT: &str = "is connected and does not answer";
