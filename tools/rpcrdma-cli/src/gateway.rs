@@ -179,7 +179,10 @@ fn announce(announcement: &Announcement<'_>, json: bool) -> anyhow::Result<()> {
 /// What is done, and whether that is what the file says, in a line.
 fn status(pairs: &Pairs, observed: &Observed) -> String {
     let passing = match pairs.running() {
-        [one] => format!("passing {} on to {}", one.plan.listen, one.plan.upstream),
+        [one] => {
+            let (scheme, at) = (one.plan.listen.scheme.name(), one.listening);
+            format!("passing {scheme}://{at} on to {}", one.plan.upstream)
+        }
         many => format!("passing {} pairs on", many.len()),
     };
     match observed.last_reload_error() {

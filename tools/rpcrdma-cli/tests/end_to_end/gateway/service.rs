@@ -23,7 +23,8 @@ fn manager_is_told_of_readiness_reload_and_end() {
     let pair = "[[pair]]\nlisten = \"rdma://127.0.0.1:0\"\nupstream = \"tcp://127.0.0.1:1\"\n";
     let path = path.to_str().unwrap().to_owned();
     let mut gateway = Gateway::configured_in(around, pair, &[("NOTIFY_SOCKET", &path)]);
-    let passing = "READY=1\nSTATUS=passing rdma://127.0.0.1:0 on to tcp://127.0.0.1:1";
+    let at = gateway.rdma_url();
+    let passing = format!("READY=1\nSTATUS=passing {at} on to tcp://127.0.0.1:1");
     assert_eq!(hear().trim(), passing);
     gateway.signal(Signal::HUP);
     assert!(hear().starts_with("RELOADING=1\n"));
