@@ -12,24 +12,23 @@ pub(crate) struct CheckArgs {
     /// before a reload, and print nothing but an error
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true,
         default_missing_value = "all")]
-    pub(crate) check: Option<Checked>,
+    check: Option<Checked>,
 }
 
 impl CheckArgs {
-    /// Whether the file of `--config` alone is checked.
+    /// What is to be checked, with this file of `--config`.
     ///
     /// # Errors
     ///
-    /// If there is none.
-    pub(crate) fn is_of_file(&self, config: Option<&Path>) -> anyhow::Result<bool> {
+    /// If it is the file, and there is none.
+    pub(crate) fn wanted(&self, config: Option<&Path>) -> anyhow::Result<Option<Checked>> {
         match (self.check, config) {
-            (Some(Checked::File), Some(_)) => Ok(true),
             (Some(Checked::File), None) => {
                 bail!(Usage(
                     "--check=file looks at a file alone: name it with --config FILE".to_owned()
                 ))
             }
-            (Some(Checked::All) | None, _) => Ok(false),
+            (wanted, _) => Ok(wanted),
         }
     }
 }

@@ -58,13 +58,13 @@ const NO_HOME: &str = "this user has no home directory";
 pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     let interrupt = Interrupt::listen()?;
     let signals = Signals::listen()?;
-    let is_of_file = args.check.is_of_file(args.config.as_deref())?;
+    let checked = args.check.wanted(args.config.as_deref())?;
     let (settings, errors) = args.read()?;
-    if args.check.check == Some(Checked::All) {
+    if checked == Some(Checked::All) {
         return check::check(&settings, errors, args.json).await;
     }
     failure::check_none(errors)?;
-    if is_of_file {
+    if checked == Some(Checked::File) {
         return Ok(Ended::Well);
     }
     let sockets = Sockets::take()?;

@@ -143,7 +143,8 @@ impl LogFilter {
 }
 
 /// Logs from now on what the filter lets through, or else what `RUST_LOG` says. Without a format it
-/// is the journal's where standard error is the journal, and text elsewhere. What the program says itself has this target. Says which parts the filter names that there are not.
+/// is the journal's where standard error is the journal, and text elsewhere. What the program says itself has this
+/// target. Parts of the filter that nothing logs as are told.
 ///
 /// # Errors
 ///

@@ -75,13 +75,13 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let sockets = Sockets::take()?;
     let rdma = sockets.rdma.as_ref();
     args.activated = rdma.map(|socket| socket.local_addr()).transpose()?;
-    let is_of_file = args.check.is_of_file(args.config.as_deref())?;
+    let checked = args.check.wanted(args.config.as_deref())?;
     let (settings, errors) = args.read()?;
-    if args.check.check == Some(Checked::All) {
+    if checked == Some(Checked::All) {
         return check::check(&settings, errors, args.json).await;
     }
     failure::check_none(errors)?;
-    if is_of_file {
+    if checked == Some(Checked::File) {
         return Ok(Ended::Well);
     }
     let listen = settings.args.listen;

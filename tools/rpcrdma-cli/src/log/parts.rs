@@ -20,7 +20,7 @@ pub(super) fn warnings(filter: &str) -> impl Iterator<Item = String> {
     let unknown = named(filter).filter(|part| !is_known(part));
     unknown.map(|part| {
         format!(
-            "nothing in this program logs as '{part}': there are {}",
+            "nothing in this program logs as '{part}'; its parts are {}",
             PARTS.join(", ")
         )
     })
@@ -69,7 +69,7 @@ mod tests {
             let said: Vec<String> = warnings(filter).collect();
             assert_eq!(said.len(), unknown.len(), "{filter}: {said:?}");
             for (said, part) in said.iter().zip(unknown) {
-                let says = format!("logs as '{part}': there are serve, gateway, iwarp_proto, ");
+                let says = format!("logs as '{part}'; its parts are serve, gateway, iwarp_proto, ");
                 assert!(said.contains(&says), "{filter}: {said}");
             }
         };

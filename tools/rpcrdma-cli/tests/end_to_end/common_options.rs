@@ -90,7 +90,7 @@ fn part_of_the_log_that_is_misspelt_is_told_whatever_the_filter_lets_through() {
             .unwrap();
         text(&output.stderr)
     };
-    let says = "nothing in this program logs as 'gatway': there are serve, gateway, ";
+    let says = "nothing in this program logs as 'gatway'; its parts are serve, gateway, ";
     let said = told(&["--log", "off,gatway=debug"], "");
     assert!(said.contains(&format!("rpcrdma: --log: {says}")), "{said}");
     let said = told(&[], "gatway=debug");
@@ -100,4 +100,12 @@ fn part_of_the_log_that_is_misspelt_is_told_whatever_the_filter_lets_through() {
     );
     let said = told(&["--log", "off,gateway=debug,rpcrdma::client=debug"], "");
     assert!(!said.contains("nothing in this program"), "{said}");
+}
+
+#[test]
+fn check_of_a_file_wants_a_file() {
+    let says = "name it with --config FILE";
+    fails(&["serve", "/tmp", "--check=file"], 2, says);
+    let (listen, upstream) = ("--listen=tcp://127.0.0.1:0", "--upstream=rdma://127.0.0.1");
+    fails(&["gateway", listen, upstream, "--check=file"], 2, says);
 }
