@@ -8,7 +8,7 @@ mod reload;
 mod service;
 mod several;
 
-use crate::running::{PROGRAM, Running, Served, fails, free_port, ok, run, text};
+use crate::running::{PROGRAM, Running, Served, fails, free_port, kill_if_silent, ok, run, text};
 use buffer::Pool;
 use nfs_client::{Export, Mount, current_user};
 use nfs_server::{
@@ -184,6 +184,7 @@ impl Gateway {
     /// The log up to the next line with this in it.
     #[track_caller]
     fn hear_until(&mut self, part: &str) -> String {
+        let _limit = kill_if_silent(&self.child);
         let mut all = String::new();
         loop {
             let before = all.len();

@@ -13,11 +13,15 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_rpcrdma");
+
+/// How long a test waits for a line of the log: longer than any machine takes.
+const HEAR_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs the program to its end.
 pub(crate) fn run<A: AsRef<OsStr>>(args: &[A]) -> Output {
@@ -84,6 +88,19 @@ pub(crate) fn free_port() -> u16 {
         }
     }
     panic!("no port is free");
+}
+
+/// Kills a child unless what is returned is dropped before [`HEAR_LIMIT`]: a line that never comes ends its test.
+pub(crate) fn kill_if_silent(child: &Child) -> mpsc::Sender<()> {
+    let (heard, waits) = mpsc::channel();
+    let pid = Pid::from_child(child);
+    thread::spawn(move || {
+        if waits.recv_timeout(HEAR_LIMIT) == Err(RecvTimeoutError::Timeout) {
+            // It may have ended by itself meanwhile.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    });
+    heard
 }
 
 /// A command that runs. Dropped, it is killed, unless it has ended.
@@ -336,6 +353,7 @@ impl Served {
     /// [`stop`](Self::stop).
     #[track_caller]
     pub(crate) fn hear(&mut self, part: &str) -> String {
+        let _limit = kill_if_silent(&self.child);
         let child = &mut self.child;
         let log = self
             .log
