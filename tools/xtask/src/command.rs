@@ -15,6 +15,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 /// How many lines of a failed program's output an error carries.
 const TAIL_LINES: usize = 25;
 
+/// Argument of cargo for the profile of packages and measurements.
+pub(crate) const SHIPPED: &str = "--profile=dist";
+
 /// Cargo in the root of the work tree.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -105,7 +105,7 @@ impl Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let program = match &options.program {
         Some(program) => program.canonicalize().context("no such program")?,
-        None => command::build(&["--release", "--package=rpcrdma-cli"], "rpcrdma")?,
+        None => command::build(&[command::SHIPPED, "--package=rpcrdma-cli"], "rpcrdma")?,
     };
     let machine = machine::facts()?;
     let begin = Instant::now();

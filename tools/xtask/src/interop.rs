@@ -32,7 +32,7 @@ use clap::{Args, ValueEnum};
 use self::image::Image;
 use self::report::Report;
 use self::series::Series;
-use self::tests::{TESTS, Test};
+use self::tests::{Runs, TESTS, Test};
 use crate::command::build;
 
 pub(crate) use self::image::debian_root::{CHROOT, Purpose};
@@ -52,6 +52,9 @@ pub(crate) struct Options {
     /// Run only this test (may be given again)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
+    /// Run also the tests that take minutes or depend on the timing of other implementations
+    #[arg(long, conflicts_with = "only")]
+    all: bool,
     /// Capture the traffic of every guest and keep the files beside the logs
     #[arg(long)]
     keep_captures: bool,
@@ -72,6 +75,7 @@ impl Options {
         Self {
             kernel: Series::default(),
             only: Vec::new(),
+            all: false,
             keep_captures: false,
             install,
             program: None,
@@ -83,7 +87,7 @@ impl Options {
 /// A test as [`tests()`] lists it.
 pub(crate) struct Listed {
     pub(crate) name: &'static str,
-    /// Part of a run that names no test.
+    /// Part of a run without options.
     pub(crate) usual: bool,
     /// Has the program take part, and not only the kernel.
     pub(crate) ours: bool,
@@ -93,7 +97,7 @@ pub(crate) struct Listed {
 pub(crate) fn tests() -> Vec<Listed> {
     let listed = TESTS.iter().map(|test| Listed {
         name: test.name,
-        usual: test.usual,
+        usual: test.runs == Runs::Usual,
         ours: test.ours,
     });
     listed.collect()
@@ -127,12 +131,16 @@ struct TestRun<'a> {
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.list {
         for test in &TESTS {
-            let when = if test.usual { "" } else { " (only when named)" };
+            let when = match test.runs {
+                Runs::Usual => "",
+                Runs::All => " (with --all)",
+                Runs::Named => " (only when named)",
+            };
             println!("{:<26}{}{when}", test.name, test.about);
         }
         return Ok(());
     }
-    let selected = select(&options.only)?;
+    let selected = select(options)?;
     let report = Report::start();
     let image = image(options.kernel, options.install, &report)?;
     let program = match &options.program {
@@ -208,10 +216,16 @@ pub(crate) fn clean_debian(purpose: &Purpose, say: impl Fn(&str)) -> Result<Path
     image::debian_root::ready(&lab(), purpose, say)
 }
 
-/// The tests of these names; without any, those of a usual run.
-fn select(names: &[String]) -> Result<Vec<&'static Test>> {
+/// The tests that these options select.
+fn select(options: &Options) -> Result<Vec<&'static Test>> {
+    let names = &options.only;
     if names.is_empty() {
-        return Ok(TESTS.iter().filter(|test| test.usual).collect());
+        let runs = |test: &&Test| match test.runs {
+            Runs::Usual => true,
+            Runs::All => options.all,
+            Runs::Named => false,
+        };
+        return Ok(TESTS.iter().filter(runs).collect());
     }
     let by_name = |name: &String| match TESTS.iter().find(|test| test.name == name) {
         Some(test) => Ok(test),

@@ -84,7 +84,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Makes the Debian package, in its usual place, and says where it is.
+/// Makes the Debian package of the program that is quick to build, for tests, and says where it is.
 ///
 /// # Errors
 ///
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 pub(crate) fn debian_package() -> Result<PathBuf> {
     let folder = crate::root().join(OUTPUT);
     fs::create_dir_all(&folder)?;
-    deb::make(&folder, None, &Progress::start())
+    deb::make(&folder, "release", None, &Progress::start())
 }
 
 fn make(options: &Options, progress: &Progress) -> Result<Packages> {
@@ -100,7 +100,7 @@ fn make(options: &Options, progress: &Progress) -> Result<Packages> {
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let wanted = |kind| options.only.is_none_or(|only| only == kind);
     let deb = match wanted(Kind::Deb) {
-        true => Some(deb::make(&folder, options.maintainer.as_deref(), progress)?),
+        true => Some(deb::make(&folder, "dist", options.maintainer.as_deref(), progress)?),
         false => None,
     };
     let oci = match wanted(Kind::Oci) {

@@ -71,7 +71,7 @@ const MEMORY_IS_FOR: f64 = 10_000.0;
 pub(crate) fn run(options: &Options) -> Result<()> {
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => command::build(&["--release", "--package=rpcrdma-cli"], "rpcrdma")?,
+        None => command::build(&[command::SHIPPED, "--package=rpcrdma-cli"], "rpcrdma")?,
     };
     let scratch = crate::root().join("target/xtask/scale");
     std::fs::create_dir_all(&scratch).context("cannot make a folder for scratch files")?;

@@ -89,7 +89,7 @@ pub(super) fn measure(
     selects: &dyn Fn(&str) -> bool,
 ) -> Result<Vec<Row>> {
     programs::check(&NEEDS)?;
-    let load = command::build(&["--release", "--package=file-load"], "file-load")?;
+    let load = command::build(&[command::SHIPPED, "--package=file-load"], "file-load")?;
     let scratch = tempfile::Builder::new()
         .prefix("rpcrdma-compare-")
         .tempdir_in(disk)

@@ -83,7 +83,7 @@ pub(super) struct Amount {
 /// Something is missing, or cannot be measured.
 pub(super) fn measure(program: &Path, parent: &Path, amount: Amount) -> Result<Relays> {
     programs::check(&NEEDS)?;
-    let load = command::build(&["--release", "--package=relay-load"], "relay-load")?;
+    let load = command::build(&[command::SHIPPED, "--package=relay-load"], "relay-load")?;
     let scratch = scratch::make(parent)?;
     let script = crate::root().join("testing/relay-load/beside-socat.sh");
     let mut command = Command::new("unshare");

@@ -34,19 +34,21 @@ fn staging() -> PathBuf {
     crate::root().join("target/package")
 }
 
-/// Makes the package in `folder`.
+/// Makes the package in `folder`, of the program as a profile of cargo builds it.
 ///
 /// # Errors
 ///
 /// The program does not build, a tool is missing, or lintian finds an error.
 pub(super) fn make(
     folder: &Path,
+    profile: &str,
     maintainer: Option<&str>,
     progress: &Progress,
 ) -> Result<PathBuf> {
     check_tools()?;
-    progress.say("the program, with cargo build --release");
-    let program = build(&["--release", "--package=rpcrdma-cli"], "rpcrdma")?;
+    let profile = format!("--profile={profile}");
+    progress.say(&format!("the program, with cargo build {profile}"));
+    let program = build(&[&profile, "--package=rpcrdma-cli"], "rpcrdma")?;
     let cargo_deb = CARGO_DEB.find(&staging().join("tools"), |what| progress.say(what))?;
     progress.say("manual pages, completions and licenses");
     let staging = staging();
@@ -73,6 +75,7 @@ pub(super) fn make(
                 "--package",
                 "rpcrdma-cli",
                 "--no-build",
+                &profile,
                 "--locked",
                 "--strip",
                 "--no-dbgsym",

@@ -12,7 +12,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::facts::{self, Progress};
 use super::licenses;
-use crate::command::{build_with, output};
+use crate::command::{SHIPPED, build_with, output};
 
 /// Files of the work tree in the image.
 const COPIED: [(&str, &str); 5] = [
@@ -50,7 +50,7 @@ pub(super) struct Tree(Vec<Entry>);
 ///
 /// The program does not build, needs a library after all, or a file cannot be read.
 pub(super) fn tree(progress: &Progress) -> Result<Tree> {
-    progress.say("the static program, with cargo build --release --target");
+    progress.say("the static program, with cargo build --profile=dist --target");
     let program = static_program()?;
     let mut tree = Tree::default();
     for (path, mode) in FOLDERS {
@@ -85,7 +85,7 @@ fn static_program() -> Result<PathBuf> {
     let given = std::env::var("RUSTFLAGS").unwrap_or_default();
     let flags = format!("{given} {FLAGS}");
     // With --target, cargo does not use the flags for what it runs itself while it builds.
-    let arguments = ["--release", "--package=rpcrdma-cli", "--target", &target];
+    let arguments = [SHIPPED, "--package=rpcrdma-cli", "--target", &target];
     let program = build_with(&arguments, "rpcrdma", &[("RUSTFLAGS", flags.trim())])?;
     let headers = output(
         Command::new("readelf")

@@ -18,8 +18,8 @@ const TESTS: &str = "shown by";
 /// Title of the column that names kernels.
 const KERNELS: &str = "Linux";
 
-/// Marks a test that runs only when it is named.
-const ONLY_WHEN_NAMED: char = '†';
+/// Marks a test that is not part of a run without options.
+const NOT_USUAL: char = '†';
 
 /// Compares the page with the tests of the work tree; `kernels` are those that `tests` can boot.
 pub(super) fn check(
@@ -68,7 +68,7 @@ pub(super) fn check(
 
 /// The name of a test without its mark.
 fn bare(test: &str) -> &str {
-    test.trim_end_matches(ONLY_WHEN_NAMED).trim_matches('`')
+    test.trim_end_matches(NOT_USUAL).trim_matches('`')
 }
 
 /// Whether there is such a test, `file::function` or one of `tests`.
@@ -85,10 +85,10 @@ fn check_test(test: &str, sources: &Sources, tests: &[Listed]) -> Result<(), Str
     let Some(listed) = tests.iter().find(|listed| listed.name == name) else {
         return Err(format!("there is no interoperability test {name}"));
     };
-    match (listed.usual, test.ends_with(ONLY_WHEN_NAMED)) {
-        (true, true) => Err(format!("{name} runs also when it is not named")),
+    match (listed.usual, test.ends_with(NOT_USUAL)) {
+        (true, true) => Err(format!("{name} is part of a run without options, so without {NOT_USUAL}")),
         (false, false) => Err(format!(
-            "{name} runs only when it is named, so {ONLY_WHEN_NAMED}"
+            "{name} is not part of a run without options, so with {NOT_USUAL}"
         )),
         _ => Ok(()),
     }
@@ -154,12 +154,12 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_run_only_when_named_are_marked() {
+    fn tests_that_a_run_without_options_leaves_out_are_marked() {
         check_page(
             &["| x | 6.1 | `mounts`† |", "| y | 6.1 | `slow` |"],
             &[
-                "7: mounts runs also when it is not named",
-                "8: slow runs only when it is named, so †",
+                "7: mounts is part of a run without options, so without †",
+                "8: slow is not part of a run without options, so with †",
             ],
         );
     }

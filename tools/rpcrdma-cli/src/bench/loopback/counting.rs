@@ -11,6 +11,7 @@ use crate::bench::output::print;
 use crate::failure::Ended;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -49,12 +50,13 @@ pub(super) fn ask(only: &[String]) -> Result<Counted> {
 
 fn how_to_get(program: &Path, ours: &Path) -> String {
     let profile = ours.parent().and_then(Path::file_name);
-    let release = match profile {
-        Some(name) if name == "release" => "--release ",
+    let profile = match profile.and_then(OsStr::to_str) {
+        Some("release") => "--release ",
+        Some("dist") => "--profile dist ",
         _ => "",
     };
     format!(
-        "there is no {}; `cargo build {release}-p {PROGRAM}` makes it",
+        "there is no {}; `cargo build {profile}-p {PROGRAM}` makes it",
         shorter(program).display()
     )
 }

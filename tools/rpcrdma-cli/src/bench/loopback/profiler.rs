@@ -30,7 +30,7 @@ impl Profiler {
         ensure!(
             has_debug_information(),
             "this program has no debug information that can be read, so layers cannot be told apart: \
-             build it with `cargo build --release`, do not strip it, and have /proc mounted"
+             build it with `cargo build --profile dist`, do not strip it, and have /proc mounted"
         );
         Ok(Self::default())
     }
