@@ -5,6 +5,7 @@
 #   ENTRIES      how many entries the directory "many" has
 #   OWNER_KEPT   1 if the server can give files to others (it runs as root)
 #   LISTS        1 if files there can have access control lists
+#   GATEWAY      1 if /lab/rpcrdma is here: its gateway then takes a mount over TCP to the server
 . /lab/lib.sh
 SERVER=${SERVER:-10.0.2.2}
 
@@ -255,4 +256,26 @@ check_mountstats
 echo "since the 64 MiB: remote invalidations $(trace_count xprtrdma_mr_reminv), local $(trace_count xprtrdma_mr_localinv)"
 umount /mnt || die umount
 dmesg | grep -iE 'xprtrdma|siw|nfs:' | tail -n 10
+
+if [ "$GATEWAY" = 1 ]; then
+  step 'mount over TCP, through our gateway on this machine'
+  (cd / && exec /lab/rpcrdma gateway --json --listen tcp://127.0.0.1 --upstream "rdma://$SERVER:$PORT" \
+    --mount-port 20048 --upstream-mount "$SERVER:$MOUNT_PORT" >/run/said 2>/run/gateway.log) &
+  gateway=$!
+  wait_for 60 grep -q pairs /run/said || die "the gateway does not listen: $(cat /run/gateway.log)"
+  mount.nfs "127.0.0.1:$SOURCE" /mnt -o \
+    vers=3,nolock,proto=tcp,port=2049,mountproto=tcp,mountport=20048 || die 'mount over TCP'
+  grep ' /mnt ' /proc/mounts | grep -q proto=tcp || die 'the mount is not over TCP'
+  drop_caches
+  same 'what was read' "$written" "$(sum_of /mnt/data)"
+  dd if=/dev/urandom of=/tmp/data bs=1M count=8 2>/dev/null
+  dd if=/tmp/data of=/mnt/through bs=1M conv=fsync 2>/dev/null || die write
+  drop_caches
+  same 'what was written' "$(sum_of /tmp/data)" "$(sum_of /mnt/through)"
+  same 'names through the gateway' "$ENTRIES" "$(ls -f /mnt/many | grep -c '^entry-')"
+  rm /mnt/through || die rm
+  umount /mnt || die umount
+  kill $gateway
+  wait $gateway || die "the gateway ended with status $?"
+fi
 exit 0

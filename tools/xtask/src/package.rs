@@ -100,7 +100,12 @@ fn make(options: &Options, progress: &Progress) -> Result<Packages> {
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let wanted = |kind| options.only.is_none_or(|only| only == kind);
     let deb = match wanted(Kind::Deb) {
-        true => Some(deb::make(&folder, "dist", options.maintainer.as_deref(), progress)?),
+        true => Some(deb::make(
+            &folder,
+            "dist",
+            options.maintainer.as_deref(),
+            progress,
+        )?),
         false => None,
     };
     let oci = match wanted(Kind::Oci) {

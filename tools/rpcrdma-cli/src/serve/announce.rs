@@ -8,6 +8,7 @@ use crate::control::{ListenerStatus, RuleStatus};
 use crate::json;
 use crate::show;
 use nfs_client::{NfsUrl, printable};
+use nfs_proto::MOUNT_PORT;
 use nfs_server::Squash;
 use rpcrdma::{Design, Versions};
 use serde::Serialize;
@@ -117,6 +118,14 @@ impl Announcement<'_> {
         }
     }
 
+    /// The same, with brackets around an IPv6 address, before a colon.
+    fn bracketed_host(&self) -> String {
+        match self.host() {
+            host if host.contains(':') => format!("[{host}]"),
+            host => host,
+        }
+    }
+
     /// What our own client calls the export.
     fn url(&self, export: &Export) -> String {
         let url = NfsUrl {
@@ -129,18 +138,37 @@ impl Announcement<'_> {
 
     /// The command for a Linux client.
     fn mount(&self, export: &Export) -> String {
-        let host = match self.host() {
-            host if host.contains(':') => format!("[{host}]"),
-            host => host,
-        };
         format!(
             "mount -t nfs -o vers=3,nolock,proto={},port={},mountproto={},mountport={} {} /mnt",
             self.family("rdma"),
             self.listening.first.port(),
             self.family("tcp"),
             self.mount_port,
-            quoted(&format!("{host}:{}", export.name)),
+            quoted(&format!("{}:{}", self.bracketed_host(), export.name)),
         )
+    }
+
+    /// The commands for a Linux client without an RDMA device: a gateway there, and the mount of it.
+    fn mount_over_tcp(&self, export: &Export) -> [String; 2] {
+        let listening = self.listening.first;
+        // A client that can only be on this machine finds our own MOUNT at its usual port.
+        let ours = listening.ip().to_canonical().is_loopback() && self.mount_port == MOUNT_PORT;
+        let port = if ours { MOUNT_PORT + 2 } else { MOUNT_PORT };
+        let elsewhere = match self.mount_port {
+            MOUNT_PORT => String::new(),
+            other => format!(" --upstream-mount {other}"),
+        };
+        [
+            format!(
+                "rpcrdma gateway --listen tcp://127.0.0.1 --upstream rdma://{}:{} --mount-port {port}{elsewhere}",
+                self.bracketed_host(),
+                listening.port()
+            ),
+            format!(
+                "mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,mountproto=tcp,mountport={port} {} /mnt",
+                quoted(&format!("127.0.0.1:{}", export.name))
+            ),
+        ]
     }
 
     /// The netid for our kind of address (RFC 5665 §5.1).
@@ -228,10 +256,15 @@ impl fmt::Display for Announcement<'_> {
         if self.listening.first.ip().to_canonical().is_loopback() {
             writeln!(
                 f,
-                "The software iWARP of Linux (siw) does not work over loopback: to mount, on this machine \
+                "The software iWARP of Linux (siw) does not work over loopback: to mount this way, on this machine \
                  too, serve on the\naddress of a network card, with --listen ADDR --allow ADDR."
             )?;
         }
+        let [gateway, mount] = self.mount_over_tcp(&first.export);
+        writeln!(
+            f,
+            "or without an RDMA device, over TCP through a gateway on the client:\n  {gateway}\n  {mount}"
+        )?;
         writeln!(
             f,
             "or without mounting:\n  rpcrdma ls -l {}",
@@ -390,8 +423,8 @@ mod tests {
     use nfs_server::ClientOptions;
     use std::collections::BTreeMap;
 
-    fn announce(exports: &[Plan], listening: &str, check: impl FnOnce(&Announcement<'_>)) {
-        check(&Announcement {
+    fn announce(exports: &[Plan], listening: &str, check: impl FnOnce(&mut Announcement<'_>)) {
+        check(&mut Announcement {
             exports,
             absent: &AbsentExports::from([("/gone".to_owned(), "no disk".to_owned())]),
             listening: Listening {
@@ -455,6 +488,42 @@ mod tests {
                 "nfs://[::1]/data"
             );
         });
+    }
+
+    #[test]
+    fn commands_of_a_mount_over_tcp_name_ports_that_are_free_on_the_client() {
+        let check = |listening: &str, mount_port, expected: [&str; 2]| {
+            announce(&[export("/data")], listening, |announcement| {
+                announcement.mount_port = mount_port;
+                let export = &announcement.exports[0].export;
+                assert_eq!(announcement.mount_over_tcp(export), expected);
+            });
+        };
+        check(
+            "192.0.2.1:20049",
+            20048,
+            [
+                "rpcrdma gateway --listen tcp://127.0.0.1 --upstream rdma://192.0.2.1:20049 --mount-port 20048",
+                "mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,mountproto=tcp,mountport=20048 127.0.0.1:/data /mnt",
+            ],
+        );
+        check(
+            "[::1]:4711",
+            20048,
+            [
+                "rpcrdma gateway --listen tcp://127.0.0.1 --upstream rdma://[::1]:4711 --mount-port 20050",
+                "mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,mountproto=tcp,mountport=20050 127.0.0.1:/data /mnt",
+            ],
+        );
+        check(
+            "127.0.0.1:4711",
+            815,
+            [
+                "rpcrdma gateway --listen tcp://127.0.0.1 --upstream rdma://127.0.0.1:4711 --mount-port 20048 \
+                 --upstream-mount 815",
+                "mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,mountproto=tcp,mountport=20048 127.0.0.1:/data /mnt",
+            ],
+        );
     }
 
     #[test]

@@ -86,7 +86,9 @@ fn check_test(test: &str, sources: &Sources, tests: &[Listed]) -> Result<(), Str
         return Err(format!("there is no interoperability test {name}"));
     };
     match (listed.usual, test.ends_with(NOT_USUAL)) {
-        (true, true) => Err(format!("{name} is part of a run without options, so without {NOT_USUAL}")),
+        (true, true) => Err(format!(
+            "{name} is part of a run without options, so without {NOT_USUAL}"
+        )),
         (false, false) => Err(format!(
             "{name} is not part of a run without options, so with {NOT_USUAL}"
         )),

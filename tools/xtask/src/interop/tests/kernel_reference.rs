@@ -17,6 +17,7 @@ pub(super) fn mounts(run: &TestRun<'_>) -> Result<()> {
         run,
         ("10.0.2.2", server.port, server.mount_port, "/export"),
         true,
+        None,
     )?;
     ensure!(
         server.sum("data")? == sum,

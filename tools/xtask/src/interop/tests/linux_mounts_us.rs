@@ -32,7 +32,7 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
         );
     }
     let address = ("10.0.2.2", server.port, server.mount_port, EXPORT);
-    let sum = drive(run, address, lists)?;
+    let sum = drive(run, address, lists, Some(run.program))?;
     ensure!(
         sha256(&folder.join("data"))? == sum,
         "the file on the host differs from the one the guest wrote"
@@ -47,11 +47,13 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
 }
 
 /// Boots a client for a server (address, port, MOUNT port, path), and returns the checksum of the
-/// file `data` that it leaves there. `lists` is whether files there can have access control lists.
+/// file `data` that it leaves there. `lists` is whether files there can have access control lists. With a program, its
+/// gateway in the guest takes a mount over TCP to the server at last.
 pub(super) fn drive(
     run: &TestRun<'_>,
     server: (&str, u16, u16, &str),
     lists: bool,
+    program: Option<&Path>,
 ) -> Result<String> {
     let (address, port, mount_port, source) = server;
     let as_root = rustix::process::geteuid().is_root();
@@ -67,7 +69,9 @@ pub(super) fn drive(
             ("ENTRIES", ENTRIES.to_string()),
             ("OWNER_KEPT", u8::from(as_root).to_string()),
             ("LISTS", u8::from(lists).to_string()),
+            ("GATEWAY", u8::from(program.is_some()).to_string()),
         ],
+        program,
         limit: LIMIT,
         ..Boot::default()
     };
