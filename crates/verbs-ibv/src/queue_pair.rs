@@ -431,16 +431,15 @@ impl IbvQp {
         self.flush_queue();
         // Software RoCE waits for windows that are bound to a queue pair, so that they go first. Nothing moves any
         // more: the queue pair has failed.
-        let memory: Vec<Memory> = std::mem::take(&mut self.exposed)
-            .into_values()
-            .map(|exposed| exposed.close().0)
-            .collect();
+        for exposed in self.exposed.values_mut() {
+            exposed.window = None;
+        }
         self.windows.clear();
         if let Some(live) = &mut self.live {
             live.hardware.id.destroy_qp();
         }
         // From here on the device touches no memory of this connection.
-        drop(memory);
+        self.exposed.clear();
         for posted in self.sends.drain() {
             self.finish(&posted.what, Err(WorkError::Flushed));
         }
