@@ -9,11 +9,11 @@ use crate::address::{from_storage, to_storage};
 use crate::library::Libraries;
 use crate::shortage::Object;
 use crate::sys::cm::{
-    RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_ERROR,
-    RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_DEVICE_REMOVAL, RDMA_CM_EVENT_DISCONNECTED,
-    RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ROUTE_ERROR,
-    RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_UNREACHABLE, RDMA_PS_TCP, rdma_cm_id,
-    rdma_conn_param, rdma_event_channel,
+    RDMA_CM_EVENT_ADDR_CHANGE, RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED,
+    RDMA_CM_EVENT_CONNECT_ERROR, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_DEVICE_REMOVAL,
+    RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
+    RDMA_CM_EVENT_ROUTE_ERROR, RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_UNREACHABLE,
+    RDMA_PS_TCP, rdma_cm_id, rdma_conn_param, rdma_event_channel,
 };
 use crate::sys::{ibv_context, ibv_pd, ibv_qp, ibv_qp_init_attr};
 use libc::{c_int, sockaddr};
@@ -96,6 +96,9 @@ pub(crate) enum EventKind {
     Established,
     Disconnected,
     DeviceRemoval,
+    /// The network interface has another hardware address, and so its IP addresses are those of another device or port:
+    /// a bond has changed to its other link.
+    AddressChange,
     /// Anything else, which changes nothing.
     Other,
 }
@@ -338,6 +341,7 @@ impl CmId {
             RDMA_CM_EVENT_ESTABLISHED => EventKind::Established,
             RDMA_CM_EVENT_DISCONNECTED => EventKind::Disconnected,
             RDMA_CM_EVENT_DEVICE_REMOVAL => EventKind::DeviceRemoval,
+            RDMA_CM_EVENT_ADDR_CHANGE => EventKind::AddressChange,
             _ => EventKind::Other,
         };
         let depths = if has_parameters {

@@ -310,6 +310,10 @@ impl IbvQp {
                 EventKind::Rejected | EventKind::ConnectError | EventKind::Unreachable => {
                     self.end(CloseReason::Lost(Loss::Reset.into()));
                 }
+                // It goes through a link that its network interface has given up.
+                EventKind::AddressChange => {
+                    self.end(CloseReason::Lost(Loss::LinkDown.into()));
+                }
                 EventKind::Request(_)
                 | EventKind::LostRequest(_)
                 | EventKind::AddressResolved
