@@ -55,7 +55,8 @@ enum Phase {
         until: Instant,
         /// The reason was concluded from nothing but the end itself: a better one replaces it.
         guessed: bool,
-        /// Waits for the connection manager to tell who ended the connection.
+        /// (iWARP) Waits for the connection manager to say that the connection is closed: then it is known who has closed
+        /// it, and that nothing is reset.
         asks: bool,
     },
     Closed(CloseReason),
@@ -234,21 +235,10 @@ impl IbvQp {
         };
         match &mut self.phase {
             Phase::Open | Phase::Draining { .. } => {
-                tracing::debug!(peer = %self.peer, %reason, "the connection ends");
+                self.disconnect();
+                self.fail_queue_pair();
                 let asks = guess && self.transport == Transport::Iwarp;
-                self.phase = Phase::Flushing {
-                    reason,
-                    until: Instant::now() + FLUSH_TIMEOUT,
-                    guessed: guess,
-                    asks,
-                };
-                self.flush_queue();
-                if let Some(live) = &mut self.live {
-                    // It fails if the peer was faster, and changes nothing then.
-                    let _ = live.hardware.id.disconnect();
-                    live.hardware.fail();
-                }
-                self.moved_early = true;
+                self.flush(reason, guess, asks);
             }
             Phase::Flushing {
                 reason: known,
@@ -261,6 +251,43 @@ impl IbvQp {
                 *asks = false;
             }
             Phase::Flushing { .. } | Phase::Closed(_) => {}
+        }
+    }
+
+    /// Ends a connection in order: all is sent, or has had its time.
+    fn end_in_order(&mut self) {
+        // An iWARP card that is told to fail a queue pair resets its TCP connection, if that is not closed yet, and with it
+        // what the peer does not have yet. On InfiniBand, to disconnect is to fail the queue pair.
+        if self.transport == Transport::Iwarp && self.disconnect() {
+            self.flush(CloseReason::Local, false, true);
+        } else {
+            self.end(CloseReason::Local);
+        }
+    }
+
+    /// Begins to wait for what the device gives back.
+    fn flush(&mut self, reason: CloseReason, guessed: bool, asks: bool) {
+        tracing::debug!(peer = %self.peer, %reason, "the connection ends");
+        self.phase = Phase::Flushing {
+            reason,
+            until: Instant::now() + FLUSH_TIMEOUT,
+            guessed,
+            asks,
+        };
+        self.flush_queue();
+        self.moved_early = true;
+    }
+
+    /// Begins to close the connection. Says whether there was one: the peer may have been faster.
+    fn disconnect(&mut self) -> bool {
+        let hardware = self.hardware();
+        hardware.is_some_and(|hardware| hardware.id.disconnect().is_ok())
+    }
+
+    /// Has the device give back all that it has.
+    fn fail_queue_pair(&mut self) {
+        if let Some(hardware) = self.hardware() {
+            hardware.fail();
         }
     }
 
@@ -358,8 +385,13 @@ impl IbvQp {
         }
     }
 
-    /// The peer has closed the connection. What it sent before counts.
+    /// The connection is closed, by the peer or, on iWARP, by both. What the peer sent before counts.
     fn disconnected(&mut self) {
+        if let Phase::Flushing { asks, .. } = &mut self.phase
+            && std::mem::take(asks)
+        {
+            self.fail_queue_pair();
+        }
         if self.transport == Transport::InfiniBand
             && self.is_open()
             && let Some(live) = &self.live
@@ -408,7 +440,7 @@ impl IbvQp {
                 let reads_only = self.sends.outstanding().all(|work| work.is_read());
                 let done = self.queue.is_empty() && reads_only;
                 if done || Instant::now() >= *until {
-                    self.end(CloseReason::Local);
+                    self.end_in_order();
                     return true;
                 }
                 false
