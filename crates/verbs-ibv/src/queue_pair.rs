@@ -356,10 +356,26 @@ impl IbvQp {
 
     /// The device says something about the queue pair, or about itself.
     fn handle_device(&mut self, news: &News) {
+        if self.note_device(news) {
+            self.tear_down();
+        }
+    }
+
+    /// Handles all that the device has said.
+    fn handle_device_news(&mut self) {
+        while let Some(live) = &self.live
+            && let Some(news) = live.hardware.device_news()
+        {
+            self.handle_device(&news);
+        }
+    }
+
+    /// Ends the connection for what the device says, if that is a reason. Says whether nothing completes any more.
+    fn note_device(&mut self, news: &News) -> bool {
         match news {
             News::DeviceFailed => {
                 self.end(CloseReason::Lost(Loss::DeviceRemoved.into()));
-                self.tear_down();
+                return true;
             }
             News::PortDown => {
                 // The link may be back since: then the device sends again what was lost.
@@ -371,7 +387,7 @@ impl IbvQp {
             News::CompletionQueueFailed => {
                 let error = io::Error::other("the completion queue has overrun or failed");
                 self.end(ending::system(error));
-                self.tear_down();
+                return true;
             }
             News::QueuePair(IBV_EVENT_QP_ACCESS_ERR) => {
                 self.end(CloseReason::PeerError(ProtocolError::MemoryAccess.into()));
@@ -383,6 +399,7 @@ impl IbvQp {
             // That the connection is established, or that the last Receive is used, is known otherwise.
             News::QueuePair(event) => tracing::debug!(event, "an event of the queue pair"),
         }
+        false
     }
 
     /// The connection is closed, by the peer or, on iWARP, by both. What the peer sent before counts.
@@ -491,11 +508,11 @@ impl IbvQp {
     /// Looks whether the device has said why it stopped the queue pair, if that is not known. Flushed work may be seen
     /// before its event.
     fn ask_device(&mut self) {
-        if let Phase::Flushing { guessed: true, .. } = self.phase
+        while let Phase::Flushing { guessed: true, .. } = self.phase
             && let Some(live) = &self.live
-            && let Some(news @ News::QueuePair(_)) = live.hardware.device_news()
+            && let Some(news) = live.hardware.device_news()
         {
-            self.handle_device(&news);
+            self.note_device(&news);
         }
     }
 
@@ -529,16 +546,16 @@ impl IbvQp {
                 return Ok(Poll::Ready(()));
             }
             if let Poll::Ready(there) = live.poll_device(cx) {
+                // It is told below, also of what another connection has taken from the device.
                 there?;
-                if let Some(news) = live.hardware.device_news() {
-                    self.handle_device(&news);
-                    self.moved_early = true;
-                    return Ok(Poll::Ready(()));
-                }
+                live.hardware.take_device_events();
                 continue;
             }
-            if live.hardware.poll_removal(cx).is_ready() {
-                self.handle_device(&News::DeviceFailed);
+            if live.hardware.poll_device_news(cx).is_ready() {
+                if live.hardware.is_removed() {
+                    self.handle_device(&News::DeviceFailed);
+                }
+                self.handle_device_news();
                 self.moved_early = true;
                 return Ok(Poll::Ready(()));
             }
