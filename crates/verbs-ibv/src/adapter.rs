@@ -7,14 +7,11 @@
 
 use crate::cm::CmId;
 use crate::context::{device_attributes, device_name, port_attributes, transport_of};
-use crate::devices::{Transport, count, mtu, transport};
+use crate::devices::{Transport, claimed_windows, count, mtu, transport};
 use crate::hardware::Sizes;
 use crate::memory::Domain;
 use crate::port_mapper;
-use crate::sys::{
-    IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_DEVICE_MEM_WINDOW_TYPE_2A, IBV_DEVICE_MEM_WINDOW_TYPE_2B,
-    IBV_LINK_LAYER_INFINIBAND, ibv_device_attr, ibv_port_attr,
-};
+use crate::sys::{IBV_LINK_LAYER_INFINIBAND, ibv_device_attr, ibv_port_attr};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -97,9 +94,7 @@ impl Adapter {
         }
         // SAFETY: The caller keeps the identifier, and with it the device open.
         let new_domain = |windows| unsafe { Domain::new(libraries, context, windows) };
-        let needed = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
-        let claims_windows = attributes.device_cap_flags & needed != 0
-            && attributes.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS != 0;
+        let claims_windows = claimed_windows(attributes.device_cap_flags).usable();
         let mut domain = new_domain(claims_windows)?;
         let mut windows = claims_windows;
         if claims_windows && let Err(error) = domain.window() {

@@ -9,11 +9,11 @@ use crate::address::{from_storage, to_storage};
 use crate::library::Libraries;
 use crate::shortage::Object;
 use crate::sys::cm::{
-    RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_ERROR,
-    RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_DEVICE_REMOVAL, RDMA_CM_EVENT_DISCONNECTED,
-    RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ROUTE_ERROR,
-    RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_UNREACHABLE, RDMA_PS_TCP, rdma_cm_id,
-    rdma_conn_param, rdma_event_channel,
+    RDMA_CM_EVENT_ADDR_CHANGE, RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED,
+    RDMA_CM_EVENT_CONNECT_ERROR, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_DEVICE_REMOVAL,
+    RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
+    RDMA_CM_EVENT_ROUTE_ERROR, RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_UNREACHABLE,
+    RDMA_PS_TCP, rdma_cm_id, rdma_conn_param, rdma_event_channel,
 };
 use crate::sys::{ibv_context, ibv_pd, ibv_qp, ibv_qp_init_attr};
 use libc::{c_int, sockaddr};
@@ -22,6 +22,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr::{NonNull, null_mut};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Duration;
 
 /// Times that a packet is sent again before the peer is given up, at both ends: the request of a connection names it. One
@@ -31,6 +32,25 @@ const RETRIES: u8 = 6;
 /// Times that the peer sends a message again for which this end had no Receive. RFC 8166 §3.3.1 leaves no room for
 /// that: each credit has its Receive.
 const RNR_RETRIES: u8 = 0;
+
+/// Is shared by calls in which librdmacm may close a device: it does so with the last identifier of a device that is gone,
+/// and when it looks for one that it does not know. They set up and end connections: nothing on the way of a call of a
+/// connection takes it.
+static CALLS: RwLock<()> = RwLock::new(());
+
+fn in_call() -> RwLockReadGuard<'static, ()> {
+    CALLS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps librdmacm from closing devices, as long as the value exists. None while it is in a call, which may take seconds
+/// where it waits for a peer (the end of an iWARP connection that is being set up).
+pub(crate) fn between_calls() -> Option<RwLockWriteGuard<'static, ()>> {
+    match CALLS.try_write() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
 
 /// A channel for events of the connection manager. Reading from it does not wait.
 struct EventChannel {
@@ -96,6 +116,9 @@ pub(crate) enum EventKind {
     Established,
     Disconnected,
     DeviceRemoval,
+    /// The network interface has another hardware address, and so its IP addresses are those of another device or port:
+    /// a bond has changed to its other link.
+    AddressChange,
     /// Anything else, which changes nothing.
     Other,
 }
@@ -213,12 +236,14 @@ impl CmId {
     pub(crate) fn bind(&self, on: SocketAddr) -> io::Result<()> {
         let mut on = to_storage(on);
         let on = (&raw mut on).cast::<sockaddr>();
+        let _in_call = in_call();
         // SAFETY: The identifier is valid, and the address is read during the call only.
         check(unsafe { (self.libraries.cm.rdma_bind_addr)(self.id.as_ptr(), on) })
     }
 
     /// Listens on the address to which it is bound.
     pub(crate) fn listen(&self, backlog: c_int) -> io::Result<()> {
+        let _in_call = in_call();
         // SAFETY: The identifier is valid.
         check(unsafe { (self.libraries.cm.rdma_listen)(self.id.as_ptr(), backlog) })
     }
@@ -285,10 +310,12 @@ impl CmId {
     /// The next event, if there is one.
     pub(crate) fn event(&mut self) -> io::Result<Option<Event>> {
         let mut event = null_mut();
+        let in_call = in_call();
         // SAFETY: The channel is valid, and the function writes the event to a valid place.
         let got = check(unsafe {
             (self.libraries.cm.rdma_get_cm_event)(self.channel.channel.as_ptr(), &raw mut event)
         });
+        drop(in_call);
         match got {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -338,6 +365,7 @@ impl CmId {
             RDMA_CM_EVENT_ESTABLISHED => EventKind::Established,
             RDMA_CM_EVENT_DISCONNECTED => EventKind::Disconnected,
             RDMA_CM_EVENT_DEVICE_REMOVAL => EventKind::DeviceRemoval,
+            RDMA_CM_EVENT_ADDR_CHANGE => EventKind::AddressChange,
             _ => EventKind::Other,
         };
         let depths = if has_parameters {
@@ -372,6 +400,7 @@ impl CmId {
                 channel,
             }),
             Err(error) => {
+                let _in_call = in_call();
                 // SAFETY: The identifier is valid, and nobody else has it.
                 unsafe { (self.libraries.cm.rdma_destroy_id)(id.as_ptr()) };
                 Err(error)
@@ -389,6 +418,7 @@ impl AsRawFd for CmId {
 impl Drop for CmId {
     fn drop(&mut self) {
         self.destroy_qp();
+        let _in_call = in_call();
         // SAFETY: The identifier is valid, has no queue pair, and all its events are acknowledged: each is in the
         // function that takes it.
         unsafe { (self.libraries.cm.rdma_destroy_id)(self.id.as_ptr()) };

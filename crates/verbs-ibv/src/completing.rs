@@ -113,7 +113,7 @@ impl IbvQp {
 
     /// Memory that the peer has no access to any more, with its window free for another.
     fn take_back(&mut self, handle: Handle) -> Option<Invalidated> {
-        let (memory, window) = self.exposed.remove(&handle.0)?.close();
+        let (memory, window) = self.exposed.remove(&handle.0)?.into_parts();
         if let Some(window) = window {
             self.windows.give_back(window);
         }

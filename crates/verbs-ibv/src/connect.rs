@@ -231,6 +231,10 @@ fn refused(to: SocketAddr, transport: Transport, event: Event) -> SetupError {
             let text = format!("{to}: it does not answer");
             io::Error::new(io::ErrorKind::HostUnreachable, text).into()
         }
+        (EventKind::AddressChange, _) => {
+            let text = "the network interface has changed to another RDMA device or port";
+            io::Error::new(io::ErrorKind::ConnectionAborted, text).into()
+        }
         (EventKind::DeviceRemoval, _) => {
             let text = "the RDMA device was removed";
             SetupError::NoDevice(io::Error::new(io::ErrorKind::NotFound, text))

@@ -149,9 +149,9 @@ pub enum Windows {
     Type2A,
     /// It has windows of type 2B, bound to a queue pair and its protection domain.
     Type2B,
-    /// It claims windows of type 2, but allocates none.
+    /// It claims windows of type 2, but none is allocated: it refuses to, or its peers could not invalidate them.
     Refused {
-        /// Message of the system.
+        /// Message of the system, or what the device lacks.
         reason: String,
     },
 }
@@ -390,7 +390,15 @@ pub(crate) fn windows(context: &Context, found: &ibv_device_attr) -> Windows {
     }
 }
 
-fn claimed_windows(flags: u32) -> Windows {
+/// Which windows a device claims to have by its capabilities. Whether connections over it use windows, and so whether a
+/// peer is told that it may invalidate, is concluded from this alone, and from whether one is allocated.
+pub(crate) fn claimed_windows(flags: u32) -> Windows {
+    let type_2 = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+    // Send with Invalidate, and the invalidation of a window by this end, are among the extensions.
+    if flags & type_2 != 0 && flags & IBV_DEVICE_MEM_MGT_EXTENSIONS == 0 {
+        let reason = "the device has no memory management extensions".into();
+        return Windows::Refused { reason };
+    }
     if flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B != 0 {
         Windows::Type2B
     } else if flags & IBV_DEVICE_MEM_WINDOW_TYPE_2A != 0 {
@@ -459,12 +467,10 @@ mod tests {
 
     #[test]
     fn windows_of_type_2b_come_first() {
-        let both = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+        let type_2a = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_MGT_EXTENSIONS;
+        let both = type_2a | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
         assert_eq!(claimed_windows(both), Windows::Type2B);
-        assert_eq!(
-            claimed_windows(IBV_DEVICE_MEM_WINDOW_TYPE_2A),
-            Windows::Type2A
-        );
+        assert_eq!(claimed_windows(type_2a), Windows::Type2A);
         assert_eq!(claimed_windows(IBV_DEVICE_MEM_WINDOW), Windows::Type1);
         assert!(!claimed_windows(0).usable());
     }

@@ -67,7 +67,7 @@ impl IbvQp {
         let exposed = Exposed {
             window,
             region,
-            copy,
+            _copy: copy,
             memory,
             start,
             length,

@@ -8,7 +8,7 @@
 use crate::adapter::Adapter;
 use crate::cm::CmId;
 use crate::context::port_attributes;
-use crate::device_events::{DeviceEvents, News};
+use crate::device_events::{Attachment, DeviceEvents, News};
 use crate::library::Libraries;
 use crate::shortage::Object;
 use crate::sys::{
@@ -126,7 +126,7 @@ pub(crate) struct Hardware {
     queue_pair: NonNull<ibv_qp>,
     completions: Completions,
     pub(crate) adapter: Arc<Adapter>,
-    events: Arc<DeviceEvents>,
+    events: Attachment,
     /// Owns the queue pair, which [`Drop`] destroys before the fields are dropped, and keeps the device open: it is
     /// the last to go.
     pub(crate) id: CmId,
@@ -167,7 +167,7 @@ impl Hardware {
             // it has destroyed the queue pair.
             match unsafe { id.create_qp(adapter.domain.as_ptr(), &mut attributes) } {
                 Ok(queue_pair) => {
-                    events.attach(queue_pair, completions.queue, id.port());
+                    let events = events.attach(queue_pair, completions.queue, id.port());
                     return Ok(Self {
                         queue_pair,
                         id,
@@ -213,14 +213,19 @@ impl Hardware {
         self.events.is_removed()
     }
 
-    /// Waits until the device is removed.
-    pub(crate) fn poll_removal(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.events.poll_removal(self.queue_pair, cx)
+    /// Takes the events of the device, and tells those whom they concern.
+    pub(crate) fn take_device_events(&self) {
+        self.events.take_events();
     }
 
-    /// Takes the events of the device, and gives what concerns this queue pair.
+    /// Waits until there is [news](Self::device_news), or the device is removed.
+    pub(crate) fn poll_device_news(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.events.poll_news(cx)
+    }
+
+    /// Takes the events of the device, and gives the next one that concerns this queue pair.
     pub(crate) fn device_news(&self) -> Option<News> {
-        self.events.take(self.queue_pair)
+        self.events.take()
     }
 
     /// The descriptor that is readable when there are completions, after [`arm`](Self::arm).
@@ -359,7 +364,6 @@ impl Hardware {
 
 impl Drop for Hardware {
     fn drop(&mut self) {
-        self.events.detach(self.queue_pair);
         // Before its completion queue and domain, which are dropped next, and before the identifier's device closes.
         self.id.destroy_qp();
     }

@@ -65,7 +65,7 @@ fn explain(on: SocketAddr, error: io::Error) -> SetupError {
 }
 
 struct IbvListener {
-    /// None while the device is away.
+    /// None while the device is away, or when the address has moved to another.
     id: Option<WatchedId>,
     local: SocketAddr,
     shared: Arc<Shared>,
@@ -118,6 +118,10 @@ impl Listener for IbvListener {
                     EventKind::LostRequest(error) => return Err(error.into()),
                     EventKind::DeviceRemoval => {
                         tracing::warn!(on = %self.local, "the RDMA device was removed; waiting for it");
+                        self.id = None;
+                    }
+                    EventKind::AddressChange => {
+                        tracing::warn!(on = %self.local, "the address is that of another RDMA device now");
                         self.id = None;
                     }
                     EventKind::AddressResolved

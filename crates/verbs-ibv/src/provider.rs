@@ -89,6 +89,14 @@ impl Ibv {
     }
 }
 
+#[cfg(test)]
+impl Ibv {
+    /// Memory for copies.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.shared.pool
+    }
+}
+
 /// Whether connections over a device expose memory by windows. One that cannot be opened is not used either.
 fn has_windows(devices: &DeviceList, index: usize) -> bool {
     let looked = devices.open(index).and_then(|context| {

@@ -55,7 +55,8 @@ enum Phase {
         until: Instant,
         /// The reason was concluded from nothing but the end itself: a better one replaces it.
         guessed: bool,
-        /// Waits for the connection manager to tell who ended the connection.
+        /// (iWARP) Waits for the connection manager to say that the connection is closed: then it is known who has closed
+        /// it, and that nothing is reset.
         asks: bool,
     },
     Closed(CloseReason),
@@ -234,21 +235,10 @@ impl IbvQp {
         };
         match &mut self.phase {
             Phase::Open | Phase::Draining { .. } => {
-                tracing::debug!(peer = %self.peer, %reason, "the connection ends");
+                self.disconnect();
+                self.fail_queue_pair();
                 let asks = guess && self.transport == Transport::Iwarp;
-                self.phase = Phase::Flushing {
-                    reason,
-                    until: Instant::now() + FLUSH_TIMEOUT,
-                    guessed: guess,
-                    asks,
-                };
-                self.flush_queue();
-                if let Some(live) = &mut self.live {
-                    // It fails if the peer was faster, and changes nothing then.
-                    let _ = live.hardware.id.disconnect();
-                    live.hardware.fail();
-                }
-                self.moved_early = true;
+                self.flush(reason, guess, asks);
             }
             Phase::Flushing {
                 reason: known,
@@ -261,6 +251,43 @@ impl IbvQp {
                 *asks = false;
             }
             Phase::Flushing { .. } | Phase::Closed(_) => {}
+        }
+    }
+
+    /// Ends a connection in order: all is sent, or has had its time.
+    fn end_in_order(&mut self) {
+        // An iWARP card that is told to fail a queue pair resets its TCP connection, if that is not closed yet, and with it
+        // what the peer does not have yet. On InfiniBand, to disconnect is to fail the queue pair.
+        if self.transport == Transport::Iwarp && self.disconnect() {
+            self.flush(CloseReason::Local, false, true);
+        } else {
+            self.end(CloseReason::Local);
+        }
+    }
+
+    /// Begins to wait for what the device gives back.
+    fn flush(&mut self, reason: CloseReason, guessed: bool, asks: bool) {
+        tracing::debug!(peer = %self.peer, %reason, "the connection ends");
+        self.phase = Phase::Flushing {
+            reason,
+            until: Instant::now() + FLUSH_TIMEOUT,
+            guessed,
+            asks,
+        };
+        self.flush_queue();
+        self.moved_early = true;
+    }
+
+    /// Begins to close the connection. Says whether there was one: the peer may have been faster.
+    fn disconnect(&mut self) -> bool {
+        let hardware = self.hardware();
+        hardware.is_some_and(|hardware| hardware.id.disconnect().is_ok())
+    }
+
+    /// Has the device give back all that it has.
+    fn fail_queue_pair(&mut self) {
+        if let Some(hardware) = self.hardware() {
+            hardware.fail();
         }
     }
 
@@ -310,6 +337,10 @@ impl IbvQp {
                 EventKind::Rejected | EventKind::ConnectError | EventKind::Unreachable => {
                     self.end(CloseReason::Lost(Loss::Reset.into()));
                 }
+                // It goes through a link that its network interface has given up.
+                EventKind::AddressChange => {
+                    self.end(CloseReason::Lost(Loss::LinkDown.into()));
+                }
                 EventKind::Request(_)
                 | EventKind::LostRequest(_)
                 | EventKind::AddressResolved
@@ -325,10 +356,26 @@ impl IbvQp {
 
     /// The device says something about the queue pair, or about itself.
     fn handle_device(&mut self, news: &News) {
+        if self.note_device(news) {
+            self.tear_down();
+        }
+    }
+
+    /// Handles all that the device has said.
+    fn handle_device_news(&mut self) {
+        while let Some(live) = &self.live
+            && let Some(news) = live.hardware.device_news()
+        {
+            self.handle_device(&news);
+        }
+    }
+
+    /// Ends the connection for what the device says, if that is a reason. Says whether nothing completes any more.
+    fn note_device(&mut self, news: &News) -> bool {
         match news {
             News::DeviceFailed => {
                 self.end(CloseReason::Lost(Loss::DeviceRemoved.into()));
-                self.tear_down();
+                return true;
             }
             News::PortDown => {
                 // The link may be back since: then the device sends again what was lost.
@@ -340,7 +387,7 @@ impl IbvQp {
             News::CompletionQueueFailed => {
                 let error = io::Error::other("the completion queue has overrun or failed");
                 self.end(ending::system(error));
-                self.tear_down();
+                return true;
             }
             News::QueuePair(IBV_EVENT_QP_ACCESS_ERR) => {
                 self.end(CloseReason::PeerError(ProtocolError::MemoryAccess.into()));
@@ -352,10 +399,16 @@ impl IbvQp {
             // That the connection is established, or that the last Receive is used, is known otherwise.
             News::QueuePair(event) => tracing::debug!(event, "an event of the queue pair"),
         }
+        false
     }
 
-    /// The peer has closed the connection. What it sent before counts.
+    /// The connection is closed, by the peer or, on iWARP, by both. What the peer sent before counts.
     fn disconnected(&mut self) {
+        if let Phase::Flushing { asks, .. } = &mut self.phase
+            && std::mem::take(asks)
+        {
+            self.fail_queue_pair();
+        }
         if self.transport == Transport::InfiniBand
             && self.is_open()
             && let Some(live) = &self.live
@@ -404,7 +457,7 @@ impl IbvQp {
                 let reads_only = self.sends.outstanding().all(|work| work.is_read());
                 let done = self.queue.is_empty() && reads_only;
                 if done || Instant::now() >= *until {
-                    self.end(CloseReason::Local);
+                    self.end_in_order();
                     return true;
                 }
                 false
@@ -431,16 +484,15 @@ impl IbvQp {
         self.flush_queue();
         // Software RoCE waits for windows that are bound to a queue pair, so that they go first. Nothing moves any
         // more: the queue pair has failed.
-        let memory: Vec<Memory> = std::mem::take(&mut self.exposed)
-            .into_values()
-            .map(|exposed| exposed.close().0)
-            .collect();
+        for exposed in self.exposed.values_mut() {
+            exposed.window = None;
+        }
         self.windows.clear();
         if let Some(live) = &mut self.live {
             live.hardware.id.destroy_qp();
         }
         // From here on the device touches no memory of this connection.
-        drop(memory);
+        self.exposed.clear();
         for posted in self.sends.drain() {
             self.finish(&posted.what, Err(WorkError::Flushed));
         }
@@ -456,11 +508,11 @@ impl IbvQp {
     /// Looks whether the device has said why it stopped the queue pair, if that is not known. Flushed work may be seen
     /// before its event.
     fn ask_device(&mut self) {
-        if let Phase::Flushing { guessed: true, .. } = self.phase
+        while let Phase::Flushing { guessed: true, .. } = self.phase
             && let Some(live) = &self.live
-            && let Some(news @ News::QueuePair(_)) = live.hardware.device_news()
+            && let Some(news) = live.hardware.device_news()
         {
-            self.handle_device(&news);
+            self.note_device(&news);
         }
     }
 
@@ -494,16 +546,16 @@ impl IbvQp {
                 return Ok(Poll::Ready(()));
             }
             if let Poll::Ready(there) = live.poll_device(cx) {
+                // It is told below, also of what another connection has taken from the device.
                 there?;
-                if let Some(news) = live.hardware.device_news() {
-                    self.handle_device(&news);
-                    self.moved_early = true;
-                    return Ok(Poll::Ready(()));
-                }
+                live.hardware.take_device_events();
                 continue;
             }
-            if live.hardware.poll_removal(cx).is_ready() {
-                self.handle_device(&News::DeviceFailed);
+            if live.hardware.poll_device_news(cx).is_ready() {
+                if live.hardware.is_removed() {
+                    self.handle_device(&News::DeviceFailed);
+                }
+                self.handle_device_news();
                 self.moved_early = true;
                 return Ok(Poll::Ready(()));
             }

@@ -102,13 +102,13 @@ pub(crate) struct ReadPart {
     pub(crate) at: usize,
 }
 
-/// Memory that the peer may access. What gives it access is dropped before the memory: first the window, then the
-/// registration.
+/// Memory that the peer may access. What gives it access is dropped before the memory: first the window, because a device
+/// refuses to deregister a region with a window bound to it, then the registration.
 pub(crate) struct Exposed {
     pub(crate) window: Option<FreeWindow>,
     pub(crate) region: Arc<Region>,
     /// A copy of a source that is not in one piece, or cannot be registered.
-    pub(crate) copy: Option<Buffer>,
+    pub(crate) _copy: Option<Buffer>,
     pub(crate) memory: Memory,
     /// Address of its first byte.
     pub(crate) start: usize,
@@ -131,17 +131,8 @@ impl Exposed {
         matches!(self.memory, Memory::Persistent(..))
     }
 
-    /// Ends the access, and gives the memory and the window back.
-    pub(crate) fn close(self) -> (Memory, Option<FreeWindow>) {
-        let Self {
-            window,
-            region,
-            copy,
-            memory,
-            ..
-        } = self;
-        drop(region);
-        drop(copy);
-        (memory, window)
+    /// Memory and window of an access that has ended: the peer, or the device for this end, has invalidated the window.
+    pub(crate) fn into_parts(self) -> (Memory, Option<FreeWindow>) {
+        (self.memory, self.window)
     }
 }

@@ -5,14 +5,18 @@
     reason = "the callers of these functions pass pointers to objects that they were given"
 )]
 
-use super::{Fake, Outstanding, begin, destroy, make, set_errno, with};
+use super::{
+    Fake, Model, Outstanding, begin, destroy, destroy_queue_pair, make, make_queue_pair, run_hook,
+    set_errno, with,
+};
 use crate::address::{from_storage, to_storage};
 use crate::library::Rdmacm;
 use crate::sys::cm::{
-    RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_DEVICE_REMOVAL,
-    rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel,
+    RDMA_CM_EVENT_ADDR_CHANGE, RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED,
+    RDMA_CM_EVENT_DEVICE_REMOVAL, RDMA_CM_EVENT_DISCONNECTED, rdma_cm_event, rdma_cm_id,
+    rdma_conn_param, rdma_event_channel,
 };
-use crate::sys::{ibv_context, ibv_pd, ibv_qp, ibv_qp_init_attr};
+use crate::sys::{ibv_context, ibv_pd, ibv_qp_init_attr};
 use libc::{c_int, c_void, sockaddr, sockaddr_storage};
 use std::mem::zeroed;
 use std::net::SocketAddr;
@@ -91,6 +95,8 @@ pub(super) struct Listening {
     backlog: usize,
     /// Requests that nobody has taken.
     waiting: usize,
+    /// Its address is that of another device now: no requests come.
+    has_moved: bool,
 }
 
 /// An event with what it points to.
@@ -159,7 +165,8 @@ impl Fake {
     pub(crate) fn request(&self, peer: Option<SocketAddr>, request: Answer) -> bool {
         let (listener, is_full) = with(|model| {
             let mut all = model.listeners.iter_mut();
-            let (listener, listening) = all.next().expect("somebody listens");
+            let asked = all.find(|(_, listening)| !listening.has_moved);
+            let (listener, listening) = asked.expect("somebody listens");
             let is_full = listening.waiting >= listening.backlog;
             listening.waiting += usize::from(!is_full);
             (*listener, is_full)
@@ -187,7 +194,26 @@ impl Fake {
         let ids = identifiers.iter().map(|id| *id as *mut rdma_cm_id);
         // SAFETY: The identifiers exist.
         let mut connected = ids.filter(|id| unsafe { !(**id).qp.is_null() });
-        answer(connected.next().expect("a connection"), Answer::new(event));
+        let id = connected.next().expect("a connection");
+        if event == RDMA_CM_EVENT_DISCONNECTED {
+            // SAFETY: As above.
+            with(|model| model.closed.insert(unsafe { (*id).qp } as usize));
+        }
+        answer(id, Answer::new(event));
+    }
+
+    /// The address of the listener becomes that of another device.
+    pub(crate) fn move_listener(&self) {
+        let listener = with(|model| {
+            let mut all = model.listeners.iter_mut();
+            let (listener, listening) = all.next().expect("somebody listens");
+            listening.has_moved = true;
+            *listener
+        });
+        answer(
+            listener as *mut rdma_cm_id,
+            Answer::new(RDMA_CM_EVENT_ADDR_CHANGE),
+        );
     }
 
     /// Private data of the requests that were rejected.
@@ -301,6 +327,7 @@ unsafe extern "C" fn rdma_create_id(
 }
 
 unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
+    run_hook("rdma_destroy_id");
     // SAFETY: The identifier is valid.
     let (channel, has_device) = unsafe { ((*id).channel, !(*id).verbs.is_null()) };
     with(|model| {
@@ -345,6 +372,7 @@ unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
         let listening = Listening {
             backlog: usize::try_from(backlog).unwrap_or(0),
             waiting: 0,
+            has_moved: false,
         };
         with(|model| model.listeners.insert(id as usize, listening));
     }
@@ -435,8 +463,11 @@ unsafe extern "C" fn rdma_create_qp(
         return -1;
     }
     let needs = [id as usize, domain as usize, queue];
-    let queue_pair: *mut ibv_qp = make("queue pair", &needs);
-    with(|model| model.queues.insert(queue_pair as usize, queue));
+    let queue_pair = make_queue_pair(&needs);
+    with(|model| {
+        model.closed.remove(&(queue_pair as usize));
+        model.queues.insert(queue_pair as usize, queue);
+    });
     // SAFETY: It was just made, and the identifier is valid.
     unsafe {
         (*queue_pair).context = (*id).verbs;
@@ -448,19 +479,25 @@ unsafe extern "C" fn rdma_create_qp(
 unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     // SAFETY: The identifier is valid.
     let queue_pair = unsafe { std::mem::replace(&mut (*id).qp, null_mut()) };
+    // It may return memory of others, whose regions are those of this model.
+    let lent = with(|model| model.pool.clone()).map(|pool| pool.stats().out);
     with(|model| {
         let gone = queue_pair as usize;
+        model.abort(gone);
+        if model.bound.values().any(|bound| bound.queue_pair == gone) {
+            model.violation("queue pair destroyed before windows, for which software RoCE waits");
+        }
         let of_this = |work: &&Outstanding| work.queue_pair == gone;
         let pieces = model.outstanding.iter().filter(of_this);
         let pieces: Vec<_> = pieces.flat_map(|work| work.pieces.clone()).collect();
         pieces.iter().for_each(|piece| model.check_piece(piece));
-        let lent = model.pool.as_ref().map(|pool| pool.stats().out);
         model.lent_at_the_end.extend(lent);
         model.outstanding.retain(|work| work.queue_pair != gone);
         model.stopped.remove(&gone);
         model.queues.remove(&gone);
     });
-    destroy(queue_pair, "queue pair");
+    destroy_queue_pair(queue_pair);
+    run_hook("rdma_destroy_qp");
 }
 
 unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, parameters: *mut rdma_conn_param) -> c_int {
@@ -476,8 +513,23 @@ unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, parameters: *mut rdma_con
 unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     // SAFETY: The identifier is valid.
     let queue_pair = unsafe { (*id).qp } as usize;
-    with(|model| model.flush(queue_pair));
-    0
+    done(with(|model| {
+        if !model.is_iwarp {
+            model.flush(queue_pair);
+        } else if model.stopped.contains(&queue_pair) || model.closed.contains(&queue_pair) {
+            return Err(libc::EINVAL);
+        }
+        Ok(())
+    }))
+}
+
+impl Model {
+    /// A queue pair fails, or is destroyed: an iWARP card resets its connection, if that is not closed.
+    pub(super) fn abort(&mut self, queue_pair: usize) {
+        if self.is_iwarp && !self.closed.contains(&queue_pair) {
+            self.reset.insert(queue_pair);
+        }
+    }
 }
 
 unsafe extern "C" fn rdma_get_cm_event(

@@ -2,12 +2,22 @@
 
 use super::scene::{connect, connected, end, message, open, run, text};
 use super::{Fake, PATIENCE};
-use crate::sys::cm::RDMA_CM_EVENT_DISCONNECTED;
-use crate::sys::{IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ERR};
+use crate::sys::cm::{RDMA_CM_EVENT_ADDR_CHANGE, RDMA_CM_EVENT_DISCONNECTED};
+use crate::sys::{
+    IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ERR, IBV_EVENT_QP_ACCESS_ERR,
+    IBV_EVENT_QP_FATAL,
+};
 use buffer::Pool;
+use std::cell::{Cell, RefCell};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::Instant;
-use verbs::{CloseReason, Completion, Loss, Memory, QueuePair, WorkRequest};
+use verbs::{CloseReason, Completion, Loss, Memory, ProtocolError, QueuePair, WorkRequest};
+
+/// An event of a queue pair that changes nothing: the connection is established (`IBV_EVENT_COMM_EST`).
+const ESTABLISHED: i32 = 4;
 
 /// A connection with memory that is open to the peer, on which this happens. Gives how it ended.
 fn ended(happen: impl FnOnce(&Fake)) -> (Fake, CloseReason) {
@@ -202,4 +212,153 @@ fn all_connections_over_a_port_hear_that_it_has_no_link() {
         assert_eq!(one.0, CloseReason::Lost(Loss::LinkDown.into()));
         assert_eq!(other.0, CloseReason::Lost(Loss::LinkDown.into()));
     });
+}
+
+/// Others may have the memory of a queue pair as soon as it is destroyed.
+#[test]
+fn queue_pair_at_the_address_of_a_destroyed_one_hears_of_its_errors() {
+    let fake = Fake::new();
+    run(async {
+        let pool = Pool::new(1 << 20);
+        let one = connected(&fake, &pool).await;
+        let made = Rc::new(RefCell::new(None));
+        let place = Rc::clone(&made);
+        let provider = open(&fake).unwrap();
+        fake.during("rdma_destroy_qp", move || {
+            let connecting = pin!(connect(&provider));
+            match connecting.poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(connected) => *place.borrow_mut() = Some(connected.unwrap().qp),
+                Poll::Pending => panic!("it takes no time"),
+            }
+        });
+        drop(one);
+        let mut other = made.take().expect("a connection");
+        fake.queue_pair_event(IBV_EVENT_QP_ACCESS_ERR);
+        let (reason, _) = end(&mut *other).await;
+        let expected = CloseReason::PeerError(ProtocolError::MemoryAccess.into());
+        assert_eq!(reason, expected);
+    });
+}
+
+/// The network interface, which is a bond, has changed to another device.
+#[test]
+fn address_that_moves_to_another_device_ends_the_connection() {
+    let (_, reason) = ended(|fake| fake.connection_event(RDMA_CM_EVENT_ADDR_CHANGE));
+    assert_eq!(reason, CloseReason::Lost(Loss::LinkDown.into()));
+}
+
+#[test]
+fn event_of_the_queue_pair_hides_no_port_without_a_link() {
+    let orders: [fn(&Fake); 2] = [
+        |fake| {
+            fake.port_event(IBV_EVENT_PORT_ERR, 1, false);
+            fake.queue_pair_event(ESTABLISHED);
+        },
+        |fake| {
+            fake.queue_pair_event(ESTABLISHED);
+            fake.port_event(IBV_EVENT_PORT_ERR, 1, false);
+        },
+    ];
+    for happen in orders {
+        let (_, reason) = ended(happen);
+        assert_eq!(reason, CloseReason::Lost(Loss::LinkDown.into()));
+    }
+}
+
+#[test]
+fn later_event_hides_no_failed_completion_queue() {
+    let orders: [fn(&Fake); 2] = [
+        |fake| {
+            fake.completion_queue_event(IBV_EVENT_CQ_ERR);
+            fake.queue_pair_event(IBV_EVENT_QP_FATAL);
+        },
+        |fake| {
+            // The link is back since, so that this alone ends nothing.
+            fake.port_event(IBV_EVENT_PORT_ERR, 1, true);
+            fake.completion_queue_event(IBV_EVENT_CQ_ERR);
+        },
+    ];
+    for happen in orders {
+        let (_, reason) = ended(happen);
+        assert!(
+            matches!(&reason, CloseReason::Lost(why) if why.kind() == Loss::System),
+            "{reason:?}"
+        );
+    }
+}
+
+/// Its driver resets it, and it works again.
+#[test]
+fn device_that_has_recovered_from_a_failure_takes_connections() {
+    let fake = Fake::new();
+    // It is watched, and so known, while nobody is connected.
+    fake.give_device_a_file();
+    run(async {
+        let pool = Pool::new(1 << 20);
+        let mut qp = connected(&fake, &pool).await;
+        fake.device_event(IBV_EVENT_DEVICE_FATAL);
+        let (reason, _) = end(&mut *qp).await;
+        assert_eq!(reason, CloseReason::Lost(Loss::DeviceRemoved.into()));
+        // One event more, of which nobody hears: it is not about the connections that follow.
+        fake.device_event(IBV_EVENT_DEVICE_FATAL);
+        let mut qp = connected(&fake, &pool).await;
+        assert_open(&fake, &mut *qp, b"first").await;
+        drop(qp);
+    });
+    fake.take_from_programs();
+    fake.until_device_is_let_go();
+}
+
+/// In real time: between two looks for it.
+#[test]
+fn device_that_is_removed_and_returns_at_once_ends_its_connections() {
+    let fake = Fake::new();
+    fake.give_device_a_file();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    let reason = runtime.block_on(async {
+        let ended = end_of_one(&fake, Fake::replug);
+        tokio::time::timeout(PATIENCE, ended)
+            .await
+            .expect("it ends")
+    });
+    assert_eq!(reason, CloseReason::Lost(Loss::DeviceRemoved.into()));
+    fake.until_device_is_let_go();
+}
+
+/// librdmacm closes a device that is gone when it looks for another one.
+#[test]
+fn descriptors_that_others_have_opened_since_stay_when_a_device_is_let_go() {
+    let fake = Fake::new();
+    fake.give_device_a_file();
+    ended_on(&fake, |fake| {
+        fake.connection_event(RDMA_CM_EVENT_DISCONNECTED);
+    });
+    fake.reuse_descriptors();
+    fake.take_from_programs();
+    fake.until_device_is_unwatched();
+    assert!(!fake.device_is_let_go());
+}
+
+/// It may do so at any time in a call of another thread, as in this one.
+#[test]
+fn no_device_is_let_go_during_a_call_in_which_librdmacm_may_close_it() {
+    let fake = Rc::new(Fake::new());
+    fake.give_device_a_file();
+    ended_on(&fake, |fake| {
+        fake.connection_event(RDMA_CM_EVENT_DISCONNECTED);
+    });
+    let was_let_go = Rc::new(Cell::new(true));
+    let (within, result) = (Rc::clone(&fake), Rc::clone(&was_let_go));
+    fake.during("rdma_destroy_id", move || {
+        within.take_from_programs();
+        within.until_removal_is_known();
+        result.set(within.device_is_let_go());
+        within.reuse_descriptors();
+    });
+    // Makes an identifier, and destroys it.
+    drop(open(&fake).unwrap());
+    fake.until_device_is_unwatched();
+    assert!(!was_let_go.get());
+    assert!(!fake.device_is_let_go());
 }

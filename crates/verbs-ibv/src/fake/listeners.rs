@@ -311,3 +311,20 @@ fn address_that_cannot_be_listened_on_is_named_with_a_remedy() {
         });
     }
 }
+
+/// The network interface, which is a bond, has changed to another device: no requests come over the first any more.
+#[test]
+fn listener_whose_address_moves_to_another_device_listens_there() {
+    let fake = Fake::new();
+    run(async {
+        let mut listener = listen(&fake);
+        fake.move_listener();
+        let asking = async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert_eq!(fake.objects("identifier"), 1);
+            assert!(fake.request(peer(7), request(b"")));
+        };
+        let (incoming, ()) = tokio::join!(listener.accept(), asking);
+        assert_eq!(Some(incoming.unwrap().peer_addr()), peer(7));
+    });
+}

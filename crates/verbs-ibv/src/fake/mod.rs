@@ -3,7 +3,8 @@
 //! The model has one InfiniBand device. A test is its peer and its hardware: it lets connection requests, messages and
 //! completions come, or stay away. Each thread has a model of its own, so that tests run beside each other. It
 //! checks that objects are destroyed in order, that events are acknowledged, and that memory stays registered while
-//! work with it is outstanding. When a [`Fake`] is dropped, all objects must be gone.
+//! work with it is outstanding. It refuses what drivers refuse, and does what drivers do wrong. When a [`Fake`] is
+//! dropped, all objects must be gone.
 
 #![expect(
     unsafe_code,
@@ -14,9 +15,15 @@ mod cm;
 #[cfg(test)]
 mod completions;
 #[cfg(test)]
+mod device_file;
+#[cfg(test)]
 mod events;
 #[cfg(test)]
 mod exhausted;
+#[cfg(test)]
+mod exposed;
+#[cfg(test)]
+mod iwarp;
 #[cfg(test)]
 mod listeners;
 #[cfg(test)]
@@ -34,8 +41,9 @@ use crate::sys::cm::{
     RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_ROUTE_RESOLVED,
 };
 use crate::sys::{
-    IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_DEVICE_MEM_WINDOW_TYPE_2B, IBV_WC_SUCCESS,
-    IBV_WC_WR_FLUSH_ERR, ibv_context, ibv_device, ibv_sge, ibv_wc,
+    IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_DEVICE_MEM_WINDOW_TYPE_2B, IBV_NODE_RNIC,
+    IBV_TRANSPORT_IWARP, IBV_WC_SUCCESS, IBV_WC_WITH_INV, IBV_WC_WR_FLUSH_ERR, ibv_context,
+    ibv_device, ibv_qp, ibv_sge, ibv_wc,
 };
 use buffer::Pool;
 use libc::{c_int, c_uint};
@@ -43,8 +51,8 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// Nothing that is waited for in real time takes as long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -74,6 +82,12 @@ struct Object {
     unacknowledged: u32,
 }
 
+/// What happens in a call of a function.
+struct Hook {
+    function: &'static str,
+    what: Box<dyn FnOnce()>,
+}
+
 /// A work request, as it was posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PostedRequest {
@@ -97,6 +111,8 @@ struct Outstanding {
     wr: u64,
     is_receive: bool,
     is_signalled: bool,
+    /// Key of the window that it closes.
+    invalidates: Option<u32>,
     /// The memory, but for what was copied into the work request.
     pieces: Vec<ibv_sge>,
 }
@@ -106,6 +122,14 @@ struct Outstanding {
 struct Registered {
     start: u64,
     length: usize,
+    access: c_uint,
+}
+
+/// A window that is bound.
+struct Binding {
+    queue_pair: usize,
+    region: usize,
+    key: u32,
 }
 
 /// What the model knows. All addresses are those of objects that were given to the caller.
@@ -143,7 +167,11 @@ struct Model {
     before_arming: VecDeque<Vec<u8>>,
     /// Chains of the send queues, in the order of posting.
     chains: Vec<Vec<PostedRequest>>,
+    /// Data that was copied into work requests.
+    inline: Vec<Vec<u8>>,
     regions: HashMap<u32, Registered>,
+    /// Windows that are bound, by their addresses.
+    bound: HashMap<usize, Binding>,
     /// Bytes that a queue pair takes inline.
     max_inline: u32,
     port_is_active: bool,
@@ -161,6 +189,14 @@ struct Model {
     armed: HashSet<usize>,
     /// Queue pairs in the error state.
     stopped: HashSet<usize>,
+    /// The memory of a queue pair that was destroyed, which the next one gets.
+    freed_queue_pair: usize,
+    is_iwarp: bool,
+    /// Queue pairs whose TCP connection is closed, and those whose was reset.
+    closed: HashSet<usize>,
+    reset: HashSet<usize>,
+    /// What happens in the next call of a function.
+    hook: Option<Hook>,
     /// Identifiers with a device.
     users: usize,
     /// Completion queues with a notification, by the address of the channel.
@@ -203,10 +239,36 @@ fn begin(function: &'static str) -> Result<(), c_int> {
     }
 }
 
+/// Lets happen what a test wants to happen in a call.
+fn run_hook(function: &'static str) {
+    let hook = with(|model| model.hook.take_if(|hook| hook.function == function));
+    if let Some(hook) = hook {
+        (hook.what)();
+    }
+}
+
 /// Makes an object of numbers, pointers and functions that may be null, all of which are zero.
 fn make<T>(kind: &'static str, needs: &[usize]) -> *mut T {
     // SAFETY: The callers use it for structures of `sys` only, for whose fields zero is valid.
     let object: *mut T = Box::into_raw(Box::new(unsafe { zeroed() }));
+    enter(object, kind, needs);
+    object
+}
+
+/// Makes a queue pair: where one was that is destroyed, as an allocator may do.
+fn make_queue_pair(needs: &[usize]) -> *mut ibv_qp {
+    let freed = with(|model| std::mem::take(&mut model.freed_queue_pair)) as *mut ibv_qp;
+    if freed.is_null() {
+        return make("queue pair", needs);
+    }
+    // SAFETY: The memory is that of a queue pair, and nobody else has it. Zero is valid for its fields.
+    unsafe { freed.write(zeroed()) };
+    enter(freed, "queue pair", needs);
+    freed
+}
+
+/// Enters an object that was made.
+fn enter<T>(object: *mut T, kind: &'static str, needs: &[usize]) {
     with(|model| {
         for needed in needs {
             if !model.objects.contains_key(needed) {
@@ -221,13 +283,38 @@ fn make<T>(kind: &'static str, needs: &[usize]) -> *mut T {
         };
         model.objects.insert(object as usize, made);
     });
-    object
 }
 
 /// Destroys an object that [`make`] has made. One that does not exist, or is in use, is left alone.
 fn destroy<T>(object: *mut T, kind: &'static str) -> c_int {
-    let address = object as usize;
-    let allowed = with(|model| {
+    if !leave(object as usize, kind) {
+        return libc::EBUSY;
+    }
+    // SAFETY: `make` has made it with this type, as its kind says, and it was in the table until now.
+    drop(unsafe { Box::from_raw(object) });
+    0
+}
+
+/// Destroys a queue pair, whose memory the next one gets.
+fn destroy_queue_pair(queue_pair: *mut ibv_qp) {
+    if leave(queue_pair as usize, "queue pair") {
+        with(|model| {
+            let before = std::mem::replace(&mut model.freed_queue_pair, queue_pair as usize);
+            free_queue_pair(before);
+        });
+    }
+}
+
+fn free_queue_pair(freed: usize) {
+    if freed != 0 {
+        // SAFETY: `make` has made it, and it is in no table any more.
+        drop(unsafe { Box::from_raw(freed as *mut ibv_qp) });
+    }
+}
+
+/// Takes an object out of the table. Says whether that is allowed.
+fn leave(address: usize, kind: &'static str) -> bool {
+    with(|model| {
         let found = model.objects.get(&address).map(|object| object.kind);
         if found != Some(kind) {
             let text = format!("{kind} destroyed that does not exist");
@@ -248,13 +335,7 @@ fn destroy<T>(object: *mut T, kind: &'static str) -> c_int {
         model.objects.remove(&address);
         model.descriptors.remove(&address);
         true
-    });
-    if !allowed {
-        return libc::EBUSY;
-    }
-    // SAFETY: `make` has made it with this type, as its kind says, and it was in the table until now.
-    drop(unsafe { Box::from_raw(object) });
-    0
+    })
 }
 
 impl Model {
@@ -358,6 +439,9 @@ impl Model {
                 std::ptr::copy_nonoverlapping(message.as_ptr(), piece.addr as *mut u8, fits);
             }
         }
+        if completion.status == IBV_WC_SUCCESS && completion.wc_flags & IBV_WC_WITH_INV != 0 {
+            self.unbind(completion.invalidated_rkey);
+        }
         let byte_len = u32::try_from(message.len()).expect("a short message");
         let wr_id = work.wr;
         let completion = ibv_wc {
@@ -377,6 +461,11 @@ impl Model {
             let at = self.outstanding.iter().position(of_this);
             let work = self.outstanding.remove(at.expect("work is posted"));
             work.pieces.iter().for_each(|piece| self.check_piece(piece));
+            if let Some(key) = work.invalidates
+                && status == IBV_WC_SUCCESS
+            {
+                self.unbind(key);
+            }
             if work.is_signalled || status != IBV_WC_SUCCESS {
                 let wr_id = work.wr;
                 let completion = ibv_wc {
@@ -404,6 +493,16 @@ impl Model {
         }) {
             self.violation("work with memory that is not registered");
         }
+    }
+
+    /// A window is invalidated, by this end or by the peer.
+    fn unbind(&mut self, key: u32) {
+        self.bound.retain(|_, bound| bound.key != key);
+    }
+
+    /// Whether windows are bound to this region.
+    fn has_windows(&self, region: usize) -> bool {
+        self.bound.values().any(|bound| bound.region == region)
     }
 
     fn violation(&mut self, text: &str) {
@@ -451,6 +550,33 @@ impl Fake {
 
     pub(crate) fn without_windows(&self) {
         with(|model| model.capabilities = 0);
+    }
+
+    /// The device has windows of type 2, and no peer can invalidate them.
+    pub(crate) fn without_extensions(&self) {
+        with(|model| model.capabilities &= !IBV_DEVICE_MEM_MGT_EXTENSIONS);
+    }
+
+    /// The device is an iWARP card, which resets the TCP connection of a queue pair that is told to fail.
+    pub(crate) fn be_iwarp(&self) {
+        with(|model| {
+            model.is_iwarp = true;
+            // SAFETY: The device lives as long as the model.
+            let device = unsafe { &mut *(model.device as *mut ibv_device) };
+            (device.node_type, device.transport_type) = (IBV_NODE_RNIC, IBV_TRANSPORT_IWARP);
+        });
+    }
+
+    /// Connections of the iWARP card that were reset.
+    pub(crate) fn resets(&self) -> usize {
+        with(|model| model.reset.len())
+    }
+
+    /// This happens in the next call of `rdma_destroy_qp`, when the queue pair is gone, or of `rdma_destroy_id`, while the
+    /// identifier is there.
+    pub(crate) fn during(&self, function: &'static str, what: impl FnOnce() + 'static) {
+        let what = Box::new(what);
+        with(|model| model.hook = Some(Hook { function, what }));
     }
 
     /// The call of this number, from 1, fails.
@@ -526,62 +652,6 @@ impl Fake {
         });
     }
 
-    /// The kernel takes the device away from all who have it, and there is none until [`Fake::plug_in`].
-    pub(crate) fn unplug(&self) {
-        with(|model| model.has_device = false);
-        cm::removal();
-        self.take_from_programs();
-    }
-
-    /// The same before the connection manager is told, if the device has a file.
-    pub(crate) fn take_from_programs(&self) {
-        if let Some(fd) = with(|model| model.device_file.as_ref().map(OwnedFd::as_raw_fd)) {
-            std::fs::remove_file(device_entry(fd, 0)).unwrap();
-        }
-    }
-
-    /// The device has a file, so that its removal can be seen. The test removes it, and waits until it is let go.
-    pub(crate) fn give_device_a_file(&self) {
-        let file = OwnedFd::from(std::fs::File::open("/dev/zero").unwrap());
-        let fd = file.as_raw_fd();
-        std::fs::write(device_entry(fd, 0), "").unwrap();
-        with(|model| {
-            // SAFETY: The context lives as long as the model.
-            unsafe { (*(model.context as *mut ibv_context)).cmd_fd = fd };
-            model.device_file = Some(file);
-        });
-    }
-
-    /// There is a device again, which librdmacm opens when it is needed: without a file of this model.
-    pub(crate) fn plug_in(&self) {
-        with(|model| {
-            model.has_device = true;
-            // SAFETY: The context lives as long as the model.
-            unsafe { (*(model.context as *mut ibv_context)).cmd_fd = -1 };
-        });
-    }
-
-    /// Whether the descriptors of the device that librdmacm has open lead to it no more.
-    pub(crate) fn device_is_let_go(&self) -> bool {
-        let leads_nowhere = |fd: &OwnedFd| {
-            let target = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
-            target.is_ok_and(|target| target == Path::new("/dev/null"))
-        };
-        with(|model| {
-            leads_nowhere(&model.descriptors[&model.context])
-                && model.device_file.as_ref().is_some_and(leads_nowhere)
-        })
-    }
-
-    /// Waits for that, which takes as long as a look for the device.
-    pub(crate) fn until_device_is_let_go(&self) {
-        let begun = Instant::now();
-        while !self.device_is_let_go() {
-            assert!(begun.elapsed() < PATIENCE, "the device is not let go");
-            std::thread::yield_now();
-        }
-    }
-
     /// A queue pair that stops gives no work back from now on.
     pub(crate) fn keep_work(&self) {
         with(|model| model.keeps_work = true);
@@ -645,6 +715,11 @@ impl Fake {
         with(|model| model.chains.clone())
     }
 
+    /// Data that was copied into work requests, as the device sends it.
+    pub(crate) fn inline_data(&self) -> Vec<Vec<u8>> {
+        with(|model| model.inline.clone())
+    }
+
     /// Objects of a kind that exist.
     pub(crate) fn objects(&self, kind: &str) -> usize {
         with(|model| {
@@ -660,6 +735,11 @@ impl Drop for Fake {
         destroy(context as *mut ibv_context, "context of librdmacm");
         destroy(device as *mut ibv_device, "device");
         let model = MODEL.take();
+        free_queue_pair(model.freed_queue_pair);
+        if let Some(file) = &model.device_file {
+            // It is there if the device is.
+            let _ = std::fs::remove_file(device_entry(file.as_raw_fd(), 0));
+        }
         if std::thread::panicking() {
             return;
         }

@@ -6,8 +6,9 @@ use crate::sys::{
     IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_SUCCESS, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
     IBV_WR_SEND,
 };
-use buffer::Pool;
-use verbs::{Completion, Memory, WorkRequest, WrId};
+use buffer::{Gather, Pool};
+use bytes::Bytes;
+use verbs::{Completion, Handle, Memory, RemoteAddress, WorkRequest, WrId};
 
 /// Numbers of the requests with this flag in a chain, from 1.
 fn with_flag(chain: &[PostedRequest], flag: u32) -> Vec<usize> {
@@ -97,6 +98,67 @@ fn window_is_bound_in_the_chain_of_the_send_that_announces_it() {
             Completion::Invalidate { invalidated, .. } => assert_eq!(invalidated.handle, at.handle),
             other => panic!("{other:?}"),
         }
+        qp.close();
+        until_closed(&mut *qp).await;
+    });
+}
+
+/// irdma of rdma-core 32 to 43 sends the first of several pieces only.
+#[test]
+fn inline_data_is_one_piece() {
+    let fake = Fake::new();
+    run(async {
+        let pool = Pool::new(1 << 20);
+        let mut qp = connected(&fake, &pool).await;
+        let head = |text: &[u8]| {
+            let mut buffer = pool.take(text.len());
+            buffer.extend_from_slice(text);
+            buffer
+        };
+        let gather = |parts: &[&'static [u8]]| -> Gather {
+            let parts = parts.iter().copied();
+            parts.map(Bytes::from_static).collect()
+        };
+        let messages: [(&[u8], &[&[u8]]); 4] = [
+            (b"head", &[]),
+            (b"head", &[b" and", b"", b" rest"]),
+            (b"", &[b"rest alone"]),
+            (b"", &[b"rest", b" alone"]),
+        ];
+        for (text, rest) in messages {
+            let request = WorkRequest::Send {
+                wr: WrId(10),
+                buffer: head(text),
+                rest: gather(rest),
+                invalidate: None,
+            };
+            qp.post(request).unwrap();
+        }
+        let write = WorkRequest::Write {
+            wr: WrId(10),
+            source: gather(&[b"a", b" source"]),
+            to: RemoteAddress {
+                handle: Handle(77),
+                offset: 0,
+            },
+        };
+        qp.post(write).unwrap();
+        while qp.progress() {}
+        let sent: Vec<_> = fake.inline_data();
+        let sent: Vec<_> = sent
+            .iter()
+            .map(|data| str::from_utf8(data).unwrap())
+            .collect();
+        let whole = [
+            "head",
+            "head and rest",
+            "rest alone",
+            "rest alone",
+            "a source",
+        ];
+        assert_eq!(sent, whole);
+        let chains = fake.chains();
+        assert!(chains.iter().flatten().all(|request| request.pieces == 1));
         qp.close();
         until_closed(&mut *qp).await;
     });

@@ -4,11 +4,12 @@ use super::scene::{
     RECEIVES, assert_flushed, connect, connect_error, open, receives, run, text, until_closed,
 };
 use super::{Answer, Fake};
+use crate::devices::devices_of;
 use crate::provider::Ibv;
 use crate::shared::Config;
 use crate::sys::cm::{
-    RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
-    RDMA_CM_EVENT_ROUTE_ERROR, RDMA_CM_EVENT_UNREACHABLE,
+    RDMA_CM_EVENT_ADDR_CHANGE, RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ESTABLISHED,
+    RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ROUTE_ERROR, RDMA_CM_EVENT_UNREACHABLE,
 };
 use buffer::Pool;
 use std::time::Duration;
@@ -180,6 +181,34 @@ fn device_without_windows_offers_no_remote_invalidation() {
         until_closed(&mut *connected.qp).await
     });
     assert_flushed(&completions);
+}
+
+/// Its connections have keys of regions, which a peer that is told it may invalidate would make unusable.
+#[test]
+fn device_without_extensions_offers_no_remote_invalidation() {
+    let fake = Fake::new();
+    fake.without_extensions();
+    let device = &devices_of(fake.libraries()).unwrap()[0];
+    let attributes = device.attributes.as_ref().unwrap();
+    assert!(!attributes.windows.usable(), "{}", attributes.windows);
+    run(async {
+        let provider = open(&fake).unwrap();
+        let offered = provider.limits().remote_invalidation;
+        let mut connected = connect(&provider).await.unwrap();
+        let limits = connected.qp.limits();
+        assert_eq!(limits.remote_invalidation, Invalidation::None);
+        assert_eq!(offered, Invalidation::None);
+        connected.qp.close();
+        until_closed(&mut *connected.qp).await;
+    });
+}
+
+#[test]
+fn address_that_moves_to_another_device_is_named_when_nothing_answers() {
+    let fake = Fake::new();
+    fake.answer_connection(Answer::new(RDMA_CM_EVENT_ADDR_CHANGE));
+    let text = text(&connect_error(&fake));
+    assert!(text.contains("another RDMA device"), "{text}");
 }
 
 #[test]

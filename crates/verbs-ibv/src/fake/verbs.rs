@@ -5,14 +5,17 @@
     reason = "the callers of these functions pass pointers to objects that they were given"
 )]
 
-use super::{Outstanding, PostedRequest, Registered, begin, destroy, make, set_errno, with};
+use super::{
+    Binding, Outstanding, PostedRequest, Registered, begin, destroy, make, set_errno, with,
+};
 use crate::library::Ibverbs;
 use crate::sys::{
-    IBV_LINK_LAYER_INFINIBAND, IBV_NODE_CA, IBV_PORT_ACTIVE, IBV_PORT_DOWN, IBV_QP_STATE,
-    IBV_QPS_ERR, IBV_SEND_INLINE, IBV_SEND_SIGNALED, ibv_async_event, ibv_comp_channel,
-    ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_gid_entry, ibv_mr, ibv_mw, ibv_pd,
-    ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge,
-    ibv_wc,
+    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_REMOTE_WRITE, IBV_LINK_LAYER_INFINIBAND,
+    IBV_NODE_CA, IBV_PORT_ACTIVE, IBV_PORT_DOWN, IBV_QP_STATE, IBV_QPS_ERR, IBV_SEND_INLINE,
+    IBV_SEND_SIGNALED, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV, ibv_async_event, ibv_bind,
+    ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_gid_entry, ibv_mr,
+    ibv_mw, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr,
+    ibv_sge, ibv_wc,
 };
 use libc::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
@@ -168,9 +171,14 @@ unsafe extern "C" fn ibv_reg_mr(
     domain: *mut ibv_pd,
     start: *mut c_void,
     length: usize,
-    _: c_int,
+    access: c_int,
 ) -> *mut ibv_mr {
     if begin("ibv_reg_mr").is_err() {
+        return null_mut();
+    }
+    let access = access.cast_unsigned();
+    if access & IBV_ACCESS_REMOTE_WRITE != 0 && access & IBV_ACCESS_LOCAL_WRITE == 0 {
+        set_errno(libc::EINVAL);
         return null_mut();
     }
     let region: *mut ibv_mr = make("memory region", &[domain as usize]);
@@ -180,6 +188,7 @@ unsafe extern "C" fn ibv_reg_mr(
         let registered = Registered {
             start: start_of,
             length,
+            access,
         };
         model.regions.insert(model.keys, registered);
         model.keys
@@ -192,6 +201,10 @@ unsafe extern "C" fn ibv_reg_mr(
 }
 
 unsafe extern "C" fn ibv_dereg_mr(region: *mut ibv_mr) -> c_int {
+    // As software RoCE and mlx4 do.
+    if with(|model| model.has_windows(region as usize)) {
+        return libc::EINVAL;
+    }
     // SAFETY: The caller has it from `ibv_reg_mr`.
     let key = unsafe { (*region).lkey };
     with(|model| {
@@ -290,7 +303,10 @@ unsafe extern "C" fn ibv_modify_qp(
     // SAFETY: The caller gives a valid structure.
     let state = unsafe { (*attributes).qp_state };
     if which == IBV_QP_STATE && state == IBV_QPS_ERR {
-        with(|model| model.flush(queue_pair as usize));
+        with(|model| {
+            model.abort(queue_pair as usize);
+            model.flush(queue_pair as usize);
+        });
     }
     0
 }
@@ -349,6 +365,7 @@ unsafe extern "C" fn alloc_mw(domain: *mut ibv_pd, _: c_int) -> *mut ibv_mw {
 }
 
 unsafe extern "C" fn dealloc_mw(window: *mut ibv_mw) -> c_int {
+    with(|model| model.bound.remove(&(window as usize)));
     destroy(window, "memory window")
 }
 
@@ -403,6 +420,51 @@ unsafe fn pieces(first: *mut ibv_sge, number: c_int) -> Vec<ibv_sge> {
     (0..number).map(|at| unsafe { *first.add(at) }).collect()
 }
 
+/// Binds a window of type 2, as a work request says. What a device refuses is a violation.
+///
+/// # Safety
+///
+/// Window and region exist.
+unsafe fn bind(queue_pair: usize, request: &ibv_bind) {
+    let (window, region) = (request.mw, request.bind_info.mr);
+    // SAFETY: The caller says so.
+    let (last_key, region_key) = unsafe { ((*window).rkey, (*region).lkey) };
+    let access = request.bind_info.mw_access_flags;
+    with(|model| {
+        let registered = model.regions.get(&region_key);
+        let rights = registered.map_or(0, |registered| registered.access);
+        let writes_only_remotely =
+            access & IBV_ACCESS_REMOTE_WRITE != 0 && rights & IBV_ACCESS_LOCAL_WRITE == 0;
+        if rights & IBV_ACCESS_MW_BIND == 0 || writes_only_remotely {
+            model.violation("a window bound to a region that does not permit it");
+        }
+        if request.rkey & 0xff == last_key & 0xff {
+            model.violation("a window bound with the key that it had");
+        }
+        let binding = Binding {
+            queue_pair,
+            region: region as usize,
+            key: request.rkey,
+        };
+        if model.bound.insert(window as usize, binding).is_some() {
+            model.violation("a window bound that is bound");
+        }
+    });
+}
+
+/// The bytes of inline data that are sent: those of the first piece, by irdma of rdma-core 32 to 43.
+///
+/// # Safety
+///
+/// They are there.
+unsafe fn first_of(pieces: &[ibv_sge]) -> Vec<u8> {
+    let Some(piece) = pieces.first() else {
+        return Vec::new();
+    };
+    // SAFETY: The caller says so.
+    unsafe { std::slice::from_raw_parts(piece.addr as *const u8, piece.length as usize) }.to_vec()
+}
+
 unsafe extern "C" fn post_send(
     queue_pair: *mut ibv_qp,
     mut work: *mut ibv_send_wr,
@@ -422,6 +484,10 @@ unsafe extern "C" fn post_send(
             flags: request.send_flags,
             pieces: pieces.len(),
         });
+        if request.opcode == IBV_WR_BIND_MW {
+            // SAFETY: The caller gives a window and a region that exist.
+            unsafe { bind(queue_pair as usize, &request.bind_mw) };
+        }
         if request.send_flags & IBV_SEND_INLINE != 0 {
             let length: u32 = pieces.iter().map(|piece| piece.length).sum();
             if length > with(|model| model.max_inline) {
@@ -429,6 +495,8 @@ unsafe extern "C" fn post_send(
                 unsafe { *bad = work };
                 return libc::EINVAL;
             }
+            // SAFETY: The caller has as many bytes there.
+            with(|model| model.inline.push(unsafe { first_of(&pieces) }));
             pieces.clear();
         }
         post(Outstanding {
@@ -436,6 +504,7 @@ unsafe extern "C" fn post_send(
             wr: request.wr_id,
             is_receive: false,
             is_signalled: request.send_flags & IBV_SEND_SIGNALED != 0,
+            invalidates: (request.opcode == IBV_WR_LOCAL_INV).then_some(request.invalidate_rkey),
             pieces,
         });
         work = request.next;
@@ -462,6 +531,7 @@ unsafe extern "C" fn post_recv(
             wr: request.wr_id,
             is_receive: true,
             is_signalled: true,
+            invalidates: None,
             pieces,
         });
         work = request.next;

@@ -16,6 +16,7 @@ pub(crate) const RDMA_CM_EVENT_REJECTED: c_int = 8;
 pub(crate) const RDMA_CM_EVENT_ESTABLISHED: c_int = 9;
 pub(crate) const RDMA_CM_EVENT_DISCONNECTED: c_int = 10;
 pub(crate) const RDMA_CM_EVENT_DEVICE_REMOVAL: c_int = 11;
+pub(crate) const RDMA_CM_EVENT_ADDR_CHANGE: c_int = 14;
 
 #[repr(C)]
 pub(crate) struct rdma_event_channel {
