@@ -210,8 +210,10 @@ impl Input {
             return Poll::Pending;
         }
         if let Some(account) = &mut self.account
-            && let Some(bytes) = self.decoder.wants()
+            && self.decoder.wants().is_some()
         {
+            // All at once, so that none waits for more while it holds some.
+            let bytes = self.decoder.most();
             ready!(account.poll_enlarge(cx, &mut self.lease, bytes));
             self.decoder.grant(bytes);
         }
@@ -365,13 +367,14 @@ fn is_reply(message: &Payload) -> bool {
 mod tests {
     use super::*;
     use crate::memory::Memory;
+    use crate::record::MARK;
     use buffer::Buffer;
     use oncrpc::PeerGroup;
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Mutex;
     use std::task::Waker;
     use tokio::io::AsyncWriteExt;
-    use tokio::sync::Semaphore;
+    use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
     /// Takes every record, and keeps it.
     #[derive(Default)]
@@ -494,6 +497,40 @@ mod tests {
         while let Poll::Ready(polled) = input.poll(&mut cx, taker) {
             polled.expect("the records are valid");
         }
+    }
+
+    #[tokio::test]
+    async fn call_in_fragments_has_memory_of_the_budget_however_its_reads_end() {
+        const FRAGMENT: usize = 16 << 10;
+        /// Room for the largest call.
+        const BUDGET: usize = 1 << 20;
+        let memory = Memory::new(BUDGET);
+        let group = |host| PeerGroup::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, host)));
+        let mut other = memory.account(group(1));
+        let (mut held, mut cx) = (None, Context::from_waker(Waker::noop()));
+        assert!(other.poll_enlarge(&cx, &mut held, BUDGET).is_ready());
+        let (mut client, stream) = tokio::io::duplex(BUDGET);
+        let (stream, _output) = tokio::io::split(stream);
+        let account = memory.account(group(2));
+        let mut input = Input::new(Box::new(stream), Decoder::new(BUDGET), Some(account));
+        let mut taker = Keep::default();
+        let mut fragment = u32::try_from(FRAGMENT).unwrap().to_be_bytes().to_vec();
+        fragment.resize(MARK + FRAGMENT, 7);
+        for number in 1..=BUDGET / FRAGMENT {
+            if number == BUDGET / FRAGMENT {
+                fragment[0] |= 0x80;
+            }
+            client.write_all(&fragment).await.expect("there is room");
+            poll_all(&mut input, &mut taker);
+        }
+        let most = FIRST_ROOM + READ_SIZE;
+        assert!(input.decoder.have() <= most, "the rest stays in the socket");
+        drop(held);
+        while let Poll::Ready(polled) = input.poll(&mut cx, &mut taker) {
+            polled.expect("it is valid");
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(taker.0.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
