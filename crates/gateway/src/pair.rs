@@ -20,7 +20,6 @@ use crate::xids::{Taken, Xids};
 use nfs_proto::scan::{ScannedCall, apply, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, Caller, Credential, Programs, Reply, ReplyBound, Service, TransportError};
-use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
@@ -260,8 +259,8 @@ impl Pair {
                     self.core.end_outage();
                 }
                 match (self.back(&link, reply, &scanned, caller), memory) {
-                    (Reply::Message(reply), Some(held)) => {
-                        Reply::Message(held.keep_with(reply, self.core.upstream_side))
+                    (Reply::Message(reply), Some(memory)) => {
+                        Reply::Message(memory.keep_with(reply))
                     }
                     (reply, _) => reply,
                 }
@@ -272,12 +271,12 @@ impl Pair {
 
     /// A call that goes to the upstream, and what is kept until its reply is there. Over TCP a call has its
     /// memory until it is written; an RDMA upstream reads it from there.
-    fn with_memory(&self, mut call: Payload) -> (Payload, Option<Box<dyn Any + Send + Sync>>) {
-        let kept = match self.core.upstream_side {
+    fn with_memory(&self, mut call: Payload) -> (Payload, Option<Box<dyn oncrpc::Lease>>) {
+        let lease = match self.core.upstream_side {
             Side::Tcp => None,
-            Side::Rdma => call.take_kept(),
+            Side::Rdma => call.take_lease(),
         };
-        (call, kept)
+        (call, lease)
     }
 
     /// Returns the upstream connection once it is there; `None` if there will be none.

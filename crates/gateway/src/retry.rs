@@ -1,6 +1,6 @@
 //! Calls to the upstream, once more with a larger Reply chunk where that is allowed.
 
-use crate::held::Held;
+use crate::held::{Held, OfReply};
 use crate::link::Link;
 use crate::outage::{SLOW, Symptom};
 use crate::pair::{Pair, WRITE_CHUNKS};
@@ -56,17 +56,18 @@ impl Pair {
         bound: ReplyBound,
         scanned: &ScannedCall,
         most: usize,
-    ) -> Result<(Payload, Option<Held>), Failure> {
+    ) -> Result<(Payload, Option<OfReply>), Failure> {
         if self.core.upstream_side == Side::Tcp {
             // The reply is lent its memory when it arrives.
             let (reply, _) = self.answered(None, link.call(call, bound, most)).await;
             let mut reply = reply?;
-            let held = reply.take_kept().and_then(|kept| kept.downcast().ok());
-            return Ok((reply, held.map(|held| *held)));
+            let lease = reply.take_lease();
+            return Ok((reply, lease.map(OfReply::Arrived)));
         }
         let memory = self.reply_memory(&bound, link.max_chunk()).await?;
         // A call that waits for memory takes up little itself.
-        Box::pin(self.call_with_memory(link, call, bound, scanned, memory)).await
+        let reply = Box::pin(self.call_with_memory(link, call, bound, scanned, memory)).await;
+        reply.map(|(reply, memory)| (reply, memory.map(OfReply::Offered)))
     }
 
     async fn call_with_memory(
@@ -123,7 +124,7 @@ impl Pair {
         if bytes <= SMALL_REPLY
             && let Some(small) = self.small_replies.take()
         {
-            return Ok(Some(Held::Small(small)));
+            return Ok(Some(Held::Small { _counted: small }));
         }
         let bytes = bytes.max(SMALL_REPLY) + RECEIVE;
         let on_wait = || self.core.watch_replies();
@@ -152,7 +153,7 @@ impl Pair {
             Some(Held::Lease(lease)) if lease.bytes() > SMALL_REPLY + RECEIVE => {
                 lease.until_answered(reply).await
             }
-            Some(Held::Lease(_) | Held::Small(_)) | None => reply.await,
+            Some(Held::Lease(_) | Held::Small { .. }) | None => reply.await,
         };
         match reply {
             Ok(reply) => {

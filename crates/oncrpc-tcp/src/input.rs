@@ -4,7 +4,7 @@ use crate::connection_end::ConnectionEnd;
 use crate::dispatch::REPLY;
 use crate::memory::{Account, Lease, SCARCE_AFTER, cost};
 use crate::record::{Decoder, FIRST_ROOM, PREFIX};
-use crate::reply_memory::{Leasing, ReplyLease, ReplyMemory};
+use crate::reply_memory::{Leasing, ReplyMemory};
 use oncrpc::xdr::Payload;
 use std::io;
 use std::mem::MaybeUninit;
@@ -45,9 +45,9 @@ pub(crate) struct Input {
 struct Replies {
     memory: Arc<dyn ReplyMemory>,
     /// What a record waits for.
-    leasing: Option<Pin<Box<dyn Future<Output = ReplyLease> + Send>>>,
+    leasing: Option<Pin<Box<dyn Future<Output = Box<dyn oncrpc::Lease>> + Send>>>,
     /// Memory of the record that has begun.
-    lease: Option<ReplyLease>,
+    lease: Option<Box<dyn oncrpc::Lease>>,
 }
 
 impl Replies {
@@ -80,8 +80,8 @@ impl Replies {
     fn keep(&mut self, record: Payload) -> Payload {
         match self.lease.take() {
             Some(mut lease) => {
-                self.memory.handle_arrived(&mut lease, record.stream_len());
-                record.keeping(lease)
+                lease.shrink(record.stream_len());
+                record.with_lease(lease)
             }
             None => record,
         }
@@ -404,19 +404,29 @@ mod tests {
         place: Arc<Semaphore>,
     }
 
+    /// The memory of that reply.
+    struct Place {
+        _permit: OwnedSemaphorePermit,
+    }
+
+    impl oncrpc::Lease for Place {
+        fn shrink(&mut self, _: usize) {}
+    }
+
     impl ReplyMemory for One {
         fn lease(&self, bytes: usize) -> Leasing {
             self.asked.lock().expect("no panic").push(bytes);
             match Arc::clone(&self.place).try_acquire_owned() {
-                Ok(place) => Leasing::Now(Box::new(place)),
+                Ok(place) => Leasing::Now(Box::new(Place { _permit: place })),
                 Err(_) => {
                     let place = Arc::clone(&self.place).acquire_owned();
-                    Leasing::Later(Box::pin(async { Box::new(place.await) as ReplyLease }))
+                    Leasing::Later(Box::pin(async {
+                        let _permit = place.await.expect("it is never closed");
+                        Box::new(Place { _permit }) as Box<dyn oncrpc::Lease>
+                    }))
                 }
             }
         }
-
-        fn handle_arrived(&self, _: &mut ReplyLease, _: usize) {}
     }
 
     /// A reply with this XID, as fragments of a record.

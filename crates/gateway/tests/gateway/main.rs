@@ -7,6 +7,7 @@ mod heard;
 mod hostile;
 mod lifetimes;
 mod made_up;
+mod memory;
 mod providers;
 mod recovery;
 mod sizes;
