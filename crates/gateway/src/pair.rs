@@ -384,6 +384,7 @@ impl Pair {
                 self.warn("other replies have all the memory for replies, and do not return it");
                 return self.system_error(scanned.xid, scanned.flavor, self.core.downstream);
             }
+            Failure::Lost => return Reply::Nothing,
             Failure::Upstream(error) => error,
         };
         match error {
@@ -491,6 +492,11 @@ impl Pair {
         if self.core.log.may_warn(self.caller.group) {
             warn!(target: "gateway", listen = self.core.listen(), peer = %self.caller.addr, upstream = %self.core.upstream_name, "{what}");
         }
+    }
+
+    /// Waits until the upstream connection has ended.
+    pub(crate) async fn upstream_ended(&self) {
+        self.phase.reach(Phase::Ending).await;
     }
 
     /// Whether the upstream connection has ended.

@@ -31,6 +31,8 @@ const SILENT: &str = "is connected and does not answer";
 pub(crate) enum Failure {
     /// Other replies had the memory for [`MEMORY_TIMEOUT`].
     NoMemory,
+    /// The upstream connection ended while the call waited for memory.
+    Lost,
     /// What became of it at the upstream.
     Upstream(TransportError),
 }
@@ -129,10 +131,14 @@ impl Pair {
         let bytes = bytes.max(SMALL_REPLY) + RECEIVE;
         let on_wait = || self.core.watch_replies();
         let lease = self.core.reply_memory.lease(self.caller(), bytes, on_wait);
-        let lease = tokio::time::timeout(MEMORY_TIMEOUT, lease).await;
-        lease
-            .map(|lease| Some(Held::Lease(lease)))
-            .map_err(|_| Failure::NoMemory)
+        tokio::select! {
+            biased;
+            lease = timeout(MEMORY_TIMEOUT, lease) => {
+                lease.map(|lease| Some(Held::Lease(lease))).map_err(|_| Failure::NoMemory)
+            }
+            // The connection of the client is closed once no call of it is in flight.
+            () = self.upstream_ended() => Err(Failure::Lost),
+        }
     }
 
     /// Waits for a reply with the memory that it may have, for as long as the upstream may take.
@@ -251,6 +257,7 @@ mod tests {
     use super::*;
     use crate::config::{Connect, ConnectRdma, GatewayConfig, Listen, Upstream, tcp_limits};
     use crate::core::Core;
+    use crate::reply_memory::Lease;
     use oncrpc::{Caller, Cause};
     use oncrpc_tcp::Stream;
     use rpcrdma::{Client, ClientConfig};
@@ -395,35 +402,42 @@ mod tests {
         }
     }
 
+    /// Has clients of other addresses hold so much that none is left for a reply.
+    fn all_memory_of(core: &Core) -> Vec<Lease> {
+        let mut leases = Vec::new();
+        for host in 1..64 {
+            let other = Caller::new(SocketAddr::from(([198, 51, 100, host], 700)));
+            let mut bytes = core.config.reply_memory / 2;
+            while bytes > 0 {
+                match core.reply_memory.lease_at_once(&other, bytes) {
+                    Some(lease) => leases.push(lease),
+                    None => bytes /= 2,
+                }
+            }
+        }
+        assert!(core.reply_memory.left() < REPLY);
+        leases
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn call_does_not_wait_for_memory_beyond_the_end_of_the_upstream_connection() {
+        let (core, pair) = pair_with_a_server_that_is_never_reached();
+        let _others = all_memory_of(&core);
+        let bound = ReplyBound::new(REPLY);
+        let began = Instant::now();
+        let mut waits = pin!(pair.reply_memory(&bound, REPLY));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(waits.as_mut().poll(&mut cx).is_pending());
+        pair.lose(&TransportError::TimedOut(SLOW));
+        assert!(matches!(waits.await, Err(Failure::Lost)));
+        assert_eq!(Instant::now(), began);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn call_without_memory_for_its_reply_fails_after_its_time() {
-        let addrs = vec![SocketAddr::from(([192, 0, 2, 2], 20049))];
-        let (core, pair, lent) = abandoned(Upstream::Rdma {
-            connect: Arc::new(Never),
-            addrs,
-            config: Box::default(),
-        })
-        .await;
-        assert_eq!(lent, REPLY);
-        let others: Vec<_> = (1..64)
-            .map(|host| {
-                let other = Caller::new(SocketAddr::from(([198, 51, 100, host], 700)));
-                let half = core.config.reply_memory / 2;
-                let mut lease = half;
-                std::iter::from_fn(|| {
-                    while lease > 0 {
-                        match core.reply_memory.lease_at_once(&other, lease) {
-                            Some(lent) => return Some(lent),
-                            None => lease /= 2,
-                        }
-                    }
-                    None
-                })
-                .collect::<Vec<_>>()
-            })
-            .collect();
-        assert!(core.reply_memory.left() < REPLY);
-        let began = tokio::time::Instant::now();
+        let (core, pair) = pair_with_a_server_that_is_never_reached();
+        let others = all_memory_of(&core);
+        let began = Instant::now();
         let memory = pair.reply_memory(&ReplyBound::new(REPLY), REPLY).await;
         assert!(matches!(memory, Err(Failure::NoMemory)));
         assert_eq!(began.elapsed(), MEMORY_TIMEOUT);

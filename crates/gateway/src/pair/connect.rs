@@ -139,7 +139,7 @@ impl Pair {
 
     /// Handles the loss of the upstream connection: replies received before go to the client, then
     /// its connection is closed.
-    pub(super) fn lose(&self, why: &TransportError) {
+    pub(crate) fn lose(&self, why: &TransportError) {
         if self.phase.enter(Phase::Ending) >= Phase::Ending {
             return;
         }
