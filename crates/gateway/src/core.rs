@@ -159,6 +159,13 @@ impl Core {
         }
     }
 
+    /// Logs a line about the server, if there were not too many.
+    pub(crate) fn warn_of_server(&self, line: impl FnOnce(&str, &str)) {
+        if self.log.may_warn(self.server()) {
+            line(self.listen(), &self.upstream_name);
+        }
+    }
+
     /// The server, of which few lines are logged at a time.
     fn server(&self) -> PeerGroup {
         let addr = self.upstream.addrs().first();

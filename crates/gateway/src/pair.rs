@@ -45,6 +45,8 @@ pub(crate) struct Pair {
     own_xid_is_free: Notify,
     /// The upstream has answered a call.
     answered: AtomicBool,
+    /// The call was logged at which the upstream connection was lost.
+    said_lost_call: AtomicBool,
     /// A call waits at the upstream for so long that it was said.
     pub(crate) is_slow: AtomicBool,
     /// Its small replies that need no lease.
@@ -120,6 +122,7 @@ impl Pair {
             phase: Phases::new(),
             own_xid_is_free: Notify::new(),
             answered: AtomicBool::new(false),
+            said_lost_call: AtomicBool::new(false),
             is_slow: AtomicBool::new(false),
             small_replies: SmallReplies::default(),
             since: Instant::now(),
@@ -398,6 +401,7 @@ impl Pair {
             }
             TransportError::Disconnected(_) | TransportError::Unreachable(_) => {
                 self.lose(&error);
+                self.warn_of_lost_call(&error, scanned);
                 Reply::Nothing
             }
             TransportError::TimedOut(_) => {
