@@ -81,6 +81,14 @@ pub(crate) struct State {
     abandoned: Vec<Lease>,
 }
 
+impl State {
+    fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.in_flight.is_empty() && self.called_back.is_empty();
+        let is_server = self.backward.is_some() || self.may_be_ready;
+        self.in_flight.last().filter(|_| is_idle && !is_server)
+    }
+}
+
 /// A call in flight. Dropping it frees its XID.
 pub(crate) struct InFlight {
     pair: Arc<Pair>,
@@ -466,6 +474,32 @@ impl Pair {
     /// The client.
     pub(crate) fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// Whether the upstream connection is there.
+    pub(crate) fn is_up(&self) -> bool {
+        self.phase.get() == Phase::Up
+    }
+
+    /// When the last call came, if the pair is up and idle: no call is in flight in either direction, and the upstream has no
+    /// need of the client as a server.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        self.lock().idle_since().filter(|_| self.is_up())
+    }
+
+    /// Ends the pair, if it is idle. Returns whether it does.
+    pub(crate) fn give_way(&self) -> bool {
+        let state = self.lock();
+        let gives_way = self.is_up() && state.idle_since().is_some();
+        if gives_way {
+            // Still under the lock, under which a call takes its XID: one that comes now is not passed on.
+            self.phase.enter(Phase::Over);
+        }
+        drop(state);
+        if gives_way {
+            self.close_downstream();
+        }
+        gives_way
     }
 
     /// What there is to see of the client.

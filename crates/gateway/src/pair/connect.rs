@@ -7,6 +7,7 @@ use crate::backward::Callbacks;
 use crate::link::{Connector, Link};
 use crate::outage::{self, Symptom};
 use crate::phase::Phase;
+use crate::places::is_refused;
 use nfs_proto::scan::ScannedCall;
 use oncrpc::{Cause, Chain, TransportError};
 use std::sync::Arc;
@@ -120,7 +121,9 @@ impl Pair {
                 debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = %core.upstream_name, error = %Chain(error.error()), "the upstream cannot be reached: the connection of its client is closed");
                 return None;
             }
-            if std::mem::take(&mut is_first) {
+            if is_refused(&error) && core.make_place_for(self.caller.group) {
+                debug!(target: "gateway", listen = self.core.listen(), %peer, "another connection gives way to that of this client");
+            } else if std::mem::take(&mut is_first) {
                 let (window, why) = (
                     core.config.connect_window.as_secs_f64(),
                     Chain(error.error()),

@@ -8,6 +8,7 @@ mod hostile;
 mod lifetimes;
 mod made_up;
 mod memory;
+mod places;
 mod providers;
 mod recovery;
 mod sizes;
