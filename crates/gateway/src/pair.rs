@@ -212,7 +212,7 @@ impl Pair {
                     None => return Reply::Nothing,
                 },
             };
-            self.forward(call, scanned, &caller).await
+            self.forward(call, &scanned, &caller).await
         }))
     }
 
@@ -251,32 +251,32 @@ impl Pair {
     async fn forward(
         self: &Arc<Self>,
         call: Payload,
-        scanned: ScannedCall,
+        scanned: &ScannedCall,
         caller: &Caller,
     ) -> Reply {
         let Some(link) = self.link().await else {
             return Reply::Nothing;
         };
-        if session::declares_ready(&scanned) {
+        if session::declares_ready(scanned) {
             self.client_is_ready();
         }
         let (call, _memory) = self.with_memory(call);
-        let (call, bound) = self.outgoing(&link, call, &scanned);
+        let (call, bound) = self.outgoing(&link, call, scanned);
         let most = caller.reply_room.largest();
-        match self.call_upstream(&link, call, bound, &scanned, most).await {
+        match self.call_upstream(&link, call, bound, scanned, most).await {
             // A client may not read its reply, which has its memory until it is written.
             Ok((reply, memory)) => {
                 if !self.answered.load(Relaxed) && !self.answered.swap(true, Relaxed) {
                     self.core.end_outage();
                 }
-                match (self.back(&link, reply, &scanned, caller), memory) {
+                match (self.back(&link, reply, scanned, caller), memory) {
                     (Reply::Message(reply), Some(memory)) => {
                         Reply::Message(memory.keep_with(reply))
                     }
                     (reply, _) => reply,
                 }
             }
-            Err(failure) => self.failed(failure, &scanned, caller),
+            Err(failure) => self.failed(failure, scanned, caller),
         }
     }
 

@@ -61,7 +61,8 @@ impl Pair {
     ) -> Result<(Payload, Option<OfReply>), Failure> {
         if self.core.upstream_side == Side::Tcp {
             // The reply is lent its memory when it arrives.
-            let (reply, _) = self.answered(None, link.call(call, bound, most)).await;
+            let reply = pin!(link.call(call, bound, most));
+            let (reply, _) = self.answered(None, reply).await;
             let mut reply = reply?;
             let lease = reply.take_lease();
             return Ok((reply, lease.map(OfReply::Arrived)));
@@ -84,12 +85,12 @@ impl Pair {
         let may_retry =
             scanned.short_reply_retry && can_answer(scanned.flavor) && bound.fixed < max_reply;
         if !may_retry {
-            let reply = link.call(call, bound, usize::MAX);
+            let reply = pin!(link.call(call, bound, usize::MAX));
             let (reply, memory) = self.answered(memory, reply).await;
             return Ok((reply?, memory));
         }
         let (again, results) = (reduce::copy_of(&call), bound.results.clone());
-        let reply = link.call(call, bound, usize::MAX);
+        let reply = pin!(link.call(call, bound, usize::MAX));
         let (reply, memory) = self.answered(memory, reply).await;
         let why = match reply {
             Err(TransportError::Refused(why)) => why,
@@ -111,7 +112,7 @@ impl Pair {
         drop(memory);
         let memory = self.reply_memory(&bound, link.max_chunk()).await?;
         let again = reduce::with_xid(again, xid.xid);
-        let reply = link.call(again, bound, usize::MAX);
+        let reply = pin!(link.call(again, bound, usize::MAX));
         let (reply, memory) = self.answered(memory, reply).await;
         Ok((reduce::with_xid(reply?, scanned.xid), memory))
     }
@@ -153,7 +154,7 @@ impl Pair {
             memory,
             waits_since: Some(Instant::now()),
         };
-        let reply = self.in_time(limit, reply);
+        let reply = pin!(self.in_time(limit, reply));
         let reply = match &called.memory {
             // Small ones stand still once enough of them are handed over.
             Some(Held::Lease(lease)) if lease.bytes() > SMALL_REPLY + RECEIVE => {
@@ -258,7 +259,8 @@ mod tests {
     use crate::config::{Connect, ConnectRdma, GatewayConfig, Listen, Upstream, tcp_limits};
     use crate::core::Core;
     use crate::reply_memory::Lease;
-    use oncrpc::{Caller, Cause};
+    use oncrpc::xdr::Writer;
+    use oncrpc::{Answer, Caller, Cause, Credential, Procedure, write_call};
     use oncrpc_tcp::Stream;
     use rpcrdma::{Client, ClientConfig};
     use std::io;
@@ -340,6 +342,27 @@ mod tests {
         let core = Arc::new(Core::new(&listen, upstream, GatewayConfig::default()));
         let pair = Pair::new(Arc::clone(&core), Caller::new(addr));
         (core, pair)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn call_takes_no_more_memory_than_its_server_counts_for_one() {
+        /// `CALL_COST` of `oncrpc-tcp`, without what that keeps for a call itself.
+        const COUNTED: usize = 3072 - 512;
+        let (_core, pair) = pair_with_a_server_that_is_never_reached();
+        let mut call = Writer::default();
+        let (prog, vers, proc) = (100_003, 3, 0);
+        write_call(
+            &mut call,
+            1,
+            Procedure { prog, vers, proc },
+            &Credential::None,
+        );
+        let caller = *pair.caller();
+        let Answer::Later(answer) = pair.call(call.finish(), &caller) else {
+            panic!("it is passed on");
+        };
+        let bytes = size_of_val(&*answer);
+        assert!(bytes <= COUNTED, "{bytes} bytes");
     }
 
     #[tokio::test(start_paused = true)]

@@ -545,9 +545,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn small_calls_beyond_the_memory_of_their_connection_wait_for_that_of_the_budget() {
-        /// Room for two calls beyond those.
-        const BUDGET: usize = 4 * (CALL + 2048);
-        let memory = Memory::new(BUDGET);
+        // Room for two calls beyond those.
+        let memory = Memory::new(4 * cost(CALL));
         let (mut client, stream) = tokio::io::duplex(1 << 20);
         let (stream, _output) = tokio::io::split(stream);
         let account = memory.account(PeerGroup::of(IpAddr::V4(Ipv4Addr::LOCALHOST)));
