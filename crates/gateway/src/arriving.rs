@@ -4,7 +4,7 @@ use crate::held::Held;
 use crate::pair::Pair;
 use crate::reply_memory::{REPLY_COST, SMALL_REPLY};
 use crate::side::Side;
-use oncrpc_tcp::{Leasing, ReplyLease, ReplyMemory};
+use oncrpc_tcp::{Leasing, ReplyMemory};
 use std::sync::{Arc, Weak};
 
 /// The budget of the replies to one client.
@@ -24,7 +24,7 @@ impl ReplyMemory for Arriving {
             return Leasing::Free;
         }
         if is_small && let Some(small) = pair.small_replies.take() {
-            return Leasing::Now(Box::new(Held::Small(small)));
+            return Leasing::Now(Box::new(Held::Small { _counted: small }));
         }
         let bytes = bytes + REPLY_COST;
         let memory = &pair.core.reply_memory;
@@ -35,13 +35,7 @@ impl ReplyMemory for Arriving {
         let core = Arc::clone(&pair.core);
         Leasing::Later(Box::pin(async move {
             let lease = memory.lease(&caller, bytes, || core.watch_replies()).await;
-            Box::new(Held::Lease(lease)) as ReplyLease
+            Box::new(Held::Lease(lease)) as Box<dyn oncrpc::Lease>
         }))
-    }
-
-    fn handle_arrived(&self, lease: &mut ReplyLease, bytes: usize) {
-        if let Some(Held::Lease(lease)) = lease.downcast_mut() {
-            lease.hand_over(bytes + REPLY_COST);
-        }
     }
 }

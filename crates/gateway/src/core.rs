@@ -159,6 +159,13 @@ impl Core {
         }
     }
 
+    /// Logs a line about the server, if there were not too many.
+    pub(crate) fn warn_of_server(&self, line: impl FnOnce(&str, &str)) {
+        if self.log.may_warn(self.server()) {
+            line(self.listen(), &self.upstream_name);
+        }
+    }
+
     /// The server, of which few lines are logged at a time.
     fn server(&self) -> PeerGroup {
         let addr = self.upstream.addrs().first();
@@ -169,17 +176,20 @@ impl Core {
         self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// All pairs now: to be looked at without the lock, which calls of all clients take.
+    pub(crate) fn all_pairs(&self) -> Vec<Arc<Pair>> {
+        self.pairs().values().cloned().collect()
+    }
+
     pub(crate) fn upstream_connections(&self) -> Vec<UpstreamConnection> {
-        // Not under the lock, which calls of all clients take.
-        let pairs: Vec<_> = self.pairs().values().cloned().collect();
+        let pairs = self.all_pairs();
         pairs.iter().filter_map(|pair| pair.upstream()).collect()
     }
 
     /// When the call came that has waited for its reply for longest, if there is one. While calls wait, those count too whose
     /// clients have left while the server answered none.
     pub(crate) fn oldest_call(&self) -> Option<Instant> {
-        // Not under the lock, which calls of all clients take.
-        let pairs: Vec<_> = self.pairs().values().cloned().collect();
+        let pairs = self.all_pairs();
         let oldest = pairs.iter().filter_map(|pair| pair.oldest_call()).min()?;
         Some(self.silence.waits_since(oldest))
     }
@@ -189,7 +199,7 @@ impl Core {
         if self.downstream != Side::Tcp {
             return Vec::new();
         }
-        let mut pairs: Vec<_> = self.pairs().values().cloned().collect();
+        let mut pairs = self.all_pairs();
         pairs.sort_by_key(|pair| pair.caller().connection);
         pairs.iter().map(|pair| pair.seen()).collect()
     }

@@ -2,24 +2,40 @@
 
 use crate::reduce;
 use crate::reply_memory::{Lease, RECEIVE, REPLY_COST, SmallReply};
-use crate::side::Side;
 use oncrpc::xdr::Payload;
 
 /// Memory of a reply, until that is sent to the client.
 pub(crate) enum Held {
-    Small(SmallReply),
+    Small { _counted: SmallReply },
     Lease(Lease),
 }
 
-impl Held {
+impl oncrpc::Lease for Held {
+    fn shrink(&mut self, bytes: usize) {
+        match self {
+            Self::Small { .. } => {}
+            Self::Lease(lease) => lease.hand_over(bytes + REPLY_COST),
+        }
+    }
+}
+
+/// Memory of a reply that the upstream has given.
+pub(crate) enum OfReply {
+    /// The upstream is RDMA, and had the memory registered before the reply was there.
+    Offered(Held),
+    /// The upstream is TCP, and the reply was lent its memory as it arrived.
+    Arrived(Box<dyn oncrpc::Lease>),
+}
+
+impl OfReply {
     /// Keeps the memory that a reply needs as long as the reply, which is passed to the connection of the
     /// client now.
-    pub(crate) fn keep_with(self, reply: Payload, upstream: Side) -> Payload {
+    pub(crate) fn keep_with(self, reply: Payload) -> Payload {
         let reply = reduce::compact(reply);
         match self {
-            Self::Small(small) => reply.keeping(small),
-            Self::Lease(mut lease) => {
-                if upstream == Side::Rdma {
+            Self::Arrived(lease) => reply.with_lease(lease),
+            Self::Offered(mut held) => {
+                if let Held::Lease(lease) = &mut held {
                     // A result that is by reference keeps all of its chunk.
                     let of_results = match reply.items().is_empty() {
                         true => 0,
@@ -27,7 +43,7 @@ impl Held {
                     };
                     lease.hand_over(of_results + reply.head().len() + REPLY_COST);
                 }
-                reply.keeping(lease)
+                reply.with_lease(Box::new(held))
             }
         }
     }

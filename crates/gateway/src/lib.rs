@@ -39,6 +39,7 @@ mod listener;
 mod outage;
 mod pair;
 mod phase;
+mod places;
 mod ports;
 mod reduce;
 mod replies;

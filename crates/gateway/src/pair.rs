@@ -20,7 +20,6 @@ use crate::xids::{Taken, Xids};
 use nfs_proto::scan::{ScannedCall, apply, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, Caller, Credential, Programs, Reply, ReplyBound, Service, TransportError};
-use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
@@ -46,6 +45,8 @@ pub(crate) struct Pair {
     own_xid_is_free: Notify,
     /// The upstream has answered a call.
     answered: AtomicBool,
+    /// The call was logged at which the upstream connection was lost.
+    said_lost_call: AtomicBool,
     /// A call waits at the upstream for so long that it was said.
     pub(crate) is_slow: AtomicBool,
     /// Its small replies that need no lease.
@@ -78,6 +79,14 @@ pub(crate) struct State {
     may_be_ready: bool,
     /// Memory of calls that nobody waits for any more, which the upstream may access until its connection has ended.
     abandoned: Vec<Lease>,
+}
+
+impl State {
+    fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.in_flight.is_empty() && self.called_back.is_empty();
+        let is_server = self.backward.is_some() || self.may_be_ready;
+        self.in_flight.last().filter(|_| is_idle && !is_server)
+    }
 }
 
 /// A call in flight. Dropping it frees its XID.
@@ -121,6 +130,7 @@ impl Pair {
             phase: Phases::new(),
             own_xid_is_free: Notify::new(),
             answered: AtomicBool::new(false),
+            said_lost_call: AtomicBool::new(false),
             is_slow: AtomicBool::new(false),
             small_replies: SmallReplies::default(),
             since: Instant::now(),
@@ -202,7 +212,7 @@ impl Pair {
                     None => return Reply::Nothing,
                 },
             };
-            self.forward(call, scanned, &caller).await
+            self.forward(call, &scanned, &caller).await
         }))
     }
 
@@ -241,43 +251,43 @@ impl Pair {
     async fn forward(
         self: &Arc<Self>,
         call: Payload,
-        scanned: ScannedCall,
+        scanned: &ScannedCall,
         caller: &Caller,
     ) -> Reply {
         let Some(link) = self.link().await else {
             return Reply::Nothing;
         };
-        if session::declares_ready(&scanned) {
+        if session::declares_ready(scanned) {
             self.client_is_ready();
         }
         let (call, _memory) = self.with_memory(call);
-        let (call, bound) = self.outgoing(&link, call, &scanned);
+        let (call, bound) = self.outgoing(&link, call, scanned);
         let most = caller.reply_room.largest();
-        match self.call_upstream(&link, call, bound, &scanned, most).await {
+        match self.call_upstream(&link, call, bound, scanned, most).await {
             // A client may not read its reply, which has its memory until it is written.
             Ok((reply, memory)) => {
                 if !self.answered.load(Relaxed) && !self.answered.swap(true, Relaxed) {
                     self.core.end_outage();
                 }
-                match (self.back(&link, reply, &scanned, caller), memory) {
-                    (Reply::Message(reply), Some(held)) => {
-                        Reply::Message(held.keep_with(reply, self.core.upstream_side))
+                match (self.back(&link, reply, scanned, caller), memory) {
+                    (Reply::Message(reply), Some(memory)) => {
+                        Reply::Message(memory.keep_with(reply))
                     }
                     (reply, _) => reply,
                 }
             }
-            Err(failure) => self.failed(failure, &scanned, caller),
+            Err(failure) => self.failed(failure, scanned, caller),
         }
     }
 
     /// A call that goes to the upstream, and what is kept until its reply is there. Over TCP a call has its
     /// memory until it is written; an RDMA upstream reads it from there.
-    fn with_memory(&self, mut call: Payload) -> (Payload, Option<Box<dyn Any + Send + Sync>>) {
-        let kept = match self.core.upstream_side {
+    fn with_memory(&self, mut call: Payload) -> (Payload, Option<Box<dyn oncrpc::Lease>>) {
+        let lease = match self.core.upstream_side {
             Side::Tcp => None,
-            Side::Rdma => call.take_kept(),
+            Side::Rdma => call.take_lease(),
         };
-        (call, kept)
+        (call, lease)
     }
 
     /// Returns the upstream connection once it is there; `None` if there will be none.
@@ -385,6 +395,7 @@ impl Pair {
                 self.warn("other replies have all the memory for replies, and do not return it");
                 return self.system_error(scanned.xid, scanned.flavor, self.core.downstream);
             }
+            Failure::Lost => return Reply::Nothing,
             Failure::Upstream(error) => error,
         };
         match error {
@@ -398,6 +409,7 @@ impl Pair {
             }
             TransportError::Disconnected(_) | TransportError::Unreachable(_) => {
                 self.lose(&error);
+                self.warn_of_lost_call(&error, scanned);
                 Reply::Nothing
             }
             TransportError::TimedOut(_) => {
@@ -464,6 +476,32 @@ impl Pair {
         &self.caller
     }
 
+    /// Whether the upstream connection is there.
+    pub(crate) fn is_up(&self) -> bool {
+        self.phase.get() == Phase::Up
+    }
+
+    /// When the last call came, if the pair is up and idle: no call is in flight in either direction, and the upstream has no
+    /// need of the client as a server.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        self.lock().idle_since().filter(|_| self.is_up())
+    }
+
+    /// Ends the pair, if it is idle. Returns whether it does.
+    pub(crate) fn give_way(&self) -> bool {
+        let state = self.lock();
+        let gives_way = self.is_up() && state.idle_since().is_some();
+        if gives_way {
+            // Still under the lock, under which a call takes its XID: one that comes now is not passed on.
+            self.phase.enter(Phase::Over);
+        }
+        drop(state);
+        if gives_way {
+            self.close_downstream();
+        }
+        gives_way
+    }
+
     /// What there is to see of the client.
     pub(crate) fn seen(&self) -> TcpClient {
         TcpClient {
@@ -492,6 +530,11 @@ impl Pair {
         if self.core.log.may_warn(self.caller.group) {
             warn!(target: "gateway", listen = self.core.listen(), peer = %self.caller.addr, upstream = %self.core.upstream_name, "{what}");
         }
+    }
+
+    /// Waits until the upstream connection has ended.
+    pub(crate) async fn upstream_ended(&self) {
+        self.phase.reach(Phase::Ending).await;
     }
 
     /// Whether the upstream connection has ended.

@@ -1,6 +1,6 @@
 //! Calls to the upstream, once more with a larger Reply chunk where that is allowed.
 
-use crate::held::Held;
+use crate::held::{Held, OfReply};
 use crate::link::Link;
 use crate::outage::{SLOW, Symptom};
 use crate::pair::{Pair, WRITE_CHUNKS};
@@ -31,6 +31,8 @@ const SILENT: &str = "is connected and does not answer";
 pub(crate) enum Failure {
     /// Other replies had the memory for [`MEMORY_TIMEOUT`].
     NoMemory,
+    /// The upstream connection ended while the call waited for memory.
+    Lost,
     /// What became of it at the upstream.
     Upstream(TransportError),
 }
@@ -56,17 +58,19 @@ impl Pair {
         bound: ReplyBound,
         scanned: &ScannedCall,
         most: usize,
-    ) -> Result<(Payload, Option<Held>), Failure> {
+    ) -> Result<(Payload, Option<OfReply>), Failure> {
         if self.core.upstream_side == Side::Tcp {
             // The reply is lent its memory when it arrives.
-            let (reply, _) = self.answered(None, link.call(call, bound, most)).await;
+            let reply = pin!(link.call(call, bound, most));
+            let (reply, _) = self.answered(None, reply).await;
             let mut reply = reply?;
-            let held = reply.take_kept().and_then(|kept| kept.downcast().ok());
-            return Ok((reply, held.map(|held| *held)));
+            let lease = reply.take_lease();
+            return Ok((reply, lease.map(OfReply::Arrived)));
         }
         let memory = self.reply_memory(&bound, link.max_chunk()).await?;
         // A call that waits for memory takes up little itself.
-        Box::pin(self.call_with_memory(link, call, bound, scanned, memory)).await
+        let reply = Box::pin(self.call_with_memory(link, call, bound, scanned, memory)).await;
+        reply.map(|(reply, memory)| (reply, memory.map(OfReply::Offered)))
     }
 
     async fn call_with_memory(
@@ -81,12 +85,12 @@ impl Pair {
         let may_retry =
             scanned.short_reply_retry && can_answer(scanned.flavor) && bound.fixed < max_reply;
         if !may_retry {
-            let reply = link.call(call, bound, usize::MAX);
+            let reply = pin!(link.call(call, bound, usize::MAX));
             let (reply, memory) = self.answered(memory, reply).await;
             return Ok((reply?, memory));
         }
         let (again, results) = (reduce::copy_of(&call), bound.results.clone());
-        let reply = link.call(call, bound, usize::MAX);
+        let reply = pin!(link.call(call, bound, usize::MAX));
         let (reply, memory) = self.answered(memory, reply).await;
         let why = match reply {
             Err(TransportError::Refused(why)) => why,
@@ -108,7 +112,7 @@ impl Pair {
         drop(memory);
         let memory = self.reply_memory(&bound, link.max_chunk()).await?;
         let again = reduce::with_xid(again, xid.xid);
-        let reply = link.call(again, bound, usize::MAX);
+        let reply = pin!(link.call(again, bound, usize::MAX));
         let (reply, memory) = self.answered(memory, reply).await;
         Ok((reduce::with_xid(reply?, scanned.xid), memory))
     }
@@ -123,15 +127,19 @@ impl Pair {
         if bytes <= SMALL_REPLY
             && let Some(small) = self.small_replies.take()
         {
-            return Ok(Some(Held::Small(small)));
+            return Ok(Some(Held::Small { _counted: small }));
         }
         let bytes = bytes.max(SMALL_REPLY) + RECEIVE;
         let on_wait = || self.core.watch_replies();
         let lease = self.core.reply_memory.lease(self.caller(), bytes, on_wait);
-        let lease = tokio::time::timeout(MEMORY_TIMEOUT, lease).await;
-        lease
-            .map(|lease| Some(Held::Lease(lease)))
-            .map_err(|_| Failure::NoMemory)
+        tokio::select! {
+            biased;
+            lease = timeout(MEMORY_TIMEOUT, lease) => {
+                lease.map(|lease| Some(Held::Lease(lease))).map_err(|_| Failure::NoMemory)
+            }
+            // The connection of the client is closed once no call of it is in flight.
+            () = self.upstream_ended() => Err(Failure::Lost),
+        }
     }
 
     /// Waits for a reply with the memory that it may have, for as long as the upstream may take.
@@ -146,13 +154,13 @@ impl Pair {
             memory,
             waits_since: Some(Instant::now()),
         };
-        let reply = self.in_time(limit, reply);
+        let reply = pin!(self.in_time(limit, reply));
         let reply = match &called.memory {
             // Small ones stand still once enough of them are handed over.
             Some(Held::Lease(lease)) if lease.bytes() > SMALL_REPLY + RECEIVE => {
                 lease.until_answered(reply).await
             }
-            Some(Held::Lease(_) | Held::Small(_)) | None => reply.await,
+            Some(Held::Lease(_) | Held::Small { .. }) | None => reply.await,
         };
         match reply {
             Ok(reply) => {
@@ -250,7 +258,9 @@ mod tests {
     use super::*;
     use crate::config::{Connect, ConnectRdma, GatewayConfig, Listen, Upstream, tcp_limits};
     use crate::core::Core;
-    use oncrpc::{Caller, Cause};
+    use crate::reply_memory::Lease;
+    use oncrpc::xdr::Writer;
+    use oncrpc::{Answer, Caller, Cause, Credential, Procedure, write_call};
     use oncrpc_tcp::Stream;
     use rpcrdma::{Client, ClientConfig};
     use std::io;
@@ -335,6 +345,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn call_takes_no_more_memory_than_its_server_counts_for_one() {
+        /// `CALL_COST` of `oncrpc-tcp`, without what that keeps for a call itself.
+        const COUNTED: usize = 3072 - 512;
+        let (_core, pair) = pair_with_a_server_that_is_never_reached();
+        let mut call = Writer::default();
+        let (prog, vers, proc) = (100_003, 3, 0);
+        write_call(
+            &mut call,
+            1,
+            Procedure { prog, vers, proc },
+            &Credential::None,
+        );
+        let caller = *pair.caller();
+        let Answer::Later(answer) = pair.call(call.finish(), &caller) else {
+            panic!("it is passed on");
+        };
+        let bytes = size_of_val(&*answer);
+        assert!(bytes <= COUNTED, "{bytes} bytes");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn call_that_waits_for_long_is_an_outage_until_it_is_answered() {
         let (core, pair) = pair_with_a_server_that_is_never_reached();
         let (answer, answered) = tokio::sync::oneshot::channel::<()>();
@@ -394,35 +425,42 @@ mod tests {
         }
     }
 
+    /// Has clients of other addresses hold so much that none is left for a reply.
+    fn all_memory_of(core: &Core) -> Vec<Lease> {
+        let mut leases = Vec::new();
+        for host in 1..64 {
+            let other = Caller::new(SocketAddr::from(([198, 51, 100, host], 700)));
+            let mut bytes = core.config.reply_memory / 2;
+            while bytes > 0 {
+                match core.reply_memory.lease_at_once(&other, bytes) {
+                    Some(lease) => leases.push(lease),
+                    None => bytes /= 2,
+                }
+            }
+        }
+        assert!(core.reply_memory.left() < REPLY);
+        leases
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn call_does_not_wait_for_memory_beyond_the_end_of_the_upstream_connection() {
+        let (core, pair) = pair_with_a_server_that_is_never_reached();
+        let _others = all_memory_of(&core);
+        let bound = ReplyBound::new(REPLY);
+        let began = Instant::now();
+        let mut waits = pin!(pair.reply_memory(&bound, REPLY));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(waits.as_mut().poll(&mut cx).is_pending());
+        pair.lose(&TransportError::TimedOut(SLOW));
+        assert!(matches!(waits.await, Err(Failure::Lost)));
+        assert_eq!(Instant::now(), began);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn call_without_memory_for_its_reply_fails_after_its_time() {
-        let addrs = vec![SocketAddr::from(([192, 0, 2, 2], 20049))];
-        let (core, pair, lent) = abandoned(Upstream::Rdma {
-            connect: Arc::new(Never),
-            addrs,
-            config: Box::default(),
-        })
-        .await;
-        assert_eq!(lent, REPLY);
-        let others: Vec<_> = (1..64)
-            .map(|host| {
-                let other = Caller::new(SocketAddr::from(([198, 51, 100, host], 700)));
-                let half = core.config.reply_memory / 2;
-                let mut lease = half;
-                std::iter::from_fn(|| {
-                    while lease > 0 {
-                        match core.reply_memory.lease_at_once(&other, lease) {
-                            Some(lent) => return Some(lent),
-                            None => lease /= 2,
-                        }
-                    }
-                    None
-                })
-                .collect::<Vec<_>>()
-            })
-            .collect();
-        assert!(core.reply_memory.left() < REPLY);
-        let began = tokio::time::Instant::now();
+        let (core, pair) = pair_with_a_server_that_is_never_reached();
+        let others = all_memory_of(&core);
+        let began = Instant::now();
         let memory = pair.reply_memory(&ReplyBound::new(REPLY), REPLY).await;
         assert!(matches!(memory, Err(Failure::NoMemory)));
         assert_eq!(began.elapsed(), MEMORY_TIMEOUT);

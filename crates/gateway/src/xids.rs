@@ -6,7 +6,11 @@ use tokio::time::Instant;
 
 /// The XIDs of calls in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Xids(HashMap<u32, InFlight>);
+pub(crate) struct Xids {
+    in_flight: HashMap<u32, InFlight>,
+    /// When the last call of the client came.
+    last: Option<Instant>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
@@ -44,9 +48,10 @@ pub(crate) enum Taken {
 impl Xids {
     /// Takes the XID of a client's call.
     pub(crate) fn take(&mut self, xid: u32) -> Taken {
-        match self.0.entry(xid) {
+        match self.in_flight.entry(xid) {
             Entry::Vacant(free) => {
-                free.insert(InFlight::of(Origin::Client));
+                let call = free.insert(InFlight::of(Origin::Client));
+                self.last = Some(call.since);
                 Taken::Now
             }
             Entry::Occupied(taken) => match taken.get().origin {
@@ -60,7 +65,7 @@ impl Xids {
     pub(crate) fn take_own(&mut self, mut next: impl FnMut() -> u32) -> u32 {
         loop {
             let xid = next();
-            if let Entry::Vacant(free) = self.0.entry(xid) {
+            if let Entry::Vacant(free) = self.in_flight.entry(xid) {
                 free.insert(InFlight::of(Origin::Gateway));
                 return xid;
             }
@@ -69,16 +74,21 @@ impl Xids {
 
     /// Frees an XID.
     pub(crate) fn free(&mut self, xid: u32) {
-        self.0.remove(&xid);
+        self.in_flight.remove(&xid);
     }
 
     /// When the call came that has been in flight for longest.
     pub(crate) fn oldest(&self) -> Option<Instant> {
-        self.0.values().map(|one| one.since).min()
+        self.in_flight.values().map(|one| one.since).min()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.in_flight.is_empty()
+    }
+
+    /// When the last call of the client came, if there was one.
+    pub(crate) fn last(&self) -> Option<Instant> {
+        self.last
     }
 }
 

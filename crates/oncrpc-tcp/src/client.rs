@@ -128,7 +128,12 @@ impl Client {
         local: Option<SocketAddr>,
         config: &ClientConfig,
     ) -> Self {
-        let shared = Arc::new(Shared::new(output, Caller::new(peer), config.call_timeout));
+        let shared = Arc::new(Shared::new(
+            output,
+            Caller::new(peer),
+            config.call_timeout,
+            None,
+        ));
         let decoder = Decoder::new(config.max_record).with_pool(config.pool.clone());
         let dispatch = Dispatch::new(
             Arc::clone(&shared),

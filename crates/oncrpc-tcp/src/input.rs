@@ -4,7 +4,7 @@ use crate::connection_end::ConnectionEnd;
 use crate::dispatch::REPLY;
 use crate::memory::{Account, Lease, SCARCE_AFTER, cost};
 use crate::record::{Decoder, FIRST_ROOM, PREFIX};
-use crate::reply_memory::{Leasing, ReplyLease, ReplyMemory};
+use crate::reply_memory::{Leasing, ReplyMemory};
 use oncrpc::xdr::Payload;
 use std::io;
 use std::mem::MaybeUninit;
@@ -45,9 +45,9 @@ pub(crate) struct Input {
 struct Replies {
     memory: Arc<dyn ReplyMemory>,
     /// What a record waits for.
-    leasing: Option<Pin<Box<dyn Future<Output = ReplyLease> + Send>>>,
+    leasing: Option<Pin<Box<dyn Future<Output = Box<dyn oncrpc::Lease>> + Send>>>,
     /// Memory of the record that has begun.
-    lease: Option<ReplyLease>,
+    lease: Option<Box<dyn oncrpc::Lease>>,
 }
 
 impl Replies {
@@ -80,8 +80,8 @@ impl Replies {
     fn keep(&mut self, record: Payload) -> Payload {
         match self.lease.take() {
             Some(mut lease) => {
-                self.memory.handle_arrived(&mut lease, record.stream_len());
-                record.keeping(lease)
+                lease.shrink(record.stream_len());
+                record.with_lease(lease)
             }
             None => record,
         }
@@ -210,8 +210,10 @@ impl Input {
             return Poll::Pending;
         }
         if let Some(account) = &mut self.account
-            && let Some(bytes) = self.decoder.wants()
+            && self.decoder.wants().is_some()
         {
+            // All at once, so that none waits for more while it holds some.
+            let bytes = self.decoder.most();
             ready!(account.poll_enlarge(cx, &mut self.lease, bytes));
             self.decoder.grant(bytes);
         }
@@ -365,13 +367,14 @@ fn is_reply(message: &Payload) -> bool {
 mod tests {
     use super::*;
     use crate::memory::Memory;
+    use crate::record::MARK;
     use buffer::Buffer;
     use oncrpc::PeerGroup;
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Mutex;
     use std::task::Waker;
     use tokio::io::AsyncWriteExt;
-    use tokio::sync::Semaphore;
+    use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
     /// Takes every record, and keeps it.
     #[derive(Default)]
@@ -401,19 +404,29 @@ mod tests {
         place: Arc<Semaphore>,
     }
 
+    /// The memory of that reply.
+    struct Place {
+        _permit: OwnedSemaphorePermit,
+    }
+
+    impl oncrpc::Lease for Place {
+        fn shrink(&mut self, _: usize) {}
+    }
+
     impl ReplyMemory for One {
         fn lease(&self, bytes: usize) -> Leasing {
             self.asked.lock().expect("no panic").push(bytes);
             match Arc::clone(&self.place).try_acquire_owned() {
-                Ok(place) => Leasing::Now(Box::new(place)),
+                Ok(place) => Leasing::Now(Box::new(Place { _permit: place })),
                 Err(_) => {
                     let place = Arc::clone(&self.place).acquire_owned();
-                    Leasing::Later(Box::pin(async { Box::new(place.await) as ReplyLease }))
+                    Leasing::Later(Box::pin(async {
+                        let _permit = place.await.expect("it is never closed");
+                        Box::new(Place { _permit }) as Box<dyn oncrpc::Lease>
+                    }))
                 }
             }
         }
-
-        fn handle_arrived(&self, _: &mut ReplyLease, _: usize) {}
     }
 
     /// A reply with this XID, as fragments of a record.
@@ -496,11 +509,44 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn call_in_fragments_has_memory_of_the_budget_however_its_reads_end() {
+        const FRAGMENT: usize = 16 << 10;
+        /// Room for the largest call.
+        const BUDGET: usize = 1 << 20;
+        let memory = Memory::new(BUDGET);
+        let group = |host| PeerGroup::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, host)));
+        let mut other = memory.account(group(1));
+        let (mut held, mut cx) = (None, Context::from_waker(Waker::noop()));
+        assert!(other.poll_enlarge(&cx, &mut held, BUDGET).is_ready());
+        let (mut client, stream) = tokio::io::duplex(BUDGET);
+        let (stream, _output) = tokio::io::split(stream);
+        let account = memory.account(group(2));
+        let mut input = Input::new(Box::new(stream), Decoder::new(BUDGET), Some(account));
+        let mut taker = Keep::default();
+        let mut fragment = u32::try_from(FRAGMENT).unwrap().to_be_bytes().to_vec();
+        fragment.resize(MARK + FRAGMENT, 7);
+        for number in 1..=BUDGET / FRAGMENT {
+            if number == BUDGET / FRAGMENT {
+                fragment[0] |= 0x80;
+            }
+            client.write_all(&fragment).await.expect("there is room");
+            poll_all(&mut input, &mut taker);
+        }
+        let most = FIRST_ROOM + READ_SIZE;
+        assert!(input.decoder.have() <= most, "the rest stays in the socket");
+        drop(held);
+        while let Poll::Ready(polled) = input.poll(&mut cx, &mut taker) {
+            polled.expect("it is valid");
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(taker.0.len(), 1);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn small_calls_beyond_the_memory_of_their_connection_wait_for_that_of_the_budget() {
-        /// Room for two calls beyond those.
-        const BUDGET: usize = 4 * (CALL + 2048);
-        let memory = Memory::new(BUDGET);
+        // Room for two calls beyond those.
+        let memory = Memory::new(4 * cost(CALL));
         let (mut client, stream) = tokio::io::duplex(1 << 20);
         let (stream, _output) = tokio::io::split(stream);
         let account = memory.account(PeerGroup::of(IpAddr::V4(Ipv4Addr::LOCALHOST)));

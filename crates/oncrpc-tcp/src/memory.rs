@@ -1,9 +1,12 @@
-//! Memory budget for the calls of all connections of a server.
+//! Memory budget for the calls of all connections of a server, and for replies that wait to be written.
 //!
 //! A call holds its memory from the receipt of its first bytes until its reply is made. A connection
 //! has [`FREE_CALLS`] of its own for small ones. For more, and for large ones, an address may hold as
 //! much as it leaves free, so that whoever comes next finds some: alone it gets half, two get a third
 //! each. What does not fit stays in the sockets.
+//!
+//! Replies have what calls leave, and at most half of the budget: a connection whose replies find no
+//! memory waits for its own client, who reads them, and for no other.
 
 use oncrpc::PeerGroup;
 use std::collections::{BTreeMap, HashMap};
@@ -22,14 +25,21 @@ const GIVE_WAY_PAUSE: Duration = Duration::from_millis(250);
 /// Bytes of small calls of one connection, with what is around them, that need no memory of the budget.
 pub(crate) const FREE_CALLS: usize = 64 << 10;
 
+/// Memory of waiting replies is taken and returned in multiples of this, and not for each of them.
+const OUTPUT_STEP: usize = 64 << 10;
+
+/// Divisor for the part of the budget that replies leave to calls.
+const CALLS_PART: usize = 2;
+
 /// Bytes that a call in service occupies beside its message.
-const CALL_COST: usize = 2048;
+const CALL_COST: usize = 3072;
 
 /// The budget.
 #[derive(Clone)]
 pub(crate) struct Memory(Arc<Mutex<State>>);
 
 struct State {
+    total: usize,
     /// Bytes left.
     left: usize,
     /// Bytes held by each address.
@@ -86,6 +96,7 @@ enum From {
 impl Memory {
     pub(crate) fn new(bytes: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
+            total: bytes,
             left: bytes,
             held: HashMap::new(),
             lent: BTreeMap::new(),
@@ -104,6 +115,15 @@ impl Memory {
             calls: Arc::default(),
             waits: None,
             free: Arc::default(),
+        }
+    }
+
+    /// Memory for the replies of one connection.
+    pub(crate) fn output(&self, group: PeerGroup) -> OutputLease {
+        OutputLease {
+            memory: self.clone(),
+            group,
+            bytes: 0,
         }
     }
 
@@ -231,6 +251,48 @@ impl Account {
     }
 }
 
+/// Memory of the replies of one connection that wait to be written, returned on drop.
+pub(crate) struct OutputLease {
+    memory: Memory,
+    group: PeerGroup,
+    bytes: usize,
+}
+
+impl OutputLease {
+    /// Resizes the lease to this many bytes, or a little more. Returns whether there is so much.
+    pub(crate) fn resize(&mut self, bytes: usize) -> bool {
+        let bytes = bytes.next_multiple_of(OUTPUT_STEP);
+        if bytes > self.bytes {
+            let taken = self
+                .memory
+                .lock()
+                .take_output(self.group, bytes - self.bytes);
+            if taken {
+                self.bytes = bytes;
+            }
+            return taken;
+        }
+        // One step more is kept, so that single replies do not move it to and fro.
+        if bytes + OUTPUT_STEP < self.bytes || bytes == 0 {
+            self.give_back(self.bytes - bytes);
+        }
+        true
+    }
+
+    fn give_back(&mut self, bytes: usize) {
+        if bytes > 0 {
+            self.bytes -= bytes;
+            State::give_back(self.memory.lock(), self.group, bytes);
+        }
+    }
+}
+
+impl Drop for OutputLease {
+    fn drop(&mut self) {
+        self.give_back(self.bytes);
+    }
+}
+
 /// Bytes that a call with a message of this many occupies in service.
 pub(crate) fn cost(message: usize) -> usize {
     message + CALL_COST
@@ -255,6 +317,27 @@ impl State {
         self.held.insert(group, held + bytes);
         true
     }
+
+    /// Takes bytes for replies, which leave a part to calls.
+    fn take_output(&mut self, group: PeerGroup, bytes: usize) -> bool {
+        let held = self.held.get(&group).copied().unwrap_or(0);
+        let least = (held + bytes).max(self.total / CALLS_PART);
+        bytes + least <= self.left && self.take(group, bytes)
+    }
+
+    /// Returns bytes of an address, and wakes the connections that wait for some.
+    fn give_back(mut state: MutexGuard<'_, Self>, group: PeerGroup, bytes: usize) {
+        state.left += bytes;
+        if let Some(held) = state.held.get_mut(&group) {
+            *held -= bytes;
+            if *held == 0 {
+                state.held.remove(&group);
+            }
+        }
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        waiting.into_values().for_each(Waker::wake);
+    }
 }
 
 impl Drop for Lease {
@@ -275,17 +358,8 @@ impl Drop for Lease {
             }
         };
         let mut state = memory.lock();
-        state.left += self.bytes;
         state.lent.remove(number);
-        if let Some(held) = state.held.get_mut(group) {
-            *held -= self.bytes;
-            if *held == 0 {
-                state.held.remove(group);
-            }
-        }
-        let waiting = std::mem::take(&mut state.waiting);
-        drop(state);
-        waiting.into_values().for_each(Waker::wake);
+        State::give_back(state, *group, self.bytes);
     }
 }
 
@@ -338,6 +412,24 @@ mod tests {
         small.pop();
         assert!(account.take_free(100).is_some());
         assert_eq!(memory.lock().left, 100);
+    }
+
+    #[test]
+    fn replies_of_all_addresses_leave_half_of_the_budget_to_calls() {
+        let memory = Memory::new(16 * OUTPUT_STEP);
+        let mut outputs: Vec<_> = (1..=9).map(|host| memory.output(group(host))).collect();
+        let mut has_room = |at: usize, steps: usize| outputs[at].resize(steps * OUTPUT_STEP - 1);
+        assert!(has_room(0, 4) && has_room(0, 7));
+        assert!(has_room(1, 1) && !has_room(2, 1), "that is half of it");
+        assert!(has_room(0, 3), "less is always possible");
+        assert!(has_room(2, 4) && !has_room(2, 5));
+        assert_eq!(memory.lock().left, 8 * OUTPUT_STEP);
+        let mut caller = memory.account(group(9));
+        let call = take(&mut caller, 8 * OUTPUT_STEP);
+        assert!(call.is_some(), "calls may have the other half");
+        drop((call, outputs));
+        let state = memory.lock();
+        assert!(state.left == state.total && state.held.is_empty());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The sending half of a connection: a queue of messages, written by `writev` without a copy.
 
 use crate::connection_end::ConnectionEnd;
+use crate::memory::OutputLease;
 use crate::record::{LAST, MARK};
 use oncrpc::TransportError;
 use oncrpc::xdr::{Payload, pad};
@@ -8,7 +9,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tokio::io::AsyncWrite;
@@ -21,6 +22,16 @@ const MAX_PIECES: usize = 128;
 /// further reply is taken from its call.
 pub(crate) const OUTPUT_LIMIT: usize = 1 << 20;
 
+/// Bytes of waiting messages of one connection that need no memory of the budget of its server.
+const FREE_OUTPUT: usize = 64 << 10;
+
+/// Bytes that a waiting message occupies beside its own: its place in the queue, which may be twice as
+/// long as it needs to be, and the headers of its memory.
+const MESSAGE_COST: usize = 768;
+
+/// Places of an empty queue that keep their memory.
+const KEPT_PLACES: usize = 32;
+
 /// The stream for output, and the messages that wait for it.
 ///
 /// Whoever has a message may write: the task of the connection, or the thread that has the message.
@@ -32,8 +43,10 @@ pub(crate) struct Output {
 
 /// Numbers of bytes, which are read without the lock.
 struct Counts {
-    /// Those that wait to be written.
+    /// Those that wait to be written, with [`MESSAGE_COST`] for each message.
     waiting: AtomicUsize,
+    /// There is no memory for them.
+    lacks_memory: AtomicBool,
     /// Those that are written.
     sent: AtomicU64,
 }
@@ -42,6 +55,10 @@ struct State {
     /// Gone with the connection.
     stream: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     queue: VecDeque<Outgoing>,
+    /// Bytes of the messages in the queue that have no lease of their own, with [`MESSAGE_COST`] for each.
+    unleased: usize,
+    /// The memory of these beyond [`FREE_OUTPUT`], if the server has a budget.
+    lease: Option<OutputLease>,
     /// Bytes of the first message that are written.
     written: usize,
     /// The stream takes no more: the task of the connection is woken when it does.
@@ -90,6 +107,14 @@ impl Outgoing {
         })
     }
 
+    /// Bytes that it occupies and for which it has no lease.
+    fn unleased(&self) -> usize {
+        match self.message.has_lease() {
+            true => 0,
+            false => self.len + MESSAGE_COST,
+        }
+    }
+
     /// Appends the pieces of the record behind its first `skip` bytes.
     fn pieces<'a>(&'a self, mut skip: usize, out: &mut SmallVec<[IoSlice<'a>; MAX_PIECES]>) {
         let mut add = |piece: &'a [u8]| {
@@ -113,15 +138,21 @@ impl Outgoing {
 }
 
 impl Output {
-    pub(crate) fn new(stream: Box<dyn AsyncWrite + Send + Unpin>) -> Self {
+    pub(crate) fn new(
+        stream: Box<dyn AsyncWrite + Send + Unpin>,
+        lease: Option<OutputLease>,
+    ) -> Self {
         Self {
             counts: Counts {
                 waiting: AtomicUsize::new(0),
+                lacks_memory: AtomicBool::new(false),
                 sent: AtomicU64::new(0),
             },
             state: Mutex::new(State {
                 stream: Some(stream),
                 queue: VecDeque::new(),
+                unleased: 0,
+                lease,
                 written: 0,
                 blocked: false,
                 failed: None,
@@ -136,9 +167,10 @@ impl Output {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether more bytes wait than [`OUTPUT_LIMIT`].
+    /// Whether more bytes wait than [`OUTPUT_LIMIT`], or than there is memory for.
     pub(crate) fn is_full(&self) -> bool {
-        self.counts.waiting.load(Relaxed) > OUTPUT_LIMIT
+        let counts = &self.counts;
+        counts.waiting.load(Relaxed) > OUTPUT_LIMIT || counts.lacks_memory.load(Relaxed)
     }
 
     /// Number of bytes that the stream has taken.
@@ -217,7 +249,8 @@ impl Output {
     /// Closes the stream and drops what waits.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
-        let gone = (state.stream.take(), std::mem::take(&mut state.queue));
+        let queue = std::mem::take(&mut state.queue);
+        let gone = (state.stream.take(), queue, state.lease.take());
         self.counts.waiting.store(0, Relaxed);
         drop(state);
         drop(gone);
@@ -228,8 +261,20 @@ impl State {
     fn push(&mut self, message: Outgoing, counts: &Counts) {
         // After the end, nobody would take it off again.
         if self.stream.is_some() {
-            counts.waiting.fetch_add(message.len, Relaxed);
+            counts
+                .waiting
+                .fetch_add(message.len + MESSAGE_COST, Relaxed);
+            self.unleased += message.unleased();
             self.queue.push_back(message);
+            self.settle(counts);
+        }
+    }
+
+    /// Leases the memory that the messages need.
+    fn settle(&mut self, counts: &Counts) {
+        if let Some(lease) = &mut self.lease {
+            let has_memory = lease.resize(self.unleased.saturating_sub(FREE_OUTPUT));
+            counts.lacks_memory.store(!has_memory, Relaxed);
         }
     }
 
@@ -248,7 +293,7 @@ impl State {
                 Poll::Ready(Ok(len)) => {
                     counts.waiting.fetch_sub(len, Relaxed);
                     counts.sent.fetch_add(len as u64, Relaxed);
-                    self.advance(len);
+                    self.advance(len, counts);
                 }
                 Poll::Ready(Err(error)) => self.failed = Some(error),
                 Poll::Pending => {
@@ -277,14 +322,20 @@ impl State {
         Pin::new(stream).poll_write_vectored(&mut cx, &pieces)
     }
 
-    fn advance(&mut self, len: usize) {
+    fn advance(&mut self, len: usize, counts: &Counts) {
         self.written += len;
         while let Some(first) = self.queue.front()
             && self.written >= first.len
         {
             self.written -= first.len;
+            self.unleased -= first.unleased();
+            counts.waiting.fetch_sub(MESSAGE_COST, Relaxed);
             self.queue.pop_front();
         }
+        if self.queue.is_empty() {
+            self.queue.shrink_to(KEPT_PLACES);
+        }
+        self.settle(counts);
     }
 }
 
@@ -301,6 +352,12 @@ mod tests {
             at,
             data: smallvec![Bytes::from_static(data)],
         }
+    }
+
+    #[test]
+    fn place_in_a_queue_that_has_doubled_costs_no_more_than_is_counted() {
+        // The memory of a small message has a header of the allocator's, and at least 32 bytes.
+        assert!(2 * size_of::<Outgoing>() + 64 <= MESSAGE_COST);
     }
 
     #[test]

@@ -5,9 +5,9 @@
 use buffer::{Buffer, Pool};
 use oncrpc::xdr::Payload;
 
-/// Largest number of fragments of a record. Known peers send one; the limit stops a peer that sends
-/// empty fragments without end.
-pub const MAX_FRAGMENTS: u32 = 1024;
+/// Largest number of empty fragments of a record. Others are bounded by the bytes of the record; the limit stops a peer
+/// that sends empty ones without end.
+pub const MAX_EMPTY_FRAGMENTS: u32 = 1024;
 
 /// Set in the mark of the last fragment of a record; the other bits are its length.
 pub(crate) const LAST: u32 = 1 << 31;
@@ -45,7 +45,8 @@ pub struct Decoder {
     first: usize,
     /// Bytes of a record that is skipped, as far as they have come.
     skipped: Option<usize>,
-    fragments: u32,
+    /// Empty fragments of the record.
+    empty: u32,
     record: Buffer,
     state: State,
 }
@@ -86,9 +87,9 @@ pub enum RecordError {
          RDMA, or mount with proto=tcp"
     )]
     Mpa,
-    /// A record has more than [`MAX_FRAGMENTS`].
-    #[error("a record has more than {MAX_FRAGMENTS} fragments")]
-    TooManyFragments,
+    /// A record has more than [`MAX_EMPTY_FRAGMENTS`].
+    #[error("a record has more than {MAX_EMPTY_FRAGMENTS} empty fragments")]
+    TooManyEmptyFragments,
 }
 
 impl Decoder {
@@ -100,7 +101,7 @@ impl Decoder {
             granted: usize::MAX,
             first: FIRST_ROOM,
             skipped: None,
-            fragments: 0,
+            empty: 0,
             record: Buffer::default(),
             state: State::START,
         }
@@ -228,8 +229,10 @@ impl Decoder {
     /// The length of the record as far as it is announced, if it has used up its first memory and
     /// needs more than it was granted.
     pub(crate) fn wants(&self) -> Option<usize> {
-        let State::Fragment { left, .. } = self.state else {
-            return None;
+        let left = match self.state {
+            State::Fragment { left, .. } => left,
+            // Also where a read has ended between fragments.
+            State::Mark { .. } => 0,
         };
         let wanted = self.record.len() + left;
         let is_waiting = self.record.len() >= self.first && self.skipped.is_none();
@@ -256,7 +259,7 @@ impl Decoder {
         if !last {
             return None;
         }
-        self.fragments = 0;
+        self.empty = 0;
         if self.skipped.take().is_some() {
             return None;
         }
@@ -276,7 +279,12 @@ impl Decoder {
             return;
         }
         let earned = ((have + more) * ROOM_PER_BYTE).max(FIRST_ROOM);
-        let capacity = (have + left).min(earned.min(self.granted)).max(have + more);
+        let expected = match self.state {
+            // A record of many small fragments moves when it has doubled, and not for each of these.
+            State::Fragment { last: false, .. } => (have + left).max(2 * have).min(self.limit),
+            State::Fragment { .. } | State::Mark { .. } => have + left,
+        };
+        let capacity = expected.min(earned.min(self.granted)).max(have + more);
         let mut larger = match &self.pool {
             Some(pool) if capacity > FIRST_ROOM => pool.take(capacity),
             Some(_) | None => Buffer::with_capacity(capacity),
@@ -287,7 +295,8 @@ impl Decoder {
 
     /// Whether the stream is between records, where it may end.
     pub fn is_between_records(&self) -> bool {
-        self.fragments == 0 && matches!(self.state, State::Mark { have: 0, .. })
+        let has_some = !self.record.is_empty() || self.skipped.is_some() || self.empty > 0;
+        !has_some && matches!(self.state, State::Mark { have: 0, .. })
     }
 
     fn begin(&mut self, mark: u32) -> Result<State, RecordError> {
@@ -302,9 +311,9 @@ impl Decoder {
                 limit: self.limit,
             });
         }
-        self.fragments += 1;
-        if self.fragments > MAX_FRAGMENTS {
-            return Err(RecordError::TooManyFragments);
+        self.empty += u32::from(left == 0);
+        if self.empty > MAX_EMPTY_FRAGMENTS {
+            return Err(RecordError::TooManyEmptyFragments);
         }
         Ok(State::Fragment {
             left,
@@ -416,12 +425,34 @@ mod tests {
     #[test]
     fn number_of_empty_fragments_is_bounded() {
         let mut decoder = Decoder::new(8);
-        let empty = [0; MARK].repeat(MAX_FRAGMENTS as usize);
+        let empty = [0; MARK].repeat(MAX_EMPTY_FRAGMENTS as usize);
         assert!(decode_all(&mut decoder, &empty).unwrap().is_empty());
         assert_eq!(
             decode_all(&mut decoder, &[0; MARK]).unwrap_err(),
-            RecordError::TooManyFragments
+            RecordError::TooManyEmptyFragments
         );
+    }
+
+    #[test]
+    fn number_of_fragments_with_bytes_is_bounded_by_the_length_of_the_record_alone() {
+        const LIMIT: usize = 3 << 20;
+        for len in [2048, 50, 1] {
+            let (mut stream, mut moves, mut room) = (Vec::new(), 0, 0);
+            let message = vec![7; LIMIT.min(5000 * len)];
+            let mut decoder = Decoder::new(LIMIT);
+            let mut fragments = message.chunks(len).peekable();
+            while let Some(bytes) = fragments.next() {
+                stream = fragment(fragments.peek().is_none(), bytes);
+                if fragments.peek().is_some() {
+                    assert!(decode_all(&mut decoder, &stream).unwrap().is_empty());
+                    moves += usize::from(decoder.record.capacity() != room);
+                    room = decoder.record.capacity();
+                    assert!(room <= FIRST_ROOM.max(2 * decoder.record.len()));
+                }
+            }
+            assert_eq!(decode_all(&mut decoder, &stream).unwrap(), [message]);
+            assert!(moves <= 16, "it was copied {moves} times");
+        }
     }
 
     #[test]
@@ -476,8 +507,7 @@ mod tests {
         #[test]
         fn records_are_decoded_whether_staged_or_in_place(
             lens in vec(0usize..100_000, 1..4),
-            // A record has at most MAX_FRAGMENTS.
-            fragment_len in 100usize..50_000,
+            fragment_len in 20usize..50_000,
             cuts in vec(1usize..30_000, 1..20),
             granted in prop::option::of(FIRST_ROOM..150_000),
         ) {

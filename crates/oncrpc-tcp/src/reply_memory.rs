@@ -1,24 +1,18 @@
 //! A budget for the replies that a client receives.
 
-use std::any::Any;
+use oncrpc::Lease;
 use std::pin::Pin;
-
-/// Memory of one reply. Dropping it returns the memory.
-pub type ReplyLease = Box<dyn Any + Send + Sync>;
 
 /// A budget for the replies that clients receive, asked as they arrive: for a large one when its first
 /// bytes have come, for others when they are complete.
 ///
 /// While a reply waits for memory, nothing is read from its connection. The lease is
-/// [kept](oncrpc::xdr::Payload::keeping) with the reply, from which the caller can
-/// [take](oncrpc::xdr::Payload::take_kept) it.
+/// [kept](oncrpc::xdr::Payload::with_lease) with the reply, from which the caller can
+/// [take](oncrpc::xdr::Payload::take_lease) it. It is [shrunk](Lease::shrink) to the bytes of the reply once that has
+/// come to its end.
 pub trait ReplyMemory: Send + Sync {
     /// Asks for the memory of a reply of at most so many bytes.
     fn lease(&self, bytes: usize) -> Leasing;
-
-    /// Reports that a reply has come to its end with so many bytes, which may be fewer, and is passed to its
-    /// caller now.
-    fn handle_arrived(&self, lease: &mut ReplyLease, bytes: usize);
 }
 
 /// The answer of a [budget](ReplyMemory).
@@ -26,7 +20,7 @@ pub enum Leasing {
     /// The reply needs no memory of the budget.
     Free,
     /// There is memory.
-    Now(ReplyLease),
+    Now(Box<dyn Lease>),
     /// The reply has to wait.
-    Later(Pin<Box<dyn Future<Output = ReplyLease> + Send>>),
+    Later(Pin<Box<dyn Future<Output = Box<dyn Lease>> + Send>>),
 }

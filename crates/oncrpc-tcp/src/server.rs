@@ -366,7 +366,9 @@ impl Accepting {
         log: &Arc<WarningLog>,
     ) -> Result<Driver, Box<dyn std::error::Error>> {
         let (input, output) = stream.into_halves()?;
-        let shared = Arc::new(Shared::new(output, caller, self.limits.backward));
+        let of_output = Some(self.memory.output(caller.group));
+        let shared = Shared::new(output, caller, self.limits.backward, of_output);
+        let shared = Arc::new(shared);
         let evicted = Arc::clone(&shared);
         let evict = move || evicted.output.end(ConnectionEnd::Evicted);
         let admitted = admission

@@ -2,7 +2,7 @@
 
 use crate::calls::{Calls, Waiting};
 use crate::connection_end::ConnectionEnd;
-use crate::memory::Lease;
+use crate::memory::{Lease, OutputLease};
 use crate::output::{Outgoing, Output};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Caller, Reply, TransportError};
@@ -42,11 +42,12 @@ impl Shared {
         stream: Box<dyn AsyncWrite + Send + Unpin>,
         caller: Caller,
         deadline: Duration,
+        lease: Option<OutputLease>,
     ) -> Self {
         Self {
             caller,
             calls: Calls::new(),
-            output: Output::new(stream),
+            output: Output::new(stream, lease),
             places: Arc::new(Semaphore::new(QUEUE)),
             deadline,
             jobs: AtomicUsize::new(0),

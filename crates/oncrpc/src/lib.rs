@@ -59,6 +59,7 @@ pub mod admission;
 pub mod auth;
 mod cause;
 mod connections;
+mod lease;
 mod local_users;
 mod message;
 mod peer_group;
@@ -72,6 +73,7 @@ pub mod xdr;
 pub use auth::{AuthStat, AuthSys, Credential};
 pub use cause::{Cause, Chain};
 pub use connections::{Closing, Connections, OpenConnection};
+pub use lease::Lease;
 pub use local_users::{LocalUserError, LocalUsers, Origin};
 pub use message::{
     AcceptStatus, CallError, CallHeader, EncodedCredential, MAX_REPLY_HEADER, Procedure,

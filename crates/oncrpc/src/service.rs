@@ -27,8 +27,8 @@ pub trait Service: Send + Sync {
         None
     }
 
-    /// Whether the message of a call can [keep](Payload::keeping) the memory of its chunks: the service drops
-    /// the message, or what it has [taken](Payload::take_kept) out of it, when it needs the chunks no more.
+    /// Whether the message of a call can [keep](Payload::with_lease) the memory of its chunks: the service drops
+    /// the message, or the lease that it has [taken](Payload::take_lease) out of it, when it needs the chunks no more.
     /// Otherwise the call has that memory until it is answered.
     fn keeps_calls(&self) -> bool {
         false

@@ -1,18 +1,20 @@
 //! The upstream connection of a pair: made at the first call, tried again for a while, and lost.
 
 use super::Pair;
-use super::loss::{is_timeout, warning_of_loss};
+use super::loss::{is_ended_by_server, is_timeout, warning_of_loss};
 use crate::arriving::Arriving;
 use crate::backward::Callbacks;
 use crate::link::{Connector, Link};
 use crate::outage::{self, Symptom};
 use crate::phase::Phase;
+use crate::places::is_refused;
+use nfs_proto::scan::ScannedCall;
 use oncrpc::{Cause, Chain, TransportError};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::{debug, warn};
 
 /// How long an upstream connection may take to make before it is worth a warning that its client has left.
 const LONG_ATTEMPT: Duration = Duration::from_secs(1);
@@ -119,7 +121,9 @@ impl Pair {
                 debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = %core.upstream_name, error = %Chain(error.error()), "the upstream cannot be reached: the connection of its client is closed");
                 return None;
             }
-            if std::mem::take(&mut is_first) {
+            if is_refused(&error) && core.make_place_for(self.caller.group) {
+                debug!(target: "gateway", listen = self.core.listen(), %peer, "another connection gives way to that of this client");
+            } else if std::mem::take(&mut is_first) {
                 let (window, why) = (
                     core.config.connect_window.as_secs_f64(),
                     Chain(error.error()),
@@ -139,7 +143,7 @@ impl Pair {
 
     /// Handles the loss of the upstream connection: replies received before go to the client, then
     /// its connection is closed.
-    pub(super) fn lose(&self, why: &TransportError) {
+    pub(crate) fn lose(&self, why: &TransportError) {
         if self.phase.enter(Phase::Ending) >= Phase::Ending {
             return;
         }
@@ -154,6 +158,18 @@ impl Pair {
         if self.lock().in_flight.is_empty() {
             self.close_downstream();
         }
+    }
+
+    /// Says which call had no reply when the server ended the connection: a server may do so at a certain call each time,
+    /// which the client then repeats for ever.
+    pub(super) fn warn_of_lost_call(&self, why: &TransportError, scanned: &ScannedCall) {
+        if !is_ended_by_server(why) || self.said_lost_call.swap(true, Relaxed) {
+            return;
+        }
+        let in_flight = self.traffic.unanswered.load(Relaxed);
+        self.core.warn_of_server(|listen, upstream| {
+            warn!(target: "gateway", listen, peer = %self.caller.addr, upstream, program = scanned.program, version = scanned.version, procedure = scanned.procedure, in_flight, "the server ended the connection and left this call unanswered: {}", Chain(why));
+        });
     }
 }
 

@@ -58,6 +58,21 @@ fn has_vanished(why: &TransportError) -> bool {
     }
 }
 
+/// Whether the server has ended the connection, and was not merely silent.
+pub(super) fn is_ended_by_server(why: &TransportError) -> bool {
+    let TransportError::Disconnected(cause) = why else {
+        return false;
+    };
+    if is_timeout(why) || has_vanished(why) {
+        return false;
+    }
+    match cause.error().downcast_ref() {
+        Some(CloseReason::Closed(_)) => true,
+        Some(_) => false,
+        None => is_closed(why),
+    }
+}
+
 /// Whether the server has closed or reset a TCP connection.
 fn is_closed(why: &TransportError) -> bool {
     let TransportError::Disconnected(cause) = why else {

@@ -10,7 +10,7 @@ pub(crate) const SMALL_REPLY: usize = 4096;
 pub(crate) const RECEIVE: usize = 32 << 10;
 
 /// Bytes that a reply occupies beside its message until it is written.
-pub(crate) const REPLY_COST: usize = 512;
+pub(crate) const REPLY_COST: usize = 1024;
 
 /// Small replies of one connection that need no lease, from the call until the reply is written. Those
 /// of a client that reads seldom are more.

@@ -229,7 +229,7 @@ async fn answering(
     }
 }
 
-/// A TCP server that answers each call with these bytes.
+/// A TCP server that answers each call with these bytes, and ends the connection where there are none.
 async fn answering_at(answer: impl Fn(u32) -> Vec<u8> + Clone + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind(anywhere()).await.expect("it listens");
     let addr = listener.local_addr().expect("it listens");
@@ -244,7 +244,10 @@ async fn answering_at(answer: impl Fn(u32) -> Vec<u8> + Clone + Send + 'static) 
                     let mut rest = vec![0; len - 4];
                     let _ = stream.read_exact(&mut rest).await;
                     let [_, _, _, _, xid @ ..] = begin;
-                    let _ = stream.write_all(&answer(u32::from_be_bytes(xid))).await;
+                    let answer = answer(u32::from_be_bytes(xid));
+                    if answer.is_empty() || stream.write_all(&answer).await.is_err() {
+                        break;
+                    }
                 }
             });
         }
@@ -311,6 +314,45 @@ async fn upstream_that_answers_with_an_unknown_xid_is_named_in_the_log_once() {
     assert_eq!(heard.count(&format!("peer={addr}")), 1);
     drop(client);
     drop(serving.join().expect("no panic"));
+}
+
+#[tokio::test]
+async fn call_at_which_the_server_ends_the_connection_is_named_in_the_log() {
+    let heard = Heard::listen();
+    let over_tcp = answering_at(|xid| match xid {
+        1 => record_of(&success(xid, b"on")),
+        _ => Vec::new(),
+    });
+    let listener = std::net::TcpListener::bind(anywhere()).expect("it listens");
+    let over_rdma = listener.local_addr().expect("it listens");
+    let serving = std::thread::spawn(move || {
+        for _ in 0..2 {
+            let mut peer = Peer::accept(&listener);
+            let xid = peer.answer()[0];
+            let reply = accepted(xid, accept::SUCCESS, &opaque(b"on"));
+            peer.send(&words(&msg(xid, 8, &reply)));
+            peer.answer();
+        }
+    });
+    let upstreams = [
+        Upstream::tcp(over_tcp.await),
+        rdma_upstream(over_rdma, Versions::One),
+    ];
+    for upstream in upstreams {
+        let before = heard.count("left this call unanswered");
+        let gateway = heard_from_tcp(upstream).await;
+        for times in 1..=2 {
+            let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+            check_served(&client, 1).await;
+            let reply = within_limit(client.call(call_of(7, GROW, b""), 100)).await;
+            assert!(matches!(reply, Err(TransportError::Disconnected(_))));
+            let said = heard.count("left this call unanswered");
+            assert_eq!(said, before + times);
+            let call = format!("program={PROGRAM} version=1 procedure={GROW} in_flight=1");
+            assert_eq!(heard.count(&call), said);
+        }
+    }
+    serving.join().expect("no panic");
 }
 
 #[tokio::test]

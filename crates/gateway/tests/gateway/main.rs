@@ -7,6 +7,8 @@ mod heard;
 mod hostile;
 mod lifetimes;
 mod made_up;
+mod memory;
+mod places;
 mod providers;
 mod recovery;
 mod sizes;

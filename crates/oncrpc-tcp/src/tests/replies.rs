@@ -52,6 +52,70 @@ async fn called(service: Large, limits: Limits) -> (DuplexStream, oneshot::Sende
     (client, stop)
 }
 
+/// Answers each call at once with its XID, and counts the calls.
+#[derive(Default)]
+struct Small(Arc<AtomicUsize>);
+
+impl Service for Small {
+    fn call(&self, call: Payload, _: &Caller) -> Answer {
+        self.0.fetch_add(1, SeqCst);
+        let xid = Reader::from(&call).u32().unwrap();
+        let mut w = Writer::default();
+        w.words([xid, 1, 0, 0, 0, 0]);
+        Answer::message(w.finish())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_replies_that_nobody_reads_are_within_the_memory_of_the_server() {
+    const MEMORY: usize = 4 << 20;
+    /// Connections, and addresses that these are of.
+    const CONNECTIONS: usize = 64;
+    const ADDRESSES: usize = 8;
+    /// Bytes that a small reply occupies at least while it waits.
+    const REPLY: usize = 256;
+    let service = Small::default();
+    let calls = Arc::clone(&service.0);
+    let (streams, incoming) = mpsc::channel(1);
+    let limits = Limits {
+        memory: MEMORY,
+        ..Limits::default()
+    };
+    let server = Server::over(incoming, Arc::new(service), limits);
+    tokio::spawn(server.run(std::future::pending()));
+    let mut clients = Vec::new();
+    for number in 0..CONNECTIONS {
+        let (mut client, theirs) = tokio::io::duplex(4096);
+        let host = u8::try_from(number % ADDRESSES).unwrap();
+        let stream = IncomingStream::new(theirs, ([192, 0, 2, host], 700).into());
+        streams.send(stream).await.unwrap();
+        clients.push(tokio::spawn(async move {
+            let mut sent = Buffer::default();
+            record::encode(&message(7, 0, 0), &mut sent);
+            // As long as the server takes some.
+            while client.write_all(&sent).await.is_ok() {}
+            client
+        }));
+    }
+    // In virtual time it passes once nobody has anything to do.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let held = calls.load(SeqCst) * REPLY;
+    let most = CONNECTIONS * (64 << 10) + MEMORY / 2;
+    assert!(held <= most, "{held} bytes, {most} are documented");
+    // A client that reads is served on.
+    let (mut reader, theirs) = tokio::io::duplex(4096);
+    let stream = IncomingStream::new(theirs, ([192, 0, 2, 99], 700).into());
+    streams.send(stream).await.unwrap();
+    for xid in 0..CALLS {
+        let mut call = Buffer::default();
+        record::encode(&message(xid, 0, 0), &mut call);
+        reader.write_all(&call).await.unwrap();
+        let mut reply = [0; 28];
+        reader.read_exact(&mut reply).await.unwrap();
+    }
+    clients.iter().for_each(JoinHandle::abort);
+}
+
 fn limits() -> Limits {
     Limits {
         calls: CALLS as usize,

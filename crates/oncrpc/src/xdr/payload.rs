@@ -1,9 +1,9 @@
 //! An RPC message as a stream with by-reference items.
 
+use crate::Lease;
 use buffer::{Buffer, Gather, gather_len};
 use bytes::Bytes;
 use smallvec::SmallVec;
-use std::any::Any;
 
 /// An RPC message: a stream of octets, with items that are held by reference at known places.
 ///
@@ -19,8 +19,8 @@ pub struct Payload {
     unplaced: bool,
     /// Chunks that were offered for results and came back unused.
     spare: u8,
-    /// What is dropped with the message.
-    kept: Option<Box<dyn Any + Send + Sync>>,
+    /// The memory of the message, which is returned with it.
+    lease: Option<Box<dyn Lease>>,
 }
 
 /// One by-reference item of a [`Payload`]: the data of a counted array, without its length word.
@@ -62,7 +62,7 @@ impl Payload {
             start: u32::try_from(start).expect("messages are limited"),
             unplaced: false,
             spare: 0,
-            kept: None,
+            lease: None,
         }
     }
 
@@ -114,18 +114,22 @@ impl Payload {
         self
     }
 
-    /// Keeps a value as long as the message, such as its part of a budget of memory: until the message is
-    /// sent over a socket, or is taken apart, as for chunks.
+    /// Keeps a lease of memory as long as the message: until the message is sent over a socket, or is taken apart, as for
+    /// chunks.
     #[must_use]
-    pub fn keeping(mut self, value: impl Any + Send + Sync) -> Self {
-        self.kept = Some(Box::new(value));
+    pub fn with_lease(mut self, lease: Box<dyn Lease>) -> Self {
+        self.lease = Some(lease);
         self
     }
 
-    /// Takes what is kept with the message out of it, for whoever takes the message apart and keeps that on
-    /// its own.
-    pub fn take_kept(&mut self) -> Option<Box<dyn Any + Send + Sync>> {
-        self.kept.take()
+    /// Takes the lease out of the message, for an owner that takes the message apart and keeps its memory longer.
+    pub fn take_lease(&mut self) -> Option<Box<dyn Lease>> {
+        self.lease.take()
+    }
+
+    /// Whether the memory of the message is lent by a budget.
+    pub fn has_lease(&self) -> bool {
+        self.lease.is_some()
     }
 
     /// Number of chunks with room for results that came back unused.

@@ -21,7 +21,6 @@ use oncrpc::xdr::{Item, Payload};
 use oncrpc::{Reply, ReplyRoom};
 use slab::Slab;
 use smallvec::SmallVec;
-use std::any::Any;
 use std::collections::VecDeque;
 use tracing::debug;
 use verbs::{Handle, WorkRequest};
@@ -63,8 +62,8 @@ struct Call<L> {
     state: State,
     /// Lease of the call's memory, except while the service has the call.
     lease: Option<L>,
-    /// What is kept with the reply until that is sent.
-    kept: Option<Box<dyn Any + Send + Sync>>,
+    /// Memory of the reply, until that is sent.
+    of_reply: Option<Box<dyn oncrpc::Lease>>,
 }
 
 /// A received call.
@@ -178,7 +177,7 @@ impl<O: Owner> Responder<O> {
             said: None,
             state: State::Dispatched,
             lease: None,
-            kept: None,
+            of_reply: None,
         };
         let of_interest = matches!(agreed.rule, Rule::By(Design::Fixed | Design::InterCall));
         if named != Invalidate::Unsaid || of_interest {
@@ -228,7 +227,7 @@ impl<O: Owner> Responder<O> {
             said,
             state: State::Dispatched,
             lease: None,
-            kept: None,
+            of_reply: None,
         });
         match pull::assemble(xid, message, at, std::iter::empty()) {
             Ok(message) => {
@@ -428,7 +427,7 @@ impl<O: Owner> Responder<O> {
             said: None,
             state: State::Dispatched,
             lease: None,
-            kept: None,
+            of_reply: None,
         });
         self.send_error(shared, key, refused.version, refused.rejection);
     }
@@ -503,7 +502,7 @@ impl<O: Owner> Responder<O> {
 
     fn answer(&mut self, shared: &mut Shared<O>, key: u32, mut reply: Payload) {
         let call = &mut self.calls[key as usize];
-        call.kept = reply.take_kept();
+        call.of_reply = reply.take_lease();
         let grant = shared.flow.offer(call.asked);
         let (codec, sizes) = (shared.agreed.codec, shared.agreed.sizes);
         let (plain, limit) = (codec.plain_len(), sizes.send);

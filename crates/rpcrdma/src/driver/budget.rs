@@ -357,15 +357,6 @@ impl Lease {
         self.bytes == 0
     }
 
-    /// Shrinks the lease to `bytes`.
-    pub(crate) fn shrink(&mut self, bytes: usize) {
-        let surplus = self.bytes.saturating_sub(bytes);
-        if surplus > 0 {
-            self.bytes -= surplus;
-            self.give_back(surplus);
-        }
-    }
-
     fn give_back(&self, bytes: usize) {
         if bytes == 0 {
             // It keeps no group: that may be gone with its last account.
@@ -380,6 +371,16 @@ impl Lease {
             }
         }
         self.budget.give_back(state, self.group, bytes);
+    }
+}
+
+impl oncrpc::Lease for Lease {
+    fn shrink(&mut self, bytes: usize) {
+        let surplus = self.bytes.saturating_sub(bytes);
+        if surplus > 0 {
+            self.bytes -= surplus;
+            self.give_back(surplus);
+        }
     }
 }
 
@@ -414,6 +415,7 @@ impl Drop for Account {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oncrpc::Lease as _;
     use proptest::prelude::*;
     use std::net::Ipv4Addr;
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

@@ -4,7 +4,7 @@ use super::close_reason::CloseReason;
 use super::jobs::{JobCounts, Jobs, JobsOfConnection, MAX_BLOCKING, Work};
 use super::owner::{CallId, Connection};
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, Reply, ReplyRoom, Service};
+use oncrpc::{Answer, Caller, Lease, Reply, ReplyRoom, Service};
 use rpcrdma_proto::limits::MAX_WRITE_CHUNKS;
 use std::fmt::Display;
 use std::future::Future;
@@ -82,7 +82,7 @@ impl Dispatch {
             && self.service.keeps_calls()
             && let Some(lease) = id.take_lease()
         {
-            message = message.keeping(lease);
+            message = message.with_lease(Box::new(lease));
         }
         let caller = Caller {
             reply_room: connection.reply_room(&id),

@@ -61,9 +61,10 @@ struct Opened {
 enum Unreached {
     #[error("cannot connect to {to}{}", why_refused(.source))]
     OverOne { to: SocketAddr, source: SetupError },
-    #[error("cannot connect to {to}{}: {}; over an RDMA device: {}", why_refused(.software), Chain(.software), Chain(.devices))]
+    #[error("cannot connect to {to} over an RDMA device: {}; over software iWARP{}", Chain(.devices), why_refused(.software))]
     OverBoth {
         to: SocketAddr,
+        #[source]
         software: SetupError,
         devices: SetupError,
     },
@@ -460,10 +461,15 @@ mod tests {
         let (device, software) = (failing(timed_out), failing(refused));
         let connector = UpstreamConnector::over(Kernel::new(device.clone(), software.clone()));
         for times in 1..=2 {
-            let error = reach(&connector).await.unwrap_err().to_string();
+            let error = reach(&connector).await.unwrap_err();
+            let error = Chain(&error).to_string();
             assert_eq!((device.asked(), software.asked()), (times, times));
-            let expected = "cannot connect to 192.0.2.1:20049: connection refused; over an RDMA device: the answer did";
+            let expected = "cannot connect to 192.0.2.1:20049 over an RDMA device: the answer did";
             assert!(error.starts_with(expected), "{error}");
+            assert!(
+                error.ends_with("; over software iWARP: connection refused"),
+                "{error}"
+            );
         }
     }
 

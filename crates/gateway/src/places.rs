@@ -1,0 +1,65 @@
+//! Idle connections that give way to other clients, when the upstream takes no more connections of this gateway.
+//!
+//! Each client has an upstream connection of its own, and an upstream counts all of them for the gateway's address. What the
+//! upstream would divide by the addresses of clients, the gateway has to: by the rule of [`oncrpc::admission`], connections
+//! move from addresses with many to those with few, and never back.
+
+use crate::core::Core;
+use crate::pair::Pair;
+use oncrpc::{Cause, PeerGroup};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::Arc;
+use tracing::warn;
+use verbs::{RejectReason, SetupError};
+
+/// Connections that an address has more than the one that is to have another, before one of them gives way.
+const MORE: usize = 2;
+
+/// Whether the upstream is there and takes no connection.
+pub(crate) fn is_refused(error: &Cause) -> bool {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error.error());
+    while let Some(error) = cause {
+        match error.downcast_ref() {
+            Some(SetupError::Rejected(_)) => return true,
+            Some(SetupError::Refused(why)) => return why.kind() == RejectReason::NoResources,
+            _ => cause = error.source(),
+        }
+    }
+    false
+}
+
+impl Core {
+    /// Closes an idle connection of the address with most, if that has more than this one. Returns whether there was one,
+    /// whose place at the upstream is free in a moment.
+    pub(crate) fn make_place_for(&self, group: PeerGroup) -> bool {
+        let pairs = self.all_pairs();
+        let mut connected: HashMap<PeerGroup, usize> = HashMap::new();
+        for pair in pairs.iter().filter(|pair| pair.is_up()) {
+            *connected.entry(pair.caller().group).or_default() += 1;
+        }
+        let of = |group| connected.get(&group).copied().unwrap_or_default();
+        let least = of(group) + MORE;
+        let mut idle: Vec<_> = pairs
+            .iter()
+            .map(|pair| (of(pair.caller().group), pair))
+            .filter(|&(count, _)| count >= least)
+            .filter_map(|(count, pair)| Some((count, Reverse(pair.idle_since()?), pair)))
+            .collect();
+        idle.sort_unstable_by_key(|&(count, since, _)| Reverse((count, since)));
+        // One may come into use meanwhile.
+        let gave_way = idle.iter().find(|(.., pair)| pair.give_way());
+        if let Some((connections, _, pair)) = gave_way {
+            self.warn_of_given_place(pair, *connections);
+        }
+        gave_way.is_some()
+    }
+
+    fn warn_of_given_place(&self, pair: &Arc<Pair>, connections: usize) {
+        let caller = pair.caller();
+        if self.log.may_warn(caller.group) {
+            warn!(target: "gateway", listen = self.listen(), peer = %caller.addr, upstream = %self.upstream_name, connections, "the server takes no more connections of this gateway: an idle connection of the client address that has most is closed, so that another client is served");
+        }
+    }
+}
