@@ -47,6 +47,8 @@ pub(super) struct Room {
     pub(super) results: SmallVec<[usize; 1]>,
     /// Whether a result has no bound.
     pub(super) unbounded: bool,
+    /// Whether a READLINK stands before what follows.
+    readlink: bool,
 }
 
 /// Results that are not in the stream of a reply, because they arrived in Write chunks.
@@ -365,6 +367,7 @@ impl Scan {
             Shape::Call => {
                 let (arguments, room) = compound::call(self.note(Note::MinorVersion), word)?;
                 self.operations.push(u8::try_from(word).ok()?);
+                self.room.readlink |= word == compound::operation::READLINK;
                 self.add(room.bytes.map(|bytes| bytes + compound::RESULT_FIXED));
                 return Some(arguments);
             }
@@ -468,10 +471,12 @@ impl Scan {
 
     /// Adds an eligible result to the reply.
     fn add_result(&mut self, bytes: usize) {
-        match self.room.results.len() {
-            // RFC 8267 §6.4.1: results beyond the chunks are part of the stream.
-            MAX_ITEMS => self.add(Some(padded(bytes))),
-            _ => self.room.results.push(bytes),
+        // RFC 8267 §6.4.1: chunks belong to results by order, and results beyond the chunks are part
+        // of the stream. A READLINK has no chunk, so that of a READ behind it would be taken for its.
+        let has_chunk = self.room.results.len() < MAX_ITEMS && !self.room.readlink;
+        match has_chunk {
+            true => self.room.results.push(bytes),
+            false => self.add(Some(padded(bytes))),
         }
     }
 

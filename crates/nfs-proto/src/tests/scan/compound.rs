@@ -47,11 +47,29 @@ fn text_of_a_symbolic_link_is_eligible_and_other_types_have_none() {
 #[test]
 fn reply_has_room_for_each_read_by_its_count() {
     let readlink = xdr().word(27);
-    let operations = [putfh(), read(4096), putfh(), readlink, putfh(), read(100)];
+    let operations = [putfh(), read(4096), putfh(), read(100), putfh(), readlink];
     let found = scan(&call(2, &operations), 7).unwrap().reply.unwrap();
     assert_eq!(found.results[..], [4096, 100]);
     // The text of READLINK is in the stream.
-    assert_eq!(found.fixed, FIXED + 6 * 8 + 8 + (4 + 4096) + 8);
+    assert_eq!(found.fixed, FIXED + 6 * 8 + 8 + 8 + (4 + 4096));
+}
+
+#[test]
+fn read_behind_a_readlink_has_no_chunk_that_the_server_would_give_to_that() {
+    let readlink = || xdr().word(27);
+    let check = |operations: &[_], results: &[usize], inline: usize| {
+        let found = scan(&call(2, operations), 7).unwrap().reply.unwrap();
+        assert_eq!(found.results[..], *results);
+        assert_eq!(found.fixed, FIXED + operations.len() * 8 + inline);
+    };
+    let text = 4 + 4096;
+    check(&[readlink(), read(5000)], &[], text + 8 + 5000);
+    check(&[read(5000), readlink()], &[5000], 8 + text);
+    check(
+        &[read(5000), readlink(), read(6000), read(7000)],
+        &[5000],
+        3 * 8 + text + 6000 + 7000,
+    );
 }
 
 #[test]
