@@ -10,14 +10,14 @@ use crate::outage::Symptom;
 use crate::phase::{Phase, Phases};
 use crate::ports::MachineName;
 use crate::reduce;
-use crate::replies::{AUTH_TLS, bad_cred, can_answer, system_err};
+use crate::replies::{AUTH_TLS, bad_cred, can_answer, garbage_args, system_err};
 use crate::reply_memory::{Lease, SmallReplies};
 use crate::retry::Failure;
 use crate::session::{self, Sizes};
 use crate::side::Side;
 use crate::stats::{Counter, TcpClient, UpstreamConnection};
 use crate::xids::{Taken, Xids};
-use nfs_proto::scan::{ScannedCall, apply, place_results, scan_call, scan_reply};
+use nfs_proto::scan::{BadItem, ScannedCall, apply, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, Caller, Credential, Programs, Reply, ReplyBound, Service, TransportError};
 use std::any::Any;
@@ -162,6 +162,9 @@ impl Pair {
             // It asks for TLS on this connection. A server would begin it on its own (RFC 9289 §4.1).
             return Answer::Now(Reply::Message(bad_cred(xid)));
         }
+        if let Some(bad) = scanned.bad_item {
+            return Answer::Now(self.bad_item(bad, &scanned));
+        }
         if scanned.truncated {
             self.warn("RFC 4506 §4: a call ends before its arguments; it is passed on as it is");
         }
@@ -204,6 +207,22 @@ impl Pair {
             };
             self.forward(call, scanned, &caller).await
         }))
+    }
+
+    /// Answers a call with an item in a Read chunk that does not belong where it stands. Whole again, it would be another call
+    /// than its client has made: the item is padded to a multiple of four bytes.
+    fn bad_item(&self, bad: BadItem, scanned: &ScannedCall) -> Reply {
+        self.core.stats.malformed.bump();
+        match bad {
+            BadItem::Length if can_answer(scanned.flavor) => {
+                self.warn("GARBAGE_ARGS: an argument and its Read chunk differ in length (RFC 8166 §3.4.5)");
+                Reply::Message(garbage_args(scanned.xid))
+            }
+            BadItem::Length | BadItem::Ineligible => {
+                self.warn("ERR_CHUNK: a Read chunk where no argument is eligible, or has this length (RFC 8166 §6.1)");
+                Reply::Ineligible
+            }
+        }
     }
 
     fn in_flight(self: &Arc<Self>, xid: u32) -> InFlight {

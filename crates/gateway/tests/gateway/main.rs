@@ -1,6 +1,7 @@
 //! Gateways between real transports: software iWARP and TCP on loopback.
 
 mod callbacks;
+mod chunks;
 mod faults;
 mod files;
 mod heard;

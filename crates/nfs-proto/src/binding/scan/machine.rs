@@ -64,6 +64,15 @@ pub(super) struct Absent {
     pub(super) error: Option<Mismatch>,
 }
 
+/// A by-reference argument that does not belong where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadItem {
+    /// The eligible argument there has another length.
+    Length,
+    /// No argument there is eligible (RFC 8267 §4, §6.1).
+    Ineligible,
+}
+
 /// Contradiction between a reduced stream and the data beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mismatch {
@@ -98,6 +107,8 @@ pub(super) struct Scan {
     items: ItemPlaces,
     /// The items that are not in the stream, one bit each.
     taken: u32,
+    /// The first one that does not belong where it stands.
+    bad_item: Option<BadItem>,
     absent: Absent,
     room: Room,
     operations: SmallVec<[u8; 16]>,
@@ -125,6 +136,7 @@ impl Scan {
             bitmap: 0,
             items: ItemPlaces::new(),
             taken: 0,
+            bad_item: None,
             absent: Absent::default(),
             room: Room::default(),
             operations: SmallVec::new(),
@@ -142,6 +154,11 @@ impl Scan {
 
     pub(super) fn note(&self, note: Note) -> u32 {
         self.notes[note as usize]
+    }
+
+    /// Returns the first by-reference argument that does not belong where it stands.
+    pub(super) fn bad_item(&self) -> Option<BadItem> {
+        self.bad_item
     }
 
     /// Whether the header of a call was read.
@@ -282,7 +299,17 @@ impl Scan {
                 self.enter();
             }
             // Another item than the one whose length was read is nowhere.
-            _ => {
+            place => {
+                // No more places are kept than there can be items.
+                let is_known = self.items.len() < MAX_ITEMS
+                    && (self.skip > 0 || self.shapes.is_some_and(|shapes| !shapes.is_empty()));
+                let bad = match place {
+                    Some(_) => BadItem::Length,
+                    None => BadItem::Ineligible,
+                };
+                if is_known && self.bad_item.is_none() {
+                    self.bad_item = Some(bad);
+                }
                 let at = self.at;
                 self.items.retain(|item| item.end() <= at);
                 self.shapes = None;
