@@ -114,6 +114,25 @@ fn getattr_is_bounded_by_its_bitmap() {
 }
 
 #[test]
+fn security_label_and_delegated_attributes_have_a_bound() {
+    let bound = |attribute: u32| {
+        let mut bits = [0; 3];
+        bits[attribute as usize / 32] = 1 << (attribute % 32);
+        let getattr = xdr().word(9).bitmap(&bits);
+        let found = scan(&call(2, &[getattr]), 8).unwrap();
+        found.reply.map(|bound| bound.fixed - (FIXED + 8 + 36 + 4))
+    };
+    // sec_label, with its two words and its length; the attributes of RFC 9754.
+    assert_eq!(bound(80), Some(8 + 4 + 4096));
+    assert_eq!(bound(83), Some(4));
+    assert_eq!((bound(84), bound(85)), (Some(12), Some(12)));
+    assert_eq!(bound(86), Some(5 * (4 + 4 * 8)));
+    for unlimited in [12, 58, 59, 68, 81, 87] {
+        assert_eq!(bound(unlimited), None, "{unlimited}");
+    }
+}
+
+#[test]
 fn getattr_of_version_4_0_may_be_sent_again_beside_operations_that_change_nothing() {
     let retry =
         |minor, operations: &[_]| scan(&call(minor, operations), 8).unwrap().short_reply_retry;
