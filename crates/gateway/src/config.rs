@@ -268,6 +268,10 @@ pub struct GatewayConfig {
     pub workers: usize,
     /// What the upstream is called in the log, as `tcp://filer:2049`; by default its addresses.
     pub upstream_name: Option<String>,
+    /// Whether clients are told that the server is none of pNFS (RFC 8881 §13.1), whose clients would
+    /// read and write at its data servers, past the gateway. Not under RPCSEC_GSS with integrity or
+    /// privacy.
+    pub hide_pnfs: bool,
 }
 
 impl GatewayConfig {
@@ -282,6 +286,7 @@ impl GatewayConfig {
         with_reply_memory(reply_memory: usize),
         with_workers(workers: usize),
         with_upstream_name(upstream_name: Option<String>),
+        with_hide_pnfs(hide_pnfs: bool),
     }
 }
 
@@ -298,6 +303,7 @@ impl Default for GatewayConfig {
             reply_memory: 64 << 20,
             workers: 1,
             upstream_name: None,
+            hide_pnfs: false,
         }
     }
 }

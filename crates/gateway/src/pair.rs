@@ -346,9 +346,9 @@ impl Pair {
 
     /// The reply as it goes to the client.
     fn back(&self, link: &Link, reply: Payload, scanned: &ScannedCall, caller: &Caller) -> Reply {
-        let stats = &self.core.stats;
         let placed = match link {
             Link::Tcp { .. } => {
+                let reply = self.without_pnfs(reply, scanned);
                 let results = scan_reply(scanned, &reply).results;
                 Ok(match caller.reply_room.has_chunks() {
                     true => reduce::take_out(reply, &results),
@@ -356,6 +356,7 @@ impl Pair {
                 })
             }
             Link::Rdma { .. } => place_results(scanned, reply).map(|reply| {
+                let reply = self.without_pnfs(reply, scanned);
                 // What came inline may belong into a chunk of the client.
                 match caller.reply_room.has_chunks() {
                     true => {
@@ -373,6 +374,23 @@ impl Pair {
                 return self.system_error(scanned.xid, scanned.flavor, self.core.downstream);
             }
         };
+        self.deliver(reply, scanned, caller)
+    }
+
+    /// A reply that says that the server is none of pNFS, where that is configured.
+    fn without_pnfs(&self, reply: Payload, scanned: &ScannedCall) -> Payload {
+        match self.core.config.hide_pnfs && session::may_offer_pnfs(scanned) {
+            true => {
+                let flags = scan_reply(scanned, &reply).exchange_flags;
+                apply(reply, &session::without_pnfs(&flags))
+            }
+            false => reply,
+        }
+    }
+
+    /// A reply as the answer to a call, if the client has room for it.
+    pub(crate) fn deliver(&self, reply: Payload, scanned: &ScannedCall, caller: &Caller) -> Reply {
+        let stats = &self.core.stats;
         let size = ReplyBound {
             fixed: reply.head().len(),
             results: reply.items().iter().map(oncrpc::xdr::Item::len).collect(),

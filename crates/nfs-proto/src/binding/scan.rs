@@ -22,7 +22,7 @@ pub use place::{ItemPlace, ItemPlaces};
 pub use reply::{ReplyScan, ScannedReply};
 pub use session::{
     BindConnection, CONN_BACK_CHAN, CONN_RDMA, Channel, ChannelAttributes, CreateSession, Edit,
-    SessionOperation, Word,
+    SessionOperation, USE_NON_PNFS, USE_PNFS_MDS, Word,
 };
 
 use crate::NFSACL_PROGRAM;

@@ -65,6 +65,8 @@ struct PairLine {
     /// 20048; or `HOST:PORT`.
     #[serde(skip_serializing_if = "Option::is_none")]
     upstream_mount: Option<String>,
+    /// Whether clients are told that the server is none of pNFS.
+    hide_pnfs: bool,
     /// Who may connect.
     allow: Vec<String>,
     /// Commands that mount from Linux: NFS version 4.2 and, if MOUNT is passed on, version 3. `--check` leaves out
@@ -80,6 +82,7 @@ impl PairLine {
             upstream: plan.upstream.to_string(),
             upstream_over: sides.upstream,
             mount_port,
+            hide_pnfs: plan.hide_pnfs,
             allow: plan.allow.iter().map(ToString::to_string).collect(),
             upstream_mount: plan.mount_name(),
             mount: mount(plan.listen.scheme, listening, mount_port),
@@ -126,6 +129,9 @@ impl PairLine {
     fn write(&self, f: &mut fmt::Formatter<'_>, plan: &PairPlan, indent: &str) -> fmt::Result {
         writeln!(f, "{indent}{}", self.over())?;
         writeln!(f, "{indent}{}", self.describe_mount(plan))?;
+        if self.hide_pnfs {
+            writeln!(f, "{indent}pNFS of the server is hidden from clients")?;
+        }
         self.mount
             .iter()
             .try_for_each(|mount| writeln!(f, "{indent}{mount}"))?;

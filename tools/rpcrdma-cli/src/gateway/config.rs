@@ -21,7 +21,7 @@ const MAX_CLIENTS: usize = 1024;
 
 /// Options that have no place in the `[gateway]` table: what it is for, how the command itself behaves, and
 /// what each pair says.
-pub(super) const NOT_IN_FILES: [&str; 10] = [
+pub(super) const NOT_IN_FILES: [&str; 11] = [
     "config",
     "check",
     "json",
@@ -32,6 +32,7 @@ pub(super) const NOT_IN_FILES: [&str; 10] = [
     "upstream-mount",
     "rpcbind",
     "reserved-port",
+    "hide-pnfs",
 ];
 
 /// A file that was read.
@@ -64,6 +65,8 @@ struct PairTable {
     rpcbind: bool,
     #[serde(default)]
     reserved_port: bool,
+    #[serde(default)]
+    hide_pnfs: bool,
     provider: Option<Spanned<String>>,
     device: Option<Spanned<String>>,
 }
@@ -166,6 +169,7 @@ impl Config {
             upstream_mount: upstream_mount.unwrap_or_default(),
             rpcbind: table.rpcbind,
             reserved_port: table.reserved_port,
+            hide_pnfs: table.hide_pnfs,
             provider,
         };
         // What contradicts a value that is not understood may not contradict the right one.

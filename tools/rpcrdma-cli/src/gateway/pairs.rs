@@ -441,6 +441,7 @@ impl Pairs {
         GatewayConfig::default()
             .with_call_timeout(self.args.call_timeout)
             .with_upstream_name(Some(plan.upstream.to_string()))
+            .with_hide_pnfs(plan.hide_pnfs)
     }
 }
 
