@@ -2,6 +2,7 @@
 
 use super::mount_proxy::MountPlace;
 use super::side::{ListenUrl, Scheme, UpstreamUrl};
+use crate::endpoint::at_port;
 use crate::provider::ProviderArgs;
 use crate::serve::names::Names;
 use crate::serve::plan::{Addresses, Clients, HostName};
@@ -82,7 +83,7 @@ impl PairPlan {
     /// Where it is to listen for MOUNT, if that is passed on.
     pub(crate) fn mount_addr(&self) -> Option<SocketAddr> {
         let port = self.mount_port?;
-        Some(SocketAddr::new(self.listen.addr.ip(), port))
+        Some(at_port(self.listen.addr, port))
     }
 
     /// Where MOUNT of the server is, for programs, if it is passed on.
