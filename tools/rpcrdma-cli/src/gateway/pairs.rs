@@ -585,20 +585,18 @@ fn describe_share(shares: &Shares, wanted: usize) -> Option<String> {
 /// What rpcbind is told: NFS version 3 with its access control lists, and MOUNT.
 pub(super) fn entries(scheme: Scheme, nfs: SocketAddr, mount: SocketAddr) -> Vec<Registration> {
     if scheme == Scheme::Rdma {
-        // MOUNT is passed on over RDMA too, if the server answers it at its NFS port.
-        return registration::entries(nfs, mount).to_vec();
+        // MOUNT is passed on over RDMA too.
+        return registration::entries(nfs, mount);
     }
-    let entry = |prog, vers, addr: SocketAddr| Registration {
-        prog,
-        vers,
-        netid: NetId::tcp(addr.ip()),
-        addr,
-    };
-    vec![
-        entry(NFS_PROGRAM, NFS_V3, nfs),
-        entry(NFSACL_PROGRAM, NFSACL_V3, nfs),
-        entry(MOUNT_PROGRAM, MOUNT_V3, mount),
-    ]
+    let over_tcp = [
+        (NFS_PROGRAM, NFS_V3, nfs),
+        (NFSACL_PROGRAM, NFSACL_V3, nfs),
+        (MOUNT_PROGRAM, MOUNT_V3, mount),
+    ];
+    over_tcp
+        .into_iter()
+        .flat_map(|(prog, vers, addr)| registration::of_families(prog, vers, NetId::tcp, addr))
+        .collect()
 }
 
 #[cfg(test)]
