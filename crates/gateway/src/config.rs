@@ -1,5 +1,6 @@
 //! Configuration of a gateway.
 
+use crate::mount::MountService;
 use oncrpc::{Cause, LocalUsers};
 use oncrpc_tcp::{IncomingStream, Limits, Stream};
 use rpcrdma::{Client, ClientConfig, ServerConfig};
@@ -268,6 +269,13 @@ pub struct GatewayConfig {
     pub workers: usize,
     /// What the upstream is called in the log, as `tcp://filer:2049`; by default its addresses.
     pub upstream_name: Option<String>,
+    /// Whether clients are told that the server is none of pNFS (RFC 8881 §13.1), whose clients would
+    /// read and write at its data servers, past the gateway. Not under RPCSEC_GSS with integrity or
+    /// privacy.
+    pub hide_pnfs: bool,
+    /// MOUNT of the upstream, where the upstream does not answer it; without one, it is the upstream
+    /// that says that it has none.
+    pub mount: Option<Arc<dyn MountService>>,
 }
 
 impl GatewayConfig {
@@ -282,6 +290,8 @@ impl GatewayConfig {
         with_reply_memory(reply_memory: usize),
         with_workers(workers: usize),
         with_upstream_name(upstream_name: Option<String>),
+        with_hide_pnfs(hide_pnfs: bool),
+        with_mount(mount: Option<Arc<dyn MountService>>),
     }
 }
 
@@ -298,6 +308,8 @@ impl Default for GatewayConfig {
             reply_memory: 64 << 20,
             workers: 1,
             upstream_name: None,
+            hide_pnfs: false,
+            mount: None,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::ports::Lease;
 use crate::session::Sizes;
 use crate::stats::UpstreamConnection;
 use buffer::Pool;
-use oncrpc::xdr::Payload;
+use oncrpc::xdr::{Payload, padded};
 use oncrpc::{Cause, ConnectionId, ReplyBound, Service, Transport, TransportError};
 use oncrpc_tcp::{LocalPort, ReplyMemory, WarningLog};
 use rpcrdma::{ClientConfig, InlineThreshold};
@@ -24,6 +24,9 @@ const MAX_CALLBACK: usize = 64 << 10;
 
 /// Calls of an RDMA upstream to one client at a time. Each has a Receive, also while the pair is idle.
 const MAX_CALLBACKS: u32 = 2;
+
+/// Bytes of a header with one Write chunk of sixteen segments (RFC 8267 §6.4.2), of either version.
+const WRITE_CHUNK_HEADER: usize = 512;
 
 /// How often a kept source port is tried, and the pause in between: the system may still be closing
 /// the connection that had it.
@@ -229,7 +232,24 @@ impl Link {
         for result in &mut bound.results {
             *result = (*result).min(most);
         }
-        bound
+        // A reply whose rest does not fit a Send comes in one Reply chunk, with its results.
+        let results = bound.results.iter().map(|&len| padded(len));
+        let whole = results.fold(bound.fixed, usize::saturating_add);
+        match whole > most && bound.fixed > self.beside_write_chunk() {
+            true => ReplyBound::new(most),
+            false => bound,
+        }
+    }
+
+    /// Bytes of a reply beside its result in a Write chunk that fit a Send.
+    fn beside_write_chunk(&self) -> usize {
+        match self {
+            Self::Tcp { .. } => usize::MAX,
+            Self::Rdma { client, .. } => client.connection().map_or(0, |info| {
+                let most = info.thresholds.receive.bytes();
+                most.saturating_sub(WRITE_CHUNK_HEADER)
+            }),
+        }
     }
 
     /// Largest callback of the upstream, and reply: what fits one Send, or the limit over TCP.

@@ -5,19 +5,20 @@ mod loss;
 
 use crate::core::Core;
 use crate::downstream::Backward;
+use crate::held::OfReply;
 use crate::link::Link;
 use crate::outage::Symptom;
 use crate::phase::{Phase, Phases};
 use crate::ports::MachineName;
 use crate::reduce;
-use crate::replies::{AUTH_TLS, bad_cred, can_answer, system_err};
+use crate::replies::{AUTH_TLS, bad_cred, can_answer, garbage_args, system_err};
 use crate::reply_memory::{Lease, SmallReplies};
 use crate::retry::Failure;
 use crate::session::{self, Sizes};
 use crate::side::Side;
 use crate::stats::{Counter, TcpClient, UpstreamConnection};
 use crate::xids::{Taken, Xids};
-use nfs_proto::scan::{ScannedCall, apply, place_results, scan_call, scan_reply};
+use nfs_proto::scan::{BadItem, ScannedCall, apply, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, Caller, Credential, Programs, Reply, ReplyBound, Service, TransportError};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -172,6 +173,9 @@ impl Pair {
             // It asks for TLS on this connection. A server would begin it on its own (RFC 9289 §4.1).
             return Answer::Now(Reply::Message(bad_cred(xid)));
         }
+        if let Some(bad) = scanned.bad_item {
+            return Answer::Now(self.bad_item(bad, &scanned));
+        }
         if scanned.truncated {
             self.warn("RFC 4506 §4: a call ends before its arguments; it is passed on as it is");
         }
@@ -212,8 +216,30 @@ impl Pair {
                     None => return Reply::Nothing,
                 },
             };
-            self.forward(call, &scanned, &caller).await
+            match scanned.program {
+                // Rare, and its state is larger than that of other calls.
+                nfs_proto::MOUNT_PROGRAM => {
+                    Box::pin(self.forward_mount(call, &scanned, &caller)).await
+                }
+                _ => self.forward(call, &scanned, &caller).await,
+            }
         }))
+    }
+
+    /// Answers a call with an item in a Read chunk that does not belong where it stands. Whole again, it would be another call
+    /// than its client has made: the item is padded to a multiple of four bytes.
+    fn bad_item(&self, bad: BadItem, scanned: &ScannedCall) -> Reply {
+        self.core.stats.malformed.bump();
+        match bad {
+            BadItem::Length if can_answer(scanned.flavor) => {
+                self.warn("GARBAGE_ARGS: an argument and its Read chunk differ in length (RFC 8166 §3.4.5)");
+                Reply::Message(garbage_args(scanned.xid))
+            }
+            BadItem::Length | BadItem::Ineligible => {
+                self.warn("ERR_CHUNK: a Read chunk where no argument is eligible, or has this length (RFC 8166 §6.1)");
+                Reply::Ineligible
+            }
+        }
     }
 
     fn in_flight(self: &Arc<Self>, xid: u32) -> InFlight {
@@ -248,7 +274,7 @@ impl Pair {
         }
     }
 
-    async fn forward(
+    pub(crate) async fn forward(
         self: &Arc<Self>,
         call: Payload,
         scanned: &ScannedCall,
@@ -260,16 +286,39 @@ impl Pair {
         if session::declares_ready(scanned) {
             self.client_is_ready();
         }
+        let outcome = self.ask(&link, call, scanned, caller).await;
+        self.conclude(&link, outcome, scanned, caller)
+    }
+
+    /// Passes a call to the upstream, and waits for the reply.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        link: &Link,
+        call: Payload,
+        scanned: &ScannedCall,
+        caller: &Caller,
+    ) -> Result<(Payload, Option<Held>), Failure> {
         let (call, _memory) = self.with_memory(call);
-        let (call, bound) = self.outgoing(&link, call, scanned);
+        let (call, bound) = self.outgoing(link, call, scanned);
         let most = caller.reply_room.largest();
-        match self.call_upstream(&link, call, bound, scanned, most).await {
+        self.call_upstream(link, call, bound, scanned, most).await
+    }
+
+    /// The answer to a call by what became of it at the upstream.
+    pub(crate) fn conclude(
+        &self,
+        link: &Link,
+        outcome: Result<(Payload, Option<OfReply>), Failure>,
+        scanned: &ScannedCall,
+        caller: &Caller,
+    ) -> Reply {
+        match outcome {
             // A client may not read its reply, which has its memory until it is written.
             Ok((reply, memory)) => {
                 if !self.answered.load(Relaxed) && !self.answered.swap(true, Relaxed) {
                     self.core.end_outage();
                 }
-                match (self.back(&link, reply, scanned, caller), memory) {
+                match (self.back(link, reply, scanned, caller), memory) {
                     (Reply::Message(reply), Some(memory)) => {
                         Reply::Message(memory.keep_with(reply))
                     }
@@ -291,7 +340,7 @@ impl Pair {
     }
 
     /// Returns the upstream connection once it is there; `None` if there will be none.
-    async fn link(&self) -> Option<Arc<Link>> {
+    pub(crate) async fn link(&self) -> Option<Arc<Link>> {
         if let Some(link) = &self.lock().link {
             return Some(Arc::clone(link));
         }
@@ -337,9 +386,9 @@ impl Pair {
 
     /// The reply as it goes to the client.
     fn back(&self, link: &Link, reply: Payload, scanned: &ScannedCall, caller: &Caller) -> Reply {
-        let stats = &self.core.stats;
         let placed = match link {
             Link::Tcp { .. } => {
+                let reply = self.without_pnfs(reply, scanned);
                 let results = scan_reply(scanned, &reply).results;
                 Ok(match caller.reply_room.has_chunks() {
                     true => reduce::take_out(reply, &results),
@@ -347,6 +396,7 @@ impl Pair {
                 })
             }
             Link::Rdma { .. } => place_results(scanned, reply).map(|reply| {
+                let reply = self.without_pnfs(reply, scanned);
                 // What came inline may belong into a chunk of the client.
                 match caller.reply_room.has_chunks() {
                     true => {
@@ -364,6 +414,23 @@ impl Pair {
                 return self.system_error(scanned.xid, scanned.flavor, self.core.downstream);
             }
         };
+        self.deliver(reply, scanned, caller)
+    }
+
+    /// A reply that says that the server is none of pNFS, where that is configured.
+    fn without_pnfs(&self, reply: Payload, scanned: &ScannedCall) -> Payload {
+        match self.core.config.hide_pnfs && session::may_offer_pnfs(scanned) {
+            true => {
+                let flags = scan_reply(scanned, &reply).exchange_flags;
+                apply(reply, &session::without_pnfs(&flags))
+            }
+            false => reply,
+        }
+    }
+
+    /// A reply as the answer to a call, if the client has room for it.
+    pub(crate) fn deliver(&self, reply: Payload, scanned: &ScannedCall, caller: &Caller) -> Reply {
+        let stats = &self.core.stats;
         let size = ReplyBound {
             fixed: reply.head().len(),
             results: reply.items().iter().map(oncrpc::xdr::Item::len).collect(),

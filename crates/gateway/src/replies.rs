@@ -18,6 +18,11 @@ pub(crate) fn system_err(xid: u32) -> Payload {
     reply(xid, ReplyStatus::accepted(AcceptStatus::SystemErr))
 }
 
+/// Makes the reply GARBAGE_ARGS (RFC 5531 §9).
+pub(crate) fn garbage_args(xid: u32) -> Payload {
+    reply(xid, ReplyStatus::accepted(AcceptStatus::GarbageArgs))
+}
+
 /// Makes the reply AUTH_BADCRED (RFC 5531 §9).
 pub(crate) fn bad_cred(xid: u32) -> Payload {
     let status = RejectStatus::AuthError(AuthStat::BadCred);

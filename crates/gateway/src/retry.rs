@@ -89,7 +89,7 @@ impl Pair {
             let (reply, memory) = self.answered(memory, reply).await;
             return Ok((reply?, memory));
         }
-        let (again, results) = (reduce::copy_of(&call), bound.results.clone());
+        let again = reduce::copy_of(&call);
         let reply = pin!(link.call(call, bound, usize::MAX));
         let (reply, memory) = self.answered(memory, reply).await;
         let why = match reply {
@@ -104,10 +104,8 @@ impl Pair {
             why,
             "repeated with a larger Reply chunk"
         );
-        let bound = ReplyBound {
-            fixed: max_reply,
-            results,
-        };
+        // All of it comes in the Reply chunk: no call offers Write chunks beside one.
+        let bound = ReplyBound::new(max_reply);
         // The first chunk is invalid by now.
         drop(memory);
         let memory = self.reply_memory(&bound, link.max_chunk()).await?;

@@ -1,7 +1,10 @@
 //! What a session of NFS version 4.1 or later says of its connection (RFC 8881 §18.34, §18.36), and
 //! what a gateway changes in it.
 
-use nfs_proto::scan::{CONN_RDMA, Channel, ChannelAttributes, Edit, ScannedCall, SessionOperation};
+use nfs_proto::scan::{
+    CONN_RDMA, Channel, ChannelAttributes, Edit, ScannedCall, SessionOperation, USE_NON_PNFS,
+    USE_PNFS_MDS, Word,
+};
 use nfs_proto::{NFS_PROGRAM, NFS_V4};
 use rpcrdma::InlineSizes;
 use smallvec::SmallVec;
@@ -57,6 +60,22 @@ pub(crate) fn may_declare_ready(call: &ScannedCall) -> bool {
 /// Whether a call creates a session, or binds its connection to one.
 pub(crate) fn is_of_session(call: &ScannedCall) -> bool {
     call.sessions().next().is_some()
+}
+
+/// Whether the reply to a call may say that its server is one of pNFS: it has an EXCHANGE_ID.
+pub(crate) fn may_offer_pnfs(call: &ScannedCall) -> bool {
+    /// EXCHANGE_ID (RFC 8881 §18.35).
+    const EXCHANGE_ID: u8 = 42;
+    call.operations.contains(&EXCHANGE_ID)
+}
+
+/// Makes a metadata server of pNFS one without it, in the flags of each EXCHANGE_ID. One of the flags
+/// has to be there (RFC 8881 §13.1), and Linux refuses both together.
+pub(crate) fn without_pnfs(flags: &[Word]) -> SmallVec<[Edit; 3]> {
+    let offered = flags.iter().filter(|flags| flags.value & USE_PNFS_MDS != 0);
+    offered
+        .map(|flags| flags.replace(flags.value & !USE_PNFS_MDS | USE_NON_PNFS))
+        .collect()
 }
 
 /// Cuts the attributes of the channels in each CREATE_SESSION to what the transports carry. Takes out

@@ -100,7 +100,7 @@ counters! {
     clients_stalled,
     /// Calls denied, because a local user claimed to be another one.
     denied,
-    /// Calls answered here because their headers are malformed.
+    /// Calls answered here because their headers or Read chunks are malformed.
     malformed,
     /// Calls that the upstream did not answer in time.
     timeouts,

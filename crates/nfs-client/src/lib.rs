@@ -77,6 +77,6 @@ pub use rpc::{Reply, Rpc};
 pub use show::printable;
 pub use tuning::Tuning;
 pub use upload::{Resume, Upload, is_temporary_name, temporary_name};
-pub use url::{NfsUrl, UrlError, host_and_port};
+pub use url::{NfsUrl, UrlError, host_and_port, ipv6_host};
 pub use walk::{Walk, WalkEntry};
 pub use write::WriteStream;

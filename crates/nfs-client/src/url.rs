@@ -2,7 +2,9 @@
 
 use nfs_proto::NFS_RDMA_PORT;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use std::borrow::Cow;
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 /// An NFS URL, `nfs://HOST[:PORT]/PATH`.
@@ -12,7 +14,7 @@ use std::str::FromStr;
 /// mean the same here, because paths are mounted and not looked up from a public handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NfsUrl {
-    /// Host name or address; an IPv6 address without brackets.
+    /// Host name or address; an IPv6 address without brackets, and its zone behind a `%`.
     pub host: String,
     /// TCP port.
     pub port: u16,
@@ -72,11 +74,39 @@ impl FromStr for NfsUrl {
         };
         let (host, port) = host_and_port(authority)?;
         Ok(Self {
-            host: host.to_owned(),
+            host: host.into_owned(),
             port,
             path: unescape(path)?,
         })
     }
+}
+
+/// Parses an IPv6 address with or without a zone, which stands behind `%25` (RFC 6874 §2) or, as
+/// mount.nfs(8) and getaddrinfo(3) take it, `%`. The result has `%`.
+///
+/// ```
+/// use nfs_client::ipv6_host;
+///
+/// assert_eq!(ipv6_host("fe80::1%25eth0").as_deref(), Some("fe80::1%eth0"));
+/// assert_eq!(ipv6_host("fe80::1%eth0").as_deref(), Some("fe80::1%eth0"));
+/// assert_eq!(ipv6_host("host%eth0"), None);
+/// ```
+pub fn ipv6_host(text: &str) -> Option<Cow<'_, str>> {
+    let Some((address, given)) = text.split_once('%') else {
+        return text.parse::<Ipv6Addr>().ok().map(|_| text.into());
+    };
+    address.parse::<Ipv6Addr>().ok()?;
+    // A zone may be a number, and 25 be one.
+    let zone = given.strip_prefix("25").filter(|zone| !zone.is_empty());
+    let zone = zone.unwrap_or(given);
+    let is_zone = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '~');
+    if zone.is_empty() || !zone.chars().all(is_zone) {
+        return None;
+    }
+    Some(match zone.len() == given.len() {
+        true => text.into(),
+        false => format!("{address}%{zone}").into(),
+    })
 }
 
 /// Parses host and port as in a URL, `HOST[:PORT]`, with an IPv6 address in brackets. The default
@@ -85,12 +115,12 @@ impl FromStr for NfsUrl {
 /// # Errors
 ///
 /// [`UrlError::NoHost`], [`UrlError::BadHost`] or [`UrlError::BadPort`].
-pub fn host_and_port(authority: &str) -> Result<(&str, u16), UrlError> {
+pub fn host_and_port(authority: &str) -> Result<(Cow<'_, str>, u16), UrlError> {
     let bad = || UrlError::BadHost(authority.to_owned());
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (host, behind) = rest.split_once(']').ok_or_else(bad)?;
-            host.parse::<std::net::Ipv6Addr>().map_err(|_| bad())?;
+            let host = ipv6_host(host).ok_or_else(bad)?;
             match behind.strip_prefix(':') {
                 Some(port) => (host, Some(port)),
                 None if behind.is_empty() => (host, None),
@@ -98,16 +128,12 @@ pub fn host_and_port(authority: &str) -> Result<(&str, u16), UrlError> {
             }
         }
         None => match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
+            Some((host, port)) => (host_name(host).ok_or_else(bad)?, Some(port)),
+            None => (host_name(authority).ok_or_else(bad)?, None),
         },
     };
     if host.is_empty() {
         return Err(UrlError::NoHost);
-    }
-    let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
-    if !host.chars().all(is_host) {
-        return Err(bad());
     }
     match port {
         None => Ok((host, NFS_RDMA_PORT)),
@@ -116,6 +142,12 @@ pub fn host_and_port(authority: &str) -> Result<(&str, u16), UrlError> {
             Ok(0) | Err(_) => Err(UrlError::BadPort(text.to_owned())),
         },
     }
+}
+
+/// Returns a host name or an IPv4 address if it has no other characters than those have.
+fn host_name(text: &str) -> Option<Cow<'_, str>> {
+    let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    text.chars().all(is_host).then(|| text.into())
 }
 
 /// Bytes that a path in a URL has as escapes: all but letters, digits and these marks.
@@ -157,7 +189,7 @@ fn unescape(path: &str) -> Result<Vec<u8>, UrlError> {
 impl fmt::Display for NfsUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.host.contains(':') {
-            true => write!(f, "nfs://[{}]", self.host)?,
+            true => write!(f, "nfs://[{}]", self.host.replace('%', "%25"))?,
             false => write!(f, "nfs://{}", self.host)?,
         }
         if self.port != NFS_RDMA_PORT {
@@ -186,6 +218,10 @@ mod tests {
         check("nfs://127.0.0.1//srv", "127.0.0.1", 20049, b"//srv");
         check("nfs://[::1]/x", "::1", 20049, b"/x");
         check("nfs://[fe80::1]:7/x", "fe80::1", 7, b"/x");
+        check("nfs://[fe80::1%25eth0]/x", "fe80::1%eth0", 20049, b"/x");
+        check("nfs://[fe80::1%eth0]:7/x", "fe80::1%eth0", 7, b"/x");
+        check("nfs://[fe80::1%25]", "fe80::1%25", 20049, b"/");
+        check("nfs://[fe80::1%2525]", "fe80::1%25", 20049, b"/");
         check("nfs://h/a%20b%25%ff", "h", 20049, b"/a b%\xff");
         check("nfs://h/a:b@c", "h", 20049, b"/a:b@c");
     }
@@ -207,6 +243,15 @@ mod tests {
         );
         refused("nfs://[::1/", UrlError::BadHost("[::1".into()));
         refused("nfs://[host]/", UrlError::BadHost("[host]".into()));
+        for host in [
+            "[fe80::1%]",
+            "[fe80::1%a b]",
+            "[192.0.2.1%eth0]",
+            "h%eth0",
+            "[::1%25a%25b]",
+        ] {
+            refused(&format!("nfs://{host}/"), UrlError::BadHost(host.into()));
+        }
         refused("nfs://::1/", UrlError::NoHost);
         refused("nfs://h:0/", UrlError::BadPort("0".into()));
         refused("nfs://h:65536/", UrlError::BadPort("65536".into()));
@@ -224,9 +269,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_path_round_trips(path in proptest::collection::vec(1u8.., 0..40), port in 1u16..) {
+        fn any_path_round_trips(
+            path in proptest::collection::vec(1u8.., 0..40),
+            port in 1u16..,
+            zone in "|%[a-z0-9._~-]{1,15}",
+        ) {
             let path = [b"/", &path[..]].concat();
-            let url = NfsUrl { host: "::1".into(), port, path };
+            let url = NfsUrl { host: format!("::1{zone}"), port, path };
             prop_assert_eq!(url.to_string().parse::<NfsUrl>().unwrap(), url);
         }
 

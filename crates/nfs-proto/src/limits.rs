@@ -91,6 +91,11 @@ pub const MAX_ELEMENTS: u32 = 4096;
 /// The protocol has no limit. Linux has 128 (`IDMAP_NAMESZ`).
 pub const MAX_OWNER_NAME: usize = 512;
 
+/// Bytes reserved in a reply for a security label.
+///
+/// The protocol has no limit. Linux' client has 2048 (`NFS4_MAXLABELLEN`).
+pub const MAX_SECURITY_LABEL: usize = 4096;
+
 /// Bytes reserved in a reply for each half of a network address.
 pub const MAX_NETWORK_ADDRESS: usize = 256;
 

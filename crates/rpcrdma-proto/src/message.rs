@@ -22,7 +22,7 @@ pub struct CallRequest<C> {
     pub(crate) need: Need,
     pub(crate) reply_chunk: bool,
     pub(crate) move_items: bool,
-    pub(crate) mixed_long: bool,
+    pub(crate) mixed: bool,
     /// Time limit of the call at the peer, if not the usual one.
     pub(crate) limit: Option<Duration>,
     /// Connections lost while the call was in flight, except those given up because the peer was
@@ -51,7 +51,7 @@ impl<C> CallRequest<C> {
             need: Need::Call,
             reply_chunk: false,
             move_items: false,
-            mixed_long: false,
+            mixed: false,
             limit: None,
             losses: 0,
             losses_alone: 0,
@@ -106,10 +106,11 @@ impl<C> CallRequest<C> {
     }
 
     /// Uses Read chunks for items beside the Position-Zero chunk if the call is Long (RFC 8166
-    /// §3.5.3). For tests of Responders: not every Responder supports it, so clients do not use it.
+    /// §3.5.3), and Write chunks for results beside a Reply chunk if the reply may be long (§4.3.3). For
+    /// tests of Responders: not every Responder supports it, so clients do not use it.
     #[must_use]
     pub fn with_mixed_chunks(mut self) -> Self {
-        self.mixed_long = true;
+        self.mixed = true;
         self
     }
 
@@ -126,7 +127,7 @@ impl<C> CallRequest<C> {
             items,
             reply_chunk: self.reply_chunk,
             move_items: self.move_items,
-            mixed_long: self.mixed_long,
+            mixed: self.mixed,
         }
     }
 }

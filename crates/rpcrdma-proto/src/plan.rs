@@ -54,8 +54,9 @@ pub struct CallSizes {
     /// Whether to use a chunk for each item and each result, even if it fits a Send.
     pub move_items: bool,
     /// Whether to use Read chunks for the items of a Long call, beside the one at Position zero
-    /// (RFC 8166 §3.5.3). Not every Responder supports that.
-    pub mixed_long: bool,
+    /// (RFC 8166 §3.5.3), and Write chunks beside a Reply chunk (§4.3.3). Not every Responder supports
+    /// that.
+    pub mixed: bool,
 }
 
 /// Form of a call message.
@@ -78,7 +79,7 @@ pub struct CallPlan {
     /// Indices of the items that have a Read chunk each, in ascending order.
     pub moved: SmallVec<[usize; 1]>,
     /// Bytes of the Write chunk for each result that is eligible for placement. Empty if the whole
-    /// reply comes inline.
+    /// reply comes inline, or in the Reply chunk.
     pub write_chunks: SmallVec<[usize; 1]>,
     /// Bytes of the Reply chunk, if the reply may need one.
     pub reply_chunk: Option<usize>,
@@ -113,7 +114,7 @@ impl From<&Payload> for CallSizes {
             items: message.items().iter().map(xdr::Item::len).collect(),
             reply_chunk: false,
             move_items: false,
-            mixed_long: false,
+            mixed: false,
         }
     }
 }
@@ -184,10 +185,15 @@ impl CallPlan {
         // RFC 8166 §4.3.3: a Reply chunk whenever what is left of the reply may not fit a Send. A
         // Linux server sends all that fits its own Send, whatever it was told, so the bound counts
         // and not what replies usually are.
+        let writes = bound.results.iter().map(|&len| limits.segments(len));
+        let left = limits.header_len(0, writes, None) + bound.fixed;
+        let long = left > limits.receive || call.reply_chunk;
+        if long && !call.mixed {
+            // With Write chunks beside a Reply chunk, Linux' server (6.1, 6.12) writes the results to
+            // both, and disconnects.
+            return in_reply_chunk();
+        }
         let placed = limits.check_results(&bound.results).and_then(|()| {
-            let writes = bound.results.iter().map(|&len| limits.segments(len));
-            let left = limits.header_len(0, writes, None) + bound.fixed;
-            let long = left > limits.receive || call.reply_chunk;
             let offer = Offer {
                 write_chunks: bound.results.clone(),
                 reply_chunk: long.then(|| reply_chunk(bound.fixed)),
@@ -240,7 +246,7 @@ impl CallPlan {
         let Some(others) = regions.checked_sub(1) else {
             return Err(too_large);
         };
-        if call.mixed_long
+        if call.mixed
             && let Some(moved) = mixed(call, room, others, limits)
         {
             return Ok(plan(CallForm::Long, moved));

@@ -2,10 +2,10 @@
 
 use crate::failure::plain;
 use anyhow::anyhow;
-use nfs_client::{UrlError, host_and_port};
+use nfs_client::{UrlError, host_and_port, ipv6_host};
 use nfs_proto::NFS_RDMA_PORT;
 use std::fmt;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
 
 /// What there is to say of a host that the system knows and that has no address.
@@ -14,7 +14,7 @@ pub(crate) const NO_ADDRESS: &str = "this host has no address";
 /// A host, by name or address, and a port; [`NFS_RDMA_PORT`] if none is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    /// A name or an address, without brackets.
+    /// A name or an address, without brackets; an IPv6 address may have a zone, as `fe80::1%eth0`.
     pub(crate) host: String,
     pub(crate) port: u16,
 }
@@ -40,8 +40,16 @@ impl Endpoint {
 
     /// Whether it is written with this address, and not with a name.
     pub(crate) fn is(&self, addr: SocketAddr) -> bool {
-        self.host.parse() == Ok(addr.ip())
+        let host = &self.host;
+        let address = host.split_once('%').map_or(&**host, |(address, _)| address);
+        address.parse() == Ok(addr.ip())
     }
+}
+
+/// Another port at the same address, with its zone.
+pub(crate) fn at_port(mut addr: SocketAddr, port: u16) -> SocketAddr {
+    addr.set_port(port);
+    addr
 }
 
 impl FromStr for Endpoint {
@@ -56,12 +64,12 @@ impl FromStr for Endpoint {
             },
             None => text,
         };
-        let (host, port) = match text.parse::<Ipv6Addr>() {
-            Ok(_) => (text, NFS_RDMA_PORT),
-            Err(_) => host_and_port(text)?,
+        let (host, port) = match ipv6_host(text) {
+            Some(host) => (host, NFS_RDMA_PORT),
+            None => host_and_port(text)?,
         };
         Ok(Self {
-            host: host.to_owned(),
+            host: host.into_owned(),
             port,
         })
     }
@@ -70,7 +78,9 @@ impl FromStr for Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
+            // A zone that begins with 25 would otherwise be taken for an escaped one.
+            let host = self.host.replace("%25", "%2525");
+            write!(f, "[{host}]:{}", self.port)
         } else {
             write!(f, "{}:{}", self.host, self.port)
         }
@@ -98,6 +108,11 @@ mod tests {
         check("[::1]:7", "::1", 7);
         check("[::1]", "::1", 20049);
         check("2001:db8::7", "2001:db8::7", 20049);
+        check("fe80::1%eth0", "fe80::1%eth0", 20049);
+        check("[fe80::1%eth0]:7", "fe80::1%eth0", 7);
+        check("[fe80::1%25eth0]:7", "fe80::1%eth0", 7);
+        check("fe80::1%2525", "fe80::1%25", 20049);
+        check("nfs://[fe80::1%25eth0]/", "fe80::1%eth0", 20049);
         check("nfs://127.0.0.1/", "127.0.0.1", 20049);
         check("nfs://[::1]:7", "::1", 7);
     }

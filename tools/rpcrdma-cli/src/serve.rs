@@ -35,6 +35,7 @@ pub(crate) mod terminal;
 mod users;
 
 use crate::checks::Checked;
+use crate::endpoint::at_port;
 use crate::failure::{self, Ended};
 use crate::guard::Guarded;
 use crate::interrupt::Interrupt;
@@ -58,7 +59,6 @@ use reports::Reports;
 use rpcrdma::Server;
 use served::Served;
 use std::io::Write;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use systemd::Sockets;
@@ -146,7 +146,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     for warning in &beside.warnings {
         tracing::warn!(target: "serve", "{warning}");
     }
-    let mount_addr = SocketAddr::new(listen.ip(), settings.args.mount_port);
+    let mount_addr = at_port(listen, settings.args.mount_port);
     let bound = sockets.mount;
     let mount = mount_service.clone();
     let mount = MountServer::start(mount_addr, bound, mount, exports, local_users).await?;

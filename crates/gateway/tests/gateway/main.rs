@@ -1,6 +1,7 @@
 //! Gateways between real transports: software iWARP and TCP on loopback.
 
 mod callbacks;
+mod chunks;
 mod faults;
 mod files;
 mod heard;
@@ -8,7 +9,9 @@ mod hostile;
 mod lifetimes;
 mod made_up;
 mod memory;
+mod mount;
 mod places;
+mod pnfs;
 mod providers;
 mod recovery;
 mod sizes;

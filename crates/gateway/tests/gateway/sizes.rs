@@ -228,33 +228,6 @@ async fn call_with_several_read_chunks_has_one_at_most_towards_an_rdma_upstream(
     assert!(*direct == 2 && *through < 2, "{direct} {through}");
 }
 
-#[tokio::test]
-async fn call_with_several_results_offers_one_write_chunk_to_an_rdma_upstream() {
-    const COUNT: u32 = 10_000;
-    let upper = Upper::new(Over::Rdma(Versions::One)).await;
-    let gateway = upper.behind(Over::Tcp).await;
-    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
-    let (prog, vers, proc) = (100_003, 4, 1);
-    let mut w = Writer::default();
-    write_call(&mut w, 1, Procedure { prog, vers, proc }, &Credential::None);
-    w.words([0, 0, 3]);
-    for _ in 0..3 {
-        w.words([25, 0, 0, 0, 0, 0, 0, COUNT]);
-    }
-    let reply = client.call(w.finish(), 100).await;
-    reply.expect("it is answered");
-    let room = upper.service.last_caller().reply_room;
-    let carries = |results: [u32; 3]| {
-        room.carries(&ReplyBound {
-            fixed: 60,
-            results: results.iter().map(|&bytes| bytes as usize).collect(),
-        })
-    };
-    assert!(carries([COUNT; 3]) && !carries([COUNT + 1, 0, 0]));
-    // Later ones are part of the reply, where they share the room.
-    assert!(carries([0, COUNT + 1, 0]) && carries([0, 0, COUNT + 1]));
-}
-
 /// A server that answers with so many bytes, and notes XIDs and calls.
 struct Long {
     bytes: usize,

@@ -22,10 +22,11 @@ pub use place::{ItemPlace, ItemPlaces};
 pub use reply::{ReplyScan, ScannedReply};
 pub use session::{
     BindConnection, CONN_BACK_CHAN, CONN_RDMA, Channel, ChannelAttributes, CreateSession, Edit,
-    SessionOperation, Word,
+    SessionOperation, USE_NON_PNFS, USE_PNFS_MDS, Word,
 };
 
 use crate::NFSACL_PROGRAM;
+pub use machine::BadItem;
 use machine::{Scan, is_compound};
 use oncrpc::ReplyBound;
 use oncrpc::xdr::padded;
@@ -64,6 +65,9 @@ pub struct ScannedCall {
     /// did not fit (RFC 8267 §3.1, §5.2, §6.2.1). Not with RPCSEC_GSS, whose verifier covers the XID
     /// (RFC 2203 §5.3.1).
     pub short_reply_retry: bool,
+    /// The first by-reference argument that does not belong where it stands: its padding would change
+    /// what the call says (RFC 8166 §3.4.5.2).
+    pub bad_item: Option<BadItem>,
     /// Numbers of the operations of a COMPOUND, up to the first that is not known.
     pub operations: SmallVec<[u8; 16]>,
     /// CREATE_SESSION or BIND_CONN_TO_SESSION: the first of them.
@@ -164,6 +168,7 @@ impl CallScan {
             flavor: scan.note(Note::Flavor),
             clear: scan.is_clear(),
             truncated: scan.is_truncated(),
+            bad_item: scan.bad_item(),
             reply: bound::bound(&scan),
             short_reply_retry: scan.is_complete()
                 && !scan.is_gss()

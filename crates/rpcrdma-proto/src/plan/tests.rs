@@ -35,7 +35,7 @@ fn try_plan(
         items: items.into(),
         reply_chunk: false,
         move_items: false,
-        mixed_long: false,
+        mixed: false,
     };
     let bound = ReplyBound {
         fixed,
@@ -103,7 +103,7 @@ fn reply_that_fits_is_offered_nothing() {
     check(128, &[1 << 20], &[1 << 20], None);
     // 28 bytes of header and 24 of the Write chunk.
     check(4044, &[1 << 20], &[1 << 20], None);
-    check(4045, &[1 << 20], &[1 << 20], Some(4048));
+    check(4045, &[1000, 2000], &[], Some(4048 + 3000));
     check(128, &[5000, 10], &[5000, 10], None);
 }
 
@@ -135,7 +135,7 @@ fn small_segments_count_against_the_header() {
         items: smallvec![20_000],
         reply_chunk: false,
         move_items: false,
-        mixed_long: false,
+        mixed: false,
     };
     let bound = ReplyBound::default();
     let plan = CallPlan::new(&call, &bound, &limits).expect("it can be carried");
@@ -145,7 +145,7 @@ fn small_segments_count_against_the_header() {
         items: smallvec![60_000],
         reply_chunk: false,
         move_items: false,
-        mixed_long: false,
+        mixed: false,
     };
     let plan = CallPlan::new(&call, &bound, &limits).expect("it can be carried");
     assert_eq!(plan.form, CallForm::Long);
@@ -167,7 +167,7 @@ fn sizes(stream: usize, items: &[usize]) -> CallSizes {
         items: items.into(),
         reply_chunk: false,
         move_items: false,
-        mixed_long: false,
+        mixed: false,
     }
 }
 
@@ -245,9 +245,33 @@ fn each_form_of_the_reply_ends_where_its_last_byte_fits() {
             let left = receive - LIMITS.header_len(0, results.iter().map(|_| 1), None);
             check(left - 1, results, results.len(), false);
             check(left, results, results.len(), false);
-            check(left + 1, results, results.len(), true);
+            // Then all of it is in the Reply chunk.
+            check(left + 1, results, 0, true);
         }
     }
+}
+
+#[test]
+fn write_chunks_are_offered_beside_a_reply_chunk_only_if_that_is_asked_for() {
+    let check = |reply_chunk, mixed, fixed, writes: &[usize], reply| {
+        let call = CallSizes {
+            reply_chunk,
+            mixed,
+            ..sizes(100, &[])
+        };
+        let bound = reply_of(fixed, &[9000, 5]);
+        let plan = CallPlan::new(&call, &bound, &LIMITS).expect("carried");
+        assert_eq!(
+            (plan.write_chunks.as_slice(), plan.reply_chunk),
+            (writes, reply)
+        );
+    };
+    check(false, false, 100, &[9000, 5], None);
+    check(false, false, 5000, &[], Some(5000 + 9000 + 8));
+    check(true, false, 100, &[], Some(100 + 9000 + 8));
+    check(false, true, 100, &[9000, 5], None);
+    check(false, true, 5000, &[9000, 5], Some(5000));
+    check(true, true, 100, &[9000, 5], Some(100));
 }
 
 #[test]
@@ -277,9 +301,11 @@ fn chunk_of_one_segment_too_many_is_refused() {
 fn offer_whose_header_fits_no_send_goes_as_one_chunk_or_not_at_all() {
     // A header of 1024 bytes has room for 62 segments in one chunk, and for fewer in two.
     let limits = limits(4096, 1024, 1000);
-    let plan = |fixed, results: &[usize]| {
-        CallPlan::new(&sizes(100, &[]), &reply_of(fixed, results), &limits)
+    let call = CallSizes {
+        mixed: true,
+        ..sizes(100, &[])
     };
+    let plan = |fixed, results: &[usize]| CallPlan::new(&call, &reply_of(fixed, results), &limits);
     let both = plan(500, &[40_000]).expect("carried");
     assert_eq!((both.write_chunks.len(), both.reply_chunk), (1, Some(500)));
     let whole = plan(22_000, &[40_000]).expect("carried");
@@ -306,9 +332,9 @@ fn fewest_and_largest_items_move() {
 fn items_of_a_long_call_have_chunks_of_their_own_only_if_that_is_allowed() {
     let call = sizes(6000 + 8 + 50_000, &[8, 50_000]);
     let bound = ReplyBound::default();
-    let plan = |mixed_long| {
+    let plan = |mixed| {
         let call = CallSizes {
-            mixed_long,
+            mixed,
             ..call.clone()
         };
         CallPlan::new(&call, &bound, &LIMITS).expect("carried")
@@ -353,8 +379,8 @@ fn reply_chunk_can_be_asked_for() {
     };
     assert_eq!(plan(100, &[]).reply_chunk, Some(100));
     assert_eq!(plan(0, &[]).reply_chunk, Some(4));
-    let both = plan(100, &[9000]);
-    assert_eq!((both.write_chunks.len(), both.reply_chunk), (1, Some(100)));
+    let all = plan(100, &[9000]);
+    assert_eq!((all.write_chunks.len(), all.reply_chunk), (0, Some(9100)));
 }
 
 /// A reply with these bytes beside its items, each of which has a length word among them.
@@ -416,11 +442,11 @@ proptest! {
         items in any_items(),
         fixed in 0..12_000_usize,
         results in any_items(),
-        mixed_long in any::<bool>(),
+        mixed in any::<bool>(),
     ) {
         let stream = head + items.iter().map(|&len| padded(len)).sum::<usize>();
         let mut call = sizes(stream, &items);
-        call.mixed_long = mixed_long;
+        call.mixed = mixed;
         let Ok(plan) = CallPlan::new(&call, &reply_of(fixed, &results), &limits) else {
             // What fits chunks of one segment can be carried, whatever its form.
             let whole = fixed + results.iter().map(|&len| padded(len)).sum::<usize>();

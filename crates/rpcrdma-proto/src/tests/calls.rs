@@ -107,18 +107,18 @@ const SHAPES: &[Shape] = &[
         offered: (0, 0, 1),
         used: (0, 0, 1),
     },
-    // Write list and Reply chunk together, and everything at once.
+    // A result of a long reply is in the Reply chunk.
     Shape {
         call: (40, &[]),
         reply: (5000, &[5001]),
-        offered: (0, 1, 1),
-        used: (0, 1, 1),
+        offered: (0, 0, 1),
+        used: (0, 0, 1),
     },
     Shape {
         call: (10, &[70_001]),
         reply: (5000, &[70_003]),
-        offered: (1, 1, 1),
-        used: (1, 1, 1),
+        offered: (1, 0, 1),
+        used: (1, 0, 1),
     },
 ];
 
@@ -154,6 +154,23 @@ fn check_shapes(setup: impl Fn() -> Setup) {
 fn every_shape_arrives_whole_and_leaves_nothing_behind() {
     in_each_version(|versions| {
         check_shapes(|| Setup::speaking(versions));
+    });
+}
+
+#[test]
+fn results_of_a_long_reply_may_have_chunks_of_their_own() {
+    in_each_version(|versions| {
+        for (call, reads) in [((40, &[][..]), 0), ((10, &[70_001][..]), 1)] {
+            let mut pair = Pair::with(Setup::speaking(versions));
+            let mixed = |request: CallRequest| request.with_mixed_chunks();
+            let of_reply = (5000, &[70_003][..]);
+            let answer = exchange_as(&mut pair, call, of_reply, mixed).expect("answered");
+            check_reply(&answer, 5, 5000, &[70_003]);
+            let counters = pair.client.connection.counters();
+            assert_eq!(offered(counters), (reads, 1, 1));
+            assert_eq!(used(pair.server.connection.counters()), (reads, 1, 1));
+            pair.check_idle();
+        }
     });
 }
 
@@ -301,7 +318,9 @@ fn one_handle_goes_with_the_reply_only_if_both_ends_set_r() {
         setup.client.own.remote_invalidation = client;
         setup.server.own.remote_invalidation = server;
         let mut pair = Pair::with(setup);
-        exchange(&mut pair, (40, &[50_000]), (5000, &[50_000])).expect("answered");
+        let mixed = |request: CallRequest| request.with_mixed_chunks();
+        let items = &[50_000][..];
+        exchange_as(&mut pair, (40, items), (5000, items), mixed).expect("answered");
         let counters = pair.client.connection.counters();
         let invalidated = (counters.remote_invalidations, counters.local_invalidations);
         assert_eq!(invalidated, (remote, 3 - remote), "{client} {server}");

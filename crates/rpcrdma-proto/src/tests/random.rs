@@ -47,7 +47,7 @@ struct World {
     remote_invalidation: bool,
     private_data: bool,
     budget: usize,
-    mixed_long: bool,
+    mixed: bool,
     /// Of the client and of the server.
     versions: [Versions; 2],
     /// What becomes of Receives in version two, in KiB: of the client and of the server.
@@ -112,7 +112,7 @@ fn world() -> impl Strategy<Value = World> {
                 backward,
                 designs,
             )| {
-                let [remote_invalidation, private_data, mixed_long] = flags;
+                let [remote_invalidation, private_data, mixed] = flags;
                 World {
                     seed,
                     max_segment,
@@ -121,7 +121,7 @@ fn world() -> impl Strategy<Value = World> {
                     remote_invalidation,
                     private_data,
                     budget,
-                    mixed_long,
+                    mixed,
                     versions,
                     raise_to,
                     backward,
@@ -166,12 +166,12 @@ impl World {
     }
 }
 
-fn ask(pair: &mut Pair, xid: u32, exchange: &Exchange, mixed_long: bool) {
+fn ask(pair: &mut Pair, xid: u32, exchange: &Exchange, mixed: bool) {
     let (fixed, items) = &exchange.call;
     let (reply_fixed, results) = &exchange.reply;
     let head = 12 + xdr::padded(*reply_fixed) + 8 * results.len();
     let request = request(xid, call(xid, *fixed, items), bound(head, results));
-    pair.call(match mixed_long {
+    pair.call(match mixed {
         true => request.with_mixed_chunks(),
         false => request,
     });
@@ -199,7 +199,7 @@ proptest! {
     ) {
         let mut pair = Pair::with(world.setup());
         for (xid, exchange) in exchanges.iter().enumerate() {
-            ask(&mut pair, xid as u32, exchange, world.mixed_long);
+            ask(&mut pair, xid as u32, exchange, world.mixed);
         }
         pair.drive();
         for (xid, exchange) in exchanges.iter().enumerate() {
@@ -241,7 +241,7 @@ proptest! {
         end.faults.cut = Some(Cut::Bytes(cut));
         let mut pair = Pair::with(setup);
         for (xid, exchange) in exchanges.iter().enumerate() {
-            ask(&mut pair, xid as u32, exchange, world.mixed_long);
+            ask(&mut pair, xid as u32, exchange, world.mixed);
         }
         pair.drive();
         for pick in picks {
@@ -327,7 +327,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// Both directions of one connection. XIDs of both begin with 0, so that they are the same.
 struct TwoWays {
     pair: Pair,
-    mixed_long: bool,
+    mixed: bool,
     exchanges: Vec<Exchange>,
     /// Bytes of call and reply, and the items of each.
     back: Vec<(usize, usize, Vec<usize>)>,
@@ -341,7 +341,7 @@ impl TwoWays {
         pair.client_is_ready();
         let mut this = Self {
             pair,
-            mixed_long: world.mixed_long,
+            mixed: world.mixed,
             exchanges: Vec::new(),
             back: Vec::new(),
             cancelled: Vec::new(),
@@ -368,12 +368,7 @@ impl TwoWays {
         let pair = &mut self.pair;
         match step {
             Step::Call(exchange) => {
-                ask(
-                    pair,
-                    self.exchanges.len() as u32,
-                    &exchange,
-                    self.mixed_long,
-                );
+                ask(pair, self.exchanges.len() as u32, &exchange, self.mixed);
                 self.exchanges.push(exchange);
             }
             Step::CallBack {

@@ -61,10 +61,12 @@ struct PairLine {
     /// Port of MOUNT over TCP, at the same address, if MOUNT is passed on.
     #[serde(skip_serializing_if = "Option::is_none")]
     mount_port: Option<u16>,
-    /// Where MOUNT of the server is, if it is passed on: `rpcbind` for the port that rpcbind of the server's host says, else
-    /// 20048; or `HOST:PORT`.
+    /// Where MOUNT of the server is, if it is passed on over TCP or the place is configured: `rpcbind` for the port that
+    /// rpcbind of the server's host says, else 20048; or `HOST:PORT`.
     #[serde(skip_serializing_if = "Option::is_none")]
     upstream_mount: Option<String>,
+    /// Whether clients are told that the server is none of pNFS.
+    hide_pnfs: bool,
     /// Who may connect.
     allow: Vec<String>,
     /// Commands that mount from Linux: NFS version 4.2 and, if MOUNT is passed on, version 3. `--check` leaves out
@@ -80,6 +82,7 @@ impl PairLine {
             upstream: plan.upstream.to_string(),
             upstream_over: sides.upstream,
             mount_port,
+            hide_pnfs: plan.hide_pnfs,
             allow: plan.allow.iter().map(ToString::to_string).collect(),
             upstream_mount: plan.mount_name(),
             mount: mount(plan.listen.scheme, listening, mount_port),
@@ -105,8 +108,16 @@ impl PairLine {
                 Scheme::Rdma => ", the only one of rpcrdma serve",
                 Scheme::Tcp => "",
             };
+            let place = match self.upstream_mount {
+                Some(_) => {
+                    let place = plan.upstream_mount.describe(&plan.upstream);
+                    format!("; MOUNT over connections of NFS is passed on to {place}")
+                }
+                None => String::new(),
+            };
             return format!(
-                "no MOUNT over TCP: Linux mounts version 4 only (--mount-port, or mount_port of the pair, adds version 3{also})"
+                "no MOUNT over TCP: Linux mounts version 4 only (--mount-port, or mount_port of the pair, adds version \
+                 3{also}){place}"
             );
         };
         let place = plan.upstream_mount.describe(&plan.upstream);
@@ -126,6 +137,9 @@ impl PairLine {
     fn write(&self, f: &mut fmt::Formatter<'_>, plan: &PairPlan, indent: &str) -> fmt::Result {
         writeln!(f, "{indent}{}", self.over())?;
         writeln!(f, "{indent}{}", self.describe_mount(plan))?;
+        if self.hide_pnfs {
+            writeln!(f, "{indent}pNFS of the server is hidden from clients")?;
+        }
         self.mount
             .iter()
             .try_for_each(|mount| writeln!(f, "{indent}{mount}"))?;

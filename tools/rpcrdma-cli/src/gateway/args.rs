@@ -38,7 +38,7 @@ use std::time::Duration;
       whether that file can be used, and what it says
 
 A file has a [[pair]] table for each pair, with listen, upstream, allow, mount_port, \
-upstream_mount, rpcbind, reserved_port, provider and device, and a [gateway] table with the other options \
+upstream_mount, rpcbind, reserved_port, hide_pnfs, provider and device, and a [gateway] table with the other options \
 but --json, --log and --log-format.
 
 Each client connection has an upstream connection of its own. Messages pass unchanged, in NFS of \
@@ -58,10 +58,10 @@ pub(crate) struct GatewayArgs {
     upstream: Option<UpstreamUrl>,
 
     /// Read pairs and options from a TOML file; the command line overrides its options. Excludes
-    /// --listen, --upstream, --mount-port, --upstream-mount, --rpcbind and --reserved-port, which the file
-    /// has for each pair
+    /// --listen, --upstream, --mount-port, --upstream-mount, --rpcbind, --reserved-port and --hide-pnfs, which
+    /// the file has for each pair
     #[arg(short, long, value_name = "FILE", conflicts_with_all =
-        ["listen", "upstream", "mount_port", "upstream_mount", "rpcbind", "reserved_port"])]
+        ["listen", "upstream", "mount_port", "upstream_mount", "rpcbind", "reserved_port", "hide_pnfs"])]
     pub(super) config: Option<PathBuf>,
 
     #[command(flatten)]
@@ -75,8 +75,9 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "PORT")]
     mount_port: Option<u16>,
 
-    /// Where MOUNT of the server is [default: as rpcbind of its host says, else port 20048]
-    #[arg(long, value_name = "[HOST:]PORT", requires = "mount_port")]
+    /// Where MOUNT of the server is [default: at its NFS port; else as rpcbind of its host says, else port
+    /// 20048]
+    #[arg(long, value_name = "[HOST:]PORT")]
     upstream_mount: Option<MountPlace>,
 
     /// Register NFS and MOUNT with rpcbind of this machine
@@ -87,6 +88,11 @@ pub(crate) struct GatewayArgs {
     /// use the gateway then has what the server grants to such ports
     #[arg(long)]
     reserved_port: bool,
+
+    /// Tell clients that the server is none of pNFS, so that they do not read and write at its data servers,
+    /// past the gateway. Not under krb5i and krb5p
+    #[arg(long)]
+    hide_pnfs: bool,
 
     /// Trust local users to claim any uid, as other machines are trusted
     #[arg(long)]
@@ -214,6 +220,7 @@ impl GatewayArgs {
             upstream_mount: self.upstream_mount.clone().unwrap_or_default(),
             rpcbind: self.rpcbind,
             reserved_port: self.reserved_port,
+            hide_pnfs: self.hide_pnfs,
             provider: self.transport.provider().clone(),
         };
         let contradictions = pair.contradictions().into_iter();

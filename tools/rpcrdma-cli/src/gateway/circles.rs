@@ -70,6 +70,7 @@ pub(super) mod tests {
             upstream_mount: MountPlace::default(),
             rpcbind: false,
             reserved_port: false,
+            hide_pnfs: false,
             provider: Default::default(),
         };
         (plan, vec![addr])

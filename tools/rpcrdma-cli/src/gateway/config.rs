@@ -21,7 +21,7 @@ const MAX_CLIENTS: usize = 1024;
 
 /// Options that have no place in the `[gateway]` table: what it is for, how the command itself behaves, and
 /// what each pair says.
-pub(super) const NOT_IN_FILES: [&str; 10] = [
+pub(super) const NOT_IN_FILES: [&str; 11] = [
     "config",
     "check",
     "json",
@@ -32,6 +32,7 @@ pub(super) const NOT_IN_FILES: [&str; 10] = [
     "upstream-mount",
     "rpcbind",
     "reserved-port",
+    "hide-pnfs",
 ];
 
 /// A file that was read.
@@ -64,6 +65,8 @@ struct PairTable {
     rpcbind: bool,
     #[serde(default)]
     reserved_port: bool,
+    #[serde(default)]
+    hide_pnfs: bool,
     provider: Option<Spanned<String>>,
     device: Option<Spanned<String>>,
 }
@@ -166,6 +169,7 @@ impl Config {
             upstream_mount: upstream_mount.unwrap_or_default(),
             rpcbind: table.rpcbind,
             reserved_port: table.reserved_port,
+            hide_pnfs: table.hide_pnfs,
             provider,
         };
         // What contradicts a value that is not understood may not contradict the right one.
@@ -390,7 +394,6 @@ mod tests {
             "gateway.toml:17: pair[2].mount_port: \"20048\" does not fit",
             "gateway.toml:20: pair[3]: listen is missing",
             "gateway.toml:20: pair[3]: upstream is missing",
-            "gateway.toml:23: pair[4].upstream_mount: MOUNT is not passed on without mount_port",
             "gateway.toml:23: pair[4]: rdma://0.0.0.0:3 and tcp://0.0.0.0:3 have the same port",
             "gateway.toml:24: pair[4].upstream: both sides are TCP",
             "gateway.toml:30: pair[5].provider: 'hardware'",

@@ -154,6 +154,7 @@ mod tests {
             upstream_mount: Default::default(),
             rpcbind: false,
             reserved_port: false,
+            hide_pnfs: false,
             provider: ProviderArgs::new(Some(ProviderName::Iwarp), None),
         }
     }

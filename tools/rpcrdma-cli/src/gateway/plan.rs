@@ -2,6 +2,7 @@
 
 use super::mount_proxy::MountPlace;
 use super::side::{ListenUrl, Scheme, UpstreamUrl};
+use crate::endpoint::at_port;
 use crate::provider::ProviderArgs;
 use crate::serve::names::Names;
 use crate::serve::plan::{Addresses, Clients, HostName};
@@ -24,6 +25,8 @@ pub(crate) struct PairPlan {
     pub(crate) rpcbind: bool,
     /// Whether connections to the server come from ports below 1024.
     pub(crate) reserved_port: bool,
+    /// Whether clients are told that the server is none of pNFS.
+    pub(crate) hide_pnfs: bool,
     /// What its RDMA sides use.
     pub(crate) provider: ProviderArgs,
 }
@@ -49,10 +52,6 @@ impl PairPlan {
         if self.mount_port.is_none() && self.rpcbind {
             let what = "it registers MOUNT too: say where, with mount_port";
             found.push(("rpcbind", what.to_owned()));
-        }
-        if self.mount_port.is_none() && self.upstream_mount != MountPlace::ByRpcbind {
-            let what = "MOUNT is not passed on without mount_port";
-            found.push(("upstream_mount", what.to_owned()));
         }
         if self.allow.is_empty() {
             let what = format!(
@@ -80,13 +79,13 @@ impl PairPlan {
     /// Where it is to listen for MOUNT, if that is passed on.
     pub(crate) fn mount_addr(&self) -> Option<SocketAddr> {
         let port = self.mount_port?;
-        Some(SocketAddr::new(self.listen.addr.ip(), port))
+        Some(at_port(self.listen.addr, port))
     }
 
-    /// Where MOUNT of the server is, for programs, if it is passed on.
+    /// Where MOUNT of the server is, for programs, if it is passed on from a port of its own, or named.
     pub(crate) fn mount_name(&self) -> Option<String> {
-        self.mount_port?;
-        Some(self.upstream_mount.name(&self.upstream))
+        let is_named = self.upstream_mount != MountPlace::ByRpcbind;
+        (self.mount_port.is_some() || is_named).then(|| self.upstream_mount.name(&self.upstream))
     }
 
     /// Whether clients connect over RDMA devices alone.

@@ -8,6 +8,7 @@ use super::pairs::Pairs;
 use super::plan::PairPlan;
 use super::side::Scheme;
 use crate::control::ListenerStatus;
+use crate::endpoint::at_port;
 use crate::serve::beside::{Beside, is_in_use};
 use crate::serve::listen;
 use crate::serve::listening::Listening;
@@ -133,10 +134,7 @@ fn own_mount(
     let own = own?;
     let places: Vec<SocketAddr> = match &plan.upstream_mount {
         MountPlace::ByRpcbind => return None,
-        MountPlace::Port(port) => upstream
-            .iter()
-            .map(|addr| SocketAddr::new(addr.ip(), *port))
-            .collect(),
+        MountPlace::Port(port) => upstream.iter().map(|addr| at_port(*addr, *port)).collect(),
         MountPlace::At(_) => mount,
     };
     places.into_iter().find(|addr| reaches(*addr, own))

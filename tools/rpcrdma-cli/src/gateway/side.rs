@@ -2,9 +2,10 @@
 
 use crate::endpoint::Endpoint;
 use crate::serve::listen;
+use nfs_client::ipv6_host;
 use nfs_proto::NFS_RDMA_PORT;
 use std::fmt;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
 
 /// Port of NFS over TCP.
@@ -77,6 +78,13 @@ impl Scheme {
     }
 }
 
+impl UpstreamUrl {
+    /// Whether the server has the usual port of its transport, which one server of a host has.
+    pub(super) fn has_usual_port(&self) -> bool {
+        self.server.port == self.scheme.port()
+    }
+}
+
 impl FromStr for ListenUrl {
     type Err = String;
 
@@ -94,7 +102,7 @@ impl FromStr for UpstreamUrl {
         let (scheme, rest) = Scheme::split(text)?;
         let mut server: Endpoint = rest.parse().map_err(|error| format!("{error}"))?;
         let behind_host = rest.rsplit_once(']').map_or(rest, |(_, behind)| behind);
-        if rest.parse::<Ipv6Addr>().is_ok() || !behind_host.contains(':') {
+        if ipv6_host(rest).is_some() || !behind_host.contains(':') {
             server.port = scheme.port();
         }
         Ok(Self { scheme, server })
@@ -129,6 +137,10 @@ mod tests {
         check("tcp://[::1]", "tcp://[::1]:2049");
         check("tcp://::1", "tcp://[::1]:2049");
         check("rdma://[::1]:7", "rdma://[::1]:7");
+        for zone in ["fe80::1%eth0", "[fe80::1%25eth0]", "[fe80::1%eth0]:2049"] {
+            let upstream: UpstreamUrl = format!("tcp://{zone}").parse().unwrap();
+            assert_eq!(upstream.to_string(), "tcp://[fe80::1%eth0]:2049");
+        }
         let upstream: UpstreamUrl = "tcp://filer.example.org".parse().unwrap();
         assert_eq!(upstream.to_string(), "tcp://filer.example.org:2049");
         assert!("rdma://filer".parse::<ListenUrl>().is_err());

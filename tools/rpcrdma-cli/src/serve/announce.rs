@@ -5,6 +5,7 @@ use super::listening::Listening;
 use super::plan::{self, ClientPlan, Plan, Presence};
 use super::served::AbsentExports;
 use crate::control::{ListenerStatus, RuleStatus};
+use crate::endpoint::at_port;
 use crate::json;
 use crate::show;
 use nfs_client::{NfsUrl, printable};
@@ -388,7 +389,7 @@ pub(super) fn rule_status(rule: &ClientPlan) -> RuleStatus {
 
 impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mount = SocketAddr::new(self.listening.first.ip(), self.mount_port);
+        let mount = at_port(self.listening.first, self.mount_port);
         writeln!(
             f,
             "would listen at {}, {mount} over TCP for MOUNT",

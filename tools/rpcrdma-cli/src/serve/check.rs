@@ -11,6 +11,7 @@ use super::served;
 use super::settings::{NO_HOME, Settings, unusable, without_state};
 use super::systemd;
 use crate::control::{ServerStatus, asking};
+use crate::endpoint::at_port;
 use crate::failure::{Ended, check_none, plain};
 use anyhow::Context;
 use nfs_server::HandleKey;
@@ -144,7 +145,7 @@ async fn check_listeners(
     let args = &settings.args;
     // Whether a socket is there is not looked at: nothing is served with it.
     let providers = args.transport.server_providers(args.listen, None)?;
-    let mount = SocketAddr::new(args.listen.ip(), args.mount_port);
+    let mount = at_port(args.listen, args.mount_port);
     let software = args.activated.is_none() && !providers.first_is_devices;
     let software = software.then_some((args.listen, "--listen ADDR:PORT"));
     let metrics = args.reports.metrics.map(|addr| (addr, "--metrics"));

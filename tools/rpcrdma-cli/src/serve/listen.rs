@@ -1,11 +1,16 @@
 //! Addresses and ports to listen on.
 
+use nfs_client::ipv6_host;
 use nfs_proto::NFS_RDMA_PORT;
 use rustix::io::Errno;
 use socket2::{Domain, Socket, Type};
 use std::borrow::Cow;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+
+/// What there is to say of a text that is no address.
+const NO_ADDRESS: &str =
+    "it is not an address, as 127.0.0.1, 0.0.0.0:20049 and [::]:20049 are, or localhost";
 
 /// An address to listen at, `ADDR` or `ADDR:PORT`; the port is 20049 if none is given. `localhost` is
 /// 127.0.0.1.
@@ -26,6 +31,9 @@ pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
 pub(crate) fn parse_with(text: &str, port: u16) -> Result<SocketAddr, String> {
     let numeric = numeric(text);
     let text = &*numeric;
+    if text.contains('%') {
+        return parse_with_zone(text, port);
+    }
     if let Ok(addr) = text.parse() {
         return Ok(addr);
     }
@@ -36,10 +44,29 @@ pub(crate) fn parse_with(text: &str, port: u16) -> Result<SocketAddr, String> {
     unbracketed
         .parse::<IpAddr>()
         .map(|addr| SocketAddr::new(addr, port))
-        .map_err(|_| {
-            "it is not an address, as 127.0.0.1, 0.0.0.0:20049 and [::]:20049 are, or localhost"
-                .into()
-        })
+        .map_err(|_| NO_ADDRESS.into())
+}
+
+/// An IPv6 address with a zone, `fe80::1%eth0` or, as in a URL, `[fe80::1%25eth0]:PORT`.
+fn parse_with_zone(text: &str, port: u16) -> Result<SocketAddr, String> {
+    let in_brackets = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let (host, port) = match in_brackets {
+        None => (text, Some(port)),
+        Some((host, "")) => (host, Some(port)),
+        Some((host, behind)) => {
+            let port = behind.strip_prefix(':').map(str::parse);
+            (host, port.and_then(Result::ok))
+        }
+    };
+    let (Some(host), Some(port)) = (ipv6_host(host), port) else {
+        return Err(NO_ADDRESS.into());
+    };
+    // It is numeric: nothing but the name of the interface is looked up.
+    let found = (&*host, port).to_socket_addrs().ok();
+    found.and_then(|mut found| found.next()).ok_or_else(|| {
+        let zone = host.split_once('%').map_or("", |(_, zone)| zone);
+        format!("this machine has no interface {zone}")
+    })
 }
 
 /// The same with 127.0.0.1 for the host `localhost` (RFC 6761 §6.3).
@@ -102,6 +129,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn zone_is_that_of_an_interface() {
+        for text in [
+            "fe80::1%lo",
+            "[fe80::1%lo]",
+            "[fe80::1%25lo]:20049",
+            "[fe80::1%1]:20049",
+        ] {
+            let Ok(SocketAddr::V6(addr)) = parse(text) else {
+                panic!("{text}");
+            };
+            assert_eq!((addr.scope_id(), addr.port()), (1, 20049), "{text}");
+            // As it is shown.
+            assert_eq!(parse(&addr.to_string()), Ok(addr.into()));
+        }
+        let error = parse("[fe80::1%no-such-one]:7").unwrap_err();
+        assert_eq!(error, "this machine has no interface no-such-one");
+    }
+
+    #[test]
     fn port_may_be_left_out() {
         let check = |text: &str, expected: &str| {
             assert_eq!(parse(text).unwrap().to_string(), expected, "{text}");
@@ -116,6 +162,9 @@ mod tests {
         check("LocalHost:7", "127.0.0.1:7");
         for bad in [
             "",
+            "fe80::1%no-such-one",
+            "[fe80::1%]",
+            "127.0.0.1%lo",
             "localhost:",
             "example.org",
             "127.0.0.1:",

@@ -1,11 +1,13 @@
 //! Registers NFS, NFSACL and MOUNT with rpcbind.
 
+use super::listen;
 use anyhow::Context;
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFSACL_PROGRAM, NFSACL_V3};
 use oncrpc::{Chain, Transport};
 use oncrpc_tcp::rpcbind::{NetId, Registration, Rpcbind, RpcbindError};
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 /// How long rpcbind may take to answer.
@@ -43,7 +45,7 @@ impl Registered {
             entries: Vec::new(),
         };
         for entry in entries {
-            match register(&registered.rpcbind, entry).await {
+            match register(&registered.rpcbind, entry, entries).await {
                 Ok(()) => registered.entries.push(*entry),
                 Err(error) => {
                     registered.remove().await;
@@ -67,7 +69,7 @@ impl Registered {
         let rpcbind = Rpcbind::local(DEADLINE).await.context(NO_RPCBIND)?;
         let mut replaced = BTreeSet::new();
         for entry in entries {
-            replaced.extend(check_free(&rpcbind, entry, &is_replaced).await?);
+            replaced.extend(check_free(&rpcbind, entry, entries, &is_replaced).await?);
         }
         Ok(replaced)
     }
@@ -80,7 +82,7 @@ impl Registered {
         };
         self.rpcbind = rpcbind;
         for entry in &self.entries {
-            match renew(&self.rpcbind, entry).await {
+            match renew(&self.rpcbind, entry, &self.entries).await {
                 Ok(true) => {
                     tracing::info!(
                         entry = shown(entry),
@@ -127,11 +129,15 @@ fn shown(entry: &Registration) -> String {
     format!("program {prog} version {vers} {netid} {addr}")
 }
 
-/// Registers one program.
+/// Registers one of these programs.
 ///
-/// What is registered at the very port where we listen was left there by a server that crashed: it
-/// is replaced. Anything else belongs to somebody.
-async fn register<T: Transport>(rpcbind: &Rpcbind<T>, entry: &Registration) -> anyhow::Result<()> {
+/// What is registered at the very port where we listen, or where nothing listens, was left there by a server that crashed:
+/// it is replaced. Anything else belongs to another server.
+async fn register<T: Transport>(
+    rpcbind: &Rpcbind<T>,
+    entry: &Registration,
+    all: &[Registration],
+) -> anyhow::Result<()> {
     let refused = match rpcbind.set(entry).await {
         Err(refused @ RpcbindError::Refused { .. }) => refused,
         set => return Ok(set?),
@@ -140,38 +146,77 @@ async fn register<T: Transport>(rpcbind: &Rpcbind<T>, entry: &Registration) -> a
         prog, vers, netid, ..
     } = *entry;
     let found = rpcbind.find(prog, vers, netid).await?;
-    if found.is_some_and(|found| found.port() == entry.addr.port()) && rpcbind.unset(entry).await? {
+    let is_ours = match found {
+        Some(found) if found.port() == entry.addr.port() => true,
+        Some(found) => is_left_over(rpcbind, found, all).await?,
+        None => false,
+    };
+    // rpcbind removes only what the same user has registered.
+    if is_ours && rpcbind.unset(entry).await? {
         return Ok(rpcbind.set(entry).await?);
     }
     Err(refused).with_context(|| registered_already(entry, found))
 }
 
-/// Registers one program if nobody has. Returns whether that was so.
-async fn renew<T: Transport>(rpcbind: &Rpcbind<T>, entry: &Registration) -> anyhow::Result<bool> {
+/// Whether what is registered at this address was left there by a server that ended without removing it: nothing listens
+/// there, nor where MOUNT over TCP is registered. A server of this program has that as long as it runs; that of an RDMA
+/// device cannot be tried out.
+async fn is_left_over<T: Transport>(
+    rpcbind: &Rpcbind<T>,
+    found: SocketAddr,
+    ours: &[Registration],
+) -> anyhow::Result<bool> {
+    let is_ours = |addr: SocketAddr| ours.iter().any(|our| our.addr.port() == addr.port());
+    let is_free = |addr| is_ours(addr) || listen::try_out(addr).is_ok();
+    if !is_free(found) {
+        return Ok(false);
+    }
+    for netid in [NetId::Tcp, NetId::Tcp6] {
+        let mount = rpcbind.find(MOUNT_PROGRAM, MOUNT_V3, netid).await?;
+        if mount.is_some_and(|addr| !is_free(addr)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Registers one of these programs if nobody has. Returns whether that was so.
+async fn renew<T: Transport>(
+    rpcbind: &Rpcbind<T>,
+    entry: &Registration,
+    all: &[Registration],
+) -> anyhow::Result<bool> {
     let Registration {
         prog, vers, netid, ..
     } = *entry;
     let is_lost = rpcbind.find(prog, vers, netid).await?.is_none();
     if is_lost {
-        register(rpcbind, entry).await?;
+        register(rpcbind, entry, all).await?;
     }
     Ok(is_lost)
 }
 
-/// Checks that a program is not registered by somebody else. Returns what it is registered for if that is replaced.
+/// Checks that one of these programs is not registered by another server. Returns what it is registered for if that is
+/// replaced.
 async fn check_free<T: Transport>(
     rpcbind: &Rpcbind<T>,
     entry: &Registration,
+    all: &[Registration],
     is_replaced: impl Fn(SocketAddr) -> bool,
 ) -> anyhow::Result<Option<SocketAddr>> {
     let Registration {
         prog, vers, netid, ..
     } = *entry;
     let found = rpcbind.find(prog, vers, netid).await?;
-    let other = found.filter(|found| found.port() != entry.addr.port());
-    match other.is_none_or(is_replaced) {
-        true => Ok(other),
-        false => Err(anyhow::Error::msg(registered_already(entry, other))),
+    let Some(other) = found.filter(|found| found.port() != entry.addr.port()) else {
+        return Ok(None);
+    };
+    if is_replaced(other) {
+        return Ok(Some(other));
+    }
+    match is_left_over(rpcbind, other, all).await? {
+        true => Ok(None),
+        false => Err(anyhow::Error::msg(registered_already(entry, Some(other)))),
     }
 }
 
@@ -186,20 +231,49 @@ fn registered_already(entry: &Registration, found: Option<SocketAddr>) -> String
 }
 
 /// What is registered: all programs over RDMA, MOUNT over TCP. NFS itself is not served over TCP.
-pub(crate) fn entries(rdma: SocketAddr, mount: SocketAddr) -> [Registration; 4] {
-    let (over_rdma, over_tcp) = (NetId::rdma(rdma.ip()), NetId::tcp(mount.ip()));
-    let entry = |prog, vers, netid, addr| Registration {
-        prog,
-        vers,
-        netid,
-        addr,
-    };
-    [
-        entry(NFS_PROGRAM, NFS_V3, over_rdma, rdma),
-        entry(NFSACL_PROGRAM, NFSACL_V3, over_rdma, rdma),
-        entry(MOUNT_PROGRAM, MOUNT_V3, over_rdma, rdma),
-        entry(MOUNT_PROGRAM, MOUNT_V3, over_tcp, mount),
-    ]
+pub(crate) fn entries(rdma: SocketAddr, mount: SocketAddr) -> Vec<Registration> {
+    let programs = [
+        (NFS_PROGRAM, NFS_V3),
+        (NFSACL_PROGRAM, NFSACL_V3),
+        (MOUNT_PROGRAM, MOUNT_V3),
+    ];
+    let over_rdma = programs.map(|(prog, vers)| of_families(prog, vers, NetId::rdma, rdma));
+    let mount = of_families(MOUNT_PROGRAM, MOUNT_V3, NetId::tcp, mount);
+    over_rdma.into_iter().flatten().chain(mount).collect()
+}
+
+/// A program in each family in which clients reach it.
+pub(crate) fn of_families(
+    prog: u32,
+    vers: u32,
+    netid: fn(IpAddr) -> NetId,
+    addr: SocketAddr,
+) -> impl Iterator<Item = Registration> {
+    [addr]
+        .into_iter()
+        .chain(ipv4_of(addr))
+        .map(move |addr| Registration {
+            prog,
+            vers,
+            netid: netid(addr.ip()),
+            addr,
+        })
+}
+
+/// The address of IPv4 at which what listens at this one is reached, too: that of a socket at all addresses of IPv6, unless
+/// it is for IPv6 alone, by the system or by the service manager that has made it (`IPV6_V6ONLY`, ipv6(7)).
+fn ipv4_of(addr: SocketAddr) -> Option<SocketAddr> {
+    let ipv4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, addr.port()));
+    let is_in_use =
+        |addr| listen::try_out(addr).is_err_and(|error| error.kind() == ErrorKind::AddrInUse);
+    let may = addr.ip() == Ipv6Addr::UNSPECIFIED && !binds_ipv6_only();
+    (may && (is_in_use(ipv4) || !is_in_use(addr))).then_some(ipv4)
+}
+
+/// Whether sockets at all addresses of IPv6 take no IPv4 here.
+fn binds_ipv6_only() -> bool {
+    let setting = std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only");
+    setting.is_ok_and(|setting| setting.trim() == "1")
 }
 
 #[cfg(test)]
@@ -208,6 +282,7 @@ mod tests {
     use oncrpc::xdr::Payload;
     use oncrpc::{Answer, Call, Program, Programs};
     use oncrpc_tcp::rpcbind;
+    use socket2::{Domain, Socket, Type};
     use std::collections::HashMap;
     use std::ops::RangeInclusive;
     use std::sync::{Arc, Mutex};
@@ -279,45 +354,62 @@ mod tests {
         let asking = async {
             let client = oncrpc_tcp::Client::connect(addr, DEADLINE).await.unwrap();
             let rpcbind = Rpcbind::new(client);
-            let [before, ..] = entries(
-                "192.0.2.1:20049".parse().unwrap(),
-                "192.0.2.1:1".parse().unwrap(),
-            );
-            register(&rpcbind, &before).await.unwrap();
+            let at = |rdma: SocketAddr, mount: SocketAddr| entries(rdma, mount);
+            let port = |port| SocketAddr::from(([0, 0, 0, 0], port));
+            let before = at(([192, 0, 2, 1], 20049).into(), ([192, 0, 2, 1], 1).into());
+            register(&rpcbind, &before[0], &before).await.unwrap();
             // The same port, at another address this time.
-            let [again, ..] = entries(
-                "0.0.0.0:20049".parse().unwrap(),
-                "0.0.0.0:1".parse().unwrap(),
-            );
-            register(&rpcbind, &again).await.unwrap();
-            let [other, ..] = entries("0.0.0.0:815".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
-            let tried = check_free(&rpcbind, &other, |_| false).await.unwrap_err();
-            let refused = register(&rpcbind, &other).await.unwrap_err();
-            for error in [tried.to_string(), refused.to_string()] {
-                assert!(error.contains("for 0.0.0.0:20049"), "{error}");
+            let again = at(port(20049), port(1));
+            register(&rpcbind, &again[0], &again).await.unwrap();
+            // A server that runs has its port.
+            let live = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+            let live_at = live.local_addr().unwrap();
+            rpcbind.unset(&again[0]).await.unwrap();
+            let running = at(live_at, port(1));
+            register(&rpcbind, &running[0], &running).await.unwrap();
+            let other = at(port(815), port(1));
+            let tried = check_free(&rpcbind, &other[0], &other, |_| false).await;
+            let refused = register(&rpcbind, &other[0], &other).await;
+            for error in [tried.unwrap_err(), refused.unwrap_err()] {
+                let error = error.to_string();
+                assert!(error.contains(&format!("for {live_at}")), "{error}");
                 assert!(error.contains("`rpcinfo -d 100003 3`"), "{error}");
             }
             // What would be replaced is no obstacle.
-            let same = check_free(&rpcbind, &again, |_| false).await.unwrap();
-            assert_eq!(same, None);
-            let own = "0.0.0.0:20049".parse().unwrap();
-            let replaced = check_free(&rpcbind, &other, |found| found == own).await;
-            assert_eq!(replaced.unwrap(), Some(own));
+            let same = check_free(&rpcbind, &running[0], &running, |_| false).await;
+            assert_eq!(same.unwrap(), None);
+            let replaced = check_free(&rpcbind, &other[0], &other, |found| found == live_at).await;
+            assert_eq!(replaced.unwrap(), Some(live_at));
             // One that is lost is made again, and that of others is left alone.
-            assert!(!renew(&rpcbind, &other).await.unwrap());
-            rpcbind.unset(&again).await.unwrap();
-            assert!(renew(&rpcbind, &again).await.unwrap());
-            assert!(!renew(&rpcbind, &again).await.unwrap());
+            assert!(!renew(&rpcbind, &other[0], &other).await.unwrap());
+            rpcbind.unset(&running[0]).await.unwrap();
+            assert!(renew(&rpcbind, &running[0], &running).await.unwrap());
+            assert!(!renew(&rpcbind, &running[0], &running).await.unwrap());
+            // A server over an RDMA device alone has its port of MOUNT.
+            let on_device = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+            let mount = at(port(1), on_device.local_addr().unwrap());
+            register(&rpcbind, &mount[3], &mount).await.unwrap();
+            drop(live);
+            assert!(register(&rpcbind, &other[0], &other).await.is_err());
+            // What has crashed has none.
+            drop(on_device);
+            let tried = check_free(&rpcbind, &other[0], &other, |_| false).await;
+            assert_eq!(tried.unwrap(), None);
+            register(&rpcbind, &other[0], &other).await.unwrap();
+            rpcbind.unset(&mount[3]).await.unwrap();
         };
         server.run(asking).await;
         let left: Vec<String> = fake.0.lock().unwrap().values().cloned().collect();
-        assert_eq!(left, ["0.0.0.0.78.81"]);
+        assert_eq!(left, ["0.0.0.0.3.47"]);
     }
 
     #[test]
     fn netids_follow_the_family_of_the_address() {
         let netids = |rdma: &str, mount: &str| {
-            entries(rdma.parse().unwrap(), mount.parse().unwrap()).map(|entry| entry.netid.as_str())
+            let entries = entries(rdma.parse().unwrap(), mount.parse().unwrap()).into_iter();
+            entries
+                .map(|entry| entry.netid.as_str())
+                .collect::<Vec<_>>()
         };
         assert_eq!(
             netids("127.0.0.1:1", "127.0.0.1:2"),
@@ -327,5 +419,25 @@ mod tests {
             netids("[::1]:1", "[::1]:2"),
             ["rdma6", "rdma6", "rdma6", "tcp6"]
         );
+        if binds_ipv6_only() {
+            return;
+        }
+        let both = [
+            "rdma6", "rdma", "rdma6", "rdma", "rdma6", "rdma", "tcp6", "tcp",
+        ];
+        assert_eq!(netids("[::]:1", "[::]:2"), both);
+        let all = entries("[::]:1".parse().unwrap(), "[::]:2".parse().unwrap());
+        assert_eq!(all[7].addr, "0.0.0.0:2".parse().unwrap());
+        // A socket for IPv6 alone, as a service manager makes it.
+        let socket = Socket::new(Domain::IPV6, Type::STREAM, None).unwrap();
+        socket.set_only_v6(true).unwrap();
+        let anywhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+        if socket.bind(&anywhere.into()).is_err() {
+            eprintln!("skipped: this machine has no IPv6");
+            return;
+        }
+        socket.listen(1).unwrap();
+        let bound = socket.local_addr().unwrap().as_socket().unwrap();
+        assert_eq!(ipv4_of(bound), None);
     }
 }

@@ -8,6 +8,7 @@ use super::given::FileOptions;
 use super::plan::{ClientPlan, Clients, Plan, Presence};
 use super::served::HowToOpen;
 use super::systemd;
+use crate::endpoint::at_port;
 use crate::failure::{self, Misconfigured, Usage, plain};
 use crate::provider::ServerProviders;
 use crate::units;
@@ -88,7 +89,7 @@ impl ServeArgs {
 
     /// What is to be said if two of the listeners would have the same port.
     fn port_given_twice(&self) -> Option<String> {
-        let mount = SocketAddr::new(self.listen.ip(), self.mount_port);
+        let mount = at_port(self.listen, self.mount_port);
         let metrics = self.reports.metrics.map(|addr| ("metrics", addr));
         let listeners = [("listen", self.listen), ("mount_port", mount)];
         let listeners: Vec<_> = listeners.into_iter().chain(metrics).collect();

@@ -37,6 +37,7 @@ mod statistics;
 mod systemd;
 mod terminal;
 mod thresholds;
+mod zones;
 
 use running::{Served, text};
 use rustix::process::Signal;

@@ -47,6 +47,8 @@ pub(super) struct Room {
     pub(super) results: SmallVec<[usize; 1]>,
     /// Whether a result has no bound.
     pub(super) unbounded: bool,
+    /// Whether a READLINK stands before what follows.
+    readlink: bool,
 }
 
 /// Results that are not in the stream of a reply, because they arrived in Write chunks.
@@ -60,6 +62,15 @@ pub(super) struct Absent {
     pub(super) unused: usize,
     /// First contradiction between stream and chunks.
     pub(super) error: Option<Mismatch>,
+}
+
+/// A by-reference argument that does not belong where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadItem {
+    /// The eligible argument there has another length.
+    Length,
+    /// No argument there is eligible (RFC 8267 §4, §6.1).
+    Ineligible,
 }
 
 /// Contradiction between a reduced stream and the data beside it.
@@ -96,6 +107,8 @@ pub(super) struct Scan {
     items: ItemPlaces,
     /// The items that are not in the stream, one bit each.
     taken: u32,
+    /// The first one that does not belong where it stands.
+    bad_item: Option<BadItem>,
     absent: Absent,
     room: Room,
     operations: SmallVec<[u8; 16]>,
@@ -123,6 +136,7 @@ impl Scan {
             bitmap: 0,
             items: ItemPlaces::new(),
             taken: 0,
+            bad_item: None,
             absent: Absent::default(),
             room: Room::default(),
             operations: SmallVec::new(),
@@ -140,6 +154,11 @@ impl Scan {
 
     pub(super) fn note(&self, note: Note) -> u32 {
         self.notes[note as usize]
+    }
+
+    /// Returns the first by-reference argument that does not belong where it stands.
+    pub(super) fn bad_item(&self) -> Option<BadItem> {
+        self.bad_item
     }
 
     /// Whether the header of a call was read.
@@ -280,7 +299,17 @@ impl Scan {
                 self.enter();
             }
             // Another item than the one whose length was read is nowhere.
-            _ => {
+            place => {
+                // No more places are kept than there can be items.
+                let is_known = self.items.len() < MAX_ITEMS
+                    && (self.skip > 0 || self.shapes.is_some_and(|shapes| !shapes.is_empty()));
+                let bad = match place {
+                    Some(_) => BadItem::Length,
+                    None => BadItem::Ineligible,
+                };
+                if is_known && self.bad_item.is_none() {
+                    self.bad_item = Some(bad);
+                }
                 let at = self.at;
                 self.items.retain(|item| item.end() <= at);
                 self.shapes = None;
@@ -365,6 +394,7 @@ impl Scan {
             Shape::Call => {
                 let (arguments, room) = compound::call(self.note(Note::MinorVersion), word)?;
                 self.operations.push(u8::try_from(word).ok()?);
+                self.room.readlink |= word == compound::operation::READLINK;
                 self.add(room.bytes.map(|bytes| bytes + compound::RESULT_FIXED));
                 return Some(arguments);
             }
@@ -468,10 +498,12 @@ impl Scan {
 
     /// Adds an eligible result to the reply.
     fn add_result(&mut self, bytes: usize) {
-        match self.room.results.len() {
-            // RFC 8267 §6.4.1: results beyond the chunks are part of the stream.
-            MAX_ITEMS => self.add(Some(padded(bytes))),
-            _ => self.room.results.push(bytes),
+        // RFC 8267 §6.4.1: chunks belong to results by order, and results beyond the chunks are part
+        // of the stream. A READLINK has no chunk, so that of a READ behind it would be taken for its.
+        let has_chunk = self.room.results.len() < MAX_ITEMS && !self.room.readlink;
+        match has_chunk {
+            true => self.room.results.push(bytes),
+            false => self.add(Some(padded(bytes))),
         }
     }
 

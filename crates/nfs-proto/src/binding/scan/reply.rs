@@ -2,7 +2,7 @@
 
 use super::machine::{Absent, Scan, reply};
 use super::place::{ItemPlace, ItemPlaces};
-use super::session::SessionOperation;
+use super::session::{SessionOperation, Word};
 use super::shape::Note;
 use super::{ScannedCall, is_compound};
 use smallvec::SmallVec;
@@ -18,6 +18,8 @@ pub struct ScannedReply {
     pub operations: SmallVec<[u8; 16]>,
     /// CREATE_SESSION or BIND_CONN_TO_SESSION, if it succeeded.
     pub session: Option<SessionOperation>,
+    /// `eir_flags` of each EXCHANGE_ID that succeeded, in order.
+    pub exchange_flags: SmallVec<[Word; 1]>,
 }
 
 /// Scan of the reply to a scanned call, in pieces.
@@ -67,6 +69,7 @@ impl ReplyScan {
         ScannedReply {
             operations: self.scan.operations().into(),
             session,
+            exchange_flags: self.scan.kept().exchange_flags().collect(),
             results: self.scan.into_items(),
         }
     }

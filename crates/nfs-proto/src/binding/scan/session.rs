@@ -1,7 +1,7 @@
 //! CREATE_SESSION and BIND_CONN_TO_SESSION: what they say of the connection (RFC 8881 §18.34,
-//! §18.36), and how to change it in place.
+//! §18.36), and how to change it in place. The flags of EXCHANGE_ID (RFC 8881 §18.35).
 
-use super::compound::operation::{BIND_CONN_TO_SESSION, CREATE_SESSION};
+use super::compound::operation::{BIND_CONN_TO_SESSION, CREATE_SESSION, EXCHANGE_ID};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -10,6 +10,13 @@ pub const CONN_BACK_CHAN: u32 = 2;
 
 /// `CREATE_SESSION4_FLAG_CONN_RDMA`: the connection is to go on in RDMA mode (RFC 8881 §18.36.3).
 pub const CONN_RDMA: u32 = 4;
+
+/// `EXCHGID4_FLAG_USE_NON_PNFS`: the server is used without pNFS (RFC 8881 §18.35.3).
+pub const USE_NON_PNFS: u32 = 0x1_0000;
+
+/// `EXCHGID4_FLAG_USE_PNFS_MDS`: the server is a metadata server of pNFS, whose clients reach data
+/// servers by themselves (RFC 8881 §18.35.3).
+pub const USE_PNFS_MDS: u32 = 0x2_0000;
 
 /// Words of `channel_attrs4` before `ca_rdma_ird`.
 const SIZES: usize = 6;
@@ -178,6 +185,18 @@ impl Kept {
     /// Returns the operations of which all words were read.
     pub(super) fn operations(&self) -> impl Iterator<Item = SessionOperation> {
         self.0.iter().filter_map(KeptOperation::operation)
+    }
+
+    /// Returns the flags of each EXCHANGE_ID.
+    pub(super) fn exchange_flags(&self) -> impl Iterator<Item = Word> {
+        let exchanges = self.0.iter();
+        let exchanges = exchanges.filter(|kept| u32::from(kept.operation) == EXCHANGE_ID);
+        exchanges.filter_map(|kept| {
+            Some(Word {
+                offset: kept.offset,
+                value: *kept.words.first()?,
+            })
+        })
     }
 }
 

@@ -47,11 +47,29 @@ fn text_of_a_symbolic_link_is_eligible_and_other_types_have_none() {
 #[test]
 fn reply_has_room_for_each_read_by_its_count() {
     let readlink = xdr().word(27);
-    let operations = [putfh(), read(4096), putfh(), readlink, putfh(), read(100)];
+    let operations = [putfh(), read(4096), putfh(), read(100), putfh(), readlink];
     let found = scan(&call(2, &operations), 7).unwrap().reply.unwrap();
     assert_eq!(found.results[..], [4096, 100]);
     // The text of READLINK is in the stream.
-    assert_eq!(found.fixed, FIXED + 6 * 8 + 8 + (4 + 4096) + 8);
+    assert_eq!(found.fixed, FIXED + 6 * 8 + 8 + 8 + (4 + 4096));
+}
+
+#[test]
+fn read_behind_a_readlink_has_no_chunk_that_the_server_would_give_to_that() {
+    let readlink = || xdr().word(27);
+    let check = |operations: &[_], results: &[usize], inline: usize| {
+        let found = scan(&call(2, operations), 7).unwrap().reply.unwrap();
+        assert_eq!(found.results[..], *results);
+        assert_eq!(found.fixed, FIXED + operations.len() * 8 + inline);
+    };
+    let text = 4 + 4096;
+    check(&[readlink(), read(5000)], &[], text + 8 + 5000);
+    check(&[read(5000), readlink()], &[5000], 8 + text);
+    check(
+        &[read(5000), readlink(), read(6000), read(7000)],
+        &[5000],
+        3 * 8 + text + 6000 + 7000,
+    );
 }
 
 #[test]
@@ -93,6 +111,25 @@ fn getattr_is_bounded_by_its_bitmap() {
     assert_eq!(bound([0, 1]), None);
     let unknown = xdr().word(9).bitmap(&[0, 0, 0, 1]);
     assert_eq!(scan(&call(2, &[unknown]), 8).unwrap().reply, None);
+}
+
+#[test]
+fn security_label_and_delegated_attributes_have_a_bound() {
+    let bound = |attribute: u32| {
+        let mut bits = [0; 3];
+        bits[attribute as usize / 32] = 1 << (attribute % 32);
+        let getattr = xdr().word(9).bitmap(&bits);
+        let found = scan(&call(2, &[getattr]), 8).unwrap();
+        found.reply.map(|bound| bound.fixed - (FIXED + 8 + 36 + 4))
+    };
+    // sec_label, with its two words and its length; the attributes of RFC 9754.
+    assert_eq!(bound(80), Some(8 + 4 + 4096));
+    assert_eq!(bound(83), Some(4));
+    assert_eq!((bound(84), bound(85)), (Some(12), Some(12)));
+    assert_eq!(bound(86), Some(5 * (4 + 4 * 8)));
+    for unlimited in [12, 58, 59, 68, 81, 87] {
+        assert_eq!(bound(unlimited), None, "{unlimited}");
+    }
 }
 
 #[test]

@@ -4,9 +4,9 @@ use super::xdr::{
     CALL, REPLY, Xdr, call, getattr, putfh, read, read_data, reply, status, write, xdr,
 };
 use super::{scan, scan_reply, stream, words};
-use crate::limits::MAX_DATA;
+use crate::limits::{MAX_DATA, MAX_ITEMS};
 use crate::scan::{
-    Misplaced, ScannedCall, by_reference, place_results, scan_call, scan_received,
+    BadItem, Misplaced, ScannedCall, by_reference, place_results, scan_call, scan_received,
     scan_reply as scan_reply_payload,
 };
 use buffer::{Buffer, Gather};
@@ -121,6 +121,36 @@ fn received_part_of_a_call_is_scanned_with_its_items_missing() {
     assert!(other.arguments.is_empty());
     // What ends at the first item has no bound.
     assert_eq!(scan_received(&head[..at[0]], []).unwrap().reply, None);
+}
+
+#[test]
+fn item_that_does_not_belong_where_it_stands_is_reported() {
+    let bytes = call(0, &[putfh(), write(&[5; 4096]), getattr([2, 0])]);
+    let at = CALL + 12 + 36;
+    let head = [&bytes[..at], &bytes[at + 4096..]].concat();
+    let bad = |at, length| scan_received(&head, [(at, length)]).unwrap().bad_item;
+    assert_eq!(bad(at, 4096), None);
+    // Padded, it would look like one of the right length.
+    assert_eq!(bad(at, 4095), Some(BadItem::Length));
+    assert_eq!(bad(at, 4092), Some(BadItem::Length));
+    // Within the arguments before it, and behind it.
+    assert_eq!(bad(at - 8, 4096), Some(BadItem::Ineligible));
+    assert_eq!(bad(at + 4, 4), Some(BadItem::Ineligible));
+    // What follows an operation that is not known, or is another program's, is not judged.
+    let unknown = call(2, &[xdr().words(&[76, 5])]);
+    let of_unknown = scan_received(&unknown, [(unknown.len(), 5)]).unwrap();
+    assert_eq!(of_unknown.bad_item, None);
+    let other = words(&[9, 0, 2, 0x2000_0001, 1, 1, 0, 0, 0, 0, 5]);
+    let of_other = scan_received(&other, [(other.len(), 5)]).unwrap();
+    assert_eq!(of_other.bad_item, None);
+}
+
+#[test]
+fn item_behind_more_items_than_are_kept_is_not_judged() {
+    let bytes = call(0, &vec![write(b"data"); MAX_ITEMS + 1]);
+    let at = bytes.len() - 4;
+    let found = scan_received(&bytes[..at], [(at, 4)]).unwrap();
+    assert_eq!(found.bad_item, None);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::xdr::{CALL, REPLY, Xdr, call, putfh, reply, sequence, status, write, 
 use super::{scan, scan_reply, stream};
 use crate::scan::{
     BindConnection, CONN_BACK_CHAN, CONN_RDMA, Channel, ChannelAttributes, CreateSession,
-    ScannedCall, SessionOperation, Word, apply, by_reference,
+    ScannedCall, SessionOperation, USE_PNFS_MDS, Word, apply, by_reference,
 };
 use buffer::Buffer;
 use oncrpc::xdr::Payload;
@@ -204,4 +204,24 @@ fn session_of_a_malformed_call_is_not_known() {
     let mut bytes = bytes;
     bytes[end - 5] = 2;
     assert_eq!(scan(&bytes, 9).unwrap().session, None);
+}
+
+#[test]
+fn flags_of_exchange_id_are_found_in_its_result() {
+    let exchange = |flags| {
+        let xdr = xdr().words(&[42, 0]).long(0xc11e).words(&[1, flags, 0]);
+        xdr.long(0).opaque(b"owner").opaque(b"scope").word(0)
+    };
+    let asked = scan(&call(1, &[putfh()]), 5).unwrap();
+    let flags = USE_PNFS_MDS | 1;
+    let bytes = reply(&[status(22, 0), exchange(flags), exchange(7)]);
+    let found = scan_reply(&asked, &bytes, 5);
+    let first = REPLY + 8 + 8 + 12;
+    let length = exchange(0).0.len();
+    let expected = [(first, flags), (first + length, 7)];
+    let expected = expected.map(|(offset, value)| Word { offset, value });
+    assert_eq!(found.exchange_flags[..], expected);
+    assert_eq!((found.session, found.operations.len()), (None, 3));
+    let failed = reply(&[status(42, 10_022)]);
+    assert!(scan_reply(&asked, &failed, 5).exchange_flags.is_empty());
 }

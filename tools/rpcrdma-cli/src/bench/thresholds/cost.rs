@@ -296,16 +296,16 @@ mod tests {
     }
 
     #[test]
-    fn read_with_a_reply_chunk_beside_its_write_chunk_has_two_regions() {
+    fn read_whose_reply_may_not_fit_beside_its_data_has_one_region_for_all_of_it() {
         let mut read = call(140, 0, 128 + 8192, 8192);
         read.room = 1100;
-        // Both chunks are in both headers: 24 and 16 bytes more than none.
-        let header = 28 + 24 + 20;
+        // The Reply chunk is in both headers: 20 bytes more than none.
+        let header = 28 + 20;
         check(
             &read,
             1024,
             Bound::Recorded,
-            (Form::Chunked, 0, 1, 2, header + 140 + header + 128),
+            (Form::Long, 0, 1, 1, header + 140 + header),
         );
     }
 }

@@ -345,10 +345,10 @@ mod tests {
     fn client_that_does_not_know_its_replies_registers_memory_for_each() {
         let report = report();
         let mut row = report.row("3", Bound::Unknown);
-        // A Reply chunk each, and a chunk for the data of two.
-        assert_eq!(row.next().unwrap().registrations, 1.4);
-        // The data of the WRITE goes in the Send.
-        assert_eq!(row.last().unwrap().registrations, 1.2);
+        // A Reply chunk each, and a chunk for the data of the WRITE.
+        assert_eq!(row.next().unwrap().registrations, 1.2);
+        // That goes in the Send.
+        assert_eq!(row.last().unwrap().registrations, 1.0);
     }
 
     #[test]

@@ -295,7 +295,8 @@ fn check_says_what_a_start_says_of_the_control_socket_descriptors_and_the_transp
 /// is registered, at its ports and at others; then what a start says where that gateway was killed.
 const BESIDE_RPCBIND: &str = r#"
 mount -t tmpfs none /run && ip link set lo up || exit
-pair() { port=$1; shift; exec "$program" gateway --listen rdma://127.0.0.1:$port --upstream tcp://127.0.0.1:1 \
+listen=127.0.0.1
+pair() { port=$1; shift; exec "$program" gateway --listen rdma://$listen:$port --upstream tcp://127.0.0.1:1 \
     --mount-port $((port + 1)) --rpcbind "$@"; }
 check() { echo "$1"; shift; (pair "$@" --check >/dev/null); echo "ends with $?"; }
 program=$0
@@ -315,6 +316,25 @@ rm /run/control.sock
 pair 5001 --control-socket /run/control.sock >/dev/null & gateway=$!
 until [ -S /run/control.sock ] || ! kill -0 $gateway; do :; done
 echo "after a crash"
+kill $gateway
+wait $gateway
+echo "ends with $?"
+for port in 5001 5003; do
+    pair $port --control-socket /run/$port.sock >/dev/null & gateway=$!
+    until [ -S /run/$port.sock ] || ! kill -0 $gateway; do :; done
+    [ $port = 5003 ] || kill -9 $gateway
+    [ $port = 5003 ] || wait $gateway
+done
+echo "other ports after a crash"
+rpcinfo -p 127.0.0.1 | grep 100005
+kill $gateway
+wait $gateway
+echo "ends with $?"
+listen=[::]
+pair 5005 --allow 127.0.0.1 --control-socket /run/5005.sock >/dev/null & gateway=$!
+until [ -S /run/5005.sock ] || ! kill -0 $gateway; do :; done
+echo "both families"
+rpcinfo 127.0.0.1 | awk '$1 >= 100003 { print $1, $3, $4 }'
 kill $gateway
 wait $gateway
 echo "ends with $?"
@@ -365,6 +385,15 @@ fn check_tries_rpcbind() {
         "is registered with rpcbind, for 127.0.0.1:5001",
     );
     check("after a crash", "0", "letting calls finish");
+    check("other ports after a crash", "0", "5004");
+    for registered in [
+        "100003 rdma 0.0.0.0.19.141",
+        "100003 rdma6 ::.19.141",
+        "100005 tcp 0.0.0.0.19.142",
+        "100005 tcp6 ::.19.142",
+    ] {
+        check("both families", "0", registered);
+    }
 }
 
 #[test]

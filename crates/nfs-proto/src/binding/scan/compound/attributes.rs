@@ -1,6 +1,7 @@
-//! Sizes of the attributes of NFS version 4 (RFC 7531, RFC 5662, RFC 7863, RFC 8275, RFC 8276).
+//! Sizes of the attributes of NFS version 4 (RFC 7531, RFC 5662, RFC 7863, RFC 8275, RFC 8276,
+//! RFC 9754).
 
-use crate::limits::{MAX_BITMAP, MAX_OWNER_NAME, MAX_V4_HANDLE};
+use crate::limits::{MAX_BITMAP, MAX_OWNER_NAME, MAX_SECURITY_LABEL, MAX_V4_HANDLE};
 
 /// Largest `bitmap4` in bytes.
 pub(super) const BITMAP: usize = 4 + 4 * MAX_BITMAP as usize;
@@ -32,8 +33,16 @@ const fn size(attribute: usize) -> Option<usize> {
         69 | 71 => 8 + 4 + 12,
         // retention_hold; space_freed
         73 | 78 => 8,
+        // sec_label: `seclabel4` (RFC 7862 §12.2.2)
+        80 => 8 + 4 + MAX_SECURITY_LABEL,
+        // offline (RFC 9754 §2)
+        83 => 4,
+        // time_deleg_access, time_deleg_modify (RFC 9754 §5)
+        84 | 85 => 12,
+        // open_arguments: five bitmaps (RFC 9754 §3)
+        86 => 5 * BITMAP,
         // acl, fs_locations, mimetype, dacl, sacl, fs_status, layout types and hints,
-        // fs_locations_info, mdsthreshold, sec_label; what can be set only; what is new
+        // fs_locations_info, mdsthreshold; what can be set only; what is new
         _ => return None,
     })
 }

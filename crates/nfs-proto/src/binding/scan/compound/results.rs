@@ -109,7 +109,8 @@ fn sessions(operation: u32) -> Option<Shapes> {
     Some(match operation {
         op::BIND_CONN_TO_SESSION => ok![Words(4), Kept, Kept],
         op::EXCHANGE_ID => ok![
-            Words(4),
+            Words(3),
+            Kept,
             Union(
                 &[
                     (0, &[]),
