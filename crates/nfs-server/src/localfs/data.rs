@@ -81,6 +81,12 @@ impl LocalFs {
         stability: Stability,
     ) -> Outcome<Changed<WriteOut>> {
         let len = gather_len(&data);
+        let stability = match stability {
+            Stability::Unstable => Stability::Unstable,
+            // With the data alone, the file could have its old times after a crash, and clients
+            // with older data cached would go on using that.
+            Stability::DataSync | Stability::FileSync => Stability::FileSync,
+        };
         let (most, stability) = match self.inner.memory {
             // In memory no sync makes data more stable, so the client need not keep it until a
             // COMMIT. Smaller writes stay unstable, which keeps the file open for the next one.
@@ -318,8 +324,7 @@ impl Inner {
         let flags = match (pace, stability) {
             (Pace::Quick, _) => self.haste,
             (Pace::Patient, Stability::Unstable) => ReadWriteFlags::empty(),
-            (Pace::Patient, Stability::DataSync) => ReadWriteFlags::DSYNC,
-            (Pace::Patient, Stability::FileSync) => ReadWriteFlags::SYNC,
+            (Pace::Patient, Stability::DataSync | Stability::FileSync) => ReadWriteFlags::SYNC,
         };
         let _turn = self.turn_to_write(node, stability, pace)?;
         let fd = self.writer(node, pace)?;
@@ -391,7 +396,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes all data of a file durable.
+    /// Makes all data and attributes of a file durable (RFC 1813 §3.3.21).
     pub(super) fn commit(&self, who: &Identity, file: FileId, pace: Pace) -> Try<Changed<()>> {
         let node = self.node(file, pace)?;
         permission::check_regular(node.kind)?;
@@ -401,12 +406,12 @@ impl Inner {
         // Data written from now on is not part of this COMMIT.
         node.uncommitted.store(0, Relaxed);
         let synced = match &open {
-            Some(fd) => rustix::fs::fdatasync(&**fd),
+            Some(fd) => rustix::fs::fsync(&**fd),
             None => match self.open_reader(&node, pace) {
-                Ok(fd) => rustix::fs::fdatasync(fd),
+                Ok(fd) => rustix::fs::fsync(fd),
                 // A file can be writable and not readable for this user.
                 Err(Stop::Fail(Error::Access)) => {
-                    rustix::fs::fdatasync(self.open_as_owner(&node, OFlags::WRONLY, pace)?)
+                    rustix::fs::fsync(self.open_as_owner(&node, OFlags::WRONLY, pace)?)
                 }
                 Err(stop) => return Err(stop),
             },

@@ -157,7 +157,7 @@ impl Inner {
         }
         if !hears {
             // The file is not readable for this user, so its data is written back now.
-            match rustix::fs::fdatasync(&*fd) {
+            match rustix::fs::fsync(&*fd) {
                 Ok(()) => node.uncommitted.store(0, Relaxed),
                 Err(errno) => self.note_loss(errno, crate::fs::Stability::FileSync),
             }
