@@ -170,7 +170,7 @@ impl Inner {
         let buffer = if want == 0 {
             Buffer::default()
         } else {
-            self.open_reader(&node, pace)?;
+            self.open_reader(&node)?;
             self.pool.take(want)
         };
         Ok(Reading {
@@ -196,11 +196,11 @@ impl Inner {
             // by reads in any order. A failure of the request does not matter.
             let begin = reading.offset + reading.buffer.len() as u64;
             let len = NonZeroU64::new(left as u64);
-            let fd = self.open_reader(&reading.node, pace)?;
+            let fd = self.open_reader(&reading.node)?;
             let _ = rustix::fs::fadvise(fd, begin, len, Advice::WillNeed);
         }
         while reading.buffer.len() < reading.want {
-            let fd = self.open_reader(&reading.node, pace)?;
+            let fd = self.open_reader(&reading.node)?;
             let have = reading.buffer.len();
             let space = &mut reading.buffer.memory_mut()[have..reading.want];
             let at = reading.offset + have as u64;
@@ -222,48 +222,23 @@ impl Inner {
         Ok(true)
     }
 
-    fn open_reader<'a>(&self, node: &'a Node, pace: Pace) -> Try<&'a OwnedFd> {
+    pub(super) fn open_reader<'a>(&self, node: &'a Node) -> Try<&'a OwnedFd> {
         if let Some(fd) = node.reader() {
             return Ok(fd);
         }
-        let fd = self.open_as_owner(node, OFlags::RDONLY, pace)?;
+        let fd = self.proc.reopen(node.path.as_fd(), OFlags::RDONLY)?;
         Ok(node.reader_or(fd))
     }
 
     /// Returns a descriptor that is open for writing.
-    pub(super) fn writer(&self, node: &Node, pace: Pace) -> Try<Arc<OwnedFd>> {
+    pub(super) fn writer(&self, node: &Node) -> Try<Arc<OwnedFd>> {
         let open = node.writer().clone();
         if let Some(fd) = open {
             self.wrote(node);
             return Ok(fd);
         }
-        // Opened without the lock: setting a mode takes it after the lock for modes, which opening
-        // may need.
-        let fd = Arc::new(self.open_as_owner(node, OFlags::WRONLY, pace)?);
+        let fd = Arc::new(self.proc.reopen(node.path.as_fd(), OFlags::WRONLY)?);
         Ok(self.keep_writer(node, fd))
-    }
-
-    /// Opens a file. The owner may open it whatever its mode, because a client that opened the file
-    /// before a change of mode goes on using it (RFC 1813 §4.4). If the kernel refuses, the mode is
-    /// changed for the moment of opening.
-    fn open_as_owner(&self, node: &Node, flags: OFlags, pace: Pace) -> Try<OwnedFd> {
-        match self.proc.reopen(node.path.as_fd(), flags) {
-            // Changing the mode may wait for a disk.
-            Err(Errno::ACCESS) if !self.as_root && pace == Pace::Quick => Err(Stop::WouldBlock),
-            Err(Errno::ACCESS) if !self.as_root => {
-                let _modes = self.turns.modes(node.ino);
-                let attributes = self.attributes(node)?;
-                if attributes.uid != self.me.uid {
-                    return Err(Error::Access.into());
-                }
-                self.proc
-                    .chmod(node.path.as_fd(), attributes.mode | 0o600)?;
-                let opened = self.proc.reopen(node.path.as_fd(), flags);
-                self.proc.chmod(node.path.as_fd(), attributes.mode)?;
-                Ok(opened?)
-            }
-            opened => Ok(opened?),
-        }
     }
 
     /// Writes the data after the first `written` bytes.
@@ -327,7 +302,7 @@ impl Inner {
             (Pace::Patient, Stability::DataSync | Stability::FileSync) => ReadWriteFlags::SYNC,
         };
         let _turn = self.turn_to_write(node, stability, pace)?;
-        let fd = self.writer(node, pace)?;
+        let fd = self.writer(node)?;
         while *written < len {
             let pieces = slices(data, *written);
             let at = offset + *written as u64;
@@ -390,7 +365,7 @@ impl Inner {
         let _turn = lock_at(&node.writing, Pace::Patient)?;
         let fd = match node.writer().clone() {
             Some(fd) => fd,
-            None => Arc::new(self.open_as_owner(node, OFlags::WRONLY, Pace::Patient)?),
+            None => Arc::new(self.proc.reopen(node.path.as_fd(), OFlags::WRONLY)?),
         };
         self.as_writer(who, || rustix::fs::ftruncate(&*fd, size))?;
         Ok(())
@@ -407,11 +382,15 @@ impl Inner {
         node.uncommitted.store(0, Relaxed);
         let synced = match &open {
             Some(fd) => rustix::fs::fsync(&**fd),
-            None => match self.open_reader(&node, pace) {
+            None => match self.open_reader(&node) {
                 Ok(fd) => rustix::fs::fsync(fd),
-                // A file can be writable and not readable for this user.
+                // A file can be writable and not readable for this user, or neither by now.
                 Err(Stop::Fail(Error::Access)) => {
-                    rustix::fs::fsync(self.open_as_owner(&node, OFlags::WRONLY, pace)?)
+                    match self.proc.reopen(node.path.as_fd(), OFlags::WRONLY) {
+                        Ok(fd) => rustix::fs::fsync(fd),
+                        Err(Errno::ACCESS) => rustix::fs::syncfs(self.open_directory(&self.root)?),
+                        Err(errno) => return Err(errno.into()),
+                    }
                 }
                 Err(stop) => return Err(stop),
             },
