@@ -89,16 +89,15 @@ impl Inner {
         if too_large {
             return Err(Error::TooLarge.into());
         }
-        let uid = set.uid.filter(|&uid| uid != before.uid);
-        let gid = set.gid.filter(|&gid| gid != before.gid);
-        if uid == Some(NOBODYS) || gid == Some(NOBODYS) {
+        if set.uid == Some(NOBODYS) || set.gid == Some(NOBODYS) {
             return Err(Error::Invalid.into());
         }
         if let Some(size) = set.size {
             self.truncate(who, node, size)?;
         }
-        if uid.is_some() || gid.is_some() {
-            let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        // Also if owner and group stay what they are: chown(2) clears set-id bits and moves the ctime.
+        if set.uid.is_some() || set.gid.is_some() {
+            let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
             self.as_caller(who, || {
                 rustix::fs::chownat(&node.path, c"", uid, gid, AtFlags::EMPTY_PATH)
             })?;

@@ -181,6 +181,26 @@ fn access_control_list_of_a_directory_is_honoured() {
     }
 }
 
+/// As chown(2) does.
+#[test]
+fn owner_that_is_set_again_moves_the_ctime() {
+    let export = Export::new();
+    export.write("f", "data");
+    let f = export.find("f").unwrap();
+    let before = export.stat(f).unwrap();
+    // The clock of file systems has large steps.
+    while crate::localfs::sys::coarse_now() <= before.ctime {
+        std::thread::yield_now();
+    }
+    let set = SetAttributes {
+        uid: Some(before.uid),
+        gid: Some(before.gid),
+        ..SetAttributes::default()
+    };
+    export.set_as(&Identity::root(), f, set).unwrap();
+    assert!(export.stat(f).unwrap().ctime > before.ctime);
+}
+
 #[test]
 fn default_access_control_list_decides_the_rights_of_new_files() {
     for export in exports() {
