@@ -171,7 +171,7 @@ impl Shared {
     /// Enters a call that is no repetition of that of `entry`.
     fn renew(&self, entry: &Arc<Entry>, call: &Call, now: Instant) -> Entered {
         if let Some(hits) = self.hits().get_mut(&call.caller.connection) {
-            *hits -= 1;
+            *hits = hits.saturating_sub(1);
         }
         let identity = self.fingerprints.identity(call.caller.group, call);
         self.store.renew(entry, &call.caller, identity, now)
