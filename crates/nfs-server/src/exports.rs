@@ -243,11 +243,13 @@ impl Exports {
     }
 
     /// Finds the export that contains a path; returns it with the rest of the path. If there is
-    /// only one export, `/` names it too.
+    /// only one export, `/` names it too. Slashes may be repeated, as in any path of POSIX.
     pub(crate) fn resolve(&self, path: &[u8]) -> Result<(Export, Vec<u8>), Unresolved> {
+        let mut path = path.to_vec();
+        path.dedup_by(|a, b| (*a, *b) == (b'/', b'/'));
         let list = self.all();
-        list.resolve(path)
-            .or_else(|error| match (only(&list), below(path, b"/")) {
+        list.resolve(&path)
+            .or_else(|error| match (only(&list), below(&path, b"/")) {
                 (Some(only), Some(rest)) if error == Unresolved::NoExport => {
                     list.resolve(&[only.name.as_bytes(), b"/", rest].concat())
                 }

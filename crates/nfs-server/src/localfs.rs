@@ -84,6 +84,7 @@ use bytes::Bytes;
 use group_commit::GroupCommit;
 use hung::Working;
 use kernel::KernelHandles;
+use kind::figures;
 use lru::Lru;
 use node::{Link, Node};
 use oncrpc::xdr::Gather;
@@ -399,8 +400,11 @@ impl Inner {
         Ok(Bytes::from(text.into_bytes()))
     }
 
+    /// Returns the space of the file system: nothing, if it does not know.
     fn space(&self) -> Try<Space> {
-        let found = rustix::fs::fstatvfs(self.root.path.as_fd())?;
+        let Some(found) = figures(rustix::fs::fstatvfs(self.root.path.as_fd()))? else {
+            return Ok(Space::default());
+        };
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
         Ok(Space {
             total: bytes(found.f_blocks),

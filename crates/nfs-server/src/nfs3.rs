@@ -34,7 +34,9 @@ use nfs_proto::{
 };
 use oncrpc::auth::AuthStat;
 use oncrpc::xdr::Reader;
-use oncrpc::{Answer, Call, ConnectionId, Program, Reply, ReplyBound, Respond};
+use oncrpc::{
+    Answer, Call, Caller, ConnectionId, Connections, Program, Reply, ReplyBound, Respond,
+};
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
@@ -98,6 +100,15 @@ impl Nfs3 {
     #[must_use]
     pub fn with_users(mut self, users: UserGroups) -> Self {
         self.users = users;
+        self
+    }
+
+    /// Sets the registry of the open connections, with which the servers are configured too. By it
+    /// the duplicate request cache knows which replies were received: otherwise it takes a call on
+    /// another connection for a repetition as long as the first connection is open.
+    #[must_use]
+    pub fn with_connections(self, connections: Connections) -> Self {
+        self.duplicates.know_connections(connections);
         self
     }
 
@@ -274,6 +285,10 @@ impl Program for Nfs3 {
         Some(bound)
     }
 
+    fn closed_in_order(&self, caller: &Caller) {
+        self.duplicates.close(caller);
+    }
+
     fn call(&self, call: Call) -> Answer {
         let Ok(procedure) = Procedure::try_from(call.proc) else {
             return Answer::Now(call.proc_unavail());
@@ -294,8 +309,11 @@ impl Nfs3 {
             return Answer::Now(call.denied(AuthStat::TooWeak));
         }
         if changes_when_repeated(procedure) {
-            self.duplicates
-                .once(call, |call| self.execute(procedure, call))
+            let execute = |call| self.execute(procedure, call);
+            self.duplicates.once(call, execute, || {
+                let this = self.clone();
+                Box::new(move |call| this.execute(procedure, call))
+            })
         } else {
             self.execute(procedure, call)
         }

@@ -48,9 +48,41 @@ type Close = Arc<dyn Fn(Closing) + Send + Sync>;
 /// Number of bytes that the client has accepted.
 type Accepted = Arc<dyn Fn() -> u64 + Send + Sync>;
 
+/// Takes queries about the replies on a connection.
+type Ask = Arc<dyn Fn(DeliveryQuery) + Send + Sync>;
+
+/// A query whether the client of a connection has received all replies that the service gave before
+/// the query. The server [answers](Self::delivered) it, or drops it when it does not know in time or
+/// the connection has ended.
+pub struct DeliveryQuery(Option<Box<dyn FnOnce(bool) + Send>>);
+
+impl DeliveryQuery {
+    /// Reports that the client has received the replies.
+    pub fn delivered(mut self) {
+        if let Some(then) = self.0.take() {
+            then(true);
+        }
+    }
+}
+
+impl Drop for DeliveryQuery {
+    fn drop(&mut self) {
+        if let Some(then) = self.0.take() {
+            then(false);
+        }
+    }
+}
+
+impl fmt::Debug for DeliveryQuery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeliveryQuery").finish_non_exhaustive()
+    }
+}
+
 struct Entry {
     close: Close,
     accepted: Option<Accepted>,
+    ask: Option<Ask>,
     /// The client, if it is known.
     peer: Option<SocketAddr>,
     /// What the server was told last.
@@ -76,6 +108,7 @@ impl Connections {
         let entry = Entry {
             close: Arc::new(close),
             accepted: None,
+            ask: None,
             peer: None,
             told: None,
         };
@@ -136,6 +169,25 @@ impl Connections {
         counted.map(|accepted| accepted())
     }
 
+    /// Asks whether the client of a connection has received all replies that the service gave
+    /// before. `then` is called once, on any thread and under no lock, and must not wait: with false
+    /// if the connection has ended, its server does not
+    /// [answer](OpenConnection::answering_queries), or it does not know within its time limit.
+    pub fn ask_delivery(&self, connection: ConnectionId, then: impl FnOnce(bool) + Send + 'static) {
+        let query = DeliveryQuery(Some(Box::new(then)));
+        let open = self.lock();
+        let ask = open.get(&connection).and_then(|entry| entry.ask.clone());
+        drop(open);
+        if let Some(ask) = ask {
+            ask(query);
+        }
+    }
+
+    /// Whether a connection is open.
+    pub fn is_open(&self, connection: ConnectionId) -> bool {
+        self.lock().contains_key(&connection)
+    }
+
     /// Number of open connections that are not being closed.
     pub fn len(&self) -> usize {
         let open = self.lock();
@@ -166,6 +218,16 @@ impl OpenConnection {
     pub fn counting_accepted(self, accepted: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         if let Some(entry) = self.connections.lock().get_mut(&self.connection) {
             entry.accepted = Some(Arc::new(accepted));
+        }
+        self
+    }
+
+    /// Has the server answer queries whether the client has received its replies. `ask` must not
+    /// wait.
+    #[must_use]
+    pub fn answering_queries(self, ask: impl Fn(DeliveryQuery) + Send + Sync + 'static) -> Self {
+        if let Some(entry) = self.connections.lock().get_mut(&self.connection) {
+            entry.ask = Some(Arc::new(ask));
         }
         self
     }
@@ -243,6 +305,31 @@ mod tests {
         assert_eq!(connections.accepted(other), None);
         drop(open);
         assert_eq!(connections.accepted(counted), None);
+    }
+
+    #[test]
+    fn query_about_replies_has_one_answer() {
+        let connections = Connections::default();
+        let connection = Caller::new(([127, 0, 0, 1], 1).into()).connection;
+        let answers = Arc::new(Mutex::new(Vec::new()));
+        let ask = || {
+            let answers = Arc::clone(&answers);
+            connections.ask_delivery(connection, move |is| answers.lock().unwrap().push(is));
+        };
+        ask();
+        assert!(!connections.is_open(connection));
+        let open = connections.add(connection, |_| ());
+        ask();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let queries = Arc::clone(&asked);
+        let open = open.answering_queries(move |query| queries.lock().unwrap().push(query));
+        ask();
+        ask();
+        assert!(connections.is_open(connection));
+        assert_eq!(*answers.lock().unwrap(), [false; 2], "no server knew");
+        asked.lock().unwrap().remove(0).delivered();
+        drop((open, asked));
+        assert_eq!(*answers.lock().unwrap(), [false, false, true, false]);
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub mod xdr;
 
 pub use auth::{AuthStat, AuthSys, Credential};
 pub use cause::{Cause, Chain};
-pub use connections::{Closing, Connections, OpenConnection};
+pub use connections::{Closing, Connections, DeliveryQuery, OpenConnection};
 pub use lease::Lease;
 pub use local_users::{LocalUserError, LocalUsers, Origin};
 pub use message::{

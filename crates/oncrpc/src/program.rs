@@ -23,6 +23,12 @@ pub trait Program: Send + Sync {
     /// Answers one call, under the rules of [`Service::call`]: it must not wait.
     fn call(&self, call: Call) -> Answer;
 
+    /// Reports that a client has closed its connection in order, as
+    /// [`Service::closed_in_order`] does.
+    fn closed_in_order(&self, caller: &Caller) {
+        let _ = caller;
+    }
+
     /// Returns an upper bound for the reply to a call, under the rules of [`Service::reply_bound`].
     /// `args` is at the arguments, of which the end may be missing.
     fn reply_bound(&self, procedure: Procedure, args: &mut Reader<'_>) -> Option<ReplyBound> {
@@ -245,6 +251,12 @@ impl Service for Programs {
             .iter()
             .find(|program| program.number() == prog && program.versions().contains(&vers))?;
         program.reply_bound(Procedure { prog, vers, proc }, &mut r)
+    }
+
+    fn closed_in_order(&self, caller: &Caller) {
+        for program in &self.programs {
+            program.closed_in_order(caller);
+        }
     }
 }
 

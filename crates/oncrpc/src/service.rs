@@ -34,6 +34,16 @@ pub trait Service: Send + Sync {
         false
     }
 
+    /// Reports that a client has closed its connection in order, when no call was in service and the
+    /// client had received every reply: it will repeat none of its calls.
+    ///
+    /// A server that knows this calls it right before
+    /// [`connection_ended`](Self::connection_ended). A relay may have received the replies, and its
+    /// client not.
+    fn closed_in_order(&self, caller: &Caller) {
+        let _ = caller;
+    }
+
     /// Reports that a connection has ended, for whatever reason: no further call of it arrives, and
     /// replies to its calls go nowhere.
     ///

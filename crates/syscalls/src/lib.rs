@@ -27,6 +27,7 @@ mod heap;
 #[cfg(target_os = "linux")]
 mod identity;
 mod sampling;
+mod unacknowledged;
 #[cfg(target_os = "linux")]
 mod write_error;
 
@@ -38,5 +39,6 @@ pub use heap::return_free_memory;
 #[cfg(target_os = "linux")]
 pub use identity::{ActingAs, FsUser, MAX_GROUPS};
 pub use sampling::{Sample, Sampling, memory_functions};
+pub use unacknowledged::unacknowledged;
 #[cfg(target_os = "linux")]
 pub use write_error::write_error;

@@ -12,6 +12,7 @@ use iwarp_proto::{
 use rustix::net::Shutdown;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -50,6 +51,8 @@ pub(crate) struct IwarpQp {
     /// time.
     skip_reads: u8,
     shut_down: bool,
+    /// Bytes in the send queue when the socket was shut down.
+    unacknowledged_at_end: usize,
     work: WorkCounters,
 }
 
@@ -133,6 +136,7 @@ impl IwarpQp {
             moved_early: false,
             skip_reads: 0,
             shut_down: false,
+            unacknowledged_at_end: 0,
             work: WorkCounters::default(),
             stream,
             endpoint,
@@ -256,6 +260,8 @@ impl IwarpQp {
             return;
         }
         self.shut_down = true;
+        // From now on the FIN of this end would count.
+        self.unacknowledged_at_end = self.in_send_queue();
         let how = if over {
             Shutdown::Both
         } else {
@@ -263,6 +269,11 @@ impl IwarpQp {
         };
         // It fails if the peer was faster.
         let _ = rustix::net::shutdown(&self.stream, how);
+    }
+
+    /// Bytes that TCP has taken, and the peer has not acknowledged. All that is unknown counts.
+    fn in_send_queue(&self) -> usize {
+        syscalls::unacknowledged(self.stream.as_fd()).unwrap_or(usize::MAX)
     }
 
     /// What was done without the socket is worth a turn of the owner's loop as well, once.
@@ -470,6 +481,13 @@ impl QueuePair for IwarpQp {
             bytes_copied: counters.copied_in + counters.copied_out,
             held_back: counters.held_back,
             work: self.work,
+        }
+    }
+
+    fn unacknowledged(&self) -> usize {
+        match self.shut_down {
+            true => self.unacknowledged_at_end,
+            false => self.in_send_queue(),
         }
     }
 

@@ -103,6 +103,13 @@ pub trait QueuePair: Send {
         IoCounters::default()
     }
 
+    /// Returns the number of bytes of completed Sends and Writes that the peer may not have
+    /// received. Providers whose work completes when the peer has received it have none, and none
+    /// is known of devices for iWARP.
+    fn unacknowledged(&self) -> usize {
+        0
+    }
+
     /// Describes the negotiated parameters for people.
     fn describe(&self) -> String;
 

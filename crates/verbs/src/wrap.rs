@@ -94,6 +94,11 @@ pub trait WrapQueuePair: Send {
         self.inner().io_counters()
     }
 
+    /// Overrides a method; by default it calls [`QueuePair::unacknowledged`].
+    fn wrap_unacknowledged(&self) -> usize {
+        self.inner().unacknowledged()
+    }
+
     /// Overrides a method; by default it calls [`QueuePair::describe`].
     fn wrap_describe(&self) -> String {
         self.inner().describe()
@@ -162,6 +167,10 @@ impl<W: WrapQueuePair> QueuePair for W {
 
     fn io_counters(&self) -> IoCounters {
         self.wrap_io_counters()
+    }
+
+    fn unacknowledged(&self) -> usize {
+        self.wrap_unacknowledged()
     }
 
     fn describe(&self) -> String {

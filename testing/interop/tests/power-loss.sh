@@ -20,7 +20,11 @@ mkdir -p /disk
 dd if=/dev/urandom of=/tmp/small bs=1000 count=1 2>/dev/null
 dd if=/dev/urandom of=/tmp/middle bs=100000 count=1 2>/dev/null
 dd if=/dev/urandom of=/tmp/large bs=$LARGE count=1 iflag=fullblock 2>/dev/null
+# Other contents of the same sizes.
+dd if=/tmp/large of=/tmp/small-2 bs=1000 count=1 2>/dev/null
+dd if=/tmp/large of=/tmp/middle-2 bs=100000 count=1 2>/dev/null
 SMALL_SUM=$(sum_of /tmp/small) MIDDLE_SUM=$(sum_of /tmp/middle)
+SMALL_SUM_2=$(sum_of /tmp/small-2) MIDDLE_SUM_2=$(sum_of /tmp/middle-2)
 
 # serve_up USER CHANGES: our server. One that root does not run keeps a table of its handles.
 serve_up() {
@@ -87,6 +91,11 @@ is_done() {
   [ "$SYNCED" = durable ] || sync
 }
 
+# attributes_of NAME: facts about the attributes of a file.
+attributes_of() {
+  find "/disk/export/$1" -printf "size,$1,%s;mode,$1,%m;times,$1,%T@/%C@" || die find
+}
+
 # each_change ID: all that a server has to have on its disk before it answers, once each (power_loss/facts.rs).
 each_change() {
   local m=/mnt id=$1
@@ -125,6 +134,26 @@ each_change() {
   is_done "WRITE;sum,w-$id,$SMALL_SUM"
   dd if=/tmp/middle of=$m/u-$id bs=100000 conv=fsync 2>/dev/null || die fsync
   is_done "COMMIT;sum,u-$id,$MIDDLE_SUM"
+  overwrite "$id"
+}
+
+# overwrite ID: files are overwritten in place. Nothing of a file but its times, and the set-id bits that it
+# loses, has to be written beside the data.
+overwrite() {
+  local m=/mnt id=$1
+  mark "next;?,w-$id"
+  dd if=/tmp/small-2 of=$m/w-$id bs=1000 conv=notrunc oflag=sync 2>/dev/null || die write
+  is_done "WRITE;sum,w-$id,$SMALL_SUM_2;$(attributes_of w-$id)"
+  mark "next;?,w-$id"
+  # The kernel's client asks for no DATA_SYNC.
+  /lab/rpcrdma bench "nfs://$GUEST_IP:20051/ours/w-$id" --rw write --overwrite --sync dsync \
+    --size 1000 --bs 1000 --time 10ms >/tmp/bench-$id || { cat /tmp/bench-$id; die bench; }
+  is_done "WRITE;sum,w-$id,$(sum_of /disk/export/w-$id);$(attributes_of w-$id)"
+  chmod 6777 $m/u-$id || die chmod
+  is_done "SETATTR;mode,u-$id,6777"
+  mark "next;?,u-$id"
+  su -s /bin/bash user -c "dd if=/tmp/middle-2 of=$m/u-$id bs=100000 conv=notrunc,fsync 2>/dev/null" || die fsync
+  is_done "COMMIT;sum,u-$id,$MIDDLE_SUM_2;$(attributes_of u-$id)"
 }
 
 # What is open when the power fails: a large write, and a file and a directory that were moved right before.
@@ -184,7 +213,7 @@ mount_disk() {
 }
 
 list() {
-  find "$1" -mindepth 1 -printf '@@note entry,%y,%m,%n,%s,%P,%l\n' || die find
+  find "$1" -mindepth 1 -printf '@@note entry,%y,%m,%n,%s,%T@/%C@,%P,%l\n' || die find
   (cd "$1" && find . -type f ! -name 'large-*' -exec sha256sum {} +) |
     sed 's|^\([0-9a-f]*\)  \./|@@note sum,\1,|' || die sha256sum
 }

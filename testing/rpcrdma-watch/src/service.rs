@@ -27,6 +27,10 @@ impl Service for WatchedService {
         self.inner.call(call, caller)
     }
 
+    fn closed_in_order(&self, caller: &Caller) {
+        self.inner.closed_in_order(caller);
+    }
+
     fn connection_ended(&self, connection: ConnectionId) {
         self.inner.connection_ended(connection);
     }

@@ -1,7 +1,7 @@
 //! `rpcrdma mkdir`: makes directories.
 
 use crate::failure::Ended;
-use crate::modes::{ModeChange, umask};
+use crate::modes::ModeChange;
 use crate::session::{Follow, Of, Place, Session, SessionArgs};
 use clap::Args;
 use nfs_client::NfsUrl;
@@ -39,13 +39,12 @@ pub(crate) struct MkdirArgs {
 pub(crate) async fn run(args: &MkdirArgs) -> anyhow::Result<Ended> {
     let mut session = Session::new(&args.session);
     let mut ended = Ended::Well;
-    let umask = umask();
     for url in &args.urls {
         let made = async {
             let place = session.place(url).await?;
             match args.parents {
-                true => with_parents(&place, args, umask).await,
-                false => one(&place, args, last_mode(args, umask)).await,
+                true => with_parents(&place, args).await,
+                false => one(&place, args, last_mode(args, place.umask().await)).await,
             }
         };
         ended.check(made.await)?;
@@ -63,7 +62,7 @@ fn last_mode(args: &MkdirArgs, umask: u32) -> u32 {
 }
 
 /// Makes a directory, and those above it that are not there.
-async fn with_parents(place: &Place, args: &MkdirArgs, umask: u32) -> anyhow::Result<()> {
+async fn with_parents(place: &Place, args: &MkdirArgs) -> anyhow::Result<()> {
     let mut way = vec![place.clone()];
     while let Some(above) = way.last().and_then(Place::parent)
         && above.name().is_some()
@@ -72,6 +71,7 @@ async fn with_parents(place: &Place, args: &MkdirArgs, umask: u32) -> anyhow::Re
     }
     let last = way.len() - 1;
     for (index, place) in way.iter().rev().enumerate() {
+        let umask = place.umask().await;
         let mode = match index == last {
             true => last_mode(args, umask),
             // Its owner must be able to put the next one in.

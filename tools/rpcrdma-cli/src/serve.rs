@@ -51,8 +51,8 @@ use listening::Listening;
 use mount_server::MountServer;
 use nfs_server::{Exports, LocalFs, Mount3, Nfs3, NfsAcl3};
 use observed::{CountedPrograms, Observed};
-use oncrpc::Programs;
 use oncrpc::warnings::WARNING_PERIOD;
+use oncrpc::{Connections, Programs};
 use operate::{Operation, Signals};
 use registration::Registered;
 use reports::Reports;
@@ -108,7 +108,11 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let local_users = config.local_users.clone();
     let users = trust.groups();
     let mount_service = Mount3::new(exports.clone()).with_users(users.clone());
-    let nfs = Nfs3::new(exports.clone(), pool).with_users(users);
+    let connections = Connections::default();
+    config.connections = Some(connections.clone());
+    let nfs = Nfs3::new(exports.clone(), pool)
+        .with_users(users)
+        .with_connections(connections);
     let acl = NfsAcl3::new(&nfs);
     let programs = Programs::new()
         .with(acl.clone())

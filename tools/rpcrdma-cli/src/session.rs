@@ -3,9 +3,11 @@
 use crate::connect::ConnectArgs;
 use crate::endpoint::{Endpoint, at_port};
 use crate::failure::{self, Usage};
+use crate::modes::umask;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use nfs_client::{Error, Export, Fault, Mount, NfsUrl, Node, current_user};
+use nfs_proto::acl::{AclMask, GetAcl};
 use nfs_proto::mount::{MountStatus, Mounted};
 use nfs_proto::{FileType, MOUNT_PORT, NFS_RDMA_PORT, Status};
 use oncrpc::{Chain, RpcError};
@@ -412,6 +414,22 @@ impl Place {
             Ok(node) => Ok(Some(node)),
             Err(error) if error.status() == Some(Status::NoEntry) => Ok(None),
             Err(error) => Err(self.error(error)),
+        }
+    }
+
+    /// The permissions that a new file or directory at this place is to lack: those of the umask,
+    /// which does not count where the directory has a default access control list (acl(5)).
+    pub(crate) async fn umask(&self) -> u32 {
+        let lists = async {
+            let file = self.export.parent(&self.path).await.ok()?;
+            let mask = AclMask::DEFAULT_COUNT;
+            let reply = self.export.nfs().call(&GetAcl { file, mask }).await;
+            reply.ok()?.results().ok()?.ok()
+        };
+        match (umask(), lists.await) {
+            // A server without NFSACL has no such lists.
+            (_, Some(lists)) if lists.default.count > 0 => 0,
+            (umask, _) => umask,
         }
     }
 

@@ -1,7 +1,6 @@
 //! `rpcrdma touch`: sets times, and makes empty files.
 
 use crate::failure::{Ended, Usage};
-use crate::modes::umask;
 use crate::session::{Follow, Of, Session, SessionArgs};
 use crate::show;
 use anyhow::{Context, bail};
@@ -218,7 +217,7 @@ async fn one(
         None if args.no_create => return Ok(()),
         None if args.no_dereference => bail!(place.fault("find", Status::NoEntry)),
         None => {
-            let mode = Some(0o666 & !umask());
+            let mode = Some(0o666 & !place.umask().await);
             let how = CreateHow::Guarded(SetAttributes {
                 mode,
                 ..SetAttributes::default()

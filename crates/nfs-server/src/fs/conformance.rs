@@ -325,6 +325,27 @@ fn modes_are_set_whatever_the_umask(s: &Subject) {
     assert_eq!(s.stat(file).mode, 0o4510);
 }
 
+/// As chown(2) does. A client leaves that to the server.
+fn owner_or_group_that_is_set_again_clears_the_set_id_bits(s: &Subject) {
+    let file = s.file(s.root(), "f");
+    let Attributes { uid, gid, .. } = s.stat(file);
+    let kept = SetAttributes::default();
+    let uid = SetAttributes {
+        uid: Some(uid),
+        ..kept
+    };
+    let gid = SetAttributes {
+        gid: Some(gid),
+        ..kept
+    };
+    for set in [uid, gid] {
+        s.set(file, SetAttributes::mode(0o6755)).unwrap();
+        assert_eq!(s.stat(file).mode, 0o6755);
+        s.set(file, set).unwrap();
+        assert_eq!(s.stat(file).mode, 0o755, "{set:?}");
+    }
+}
+
 fn times_are_set_to_what_is_asked(s: &Subject) {
     let file = s.file(s.root(), "f");
     let before = s.stat(file);
@@ -734,6 +755,7 @@ over_all! {
     guarded_create_of_an_existing_name_fails_and_unchecked_reuses_it
     exclusive_create_may_be_repeated
     modes_are_set_whatever_the_umask
+    owner_or_group_that_is_set_again_clears_the_set_id_bits
     times_are_set_to_what_is_asked
     guarded_setattr_needs_the_current_ctime
     changes_return_attributes_from_before_and_after

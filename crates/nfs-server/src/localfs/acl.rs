@@ -64,7 +64,6 @@ impl Inner {
             if !before.is_directory() && matches!(set.default, SetAcl::To(_)) {
                 return Err(Error::Invalid.into());
             }
-            let _modes = self.turns.modes(node.ino);
             self.set_list(who, &node, ACCESS, &set.access)?;
             if before.is_directory() {
                 self.set_list(who, &node, DEFAULT, &set.default)?;

@@ -81,6 +81,12 @@ impl LocalFs {
         stability: Stability,
     ) -> Outcome<Changed<WriteOut>> {
         let len = gather_len(&data);
+        let stability = match stability {
+            Stability::Unstable => Stability::Unstable,
+            // With the data alone, the file could have its old times after a crash, and clients
+            // with older data cached would go on using that.
+            Stability::DataSync | Stability::FileSync => Stability::FileSync,
+        };
         let (most, stability) = match self.inner.memory {
             // In memory no sync makes data more stable, so the client need not keep it until a
             // COMMIT. Smaller writes stay unstable, which keeps the file open for the next one.
@@ -164,7 +170,7 @@ impl Inner {
         let buffer = if want == 0 {
             Buffer::default()
         } else {
-            self.open_reader(&node, pace)?;
+            self.open_reader(&node)?;
             self.pool.take(want)
         };
         Ok(Reading {
@@ -190,11 +196,11 @@ impl Inner {
             // by reads in any order. A failure of the request does not matter.
             let begin = reading.offset + reading.buffer.len() as u64;
             let len = NonZeroU64::new(left as u64);
-            let fd = self.open_reader(&reading.node, pace)?;
+            let fd = self.open_reader(&reading.node)?;
             let _ = rustix::fs::fadvise(fd, begin, len, Advice::WillNeed);
         }
         while reading.buffer.len() < reading.want {
-            let fd = self.open_reader(&reading.node, pace)?;
+            let fd = self.open_reader(&reading.node)?;
             let have = reading.buffer.len();
             let space = &mut reading.buffer.memory_mut()[have..reading.want];
             let at = reading.offset + have as u64;
@@ -216,48 +222,23 @@ impl Inner {
         Ok(true)
     }
 
-    fn open_reader<'a>(&self, node: &'a Node, pace: Pace) -> Try<&'a OwnedFd> {
+    pub(super) fn open_reader<'a>(&self, node: &'a Node) -> Try<&'a OwnedFd> {
         if let Some(fd) = node.reader() {
             return Ok(fd);
         }
-        let fd = self.open_as_owner(node, OFlags::RDONLY, pace)?;
+        let fd = self.proc.reopen(node.path.as_fd(), OFlags::RDONLY)?;
         Ok(node.reader_or(fd))
     }
 
     /// Returns a descriptor that is open for writing.
-    pub(super) fn writer(&self, node: &Node, pace: Pace) -> Try<Arc<OwnedFd>> {
+    pub(super) fn writer(&self, node: &Node) -> Try<Arc<OwnedFd>> {
         let open = node.writer().clone();
         if let Some(fd) = open {
             self.wrote(node);
             return Ok(fd);
         }
-        // Opened without the lock: setting a mode takes it after the lock for modes, which opening
-        // may need.
-        let fd = Arc::new(self.open_as_owner(node, OFlags::WRONLY, pace)?);
+        let fd = Arc::new(self.proc.reopen(node.path.as_fd(), OFlags::WRONLY)?);
         Ok(self.keep_writer(node, fd))
-    }
-
-    /// Opens a file. The owner may open it whatever its mode, because a client that opened the file
-    /// before a change of mode goes on using it (RFC 1813 §4.4). If the kernel refuses, the mode is
-    /// changed for the moment of opening.
-    fn open_as_owner(&self, node: &Node, flags: OFlags, pace: Pace) -> Try<OwnedFd> {
-        match self.proc.reopen(node.path.as_fd(), flags) {
-            // Changing the mode may wait for a disk.
-            Err(Errno::ACCESS) if !self.as_root && pace == Pace::Quick => Err(Stop::WouldBlock),
-            Err(Errno::ACCESS) if !self.as_root => {
-                let _modes = self.turns.modes(node.ino);
-                let attributes = self.attributes(node)?;
-                if attributes.uid != self.me.uid {
-                    return Err(Error::Access.into());
-                }
-                self.proc
-                    .chmod(node.path.as_fd(), attributes.mode | 0o600)?;
-                let opened = self.proc.reopen(node.path.as_fd(), flags);
-                self.proc.chmod(node.path.as_fd(), attributes.mode)?;
-                Ok(opened?)
-            }
-            opened => Ok(opened?),
-        }
     }
 
     /// Writes the data after the first `written` bytes.
@@ -318,11 +299,10 @@ impl Inner {
         let flags = match (pace, stability) {
             (Pace::Quick, _) => self.haste,
             (Pace::Patient, Stability::Unstable) => ReadWriteFlags::empty(),
-            (Pace::Patient, Stability::DataSync) => ReadWriteFlags::DSYNC,
-            (Pace::Patient, Stability::FileSync) => ReadWriteFlags::SYNC,
+            (Pace::Patient, Stability::DataSync | Stability::FileSync) => ReadWriteFlags::SYNC,
         };
         let _turn = self.turn_to_write(node, stability, pace)?;
-        let fd = self.writer(node, pace)?;
+        let fd = self.writer(node)?;
         while *written < len {
             let pieces = slices(data, *written);
             let at = offset + *written as u64;
@@ -385,13 +365,13 @@ impl Inner {
         let _turn = lock_at(&node.writing, Pace::Patient)?;
         let fd = match node.writer().clone() {
             Some(fd) => fd,
-            None => Arc::new(self.open_as_owner(node, OFlags::WRONLY, Pace::Patient)?),
+            None => Arc::new(self.proc.reopen(node.path.as_fd(), OFlags::WRONLY)?),
         };
         self.as_writer(who, || rustix::fs::ftruncate(&*fd, size))?;
         Ok(())
     }
 
-    /// Makes all data of a file durable.
+    /// Makes all data and attributes of a file durable (RFC 1813 §3.3.21).
     pub(super) fn commit(&self, who: &Identity, file: FileId, pace: Pace) -> Try<Changed<()>> {
         let node = self.node(file, pace)?;
         permission::check_regular(node.kind)?;
@@ -401,12 +381,16 @@ impl Inner {
         // Data written from now on is not part of this COMMIT.
         node.uncommitted.store(0, Relaxed);
         let synced = match &open {
-            Some(fd) => rustix::fs::fdatasync(&**fd),
-            None => match self.open_reader(&node, pace) {
-                Ok(fd) => rustix::fs::fdatasync(fd),
-                // A file can be writable and not readable for this user.
+            Some(fd) => rustix::fs::fsync(&**fd),
+            None => match self.open_reader(&node) {
+                Ok(fd) => rustix::fs::fsync(fd),
+                // A file can be writable and not readable for this user, or neither by now.
                 Err(Stop::Fail(Error::Access)) => {
-                    rustix::fs::fdatasync(self.open_as_owner(&node, OFlags::WRONLY, pace)?)
+                    match self.proc.reopen(node.path.as_fd(), OFlags::WRONLY) {
+                        Ok(fd) => rustix::fs::fsync(fd),
+                        Err(Errno::ACCESS) => rustix::fs::syncfs(self.open_directory(&self.root)?),
+                        Err(errno) => return Err(errno.into()),
+                    }
                 }
                 Err(stop) => return Err(stop),
             },

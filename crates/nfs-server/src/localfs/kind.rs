@@ -3,6 +3,7 @@
 use crate::fs::Abilities;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{Mode, OFlags, SeekFrom, StatFs};
+use rustix::io::Errno;
 
 /// Largest offset in a file.
 const MAX_OFFSET: u64 = i64::MAX.unsigned_abs();
@@ -55,7 +56,10 @@ pub(super) enum FsKind {
 
 impl FsKind {
     /// Returns the kind for the magic number of statfs(2).
-    pub(super) fn of(system: &StatFs) -> Self {
+    pub(super) fn of(system: Option<&StatFs>) -> Self {
+        let Some(system) = system else {
+            return Self::Other;
+        };
         match magic(system) {
             0xef53 => Self::Ext,
             0x5846_5342 => Self::Xfs,
@@ -120,7 +124,7 @@ impl FsKind {
     }
 
     /// Returns the limits of the file system; `root` is one of its directories.
-    pub(super) fn abilities(self, system: &StatFs, root: BorrowedFd<'_>) -> Abilities {
+    pub(super) fn abilities(self, system: Option<&StatFs>, root: BorrowedFd<'_>) -> Abilities {
         let max_links = match self {
             Self::Ext => 65_000,
             Self::Xfs => i32::MAX.unsigned_abs(),
@@ -128,7 +132,7 @@ impl FsKind {
             // The smallest limit of Linux file systems with links.
             Self::Overlay | Self::Memory | Self::Disk | Self::Other => 32_000,
         };
-        let name = u64::try_from(system.f_namelen).unwrap_or(0);
+        let name = system.map_or(255, |system| u64::try_from(system.f_namelen).unwrap_or(0));
         let found = match self.is_local() {
             true => probe_file_size(root),
             false => None,
@@ -142,17 +146,26 @@ impl FsKind {
     }
 
     /// Returns the largest file size of this kind, if it cannot be probed.
-    fn max_file_size(self, system: &StatFs) -> u64 {
+    fn max_file_size(self, system: Option<&StatFs>) -> u64 {
         match self {
             // Block numbers have 32 bits.
             Self::Ext => {
-                let block = u64::try_from(system.f_bsize).unwrap_or(1);
+                let block = system.map_or(1, |system| u64::try_from(system.f_bsize).unwrap_or(1));
                 block.saturating_mul(u32::MAX.into()).min(MAX_OFFSET)
             }
             Self::Xfs | Self::Btrfs | Self::Overlay | Self::Memory | Self::Disk | Self::Other => {
                 MAX_OFFSET
             }
         }
+    }
+}
+
+/// The figures of a file system as statfs(2) or statvfs(3) returned them; `None` if it has none, as some
+/// in FUSE.
+pub(super) fn figures<T>(found: Result<T, Errno>) -> Result<Option<T>, Errno> {
+    match found {
+        Err(Errno::NOSYS) => Ok(None),
+        found => found.map(Some),
     }
 }
 
@@ -235,8 +248,8 @@ mod tests {
     fn largest_file_is_the_one_that_can_be_made() {
         let dir = tempfile::tempdir().unwrap();
         let (system, root) = find(dir.path().to_str().unwrap());
-        let most = FsKind::of(&system)
-            .abilities(&system, root.as_fd())
+        let most = FsKind::of(Some(&system))
+            .abilities(Some(&system), root.as_fd())
             .max_file_size;
         let file = tempfile::tempfile_in(dir.path()).unwrap();
         file.set_len(most).unwrap();
@@ -252,9 +265,24 @@ mod tests {
         let (mut system, _) = find("/");
         for (block, most) in [(1024, (1 << 42) - 1024), (4096, (1 << 44) - 4096)] {
             system.f_bsize = block;
-            assert_eq!(FsKind::Ext.max_file_size(&system), most);
+            assert_eq!(FsKind::Ext.max_file_size(Some(&system)), most);
         }
-        assert_eq!(FsKind::Other.max_file_size(&system), MAX_OFFSET);
+        assert_eq!(FsKind::Other.max_file_size(Some(&system)), MAX_OFFSET);
+    }
+
+    /// Some file systems in other processes answer statfs(2) with ENOSYS.
+    #[test]
+    fn file_system_without_figures_has_usual_limits() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, root) = find(dir.path().to_str().unwrap());
+        assert!(figures::<()>(Err(Errno::NOSYS)).unwrap().is_none());
+        assert_eq!(figures::<()>(Err(Errno::IO)), Err(Errno::IO));
+        assert_eq!(FsKind::of(None), FsKind::Other);
+        let abilities = FsKind::Other.abilities(None, root.as_fd());
+        assert_eq!(
+            (abilities.max_name, abilities.max_file_size),
+            (255, MAX_OFFSET)
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::group_commit::GroupCommit;
 use super::hung::Working;
 use super::id::{self, TableId};
 use super::kernel::KernelHandles;
-use super::kind::{FsKind, file_system};
+use super::kind::{FsKind, figures, file_system};
 use super::lru::Lru;
 use super::node::Node;
 use super::open_files::OpenFiles;
@@ -201,11 +201,12 @@ impl Inner {
             error: errno.into(),
         })?;
         let proc = ProcFd::open().map_err(kernel_error("/proc is not mounted"))?;
-        let system = rustix::fs::fstatfs(&root).map_err(kernel_error("statfs"))?;
-        if let Some(kind) = FsKind::pseudo(&system) {
+        let system = figures(rustix::fs::fstatfs(&root)).map_err(kernel_error("statfs"))?;
+        let system = system.as_ref();
+        if let Some(kind) = system.and_then(FsKind::pseudo) {
             return Err(OpenError::Pseudo { path, kind });
         }
-        let kind = FsKind::of(&system);
+        let kind = FsKind::of(system);
         let stat = sys::stat(&root, kind.keeps_births()).map_err(kernel_error("statx"))?;
         if stat.born.is_none() {
             tracing::warn!(
@@ -223,7 +224,7 @@ impl Inner {
             return Err(OpenError::OwnState { path });
         }
         let kernel = match options.handles {
-            Handles::Auto if !FsKind::keeps_handles(&system) => Err(Errno::OPNOTSUPP),
+            Handles::Auto if !system.is_some_and(FsKind::keeps_handles) => Err(Errno::OPNOTSUPP),
             Handles::Auto => KernelHandles::open(root.as_fd(), &proc).inspect_err(|error| {
                 tracing::debug!(export = %path.display(), %error, "no handles of the kernel");
             }),
@@ -265,9 +266,8 @@ impl Inner {
             .map(|state| (state.attributes.fileid, state.birth));
         let verifier = Arc::new(AtomicU64::new(fresh_verifier()));
         let euid = rustix::process::geteuid().as_raw();
-        let flags = rustix::fs::fstatvfs(&root)
-            .map_err(kernel_error("statvfs"))?
-            .f_flag;
+        let flags = figures(rustix::fs::fstatvfs(&root)).map_err(kernel_error("statvfs"))?;
+        let flags = flags.map_or(StatVfsMountFlags::empty(), |found| found.f_flag);
         syscalls::check_access(&root, Access::EXISTS).map_err(kernel_error(
             "this kernel has no faccessat2 (Linux 5.8), which tells what callers may do",
         ))?;
@@ -304,7 +304,7 @@ impl Inner {
                     .map(rustix::fs::Gid::as_raw)
                     .collect(),
             },
-            abilities: kind.abilities(&system, root.as_fd()),
+            abilities: kind.abilities(system, root.as_fd()),
             verifier: Arc::clone(&verifier),
             pool: options.pool,
             started: Instant::now(),

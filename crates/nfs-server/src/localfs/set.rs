@@ -89,17 +89,15 @@ impl Inner {
         if too_large {
             return Err(Error::TooLarge.into());
         }
-        let uid = set.uid.filter(|&uid| uid != before.uid);
-        let gid = set.gid.filter(|&gid| gid != before.gid);
-        if uid == Some(NOBODYS) || gid == Some(NOBODYS) {
+        if set.uid == Some(NOBODYS) || set.gid == Some(NOBODYS) {
             return Err(Error::Invalid.into());
         }
         if let Some(size) = set.size {
             self.truncate(who, node, size)?;
         }
-        let modes = self.turns.modes(node.ino);
-        if uid.is_some() || gid.is_some() {
-            let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        // Also if owner and group stay what they are: chown(2) clears set-id bits and moves the ctime.
+        if set.uid.is_some() || set.gid.is_some() {
+            let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
             self.as_caller(who, || {
                 rustix::fs::chownat(&node.path, c"", uid, gid, AtFlags::EMPTY_PATH)
             })?;
@@ -110,7 +108,6 @@ impl Inner {
         {
             self.chmod(who, node, mode & mode::ALL)?;
         }
-        drop(modes);
         self.set_times(who, node, before, set)
     }
 
@@ -140,7 +137,14 @@ impl Inner {
     }
 
     /// Sets the mode, through an open descriptor if there is one.
+    ///
+    /// A client that has the file open goes on reading it whatever its mode becomes (RFC 1813
+    /// §4.4). Without the rights of root, it is opened for that before.
     fn chmod(&self, who: &Identity, node: &Node, mode: u32) -> Try<()> {
+        if !self.as_root && node.kind == FileKind::Regular && mode & 0o400 == 0 {
+            // If it cannot be read now, no client has it open for reading.
+            let _ = self.open_reader(node);
+        }
         let writer = node.writer();
         let raw = Mode::from_raw_mode(mode);
         self.as_caller(who, || match (&*writer, node.reader()) {

@@ -19,8 +19,9 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
-/// Rounds for which an idle file with data that was not committed is kept open: a minute. By default the
-/// kernel begins to write data back when it is 30 seconds old.
+/// Rounds for which an idle file with data that was not committed is kept open, or one that could not be
+/// opened again to be written: a minute. By default a kernel, that of a client too, begins to write data
+/// back when it is 30 seconds old.
 const WRITE_BACK_ROUNDS: u64 = 80;
 
 /// Largest number of removed files whose rows are still to be removed from the table. Rows of
@@ -83,7 +84,8 @@ impl Inner {
         let named = rustix::fs::fstat(&node.path).map_or(true, |stat| stat.st_nlink != 0);
         let wrote = node.uncommitted.load(Relaxed);
         let may_lose_data = wrote != 0 && round < wrote.saturating_add(WRITE_BACK_ROUNDS);
-        if named && (self.table().is_some() || may_lose_data) {
+        // A writer that is still open must stay so.
+        if named && (self.table().is_some() || may_lose_data || node.writer().is_some()) {
             return;
         }
         let mut caches = self.caches();
@@ -138,9 +140,12 @@ impl Inner {
         }
     }
 
-    /// Closes the writer of a file, unless another call is using it. Another descriptor stays open
-    /// to learn of the loss of uncommitted data.
+    /// Closes the writer of a file, unless another call is using it or it could not be opened
+    /// again. Another descriptor stays open to learn of the loss of uncommitted data.
     pub(super) fn close_writer(&self, node: &Node) {
+        if self.is_last_writer(node) {
+            return;
+        }
         let uncommitted = node.uncommitted.load(Relaxed) != 0;
         let hears = !uncommitted || self.can_hear(node);
         let fd = {
@@ -157,12 +162,21 @@ impl Inner {
         }
         if !hears {
             // The file is not readable for this user, so its data is written back now.
-            match rustix::fs::fdatasync(&*fd) {
+            match rustix::fs::fsync(&*fd) {
                 Ok(()) => node.uncommitted.store(0, Relaxed),
                 Err(errno) => self.note_loss(errno, crate::fs::Stability::FileSync),
             }
         }
         node.check_writes(&fd);
+    }
+
+    /// Whether a client that has the file open may have more to write, and this process could not
+    /// open it again: without the rights of root, by the mode of the file (RFC 1813 §4.4).
+    fn is_last_writer(&self, node: &Node) -> bool {
+        let until = node.wrote.load(Relaxed).saturating_add(WRITE_BACK_ROUNDS);
+        !self.as_root
+            && self.round.load(Relaxed) < until
+            && self.attributes(node).is_ok_and(|now| now.mode & 0o200 == 0)
     }
 
     /// Opens the file for reading unless it is open; returns whether that succeeded.

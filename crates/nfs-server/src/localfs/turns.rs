@@ -54,7 +54,6 @@ pub(super) struct Turns {
     files: Box<[Overlaps]>,
     guards: Box<[RwLock<()>]>,
     places: Box<[Mutex<()>]>,
-    modes: Box<[Mutex<()>]>,
 }
 
 impl Default for Turns {
@@ -68,7 +67,6 @@ impl Default for Turns {
             files: all(FILES),
             guards: all(GUARDS),
             places: all(GUARDS),
-            modes: all(GUARDS),
         }
     }
 }
@@ -145,13 +143,6 @@ impl Turns {
     /// names to the same one. Taken last.
     pub(super) fn places(&self, ino: u64) -> MutexGuard<'_, ()> {
         let lock = &self.places[stripe(ino, self.places.len())];
-        lock.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Held while a mode is read and changed accordingly, or set: a mode that was read before is not given
-    /// back after somebody set another one. Taken behind the others, if both are.
-    pub(super) fn modes(&self, ino: u64) -> MutexGuard<'_, ()> {
-        let lock = &self.modes[stripe(ino, self.modes.len())];
         lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

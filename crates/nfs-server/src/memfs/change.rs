@@ -129,8 +129,8 @@ pub(super) fn set_attributes(
     if set.size.is_some() {
         inode.touch_data();
     }
-    if set.uid.is_some_and(|uid| uid != before.uid) || set.gid.is_some_and(|gid| gid != before.gid)
-    {
+    // As on Linux, also if owner and group stay what they are.
+    if set.uid.is_some() || set.gid.is_some() {
         inode.mode = permission::without_privilege(before.kind, inode.mode);
     }
     inode.uid = set.uid.unwrap_or(inode.uid);

@@ -96,6 +96,23 @@ fn exported_paths_can_be_mounted_and_others_are_refused_with_a_status() {
     assert!(mount_from(&programs, mapped, "/far").is_ok());
 }
 
+/// As paths of POSIX: one slash is as good as several.
+#[test]
+fn slashes_of_a_path_may_be_repeated() {
+    let programs = Programs::new().with(Mount3::new(exports()));
+    let handle = |path: &str| mount_from(&programs, LOOPBACK, path).map(|mounted| mounted.handle);
+    for path in ["//data", "///data//", "/data///"] {
+        assert_eq!(handle(path), handle("/data"), "{path}");
+    }
+    assert_eq!(handle("//data//dir"), handle("/data/dir"));
+    assert_eq!(
+        handle("//"),
+        Err(MountStatus::NoEntry),
+        "there are two exports"
+    );
+    assert_eq!(handle("//none"), Err(MountStatus::NoEntry));
+}
+
 #[test]
 fn mounts_are_listed_until_unmounted() {
     let programs = Programs::new().with(Mount3::new(exports()));

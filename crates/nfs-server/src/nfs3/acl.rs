@@ -178,7 +178,10 @@ impl NfsAcl3 {
             // A late copy would undo later changes.
             AclProcedure::SetAcl => {
                 let execute = |call| self.execute(procedure, call);
-                self.nfs.duplicates.once(call, execute)
+                self.nfs.duplicates.once(call, execute, || {
+                    let this = self.clone();
+                    Box::new(move |call| this.execute(procedure, call))
+                })
             }
             AclProcedure::Null | AclProcedure::GetAcl => self.execute(procedure, call),
         }

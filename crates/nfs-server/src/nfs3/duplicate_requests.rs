@@ -13,20 +13,44 @@
 //! first call the repetition is dropped, as the results will go there. On other connections the
 //! last repetition waits for the results, as the connection of the first is gone by then, and
 //! earlier repetitions are dropped.
+//!
+//! Not each call with the XID and content of an earlier one is a repetition: clients of one address
+//! may choose equal XIDs, and some begin each connection with the same one. RFC 1813 §4.5 is about
+//! a call whose reply the client has not received. So a reply that the client has received answers
+//! no call on another connection; such a call is executed. The reply was received
+//!
+//! - if its connection is open, and the server of the connection says so when it is asked
+//!   ([`Connections::ask_delivery`]): no call is in service, each Send has completed, and TCP has
+//!   acknowledged its bytes;
+//! - if the client closed its connection in order, the same was true then, and the client has since
+//!   changed the same name or file by another call. The close alone does not tell: a relay, such as
+//!   a gateway, closes in order when its own client is gone, and with it the replies that the relay
+//!   has received.
+//!
+//! Any other end is a break, after which a client repeats what it has no reply to. A relay whose
+//! connection is open answers for its client: where that is gone and the relay does not know, a
+//! repeated call is executed again.
+//!
+//! A copy of a call may come late, on a connection that the client has given up: the end of that
+//! connection is right behind it, and it is not executed.
 
 mod entry;
 mod fingerprint;
+mod later;
+mod repetition;
 mod store;
 
 use super::{MAX_IN_FLIGHT, jukebox};
 use entry::{Entry, Progress};
 use fingerprint::Fingerprints;
+use later::Later;
 use nfs_proto::Status;
-use oncrpc::{Answer, Call, ConnectionId, Reply, Respond};
+use oncrpc::{Answer, Call, Caller, ConnectionId, Connections, Reply, Respond};
+use repetition::{Execute, Waiting};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 use store::{Entered, MAX_REPLIES, Store};
@@ -47,6 +71,8 @@ pub(super) struct DuplicateRequestCache {
 struct Shared {
     fingerprints: Fingerprints,
     store: Store,
+    /// Registry of the open connections, if there is one.
+    connections: OnceLock<Connections>,
     /// Number of repeated calls per connection.
     hits: Mutex<BTreeMap<ConnectionId, u64>>,
 }
@@ -64,9 +90,21 @@ impl DuplicateRequestCache {
             shared: Arc::new(Shared {
                 fingerprints: Fingerprints::new(),
                 store,
+                connections: OnceLock::new(),
                 hits: Mutex::default(),
             }),
         }
+    }
+
+    /// Sets the registry of the open connections, once.
+    pub(super) fn know_connections(&self, connections: Connections) {
+        // The first one stays.
+        let _ = self.shared.connections.set(connections);
+    }
+
+    /// Handles the orderly close of a connection.
+    pub(super) fn close(&self, caller: &Caller) {
+        self.shared.store.close(caller);
     }
 
     pub(super) fn stats(&self) -> DuplicateRequestStats {
@@ -78,9 +116,23 @@ impl DuplicateRequestCache {
         self.shared.hits().get(&connection).copied().unwrap_or(0)
     }
 
-    /// Executes a call, unless it was executed or is being executed.
-    pub(super) fn once(&self, call: Call, execute: impl FnOnce(Call) -> Answer) -> Answer {
-        let entry = match self.enter(&call, Instant::now()) {
+    /// Executes a call, unless it was executed or is being executed. `later` makes what executes it
+    /// if it turns out to be new after a wait.
+    pub(super) fn once(
+        &self,
+        call: Call,
+        execute: impl FnOnce(Call) -> Answer,
+        later: impl FnOnce() -> Execute,
+    ) -> Answer {
+        let now = Instant::now();
+        let mut entered = self.enter(&call, now);
+        if let Entered::Again(entry) = &entered
+            && entry.connection != call.caller.connection
+            && self.shared.has_reply(entry) == Some(true)
+        {
+            entered = self.shared.renew(entry, &call, now);
+        }
+        let entry = match entered {
             Entered::First(entry) => {
                 let ticket = Ticket {
                     shared: Arc::clone(&self.shared),
@@ -94,11 +146,7 @@ impl DuplicateRequestCache {
             Entered::Again(entry) => entry,
             Entered::Full => return Answer::Now(jukebox::reply(call)),
         };
-        let mut waiting = Waiting {
-            time: entry.repeat(),
-            entry,
-            call: Some(call),
-        };
+        let mut waiting = Waiting::new(Arc::clone(&self.shared), entry, call, later());
         match Pin::new(&mut waiting).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(reply) => Answer::Now(reply),
             Poll::Pending => Answer::Later(Box::pin(waiting)),
@@ -106,10 +154,8 @@ impl DuplicateRequestCache {
     }
 
     fn enter(&self, call: &Call, now: Instant) -> Entered {
-        let client = call.caller.group;
-        let fingerprint = self.shared.fingerprints.of(client, call);
-        let store = &self.shared.store;
-        let entered = store.enter(client, &call.caller, fingerprint, now);
+        let identity = self.shared.fingerprints.identity(call.caller.group, call);
+        let entered = self.shared.store.enter(&call.caller, identity, now);
         if let Entered::Again(_) = &entered {
             self.shared.count_hit(call.caller.connection);
         }
@@ -120,6 +166,40 @@ impl DuplicateRequestCache {
 impl Shared {
     fn hits(&self) -> MutexGuard<'_, BTreeMap<ConnectionId, u64>> {
         self.hits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters a call that is no repetition of that of `entry`.
+    fn renew(&self, entry: &Arc<Entry>, call: &Call, now: Instant) -> Entered {
+        if let Some(hits) = self.hits().get_mut(&call.caller.connection) {
+            *hits = hits.saturating_sub(1);
+        }
+        let identity = self.fingerprints.identity(call.caller.group, call);
+        self.store.renew(entry, &call.caller, identity, now)
+    }
+
+    /// Whether the client has received the reply to a call; `None` if the call is being executed, or
+    /// its connection is open.
+    fn has_reply(&self, entry: &Entry) -> Option<bool> {
+        let is_done = matches!(*entry.lock(), Progress::Done(..));
+        (is_done && !self.is_open(entry.connection)).then(|| self.store.has_reply(entry))
+    }
+
+    fn is_open(&self, connection: ConnectionId) -> bool {
+        let connections = self.connections.get();
+        connections.is_some_and(|connections| connections.is_open(connection))
+    }
+
+    /// Asks whether the client of an open connection has received all replies.
+    fn ask(&self, connection: ConnectionId) -> Later<bool> {
+        let later = Later::new();
+        let answer = later.clone();
+        match self.connections.get() {
+            Some(connections) => {
+                connections.ask_delivery(connection, move |is| answer.bring(is));
+            }
+            None => answer.bring(false),
+        }
+        later
     }
 
     fn count_hit(&self, connection: ConnectionId) {
@@ -197,41 +277,6 @@ fn results_of(reply: &Reply) -> Option<&[u8]> {
     // NFS3ERR_JUKEBOX means that the call was not executed (RFC 1813 §2.6).
     let later = results.starts_with(&(Status::Jukebox as u32).to_be_bytes());
     (success && !later).then_some(results)
-}
-
-/// A repetition of a call that is being executed.
-struct Waiting {
-    entry: Arc<Entry>,
-    call: Option<Call>,
-    /// Sequence number of the repetition.
-    time: u64,
-}
-
-impl Future for Waiting {
-    type Output = Reply;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
-        let this = &mut *self;
-        let mut progress = this.entry.lock();
-        if let Progress::Running(repeated) = &mut *progress {
-            if repeated.times != this.time {
-                return Poll::Ready(Reply::Nothing);
-            }
-            repeated.waker = Some(cx.waker().clone());
-            return Poll::Pending;
-        }
-        let Some(call) = this.call.take() else {
-            return Poll::Ready(Reply::Nothing);
-        };
-        Poll::Ready(match &*progress {
-            Progress::Done(_, results) => {
-                let mut w = call.into_success();
-                w.fixed(results);
-                Reply::Message(w.finish())
-            }
-            Progress::Running(_) | Progress::Lost => jukebox::reply(call),
-        })
-    }
 }
 
 #[cfg(test)]

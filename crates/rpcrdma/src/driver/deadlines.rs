@@ -23,16 +23,23 @@ pub(crate) enum Deadline {
     Jobs,
     /// The next time to publish counters.
     Publish,
+    /// The next look whether replies were delivered.
+    Delivery,
 }
 
 /// Number of kinds of deadlines.
-const KINDS: usize = 9;
+const KINDS: usize = 10;
 
 /// Table of deadlines. The handler of a deadline sets it again each time.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines([Option<Instant>; KINDS]);
 
 impl Deadlines {
+    /// Whether a deadline is set.
+    pub(crate) fn is_set(&self, deadline: Deadline) -> bool {
+        self.0[deadline as usize].is_some()
+    }
+
     /// Sets or clears a deadline.
     pub(crate) fn set(&mut self, deadline: Deadline, at: Option<Instant>) {
         self.0[deadline as usize] = at;

@@ -5,6 +5,7 @@ mod addresses;
 mod asking;
 mod backchannel;
 mod backward_memory;
+mod deliveries;
 mod grants;
 mod place;
 mod receive_memory;

@@ -2,6 +2,7 @@
 
 use super::asking::Asking;
 use super::backchannel::BackEnd;
+use super::deliveries::Deliveries;
 use super::grants::Grants;
 use super::place::{Kept, Place};
 use super::settings::Settings;
@@ -60,6 +61,7 @@ impl Serving {
         let config = &settings.config;
         let memory = kept.as_mut().and_then(|kept| kept.receive_memory.take());
         let sent = Arc::<AtomicU64>::default();
+        let deliveries = Deliveries::default();
         let (service, closed, aborted) = (Arc::clone(&endpoint.service), Stop::new(), Stop::new());
         let ending = Ending {
             service: Arc::clone(&service),
@@ -70,9 +72,10 @@ impl Serving {
                     Closing::AfterReplies => closed.set(),
                     Closing::AtOnce => aborted.set(),
                 };
-                let sent = Arc::clone(&sent);
+                let (sent, deliveries) = (Arc::clone(&sent), deliveries.clone());
                 let open = connections.add(endpoint.caller.connection, close);
                 let open = open.counting_accepted(move || sent.load(Relaxed));
+                let open = open.answering_queries(move |query| deliveries.ask(query));
                 open.of_peer(endpoint.caller.addr)
             }),
         };
@@ -88,6 +91,7 @@ impl Serving {
             stop,
             drain_until: None,
             sent,
+            deliveries,
             closed,
             aborted,
             close_until: None,
@@ -113,7 +117,11 @@ impl Serving {
             ..
         } = &mut self.driver;
         answers.give_up();
+        if over == CloseReason::Closed(verbs::CloseReason::Peer) && is_delivered(endpoint) {
+            endpoint.service.closed_in_order(&endpoint.caller);
+        }
         drop(self.ending.take());
+        policy.deliveries.end();
         policy.tally.publish(endpoint, policy.drain_until.is_some());
         policy.tally.ended(&over);
         if !over.is_of_peer() || self.settings.may_warn(endpoint.caller.group) {
@@ -144,6 +152,8 @@ impl Serving {
 struct Answering {
     /// Bytes that the client has accepted, for the registry of connections.
     sent: Arc<AtomicU64>,
+    /// Queries of the service about replies.
+    deliveries: Deliveries,
     settings: Arc<Settings>,
     tally: Tally,
     /// Calls to the client.
@@ -277,6 +287,10 @@ impl Policy for Answering {
             self.drain_until = Some(now + self.settings.config.drain_timeout);
         }
         self.check_closed(now, endpoint)?;
+        if self.deliveries.is_asked() || deadlines.is_set(Deadline::Delivery) {
+            let next = self.deliveries.look(now, || is_delivered(endpoint));
+            deadlines.set(Deadline::Delivery, next);
+        }
         deadlines.set(Deadline::Drain, earlier(self.drain_until, self.close_until));
         let done = self.is_idle(&endpoint.connection) && endpoint.connection.is_quiet();
         match self.drain_until {
@@ -290,12 +304,22 @@ impl Policy for Answering {
             .back
             .as_ref()
             .is_some_and(|back| back.poll(cx, endpoint));
-        self.ends.listen(cx);
+        if self.ends.listen(cx) {
+            self.deliveries.set_owner(cx.waker());
+        }
         let stops = self.drain_until.is_none() && self.stop.is_set();
         let next_step = self.close_until.is_none() || endpoint.connection.is_quiet();
         let closes = next_step && self.closed.is_set();
-        work | stops | closes | self.aborted.is_set() | self.place.admitted.is_evicted()
+        let asked = self.deliveries.is_asked();
+        work | stops | closes | asked | self.aborted.is_set() | self.place.admitted.is_evicted()
     }
+}
+
+/// Whether the client has received the reply to every call: no call is in service, every Send has
+/// completed, and TCP has acknowledged its bytes.
+fn is_delivered(endpoint: &Endpoint) -> bool {
+    let connection = &endpoint.connection;
+    connection.calls_in() == 0 && connection.is_quiet() && endpoint.qp.unacknowledged() == 0
 }
 
 fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
@@ -324,18 +348,19 @@ impl Ends {
 
     /// Registers the task to be woken by each event. Done once, because the task does not change:
     /// to do it at each pause cost a fifth of the time in a driver with a thousand busy
-    /// connections.
-    fn listen(&mut self, cx: &mut Context<'_>) {
+    /// connections. Returns whether it was done now.
+    fn listen(&mut self, cx: &mut Context<'_>) -> bool {
         if self
             .told
             .as_ref()
             .is_some_and(|told| told.will_wake(cx.waker()))
         {
-            return;
+            return false;
         }
         self.each
             .retain_mut(|end| end.as_mut().poll(cx).is_pending());
         self.told = Some(cx.waker().clone());
+        true
     }
 }
 

@@ -1,6 +1,6 @@
 //! A service that closes connections, and what it hears of their ends.
 
-use crate::stage::{anywhere, sim};
+use crate::stage::{anywhere, providers, sim};
 use crate::test_server::TestServer;
 use crate::{run_in_each_version, run_in_each_version_in_virtual_time};
 use oncrpc::xdr::{Payload, Reader, Writer};
@@ -128,6 +128,95 @@ fn connection_that_the_service_ends_at_once_does_not_wait_for_its_client() {
         assert_eq!(began.elapsed(), Duration::ZERO);
         calling.abort();
         server.shutdown().await;
+    });
+}
+
+/// Answers calls at once or never, and notes which connections are closed in order.
+#[derive(Default)]
+struct Noting {
+    connections: Connections,
+    answers: bool,
+    called: Mutex<Vec<ConnectionId>>,
+    in_order: Mutex<Vec<ConnectionId>>,
+    changed: Notify,
+}
+
+impl Service for Noting {
+    fn call(&self, call: Payload, caller: &Caller) -> Answer {
+        let xid = Reader::from(&call).u32().expect("an XID");
+        let mut called = self.called.lock().expect("no panic holds it");
+        called.push(caller.connection);
+        self.changed.notify_one();
+        if !self.answers {
+            return Answer::Later(Box::pin(std::future::pending()));
+        }
+        let mut w = Writer::default();
+        w.words([xid, 1]);
+        Answer::message(w.finish())
+    }
+
+    fn closed_in_order(&self, caller: &Caller) {
+        let mut in_order = self.in_order.lock().expect("no panic holds it");
+        in_order.push(caller.connection);
+    }
+
+    fn connection_ended(&self, _: ConnectionId) {
+        self.changed.notify_one();
+    }
+}
+
+impl Noting {
+    /// Whether the client of the last call is known to have received its replies.
+    async fn is_delivered(&self) -> bool {
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        let last = self.called.lock().expect("no panic holds it").pop();
+        self.connections
+            .ask_delivery(last.expect("a call came"), |is| {
+                let _ = answer.send(is);
+            });
+        answered.await.expect("each query has an answer")
+    }
+}
+
+#[test]
+fn service_learns_that_a_client_has_its_replies_and_has_closed_in_order() {
+    run_in_each_version(async || {
+        for (provider, answers) in providers()
+            .into_iter()
+            .flat_map(|it| [(it.clone(), true), (it, false)])
+        {
+            let service = Arc::new(Noting {
+                answers,
+                ..Noting::default()
+            });
+            let shared = Arc::clone(&service) as Arc<dyn Service>;
+            let config = ServerConfig::default()
+                .with_workers(0_usize)
+                .with_connections(service.connections.clone());
+            let server = TestServer::bind(Arc::clone(&provider), anywhere(), shared, config).await;
+            let client = server.client(provider, ClientConfig::default()).await;
+            let client = client.expect("it connects");
+            let mut w = Writer::default();
+            w.words([client.next_xid(), 0]);
+            let call = client.call(w.finish(), ReplyBound::new(8));
+            if answers {
+                call.await.expect("it is answered");
+            } else {
+                tokio::select! {
+                    _ = call => panic!("it has no answer"),
+                    () = service.changed.notified() => {}
+                }
+            }
+            assert_eq!(service.is_delivered().await, answers);
+            client.close().await;
+            while !service.connections.is_empty() {
+                service.changed.notified().await;
+                tokio::task::yield_now().await;
+            }
+            let in_order = service.in_order.lock().expect("no panic holds it").len();
+            assert_eq!(in_order, usize::from(answers));
+            server.shutdown().await;
+        }
     });
 }
 

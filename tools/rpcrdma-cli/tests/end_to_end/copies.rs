@@ -332,6 +332,39 @@ fn modes_and_times_are_kept_if_asked_for() {
     }
 }
 
+/// As acl(5) has it, and mkdir(1) and touch(1) on the same disk.
+#[test]
+fn umask_does_not_count_in_a_directory_with_a_default_access_control_list() {
+    let served = Served::new(&[]);
+    let mode = |path: &str| fs::metadata(served.dir.join(path)).unwrap().mode() & 0o777;
+    let make = |names: [&str; 3]| {
+        let [dir, deep, file] = names.map(|name| served.url(name));
+        ok_with_umask("022", &["mkdir", &dir]);
+        ok_with_umask("022", &["mkdir", "-p", &deep]);
+        ok_with_umask("022", &["touch", &file]);
+        names.map(mode)
+    };
+    assert_eq!(make(["d", "p/q", "f"]), [0o755, 0o755, 0o644]);
+    // Owner, user 1001, owning group, mask and others: all may do all.
+    let entries = [
+        (0x01, u32::MAX),
+        (0x02, 1001),
+        (0x04, u32::MAX),
+        (0x10, u32::MAX),
+        (0x20, u32::MAX),
+    ];
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, id) in entries {
+        list.extend(u16::to_le_bytes(tag));
+        list.extend(7_u16.to_le_bytes());
+        list.extend(id.to_le_bytes());
+    }
+    let name = "system.posix_acl_default";
+    rustix::fs::setxattr(&served.dir, name, &list, rustix::fs::XattrFlags::empty()).unwrap();
+    assert_eq!(make(["d2", "p2/q", "f2"]), [0o777, 0o777, 0o666]);
+    assert_eq!(mode("p2"), 0o777);
+}
+
 #[test]
 fn umask_is_the_same_in_both_directions() {
     let served = Served::new(&[]);

@@ -206,6 +206,18 @@ fn written_file_is_not_kept_open_for_writing() {
     assert!(node.writer().is_none());
 }
 
+/// A client that has older data cached learns from the times that it is old, also after a crash.
+fn write_with_data_sync_is_stable_with_its_times() {
+    let export = Export::new();
+    export.write("f", "");
+    let f = export.find("f").unwrap();
+    let (who, data) = (Identity::root(), Bytes::from_static(b"x"));
+    let data = Gather::from_elem(data, 1);
+    let done = export.fs().write(&who, f, 0, data, Stability::DataSync);
+    let committed = done.wait().result.unwrap().committed;
+    assert_eq!(committed, Stability::FileSync);
+}
+
 fn file_can_be_executed_when_it_was_made_truncated_or_written_durably() {
     let export = Export::new();
     let who = Identity::root();
@@ -238,6 +250,7 @@ in_both_ways! {
     file_that_shrinks_while_it_is_read_is_read_to_its_new_end
     memory_of_reads_goes_back_to_its_pool
     written_file_is_not_kept_open_for_writing
+    write_with_data_sync_is_stable_with_its_times
     file_can_be_executed_when_it_was_made_truncated_or_written_durably
 }
 

@@ -181,6 +181,26 @@ fn access_control_list_of_a_directory_is_honoured() {
     }
 }
 
+/// As chown(2) does.
+#[test]
+fn owner_that_is_set_again_moves_the_ctime() {
+    let export = Export::new();
+    export.write("f", "data");
+    let f = export.find("f").unwrap();
+    let before = export.stat(f).unwrap();
+    // The clock of file systems has large steps.
+    while crate::localfs::sys::coarse_now() <= before.ctime {
+        std::thread::yield_now();
+    }
+    let set = SetAttributes {
+        uid: Some(before.uid),
+        gid: Some(before.gid),
+        ..SetAttributes::default()
+    };
+    export.set_as(&Identity::root(), f, set).unwrap();
+    assert!(export.stat(f).unwrap().ctime > before.ctime);
+}
+
 #[test]
 fn default_access_control_list_decides_the_rights_of_new_files() {
     for export in exports() {
@@ -561,10 +581,16 @@ fn file_made_read_only_can_be_written_by_its_owner() {
         done.result.map(|written| written.count)
     };
     assert_eq!(write(&export, b"first"), Ok(5));
+    assert_eq!(write(&export, b"again"), Ok(5));
     export.restart();
-    assert_eq!(write(&export, b"other"), Ok(5));
+    // Without the rights of root it is not opened again.
+    let (result, content) = match LocalFs::acts_for_callers() {
+        true => (Ok(5), b"other"),
+        false => (Err(Error::Access), b"again"),
+    };
+    assert_eq!(write(&export, b"other"), result);
     assert_eq!(export.stat(f).unwrap().mode, 0o444);
-    assert_eq!(export.read(f).unwrap(), b"other");
+    assert_eq!(export.read(f).unwrap(), content);
 }
 
 #[test]

@@ -267,60 +267,58 @@ fn panic_of_one_call_stops_no_other_one() {
     }
 }
 
-/// To open it for its owner, its mode is changed for a moment, for which a disk may be waited.
+/// A server that ended meanwhile would leave the file with other rights.
 #[test]
-fn file_without_rights_for_its_owner_is_read_by_a_job() {
+fn file_without_rights_for_its_owner_keeps_its_mode_when_it_is_read_and_written() {
     let mut export = Export::new();
-    export.restart_with(|inner| {
-        inner.as_root = false;
-        inner.haste = ReadWriteFlags::empty();
-    });
+    export.restart_with(|inner| inner.as_root = false);
     export.write("f", "data");
     let f = export.find("f").unwrap();
     let mode = PermissionsExt::from_mode(0o000);
     fs::set_permissions(export.path.join("f"), mode).unwrap();
-    let read = || export.fs().read(&Identity::root(), f, 0, 4);
+    let before = export.stat(f).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             drop_capabilities();
-            let job = read();
-            assert!(!job.is_ready());
-            assert_eq!(job.wait().result.unwrap().data.concat(), b"data");
-            assert!(read().is_ready());
+            let (who, local) = (Identity::root(), export.fs());
+            assert_eq!(export.read(f), Err(Error::Access));
+            let data = Gather::from_elem(Bytes::from_static(b"x"), 1);
+            let written = local.write(&who, f, 0, data, Stability::FileSync).wait();
+            assert_eq!(written.result.err(), Some(Error::Access));
+            assert_eq!(local.commit(&who, f, 0, 0).wait().result, Ok(()));
         });
     });
+    assert_eq!(export.stat(f).unwrap(), before);
 }
 
-/// The owner writes to a file that is read-only: for a moment its mode is another one.
+/// RFC 1813 §4.4: a client that has it open goes on using it.
 #[test]
-fn modes_are_set_while_read_only_files_are_opened_to_be_written() {
-    const TIMES: usize = 2000;
+fn file_that_becomes_closed_to_its_owner_is_used_on() {
     let mut export = Export::new();
     export.restart_with(|inner| inner.as_root = false);
-    export.write("f", "");
-    let f = export.find("f").unwrap();
-    let local = export.fs();
-    let node = local.inner.node(f, Pace::Patient).unwrap();
-    let mode = |mode| {
-        let set = SetAttributes::mode(mode);
-        let done = local.set_attributes(&Identity::root(), f, set, None);
-        done.wait().result.unwrap();
-    };
-    mode(0o400);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             drop_capabilities();
-            for _ in 0..TIMES {
-                local.inner.writer(&node, Pace::Patient).unwrap();
-                node.writer().take();
+            let (who, local) = (Identity::root(), export.fs());
+            let f = export
+                .make_as(&who, local.root(), "f", file(0o644))
+                .unwrap();
+            let write = |stability| {
+                let data = Gather::from_elem(Bytes::from_static(b"data"), 1);
+                local.write(&who, f, 0, data, stability).wait().result
+            };
+            write(Stability::Unstable).unwrap();
+            let set = SetAttributes::mode(0o000);
+            let done = local.set_attributes(&who, f, set, None).wait();
+            done.result.unwrap();
+            for _ in 0..2 {
+                write(Stability::FileSync).unwrap();
+                local.commit(&who, f, 0, 0).wait().result.unwrap();
+                local.inner.sweep();
+                assert_eq!(export.read(f).unwrap(), b"data");
             }
         });
-        for _ in 0..TIMES {
-            mode(0o400);
-        }
     });
-    let now = export.stat(f).unwrap().mode;
-    assert_eq!(now, 0o400);
 }
 
 /// Without the rights of root, whoever may write to a file of somebody else may have it committed, too.

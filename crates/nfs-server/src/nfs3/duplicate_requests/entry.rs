@@ -1,5 +1,6 @@
 //! An entry of the duplicate request cache.
 
+use super::fingerprint::{Identity, Names};
 use oncrpc::{Caller, ConnectionId, PeerGroup};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -17,6 +18,10 @@ pub(super) struct Entry {
     /// The credits of that connection.
     pub(super) credits: u32,
     pub(super) fingerprint: u128,
+    /// What the call changes.
+    pub(super) names: Names,
+    /// Number of the call, in the order of the calls of its address.
+    pub(super) number: u64,
     progress: Mutex<Progress>,
 }
 
@@ -38,12 +43,14 @@ pub(super) struct Repeated {
 }
 
 impl Entry {
-    pub(super) fn new(client: PeerGroup, caller: &Caller, fingerprint: u128) -> Self {
+    pub(super) fn new(caller: &Caller, identity: Identity, number: u64) -> Self {
         Self {
-            client,
+            client: caller.group,
             connection: caller.connection,
             credits: caller.credits,
-            fingerprint,
+            fingerprint: identity.fingerprint,
+            names: identity.names,
+            number,
             progress: Mutex::new(Progress::Running(Repeated::default())),
         }
     }

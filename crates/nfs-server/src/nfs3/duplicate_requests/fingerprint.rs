@@ -1,5 +1,7 @@
 //! Fingerprints of calls: calls with the same fingerprint count as the same call.
 
+use nfs_proto::{NFS_PROGRAM, Procedure};
+use oncrpc::xdr::{Error, Reader};
 use oncrpc::{Call, Credential, PeerGroup};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::{Hash, Hasher};
@@ -18,6 +20,20 @@ pub(super) struct Fingerprints {
     key: [u8; 16],
     secret: [u8; SECRET],
 }
+
+/// Identity of a call.
+#[derive(Clone, Copy)]
+pub(super) struct Identity {
+    pub(super) fingerprint: u128,
+    pub(super) names: Names,
+}
+
+/// Hashes of what a call changes, together with its client: a name in a directory, or a file; a RENAME
+/// and a LINK change two. 0 is nothing.
+pub(super) type Names = [u64; 2];
+
+/// A directory and a name in it, or a file and nothing.
+type Target<'a> = (&'a [u8], &'a [u8]);
 
 impl Fingerprints {
     /// Fingerprints under random keys.
@@ -72,8 +88,55 @@ impl Fingerprints {
         hasher.finish128().as_u128()
     }
 
+    /// Returns the identity of a call.
+    pub(super) fn identity(&self, client: PeerGroup, call: &Call) -> Identity {
+        let names = targets(call).unwrap_or_default();
+        Identity {
+            fingerprint: self.of(client, call),
+            names: names.map(|target| target.map_or(0, |target| self.name(client, call, target))),
+        }
+    }
+
+    fn name(&self, client: PeerGroup, call: &Call, target: Target<'_>) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        client.hash(&mut hasher);
+        if let Credential::Sys(sys) = &call.cred {
+            sys.machine_name.hash(&mut hasher);
+        }
+        target.hash(&mut hasher);
+        hasher.finish()
+    }
+
     fn hasher_of_rest(&self) -> RawHasher<&[u8; SECRET]> {
         let secret = SecretBuffer::new(0, &self.secret);
         RawHasher::new(secret.expect("the secret has the size that XXH3 asks for"))
     }
+}
+
+/// Reads what a call changes.
+fn targets(call: &Call) -> Result<[Option<Target<'_>>; 2], Error> {
+    fn file<'a>(r: &mut Reader<'a>) -> Result<Option<Target<'a>>, Error> {
+        Ok(Some((r.opaque(u32::MAX)?, &[])))
+    }
+    fn name<'a>(r: &mut Reader<'a>) -> Result<Option<Target<'a>>, Error> {
+        Ok(Some((r.opaque(u32::MAX)?, r.opaque(u32::MAX)?)))
+    }
+    let mut r = call.args();
+    let procedure = match call.prog {
+        NFS_PROGRAM => Procedure::try_from(call.proc).unwrap_or(Procedure::Null),
+        // SETACL of NFSACL.
+        _ => Procedure::SetAttr,
+    };
+    Ok(match procedure {
+        Procedure::SetAttr | Procedure::Write => [file(&mut r)?, None],
+        Procedure::Create
+        | Procedure::MkDir
+        | Procedure::Symlink
+        | Procedure::MkNod
+        | Procedure::Remove
+        | Procedure::RmDir => [name(&mut r)?, None],
+        Procedure::Rename => [name(&mut r)?, name(&mut r)?],
+        Procedure::Link => [file(&mut r)?, name(&mut r)?],
+        _ => [None, None],
+    })
 }

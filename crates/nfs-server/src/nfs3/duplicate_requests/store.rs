@@ -10,6 +10,7 @@
 //! arriving call removes a few expired ones. Entries are distributed over locks by address.
 
 use super::entry::Entry;
+use super::fingerprint::Identity;
 use oncrpc::{Caller, ConnectionId, PeerGroup};
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, VecDeque};
@@ -76,10 +77,19 @@ struct Shard {
 struct Address {
     /// Number of entries, in flight or with results.
     used: usize,
-    /// Results by connection, in the order of completion.
-    connections: HashMap<ConnectionId, VecDeque<Arc<Entry>>>,
+    /// Results by connection.
+    connections: HashMap<ConnectionId, Kept>,
     /// Connections in the order of eviction, each once.
     turns: VecDeque<ConnectionId>,
+}
+
+/// The results of one connection.
+#[derive(Default)]
+struct Kept {
+    /// In the order of completion.
+    results: VecDeque<Arc<Entry>>,
+    /// Whether the client has closed the connection in order.
+    is_closed: bool,
 }
 
 /// Result of entering a call.
@@ -116,15 +126,20 @@ impl Store {
     }
 
     /// Enters a call, unless it is known.
-    pub(super) fn enter(
+    pub(super) fn enter(&self, caller: &Caller, identity: Identity, now: Instant) -> Entered {
+        self.sweep(now);
+        let mut shard = self.shard(caller.group);
+        self.enter_in(&mut shard, caller, identity, now)
+    }
+
+    fn enter_in(
         &self,
-        client: PeerGroup,
+        shard: &mut Shard,
         caller: &Caller,
-        fingerprint: u128,
+        identity: Identity,
         now: Instant,
     ) -> Entered {
-        self.sweep(now);
-        let mut shard = self.shard(client);
+        let (client, fingerprint) = (caller.group, identity.fingerprint);
         if let Some(entry) = shard.entries.get(&fingerprint) {
             if !entry.is_old(now) {
                 let entry = Arc::clone(entry);
@@ -134,16 +149,64 @@ impl Store {
             // The expired entry stays in the queue of its connection until its turn.
             shard.entries.remove(&fingerprint);
         }
-        if !self.make_room(&mut shard, client) {
+        if !self.make_room(shard, client) {
             shard.counts.refused += 1;
             return Entered::Full;
         }
         shard.counts.misses += 1;
-        let entry = Arc::new(Entry::new(client, caller, fingerprint));
+        let number = shard.counts.misses;
+        let entry = Arc::new(Entry::new(caller, identity, number));
         shard.entries.insert(fingerprint, Arc::clone(&entry));
         shard.address(client).used += 1;
         self.used.fetch_add(1, Relaxed);
         Entered::First(entry)
+    }
+
+    /// Enters a call that is no repetition of that of `entry`, unless it is a repetition of another
+    /// one by now.
+    pub(super) fn renew(
+        &self,
+        entry: &Arc<Entry>,
+        caller: &Caller,
+        identity: Identity,
+        now: Instant,
+    ) -> Entered {
+        let mut shard = self.shard(caller.group);
+        // It was taken for a repetition when it came.
+        shard.counts.hits -= 1;
+        // The entry stays in the queue of its connection until its turn.
+        shard.remove(entry);
+        self.enter_in(&mut shard, caller, identity, now)
+    }
+
+    /// Handles the orderly close of a connection, whose client has received all replies.
+    pub(super) fn close(&self, caller: &Caller) {
+        let mut shard = self.shard(caller.group);
+        let address = shard.addresses.get_mut(&caller.group);
+        let kept = address.and_then(|address| address.connections.get_mut(&caller.connection));
+        if let Some(kept) = kept {
+            kept.is_closed = true;
+        }
+    }
+
+    /// Whether the client has received the reply to a call that was executed, as far as is known from
+    /// the end of its connection and from later calls.
+    ///
+    /// The client has closed the connection in order, and has since changed again what the call
+    /// changed.
+    pub(super) fn has_reply(&self, entry: &Entry) -> bool {
+        let mut shard = self.shard(entry.client);
+        let address = shard.address(entry.client);
+        let of_connection = address.connections.get(&entry.connection);
+        if !of_connection.is_some_and(|kept| kept.is_closed) {
+            return false;
+        }
+        let is_of_names = |name: &u64| *name != 0 && entry.names.contains(name);
+        shard.entries.values().any(|other| {
+            other.number > entry.number
+                && other.client == entry.client
+                && other.names.iter().any(is_of_names)
+        })
     }
 
     /// Makes room for a call of this address; false if all its entries are in flight.
@@ -234,13 +297,14 @@ impl Shard {
             .entry(entry.connection)
             .or_insert_with(|| {
                 address.turns.push_back(entry.connection);
-                VecDeque::new()
+                Kept::default()
             });
-        kept.push_back(Arc::clone(entry));
-        if kept.len() <= most {
+        let results = &mut kept.results;
+        results.push_back(Arc::clone(entry));
+        if results.len() <= most {
             return 0;
         }
-        let Some(oldest) = kept.pop_front() else {
+        let Some(oldest) = results.pop_front() else {
             return 0;
         };
         address.used -= 1;
@@ -254,7 +318,7 @@ impl Shard {
         let address = self.address(client);
         while let Some(connection) = address.turns.pop_front() {
             let oldest = address.connections.get_mut(&connection);
-            let Some(oldest) = oldest.and_then(VecDeque::pop_front) else {
+            let Some(oldest) = oldest.and_then(|kept| kept.results.pop_front()) else {
                 address.connections.remove(&connection);
                 continue;
             };
@@ -279,11 +343,11 @@ impl Shard {
         if let Some(connection) = address.turns.pop_front() {
             let kept = address.connections.entry(connection).or_default();
             while old.len() < SWEPT
-                && let Some(oldest) = kept.pop_front_if(|oldest| oldest.is_old(now))
+                && let Some(oldest) = kept.results.pop_front_if(|oldest| oldest.is_old(now))
             {
                 old.push(oldest);
             }
-            match kept.is_empty() {
+            match kept.results.is_empty() {
                 true => drop(address.connections.remove(&connection)),
                 false => address.turns.push_back(connection),
             }
@@ -316,7 +380,7 @@ impl Store {
                 queued += address
                     .connections
                     .values()
-                    .map(VecDeque::len)
+                    .map(|kept| kept.results.len())
                     .sum::<usize>();
             }
         }

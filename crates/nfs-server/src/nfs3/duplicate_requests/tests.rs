@@ -4,7 +4,7 @@ use super::entry::MAX_AGE;
 use super::*;
 use nfs_proto::{NFS_PROGRAM, NFS_V3};
 use oncrpc::xdr::Writer;
-use oncrpc::{Caller, Credential, write_call};
+use oncrpc::{Caller, Credential, DeliveryQuery, OpenConnection, write_call};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::net::IpAddr;
@@ -169,6 +169,255 @@ fn results_of_clients_that_are_gone_are_forgotten_with_the_calls_of_others() {
     assert_eq!((stats.misses, stats.expired, stats.entries), (2199, 199, 2));
 }
 
+/// A client's calls of names in one directory, and how many of them were executed.
+struct Client {
+    cache: DuplicateRequestCache,
+    connections: Connections,
+    executed: Arc<AtomicU32>,
+}
+
+/// A connection of it, open until this is dropped.
+struct Connected {
+    caller: Caller,
+    /// Queries about the replies.
+    queries: Arc<Mutex<Vec<DeliveryQuery>>>,
+    _open: OpenConnection,
+}
+
+impl Connected {
+    /// Answers the queries so far: the client has received all replies.
+    fn delivered(&self) {
+        let queries = std::mem::take(&mut *self.queries.lock().unwrap());
+        queries.into_iter().for_each(DeliveryQuery::delivered);
+    }
+}
+
+impl Client {
+    fn new() -> Self {
+        let cache = DuplicateRequestCache::new();
+        let connections = Connections::default();
+        cache.know_connections(connections.clone());
+        let executed = Arc::default();
+        Self {
+            cache,
+            connections,
+            executed,
+        }
+    }
+
+    fn connect(&self) -> Connected {
+        let caller = connection(1, 16);
+        let queries = Arc::new(Mutex::new(Vec::new()));
+        let asked = Arc::clone(&queries);
+        let open = self.connections.add(caller.connection, |_| ());
+        let open = open.answering_queries(move |query| asked.lock().unwrap().push(query));
+        Connected {
+            caller,
+            queries,
+            _open: open,
+        }
+    }
+
+    /// Makes a call of this procedure; it is executed by `answer`.
+    fn answer(
+        &self,
+        on: &Connected,
+        xid: u32,
+        procedure: nfs_proto::Procedure,
+        name: &[u8],
+        answer: fn(Call) -> Answer,
+    ) -> Answer {
+        let mut w = Writer::default();
+        let target = oncrpc::Procedure {
+            prog: NFS_PROGRAM,
+            vers: NFS_V3,
+            proc: procedure as u32,
+        };
+        write_call(&mut w, xid, target, &Credential::None);
+        w.opaque(b"directory");
+        w.opaque(name);
+        let call = Call::parse(w.finish(), &on.caller).expect("a good call");
+        let execute = || {
+            let executed = Arc::clone(&self.executed);
+            move |call| {
+                executed.fetch_add(1, SeqCst);
+                answer(call)
+            }
+        };
+        self.cache.once(call, execute(), || Box::new(execute()))
+    }
+
+    /// Makes a MKDIR.
+    fn mkdir(&self, on: &Connected, xid: u32) -> Answer {
+        self.answer(on, xid, nfs_proto::Procedure::MkDir, b"x", succeed)
+    }
+
+    /// How many calls were executed since the last time.
+    fn executed(&self) -> u32 {
+        self.executed.swap(0, SeqCst)
+    }
+}
+
+/// Executes a call.
+fn succeed(call: Call) -> Answer {
+    let mut w = call.into_success();
+    w.u32(0);
+    Answer::Now(Reply::Message(w.finish()))
+}
+
+/// Executes a call on a thread.
+fn succeed_by_job(call: Call) -> Answer {
+    Answer::Blocking(Box::new(move || match succeed(call) {
+        Answer::Now(reply) => reply,
+        _ => unreachable!("it succeeds at once"),
+    }))
+}
+
+/// The wait of a call for what is known later.
+fn waits(answer: Answer) -> Wait {
+    match answer {
+        Answer::Later(mut wait) => {
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(wait.as_mut().poll(&mut cx).is_pending());
+            wait
+        }
+        Answer::Now(reply) => panic!("{reply:?}"),
+        Answer::Blocking(_) | Answer::Deferred(_) => panic!("it is executed"),
+    }
+}
+
+/// The reply to a call whose wait ends now, or on another thread.
+fn ends(mut wait: Wait) -> Reply {
+    let mut cx = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(reply) = wait.as_mut().poll(&mut cx) {
+            return reply;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[track_caller]
+fn is_answered(answer: &Answer) {
+    assert!(matches!(answer, Answer::Now(Reply::Message(_))));
+}
+
+#[test]
+fn reply_that_was_received_answers_no_other_open_connection() {
+    let client = Client::new();
+    let (first, second) = (client.connect(), client.connect());
+    is_answered(&client.mkdir(&first, 5));
+    let wait = waits(client.mkdir(&second, 5));
+    assert_eq!(client.executed(), 1);
+    first.delivered();
+    assert!(matches!(ends(wait), Reply::Message(_)));
+    assert_eq!(client.executed(), 1, "it is another call");
+    // It has an entry of its own.
+    is_answered(&client.mkdir(&second, 5));
+    assert_eq!(client.executed(), 0);
+    let stats = client.cache.stats();
+    assert_eq!((stats.misses, stats.hits), (2, 1));
+}
+
+#[test]
+fn reply_that_was_not_received_answers_another_connection() {
+    let client = Client::new();
+    let (first, second) = (client.connect(), client.connect());
+    is_answered(&client.mkdir(&first, 5));
+    let wait = waits(client.mkdir(&second, 5));
+    // The server does not know in time.
+    first.queries.lock().unwrap().clear();
+    assert!(matches!(ends(wait), Reply::Message(_)));
+    assert_eq!(client.executed(), 1);
+    // It breaks.
+    let wait = waits(client.mkdir(&second, 5));
+    drop(first);
+    assert!(matches!(ends(wait), Reply::Message(_)));
+    is_answered(&client.mkdir(&client.connect(), 5));
+    assert_eq!(client.executed(), 0);
+}
+
+/// Two clients contend for the same name.
+#[test]
+fn equal_calls_at_the_same_time_are_both_executed_if_both_connections_live_on() {
+    let client = Client::new();
+    let (first, second) = (client.connect(), client.connect());
+    let mkdir = |on, answer| client.answer(on, 5, nfs_proto::Procedure::MkDir, b"x", answer);
+    let Answer::Blocking(job) = mkdir(&first, succeed_by_job) else {
+        panic!("it is a job")
+    };
+    let mut wait = waits(mkdir(&second, succeed_by_job));
+    job();
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(wait.as_mut().poll(&mut cx).is_pending(), "it is asked");
+    first.delivered();
+    assert!(matches!(ends(wait), Reply::Message(_)));
+    assert_eq!(client.executed(), 2);
+}
+
+/// Connection 1 makes a directory, connection 2 removes it, connection 3 makes it again; each begins with
+/// the same XID.
+#[test]
+fn call_with_a_used_xid_is_executed_if_its_name_was_changed_since_an_orderly_close() {
+    let client = Client::new();
+    let first = client.connect();
+    is_answered(&client.mkdir(&first, 5));
+    client.cache.close(&first.caller);
+    drop(first);
+    // The reply may have got lost in a relay.
+    is_answered(&client.mkdir(&client.connect(), 5));
+    assert_eq!(client.executed(), 1);
+    let rmdir = |name| {
+        let procedure = nfs_proto::Procedure::RmDir;
+        is_answered(&client.answer(&client.connect(), 6, procedure, name, succeed));
+    };
+    rmdir(b"y");
+    is_answered(&client.mkdir(&client.connect(), 5));
+    assert_eq!(client.executed(), 1, "that is another name");
+    rmdir(b"x");
+    is_answered(&client.mkdir(&client.connect(), 5));
+    assert_eq!(client.executed(), 2);
+}
+
+/// What a client changes again after a break says nothing: its calls on the next connection are in any
+/// order.
+#[test]
+fn call_is_repeated_after_a_break_whatever_else_was_changed() {
+    let client = Client::new();
+    let first = client.connect();
+    is_answered(&client.mkdir(&first, 5));
+    drop(first);
+    let procedure = nfs_proto::Procedure::RmDir;
+    is_answered(&client.answer(&client.connect(), 6, procedure, b"x", succeed));
+    is_answered(&client.mkdir(&client.connect(), 5));
+    assert_eq!(client.executed(), 2);
+}
+
+/// The client has given the older connection up, and repeats its calls on the younger one.
+#[test]
+fn copy_that_comes_late_on_a_connection_at_its_end_is_not_executed() {
+    let client = Client::new();
+    let (older, younger) = (client.connect(), client.connect());
+    is_answered(&client.mkdir(&younger, 5));
+    let mut wait = waits(client.mkdir(&older, 5));
+    younger.delivered();
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(wait.as_mut().poll(&mut cx).is_pending());
+    drop(older);
+    assert!(matches!(ends(wait), Reply::Nothing));
+    assert_eq!(client.executed(), 1);
+    // Otherwise it is a call of another client.
+    let older = client.connect();
+    let younger = client.connect();
+    is_answered(&client.mkdir(&younger, 7));
+    let mut wait = waits(client.mkdir(&older, 7));
+    younger.delivered();
+    assert!(wait.as_mut().poll(&mut cx).is_pending());
+    older.queries.lock().unwrap().clear();
+    assert!(matches!(ends(wait), Reply::Message(_)));
+    assert_eq!(client.executed(), 2);
+}
+
 /// How many different calls there are, and how many connections.
 const CALLS: usize = 3;
 const CONNECTIONS: usize = 3;
@@ -233,19 +482,23 @@ impl World {
         write_call(&mut w, xid, target, &Credential::None);
         let call = Call::parse(w.finish(), &self.connections[connection]).expect("a good call");
         let executed = Arc::clone(&self.executed[number]);
-        let answer = self.duplicates.once(call, |call| {
-            let execute = move || {
-                let times = executed.fetch_add(1, SeqCst) + 1;
-                let mut w = call.into_success();
-                w.u32(0);
-                w.u32(times);
-                Reply::Message(w.finish())
-            };
-            match number.is_multiple_of(2) {
-                true => Answer::Blocking(Box::new(execute)),
-                false => Answer::Deferred(Box::new(move |respond| respond.with(execute()))),
-            }
-        });
+        let answer = self.duplicates.once(
+            call,
+            |call| {
+                let execute = move || {
+                    let times = executed.fetch_add(1, SeqCst) + 1;
+                    let mut w = call.into_success();
+                    w.u32(0);
+                    w.u32(times);
+                    Reply::Message(w.finish())
+                };
+                match number.is_multiple_of(2) {
+                    true => Answer::Blocking(Box::new(execute)),
+                    false => Answer::Deferred(Box::new(move |respond| respond.with(execute()))),
+                }
+            },
+            || Box::new(|_| unreachable!("all connections are lost")),
+        );
         match answer {
             Answer::Blocking(job) => {
                 assert_eq!(self.executed(number), 0, "it was executed before");

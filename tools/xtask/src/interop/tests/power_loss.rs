@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn what_was_acknowledged_is_missed_and_what_was_not_is_not() {
         let nothing = listing(&[]);
-        let file = listing(&["entry,f,644,1,0,a,"]);
+        let file = listing(&["entry,f,644,1,0,1.5/2.5,a,"]);
         assert!(check(&LOG[..1], &nothing).is_ok());
         assert!(check(&LOG[..2], &nothing).is_err());
         assert!(check(&LOG[..2], &file).is_ok());
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn without_a_sync_the_last_operation_is_lost_unless_it_is_one_of_data() {
         let nothing = listing(&[]);
-        let file = listing(&["entry,f,644,1,0,a,"]);
+        let file = listing(&["entry,f,644,1,0,1.5/2.5,a,"]);
         assert!(check_loss(&LOG[..2], &nothing).is_ok());
         assert!(check_loss(&LOG[..2], &file).is_err());
         assert!(check_loss(&LOG[..4], &file).is_ok());

@@ -8,6 +8,7 @@
 //! | `link` | a symbolic link with this text |
 //! | `gone` | nothing has this name |
 //! | `mode`, `names`, `size`, `sum` | permissions in octal, names, bytes, SHA-256 of a file |
+//! | `times` | times of the last change of data, and of attributes, of a file: `MTIME/CTIME` |
 //! | `?` | the next operation undoes what was said of this name |
 //!
 //! Facts of the latest mark replace older ones of the same kind and name.
@@ -41,7 +42,7 @@ impl<'a> Facts<'a> {
             let (path, value) = rest.split_once(',').unwrap_or((rest, ""));
             let kind = match what {
                 "file" | "dir" | "fifo" | "link" | "gone" => "name",
-                "mode" | "names" | "size" | "sum" => what,
+                "mode" | "names" | "size" | "sum" | "times" => what,
                 "?" => {
                     self.0.retain(|(of, _), _| *of != path);
                     continue;
@@ -88,12 +89,13 @@ struct Entry {
     mode: String,
     names: String,
     size: String,
+    times: String,
     text: String,
     sum: String,
 }
 
 impl Listing {
-    /// Reads the lines `entry,KIND,MODE,NAMES,SIZE,PATH,TEXT` and `sum,SHA256,PATH` of a guest.
+    /// Reads the lines `entry,KIND,MODE,NAMES,SIZE,TIMES,PATH,TEXT` and `sum,SHA256,PATH` of a guest.
     ///
     /// # Errors
     ///
@@ -103,13 +105,14 @@ impl Listing {
         for line in lines {
             let fields: Vec<_> = line.split(',').collect();
             match fields[..] {
-                ["entry", kind, mode, names, size, path, text] => {
+                ["entry", kind, mode, names, size, times, path, text] => {
                     let entry = listing.0.entry(path.into()).or_default();
                     for (field, value) in [
                         (&mut entry.kind, kind),
                         (&mut entry.mode, mode),
                         (&mut entry.names, names),
                         (&mut entry.size, size),
+                        (&mut entry.times, times),
                         (&mut entry.text, text),
                     ] {
                         value.clone_into(field);
@@ -137,6 +140,7 @@ impl Listing {
             "mode" => &entry.mode,
             "names" => &entry.names,
             "size" => &entry.size,
+            "times" => &entry.times,
             "sum" => &entry.sum,
             "link" if entry.kind == "l" => &entry.text,
             _ => match &*entry.kind {
@@ -156,10 +160,10 @@ mod tests {
 
     fn missing(marks: &[&str]) -> usize {
         let lines = [
-            "entry,f,600,2,5,a,",
-            "entry,d,755,2,4096,d,",
-            "entry,p,644,1,0,p,",
-            "entry,l,777,1,4,l,text",
+            "entry,f,600,2,5,1.5/2.5,a,",
+            "entry,d,755,2,4096,1.5/2.5,d,",
+            "entry,p,644,1,0,1.5/2.5,p,",
+            "entry,l,777,1,4,1.5/2.5,l,text",
             "sum,cafe,a",
         ];
         let listing = Listing::read(&lines.map(str::to_owned)).unwrap();
@@ -181,7 +185,7 @@ mod tests {
             "RENAME;gone,x;file,a",
             "SETATTR;mode,a,600;size,a,5",
             "LINK;names,a,2",
-            "COMMIT;sum,a,cafe",
+            "COMMIT;sum,a,cafe;times,a,1.5/2.5",
         ];
         assert_eq!(missing(&true_ones), 0);
         for wrong in [
@@ -196,6 +200,7 @@ mod tests {
             "SETATTR;size,a,0",
             "LINK;names,x,2",
             "COMMIT;sum,a,",
+            "COMMIT;times,a,1.5/2.0",
         ] {
             assert_eq!(missing(&[wrong]), 1, "{wrong}");
         }
