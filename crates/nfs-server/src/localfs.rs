@@ -41,10 +41,12 @@
 
 mod acl;
 mod ahead;
+mod by_path;
 mod caller;
 mod data;
 mod durable;
 mod entries;
+mod fileid;
 mod find;
 mod group_commit;
 mod hung;
@@ -81,8 +83,13 @@ use crate::permission;
 use arc_swap::ArcSwapOption;
 use buffer::Pool;
 use bytes::Bytes;
+use fileid::FileIds;
 use group_commit::GroupCommit;
 use hung::Working;
+#[cfg(test)]
+pub(crate) use id::IdentifiedBy;
+#[cfg(not(test))]
+use id::IdentifiedBy;
 use kernel::KernelHandles;
 use lru::Lru;
 use node::{Link, Node};
@@ -92,7 +99,7 @@ use open_files::OpenFiles;
 use owed::Owed;
 use passes::Passes;
 use rustix::fd::AsFd;
-use rustix::io::ReadWriteFlags;
+use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -136,10 +143,13 @@ struct Inner {
     passes: Passes,
     /// Calls in service that change the names in a directory, or the data or attributes of a file.
     turns: Arc<Turns>,
-    /// The state directory of the server, which is hidden from clients: device and inode.
-    hidden: Option<(u64, u64)>,
-    /// Whether the file system has birth times that distinguish files.
-    births: bool,
+    /// The state directory of the server, which is hidden from clients.
+    hidden: Option<Hidden>,
+    /// What identifies a file.
+    by: IdentifiedBy,
+    file_ids: FileIds,
+    /// Whether a file on another device, which is not served, was logged.
+    told_elsewhere: AtomicBool,
     /// Whether this is a known local file system: no network file system, and none in another
     /// process.
     local: bool,
@@ -199,6 +209,23 @@ struct Inner {
     trust: Duration,
 }
 
+/// The state directory of the server.
+struct Hidden {
+    /// Open, so that no other file gets its inode number.
+    _open: std::fs::File,
+    stat: Stat,
+    by: IdentifiedBy,
+}
+
+impl Hidden {
+    fn is(&self, stat: &Stat) -> bool {
+        let told = |stat: &Stat| (stat.attributes.fileid, stat.birth);
+        // A snapshot of btrfs is another device, and has a copy.
+        let same_device = self.by == IdentifiedBy::Birth || self.stat.device == stat.device;
+        told(&self.stat) == told(stat) && same_device
+    }
+}
+
 /// How files are found from their handles.
 enum Resolver {
     /// Files are found by kernel handles.
@@ -210,7 +237,7 @@ enum Resolver {
 struct Caches {
     /// By [`Node::key`].
     open: OpenFiles,
-    /// By inode number; only where there is a table.
+    /// By [`Node::number`]; only where there is a table.
     links: Lru<Link>,
     /// Removed files whose rows are to be removed.
     gone: Vec<Gone>,
@@ -347,15 +374,29 @@ impl Inner {
 
     /// Returns the current state of a file. A file without a name is stale.
     fn stat(&self, node: &Node) -> Try<Stat> {
-        let stat = sys::stat(&node.path, self.births)?;
+        let stat = sys::stat(&node.path, self.by).map_err(|errno| self.lost(node, errno))?;
         self.check_named(node, stat.attributes.links)?;
         Ok(stat)
     }
 
     fn attributes(&self, node: &Node) -> Try<Attributes> {
-        let attributes = sys::attributes(&node.path)?;
+        let attributes = sys::attributes(&node.path).map_err(|errno| self.lost(node, errno))?;
         self.check_named(node, attributes.links)?;
-        Ok(attributes)
+        Ok(Attributes {
+            fileid: node.fileid,
+            ..attributes
+        })
+    }
+
+    /// Closes an open file of which the kernel cannot tell any more, and returns the error for the
+    /// client. The next call looks the file up again: a file system in another process answers in
+    /// this way for a removed file, and for all if the process has ended.
+    fn lost(&self, node: &Node, errno: Errno) -> Stop {
+        self.drop_node(node);
+        match errno {
+            Errno::NOENT => Error::Stale.into(),
+            errno => Stop::Fail(errno.into()),
+        }
     }
 
     fn check_named(&self, node: &Node, links: u32) -> Result<(), Error> {
@@ -613,5 +654,7 @@ impl FileSystem for LocalFs {
     }
 }
 
+#[cfg(test)]
+pub(crate) use open::tests::AS_IF;
 #[cfg(test)]
 mod tests;

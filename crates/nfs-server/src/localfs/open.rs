@@ -1,8 +1,9 @@
 //! Opening a directory for export.
 
+use super::fileid::{self, FileIds};
 use super::group_commit::GroupCommit;
 use super::hung::Working;
-use super::id::{self, TableId};
+use super::id::{self, IdentifiedBy, TableId};
 use super::kernel::KernelHandles;
 use super::kind::{FsKind, file_system};
 use super::lru::Lru;
@@ -11,10 +12,10 @@ use super::open_files::OpenFiles;
 use super::passes::Passes;
 use super::reach::others_can_reach;
 use super::sweeper::EndSweeper;
-use super::sys::{self, Pace, ProcFd};
+use super::sys::{self, Pace, ProcFd, Stat};
 use super::table::Table;
 use super::turns::Turns;
-use super::{Caches, DIRECTORY_TRUST, Inner, REMEMBERED_PLACES, Resolver};
+use super::{Caches, DIRECTORY_TRUST, Hidden, Inner, REMEMBERED_PLACES, Resolver};
 use crate::fs::{Identity, fresh_verifier};
 use arc_swap::ArcSwapOption;
 use buffer::Pool;
@@ -31,6 +32,9 @@ use syscalls::{ActingAs, FsUser};
 /// Bounds of the number of files kept open by all exports together. Within them it is a quarter of
 /// the descriptor limit of the process, as a file takes up to three descriptors.
 const OPEN_FILES: std::ops::RangeInclusive<usize> = 64..=16_384;
+
+/// Number of the root directory where numbers are derived from paths.
+const ROOT_BY_PATH: u64 = 1;
 
 /// Exports that share the descriptors of this process.
 static EXPORTS: AtomicUsize = AtomicUsize::new(0);
@@ -206,14 +210,8 @@ impl Inner {
             return Err(OpenError::Pseudo { path, kind });
         }
         let kind = FsKind::of(&system);
-        let stat = sys::stat(&root, kind.keeps_births()).map_err(kernel_error("statx"))?;
-        if stat.born.is_none() {
-            tracing::warn!(
-                export = %path.display(),
-                "this file system does not keep when a file was made: the handle of a removed file \
-                 may lead to a new one with its inode number"
-            );
-        }
+        let stat = sys::stat(&root, IdentifiedBy::Birth).map_err(kernel_error("statx"))?;
+        let uniform = kind.is_uniform(&stat, root.as_fd());
         sys::open_entry(&root, b".", Pace::Patient)
             .map_err(|errno| cannot_enter(path.clone(), errno))?;
         // If the directory does not exist yet, nothing is within it.
@@ -242,6 +240,19 @@ impl Inner {
                 (Resolver::Table(table), state)
             }
         };
+        let by = match &resolver {
+            Resolver::Kernel(_) if kind.is_local() => kind.identified_by(&stat, true),
+            Resolver::Kernel(_) => IdentifiedBy::Birth,
+            Resolver::Table(_) => identified_by(kind, &stat, uniform),
+        };
+        let stat = sys::stat(&root, by).map_err(kernel_error("statx"))?;
+        if matches!(resolver, Resolver::Table(_)) && stat.born.is_none() {
+            tracing::warn!(
+                export = %path.display(),
+                "this file system does not keep when a file was made: the handle of a removed file \
+                 may lead to a new one with its inode number or path"
+            );
+        }
         let (file, key) = match &resolver {
             Resolver::Kernel(handles) => {
                 let file = handles
@@ -250,19 +261,32 @@ impl Inner {
                 (file, id::key_of_kernel(file))
             }
             Resolver::Table(_) => {
-                let ino = stat.attributes.fileid;
-                let id = TableId {
-                    ino,
-                    birth: stat.birth,
-                    home: ino,
+                let number = match by.path() {
+                    true => ROOT_BY_PATH,
+                    false => stat.attributes.fileid,
                 };
-                (id.into(), ino)
+                let id = TableId {
+                    number,
+                    birth: if by.path() { 0 } else { stat.birth },
+                    home: number,
+                };
+                (id.into(), number)
             }
         };
-        let hidden = state
-            .and_then(|state| sys::stat(&state, kind.keeps_births()).ok())
-            .filter(|state| state.mount == stat.mount)
-            .map(|state| (state.attributes.fileid, state.birth));
+        let file_ids = fileid::file_ids(&resolver, file, uniform);
+        let fileid = match file_ids {
+            FileIds::Ids => key,
+            FileIds::Inodes | FileIds::Subvolumes(_) => stat.attributes.fileid,
+        };
+        let hidden = state.and_then(|state| {
+            let found = sys::stat(&state, by).ok();
+            let here = found.filter(|found| found.mount == stat.mount);
+            here.map(|stat| Hidden {
+                _open: state,
+                stat,
+                by,
+            })
+        });
         let verifier = Arc::new(AtomicU64::new(fresh_verifier()));
         let euid = rustix::process::geteuid().as_raw();
         let flags = rustix::fs::fstatvfs(&root)
@@ -287,8 +311,11 @@ impl Inner {
             }),
             passes: Passes::new(),
             turns: Turns::of(device),
-            births: kind.keeps_births(),
-            local: kind.is_local(),
+            by,
+            file_ids,
+            told_elsewhere: AtomicBool::new(false),
+            // With numbers from paths, each step may read the table.
+            local: kind.is_local() && !by.path(),
             open_files: options.open_files,
             shed_at: AtomicU64::new(sys::exhausted()),
             _counted: Counted::new(),
@@ -330,7 +357,7 @@ impl Inner {
                 error,
             })?,
             path,
-            root: Arc::new(Node::new(&stat, (file, key), root, &verifier)),
+            root: Arc::new(Node::new(&stat, (file, key, fileid), root, &verifier)),
             sweeper: EndSweeper(Arc::default()),
             round: AtomicU64::new(1),
             working: Working::default(),
@@ -338,6 +365,15 @@ impl Inner {
             writers: Mutex::default(),
         })
     }
+}
+
+/// Returns what identifies a file where the kernel has no handles.
+fn identified_by(kind: FsKind, root: &Stat, uniform: bool) -> IdentifiedBy {
+    #[cfg(test)]
+    if let Some(by) = tests::AS_IF.get() {
+        return by;
+    }
+    kind.identified_by(root, uniform)
 }
 
 /// Whether this process acts for its callers: it is root, and can act as others.
@@ -457,8 +493,14 @@ fn private(path: &Path) -> io::Result<std::fs::File> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// What identifies files, in place of what the file system has.
+        pub(crate) static AS_IF: Cell<Option<IdentifiedBy>> = const { Cell::new(None) };
+    }
 
     #[test]
     fn missing_and_forbidden_openat2_are_told_from_a_closed_directory() {

@@ -1,5 +1,6 @@
 //! System calls, with the flags that confine them to the export.
 
+use super::id::IdentifiedBy;
 use crate::fs::{Attributes, Error, FileKind, SetTime, Time};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, Timespec, Timestamps};
@@ -69,8 +70,11 @@ pub(super) fn opened(result: Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
 }
 
 /// State of a file in the kernel.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Stat {
-    /// Hash of the birth time, to distinguish files with the same inode number over time.
+    /// Hash of the birth time, to distinguish files with the same inode number over time; of what
+    /// else distinguishes files that have the same path over time, if they are
+    /// [identified by](IdentifiedBy) that.
     pub(super) birth: u64,
     /// Birth time, if the file system has it.
     pub(super) born: Option<Time>,
@@ -81,9 +85,20 @@ pub(super) struct Stat {
     pub(super) attributes: Attributes,
 }
 
+impl Stat {
+    /// Whether this is the same file, of which both tell at one time.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let told = |stat: &Self| (stat.attributes.fileid, stat.device, stat.birth);
+        told(self) == told(other)
+    }
+}
+
 const STAT: StatxFlags = StatxFlags::BASIC_STATS
     .union(StatxFlags::BTIME)
     .union(StatxFlags::MNT_ID);
+
+/// Bits of a mode that hold the type of the file.
+const FILE_TYPE: u32 = 0o170_000;
 
 fn no_crossing(pace: Pace) -> ResolveFlags {
     let flags = ResolveFlags::BENEATH
@@ -156,9 +171,9 @@ pub(super) fn create(
 }
 
 /// Returns the state of the file of `fd`.
-pub(super) fn stat(fd: impl AsFd, births: bool) -> Result<Stat, Errno> {
+pub(super) fn stat(fd: impl AsFd, by: IdentifiedBy) -> Result<Stat, Errno> {
     let found = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, STAT)?;
-    Ok(convert(&found, births))
+    Ok(convert(&found, by))
 }
 
 /// Returns the attributes of the file of `fd`: sufficient for most calls, and half the cost of
@@ -190,10 +205,17 @@ pub(super) fn attributes(fd: impl AsFd) -> Result<Attributes, Errno> {
     })
 }
 
-fn convert(found: &Statx, births: bool) -> Stat {
+fn convert(found: &Statx, by: IdentifiedBy) -> Stat {
     let mask = StatxFlags::from_bits_retain(found.stx_mask);
-    let born = (births && mask.contains(StatxFlags::BTIME)).then(|| time(&found.stx_btime));
-    let birth = born.map_or(0, hash_birth);
+    let has_birth = by == IdentifiedBy::Birth && mask.contains(StatxFlags::BTIME);
+    let born = has_birth.then(|| time(&found.stx_btime));
+    let kind = u32::from(found.stx_mode) & FILE_TYPE;
+    let birth = match by {
+        IdentifiedBy::Birth => born.map_or(0, hash_birth),
+        IdentifiedBy::Number => 0,
+        IdentifiedBy::PathAndNumber => hash([found.stx_ino, kind.into()]),
+        IdentifiedBy::Path => hash([0, kind.into()]),
+    };
     let mount = if mask.contains(StatxFlags::MNT_ID) {
         found.stx_mnt_id
     } else {
@@ -226,6 +248,14 @@ fn hash_birth(born: Time) -> u64 {
     let mut hasher = SipHasher24::new();
     hasher.write_i64(born.seconds);
     hasher.write_u32(born.nanos);
+    hasher.finish()
+}
+
+fn hash(words: [u64; 2]) -> u64 {
+    let mut hasher = SipHasher24::new();
+    for word in words {
+        hasher.write_u64(word);
+    }
     hasher.finish()
 }
 

@@ -35,14 +35,14 @@ impl Inner {
             None if self.look(pace) == Pace::Quick => return Err(Stop::WouldBlock),
             None => {
                 let fd = handles.open_file(file)?;
-                let stat = sys::stat(&fd, self.births)?;
+                let stat = sys::stat(&fd, self.by)?;
                 if stat.mount != self.mount || stat.attributes.links == 0 {
                     return Err(Error::Stale.into());
                 }
-                if self.is_hidden(stat.attributes.fileid, stat.birth) {
+                if self.is_hidden(&stat) {
                     return Err(Error::Access.into());
                 }
-                self.keep_open(Node::new(&stat, (file, key), fd, &self.verifier))
+                self.keep_open(self.new_node(file, &stat, fd))
             }
         };
         self.check_within(&node, pace)?;
@@ -61,9 +61,8 @@ impl Inner {
         if file == self.root.id() {
             return Ok(Arc::clone(&self.root));
         }
-        let stat = sys::stat(&fd, self.births)?;
-        let key = id::key_of_kernel(file);
-        let parent = self.keep_open(Node::new(&stat, (file, key), fd, &self.verifier));
+        let stat = sys::stat(&fd, self.by)?;
+        let parent = self.keep_open(self.new_node(file, &stat, fd));
         self.check_within(&parent, pace)?;
         Ok(parent)
     }
