@@ -41,6 +41,7 @@
 
 mod acl;
 mod ahead;
+mod by_name;
 mod by_path;
 mod caller;
 mod data;
@@ -82,6 +83,7 @@ use crate::fs::{
 use crate::permission;
 use arc_swap::ArcSwapOption;
 use buffer::Pool;
+use by_name::Parts;
 use bytes::Bytes;
 use fileid::FileIds;
 use group_commit::GroupCommit;
@@ -141,6 +143,9 @@ struct Inner {
     resolver: Resolver,
     caches: Mutex<Caches>,
     passes: Passes,
+    listed: Parts,
+    /// Whether directories are listed in the order of a hash of the names, as positions shift.
+    by_name: bool,
     /// Calls in service that change the names in a directory, or the data or attributes of a file.
     turns: Arc<Turns>,
     /// The state directory of the server, which is hidden from clients.

@@ -115,6 +115,12 @@ impl FsKind {
         matches!(self, Self::Ext | Self::Xfs | Self::Btrfs | Self::Memory)
     }
 
+    /// Whether the position of a directory entry stays while other entries come and go, and the
+    /// directory is opened again.
+    pub(super) fn keeps_positions(self) -> bool {
+        !matches!(self, Self::Overlay | Self::Other)
+    }
+
     /// Returns what identifies a file of an export with this root.
     ///
     /// On overlayfs the birth time changes with the first write, which copies the file from a lower

@@ -1,7 +1,7 @@
 //! Reading directories.
 //!
-//! Cookies are those of the kernel (`d_off`): they stay valid while entries come and go, and need
-//! no state between calls, however large the directory is.
+//! Cookies are those of the kernel (`d_off`), where they stay valid while entries come and go: they
+//! need no state between calls, however large the directory is. Elsewhere see `by_name.rs`.
 
 use super::Inner;
 use super::find::DIRECTORY_BUFFER;
@@ -38,9 +38,16 @@ impl Inner {
     }
 
     fn list(&self, node: &Node, from: DirFrom, mut budget: DirBudget, plus: bool) -> Try<DirPage> {
-        let verifier = verifier(node);
+        let verifier = verifier(node, self.by_name);
         if from.cookie != 0 && from.verifier != verifier {
             return Err(Error::BadCookie.into());
+        }
+        if self.by_name {
+            let page = DirPage {
+                verifier,
+                ..DirPage::default()
+            };
+            return self.list_by_name(node, from, budget, plus, page);
         }
         let fd = self.open_directory(node)?;
         if from.cookie != 0 {
@@ -75,7 +82,7 @@ impl Inner {
 
     /// Returns the inode number and, if requested, the file of an entry; `None` if the entry is not
     /// listed.
-    fn describe(
+    pub(super) fn describe(
         &self,
         dir: &Node,
         name: &[u8],
@@ -130,9 +137,10 @@ impl Inner {
 }
 
 /// Returns the cookie verifier: cookies are valid in this directory only.
-fn verifier(node: &Node) -> u64 {
+fn verifier(node: &Node, by_name: bool) -> u64 {
     let mut hasher = SipHasher24::new();
     hasher.write_u64(node.number);
     hasher.write_u64(node.birth);
+    hasher.write_u8(by_name.into());
     hasher.finish()
 }

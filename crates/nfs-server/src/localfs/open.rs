@@ -1,5 +1,6 @@
 //! Opening a directory for export.
 
+use super::by_name::Parts;
 use super::fileid::{self, FileIds};
 use super::group_commit::GroupCommit;
 use super::hung::Working;
@@ -310,6 +311,8 @@ impl Inner {
                 gone: Vec::new(),
             }),
             passes: Passes::new(),
+            listed: Parts::new(),
+            by_name: !kind.keeps_positions() || by.path(),
             turns: Turns::of(device),
             by,
             file_ids,

@@ -65,6 +65,7 @@ impl Inner {
             (idle, std::mem::take(&mut caches.gone))
         };
         self.passes.begin_round(round);
+        self.listed.begin_round(round);
         self.look_who_can_reach();
         for gone in gone {
             self.forget(&gone);

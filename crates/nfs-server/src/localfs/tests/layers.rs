@@ -317,3 +317,106 @@ fn files_of_several_branches_with_one_inode_number_are_several_files() {
         }
     }
 }
+
+/// Lists the root in pages, and calls `between` with the names of each page after it.
+fn list_in_pages(local: &LocalFs, plus: bool, mut between: impl FnMut(&[String])) -> Vec<String> {
+    let (mut names, mut from) = (Vec::new(), DirFrom::START);
+    loop {
+        let who = Identity::root();
+        let page = local.read_directory(&who, local.root(), from, DirBudget::PAGE, plus);
+        let page = page.wait().result.unwrap();
+        let of_page = page
+            .iter()
+            .map(|(name, _)| String::from_utf8(name.into()).unwrap());
+        let of_page: Vec<String> = of_page.filter(|name| !name.starts_with('.')).collect();
+        let last = page.entries.last().map_or(from.cookie, |last| last.cookie);
+        from = DirFrom {
+            cookie: last,
+            verifier: page.verifier,
+        };
+        between(&of_page);
+        names.extend(of_page);
+        if page.eof {
+            return names;
+        }
+    }
+}
+
+/// What a client sees that removes what it has listed, page by page.
+fn check_listing_while_entries_are_removed(at: &Path, local: &LocalFs) {
+    let names: HashSet<String> = (0..2000).map(|n| format!("entry{n}")).collect();
+    for plus in [false, true] {
+        for name in &names {
+            fs::write(at.join(name), "").unwrap();
+        }
+        let listed = list_in_pages(local, plus, |page| {
+            for name in page.iter().filter(|name| names.contains(*name)) {
+                fs::remove_file(at.join(name)).unwrap();
+            }
+        });
+        let mut listed: Vec<_> = listed.iter().filter(|name| names.contains(*name)).collect();
+        assert_eq!(listed.len(), names.len(), "each is listed once");
+        listed.sort_unstable();
+        listed.dedup();
+        assert_eq!(listed.len(), names.len());
+    }
+}
+
+#[test]
+fn names_of_an_overlay_are_listed_once_while_others_are_removed() {
+    if let Some(overlay) = Overlay::new() {
+        check_listing_while_entries_are_removed(&overlay.at, &overlay.open());
+    }
+}
+
+#[test]
+fn names_in_fuse_are_listed_once_while_others_are_removed() {
+    let mergerfs = || Fuse::new("mergerfs", &["-o", "category.create=mfs"], 2);
+    let makes: [fn() -> Option<Fuse>; 2] = [bindfs, mergerfs];
+    for fuse in makes.iter().filter_map(|make| make()) {
+        check_listing_while_entries_are_removed(&fuse.at, &fuse.open());
+    }
+}
+
+/// As a large directory is, in many parts.
+#[test]
+fn directory_is_listed_by_name_in_parts() {
+    let mut export = Export::with_table();
+    for n in 0..500 {
+        export.write(&format!("entry{n}"), "");
+    }
+    for max_listed in [1, 2000, 1 << 20] {
+        export.restart_with(|inner| {
+            inner.by_name = true;
+            inner.listed.max_listed = max_listed;
+        });
+        let mut added = false;
+        let mut listed = list_in_pages(export.fs(), max_listed == 2000, |_| {
+            // It has no part in the listing that has begun.
+            added = added || fs::write(export.path.join("added"), "").is_ok();
+        });
+        listed.retain(|name| name != "added");
+        listed.sort_unstable();
+        let mut all: Vec<String> = (0..500).map(|n| format!("entry{n}")).collect();
+        all.sort_unstable();
+        assert_eq!(listed, all, "{max_listed}");
+    }
+}
+
+/// A reader that begins after a name was added sees it, whatever others have read before.
+#[test]
+fn listing_by_name_begins_with_what_is_there() {
+    let mut export = Export::with_table();
+    for n in 0..500 {
+        export.write(&format!("entry{n}"), "");
+    }
+    export.restart_with(|inner| {
+        inner.by_name = true;
+        inner.listed.max_listed = 5000;
+    });
+    assert_eq!(list_in_pages(export.fs(), false, |_| {}).len(), 500);
+    for n in 500..600 {
+        export.write(&format!("entry{n}"), "");
+    }
+    assert_eq!(list_in_pages(export.fs(), false, |_| {}).len(), 600);
+}
