@@ -65,6 +65,7 @@ mod owed;
 mod passes;
 mod places;
 mod reach;
+mod root;
 mod set;
 mod special;
 mod sweep;
@@ -81,7 +82,7 @@ use crate::fs::{
     Renamed, Seen, SetAcls, SetAttributes, Space, Stability, Step, Time, WriteOut,
 };
 use crate::permission;
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use buffer::Pool;
 use by_name::Parts;
 use bytes::Bytes;
@@ -100,6 +101,7 @@ pub use open::{Changes, Handles, LocalFsOptions, OpenError};
 use open_files::OpenFiles;
 use owed::Owed;
 use passes::Passes;
+use root::Root;
 use rustix::fd::AsFd;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::HashSet;
@@ -138,7 +140,7 @@ pub struct LocalFs {
 }
 
 struct Inner {
-    root: Arc<Node>,
+    root: ArcSwap<Root>,
     proc: ProcFd,
     resolver: Resolver,
     caches: Mutex<Caches>,
@@ -152,6 +154,8 @@ struct Inner {
     hidden: Option<Hidden>,
     /// What identifies a file.
     by: IdentifiedBy,
+    /// Kind of the file system, as statfs(2) tells it.
+    magic: u32,
     file_ids: FileIds,
     /// Whether a file on another device, which is not served, was logged.
     told_elsewhere: AtomicBool,
@@ -163,9 +167,6 @@ struct Inner {
     /// Count of descriptor shortages at the time when files were last closed for one.
     shed_at: AtomicU64,
     _counted: open::Counted,
-    mount: u64,
-    /// Device of the root directory.
-    device: (u32, u32),
     /// Whether this process acts for the caller.
     as_root: bool,
     /// Identity of this process.
@@ -288,6 +289,18 @@ impl LocalFs {
     /// and restarts, instead of by a table.
     pub fn has_kernel_handles(&self) -> bool {
         self.inner.table().is_none()
+    }
+
+    /// Returns device and inode number of the exported directory. It is another one after the
+    /// directory was removed and made again; see
+    /// [`root_to_mount`](FileSystem::root_to_mount).
+    ///
+    /// # Errors
+    ///
+    /// If the kernel cannot tell.
+    pub fn identity(&self) -> std::io::Result<(u64, u64)> {
+        let found = rustix::fs::fstat(&self.inner.root().path)?;
+        Ok((found.st_dev, found.st_ino))
     }
 
     fn run<T: Failed + 'static>(
@@ -446,7 +459,7 @@ impl Inner {
     }
 
     fn space(&self) -> Try<Space> {
-        let found = rustix::fs::fstatvfs(self.root.path.as_fd())?;
+        let found = rustix::fs::fstatvfs(self.root().path.as_fd())?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
         Ok(Space {
             total: bytes(found.f_blocks),
@@ -461,7 +474,13 @@ impl Inner {
 
 impl FileSystem for LocalFs {
     fn root(&self) -> FileId {
-        self.inner.root.id()
+        self.inner.root().id()
+    }
+
+    fn root_to_mount(&self) -> Outcome<Result<FileId, Error>> {
+        self.run(self.root(), |inner, pace| {
+            Ok(Ok(inner.root_to_mount(pace)?))
+        })
     }
 
     fn abilities(&self) -> Abilities {

@@ -154,7 +154,7 @@ impl Inner {
 
     /// Logs once that a file is on another device of the same mount, and therefore not served.
     fn tell_elsewhere(&self, fd: BorrowedFd<'_>, stat: &Stat) {
-        if stat.mount != self.mount || self.told_elsewhere.swap(true, Relaxed) {
+        if stat.mount != self.root().mount || self.told_elsewhere.swap(true, Relaxed) {
             return;
         }
         let path = self.proc.path(fd).unwrap_or_default();
@@ -172,8 +172,8 @@ impl Inner {
     /// table, a subvolume of btrfs counts as mounted: a snapshot has the inode numbers and birth
     /// times of its source.
     pub(super) fn is_here(&self, stat: &Stat) -> bool {
-        let is_elsewhere = stat.device != self.device && !self.by.path();
-        stat.mount == self.mount && !(is_elsewhere && self.table().is_some())
+        let is_elsewhere = stat.device != self.root().device && !self.by.path();
+        stat.mount == self.root().mount && !(is_elsewhere && self.table().is_some())
     }
 
     pub(super) fn found(&self, node: &Node) -> Try<Found> {

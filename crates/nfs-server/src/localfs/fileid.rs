@@ -6,6 +6,7 @@
 
 use super::id;
 use super::node::Node;
+use super::sys::{Pace, Stat};
 use super::{Inner, Resolver};
 use crate::fs::FileId;
 use siphasher::sip::SipHasher24;
@@ -23,6 +24,16 @@ pub(super) enum FileIds {
     Subvolumes(u64),
     /// The ids of files: inode numbers are of several devices, and may change.
     Ids,
+}
+
+impl FileIds {
+    /// Returns the number of the root directory, which has this key among the open files.
+    pub(super) fn of_root(self, key: u64, stat: &Stat) -> u64 {
+        match self {
+            Self::Ids => key,
+            Self::Inodes | Self::Subvolumes(_) => stat.attributes.fileid,
+        }
+    }
 }
 
 impl Inner {
@@ -55,7 +66,7 @@ impl Inner {
         match is_within {
             true => self.fileid_of_entry(dir, ino, false).unwrap_or(ino),
             false => self
-                .parent(dir, super::sys::Pace::Patient)
+                .parent(dir, Pace::Patient)
                 .map_or(ino, |parent| parent.fileid),
         }
     }

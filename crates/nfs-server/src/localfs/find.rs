@@ -109,8 +109,8 @@ impl Parents {
 impl Inner {
     /// Finds the file of a handle.
     pub(super) fn node(&self, file: FileId, pace: Pace) -> Try<Arc<Node>> {
-        if file == self.root.id() {
-            return Ok(Arc::clone(&self.root));
+        if file == self.root().id() {
+            return Ok(Arc::clone(&self.root().node));
         }
         match &self.resolver {
             Resolver::Kernel(handles) => self.node_of_handle(handles, file, pace),
@@ -139,8 +139,8 @@ impl Inner {
 
     /// Finds a directory by its number.
     pub(super) fn directory(&self, number: u64, trail: &mut Trail) -> Try<Arc<Node>> {
-        if number == self.root.number {
-            return Ok(Arc::clone(&self.root));
+        if number == self.root().number {
+            return Ok(Arc::clone(&self.root().node));
         }
         if let Some(node) = self.open_node(number) {
             return Ok(node);
@@ -155,8 +155,8 @@ impl Inner {
 
     /// Finds the parent directory of `node`; the root is its own parent.
     pub(super) fn parent(&self, node: &Node, pace: Pace) -> Try<Arc<Node>> {
-        if node.id() == self.root.id() {
-            return Ok(Arc::clone(&self.root));
+        if node.id() == self.root().id() {
+            return Ok(Arc::clone(&self.root().node));
         }
         let table = match &self.resolver {
             Resolver::Kernel(handles) => return self.parent_by_kernel(handles, node, pace),
@@ -193,7 +193,7 @@ impl Inner {
         };
         let mut at = dir.number;
         for _ in 0..MAX_DEPTH - 2 {
-            if at == self.root.number {
+            if at == self.root().number {
                 return Ok(());
             }
             let remembered = self.caches().links.get(at).map(|link| link.parent);
@@ -492,12 +492,12 @@ impl Inner {
     ) -> Try<Arc<Node>> {
         let fd = fd.into();
         let file = self.identify(parent.number, name, (fd.as_fd(), stat), home, pace)?;
-        if file == self.root.id() {
-            return Ok(Arc::clone(&self.root));
+        if file == self.root().id() {
+            return Ok(Arc::clone(&self.root().node));
         }
         let node = self.keep_open(self.new_node(file, stat, fd));
         // A directory is trusted as long as the one that contains it.
-        let seen = match parent.id() == self.root.id() {
+        let seen = match parent.id() == self.root().id() {
             true => self.now(),
             false => parent.seen.load(Relaxed),
         };

@@ -216,7 +216,7 @@ fn probe_file_size(root: BorrowedFd<'_>) -> Option<u64> {
     clippy::cast_possible_truncation,
     reason = "the magic numbers have 32 bits"
 )]
-fn magic(system: &StatFs) -> u32 {
+pub(super) fn magic(system: &StatFs) -> u32 {
     system.f_type as u32
 }
 

@@ -92,7 +92,7 @@ impl Inner {
         match name {
             b"." => return Ok(Some((dir.fileid, None))),
             // The directory above the export is hidden from clients.
-            b".." if dir.id() == self.root.id() => return Ok(Some((dir.fileid, None))),
+            b".." if dir.id() == self.root().id() => return Ok(Some((dir.fileid, None))),
             b".." => return Ok(Some((self.fileid_of_parent(dir, ino), None))),
             _ => {}
         }

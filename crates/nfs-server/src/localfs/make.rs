@@ -505,7 +505,7 @@ mod tests {
         let local = LocalFs::open(dir.path(), options).unwrap();
         let inner = &local.inner;
         let make = |name: &'static str| {
-            let root = inner.root.id();
+            let root = inner.root().id();
             let changed = inner.change_directory(root, Pace::Patient, |node, _, turn| {
                 let maker = Maker {
                     inner,
@@ -514,7 +514,7 @@ mod tests {
                     name: b"new",
                 };
                 let made = maker.make_entry(FileKind::Directory, 0o700, turn, move || {
-                    let root = &inner.root.path;
+                    let root = &inner.root().path;
                     let mode = Mode::from_raw_mode(0o700);
                     rustix::fs::mkdirat(root, "new", mode)?;
                     rustix::fs::renameat(root, name, root, "new")
@@ -536,7 +536,7 @@ mod tests {
         let mut inner = Inner::open(dir.path().to_owned(), options).unwrap();
         let mut make = |local, name: &str| {
             inner.local = local;
-            let (inner, root) = (&inner, inner.root.id());
+            let (inner, root) = (&inner, inner.root().id());
             let changed = inner.change_directory(root, Pace::Patient, |node, _, turn| {
                 let maker = Maker {
                     inner,
@@ -546,8 +546,8 @@ mod tests {
                 };
                 let made = maker.make_entry(FileKind::Directory, 0o700, turn, || {
                     let mode = Mode::from_raw_mode(0o777);
-                    rustix::fs::mkdirat(&inner.root.path, name, mode)?;
-                    rustix::fs::chmodat(&inner.root.path, name, mode, AtFlags::empty())
+                    rustix::fs::mkdirat(&inner.root().path, name, mode)?;
+                    rustix::fs::chmodat(&inner.root().path, name, mode, AtFlags::empty())
                 });
                 made.map(|_| ())
             });

@@ -1,24 +1,25 @@
 //! Opening a directory for export.
 
 use super::by_name::Parts;
-use super::fileid::{self, FileIds};
+use super::fileid;
 use super::group_commit::GroupCommit;
 use super::hung::Working;
-use super::id::{self, IdentifiedBy, TableId};
+use super::id::IdentifiedBy;
 use super::kernel::KernelHandles;
-use super::kind::{FsKind, file_system};
+use super::kind::{FsKind, file_system, magic};
 use super::lru::Lru;
 use super::node::Node;
 use super::open_files::OpenFiles;
 use super::passes::Passes;
 use super::reach::others_can_reach;
+use super::root::{self, Root};
 use super::sweeper::EndSweeper;
 use super::sys::{self, Pace, ProcFd, Stat};
 use super::table::Table;
 use super::turns::Turns;
 use super::{Caches, DIRECTORY_TRUST, Hidden, Inner, REMEMBERED_PLACES, Resolver};
 use crate::fs::{Identity, fresh_verifier};
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use buffer::Pool;
 use rustix::fd::AsFd;
 use rustix::fs::{Access, Mode, OFlags, StatVfsMountFlags};
@@ -33,9 +34,6 @@ use syscalls::{ActingAs, FsUser};
 /// Bounds of the number of files kept open by all exports together. Within them it is a quarter of
 /// the descriptor limit of the process, as a file takes up to three descriptors.
 const OPEN_FILES: std::ops::RangeInclusive<usize> = 64..=16_384;
-
-/// Number of the root directory where numbers are derived from paths.
-const ROOT_BY_PATH: u64 = 1;
 
 /// Exports that share the descriptors of this process.
 static EXPORTS: AtomicUsize = AtomicUsize::new(0);
@@ -254,31 +252,10 @@ impl Inner {
                  may lead to a new one with its inode number or path"
             );
         }
-        let (file, key) = match &resolver {
-            Resolver::Kernel(handles) => {
-                let file = handles
-                    .identify(&root)
-                    .map_err(kernel_error("its file handle"))?;
-                (file, id::key_of_kernel(file))
-            }
-            Resolver::Table(_) => {
-                let number = match by.path() {
-                    true => ROOT_BY_PATH,
-                    false => stat.attributes.fileid,
-                };
-                let id = TableId {
-                    number,
-                    birth: if by.path() { 0 } else { stat.birth },
-                    home: number,
-                };
-                (id.into(), number)
-            }
-        };
+        let (file, key) = root::identify(&resolver, by, root.as_fd(), &stat)
+            .map_err(kernel_error("its file handle"))?;
         let file_ids = fileid::file_ids(&resolver, file, uniform);
-        let fileid = match file_ids {
-            FileIds::Ids => key,
-            FileIds::Inodes | FileIds::Subvolumes(_) => stat.attributes.fileid,
-        };
+        let fileid = file_ids.of_root(key, &stat);
         let hidden = state.and_then(|state| {
             let found = sys::stat(&state, by).ok();
             let here = found.filter(|found| found.mount == stat.mount);
@@ -289,11 +266,18 @@ impl Inner {
             })
         });
         let verifier = Arc::new(AtomicU64::new(fresh_verifier()));
+        let is_mount = sys::is_mount_point(&root).map_err(kernel_error("statx"))?;
+        let top = Root {
+            mount: stat.mount,
+            device: stat.device,
+            is_mount,
+            node: Arc::new(Node::new(&stat, (file, key, fileid), root, &verifier)),
+        };
         let euid = rustix::process::geteuid().as_raw();
-        let flags = rustix::fs::fstatvfs(&root)
+        let flags = rustix::fs::fstatvfs(&top.path)
             .map_err(kernel_error("statvfs"))?
             .f_flag;
-        syscalls::check_access(&root, Access::EXISTS).map_err(kernel_error(
+        syscalls::check_access(&top.path, Access::EXISTS).map_err(kernel_error(
             "this kernel has no faccessat2 (Linux 5.8), which tells what callers may do",
         ))?;
         let as_root = acts_for_callers().map_err(kernel_error(
@@ -315,6 +299,7 @@ impl Inner {
             by_name: !kind.keeps_positions() || by.path(),
             turns: Turns::of(device),
             by,
+            magic: magic(&system),
             file_ids,
             told_elsewhere: AtomicBool::new(false),
             // With numbers from paths, each step may read the table.
@@ -322,8 +307,6 @@ impl Inner {
             open_files: options.open_files,
             shed_at: AtomicU64::new(sys::exhausted()),
             _counted: Counted::new(),
-            mount: stat.mount,
-            device: stat.device,
             as_root,
             me: Identity {
                 uid: euid,
@@ -334,7 +317,7 @@ impl Inner {
                     .map(rustix::fs::Gid::as_raw)
                     .collect(),
             },
-            abilities: kind.abilities(&system, root.as_fd()),
+            abilities: kind.abilities(&system, top.path.as_fd()),
             verifier: Arc::clone(&verifier),
             pool: options.pool,
             started: Instant::now(),
@@ -360,7 +343,7 @@ impl Inner {
                 error,
             })?,
             path,
-            root: Arc::new(Node::new(&stat, (file, key, fileid), root, &verifier)),
+            root: ArcSwap::from_pointee(top),
             sweeper: EndSweeper(Arc::default()),
             round: AtomicU64::new(1),
             working: Working::default(),

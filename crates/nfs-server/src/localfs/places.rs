@@ -38,8 +38,8 @@ impl Inner {
             return Ok(self.settle_by_path(table, parent, name, stat)?.into());
         }
         let number = stat.attributes.fileid;
-        if number == self.root.number {
-            return Ok(self.root.id());
+        if number == self.root().number {
+            return Ok(self.root().id());
         }
         let home = self.settle(table, parent, name, stat, home, pace)?;
         Ok(FileId::from(TableId {

@@ -3,11 +3,14 @@
 use super::id::IdentifiedBy;
 use crate::fs::{Attributes, Error, FileKind, SetTime, Time};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, Timespec, Timestamps};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags, Timespec, Timestamps,
+};
 use rustix::io::Errno;
 use siphasher::sip::SipHasher24;
 use std::ffi::{CStr, CString};
 use std::hash::Hasher;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Whether an operation may block.
@@ -145,6 +148,23 @@ pub(super) fn open_parent(dir: impl AsFd, pace: Pace) -> Result<OwnedFd, Errno> 
         flags,
         Mode::empty(),
         resolve,
+    ))
+}
+
+/// Whether a directory is the root of its mount.
+pub(super) fn is_mount_point(dir: impl AsFd) -> Result<bool, Errno> {
+    let found = rustix::fs::statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::empty())?;
+    Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+/// Opens the directory at an absolute path, without following symbolic links, with `O_PATH`.
+pub(super) fn open_path(path: &Path) -> Result<OwnedFd, Errno> {
+    opened(rustix::fs::openat2(
+        rustix::fs::CWD,
+        path,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
     ))
 }
 

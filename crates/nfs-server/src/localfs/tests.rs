@@ -18,6 +18,7 @@ mod layers;
 mod mounts;
 mod places;
 mod rights;
+mod root;
 mod sweep;
 mod turns;
 

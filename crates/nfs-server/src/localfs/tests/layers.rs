@@ -2,7 +2,7 @@
 
 use super::mounts::mounts_alone;
 use super::*;
-use rustix::mount::{MountFlags, mount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 /// An overlayfs on a mount point of this thread's, whose layers are two file systems in memory, each
 /// with files of the same inode numbers.
@@ -56,7 +56,7 @@ impl Overlay {
 
 impl Drop for Overlay {
     fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.at, rustix::mount::UnmountFlags::empty());
+        let _ = unmount(&self.at, UnmountFlags::empty());
     }
 }
 
@@ -211,7 +211,7 @@ impl Fuse {
 
 impl Drop for Fuse {
     fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.at, rustix::mount::UnmountFlags::DETACH);
+        let _ = unmount(&self.at, UnmountFlags::DETACH);
     }
 }
 
@@ -419,4 +419,30 @@ fn listing_by_name_begins_with_what_is_there() {
         export.write(&format!("entry{n}"), "");
     }
     assert_eq!(list_in_pages(export.fs(), false, |_| {}).len(), 600);
+}
+
+/// The process behind it has ended, and another one is started.
+#[test]
+fn file_system_in_fuse_that_is_mounted_again_is_served_to_the_next_client_that_mounts() {
+    let Some(fuse) = bindfs() else { return };
+    fs::write(fuse.below.join("f"), "text").unwrap();
+    let local = fuse.open();
+    let f = find(&local, "f").unwrap();
+    // The first ends the connection to the process.
+    for flags in [UnmountFlags::FORCE, UnmountFlags::DETACH] {
+        let _ = unmount(&fuse.at, flags);
+    }
+    assert!(local.attributes(f.file).wait().is_err());
+    // The directory below is another one.
+    assert_eq!(local.root_to_mount().wait(), Err(Error::Stale));
+    let [below, at] = [&fuse.below, &fuse.at].map(|path| path.to_str().unwrap());
+    assert!(mounts::done("bindfs", &[below, at]));
+    let root = local.root_to_mount().wait().unwrap();
+    assert_eq!(root, local.root());
+    assert_eq!(
+        read(&local, find(&local, "f").unwrap().file).as_deref(),
+        Ok("text")
+    );
+    // What a client has open goes on.
+    assert_eq!(read(&local, f.file).as_deref(), Ok("text"));
 }
