@@ -10,8 +10,8 @@
 //! another user does everything as that user.
 //!
 //! Limitations: on a file system without birth times (overlayfs, some in FUSE) and without kernel
-//! handles, a new file with the inode number of an old one has its handle; the server warns of that
-//! at start. A directory that a local user moves out of the export is served for one more second. A
+//! handles, a new file with the inode number or the path of an old one has its handle; the server
+//! warns of that at start. A directory that a local user moves out of the export is served for one more second. A
 //! file that is moved out stays accessible to clients with its handle, as with `no_subtree_check`
 //! of the kernel's server: that it is the same file is visible, but not that it has left.
 //!
@@ -19,7 +19,8 @@
 //! (`kernel.rs`). Kernel handles need no state, and survive renames by others and restarts. Other
 //! handles contain the inode number, a hash of the birth time, and the inode number of the
 //! directory in which the file was first seen. `find.rs`, `places.rs` and `table.rs` find the file
-//! of such a handle, also after a restart.
+//! of such a handle, also after a restart. Where inode numbers identify no file, it is identified by
+//! the path at which it was first seen (`by_path.rs`).
 //!
 //! **Mount points** within the export are not crossed (`mounts.rs`): a client sees the directory under the
 //! mount, where this process may reach it.

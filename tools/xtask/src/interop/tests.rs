@@ -14,6 +14,7 @@ mod kernel_reference;
 mod kernel_restart;
 mod kernel_selftest;
 mod kernel_server;
+mod layers;
 mod linux_mounts_us;
 mod linux_serves_us;
 mod load;
@@ -50,7 +51,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 46] = [
+pub(super) const TESTS: [Test; 47] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -197,6 +198,13 @@ pub(super) const TESTS: [Test; 46] = [
         usual: true,
         ours: true,
         run: in_one_guest::nested_mounts,
+    },
+    Test {
+        name: "layers",
+        about: "overlayfs over two file systems, FUSE and subvolumes of btrfs, served and copied by our program",
+        usual: true,
+        ours: true,
+        run: layers::run,
     },
     Test {
         name: "kernel-restart",

@@ -8,7 +8,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 /// with files of the same inode numbers.
 struct Overlay {
     at: PathBuf,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Overlay {
@@ -46,7 +46,7 @@ impl Overlay {
             eprintln!("no overlayfs to be had ({errno}): skipped");
             return None;
         }
-        Some(Self { at, _dir: dir })
+        Some(Self { at, dir })
     }
 
     fn open(&self) -> LocalFs {
@@ -56,7 +56,17 @@ impl Overlay {
 
 impl Drop for Overlay {
     fn drop(&mut self) {
-        let _ = unmount(&self.at, UnmountFlags::empty());
+        unmount_below(self.dir.path());
+    }
+}
+
+/// Unmounts what this thread has mounted below a directory, so that it can be removed.
+fn unmount_below(dir: &Path) {
+    let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    let points: Vec<&str> = points.filter(|point| Path::new(point).starts_with(dir)).collect();
+    for point in points.iter().rev() {
+        let _ = unmount(*point, UnmountFlags::DETACH);
     }
 }
 
@@ -162,7 +172,7 @@ fn file_in_the_place_of_one_that_is_open_has_its_own_data() {
 struct Fuse {
     below: PathBuf,
     at: PathBuf,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Fuse {
@@ -197,7 +207,7 @@ impl Fuse {
         Some(Self {
             below,
             at,
-            _dir: dir,
+            dir,
         })
     }
 
@@ -211,7 +221,7 @@ impl Fuse {
 
 impl Drop for Fuse {
     fn drop(&mut self) {
-        let _ = unmount(&self.at, UnmountFlags::DETACH);
+        unmount_below(self.dir.path());
     }
 }
 
