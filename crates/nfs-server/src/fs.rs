@@ -275,6 +275,12 @@ pub trait FileSystem: Send + Sync {
     /// Returns the root directory.
     fn root(&self) -> FileId;
 
+    /// Returns the root directory for a client that mounts the file system, which may have become
+    /// another one since the last. By default that of [`root`](Self::root).
+    fn root_to_mount(&self) -> Outcome<Result<FileId, Error>> {
+        Outcome::Ready(Ok(self.root()))
+    }
+
     /// Returns the limits and properties.
     fn abilities(&self) -> Abilities {
         Abilities::default()

@@ -10,8 +10,8 @@
 //! another user does everything as that user.
 //!
 //! Limitations: on a file system without birth times (overlayfs, some in FUSE) and without kernel
-//! handles, a new file with the inode number of an old one has its handle; the server warns of that
-//! at start. A directory that a local user moves out of the export is served for one more second. A
+//! handles, a new file with the inode number or the path of an old one has its handle; the server
+//! warns of that at start. A directory that a local user moves out of the export is served for one more second. A
 //! file that is moved out stays accessible to clients with its handle, as with `no_subtree_check`
 //! of the kernel's server: that it is the same file is visible, but not that it has left.
 //!
@@ -19,7 +19,8 @@
 //! (`kernel.rs`). Kernel handles need no state, and survive renames by others and restarts. Other
 //! handles contain the inode number, a hash of the birth time, and the inode number of the
 //! directory in which the file was first seen. `find.rs`, `places.rs` and `table.rs` find the file
-//! of such a handle, also after a restart.
+//! of such a handle, also after a restart. Where inode numbers identify no file, it is identified by
+//! the path at which it was first seen (`by_path.rs`).
 //!
 //! **Mount points** within the export are not crossed (`mounts.rs`): a client sees the directory under the
 //! mount, where this process may reach it.
@@ -41,10 +42,13 @@
 
 mod acl;
 mod ahead;
+mod by_name;
+mod by_path;
 mod caller;
 mod data;
 mod durable;
 mod entries;
+mod fileid;
 mod find;
 mod group_commit;
 mod hung;
@@ -62,6 +66,7 @@ mod owed;
 mod passes;
 mod places;
 mod reach;
+mod root;
 mod set;
 mod special;
 mod sweep;
@@ -78,11 +83,17 @@ use crate::fs::{
     Renamed, Seen, SetAcls, SetAttributes, Space, Stability, Step, Time, WriteOut,
 };
 use crate::permission;
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use buffer::Pool;
+use by_name::Parts;
 use bytes::Bytes;
+use fileid::FileIds;
 use group_commit::GroupCommit;
 use hung::Working;
+#[cfg(test)]
+pub(crate) use id::IdentifiedBy;
+#[cfg(not(test))]
+use id::IdentifiedBy;
 use kernel::KernelHandles;
 use kind::figures;
 use lru::Lru;
@@ -92,8 +103,9 @@ pub use open::{Changes, Handles, LocalFsOptions, OpenError};
 use open_files::OpenFiles;
 use owed::Owed;
 use passes::Passes;
+use root::Root;
 use rustix::fd::AsFd;
-use rustix::io::ReadWriteFlags;
+use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -130,17 +142,25 @@ pub struct LocalFs {
 }
 
 struct Inner {
-    root: Arc<Node>,
+    root: ArcSwap<Root>,
     proc: ProcFd,
     resolver: Resolver,
     caches: Mutex<Caches>,
     passes: Passes,
+    listed: Parts,
+    /// Whether directories are listed in the order of a hash of the names, as positions shift.
+    by_name: bool,
     /// Calls in service that change the names in a directory, or the data or attributes of a file.
     turns: Arc<Turns>,
-    /// The state directory of the server, which is hidden from clients: device and inode.
-    hidden: Option<(u64, u64)>,
-    /// Whether the file system has birth times that distinguish files.
-    births: bool,
+    /// The state directory of the server, which is hidden from clients.
+    hidden: Option<Hidden>,
+    /// What identifies a file.
+    by: IdentifiedBy,
+    /// Kind of the file system, as statfs(2) tells it.
+    magic: Option<u32>,
+    file_ids: FileIds,
+    /// Whether a file on another device, which is not served, was logged.
+    told_elsewhere: AtomicBool,
     /// Whether this is a known local file system: no network file system, and none in another
     /// process.
     local: bool,
@@ -149,9 +169,6 @@ struct Inner {
     /// Count of descriptor shortages at the time when files were last closed for one.
     shed_at: AtomicU64,
     _counted: open::Counted,
-    mount: u64,
-    /// Device of the root directory.
-    device: (u32, u32),
     /// Whether this process acts for the caller.
     as_root: bool,
     /// Identity of this process.
@@ -200,6 +217,23 @@ struct Inner {
     trust: Duration,
 }
 
+/// The state directory of the server.
+struct Hidden {
+    /// Open, so that no other file gets its inode number.
+    _open: std::fs::File,
+    stat: Stat,
+    by: IdentifiedBy,
+}
+
+impl Hidden {
+    fn is(&self, stat: &Stat) -> bool {
+        let told = |stat: &Stat| (stat.attributes.fileid, stat.birth);
+        // A snapshot of btrfs is another device, and has a copy.
+        let same_device = self.by == IdentifiedBy::Birth || self.stat.device == stat.device;
+        told(&self.stat) == told(stat) && same_device
+    }
+}
+
 /// How files are found from their handles.
 enum Resolver {
     /// Files are found by kernel handles.
@@ -211,7 +245,7 @@ enum Resolver {
 struct Caches {
     /// By [`Node::key`].
     open: OpenFiles,
-    /// By inode number; only where there is a table.
+    /// By [`Node::number`]; only where there is a table.
     links: Lru<Link>,
     /// Removed files whose rows are to be removed.
     gone: Vec<Gone>,
@@ -257,6 +291,18 @@ impl LocalFs {
     /// and restarts, instead of by a table.
     pub fn has_kernel_handles(&self) -> bool {
         self.inner.table().is_none()
+    }
+
+    /// Returns device and inode number of the exported directory. It is another one after the
+    /// directory was removed and made again; see
+    /// [`root_to_mount`](FileSystem::root_to_mount).
+    ///
+    /// # Errors
+    ///
+    /// If the kernel cannot tell.
+    pub fn identity(&self) -> std::io::Result<(u64, u64)> {
+        let found = rustix::fs::fstat(&self.inner.root().path)?;
+        Ok((found.st_dev, found.st_ino))
     }
 
     fn run<T: Failed + 'static>(
@@ -348,15 +394,29 @@ impl Inner {
 
     /// Returns the current state of a file. A file without a name is stale.
     fn stat(&self, node: &Node) -> Try<Stat> {
-        let stat = sys::stat(&node.path, self.births)?;
+        let stat = sys::stat(&node.path, self.by).map_err(|errno| self.lost(node, errno))?;
         self.check_named(node, stat.attributes.links)?;
         Ok(stat)
     }
 
     fn attributes(&self, node: &Node) -> Try<Attributes> {
-        let attributes = sys::attributes(&node.path)?;
+        let attributes = sys::attributes(&node.path).map_err(|errno| self.lost(node, errno))?;
         self.check_named(node, attributes.links)?;
-        Ok(attributes)
+        Ok(Attributes {
+            fileid: node.fileid,
+            ..attributes
+        })
+    }
+
+    /// Closes an open file of which the kernel cannot tell any more, and returns the error for the
+    /// client. The next call looks the file up again: a file system in another process answers in
+    /// this way for a removed file, and for all if the process has ended.
+    fn lost(&self, node: &Node, errno: Errno) -> Stop {
+        self.drop_node(node);
+        match errno {
+            Errno::NOENT => Error::Stale.into(),
+            errno => Stop::Fail(errno.into()),
+        }
     }
 
     fn check_named(&self, node: &Node, links: u32) -> Result<(), Error> {
@@ -402,7 +462,7 @@ impl Inner {
 
     /// Returns the space of the file system: nothing, if it does not know.
     fn space(&self) -> Try<Space> {
-        let Some(found) = figures(rustix::fs::fstatvfs(self.root.path.as_fd()))? else {
+        let Some(found) = figures(rustix::fs::fstatvfs(self.root().path.as_fd()))? else {
             return Ok(Space::default());
         };
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
@@ -419,7 +479,13 @@ impl Inner {
 
 impl FileSystem for LocalFs {
     fn root(&self) -> FileId {
-        self.inner.root.id()
+        self.inner.root().id()
+    }
+
+    fn root_to_mount(&self) -> Outcome<Result<FileId, Error>> {
+        self.run(self.root(), |inner, pace| {
+            Ok(Ok(inner.root_to_mount(pace)?))
+        })
     }
 
     fn abilities(&self) -> Abilities {
@@ -617,5 +683,7 @@ impl FileSystem for LocalFs {
     }
 }
 
+#[cfg(test)]
+pub(crate) use open::tests::AS_IF;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use crate::client_options::{ClientOptions, is_understood};
 use crate::exports::{Export, Exports, Unresolved, mountable};
-use crate::fs::{Access, Error, FileId, FileSystem, Identity, Name, Step};
+use crate::fs::{Access, Error, FileId, FileSystem, Identity, Name, Outcome, Step};
 use crate::in_flight::InFlight;
 use crate::metrics::{Counted, ErrorClass, Metrics, ProgramStats, Sample};
 use crate::user_groups::UserGroups;
@@ -25,7 +25,7 @@ use std::time::Instant;
 /// it, and the oldest entries are dropped.
 const MAX_MOUNTS: usize = 256;
 
-/// Largest number of lookups of paths below exports at a time, of which one client may have half.
+/// Largest number of lookups of paths below exports, and of roots that may take time, at a time, of which one client may have half.
 /// Further ones are refused.
 const MAX_IN_FLIGHT: usize = 256;
 
@@ -133,16 +133,19 @@ impl Mount3 {
             Err(refusal) => return Answer::Now(self.refuse(call, &path, &refusal)),
         };
         let way = self.exports.way_to(&export);
-        if rest.is_empty() && way.is_empty() {
-            let root = export.fs.root();
+        let root = export.fs.root_to_mount();
+        if rest.is_empty()
+            && way.is_empty()
+            && let Outcome::Ready(Ok(root)) = root
+        {
             return Answer::Now(self.mounted(call, path, &export, root));
         }
         let Some(counted) = self.in_flight.enter(&call.caller) else {
-            let why = "too many paths below exports are being looked for";
+            let why = "too many paths of exports are being looked for";
             let refusal = Refusal::new(MountStatus::ServerFault, why);
             return Answer::Now(self.refuse(call, &path, &refusal));
         };
-        // Looking up a path below an export may wait for a disk.
+        // Looking up a path below an export may wait for a disk, and so may its root.
         let this = self.clone();
         Answer::Blocking(Box::new(move || {
             let _counted = counted;
@@ -153,7 +156,8 @@ impl Mount3 {
             let searched = way
                 .iter()
                 .try_for_each(|(fs, dirs)| search(&**fs, &who, dirs));
-            match searched.and_then(|()| descend(&*export.fs, &who, &rest)) {
+            let searched = searched.and_then(|()| root.wait().map_err(status));
+            match searched.and_then(|root| descend(&*export.fs, &who, root, &rest)) {
                 Ok(file) => this.mounted(call, path, &export, file),
                 Err(status) => {
                     let uid = who.uid;
@@ -310,7 +314,7 @@ impl Mount3 {
 /// Checks that the caller has search permission on the directory at a path below the root, and on
 /// those above it.
 fn search(fs: &dyn FileSystem, who: &Identity, path: &[u8]) -> Result<(), MountStatus> {
-    let dir = descend(fs, who, path)?;
+    let dir = descend(fs, who, fs.root(), path)?;
     let may = fs.access(who, dir, Access::LOOKUP).wait();
     match may.result.map_err(status)?.contains(Access::LOOKUP) {
         true => Ok(()),
@@ -319,8 +323,13 @@ fn search(fs: &dyn FileSystem, who: &Identity, path: &[u8]) -> Result<(), MountS
 }
 
 /// Looks up the directory at a path below the root, name by name, without following symbolic links.
-fn descend(fs: &dyn FileSystem, who: &Identity, path: &[u8]) -> Result<FileId, MountStatus> {
-    let mut at = fs.root();
+fn descend(
+    fs: &dyn FileSystem,
+    who: &Identity,
+    root: FileId,
+    path: &[u8],
+) -> Result<FileId, MountStatus> {
+    let mut at = root;
     let names = path.split(|&byte| byte == b'/');
     for name in names.filter(|name| !name.is_empty()) {
         let step = Step::Name(Name::new(name).map_err(status)?);

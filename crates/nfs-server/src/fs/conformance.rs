@@ -1,7 +1,8 @@
 //! Conformance tests for all file systems of this crate.
 //!
 //! Each test is a function over a [`Subject`]; the macro at the end runs all of them over a fresh
-//! [`MemFs`] and a fresh [`LocalFs`], with handles of the kernel, where there are any, and with the table.
+//! [`MemFs`] and a fresh [`LocalFs`], with handles of the kernel, where there are any, and with the table,
+//! also with numbers from paths.
 
 use super::*;
 use crate::{Changes, Handles, LocalFs, LocalFsOptions, MemFs};
@@ -775,4 +776,47 @@ over_all! {
     longest_names_work
     unknown_handles_are_stale
     file_system_space_is_reported
+}
+
+/// Those about names, with numbers of files that come from their paths.
+macro_rules! by_path {
+    ($($test:ident)*) => {
+        mod local_by_path {
+            use crate::localfs::{AS_IF, IdentifiedBy};
+            $(#[test]
+            fn $test() {
+                AS_IF.set(Some(IdentifiedBy::Path));
+                super::$test(&super::Subject::local(crate::Handles::Table));
+            })*
+        }
+
+        mod local_by_path_and_number {
+            use crate::localfs::{AS_IF, IdentifiedBy};
+            $(#[test]
+            fn $test() {
+                AS_IF.set(Some(IdentifiedBy::PathAndNumber));
+                super::$test(&super::Subject::local(crate::Handles::Table));
+            })*
+        }
+    };
+}
+
+by_path! {
+    root_is_a_directory_of_its_own
+    guarded_create_of_an_existing_name_fails_and_unchecked_reuses_it
+    exclusive_create_may_be_repeated
+    changes_return_attributes_from_before_and_after
+    symbolic_links_are_text
+    special_files_are_made_and_never_opened
+    directories_that_are_not_empty_cannot_be_removed
+    renamed_files_keep_their_handles
+    rename_replaces_only_compatible_targets
+    hard_links_are_one_file
+    directory_is_listed_whole_in_small_pages
+    listing_continues_while_entries_are_added_and_removed
+    listing_with_attributes_gives_the_files
+    failed_creation_leaves_nothing_behind
+    cookies_of_another_directory_are_refused
+    longest_names_work
+    unknown_handles_are_stale
 }

@@ -131,7 +131,7 @@ impl Inner {
             Way::None => return Ok(()),
             Way::File(fd) if node.is_directory() => node.syncs.sync(|| rustix::fs::fsync(fd)),
             Way::File(fd) => rustix::fs::fsync(fd),
-            Way::FileSystem => rustix::fs::syncfs(self.open_directory(&self.root)?),
+            Way::FileSystem => rustix::fs::syncfs(self.open_directory(&self.root())?),
         })
     }
 

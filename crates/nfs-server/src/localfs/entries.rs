@@ -2,6 +2,7 @@
 
 use super::node::Node;
 use super::owed::Owed;
+use super::places::Named;
 use super::sys::{self, Pace, Stat, Stop, Try};
 use super::turns::{Changing, Names};
 use super::{INLINE_WRITE, Inner};
@@ -9,11 +10,12 @@ use crate::fs::{
     Attributes, Changed, Error, FileId, FileKind, Found, Identity, Linked, Renamed, Seen, Wcc,
 };
 use crate::permission::{self, EXECUTE};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A valid name that a job owns, inline if it is short.
 pub(super) type OwnedName = SmallVec<[u8; 32]>;
@@ -110,7 +112,10 @@ impl Inner {
             let child = self.adopt(&node, name, fd, &stat, None, pace)?;
             Ok(Found {
                 file: child.id(),
-                attributes: stat.attributes,
+                attributes: Attributes {
+                    fileid: child.fileid,
+                    ..stat.attributes
+                },
             })
         };
         match entry() {
@@ -136,25 +141,39 @@ impl Inner {
 
     /// Returns an opened file with its attributes, unless it is hidden from clients.
     pub(super) fn look_at(&self, fd: OwnedFd) -> Try<(OwnedFd, Stat)> {
-        let stat = sys::stat(&fd, self.births)?;
-        self.check_visible(&stat)?;
-        Ok((fd, stat))
+        let stat = sys::stat(&fd, self.by)?;
+        if !self.is_here(&stat) {
+            self.tell_elsewhere(fd.as_fd(), &stat);
+            return Err(Error::Access.into());
+        }
+        match self.is_hidden(&stat) {
+            true => Err(Error::Access.into()),
+            false => Ok((fd, stat)),
+        }
     }
 
-    /// Checks that a file is neither state of the server nor in another mount.
-    fn check_visible(&self, stat: &Stat) -> Result<(), Error> {
-        if !self.is_here(stat) || self.is_hidden(stat.attributes.fileid, stat.birth) {
-            return Err(Error::Access);
+    /// Logs once that a file is on another device of the same mount, and therefore not served.
+    fn tell_elsewhere(&self, fd: BorrowedFd<'_>, stat: &Stat) {
+        if stat.mount != self.root().mount || self.told_elsewhere.swap(true, Relaxed) {
+            return;
         }
-        Ok(())
+        let path = self.proc.path(fd).unwrap_or_default();
+        tracing::warn!(
+            export = %self.path.display(),
+            path = %path.to_bytes().escape_ascii(),
+            "a subvolume below an export is not served (NFS3ERR_ACCES), nor are others: its files have inode \
+             numbers of other files, from which only the kernel's file handles distinguish them, and \
+             the server may not open those (it lacks CAP_DAC_READ_SEARCH, or was told to use a table); \
+             export the subvolume itself"
+        );
     }
 
     /// Whether a file is in the exported file system, and not in one mounted within it. With the
     /// table, a subvolume of btrfs counts as mounted: a snapshot has the inode numbers and birth
     /// times of its source.
     pub(super) fn is_here(&self, stat: &Stat) -> bool {
-        let is_subvolume = stat.attributes.is_directory() && stat.device != self.device;
-        stat.mount == self.mount && !(is_subvolume && self.table().is_some())
+        let is_elsewhere = stat.device != self.root().device && !self.by.path();
+        stat.mount == self.root().mount && !(is_elsewhere && self.table().is_some())
     }
 
     pub(super) fn found(&self, node: &Node) -> Try<Found> {
@@ -219,7 +238,7 @@ impl Inner {
             self.as_caller(who, || rustix::fs::unlinkat(&node.path, name, flags))?;
             drop(file);
             let last = directory || self.is_last(&open, &entry);
-            let gone = self.removed(node.ino, name, &entry, last);
+            let gone = self.removed(node.number, name, &entry, last);
             drop(turn);
             drop((open, gone));
             owed.push(node);
@@ -295,7 +314,7 @@ impl Inner {
         let (open, moving) = self.open_entry(from, from_name, pace)?;
         let is_directory = moving.attributes.is_directory();
         let one = from.id() == to.id();
-        let stays = one && !is_directory;
+        let stays = one && !is_directory && !self.by.path();
         // The table has to be updated.
         if pace == Pace::Quick && !stays {
             return Err(Stop::WouldBlock);
@@ -341,13 +360,13 @@ impl Inner {
         let mut gone = None;
         if let Some((fd, replaced)) = &replaced {
             // Both are names of one file: renaming one to the other does nothing.
-            if replaced.attributes.fileid == file {
+            if replaced.is_same(&moving) && sys::open_entry(&from.path, from_name, pace).is_ok() {
                 return Ok(());
             }
             let last = replaced.attributes.is_directory() || self.is_last(fd, replaced);
-            gone = self.removed(to.ino, to_name, replaced, last);
+            gone = self.removed(to.number, to_name, replaced, last);
         }
-        let moved = self.note_place((&open, &moving), (from.ino, Some(from_name)), to, to_name);
+        let moved = self.note_place((&open, &moving), Named::Moved(from, from_name), to, to_name);
         drop(turn);
         drop((open, replaced, gone));
         owed.push(to);
@@ -368,8 +387,9 @@ impl Inner {
         if self.table().is_none() {
             return before.attributes.links <= 1;
         }
-        // The file may have got another name in another directory.
-        sys::attributes(open).is_ok_and(|now| now.links == 0)
+        // The file may have got another name in another directory. A file system in another
+        // process may refuse to tell of a removed file.
+        sys::attributes(open).map_or(before.attributes.links <= 1, |now| now.links == 0)
     }
 
     /// Records a new name in the table. The other names of the file are as of now, since calls in
@@ -377,7 +397,7 @@ impl Inner {
     fn note_place(
         &self,
         (open, stat): (impl AsFd, &Stat),
-        from: (u64, Option<&[u8]>),
+        from: Named<'_>,
         to: &Node,
         name: &[u8],
     ) -> Try<()> {
@@ -385,8 +405,13 @@ impl Inner {
             return Ok(());
         }
         let _places = self.turns.places(stat.attributes.fileid);
-        let now = sys::stat(open, self.births);
-        self.moved(now.as_ref().unwrap_or(stat), from, to, name)
+        let now = sys::stat(open, self.by).unwrap_or_else(|_| {
+            // The other names it may have are kept.
+            let mut stat = *stat;
+            stat.attributes.links = stat.attributes.links.max(2);
+            stat
+        });
+        self.moved(&now, from, to, name)
     }
 
     pub(super) fn link(
@@ -410,7 +435,7 @@ impl Inner {
             let moved = match self.table() {
                 Some(_) => {
                     let stat = self.stat(&node)?;
-                    self.note_place((&node.path, &stat), (node.home(), None), to, name)
+                    self.note_place((&node.path, &stat), Named::Linked(&node), to, name)
                 }
                 None => Ok(()),
             };

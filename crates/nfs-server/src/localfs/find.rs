@@ -6,7 +6,7 @@
 //! birth time, otherwise the handle is stale. Directories on the way are found in the same way, so
 //! that every path begins at the root of the export.
 
-use super::id::TableId;
+use super::id::{IdentifiedBy, TableId, number_of_path};
 use super::node::{Link, Node, NodeFd};
 use super::passes::{Entry, MAX_ENTRIES, Pass, Version};
 use super::sweep::Gone;
@@ -45,28 +45,30 @@ const SEARCHES: usize = 3;
 /// A file to find.
 #[derive(Clone, Copy)]
 struct Wanted {
-    ino: u64,
+    number: u64,
     birth: Option<u64>,
     home: Option<u64>,
 }
 
 impl Wanted {
-    fn is(self, stat: &Stat) -> bool {
-        stat.attributes.fileid == self.ino && self.birth.is_none_or(|birth| birth == stat.birth)
+    fn is(self, stat: &Stat, by: IdentifiedBy) -> bool {
+        // A number that is derived from a path is compared when the file has its id.
+        (by.path() || stat.attributes.fileid == self.number)
+            && self.birth.is_none_or(|birth| birth == stat.birth)
     }
 }
 
 /// State of the search for one file.
-struct Trail {
+pub(super) struct Trail {
     pace: Pace,
     /// Number of directories between this one and the file.
     depth: usize,
-    /// Inodes that were not found, or are being searched for.
+    /// Numbers of files that were not found, or are being searched for.
     lost: HashSet<u64>,
 }
 
 impl Trail {
-    fn new(pace: Pace) -> Self {
+    pub(super) fn new(pace: Pace) -> Self {
         Self {
             pace,
             depth: 0,
@@ -85,20 +87,20 @@ impl Parents {
     fn get(
         &mut self,
         inner: &Inner,
-        ino: u64,
+        number: u64,
         child: Wanted,
         trail: &mut Trail,
     ) -> Try<Option<Arc<Node>>> {
-        if let Some((_, parent)) = self.found.iter().find(|(known, _)| *known == ino) {
+        if let Some((_, parent)) = self.found.iter().find(|(known, _)| *known == number) {
             return Ok(parent.clone());
         }
-        let found = if ino == child.ino {
+        let found = if number == child.number {
             Err(Error::Stale.into())
         } else {
-            inner.directory(ino, trail)
+            inner.directory(number, trail)
         };
         if !matches!(found, Err(Stop::WouldBlock)) {
-            self.found.push((ino, found.as_ref().ok().cloned()));
+            self.found.push((number, found.as_ref().ok().cloned()));
         }
         found.map(Some)
     }
@@ -107,8 +109,8 @@ impl Parents {
 impl Inner {
     /// Finds the file of a handle.
     pub(super) fn node(&self, file: FileId, pace: Pace) -> Try<Arc<Node>> {
-        if file == self.root.id() {
-            return Ok(Arc::clone(&self.root));
+        if file == self.root().id() {
+            return Ok(Arc::clone(&self.root().node));
         }
         match &self.resolver {
             Resolver::Kernel(handles) => self.node_of_handle(handles, file, pace),
@@ -117,33 +119,34 @@ impl Inner {
     }
 
     fn node_of_row(&self, file: FileId, pace: Pace) -> Try<Arc<Node>> {
-        let TableId { ino, birth, home } = TableId::parse(file).ok_or(Error::Stale)?;
-        if self.is_hidden(ino, birth) {
-            return Err(Error::Access.into());
-        }
-        if let Some(node) = self.open_node(ino)
+        let TableId {
+            number,
+            birth,
+            home,
+        } = TableId::parse(file).ok_or(Error::Stale)?;
+        if let Some(node) = self.open_node(number)
             && node.birth == birth
         {
             return Ok(node);
         }
         let wanted = Wanted {
-            ino,
+            number,
             birth: Some(birth),
             home: Some(home),
         };
         self.find(wanted, &mut Trail::new(pace))
     }
 
-    /// Finds a directory by its inode number.
-    fn directory(&self, ino: u64, trail: &mut Trail) -> Try<Arc<Node>> {
-        if ino == self.root.ino {
-            return Ok(Arc::clone(&self.root));
+    /// Finds a directory by its number.
+    pub(super) fn directory(&self, number: u64, trail: &mut Trail) -> Try<Arc<Node>> {
+        if number == self.root().number {
+            return Ok(Arc::clone(&self.root().node));
         }
-        if let Some(node) = self.open_node(ino) {
+        if let Some(node) = self.open_node(number) {
             return Ok(node);
         }
         let wanted = Wanted {
-            ino,
+            number,
             birth: None,
             home: None,
         };
@@ -152,19 +155,19 @@ impl Inner {
 
     /// Finds the parent directory of `node`; the root is its own parent.
     pub(super) fn parent(&self, node: &Node, pace: Pace) -> Try<Arc<Node>> {
-        if node.id() == self.root.id() {
-            return Ok(Arc::clone(&self.root));
+        if node.id() == self.root().id() {
+            return Ok(Arc::clone(&self.root().node));
         }
         let table = match &self.resolver {
             Resolver::Kernel(handles) => return self.parent_by_kernel(handles, node, pace),
             Resolver::Table(table) => table,
         };
-        let remembered = self.caches().links.get(node.ino).map(|link| link.parent);
+        let remembered = self.caches().links.get(node.number).map(|link| link.parent);
         let parent = match remembered {
             Some(parent) => parent,
             None if pace == Pace::Quick => return Err(Stop::WouldBlock),
             None => {
-                let (_, row) = table.get(node.ino)?.ok_or(Error::Stale)?;
+                let (_, row) = table.get(node.number)?.ok_or(Error::Stale)?;
                 row.places.first().ok_or(Error::Stale)?.parent
             }
         };
@@ -173,7 +176,7 @@ impl Inner {
 
     /// Whether this file was seen before.
     pub(super) fn is_known(&self, fd: impl AsFd, stat: &Stat) -> bool {
-        let Ok(key) = self.key(fd, stat) else {
+        let Some(key) = self.key(fd, stat) else {
             return false;
         };
         let mut caches = self.caches();
@@ -188,9 +191,9 @@ impl Inner {
         let Resolver::Table(table) = &self.resolver else {
             return self.check_steps(dir);
         };
-        let mut at = dir.ino;
+        let mut at = dir.number;
         for _ in 0..MAX_DEPTH - 2 {
-            if at == self.root.ino {
+            if at == self.root().number {
                 return Ok(());
             }
             let remembered = self.caches().links.get(at).map(|link| link.parent);
@@ -206,14 +209,15 @@ impl Inner {
         Err(Error::NameTooLong.into())
     }
 
-    pub(super) fn is_hidden(&self, ino: u64, birth: u64) -> bool {
-        self.hidden == Some((ino, birth))
+    /// Whether this is the state directory of the server.
+    pub(super) fn is_hidden(&self, stat: &Stat) -> bool {
+        self.hidden.as_ref().is_some_and(|hidden| hidden.is(stat))
     }
 
-    /// Returns an open file by its inode number. A directory must have been seen at its location
+    /// Returns an open file by its number. A directory must have been seen at its location
     /// recently.
-    fn open_node(&self, ino: u64) -> Option<Arc<Node>> {
-        let node = Arc::clone(self.caches().open.get(ino)?);
+    fn open_node(&self, number: u64) -> Option<Arc<Node>> {
+        let node = Arc::clone(self.caches().open.get(number)?);
         (!node.is_directory() || self.is_trusted(&node)).then_some(node)
     }
 
@@ -249,14 +253,14 @@ impl Inner {
     /// directories that could not be found are noted in `trail`. The number of steps is thus
     /// proportional to the length of the path, however many known locations are wrong.
     fn find(&self, wanted: Wanted, trail: &mut Trail) -> Try<Arc<Node>> {
-        if trail.depth >= MAX_DEPTH || !trail.lost.insert(wanted.ino) {
+        if trail.depth >= MAX_DEPTH || !trail.lost.insert(wanted.number) {
             return Err(Error::Stale.into());
         }
         trail.depth += 1;
         let found = self.find_along(wanted, trail);
         trail.depth -= 1;
         if found.is_ok() {
-            trail.lost.remove(&wanted.ino);
+            trail.lost.remove(&wanted.number);
         }
         found
     }
@@ -273,7 +277,7 @@ impl Inner {
                 Ok(None)
             }
         };
-        let remembered = self.caches().links.get(wanted.ino).cloned();
+        let remembered = self.caches().links.get(wanted.number).cloned();
         if let Some(link) = &remembered {
             let parent = attempt(parents.get(self, link.parent, wanted, trail))?;
             if let Some(parent) = parent
@@ -286,7 +290,7 @@ impl Inner {
             // The table may have to be read from a disk.
             return Err(Stop::WouldBlock);
         }
-        let row = self.row(wanted.ino).or_else(|error| {
+        let row = self.row(wanted.number).or_else(|error| {
             // The file may still be in its home.
             attempt(Err(error.into()))?;
             Ok::<_, Stop>(None)
@@ -296,7 +300,7 @@ impl Inner {
             && wanted.birth.is_none_or(|birth| birth == row.birth)
         {
             let known = Wanted {
-                ino: wanted.ino,
+                number: wanted.number,
                 birth: Some(row.birth),
                 home: Some(row.home),
             };
@@ -311,7 +315,7 @@ impl Inner {
             }
             wanted.home = wanted.home.or(known.home);
             lost = Some(Gone {
-                ino: wanted.ino,
+                number: wanted.number,
                 of,
                 birth: row.birth,
             });
@@ -344,23 +348,29 @@ impl Inner {
         pace: Pace,
     ) -> Try<Option<Arc<Node>>> {
         let fd = sys::open_entry(&parent.path, name, self.look(pace))?;
-        let stat = sys::stat(&fd, self.births)?;
-        if !wanted.is(&stat) || !self.is_here(&stat) {
+        let stat = sys::stat(&fd, self.by)?;
+        if !wanted.is(&stat, self.by) || !self.is_here(&stat) {
             return Ok(None);
         }
-        self.adopt(parent, name, fd, &stat, wanted.home, pace)
-            .map(Some)
+        if self.is_hidden(&stat) {
+            return Err(Error::Access.into());
+        }
+        let node = self.adopt(parent, name, fd, &stat, wanted.home, pace)?;
+        Ok((node.number == wanted.number).then_some(node))
     }
 
-    /// Searches a directory for the inode.
+    /// Searches a directory for the file.
     fn search(&self, wanted: Wanted, parent: &Node) -> Try<Option<Arc<Node>>> {
-        let last = self.passes.of(parent.ino);
+        if self.by.path() {
+            return self.search_by_name(wanted, parent);
+        }
+        let last = self.passes.of(parent.number);
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..SEARCHES {
             let version = Version::of(parent.birth, &self.attributes(parent)?);
             let pass = match last.take().filter(|pass| pass.is_of(version)) {
                 Some(pass) => pass,
-                None => self.pass_over(parent, version, wanted.ino)?,
+                None => self.pass_over(parent, version, wanted.number)?,
             };
             match self.search_in(&pass, wanted, parent) {
                 // The directory has changed since the pass.
@@ -375,8 +385,26 @@ impl Inner {
         Err(Error::Busy.into())
     }
 
+    /// Searches a directory for the name under which the file was first seen.
+    fn search_by_name(&self, wanted: Wanted, parent: &Node) -> Try<Option<Arc<Node>>> {
+        let Some(birth) = wanted.birth else {
+            return Ok(None);
+        };
+        let fd = self.open_directory(parent)?;
+        let mut memory = Vec::with_capacity(DIRECTORY_BUFFER);
+        let mut raw = RawDir::new(&fd, memory.spare_capacity_mut());
+        while let Some(entry) = raw.next() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if number_of_path(parent.number, name, birth, 0) == wanted.number {
+                return self.enter(wanted, parent, name, Pace::Patient);
+            }
+        }
+        Ok(None)
+    }
+
     fn search_in(&self, pass: &Pass, wanted: Wanted, parent: &Node) -> Try<Option<Arc<Node>>> {
-        for entry in pass.find(wanted.ino) {
+        for entry in pass.find(wanted.number) {
             let name = self.name_at(*entry, parent)?.ok_or(Error::NotFound)?;
             if let Some(node) = self.enter(wanted, parent, &name, Pace::Patient)? {
                 return Ok(Some(node));
@@ -405,7 +433,7 @@ impl Inner {
             }
             before = entry.next_entry_cookie();
         }
-        let keep = self.passes.made(parent.ino, len) && self.local;
+        let keep = self.passes.made(parent.number, len) && self.local;
         Ok(Pass::new(version, keep.then_some(now), entries))
     }
 
@@ -423,7 +451,7 @@ impl Inner {
             if entry.ino() == at.ino && found.is_none() {
                 found = Some(name.into());
             } else if name != b"." && name != b".." {
-                self.remember_entry(entry.ino(), parent.ino, name);
+                self.remember_entry(entry.ino(), parent.number, name);
             }
             seen += 1;
             if entries.is_buffer_empty() && (found.is_some() || seen >= MAX_AT_COOKIE) {
@@ -463,14 +491,13 @@ impl Inner {
         pace: Pace,
     ) -> Try<Arc<Node>> {
         let fd = fd.into();
-        let file = self.identify(parent.ino, name, (fd.as_fd(), stat), home, pace)?;
-        if file == self.root.id() {
-            return Ok(Arc::clone(&self.root));
+        let file = self.identify(parent.number, name, (fd.as_fd(), stat), home, pace)?;
+        if file == self.root().id() {
+            return Ok(Arc::clone(&self.root().node));
         }
-        let key = self.key_of(file, stat);
-        let node = self.keep_open(Node::new(stat, (file, key), fd, &self.verifier));
+        let node = self.keep_open(self.new_node(file, stat, fd));
         // A directory is trusted as long as the one that contains it.
-        let seen = match parent.id() == self.root.id() {
+        let seen = match parent.id() == self.root().id() {
             true => self.now(),
             false => parent.seen.load(Relaxed),
         };
@@ -478,12 +505,47 @@ impl Inner {
         Ok(node)
     }
 
+    /// Whether an id never leads to another file, and an open file can always be asked.
+    fn ids_stay(&self) -> bool {
+        self.local && self.by == IdentifiedBy::Birth
+    }
+
+    /// Whether an open file still is the file that was just found, and not one that was removed and
+    /// had its inode number. A file system in another process refuses to tell of a removed file.
+    fn is_still(&self, known: &Node, found: &Node) -> bool {
+        sys::stat(&known.path, self.by).is_ok_and(|now| {
+            now.attributes.links != 0
+                && (now.attributes.fileid, now.device) == (found.ino, found.device)
+        })
+    }
+
+    /// Makes an open file of a descriptor.
+    pub(super) fn new_node(&self, file: FileId, stat: &Stat, fd: impl Into<NodeFd>) -> Node {
+        let key = self.key_of(file);
+        let fileid = self.fileid(file, stat.attributes.fileid);
+        Node::new(stat, (file, key, fileid), fd, &self.verifier)
+    }
+
     /// Adds a file to the open files, unless it is among them.
     pub(super) fn keep_open(&self, node: Node) -> Arc<Node> {
         let mut caches = self.caches();
-        let known = caches.open.get(node.key);
-        if let Some(known) = known.filter(|known| known.id() == node.id()) {
-            return Arc::clone(known);
+        let mut other = None;
+        while let Some(known) = caches.open.get(node.key)
+            && known.id() == node.id()
+            && !other
+                .as_ref()
+                .is_some_and(|other| Arc::ptr_eq(other, known))
+        {
+            let known = Arc::clone(known);
+            if self.ids_stay() {
+                return known;
+            }
+            drop(caches);
+            if self.is_still(&known, &node) {
+                return known;
+            }
+            other = Some(known);
+            caches = self.caches();
         }
         let node = Arc::new(node);
         if caches.open.len() == 0 {

@@ -4,7 +4,30 @@
 
 use crate::fs::FileId;
 use siphasher::sip::SipHasher24;
+use std::hash::Hasher;
 use syscalls::FileHandle;
+
+/// Properties that identify a file of an export beside its place in it, where the kernel has no
+/// handles for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IdentifiedBy {
+    /// Its inode number and birth time.
+    Birth,
+    /// Its inode number alone.
+    Number,
+    /// The path at which it was first seen, and its inode number, which it may share with other
+    /// files that exist at the same time.
+    PathAndNumber,
+    /// The path at which it was first seen: its inode number may also change.
+    Path,
+}
+
+impl IdentifiedBy {
+    /// Whether the number of a file, among those of its export, is derived from its path.
+    pub(super) fn path(self) -> bool {
+        matches!(self, Self::PathAndNumber | Self::Path)
+    }
+}
 
 /// First byte of an id that holds a handle of the kernel.
 const KERNEL: u8 = 1;
@@ -32,19 +55,55 @@ pub(super) fn to_kernel(file: FileId) -> Option<FileHandle> {
     }
 }
 
+/// Kinds of the handles of btrfs (`FILEID_BTRFS_*` in `linux/exportfs.h`): of a file alone, and
+/// with its parent, which may be in another subvolume.
+const OF_BTRFS: std::ops::RangeInclusive<u8> = 0x4d..=0x4f;
+
+/// Returns the number of the subvolume (`root_objectid`) in a handle of btrfs.
+pub(super) fn subvolume(file: FileId) -> Option<u64> {
+    match file.as_bytes() {
+        [KERNEL, kind, handle @ ..] if OF_BTRFS.contains(kind) => {
+            let (_ino, rest) = handle.split_first_chunk::<8>()?;
+            let (subvolume, _generation) = rest.split_first_chunk()?;
+            Some(u64::from_ne_bytes(*subvolume))
+        }
+        _ => None,
+    }
+}
+
 /// Derives the key of a file among the open files from its id with a kernel handle. Two files may
 /// have the same key, so the id has to be compared.
 pub(super) fn key_of_kernel(file: FileId) -> u64 {
     SipHasher24::new().hash(file.as_bytes())
 }
 
+/// Derives the number of a file from its path: the number of the directory and the name under
+/// which it was first seen. Files with one such path have different `salt`s: all but the last were
+/// moved since.
+pub(super) fn number_of_path(parent: u64, name: &[u8], birth: u64, salt: u64) -> u64 {
+    let mut hasher = SipHasher24::new();
+    for word in [parent, birth, salt] {
+        hasher.write_u64(word);
+    }
+    hasher.write(name);
+    hasher.finish()
+}
+
+/// Derives the key of a name in a directory. It is among the numbers of files, and none of them.
+pub(super) fn key_of_name(parent: u64, name: &[u8]) -> u64 {
+    // No file has this birth.
+    number_of_path(parent, name, 0, u64::MAX)
+}
+
 /// Id of a file that is found with the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TableId {
-    pub(super) ino: u64,
-    /// Hash of the birth time, to distinguish files that had the same inode number.
+    /// Number that identifies the file within the export; see
+    /// [`Node::number`](super::node::Node::number).
+    pub(super) number: u64,
+    /// Distinguishes files that had the same number; see [`Stat::birth`](super::sys::Stat::birth).
     pub(super) birth: u64,
-    /// Inode of the directory in which it was first seen.
+    /// Number of the directory in which it was first seen.
     pub(super) home: u64,
 }
 
@@ -56,11 +115,11 @@ impl TableId {
         let bytes: &[u8; Self::LEN] = file.as_bytes().try_into().ok()?;
         let (&kind, words) = bytes.split_first()?;
         let (words, _) = words.as_chunks::<8>();
-        let &[ino, birth, home] = words else {
+        let &[number, birth, home] = words else {
             return None;
         };
         (kind == TABLE).then(|| Self {
-            ino: u64::from_be_bytes(ino),
+            number: u64::from_be_bytes(number),
             birth: u64::from_be_bytes(birth),
             home: u64::from_be_bytes(home),
         })
@@ -71,7 +130,7 @@ impl From<TableId> for FileId {
     fn from(id: TableId) -> Self {
         let mut bytes = [TABLE; TableId::LEN];
         let (places, _) = bytes[1..].as_chunks_mut::<8>();
-        for (place, word) in places.iter_mut().zip([id.ino, id.birth, id.home]) {
+        for (place, word) in places.iter_mut().zip([id.number, id.birth, id.home]) {
             *place = word.to_be_bytes();
         }
         FileId::new(&bytes).expect("25 bytes are few enough")
@@ -99,7 +158,7 @@ mod tests {
     #[test]
     fn id_of_the_table_comes_back() {
         let id = TableId {
-            ino: 1,
+            number: 1,
             birth: u64::MAX,
             home: 3,
         };

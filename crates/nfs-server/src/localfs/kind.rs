@@ -1,5 +1,7 @@
 //! Kinds of file systems and their properties.
 
+use super::id::IdentifiedBy;
+use super::sys::{self, Stat};
 use crate::fs::Abilities;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{Mode, OFlags, SeekFrom, StatFs};
@@ -117,10 +119,30 @@ impl FsKind {
         matches!(self, Self::Ext | Self::Xfs | Self::Btrfs | Self::Memory)
     }
 
-    /// Whether the birth time of a file is constant. On overlayfs it changes with the first write,
-    /// which copies the file; the inode number stays.
-    pub(super) fn keeps_births(self) -> bool {
-        self != Self::Overlay
+    /// Whether the position of a directory entry stays while other entries come and go, and the
+    /// directory is opened again.
+    pub(super) fn keeps_positions(self) -> bool {
+        !matches!(self, Self::Overlay | Self::Other)
+    }
+
+    /// Returns what identifies a file of an export with this root.
+    ///
+    /// On overlayfs the birth time changes with the first write, which copies the file from a lower
+    /// layer. The inode number stays if all layers are on one file system. Otherwise it is that of
+    /// the layer, and the numbers of directories are new each time. A file system in another process
+    /// passes on what numbers it likes.
+    pub(super) fn identified_by(self, root: &Stat, uniform: bool) -> IdentifiedBy {
+        match self {
+            Self::Overlay if uniform => IdentifiedBy::Number,
+            Self::Overlay => IdentifiedBy::Path,
+            Self::Other if root.born.is_none() => IdentifiedBy::PathAndNumber,
+            _ => IdentifiedBy::Birth,
+        }
+    }
+
+    /// Whether all files below this directory have the same device, and keep their inode numbers.
+    pub(super) fn is_uniform(self, root: &Stat, dir: BorrowedFd<'_>) -> bool {
+        self != Self::Overlay || has_device_of(root, dir)
     }
 
     /// Returns the limits of the file system; `root` is one of its directories.
@@ -169,6 +191,16 @@ pub(super) fn figures<T>(found: Result<T, Errno>) -> Result<Option<T>, Errno> {
     }
 }
 
+/// Whether a file of the upper layer of an overlayfs has the device of its directories, so that all
+/// layers are on one file system, or their numbers are made different (`xino`). The probe uses an
+/// unnamed temporary file and writes nothing; where that cannot be made, the answer is no.
+fn has_device_of(root: &Stat, dir: BorrowedFd<'_>) -> bool {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(dir, c".", flags, Mode::RUSR | Mode::WUSR);
+    let stat = file.and_then(|file| sys::stat(file, IdentifiedBy::Number));
+    stat.is_ok_and(|stat| stat.device == root.device)
+}
+
 /// Probes the largest file size.
 ///
 /// A seek beyond the largest size is an error, in an empty file too. The probe uses an unnamed
@@ -197,7 +229,7 @@ fn probe_file_size(root: BorrowedFd<'_>) -> Option<u64> {
     clippy::cast_possible_truncation,
     reason = "the magic numbers have 32 bits"
 )]
-fn magic(system: &StatFs) -> u32 {
+pub(super) fn magic(system: &StatFs) -> u32 {
     system.f_type as u32
 }
 

@@ -1,15 +1,15 @@
 //! Reading directories.
 //!
-//! Cookies are those of the kernel (`d_off`): they stay valid while entries come and go, and need
-//! no state between calls, however large the directory is.
+//! Cookies are those of the kernel (`d_off`), where they stay valid while entries come and go: they
+//! need no state between calls, however large the directory is. Elsewhere see `by_name.rs`.
 
 use super::Inner;
 use super::find::DIRECTORY_BUFFER;
 use super::node::Node;
 use super::sys::{self, Pace, Stop, Try};
-use crate::fs::{DirBudget, DirFrom, DirPage, Error, FileId, Found, Identity, Seen};
+use crate::fs::{Attributes, DirBudget, DirFrom, DirPage, Error, FileId, Found, Identity, Seen};
 use crate::permission::{self, EXECUTE, READ};
-use rustix::fs::{RawDir, SeekFrom};
+use rustix::fs::{FileType, RawDir, SeekFrom};
 use rustix::io::Errno;
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
@@ -38,9 +38,16 @@ impl Inner {
     }
 
     fn list(&self, node: &Node, from: DirFrom, mut budget: DirBudget, plus: bool) -> Try<DirPage> {
-        let verifier = verifier(node);
+        let verifier = verifier(node, self.by_name);
         if from.cookie != 0 && from.verifier != verifier {
             return Err(Error::BadCookie.into());
+        }
+        if self.by_name {
+            let page = DirPage {
+                verifier,
+                ..DirPage::default()
+            };
+            return self.list_by_name(node, from, budget, plus, page);
         }
         let fd = self.open_directory(node)?;
         if from.cookie != 0 {
@@ -58,7 +65,9 @@ impl Inner {
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            let Some((fileid, found)) = self.describe(node, name, entry.ino(), plus)? else {
+            let Some((fileid, found)) =
+                self.describe(node, name, (entry.ino(), entry.file_type()), plus)?
+            else {
                 continue;
             };
             let file = found.as_ref().map(|found| found.file);
@@ -73,54 +82,65 @@ impl Inner {
 
     /// Returns the inode number and, if requested, the file of an entry; `None` if the entry is not
     /// listed.
-    fn describe(
+    pub(super) fn describe(
         &self,
         dir: &Node,
         name: &[u8],
-        ino: u64,
+        (ino, kind): (u64, FileType),
         plus: bool,
     ) -> Try<Option<(u64, Option<Found>)>> {
         match name {
-            b"." => return Ok(Some((dir.ino, None))),
+            b"." => return Ok(Some((dir.fileid, None))),
             // The directory above the export is hidden from clients.
-            b".." if dir.ino == self.root.ino => return Ok(Some((dir.ino, None))),
-            b".." => return Ok(Some((ino, None))),
+            b".." if dir.id() == self.root().id() => return Ok(Some((dir.fileid, None))),
+            b".." => return Ok(Some((self.fileid_of_parent(dir, ino), None))),
             _ => {}
         }
-        let may_be_hidden = self.hidden.is_some_and(|(hidden, _)| hidden == ino);
-        if !plus && !may_be_hidden {
-            return Ok(Some((ino, None)));
+        let of_entry = self.fileid_of_entry(dir, ino, kind == FileType::Directory);
+        let hidden = self.hidden.as_ref();
+        let may_be_hidden = hidden.is_some_and(|hidden| hidden.stat.attributes.fileid == ino);
+        match of_entry {
+            Some(fileid) if !plus && !may_be_hidden => return Ok(Some((fileid, None))),
+            Some(_) | None => {}
         }
+        let unseen = Ok(Some((of_entry.unwrap_or(ino), None)));
         // A mounted file system is not asked: it may hang.
         let opened = sys::open_entry(&dir.path, name, Pace::Patient);
-        let stat = opened.and_then(|fd| sys::stat(&fd, self.births).map(|stat| (fd, stat)));
+        let stat = opened.and_then(|fd| sys::stat(&fd, self.by).map(|stat| (fd, stat)));
         let (fd, stat) = match stat {
             Ok(found) => found,
             // The entry was removed meanwhile.
             Err(Errno::NOENT) => return Ok(None),
             // The client asks for the missing attributes and gets the error then.
-            Err(_) => return Ok(Some((ino, None))),
+            Err(_) => return unseen,
         };
-        let fileid = stat.attributes.fileid;
-        if self.is_hidden(fileid, stat.birth) {
+        if self.is_hidden(&stat) {
             return Ok(None);
         }
-        if !plus || !self.is_here(&stat) {
-            return Ok(Some((ino, None)));
+        if !self.is_here(&stat) || !plus && of_entry.is_some() {
+            return unseen;
         }
-        let file = self.identify(dir.ino, name, (&fd, &stat), None, Pace::Patient);
-        let found = file.ok().map(|file| Found {
+        let place = (&fd, &stat);
+        let Ok(file) = self.identify(dir.number, name, place, None, Pace::Patient) else {
+            return unseen;
+        };
+        let fileid = self.fileid(file, stat.attributes.fileid);
+        let found = Found {
             file,
-            attributes: stat.attributes,
-        });
-        Ok(Some((fileid, found)))
+            attributes: Attributes {
+                fileid,
+                ..stat.attributes
+            },
+        };
+        Ok(Some((fileid, plus.then_some(found))))
     }
 }
 
 /// Returns the cookie verifier: cookies are valid in this directory only.
-fn verifier(node: &Node) -> u64 {
+fn verifier(node: &Node, by_name: bool) -> u64 {
     let mut hasher = SipHasher24::new();
-    hasher.write_u64(node.ino);
+    hasher.write_u64(node.number);
     hasher.write_u64(node.birth);
+    hasher.write_u8(by_name.into());
     hasher.finish()
 }

@@ -100,7 +100,7 @@ impl Maker<'_> {
         });
         match created {
             Ok(fd) => {
-                let stat = sys::stat(&fd, inner.births)?;
+                let stat = sys::stat(&fd, inner.by)?;
                 let made = Made {
                     fd,
                     opened_for,
@@ -301,9 +301,7 @@ impl Maker<'_> {
         let set = self.missing(set, mode, &stat.attributes)?;
         let regular = stat.attributes.kind == FileKind::Regular;
         let made_whole = regular && inner.journal && (inner.makes_whole || has_nothing_extra(&fd));
-        let is_same = |other: &Stat| {
-            other.attributes.fileid == stat.attributes.fileid && other.birth == stat.birth
-        };
+        let is_same = |other: &Stat| other.is_same(&stat);
         let kept = self.keep(fd, opened_for, &stat);
         if kept.is_err() {
             self.unmake(&turn.names, is_same);
@@ -427,7 +425,7 @@ impl Maker<'_> {
         };
         let unlink = || rustix::fs::unlinkat(&self.dir.path, self.name, flags);
         if ours(&stat) && inner.as_caller(self.who, unlink).is_ok() {
-            inner.removed(self.dir.ino, self.name, &stat, true);
+            inner.removed(self.dir.number, self.name, &stat, true);
         }
     }
 }
@@ -448,7 +446,10 @@ fn has_nothing_extra(fd: impl AsFd) -> bool {
 fn found_as_it_is(node: &Node) -> Try<Found> {
     Ok(Found {
         file: node.id(),
-        attributes: sys::attributes(&node.path)?,
+        attributes: Attributes {
+            fileid: node.fileid,
+            ..sys::attributes(&node.path)?
+        },
     })
 }
 
@@ -504,7 +505,7 @@ mod tests {
         let local = LocalFs::open(dir.path(), options).unwrap();
         let inner = &local.inner;
         let make = |name: &'static str| {
-            let root = inner.root.id();
+            let root = inner.root().id();
             let changed = inner.change_directory(root, Pace::Patient, |node, _, turn| {
                 let maker = Maker {
                     inner,
@@ -513,7 +514,7 @@ mod tests {
                     name: b"new",
                 };
                 let made = maker.make_entry(FileKind::Directory, 0o700, turn, move || {
-                    let root = &inner.root.path;
+                    let root = &inner.root().path;
                     let mode = Mode::from_raw_mode(0o700);
                     rustix::fs::mkdirat(root, "new", mode)?;
                     rustix::fs::renameat(root, name, root, "new")
@@ -535,7 +536,7 @@ mod tests {
         let mut inner = Inner::open(dir.path().to_owned(), options).unwrap();
         let mut make = |local, name: &str| {
             inner.local = local;
-            let (inner, root) = (&inner, inner.root.id());
+            let (inner, root) = (&inner, inner.root().id());
             let changed = inner.change_directory(root, Pace::Patient, |node, _, turn| {
                 let maker = Maker {
                     inner,
@@ -545,8 +546,8 @@ mod tests {
                 };
                 let made = maker.make_entry(FileKind::Directory, 0o700, turn, || {
                     let mode = Mode::from_raw_mode(0o777);
-                    rustix::fs::mkdirat(&inner.root.path, name, mode)?;
-                    rustix::fs::chmodat(&inner.root.path, name, mode, AtFlags::empty())
+                    rustix::fs::mkdirat(&inner.root().path, name, mode)?;
+                    rustix::fs::chmodat(&inner.root().path, name, mode, AtFlags::empty())
                 });
                 made.map(|_| ())
             });

@@ -46,7 +46,13 @@ pub(super) struct Node {
     file: FileId,
     /// Key among the open files.
     pub(super) key: u64,
+    /// Inode number when the file was opened.
     pub(super) ino: u64,
+    /// Number that identifies the file within the export, with `birth` over time: the inode
+    /// number, or a [hash of the path](super::id::number_of_path).
+    pub(super) number: u64,
+    /// Number that clients are told (`fileid`): it stays while the file has its handle.
+    pub(super) fileid: u64,
     pub(super) birth: u64,
     /// Device of the file; see [`Stat::device`].
     pub(super) device: (u32, u32),
@@ -79,7 +85,7 @@ pub(super) struct Node {
 impl Node {
     pub(super) fn new(
         stat: &Stat,
-        (file, key): (FileId, u64),
+        (file, key, fileid): (FileId, u64, u64),
         path: impl Into<NodeFd>,
         verifier: &Arc<AtomicU64>,
     ) -> Self {
@@ -87,6 +93,8 @@ impl Node {
             file,
             key,
             ino: stat.attributes.fileid,
+            number: TableId::parse(file).map_or(stat.attributes.fileid, |id| id.number),
+            fileid,
             birth: stat.birth,
             device: stat.device,
             kind: stat.attributes.kind,
@@ -114,7 +122,7 @@ impl Node {
         (self.ino, self.birth, self.device) == told
     }
 
-    /// Inode number of the home in the handle; 0 for a kernel handle.
+    /// Number of the home in the handle; 0 for a kernel handle.
     pub(super) fn home(&self) -> u64 {
         TableId::parse(self.file).map_or(0, |id| id.home)
     }
@@ -171,7 +179,7 @@ impl Drop for Node {
 /// Last known location of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
-    /// The file with this inode number; `None` if only its directory entry was seen.
+    /// The file with this number; `None` if only its directory entry was seen.
     pub(super) known: Option<Known>,
     pub(super) parent: u64,
     pub(super) name: Box<[u8]>,

@@ -1,22 +1,25 @@
 //! Opening a directory for export.
 
+use super::by_name::Parts;
+use super::fileid;
 use super::group_commit::GroupCommit;
 use super::hung::Working;
-use super::id::{self, TableId};
+use super::id::IdentifiedBy;
 use super::kernel::KernelHandles;
-use super::kind::{FsKind, figures, file_system};
+use super::kind::{FsKind, figures, file_system, magic};
 use super::lru::Lru;
 use super::node::Node;
 use super::open_files::OpenFiles;
 use super::passes::Passes;
 use super::reach::others_can_reach;
+use super::root::{self, Root};
 use super::sweeper::EndSweeper;
-use super::sys::{self, Pace, ProcFd};
+use super::sys::{self, Pace, ProcFd, Stat};
 use super::table::Table;
 use super::turns::Turns;
-use super::{Caches, DIRECTORY_TRUST, Inner, REMEMBERED_PLACES, Resolver};
+use super::{Caches, DIRECTORY_TRUST, Hidden, Inner, REMEMBERED_PLACES, Resolver};
 use crate::fs::{Identity, fresh_verifier};
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use buffer::Pool;
 use rustix::fd::AsFd;
 use rustix::fs::{Access, Mode, OFlags, StatVfsMountFlags};
@@ -207,14 +210,8 @@ impl Inner {
             return Err(OpenError::Pseudo { path, kind });
         }
         let kind = FsKind::of(system);
-        let stat = sys::stat(&root, kind.keeps_births()).map_err(kernel_error("statx"))?;
-        if stat.born.is_none() {
-            tracing::warn!(
-                export = %path.display(),
-                "this file system does not keep when a file was made: the handle of a removed file \
-                 may lead to a new one with its inode number"
-            );
-        }
+        let stat = sys::stat(&root, IdentifiedBy::Birth).map_err(kernel_error("statx"))?;
+        let uniform = kind.is_uniform(&stat, root.as_fd());
         sys::open_entry(&root, b".", Pace::Patient)
             .map_err(|errno| cannot_enter(path.clone(), errno))?;
         // If the directory does not exist yet, nothing is within it.
@@ -243,32 +240,44 @@ impl Inner {
                 (Resolver::Table(table), state)
             }
         };
-        let (file, key) = match &resolver {
-            Resolver::Kernel(handles) => {
-                let file = handles
-                    .identify(&root)
-                    .map_err(kernel_error("its file handle"))?;
-                (file, id::key_of_kernel(file))
-            }
-            Resolver::Table(_) => {
-                let ino = stat.attributes.fileid;
-                let id = TableId {
-                    ino,
-                    birth: stat.birth,
-                    home: ino,
-                };
-                (id.into(), ino)
-            }
+        let by = match &resolver {
+            Resolver::Kernel(_) if kind.is_local() => kind.identified_by(&stat, true),
+            Resolver::Kernel(_) => IdentifiedBy::Birth,
+            Resolver::Table(_) => identified_by(kind, &stat, uniform),
         };
-        let hidden = state
-            .and_then(|state| sys::stat(&state, kind.keeps_births()).ok())
-            .filter(|state| state.mount == stat.mount)
-            .map(|state| (state.attributes.fileid, state.birth));
+        let stat = sys::stat(&root, by).map_err(kernel_error("statx"))?;
+        if matches!(resolver, Resolver::Table(_)) && stat.born.is_none() {
+            tracing::warn!(
+                export = %path.display(),
+                "this file system does not keep when a file was made: the handle of a removed file \
+                 may lead to a new one with its inode number or path"
+            );
+        }
+        let (file, key) = root::identify(&resolver, by, root.as_fd(), &stat)
+            .map_err(kernel_error("its file handle"))?;
+        let file_ids = fileid::file_ids(&resolver, file, uniform);
+        let fileid = file_ids.of_root(key, &stat);
+        let hidden = state.and_then(|state| {
+            let found = sys::stat(&state, by).ok();
+            let here = found.filter(|found| found.mount == stat.mount);
+            here.map(|stat| Hidden {
+                _open: state,
+                stat,
+                by,
+            })
+        });
         let verifier = Arc::new(AtomicU64::new(fresh_verifier()));
+        let is_mount = sys::is_mount_point(&root).map_err(kernel_error("statx"))?;
+        let top = Root {
+            mount: stat.mount,
+            device: stat.device,
+            is_mount,
+            node: Arc::new(Node::new(&stat, (file, key, fileid), root, &verifier)),
+        };
         let euid = rustix::process::geteuid().as_raw();
-        let flags = figures(rustix::fs::fstatvfs(&root)).map_err(kernel_error("statvfs"))?;
+        let flags = figures(rustix::fs::fstatvfs(&top.path)).map_err(kernel_error("statvfs"))?;
         let flags = flags.map_or(StatVfsMountFlags::empty(), |found| found.f_flag);
-        syscalls::check_access(&root, Access::EXISTS).map_err(kernel_error(
+        syscalls::check_access(&top.path, Access::EXISTS).map_err(kernel_error(
             "this kernel has no faccessat2 (Linux 5.8), which tells what callers may do",
         ))?;
         let as_root = acts_for_callers().map_err(kernel_error(
@@ -286,14 +295,18 @@ impl Inner {
                 gone: Vec::new(),
             }),
             passes: Passes::new(),
+            listed: Parts::new(),
+            by_name: !kind.keeps_positions() || by.path(),
             turns: Turns::of(device),
-            births: kind.keeps_births(),
-            local: kind.is_local(),
+            by,
+            magic: system.map(magic),
+            file_ids,
+            told_elsewhere: AtomicBool::new(false),
+            // With numbers from paths, each step may read the table.
+            local: kind.is_local() && !by.path(),
             open_files: options.open_files,
             shed_at: AtomicU64::new(sys::exhausted()),
             _counted: Counted::new(),
-            mount: stat.mount,
-            device: stat.device,
             as_root,
             me: Identity {
                 uid: euid,
@@ -304,7 +317,7 @@ impl Inner {
                     .map(rustix::fs::Gid::as_raw)
                     .collect(),
             },
-            abilities: kind.abilities(system, root.as_fd()),
+            abilities: kind.abilities(system, top.path.as_fd()),
             verifier: Arc::clone(&verifier),
             pool: options.pool,
             started: Instant::now(),
@@ -330,7 +343,7 @@ impl Inner {
                 error,
             })?,
             path,
-            root: Arc::new(Node::new(&stat, (file, key), root, &verifier)),
+            root: ArcSwap::from_pointee(top),
             sweeper: EndSweeper(Arc::default()),
             round: AtomicU64::new(1),
             working: Working::default(),
@@ -338,6 +351,15 @@ impl Inner {
             writers: Mutex::default(),
         })
     }
+}
+
+/// Returns what identifies a file where the kernel has no handles.
+fn identified_by(kind: FsKind, root: &Stat, uniform: bool) -> IdentifiedBy {
+    #[cfg(test)]
+    if let Some(by) = tests::AS_IF.get() {
+        return by;
+    }
+    kind.identified_by(root, uniform)
 }
 
 /// Whether this process acts for its callers: it is root, and can act as others.
@@ -457,8 +479,14 @@ fn private(path: &Path) -> io::Result<std::fs::File> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// What identifies files, in place of what the file system has.
+        pub(crate) static AS_IF: Cell<Option<IdentifiedBy>> = const { Cell::new(None) };
+    }
 
     #[test]
     fn missing_and_forbidden_openat2_are_told_from_a_closed_directory() {

@@ -1,14 +1,24 @@
 //! Locations of files, remembered in memory and, where a handle is not enough, in the table.
 
 use super::Inner;
+use super::by_path::forget_name;
 use super::id::TableId;
 use super::node::{Known, Link, Node};
 use super::sys::{Pace, Stat, Stop, Try};
 use super::table::{Of, Place, Row, Table};
-use super::{Resolver, id};
+use super::{Caches, Resolver, id};
 use crate::fs::{Error, FileId};
 use rustix::fd::AsFd;
 use std::sync::Arc;
+
+/// How a file got a name.
+#[derive(Clone, Copy)]
+pub(super) enum Named<'a> {
+    /// It was renamed, and had this name in this directory before.
+    Moved(&'a Node, &'a [u8]),
+    /// It is this file, and was given one more name.
+    Linked(&'a Node),
+}
 
 impl Inner {
     /// Returns the id of a file that was found in a directory.
@@ -24,31 +34,35 @@ impl Inner {
             Resolver::Kernel(handles) => return Ok(handles.identify(fd)?),
             Resolver::Table(table) => table,
         };
-        let ino = stat.attributes.fileid;
-        if ino == self.root.ino {
-            return Ok(self.root.id());
+        if self.by.path() {
+            return Ok(self.settle_by_path(table, parent, name, stat)?.into());
+        }
+        let number = stat.attributes.fileid;
+        if number == self.root().number {
+            return Ok(self.root().id());
         }
         let home = self.settle(table, parent, name, stat, home, pace)?;
         Ok(FileId::from(TableId {
-            ino,
+            number,
             birth: stat.birth,
             home,
         }))
     }
 
     /// Returns the key of a file among the open files, from its id.
-    pub(super) fn key_of(&self, file: FileId, stat: &Stat) -> u64 {
-        match &self.resolver {
-            Resolver::Kernel(_) => id::key_of_kernel(file),
-            Resolver::Table(_) => stat.attributes.fileid,
+    pub(super) fn key_of(&self, file: FileId) -> u64 {
+        match TableId::parse(file) {
+            Some(id) => id.number,
+            None => id::key_of_kernel(file),
         }
     }
 
-    /// Returns the key of a file among the open files, from its descriptor.
-    pub(super) fn key(&self, fd: impl AsFd, stat: &Stat) -> Try<u64> {
+    /// Returns the key of a file among the open files, from its descriptor; none if only the path
+    /// tells.
+    pub(super) fn key(&self, fd: impl AsFd, stat: &Stat) -> Option<u64> {
         match &self.resolver {
-            Resolver::Kernel(handles) => Ok(id::key_of_kernel(handles.identify(fd)?)),
-            Resolver::Table(_) => Ok(stat.attributes.fileid),
+            Resolver::Kernel(handles) => handles.identify(fd).ok().map(id::key_of_kernel),
+            Resolver::Table(_) => (!self.by.path()).then_some(stat.attributes.fileid),
         }
     }
 
@@ -60,7 +74,7 @@ impl Inner {
         }
     }
 
-    /// Returns the row of an inode.
+    /// Returns the row of a file.
     pub(super) fn row(&self, ino: u64) -> Result<Option<(Of, Row)>, Error> {
         self.table().map_or(Ok(None), |table| table.get(ino))
     }
@@ -113,7 +127,7 @@ impl Inner {
             .unwrap_or(parent);
         let saved = row.is_some() || needs_row(stat, home, parent);
         if needs_row(stat, home, parent) {
-            save(table, parent, name, stat, home)?;
+            save(table, ino, (parent, name), stat, home)?;
         }
         let mut caches = self.caches();
         // Another call may have chosen meanwhile.
@@ -121,61 +135,39 @@ impl Inner {
             Some(known) if known.birth == stat.birth => known.home,
             _ => home,
         };
-        caches.links.insert(
-            ino,
-            Link {
-                known: Some(Known {
-                    birth: stat.birth,
-                    home,
-                    saved,
-                }),
-                parent,
-                name: name.into(),
-            },
-        );
+        caches.remember(ino, (parent, name), stat.birth, (home, saved));
         Ok(home)
     }
 
     /// Records a new name of a file, after a rename or a link. The location in memory is updated
     /// even if the table fails.
-    pub(super) fn moved(
-        &self,
-        stat: &Stat,
-        (from, old_name): (u64, Option<&[u8]>),
-        to: &Node,
-        name: &[u8],
-    ) -> Try<()> {
+    pub(super) fn moved(&self, stat: &Stat, from: Named<'_>, to: &Node, name: &[u8]) -> Try<()> {
         let Some(table) = self.table() else {
             return Ok(());
         };
-        let home = match self.identify_known(table, stat) {
-            Some(home) => home,
-            None => from,
+        if self.by.path() {
+            return self.moved_by_path(table, stat, from, to, name);
+        }
+        let home = match (self.identify_known(table, stat), from) {
+            (Some(home), _) => home,
+            (None, Named::Moved(from, _)) => from.number,
+            (None, Named::Linked(file)) => file.home(),
         };
         let (ino, of) = (stat.attributes.fileid, kind_of(stat));
         let mut result = Ok(());
-        let saved = needs_row(stat, home, to.ino);
+        let saved = needs_row(stat, home, to.number);
         if saved {
-            if let Some(old_name) = old_name {
-                forget_place(table, stat, from, old_name);
+            if let Named::Moved(from, old_name) = from {
+                forget_place(table, ino, stat, from.number, old_name);
             }
-            result = save(table, to.ino, name, stat, home);
+            result = save(table, ino, (to.number, name), stat, home);
         } else {
             // The file is in its home, so an old row would be wrong.
             table.remove(ino, of, stat.birth);
         }
-        self.caches().links.insert(
-            stat.attributes.fileid,
-            Link {
-                known: Some(Known {
-                    birth: stat.birth,
-                    home,
-                    saved,
-                }),
-                parent: to.ino,
-                name: name.into(),
-            },
-        );
+        let place = (to.number, name);
+        self.caches()
+            .remember(ino, place, stat.birth, (home, saved));
         Ok(result?)
     }
 
@@ -210,28 +202,64 @@ impl Inner {
         stat: &Stat,
         gone: bool,
     ) -> Option<Arc<Node>> {
-        let ino = stat.attributes.fileid;
+        let number = match self.table() {
+            Some(table) if self.by.path() => self.number_at(table, parent, name, stat),
+            Some(_) | None => stat.attributes.fileid,
+        };
         let mut caches = self.caches();
-        let forget = caches.links.get(ino).is_some_and(|link| match link.known {
-            Some(known) if known.birth != stat.birth => false,
-            _ => gone || link.parent == parent && *link.name == *name,
-        });
+        let forget = caches
+            .links
+            .get(number)
+            .is_some_and(|link| match link.known {
+                Some(known) if known.birth != stat.birth => false,
+                _ => gone || link.parent == parent && *link.name == *name,
+            });
         if forget {
-            caches.links.remove(ino);
+            caches.links.remove(number);
         }
-        let node = match caches.open.key_of_inode(ino) {
-            Some(key) if gone && caches.open.peek(key).is_some_and(|node| node.is(stat)) => {
+        let key = match self.by.path() {
+            true => Some(number),
+            false => caches.open.key_of_inode(number),
+        };
+        let is_it = |node: &Arc<Node>| match self.by.path() {
+            true => node.birth == stat.birth,
+            false => node.is(stat),
+        };
+        let node = match key {
+            Some(key) if gone && caches.open.peek(key).is_some_and(is_it) => {
                 caches.open.remove(key)
             }
             Some(_) | None => None,
         };
         drop(caches);
-        match self.table() {
-            Some(table) if gone => table.remove(ino, kind_of(stat), stat.birth),
-            Some(table) => forget_place(table, stat, parent, name),
-            None => {}
+        if let Some(table) = self.table() {
+            if self.by.path() {
+                forget_name(table, parent, name, stat.birth);
+            }
+            match gone {
+                true => table.remove(number, kind_of(stat), stat.birth),
+                false => forget_place(table, number, stat, parent, name),
+            }
         }
         node
+    }
+}
+
+impl Caches {
+    /// Remembers the location of a file.
+    pub(super) fn remember(
+        &mut self,
+        number: u64,
+        (parent, name): (u64, &[u8]),
+        birth: u64,
+        (home, saved): (u64, bool),
+    ) {
+        let link = Link {
+            known: Some(Known { birth, home, saved }),
+            parent,
+            name: name.into(),
+        };
+        self.links.insert(number, link);
     }
 }
 
@@ -240,10 +268,15 @@ impl Inner {
 /// # Errors
 ///
 /// If the table can save no more rows.
-fn save(table: &Table, parent: u64, name: &[u8], stat: &Stat, home: u64) -> Result<(), Error> {
+pub(super) fn save(
+    table: &Table,
+    number: u64,
+    (parent, name): (u64, &[u8]),
+    stat: &Stat,
+    home: u64,
+) -> Result<(), Error> {
     let of = kind_of(stat);
-    let ino = stat.attributes.fileid;
-    table.update(ino, of, stat.birth, |row| {
+    table.update(number, of, stat.birth, |row| {
         let mut row = row
             .filter(|row| row.home == home)
             .unwrap_or_else(|| Row::new(stat.birth, home));
@@ -263,16 +296,15 @@ fn save(table: &Table, parent: u64, name: &[u8], stat: &Stat, home: u64) -> Resu
 }
 
 /// Removes a name of a file from the table. If that fails, a later search checks the name in vain.
-fn forget_place(table: &Table, stat: &Stat, parent: u64, name: &[u8]) {
-    let ino = stat.attributes.fileid;
-    let _ = table.update(ino, kind_of(stat), stat.birth, |row| {
+pub(super) fn forget_place(table: &Table, number: u64, stat: &Stat, parent: u64, name: &[u8]) {
+    let _ = table.update(number, kind_of(stat), stat.birth, |row| {
         let mut row = row?;
         row.forget(parent, name);
         Some(row)
     });
 }
 
-fn kind_of(stat: &Stat) -> Of {
+pub(super) fn kind_of(stat: &Stat) -> Of {
     if stat.attributes.is_directory() {
         Of::Directory
     } else {

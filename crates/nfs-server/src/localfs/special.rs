@@ -27,14 +27,14 @@ impl Inner {
         if self.journal {
             // The file has no name, and is removed when the descriptor is closed.
             let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-            let made = rustix::fs::openat(&self.root.path, c".", flags, Mode::RUSR | Mode::WUSR);
+            let made = rustix::fs::openat(&self.root().path, c".", flags, Mode::RUSR | Mode::WUSR);
             if let Ok(file) = made {
                 return rustix::fs::fsync(file);
             }
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::syncfs(rustix::fs::openat(
-            &self.root.path,
+            &self.root().path,
             c".",
             flags,
             Mode::empty(),

@@ -3,8 +3,8 @@
 //! An open descriptor keeps the space of a removed file, and one open for writing keeps the file
 //! from being executed. About once a second a thread of the export looks for files not used since.
 //! With kernel handles it closes them: they are found again in one step. With the table an open
-//! file is worth keeping, as nothing else may lead to it: only files without a name are closed. The
-//! thread sleeps while nothing is open.
+//! file is worth keeping, as nothing else may lead to it: only files without a name are closed, and
+//! those of which the kernel cannot tell. The thread sleeps while nothing is open.
 //!
 //! The kernel reports the loss of uncommitted data only through open descriptors. So a file with
 //! such data stays open, for reading, until the kernel has written the data back.
@@ -30,7 +30,7 @@ const MAX_GONE: usize = 4096;
 
 /// A file without a name.
 pub(super) struct Gone {
-    pub(super) ino: u64,
+    pub(super) number: u64,
     pub(super) of: Of,
     pub(super) birth: u64,
 }
@@ -66,6 +66,7 @@ impl Inner {
             (idle, std::mem::take(&mut caches.gone))
         };
         self.passes.begin_round(round);
+        self.listed.begin_round(round);
         self.look_who_can_reach();
         for gone in gone {
             self.forget(&gone);
@@ -81,11 +82,18 @@ impl Inner {
     }
 
     fn close_idle(&self, node: &Arc<Node>, round: u64) {
-        let named = rustix::fs::fstat(&node.path).map_or(true, |stat| stat.st_nlink != 0);
+        let links = rustix::fs::fstat(&node.path).map(|stat| stat.st_nlink);
         let wrote = node.uncommitted.load(Relaxed);
         let may_lose_data = wrote != 0 && round < wrote.saturating_add(WRITE_BACK_ROUNDS);
-        // A writer that is still open must stay so.
-        if named && (self.table().is_some() || may_lose_data || node.writer().is_some()) {
+        let stays = match links {
+            Ok(0) => false,
+            // A writer that is still open must stay so.
+            Ok(_) => self.table().is_some() || may_lose_data || node.writer().is_some(),
+            // A file system in another process refuses to tell of a removed file. If the file has
+            // other names, or answers later, it is looked for again.
+            Err(_) => may_lose_data,
+        };
+        if stays {
             return;
         }
         let mut caches = self.caches();
@@ -95,7 +103,7 @@ impl Inner {
         drop(caches);
         // Closing the last descriptor of a large file takes time.
         drop(closed);
-        if !named {
+        if links == Ok(0) {
             self.forget(&Gone::from(&**node));
         }
     }
@@ -204,19 +212,19 @@ impl Inner {
     pub(super) fn forget(&self, gone: &Gone) {
         let Some(table) = self.table() else { return };
         let mut caches = self.caches();
-        let link = caches.links.get(gone.ino).and_then(|link| link.known);
+        let link = caches.links.get(gone.number).and_then(|link| link.known);
         if link.is_some_and(|known| known.birth == gone.birth) {
-            caches.links.remove(gone.ino);
+            caches.links.remove(gone.number);
         }
         drop(caches);
-        table.remove(gone.ino, gone.of, gone.birth);
+        table.remove(gone.number, gone.of, gone.birth);
     }
 }
 
 impl From<&Node> for Gone {
     fn from(node: &Node) -> Self {
         Self {
-            ino: node.ino,
+            number: node.number,
             of: if node.is_directory() {
                 Of::Directory
             } else {

@@ -1,12 +1,16 @@
 //! System calls, with the flags that confine them to the export.
 
+use super::id::IdentifiedBy;
 use crate::fs::{Attributes, Error, FileKind, SetTime, Time};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, Timespec, Timestamps};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags, Timespec, Timestamps,
+};
 use rustix::io::Errno;
 use siphasher::sip::SipHasher24;
 use std::ffi::{CStr, CString};
 use std::hash::Hasher;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Whether an operation may block.
@@ -69,8 +73,11 @@ pub(super) fn opened(result: Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
 }
 
 /// State of a file in the kernel.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Stat {
-    /// Hash of the birth time, to distinguish files with the same inode number over time.
+    /// Hash of the birth time, to distinguish files with the same inode number over time; of what
+    /// else distinguishes files that have the same path over time, if they are
+    /// [identified by](IdentifiedBy) that.
     pub(super) birth: u64,
     /// Birth time, if the file system has it.
     pub(super) born: Option<Time>,
@@ -81,9 +88,20 @@ pub(super) struct Stat {
     pub(super) attributes: Attributes,
 }
 
+impl Stat {
+    /// Whether this is the same file, of which both tell at one time.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let told = |stat: &Self| (stat.attributes.fileid, stat.device, stat.birth);
+        told(self) == told(other)
+    }
+}
+
 const STAT: StatxFlags = StatxFlags::BASIC_STATS
     .union(StatxFlags::BTIME)
     .union(StatxFlags::MNT_ID);
+
+/// Bits of a mode that hold the type of the file.
+const FILE_TYPE: u32 = 0o170_000;
 
 fn no_crossing(pace: Pace) -> ResolveFlags {
     let flags = ResolveFlags::BENEATH
@@ -133,6 +151,23 @@ pub(super) fn open_parent(dir: impl AsFd, pace: Pace) -> Result<OwnedFd, Errno> 
     ))
 }
 
+/// Whether a directory is the root of its mount.
+pub(super) fn is_mount_point(dir: impl AsFd) -> Result<bool, Errno> {
+    let found = rustix::fs::statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::empty())?;
+    Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+/// Opens the directory at an absolute path, without following symbolic links, with `O_PATH`.
+pub(super) fn open_path(path: &Path) -> Result<OwnedFd, Errno> {
+    opened(rustix::fs::openat2(
+        rustix::fs::CWD,
+        path,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+    ))
+}
+
 /// Whether two descriptors identify the same file.
 pub(super) fn is_same(one: impl AsFd, other: impl AsFd) -> Result<bool, Errno> {
     let (one, other) = (rustix::fs::fstat(one)?, rustix::fs::fstat(other)?);
@@ -156,9 +191,9 @@ pub(super) fn create(
 }
 
 /// Returns the state of the file of `fd`.
-pub(super) fn stat(fd: impl AsFd, births: bool) -> Result<Stat, Errno> {
+pub(super) fn stat(fd: impl AsFd, by: IdentifiedBy) -> Result<Stat, Errno> {
     let found = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, STAT)?;
-    Ok(convert(&found, births))
+    Ok(convert(&found, by))
 }
 
 /// Returns the attributes of the file of `fd`: sufficient for most calls, and half the cost of
@@ -190,10 +225,17 @@ pub(super) fn attributes(fd: impl AsFd) -> Result<Attributes, Errno> {
     })
 }
 
-fn convert(found: &Statx, births: bool) -> Stat {
+fn convert(found: &Statx, by: IdentifiedBy) -> Stat {
     let mask = StatxFlags::from_bits_retain(found.stx_mask);
-    let born = (births && mask.contains(StatxFlags::BTIME)).then(|| time(&found.stx_btime));
-    let birth = born.map_or(0, hash_birth);
+    let has_birth = by == IdentifiedBy::Birth && mask.contains(StatxFlags::BTIME);
+    let born = has_birth.then(|| time(&found.stx_btime));
+    let kind = u32::from(found.stx_mode) & FILE_TYPE;
+    let birth = match by {
+        IdentifiedBy::Birth => born.map_or(0, hash_birth),
+        IdentifiedBy::Number => 0,
+        IdentifiedBy::PathAndNumber => hash([found.stx_ino, kind.into()]),
+        IdentifiedBy::Path => hash([0, kind.into()]),
+    };
     let mount = if mask.contains(StatxFlags::MNT_ID) {
         found.stx_mnt_id
     } else {
@@ -226,6 +268,14 @@ fn hash_birth(born: Time) -> u64 {
     let mut hasher = SipHasher24::new();
     hasher.write_i64(born.seconds);
     hasher.write_u32(born.nanos);
+    hasher.finish()
+}
+
+fn hash(words: [u64; 2]) -> u64 {
+    let mut hasher = SipHasher24::new();
+    for word in words {
+        hasher.write_u64(word);
+    }
     hasher.finish()
 }
 

@@ -14,9 +14,11 @@ mod data;
 mod durable;
 mod handles;
 mod kernel;
+mod layers;
 mod mounts;
 mod places;
 mod rights;
+mod root;
 mod sweep;
 mod turns;
 
@@ -46,6 +48,25 @@ macro_rules! in_both_ways {
     };
 }
 use in_both_ways;
+
+/// Runs each of these tests with numbers of files that come from their paths, with and without their
+/// inode numbers.
+macro_rules! by_path {
+    ($($test:ident)*) => {
+        mod by_path {
+            $(#[test]
+            fn $test() {
+                use crate::localfs::{AS_IF, IdentifiedBy, tests::HANDLES};
+                HANDLES.set(crate::Handles::Table);
+                for by in [IdentifiedBy::PathAndNumber, IdentifiedBy::Path] {
+                    AS_IF.set(Some(by));
+                    super::$test();
+                }
+            })*
+        }
+    };
+}
+use by_path;
 
 /// Options of a test in a directory of its own.
 fn options() -> LocalFsOptions {

@@ -35,14 +35,14 @@ impl Inner {
             None if self.look(pace) == Pace::Quick => return Err(Stop::WouldBlock),
             None => {
                 let fd = handles.open_file(file)?;
-                let stat = sys::stat(&fd, self.births)?;
-                if stat.mount != self.mount || stat.attributes.links == 0 {
+                let stat = sys::stat(&fd, self.by)?;
+                if stat.mount != self.root().mount || stat.attributes.links == 0 {
                     return Err(Error::Stale.into());
                 }
-                if self.is_hidden(stat.attributes.fileid, stat.birth) {
+                if self.is_hidden(&stat) {
                     return Err(Error::Access.into());
                 }
-                self.keep_open(Node::new(&stat, (file, key), fd, &self.verifier))
+                self.keep_open(self.new_node(file, &stat, fd))
             }
         };
         self.check_within(&node, pace)?;
@@ -58,12 +58,11 @@ impl Inner {
     ) -> Try<Arc<Node>> {
         let fd = sys::open_parent(&node.path, self.look(pace))?;
         let file = handles.identify(&fd)?;
-        if file == self.root.id() {
-            return Ok(Arc::clone(&self.root));
+        if file == self.root().id() {
+            return Ok(Arc::clone(&self.root().node));
         }
-        let stat = sys::stat(&fd, self.births)?;
-        let key = id::key_of_kernel(file);
-        let parent = self.keep_open(Node::new(&stat, (file, key), fd, &self.verifier));
+        let stat = sys::stat(&fd, self.by)?;
+        let parent = self.keep_open(self.new_node(file, &stat, fd));
         self.check_within(&parent, pace)?;
         Ok(parent)
     }
@@ -91,15 +90,16 @@ impl Inner {
     /// directory is found at that path from the root.
     fn is_within(&self, dir: BorrowedFd<'_>, pace: Pace) -> Try<bool> {
         for _ in 0..TRIES {
-            let (Ok(root), Ok(path)) =
-                (self.proc.path(self.root.path.as_fd()), self.proc.path(dir))
-            else {
+            let (Ok(root), Ok(path)) = (
+                self.proc.path(self.root().path.as_fd()),
+                self.proc.path(dir),
+            ) else {
                 break;
             };
             let Some(path) = below(path.to_bytes(), root.to_bytes()) else {
                 continue;
             };
-            match sys::open_below(&self.root.path, path, pace) {
+            match sys::open_below(&self.root().path, path, pace) {
                 Ok(found) if sys::is_same(&found, dir)? => return Ok(true),
                 Err(Errno::AGAIN) if pace == Pace::Quick => return Err(Stop::WouldBlock),
                 Ok(_) | Err(_) => {}
@@ -117,7 +117,7 @@ impl Inner {
         let mut above: Option<OwnedFd> = None;
         for steps in 0..=MAX_STEPS_UP {
             let at = above.as_ref().map_or(dir, AsFd::as_fd);
-            if sys::is_same(at, &self.root.path)? {
+            if sys::is_same(at, &self.root().path)? {
                 return Ok(Some(steps));
             }
             let parent = match sys::open_parent(at, Pace::Patient) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fs::{Make, SetAttributes};
-use crate::{AccessList, ExportOptions, HandleKey, MemFs};
+use crate::{AccessList, ExportOptions, HandleKey, LocalFs, LocalFsOptions, MemFs};
 use buffer::Buffer;
 use nfs_proto::Arguments;
 use oncrpc::xdr::{Payload, Writer};
@@ -111,6 +111,31 @@ fn slashes_of_a_path_may_be_repeated() {
         "there are two exports"
     );
     assert_eq!(handle("//none"), Err(MountStatus::NoEntry));
+}
+
+/// A directory that is removed and made again is the one that the next client gets.
+#[test]
+fn mount_of_a_directory_that_was_made_again_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("export");
+    std::fs::create_dir(&path).unwrap();
+    let local = LocalFs::open(&path, LocalFsOptions::default()).unwrap();
+    let exports = Exports::new(HandleKey::random().unwrap());
+    let exports = exports.with("/data", Arc::new(local), ExportOptions::default());
+    let exports = exports.unwrap();
+    let programs = Programs::new().with(Mount3::new(exports.clone()));
+    mount_from(&programs, LOOPBACK, "/data").unwrap();
+    std::fs::remove_dir(&path).unwrap();
+    let refused = mount_from(&programs, LOOPBACK, "/data");
+    assert_eq!(refused, Err(MountStatus::NoEntry));
+    std::fs::create_dir_all(path.join("below")).unwrap();
+    let caller = Caller::new(LOOPBACK.parse().unwrap());
+    for path in ["/data", "/data/below"] {
+        let mounted = mount_from(&programs, LOOPBACK, path).unwrap();
+        let opened = exports.open(&mounted.handle, &caller).ok().unwrap();
+        let attributes = opened.export.fs.attributes(opened.file).wait();
+        assert!(attributes.is_ok(), "{path}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::replaced::Replaced;
 use crate::failure::{Misconfigured, plain};
 use anyhow::Context;
 use nfs_client::printable;
-use nfs_server::{ExportOptions, Exports, LocalFs, LocalFsOptions, OpenError};
+use nfs_server::{ExportOptions, Exports, FileSystem, LocalFs, LocalFsOptions, OpenError};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future::{Future, pending};
 use std::io;
@@ -55,9 +55,14 @@ pub(super) struct HowToOpen {
 #[derive(Clone)]
 struct OpenDirectory {
     path: PathBuf,
-    /// Device and inode: a path may lead elsewhere later.
-    identity: (u64, u64),
     fs: Arc<LocalFs>,
+}
+
+impl OpenDirectory {
+    /// Whether this is the directory with this device and inode: a path may lead elsewhere later.
+    fn is(&self, identity: (u64, u64)) -> bool {
+        self.fs.identity().is_ok_and(|own| own == identity)
+    }
 }
 
 impl Served {
@@ -422,7 +427,9 @@ impl Making {
         let Some(opened) = is_open(path) else {
             return self.open(path, count);
         };
-        let is_another = identity(path).is_ok_and(|now| now != opened.identity);
+        // If it is gone, the one that is there now takes its place.
+        let _ = opened.fs.root_to_mount().wait();
+        let is_another = identity(path).is_ok_and(|now| !opened.is(now));
         match directories {
             Directories::AsNow if is_another => {
                 let shown = path.display();
@@ -446,7 +453,7 @@ impl Making {
     fn open(&mut self, path: &Path, count: usize) -> anyhow::Result<Arc<LocalFs>> {
         let identity =
             identity(path).with_context(|| format!("{}: cannot be served", path.display()))?;
-        let is_it = |other: &&OpenDirectory| other.path == *path && other.identity == identity;
+        let is_it = |other: &&OpenDirectory| other.path == *path && other.is(identity);
         if let Some(open) = self.open.iter().find(is_it) {
             return Ok(Arc::clone(&open.fs));
         }
@@ -462,7 +469,6 @@ impl Making {
         };
         self.open.push(OpenDirectory {
             path: path.to_owned(),
-            identity,
             fs: Arc::clone(&fs),
         });
         Ok(fs)

@@ -26,7 +26,7 @@ const fn program(name: &'static str, package: &'static str) -> Need {
     }
 }
 
-const NEEDS: [Need; 26] = [
+const NEEDS: [Need; 29] = [
     program("apt-get", "apt"),
     program("dpkg-deb", "dpkg"),
     program("tar", "tar"),
@@ -59,6 +59,10 @@ const NEEDS: [Need; 26] = [
     },
     program("rpcbind", "rpcbind"),
     program("nfs-cp", "libnfs-utils"),
+    // File systems to serve.
+    program("bindfs", "bindfs"),
+    program("mergerfs", "mergerfs"),
+    program("mkfs.btrfs", "btrfs-progs"),
     // A realm for it.
     program("krb5kdc", "krb5-kdc"),
     program("kadmin.local", "krb5-admin-server"),

@@ -14,6 +14,7 @@ mod kernel_reference;
 mod kernel_restart;
 mod kernel_selftest;
 mod kernel_server;
+mod layers;
 mod linux_mounts_us;
 mod linux_serves_us;
 mod load;
@@ -60,7 +61,7 @@ pub(super) enum Runs {
     Named,
 }
 
-pub(super) const TESTS: [Test; 46] = [
+pub(super) const TESTS: [Test; 47] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -207,6 +208,13 @@ pub(super) const TESTS: [Test; 46] = [
         runs: Runs::Usual,
         ours: true,
         run: in_one_guest::nested_mounts,
+    },
+    Test {
+        name: "layers",
+        about: "overlayfs over two file systems, FUSE and subvolumes of btrfs, served and copied by our program",
+        runs: Runs::Usual,
+        ours: true,
+        run: layers::run,
     },
     Test {
         name: "kernel-restart",

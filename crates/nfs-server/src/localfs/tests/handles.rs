@@ -184,3 +184,54 @@ in_both_ways! {
     file_removed_by_others_is_stale_though_it_is_open
     handles_without_state_last_as_long_as_the_server
 }
+
+/// On a file system that gives no numbers that identify a file, each name has a handle of its own,
+/// and a file that a client moves keeps its handle, also when another one gets its name and number.
+fn file_keeps_its_handle_when_another_gets_its_name() {
+    let mut export = Export::new();
+    let names = [("a", "first"), ("a", "second"), ("d/a", "third")];
+    export.write("d/x", "");
+    let mut files = Vec::new();
+    for (n, (name, text)) in names.into_iter().enumerate() {
+        export.write(name, text);
+        files.push((export.find(name).unwrap(), text));
+        export.rename(name, &format!("moved{n}"));
+        export.restart();
+    }
+    export.write("a", "last");
+    files.push((export.find("a").unwrap(), "last"));
+    for _ in 0..2 {
+        for (n, (file, text)) in files.iter().enumerate() {
+            assert_eq!(export.read(*file).unwrap(), text.as_bytes());
+            let others = &files[n + 1..];
+            assert!(others.iter().all(|(other, _)| other != file));
+        }
+        assert_eq!(export.find("moved1").unwrap(), files[1].0);
+        assert_eq!(export.find("a").unwrap(), files[3].0);
+        export.restart();
+    }
+    // Once it is gone, a new file may have its number.
+    fs::remove_file(export.path.join("moved0")).unwrap();
+    fs::remove_file(export.path.join("moved1")).unwrap();
+    fs::remove_file(export.path.join("a")).unwrap();
+    export.write("a", "new");
+    let new = export.find("a").unwrap();
+    assert_eq!(export.read(new).unwrap(), b"new");
+    export.rename("a", "b");
+    export.write("moved0", "other");
+    let other = export.find("moved0").unwrap();
+    assert_ne!(other, new);
+    assert_eq!(export.read(other).unwrap(), b"other");
+    assert_eq!(export.read(new).unwrap(), b"new");
+}
+
+by_path! {
+    handles_survive_a_restart
+    handles_from_a_listing_survive_a_restart
+    handles_of_moved_files_survive_a_restart
+    all_names_of_a_file_lead_to_one_handle_after_a_restart
+    file_that_loses_names_is_found_by_those_that_are_left
+    file_removed_by_others_is_stale_though_it_is_open
+    handles_without_state_last_as_long_as_the_server
+    file_keeps_its_handle_when_another_gets_its_name
+}

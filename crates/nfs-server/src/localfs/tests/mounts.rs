@@ -116,7 +116,7 @@ in_both_ways! {
 }
 
 /// Runs a program; whether there is one, and it succeeds.
-fn done(program: &str, args: &[&str]) -> bool {
+pub(super) fn done(program: &str, args: &[&str]) -> bool {
     let output = std::process::Command::new(program).args(args).output();
     output.is_ok_and(|output| output.status.success())
 }
@@ -197,6 +197,99 @@ fn subvolumes_of_btrfs_are_told_apart() {
     assert_eq!(find(Handles::Auto, "inner/f"), Ok(b"inner".to_vec()));
 }
 
+/// The numbers that each way of asking gives for what is in a directory, by path.
+fn numbers(local: &LocalFs, dir: FileId, path: &str, all: &mut Vec<(String, u64)>) {
+    let (who, from) = (Identity::root(), DirFrom::START);
+    let list = |plus| {
+        let page = local.read_directory(&who, dir, from, DirBudget::PAGE, plus);
+        page.wait().result.unwrap()
+    };
+    let own = local.attributes(dir).wait().unwrap().fileid;
+    let (plain, plus) = (list(false), list(true));
+    let told = |page: &crate::fs::DirPage, name: &[u8]| {
+        let entry = page.iter().find(|(found, _)| *found == name);
+        entry.unwrap().1.fileid
+    };
+    for page in [&plain, &plus] {
+        assert_eq!(told(page, b"."), own, "{path}");
+        let up = local.lookup(&who, dir, Step::Parent).wait().result.unwrap();
+        assert_eq!(told(page, b".."), up.attributes.fileid, "{path}");
+    }
+    for (name, entry) in plus.iter().filter(|(name, _)| !name.starts_with(b".")) {
+        let step = Step::new(name).unwrap();
+        let found = local.lookup(&who, dir, step).wait().result.unwrap();
+        let number = found.attributes.fileid;
+        assert_eq!(entry.fileid, number);
+        assert_eq!(entry.found.unwrap().attributes.fileid, number);
+        assert_eq!(told(&plain, name), number);
+        assert_eq!(local.attributes(found.file).wait().unwrap().fileid, number);
+        let path = format!("{path}/{}", String::from_utf8_lossy(name));
+        all.push((path.clone(), number));
+        if found.attributes.is_directory() {
+            numbers(local, found.file, &path, all);
+        }
+    }
+}
+
+/// Programs take files of one fsid and fileid for names of one file, and copy it once.
+#[test]
+fn files_of_subvolumes_and_snapshots_have_numbers_of_their_own() {
+    let Some(btrfs) = Btrfs::new() else {
+        return;
+    };
+    let outer = btrfs.subvolume("outer");
+    let inner = btrfs.subvolume("outer/inner");
+    for dir in [&outer, &inner] {
+        fs::create_dir(dir.join("d")).unwrap();
+        fs::write(dir.join("d/f"), "text").unwrap();
+        fs::hard_link(dir.join("d/f"), dir.join("link")).unwrap();
+    }
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let snapshot = [
+        "subvolume",
+        "snapshot",
+        &path(&inner),
+        &path(&outer.join("snapshot")),
+    ];
+    assert!(done("btrfs", &snapshot));
+    HANDLES.set(Handles::Auto);
+    let local = LocalFs::open(&outer, options()).unwrap();
+    let mut all = Vec::new();
+    numbers(&local, local.root(), "", &mut all);
+    assert_eq!(all.len(), 3 * 3 + 2);
+    let of = |path: &str| all.iter().find(|(found, _)| found == path).unwrap().1;
+    for dir in ["", "/inner", "/snapshot"] {
+        assert_eq!(of(&format!("{dir}/d/f")), of(&format!("{dir}/link")));
+    }
+    let different: HashSet<u64> = all.iter().map(|(_, number)| *number).collect();
+    assert_eq!(different.len(), 3 * 2 + 2);
+    // Those of the export itself are the inode numbers, as before.
+    assert_eq!(of("/link"), fs::metadata(outer.join("link")).unwrap().ino());
+}
+
+#[test]
+fn subvolume_that_cannot_be_served_is_told_of_with_the_reason() {
+    let Some(btrfs) = Btrfs::new() else {
+        return;
+    };
+    let outer = btrfs.subvolume("outer");
+    btrfs.subvolume("outer/inner");
+    HANDLES.set(Handles::Table);
+    let local = LocalFs::open(&outer, options()).unwrap();
+    let said = crate::heard::heard(|| {
+        for _ in 0..2 {
+            let step = Step::new(b"inner").unwrap();
+            let seen = local.lookup(&Identity::root(), local.root(), step).wait();
+            assert_eq!(seen.result.err(), Some(Error::Access));
+        }
+    });
+    assert_eq!(said.matches("a subvolume").count(), 1, "{said}");
+    assert!(
+        said.contains("CAP_DAC_READ_SEARCH") && said.contains("outer/inner"),
+        "{said}"
+    );
+}
+
 /// The same, where there is no btrfs.
 #[test]
 fn directory_of_another_device_is_not_here_with_the_table() {
@@ -204,7 +297,7 @@ fn directory_of_another_device_is_not_here_with_the_table() {
         HANDLES.set(handles);
         let export = Export::new();
         let inner = &export.fs().inner;
-        let mut stat = sys::stat(&inner.root.path, true).unwrap();
+        let mut stat = sys::stat(&inner.root().path, IdentifiedBy::Birth).unwrap();
         assert!(inner.is_here(&stat));
         stat.device.1 += 1;
         assert_eq!(inner.is_here(&stat), export.fs().has_kernel_handles());

@@ -155,7 +155,7 @@ fn concurrent_renames_leave_correct_table_rows() {
         }
     });
     let caches = |ino| export.fs().inner.caches().links.get(ino).cloned().unwrap();
-    let ino = |file| TableId::parse(file).unwrap().ino;
+    let ino = |file| TableId::parse(file).unwrap().number;
     for (file, name) in [(d, "d"), (g, "g")] {
         let dir = [("a", a), ("b", b), ("c", c)]
             .into_iter()
@@ -264,7 +264,7 @@ fn row_of_a_file_that_is_nowhere_is_removed() {
     export.fs = None;
     fs::remove_file(export.path.join("b/f")).unwrap();
     export.restart();
-    let ino = TableId::parse(f).unwrap().ino;
+    let ino = TableId::parse(f).unwrap().number;
     assert!(export.fs().inner.row(ino).unwrap().is_some());
     assert_eq!(export.stat(f), Err(Error::Stale));
     assert!(export.fs().inner.row(ino).unwrap().is_none());

@@ -176,7 +176,7 @@ fn rows_of_files_that_others_removed_are_removed() {
     export.restart_with(|_| {});
     let [a, idle, seen] = ["a", "b/f", "b/seen"].map(|path| export.find(path).unwrap());
     let row = |file| {
-        let ino = id::TableId::parse(file).unwrap().ino;
+        let ino = id::TableId::parse(file).unwrap().number;
         export.fs().inner.row(ino).unwrap()
     };
     assert!(row(a).is_some() && row(idle).is_some() && row(seen).is_some());

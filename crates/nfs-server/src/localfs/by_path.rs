@@ -1,0 +1,191 @@
+//! Numbers of files that are identified by their path.
+//!
+//! POSIX identifies a file by device and inode number. Some file systems keep to that only in part:
+//! overlayfs over layers on several file systems takes inode numbers from its layers, and those of
+//! directories as they come; a file system in FUSE may pass on the numbers of several others. There
+//! the number of a file, within the export, is a hash of the directory and the name under which it
+//! was first seen. The table has a row for each name that a client gave a file later, with the
+//! number: the file keeps its handle. For a local user who renames a file, it is another one.
+
+use super::Inner;
+use super::find::Trail;
+use super::id::{self, TableId};
+use super::node::{Link, Node};
+use super::places::{Named, forget_place, kind_of, save};
+use super::sys::{self, Pace, Stat, Stop, Try};
+use super::table::{Of, Row, Table};
+use crate::fs::Error;
+
+/// Largest number of files that exist at the same time and were first seen under one name in one
+/// directory, where birth or inode number do not distinguish them.
+const MAX_OF_ONE_NAME: u64 = 64;
+
+impl Inner {
+    /// Returns the id of a file that was found in a directory, and remembers the location.
+    pub(super) fn settle_by_path(
+        &self,
+        table: &Table,
+        parent: u64,
+        name: &[u8],
+        stat: &Stat,
+    ) -> Try<TableId> {
+        let birth = stat.birth;
+        let (number, home, salted) = match named(table, parent, name, birth)? {
+            Some((number, row)) => (number, row.home, false),
+            None => {
+                let (number, salted) = self.free_number(table, parent, name, stat)?;
+                (number, parent, salted)
+            }
+        };
+        let place = (parent, name);
+        let id = TableId {
+            number,
+            birth,
+            home,
+        };
+        let is_saved = |link: &Link| {
+            let known = link.known.is_some_and(|known| known.saved);
+            known && link.parent == parent && *link.name == *name
+        };
+        if self
+            .caches()
+            .links
+            .get(number)
+            .is_some_and(|link| is_saved(link))
+        {
+            return Ok(id);
+        }
+        let saved = stat.attributes.is_directory() || salted;
+        if saved {
+            save(table, number, place, stat, home)?;
+        }
+        if salted {
+            save_name(table, place, birth, number)?;
+        }
+        self.caches().remember(number, place, birth, (home, saved));
+        Ok(id)
+    }
+
+    /// Returns the number of the file that has this name, or had it until now.
+    pub(super) fn number_at(&self, table: &Table, parent: u64, name: &[u8], stat: &Stat) -> u64 {
+        match named(table, parent, name, stat.birth) {
+            Ok(Some((number, _))) => number,
+            Ok(None) | Err(_) => id::number_of_path(parent, name, stat.birth, 0),
+        }
+    }
+
+    /// Returns a number for a file that is first seen here, and whether it cannot be derived from the
+    /// path alone: a file that was here before has that number, and a client moved it elsewhere.
+    fn free_number(
+        &self,
+        table: &Table,
+        parent: u64,
+        name: &[u8],
+        stat: &Stat,
+    ) -> Try<(u64, bool)> {
+        for salt in 0..MAX_OF_ONE_NAME {
+            let number = id::number_of_path(parent, name, stat.birth, salt);
+            let Some(row) = table.get_of(number, kind_of(stat))? else {
+                return Ok((number, salt != 0));
+            };
+            if row.places.iter().all(|place| place.is(parent, name)) {
+                return Ok((number, salt != 0));
+            }
+            let other = self.found_elsewhere(&row, (parent, name))?;
+            let is_link = |other: Stat| stat.attributes.links > 1 && other.is_same(stat);
+            if other.is_some_and(is_link) {
+                return Ok((number, false));
+            }
+            if other.is_none() {
+                // It was removed by others.
+                for place in &row.places {
+                    forget_name(table, place.parent, &place.name, row.birth);
+                }
+                table.remove(number, kind_of(stat), row.birth);
+                return Ok((number, salt != 0));
+            }
+        }
+        Err(Error::Busy.into())
+    }
+
+    /// Returns the file of a row as it is found under one of its names, beside this one.
+    fn found_elsewhere(&self, row: &Row, here: (u64, &[u8])) -> Try<Option<Stat>> {
+        let others = row.places.iter();
+        for place in others.filter(|place| !place.is(here.0, here.1)) {
+            let found = self
+                .directory(place.parent, &mut Trail::new(Pace::Patient))
+                .and_then(|dir| {
+                    let fd = sys::open_entry(&dir.path, &place.name, Pace::Patient)?;
+                    Ok(sys::stat(&fd, self.by)?)
+                });
+            match found {
+                Ok(stat) if stat.birth == row.birth => return Ok(Some(stat)),
+                Ok(_) | Err(Stop::Fail(Error::NotFound | Error::Stale | Error::NotDirectory)) => {}
+                Err(stop) => return Err(stop),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Records a new name of a file, after a rename or a link.
+    pub(super) fn moved_by_path(
+        &self,
+        table: &Table,
+        stat: &Stat,
+        from: Named<'_>,
+        to: &Node,
+        name: &[u8],
+    ) -> Try<()> {
+        let (number, home) = match from {
+            Named::Moved(from, old_name) => {
+                let id = self.settle_by_path(table, from.number, old_name, stat)?;
+                (id.number, id.home)
+            }
+            Named::Linked(file) => (file.number, file.home()),
+        };
+        if let Named::Moved(from, old_name) = from {
+            forget_name(table, from.number, old_name, stat.birth);
+            forget_place(table, number, stat, from.number, old_name);
+        }
+        let place = (to.number, name);
+        let saved = save_name(table, place, stat.birth, number)
+            .and_then(|()| save(table, number, place, stat, home));
+        self.caches()
+            .remember(number, place, stat.birth, (home, true));
+        Ok(saved?)
+    }
+}
+
+/// Returns the number and row of the file to which a client gave this name, if there is one.
+fn named(table: &Table, parent: u64, name: &[u8], birth: u64) -> Result<Option<(u64, Row)>, Error> {
+    let key = id::key_of_name(parent, name);
+    let Some(row) = table.get_of(key, Of::File)? else {
+        return Ok(None);
+    };
+    // The row of a name has the number of its file in place of a home.
+    let number = row.home;
+    if row.birth != birth {
+        return Ok(None);
+    }
+    let has_it = |file: &Row| file.places.iter().any(|place| place.is(parent, name));
+    let file = table.get(number)?.map(|(_, file)| file);
+    let file = file.filter(|file| file.birth == birth && has_it(file));
+    Ok(file.map(|file| (number, file)))
+}
+
+/// Records that a client gave a file this name.
+fn save_name(
+    table: &Table,
+    (parent, name): (u64, &[u8]),
+    birth: u64,
+    number: u64,
+) -> Result<(), Error> {
+    let key = id::key_of_name(parent, name);
+    table.update(key, Of::File, birth, |_| Some(Row::new(birth, number)))
+}
+
+/// Records that a file has not the name any more that a client gave it.
+pub(super) fn forget_name(table: &Table, parent: u64, name: &[u8], birth: u64) {
+    let key = id::key_of_name(parent, name);
+    table.remove(key, Of::File, birth);
+}
