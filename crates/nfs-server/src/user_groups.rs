@@ -3,18 +3,20 @@
 //!
 //! AUTH_SYS has room for 16 groups (RFC 5531 Appendix A), and any caller can claim any group. The
 //! database may be remote, so only jobs query it, and results are cached. If it hangs, it blocks a
-//! bounded number of their threads.
+//! bounded number of their threads. Lookups and the cache are shared by address, because a machine can
+//! claim any number of users.
 
 use crate::client_options::ANONYMOUS;
 use nix::unistd::{Uid, User, getgrouplist};
-use oncrpc::{AuthSys, Call, Credential};
+use oncrpc::{AuthSys, Call, Credential, PeerGroup};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Largest number of users whose groups are cached. The oldest are evicted.
+/// Largest number of users whose groups are cached. The oldest of the address that had most of them
+/// looked up is evicted.
 const MAX_USERS: usize = 4096;
 
 /// Largest number of groups of a user; further ones are ignored.
@@ -26,7 +28,8 @@ const GROUPS_MAX_AGE: Duration = Duration::from_secs(300);
 /// How long the absence of an entry, or a failure of the database, is cached.
 const NO_GROUPS_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// Largest number of concurrent lookups. Further ones wait.
+/// Largest number of concurrent lookups. An address may have as many as it leaves free; further ones
+/// wait.
 const MAX_LOOKUPS: usize = 16;
 
 /// How long a call waits for a lookup that another call has started, or for one of [`MAX_LOOKUPS`]
@@ -92,12 +95,22 @@ struct Shared {
 #[derive(Default)]
 struct State {
     users: HashMap<u32, Known>,
-    /// Users in the order of lookups. Some may have been looked up again since.
-    order: VecDeque<(u32, Instant)>,
-    /// Start of each lookup in progress.
-    being_looked_up: HashMap<u32, Instant>,
+    /// Users in the order of lookups, by the address that had them looked up. Some may have been looked
+    /// up again since.
+    order: HashMap<PeerGroup, VecDeque<(u32, Instant)>>,
+    /// Length of all of these.
+    ordered: usize,
+    /// Lookups in progress.
+    being_looked_up: HashMap<u32, Lookup>,
     /// Time until which no further failure of the database is logged.
     quiet_until: Option<Instant>,
+}
+
+/// A lookup in progress: its start, and the address whose call began it.
+#[derive(Clone, Copy)]
+struct Lookup {
+    since: Instant,
+    of: PeerGroup,
 }
 
 #[derive(Clone)]
@@ -155,7 +168,7 @@ impl UserGroups {
         let Some(uid) = self.whose(call) else {
             return true;
         };
-        match self.shared.look_up(uid) {
+        match self.shared.look_up(uid, call.caller.group) {
             Ok(entry) => replace(call, entry.as_deref()),
             Err(TooSlow) => return false,
         }
@@ -195,8 +208,9 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the database entry of a user. Concurrent calls share one lookup.
-    fn look_up(&self, uid: u32) -> Result<Option<Arc<UserEntry>>, TooSlow> {
+    /// Returns the database entry of a user, for a call from this address. Concurrent calls share one
+    /// lookup.
+    fn look_up(&self, uid: u32, of: PeerGroup) -> Result<Option<Arc<UserEntry>>, TooSlow> {
         let came = Instant::now();
         let mut state = self.lock();
         loop {
@@ -206,16 +220,12 @@ impl Shared {
             }
             // A call does not wait for a lookup that already hangs.
             let since = match state.being_looked_up.get(&uid) {
-                Some(since) => *since,
-                None if state.being_looked_up.len() < MAX_LOOKUPS => {
-                    state.being_looked_up.insert(uid, now);
+                Some(lookup) => lookup.since,
+                None if state.may_look_up(of) => {
+                    state.being_looked_up.insert(uid, Lookup { since: now, of });
                     break;
                 }
-                None => state
-                    .being_looked_up
-                    .values()
-                    .min()
-                    .map_or(came, |oldest| *oldest),
+                None => state.oldest_lookup().unwrap_or(came),
             };
             let left = (since.min(came) + self.wait).saturating_duration_since(now);
             if left.is_zero() {
@@ -245,7 +255,7 @@ impl Shared {
             }
             Arc::new(entry)
         });
-        state.remember(uid, entry.clone(), now);
+        state.remember(uid, of, entry.clone(), now);
         drop(state);
         drop(begun);
         Ok(entry)
@@ -271,6 +281,19 @@ impl State {
         (now < known.until).then(|| known.clone())
     }
 
+    /// Whether a call from this address may begin a lookup. An address without one gets the last place.
+    fn may_look_up(&self, of: PeerGroup) -> bool {
+        let left = MAX_LOOKUPS - self.being_looked_up.len();
+        let lookups = self.being_looked_up.values();
+        let own = lookups.filter(|lookup| lookup.of == of).count();
+        left > 0 && (own == 0 || own < left)
+    }
+
+    fn oldest_lookup(&self) -> Option<Instant> {
+        let lookups = self.being_looked_up.values();
+        lookups.map(|lookup| lookup.since).min()
+    }
+
     /// Logs a failure of the database, unless one was logged recently.
     fn warn(&mut self, uid: u32, error: &str, now: Instant) {
         if self.quiet_until.is_none_or(|until| until <= now) {
@@ -279,24 +302,38 @@ impl State {
         }
     }
 
-    fn remember(&mut self, uid: u32, entry: Option<Arc<UserEntry>>, now: Instant) {
+    fn remember(&mut self, uid: u32, of: PeerGroup, entry: Option<Arc<UserEntry>>, now: Instant) {
         let age = match entry {
             Some(_) => GROUPS_MAX_AGE,
             None => NO_GROUPS_MAX_AGE,
         };
         let until = now + age;
         self.users.insert(uid, Known { entry, until });
-        self.order.push_back((uid, until));
-        while self.order.len() > MAX_USERS {
-            let oldest = self.order.pop_front();
-            if let Some((uid, until)) = oldest
-                && self
-                    .users
-                    .get(&uid)
-                    .is_some_and(|known| known.until == until)
-            {
-                self.users.remove(&uid);
-            }
+        self.order.entry(of).or_default().push_back((uid, until));
+        self.ordered += 1;
+        if self.ordered > MAX_USERS {
+            self.forget();
+        }
+    }
+
+    /// Forgets the oldest user of the address that had most of them looked up.
+    fn forget(&mut self) {
+        let most = self.order.iter_mut().max_by_key(|(_, users)| users.len());
+        let Some((&of, users)) = most else {
+            return;
+        };
+        let oldest = users.pop_front();
+        if users.is_empty() {
+            self.order.remove(&of);
+        }
+        self.ordered -= 1;
+        if let Some((uid, until)) = oldest
+            && self
+                .users
+                .get(&uid)
+                .is_some_and(|known| known.until == until)
+        {
+            self.users.remove(&uid);
         }
     }
 }

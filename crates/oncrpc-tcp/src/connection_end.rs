@@ -19,8 +19,8 @@ pub enum ConnectionEnd {
     /// The service ended it at once ([`Connections`](oncrpc::Connections)).
     #[error("the service ended it at once")]
     Aborted,
-    /// It gave way to a connection from an address with fewer connections.
-    #[error("evicted for a connection from an address with fewer connections")]
+    /// It gave way to a new connection.
+    #[error("evicted for a new connection")]
     Evicted,
     /// It was silent for too long.
     #[error("silent for too long")]

@@ -6,7 +6,7 @@ use crate::record::RecordError;
 use crate::running::Running;
 use crate::shared::{Job, Shared, record_of};
 use crate::warning::WarningLog;
-use oncrpc::admission::Admitted;
+use oncrpc::admission::{Admitted, Use};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, Reply, Respond, Service};
 use std::collections::VecDeque;
@@ -86,13 +86,17 @@ impl Dispatch {
         self.waiting.clear();
     }
 
-    /// Tells admission control whether the connection is of use now. Returns false if it was
-    /// evicted. A connection that waits for the peer to take what is sent may be evicted.
+    /// Tells admission control of the use of the connection. Returns false if it was evicted. A
+    /// connection that waits for the peer to take what is sent may be evicted.
     pub(crate) fn still_admitted(&mut self, blocked: bool) -> bool {
-        let wanted = self.shared.is_ready() || self.shared.calls.in_flight() > 0;
-        let in_use = !blocked && (wanted || !self.is_idle());
+        let now = match self.is_idle() && self.shared.calls.in_flight() == 0 {
+            _ if blocked => Use::Idle,
+            false => Use::InUse,
+            true if self.shared.is_ready() => Use::Kept,
+            true => Use::Idle,
+        };
         let admitted = self.admitted.as_mut();
-        admitted.is_none_or(|admitted| admitted.set_in_use(in_use))
+        admitted.is_none_or(|admitted| admitted.set_use(now))
     }
 
     /// Whether replies may be there that can be queued now: they could not be before.
@@ -159,7 +163,7 @@ impl Dispatch {
             if !self.called {
                 admitted.set_up();
             }
-            if !admitted.set_in_use(true) {
+            if !admitted.set_use(Use::InUse) {
                 return Err(ConnectionEnd::Evicted);
             }
         }

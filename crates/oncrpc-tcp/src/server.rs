@@ -64,8 +64,8 @@ pub struct Limits {
     /// Whether a client that has ended its direction still gets the replies to its calls. Otherwise the
     /// end of its direction is that of its connection.
     pub half_close: bool,
-    /// Whether an idle connection gives way to any new one when the server is full: right where
-    /// clients make one call and leave.
+    /// Whether an idle connection gives way to any new one when the server is full, also to one of an
+    /// address that has [many](oncrpc::admission): right where clients make one call and leave.
     pub idle_gives_way: bool,
     /// What the log tells an administrator when there are too many connections, as which setting allows more.
     pub connections_hint: Option<&'static str>,

@@ -4,20 +4,20 @@
 //! takes the place of the least useful one:
 //!
 //! 1. one that is still being set up, of the address with the most of those, once that address has
-//!    more than [`FREE_SETUPS`], or half of what it may have if that is less;
+//!    more than [`FREE_SETUPS`], or half of what it may have if that is less; or whatever it has, if
+//!    as many are being set up as may be;
 //! 2. else one of the address with the most connections, if that has at least two more than the
 //!    address of the new one: a connection that is being set up before an idle one, and the one that
-//!    has been idle for longest before the others.
+//!    has been idle for longest before the others;
+//! 3. else, for an address with fewer than [`FEW`] connections, the one that has been idle for longest
+//!    of all, whichever address has it. Where [idle connections give
+//!    way](ConnectionLimits::idle_gives_way), for any address.
 //!
-//! 3. else, one that is being set up, of the address with the most of those, if as many are as may be;
-//! 4. else, where [idle connections give way](ConnectionLimits::idle_gives_way), the one that has been idle
-//!    for longest of all.
-//!
-//! A connection in use is never evicted. Rule 2 moves connections from addresses with many to those
-//! with few and never back, so that clients that reconnect cannot evict each other in turns. Rule 4
-//! is for servers whose clients make one call and leave: there an idle connection is worth nothing,
-//! and without the rule as many addresses as there are places would keep all others out. An address
-//! here means a [`PeerGroup`].
+//! A connection in use is never evicted, and one that the server [may need](Use::Kept) only where none
+//! is idle. Rule 2 moves connections from addresses with many to those with few and never back. Without
+//! rule 3, as many addresses as there are places would keep all others out by connections that are
+//! hardly used. It is a cache's rule: clients that use their connections keep them, unless there are
+//! more such clients than places. An address here means a [`PeerGroup`].
 
 use crate::PeerGroup;
 use std::cmp::Reverse;
@@ -31,6 +31,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Connections in setup that one address may have before they are the first to be evicted: as many
 /// as a client with `nconnect=16` makes at a time.
 pub const FREE_SETUPS: usize = 16;
+
+/// Connections that an address may have at the cost of idle ones of addresses with as few: as many as
+/// a client with `nconnect=16` has.
+pub const FEW: usize = 16;
 
 /// Divisor of the largest number of connections that gives the largest number in setup.
 const SETUP_PART: usize = 4;
@@ -54,8 +58,8 @@ pub struct ConnectionLimits {
     pub per_address: usize,
     /// Connections in setup, whose peers have not made a request yet.
     pub in_setup: usize,
-    /// Whether an idle connection gives way to any new one, including one from an address with as
-    /// many connections.
+    /// Whether an idle connection gives way to any new one, including one from an address with more
+    /// than [a few](FEW): right where clients make one call and leave.
     pub idle_gives_way: bool,
     /// What an administrator is to be told when a connection is refused, as which setting allows more.
     pub hint: Option<&'static str>,
@@ -142,6 +146,19 @@ const EVICTED: u64 = 1;
 const IN_SETUP: u64 = 2;
 /// Smallest value of an idle connection: the stamp at which it became idle.
 const FIRST_STAMP: u64 = 3;
+/// Added to the stamp of a connection that the server may need.
+const KEPT: u64 = 1 << 63;
+
+/// Use of a connection, as admission control sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Calls are in flight, in either direction.
+    InUse,
+    /// No call is in flight, but the server may call the client.
+    Kept,
+    /// No call is in flight.
+    Idle,
+}
 
 /// Why a connection is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -300,25 +317,16 @@ impl State {
             return Ok(Some(evicted));
         }
         let full = self.connections >= limits.connections;
-        if !full && self.in_setup < limits.in_setup {
+        let setups_full = self.in_setup >= limits.in_setup;
+        if !full && !setups_full {
             return Ok(None);
         }
         for _ in 0..MAX_CHOICES {
-            let (group, id) = match full {
-                true if limits.idle_gives_way => {
-                    self.least_useful(own).or_else(|| self.longest_idle())
-                }
-                true => {
-                    let any_setup = || self.most_setups(0);
-                    let least_useful = self.least_useful(own);
-                    match self.in_setup >= limits.in_setup {
-                        true => least_useful.or_else(any_setup),
-                        false => least_useful,
-                    }
-                }
-                false => self.most_setups(0),
-            }
-            .ok_or(Refused::Full)?;
+            let choice = match setups_full {
+                true => self.most_setups(0),
+                false => self.least_useful(own),
+            };
+            let (group, id) = choice.ok_or(Refused::Full)?;
             if let Some(evicted) = self.evict(group, id) {
                 return Ok(Some(evicted));
             }
@@ -328,37 +336,44 @@ impl State {
 
     /// Chooses the connection to evict for an address that has `own` connections.
     fn least_useful(&self, own: usize) -> Option<(PeerGroup, u64)> {
-        self.most_setups(self.limits.free_setups()).or_else(|| {
-            let mut best: Option<Candidate> = None;
-            for (&group, connections) in &self.groups {
-                let len = connections.len();
-                // Smaller groups need not be checked.
-                if len < own + 2 || best.as_ref().is_some_and(|best| len < best.len) {
-                    continue;
-                }
-                let candidate = connections
-                    .least_useful()
-                    .map(|(in_setup, since, id)| Candidate {
-                        len,
-                        in_setup,
-                        since: Reverse(since),
-                        group,
-                        id,
-                    });
-                best = best.max(candidate);
-            }
-            best.map(|best| (best.group, best.id))
-        })
+        let for_any = || own < FEW || self.limits.idle_gives_way;
+        self.most_setups(self.limits.free_setups())
+            .or_else(|| self.least_useful_of_most(own + 2))
+            .or_else(|| for_any().then(|| self.longest_idle())?)
     }
 
-    /// Returns the connection that has been in setup or idle for longest.
+    /// Returns the least useful connection of the address with the most of those that are not in use,
+    /// if it has `least` connections.
+    fn least_useful_of_most(&self, least: usize) -> Option<(PeerGroup, u64)> {
+        let mut best: Option<Candidate> = None;
+        for (&group, connections) in &self.groups {
+            let len = connections.len();
+            // Smaller groups need not be checked.
+            if len < least || best.as_ref().is_some_and(|best| len < best.len) {
+                continue;
+            }
+            let candidate = connections
+                .least_useful()
+                .map(|(in_setup, since, id)| Candidate {
+                    len,
+                    in_setup,
+                    since: Reverse(since),
+                    group,
+                    id,
+                });
+            best = best.max(candidate);
+        }
+        best.map(|best| (best.group, best.id))
+    }
+
+    /// Returns the connection that has been idle for longest.
     fn longest_idle(&self) -> Option<(PeerGroup, u64)> {
-        let candidates = self.groups.iter().filter_map(|(group, connections)| {
-            let (in_setup, since, id) = connections.least_useful()?;
-            Some(((in_setup, Reverse(since)), *group, id))
+        let each = self.groups.iter().filter_map(|(group, connections)| {
+            let (since, id) = connections.idle().min()?;
+            Some((since, *group, id))
         });
-        let longest = candidates.max_by_key(|(rank, ..)| *rank)?;
-        Some((longest.1, longest.2))
+        let (_, group, id) = each.min()?;
+        Some((group, id))
     }
 
     fn least_useful_of(&self, group: PeerGroup) -> Option<u64> {
@@ -430,11 +445,15 @@ impl Group {
         if let Some(id) = self.in_setup.keys().next() {
             return Some((true, *id, *id));
         }
-        let idle = self.established.iter().filter_map(|(id, entry)| {
+        self.idle().min().map(|(since, id)| (false, since, id))
+    }
+
+    /// Established connections that are not in use, with the time at which they became idle.
+    fn idle(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.established.iter().filter_map(|(id, entry)| {
             let since = entry.usage.load(Relaxed);
             (since != IN_USE).then_some((since, *id))
-        });
-        idle.min().map(|(since, id)| (false, since, id))
+        })
     }
 }
 
@@ -446,6 +465,8 @@ impl Admitted {
 
     /// Marks the setup of the connection as finished; it is idle from then on.
     pub fn set_up(&mut self) {
+        // Before it is among the idle ones, where it would else be the oldest for a moment.
+        self.change(self.stamp());
         let mut state = self.admission.lock();
         let Some(connections) = state.groups.get_mut(&self.group) else {
             return;
@@ -455,21 +476,24 @@ impl Admitted {
             connections.established.insert(self.id, entry);
             state.in_setup -= 1;
         }
-        drop(state);
-        self.become_idle();
     }
 
-    /// Marks the connection as in use (calls in flight in either direction, or a backchannel that
-    /// may be needed) or idle. Returns false if the connection was evicted before it came into use.
+    /// Sets the use of the connection. Returns false if the connection was evicted before it came into
+    /// use.
     ///
     /// Costs nothing if the state is unchanged.
     #[must_use]
-    pub fn set_in_use(&mut self, in_use: bool) -> bool {
-        match (self.last == IN_USE, in_use) {
-            (true, true) => true,
-            (false, true) => self.change(IN_USE),
-            (true, false) => self.become_idle(),
-            (false, false) => !self.is_evicted(),
+    pub fn set_use(&mut self, wanted: Use) -> bool {
+        let now = match self.last {
+            IN_USE => Use::InUse,
+            KEPT.. => Use::Kept,
+            _ => Use::Idle,
+        };
+        match wanted {
+            _ if now == wanted => now == Use::InUse || !self.is_evicted(),
+            Use::InUse => self.change(IN_USE),
+            Use::Kept => self.change(KEPT | self.stamp()),
+            Use::Idle => self.change(self.stamp()),
         }
     }
 
@@ -478,9 +502,8 @@ impl Admitted {
         self.usage.load(Relaxed) == EVICTED
     }
 
-    fn become_idle(&mut self) -> bool {
-        let stamp = self.admission.shared.stamps.fetch_add(1, Relaxed);
-        self.change(stamp)
+    fn stamp(&self) -> u64 {
+        self.admission.shared.stamps.fetch_add(1, Relaxed)
     }
 
     fn change(&mut self, usage: u64) -> bool {

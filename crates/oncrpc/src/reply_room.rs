@@ -50,6 +50,11 @@ impl ReplyRoom {
         self
     }
 
+    /// Largest size in bytes of the message itself, without the results that have chunks of their own.
+    pub fn message(&self) -> usize {
+        self.message
+    }
+
     /// Whether a result has a chunk of its own.
     pub fn has_chunks(&self) -> bool {
         self.results.iter().any(|&result| result != IN_MESSAGE)
@@ -128,7 +133,10 @@ mod tests {
         assert_eq!(ReplyRoom::UNLIMITED.largest(), usize::MAX);
         let room = ReplyRoom::of_message(1000).with_chunks([Some(5001), None, Some(0)]);
         check(room, 1000, &[5001], true);
-        assert_eq!(room.largest(), 1000 + 5001 + 3 + 3);
+        assert_eq!(
+            (room.message(), room.largest()),
+            (1000, 1000 + 5001 + 3 + 3)
+        );
     }
 
     #[test]

@@ -385,7 +385,7 @@ pub struct ServerConfig {
     /// not count as local.
     pub local_users: Option<Arc<dyn LocalUsers>>,
     /// Largest number of connections at a time, those in setup included. A further one evicts the
-    /// [least useful](oncrpc::admission) connection of an address that has more, or is refused.
+    /// [least useful](oncrpc::admission) connection, or is refused if all are in use.
     pub max_connections: usize,
     /// Largest number of connections from one address at a time, idle ones included. An IPv6 /64
     /// counts as one address.

@@ -18,7 +18,10 @@ const MAX_DIRECTORY: usize = 256 << 10;
 
 /// Largest reply message to READDIR or READDIRPLUS in bytes, whether a client counts attributes and
 /// verifier or not.
-pub(super) const MAX_REPLY: usize = oncrpc::REPLY_HEADER + 4 + FRAME + MAX_DIRECTORY;
+pub(super) const MAX_REPLY: usize = HEADER + FRAME + MAX_DIRECTORY;
+
+/// Bytes of a reply message in front of the results that a client limits.
+const HEADER: usize = oncrpc::REPLY_HEADER + 4;
 
 /// Bytes of a reply beside its entries: the attributes of the directory, the verifier, and the end
 /// of the list.
@@ -71,7 +74,9 @@ impl Nfs3 {
 
     fn list(&self, call: Call, ask: &Ask) -> Answer {
         let mut limits = ask.limits;
-        limits.bytes = limits.bytes.min(MAX_DIRECTORY);
+        // A client may ask for more than it has room for: the rest would be read in vain.
+        let room = call.caller.reply_room.message().saturating_sub(HEADER);
+        limits.bytes = limits.bytes.min(MAX_DIRECTORY).min(room);
         let budget = DirBudget {
             total: limits.bytes.saturating_sub(FRAME),
             per_entry: DirBudget::BASE + if ask.plus { PLUS } else { 0 },
@@ -139,7 +144,7 @@ fn write(
     plus: bool,
 ) -> Reply {
     let entry = DirBudget::BASE + 3 + if plus { PLUS + HANDLES } else { 0 };
-    let size = oncrpc::REPLY_HEADER + 4 + FRAME + page.names.len() + page.entries.len() * entry;
+    let size = HEADER + FRAME + page.names.len() + page.entries.len() * entry;
     let mut w = call.success(pool.take(size));
     match entries(&mut w, place, (limits, attributes), page, plus) {
         Ok(()) => Reply::Message(w.finish()),

@@ -27,6 +27,23 @@ impl UserDatabase for Database {
 }
 
 fn call(local_uid: Option<u32>, uid: u32, gid: u32) -> Call {
+    let caller = Caller {
+        local_uid,
+        ..Caller::new(([127, 0, 0, 1], 700).into())
+    };
+    call_of(&caller, uid, gid)
+}
+
+/// A call of user `uid` of the machine with this number.
+fn call_from(machine: u8, uid: u32) -> Call {
+    call_of(&Caller::new(([127, 0, 0, machine], 700).into()), uid, 9)
+}
+
+fn group(machine: u8) -> PeerGroup {
+    PeerGroup::of([127, 0, 0, machine].into())
+}
+
+fn call_of(caller: &Caller, uid: u32, gid: u32) -> Call {
     let mut w = Writer::default();
     let cred = Credential::Sys(AuthSys {
         uid,
@@ -40,11 +57,7 @@ fn call(local_uid: Option<u32>, uid: u32, gid: u32) -> Call {
         proc: 1,
     };
     write_call(&mut w, 1, procedure, &cred);
-    let caller = Caller {
-        local_uid,
-        ..Caller::new(([127, 0, 0, 1], 700).into())
-    };
-    Call::parse(w.finish(), &caller).unwrap()
+    Call::parse(w.finish(), caller).unwrap()
 }
 
 /// The group and the other groups of the caller when both steps were done.
@@ -138,7 +151,8 @@ fn database_that_hangs_holds_so_many_threads_and_no_more() {
     let mut users = UserGroups::new(database.clone()).of_everybody();
     Arc::get_mut(&mut users.shared).unwrap().wait = Duration::ZERO;
     let most = u32::try_from(MAX_LOOKUPS).unwrap();
-    let look_up = |uid| users.look_up(&mut call(None, uid, 9));
+    // Each user on a machine of its own.
+    let look_up = |uid| users.look_up(&mut call_from(u8::try_from(uid).unwrap(), uid));
     thread::scope(|scope| {
         let look_up = &look_up;
         let hung: Vec<_> = (1..most)
@@ -167,6 +181,47 @@ fn database_that_hangs_holds_so_many_threads_and_no_more() {
 }
 
 #[test]
+fn machine_that_claims_many_users_leaves_lookups_to_others() {
+    let database = Hanging::default();
+    let mut users = UserGroups::new(database.clone()).of_everybody();
+    Arc::get_mut(&mut users.shared).unwrap().wait = Duration::ZERO;
+    let refused = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for uid in (100..).take(2 * MAX_LOOKUPS) {
+            let (users, refused) = (&users, &refused);
+            scope.spawn(move || {
+                let is_known = users.look_up(&mut call_from(1, uid));
+                refused.fetch_add(usize::from(!is_known), SeqCst);
+            });
+        }
+        while database.asked.load(SeqCst) + refused.load(SeqCst) < 2 * MAX_LOOKUPS {
+            thread::yield_now();
+        }
+        let asked = database.asked.load(SeqCst);
+        let others = [2, 3].map(|machine| users.look_up(&mut call_from(machine, 40)));
+        *database.released.0.lock().unwrap() = true;
+        database.released.1.notify_all();
+        assert_eq!((asked, others), (MAX_LOOKUPS / 2, [true; 2]));
+    });
+}
+
+#[test]
+fn machine_that_claims_many_users_takes_the_place_of_its_own_in_the_cache() {
+    let now = Instant::now();
+    let mut state = State::default();
+    for uid in 0..100 {
+        state.remember(uid, group(1), None, now);
+    }
+    let most = u32::try_from(MAX_USERS).unwrap();
+    for uid in 100..3 * most {
+        state.remember(uid, group(2), None, now);
+    }
+    assert_eq!(state.users.len(), MAX_USERS);
+    assert!((0..100).all(|uid| state.users.contains_key(&uid)));
+    assert!(state.users.contains_key(&(3 * most - 1)));
+}
+
+#[test]
 fn groups_are_asked_for_again_after_a_while() {
     let now = Instant::now();
     let mut state = State::default();
@@ -174,8 +229,8 @@ fn groups_are_asked_for_again_after_a_while() {
         gid: 1,
         groups: vec![1],
     };
-    state.remember(1, Some(Arc::new(entry)), now);
-    state.remember(2, None, now);
+    state.remember(1, group(1), Some(Arc::new(entry)), now);
+    state.remember(2, group(1), None, now);
     let second = Duration::from_secs(1);
     assert!(state.known(1, now + GROUPS_MAX_AGE - second).is_some());
     assert!(state.known(1, now + GROUPS_MAX_AGE).is_none());
@@ -189,11 +244,11 @@ fn so_many_users_are_remembered_and_no_more() {
     let mut state = State::default();
     let most = u32::try_from(MAX_USERS).unwrap();
     for uid in 0..most {
-        state.remember(uid, None, now);
+        state.remember(uid, group(1), None, now);
     }
     // One that was asked for again is as young as it looks.
-    state.remember(0, None, now + Duration::from_secs(1));
-    state.remember(most, None, now + Duration::from_secs(1));
+    state.remember(0, group(1), None, now + Duration::from_secs(1));
+    state.remember(most, group(1), None, now + Duration::from_secs(1));
     assert_eq!(state.users.len(), MAX_USERS);
     assert!(state.users.contains_key(&0) && state.users.contains_key(&most));
     assert!(!state.users.contains_key(&1));

@@ -45,7 +45,7 @@ fn idle(admission: &Admission, from: IpAddr) -> Result<Client, Refused> {
 /// A connection with a call in flight.
 fn busy(admission: &Admission, from: IpAddr) -> Result<Client, Refused> {
     let mut client = idle(admission, from)?;
-    assert!(client.admitted.set_in_use(true));
+    assert!(client.admitted.set_use(Use::InUse));
     Ok(client)
 }
 
@@ -146,8 +146,8 @@ fn connection_that_has_been_idle_for_longest_gives_way_first() {
         ..LIMITS
     });
     let [mut first, second, third] = [(); 3].map(|()| idle(&admission, addr(1)).expect("room"));
-    assert!(first.admitted.set_in_use(true));
-    assert!(first.admitted.set_in_use(false));
+    assert!(first.admitted.set_use(Use::InUse));
+    assert!(first.admitted.set_use(Use::Idle));
     let _new = arrive(&admission, addr(2)).expect("a place");
     assert_eq!(
         [&first, &second, &third].map(Client::is_evicted),
@@ -168,7 +168,7 @@ fn connection_in_use_is_never_evicted() {
     let _first = arrive(&admission, addr(2)).expect("a place");
     assert!(idle.is_evicted() && !busy.iter().any(Client::is_evicted));
     assert_eq!(arrive(&admission, addr(3)).err(), Some(Refused::Full));
-    assert!(busy[7].admitted.set_in_use(false));
+    assert!(busy[7].admitted.set_use(Use::Idle));
     assert!(arrive(&admission, addr(3)).is_ok() && busy[7].is_evicted());
 }
 
@@ -182,9 +182,9 @@ fn evicted_connection_does_not_come_into_use() {
     let mut second = idle(&admission, addr(1)).expect("there is room");
     let _new = arrive(&admission, addr(2)).expect("a place");
     assert!(first.is_evicted());
-    assert!(!first.admitted.set_in_use(false));
-    assert!(!first.admitted.set_in_use(true));
-    assert!(second.admitted.set_in_use(true));
+    assert!(!first.admitted.set_use(Use::Idle));
+    assert!(!first.admitted.set_use(Use::InUse));
+    assert!(second.admitted.set_use(Use::InUse));
 }
 
 #[test]
@@ -220,18 +220,99 @@ fn many_in_setup_give_way_before_the_idle_ones_of_a_busier_address() {
     assert!(!idle.iter().any(Client::is_evicted));
 }
 
+/// A client that makes a call on its connection, unless that was evicted.
+fn calls(client: &mut Client) -> bool {
+    client.admitted.set_use(Use::InUse) && client.admitted.set_use(Use::Idle)
+}
+
 #[test]
-fn reconnecting_clients_do_not_evict_each_other_in_turns() {
+fn idle_connections_of_as_many_addresses_as_places_keep_no_other_out() {
+    let admission = Admission::new(LIMITS);
+    let many = u8::try_from(LIMITS.connections).unwrap();
+    let mut silent: Vec<Client> = (0..many)
+        .map(|last| idle(&admission, addr(last)).expect("there is room"))
+        .collect();
+    assert!(silent.iter_mut().all(calls), "each is renewed");
+    let others: Vec<Client> = (many..many + 20)
+        .map(|last| idle(&admission, addr(last)).expect("the longest idle gives way"))
+        .collect();
+    assert_eq!(reap(&mut silent), 20);
+    assert!(
+        silent.iter_mut().all(calls),
+        "those idle for longest had to go"
+    );
+    assert!(!others.iter().any(Client::is_evicted));
+}
+
+#[test]
+fn clients_that_make_calls_keep_their_places_from_many_addresses_that_hardly_do() {
+    let admission = Admission::new(LIMITS);
+    let mut honest: Vec<Client> = (0..20)
+        .map(|last| idle(&admission, addr(last)).expect("there is room"))
+        .collect();
+    // More addresses than places come back whenever they are evicted, and renew now and then.
+    let mut hostile: Vec<Option<Client>> = (20..200).map(|_| None).collect();
+    for round in 0..20 {
+        for (number, slot) in hostile.iter_mut().enumerate() {
+            let stays = slot.as_ref().is_some_and(|client| !client.is_evicted());
+            if !stays {
+                *slot = None;
+                let last = 20 + u8::try_from(number).unwrap();
+                *slot = idle(&admission, addr(last)).ok();
+            } else if (number + round) % 10 == 0 {
+                slot.as_mut().map(calls);
+            }
+            if number % 20 == 0 {
+                assert!(honest.iter_mut().all(calls), "{round}, {number}");
+            }
+        }
+    }
+}
+
+#[test]
+fn connection_in_setup_is_not_evicted_before_one_that_was_idle_when_it_came() {
+    let admission = Admission::new(LIMITS);
+    let mut silent: Vec<Client> = (0..64)
+        .map(|last| idle(&admission, addr(last)).expect("there is room"))
+        .collect();
+    let setups: Vec<Client> = (64..64 + 20)
+        .map(|last| arrive(&admission, addr(last)).expect("an idle one gives way"))
+        .collect();
+    assert_eq!(reap(&mut silent), 20);
+    assert!(!setups.iter().any(Client::is_evicted));
+}
+
+#[test]
+fn address_has_a_few_places_at_the_cost_of_addresses_with_fewer() {
+    let admission = Admission::new(LIMITS);
+    let mut silent: Vec<Client> = (0..64)
+        .map(|last| idle(&admission, addr(last)).expect("there is room"))
+        .collect();
+    let _few: Vec<Client> = (0..FEW)
+        .map(|_| busy(&admission, addr(100)).expect("an idle one gives way"))
+        .collect();
+    assert_eq!(reap(&mut silent), FEW);
+    assert_eq!(arrive(&admission, addr(100)).err(), Some(Refused::Full));
+    assert!(!silent.iter().any(Client::is_evicted));
+}
+
+#[test]
+fn connection_that_is_kept_for_calls_to_its_client_gives_way_when_no_other_is_idle() {
     let admission = Admission::new(ConnectionLimits {
-        connections: 2,
+        connections: 3,
         ..LIMITS
     });
-    let held = [1, 2].map(|last| idle(&admission, addr(last)).expect("there is room"));
-    // Neither a third address nor the second connection of one has more right to the place.
-    for last in [3, 1, 2] {
-        assert_eq!(arrive(&admission, addr(last)).err(), Some(Refused::Full));
-    }
-    assert!(!held.iter().any(Client::is_evicted));
+    let [mut kept, mut used, idle] =
+        [1, 2, 3].map(|last| idle(&admission, addr(last)).expect("there is room"));
+    assert!(kept.admitted.set_use(Use::Kept));
+    assert!(used.admitted.set_use(Use::InUse));
+    let _first = busy(&admission, addr(4)).expect("an idle one gives way");
+    assert!(idle.is_evicted() && !kept.is_evicted());
+    assert!(kept.admitted.set_use(Use::Kept), "it is not yet evicted");
+    let _second = busy(&admission, addr(5)).expect("it is not in use");
+    assert!(kept.is_evicted() && !used.is_evicted());
+    assert!(!kept.admitted.set_use(Use::Kept));
+    assert_eq!(arrive(&admission, addr(6)).err(), Some(Refused::Full));
 }
 
 #[test]

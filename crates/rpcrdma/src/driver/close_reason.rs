@@ -56,8 +56,8 @@ pub enum CloseReason {
     /// The client left too many calls of the server unanswered.
     #[error("the client left calls of the server unanswered until no credit was left")]
     NoBackwardCredit,
-    /// The server needed the place for another address.
-    #[error("evicted for a connection from an address with fewer connections")]
+    /// The server needed the place for a new connection.
+    #[error("evicted for a new connection")]
     Evicted,
     /// The service closed it.
     #[error("closed by the service")]

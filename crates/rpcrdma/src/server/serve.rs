@@ -17,6 +17,7 @@ use crate::driver::outgoing::Outgoing;
 use crate::driver::owner::Connection;
 use crate::driver::spin::{Activity, Spinner};
 use crate::driver::{Driver, Policy};
+use oncrpc::admission::Use;
 use oncrpc::{Closing, ConnectionId, OpenConnection, Service};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -182,11 +183,14 @@ impl Answering {
         connection.calls_in() == 0 && connection.calls_out() == 0 && !calls_back
     }
 
-    /// Whether the connection is in use: a client that is ready for calls keeps it for them (RFC 8167
-    /// §5.4).
-    fn is_in_use(&self, connection: &Connection) -> bool {
+    /// The use of the connection: a client that is ready for calls keeps it for them (RFC 8167 §5.4).
+    fn current_use(&self, connection: &Connection) -> Use {
         let ready = self.back.as_ref().is_some_and(BackEnd::is_ready);
-        ready || !self.is_idle(connection)
+        match self.is_idle(connection) {
+            false => Use::InUse,
+            true if ready => Use::Kept,
+            true => Use::Idle,
+        }
     }
 
     /// Ends a connection that the service has closed, once the replies that it gave are sent unless
@@ -209,11 +213,11 @@ impl Answering {
         }
     }
 
-    /// Tells admission control whether the connection is in use, unless it was evicted by then.
-    fn set_in_use(&mut self, in_use: bool) -> Result<(), CloseReason> {
+    /// Tells admission control of the use of the connection, unless it was evicted by then.
+    fn set_use(&mut self, now: Use) -> Result<(), CloseReason> {
         let admitted = &mut self.place.admitted;
         admitted
-            .set_in_use(in_use)
+            .set_use(now)
             .then_some(())
             .ok_or(CloseReason::Evicted)
     }
@@ -252,13 +256,13 @@ impl Policy for Answering {
 
     fn usage(&self, connection: &Connection) -> (u64, bool) {
         let calls = connection.counters().calls_received;
-        (calls, self.is_in_use(connection))
+        (calls, self.current_use(connection) != Use::Idle)
     }
 
     fn before_calls(&mut self, endpoint: &Endpoint) -> Result<(), CloseReason> {
         self.tally
             .before_calls(endpoint, self.drain_until.is_some());
-        self.set_in_use(true)
+        self.set_use(Use::InUse)
     }
 
     fn idle_timeout(&self) -> Option<(Duration, CloseReason)> {
@@ -272,7 +276,7 @@ impl Policy for Answering {
         endpoint: &mut Endpoint,
         deadlines: &mut Deadlines,
     ) -> Result<(), CloseReason> {
-        self.set_in_use(self.is_in_use(&endpoint.connection))?;
+        self.set_use(self.current_use(&endpoint.connection))?;
         self.sent
             .store(endpoint.qp.io_counters().bytes_out, Relaxed);
         let draining = self.drain_until.is_some();

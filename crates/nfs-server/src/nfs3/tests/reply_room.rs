@@ -6,7 +6,7 @@ use crate::fs::{
     Name, ReadOut, Renamed, Space, Stability, Step, WriteOut,
 };
 use oncrpc::ReplyRoom;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 
 /// Bytes of the file.
 const SIZE: u32 = 10_000;
@@ -14,13 +14,15 @@ const SIZE: u32 = 10_000;
 /// Bytes of a reply to READ without its data.
 const READ_FRAME: usize = 24 + 4 + 88 + 4 + 4 + 4;
 
-/// A file system with one file, which notes the calls that read it.
+/// A file system with one file, which notes the calls that read it, and how much of a directory they
+/// ask for.
 struct OneFile {
     inner: MemFs,
     file: FileId,
     /// Its attributes have to be waited for.
     slow: bool,
     reads: AtomicU32,
+    listed: AtomicUsize,
 }
 
 impl OneFile {
@@ -37,12 +39,13 @@ impl OneFile {
             file,
             slow,
             reads: AtomicU32::new(0),
+            listed: AtomicUsize::new(0),
         }
     }
 }
 
 /// Nothing else is asked for here.
-const UNUSED: &str = "only READ is called";
+const UNUSED: &str = "only READ and READDIR are called";
 
 impl FileSystem for OneFile {
     fn root(&self) -> FileId {
@@ -140,17 +143,101 @@ impl FileSystem for OneFile {
 
     fn read_directory(
         &self,
-        _: &Identity,
-        _: FileId,
-        _: DirFrom,
-        _: DirBudget,
-        _: bool,
+        who: &Identity,
+        dir: FileId,
+        from: DirFrom,
+        budget: DirBudget,
+        plus: bool,
     ) -> Outcome<Seen<DirPage>> {
-        unreachable!("{UNUSED}")
+        self.listed.fetch_add(budget.total, SeqCst);
+        self.inner.read_directory(who, dir, from, budget, plus)
     }
 
     fn space(&self, _: FileId) -> Outcome<Seen<Space>> {
         unreachable!("{UNUSED}")
+    }
+}
+
+/// Makes a call whose reply has this room.
+fn ask<'a, A: Arguments<'a>>(peer: &Peer, args: &A, room: ReplyRoom) -> Reply {
+    let target = oncrpc::Procedure {
+        prog: A::PROGRAM,
+        vers: A::VERSION,
+        proc: A::PROCEDURE,
+    };
+    let mut w = Writer::new(Buffer::with_capacity(1024));
+    write_call(&mut w, 7, target, &peer.cred);
+    args.write(&mut w);
+    let caller = Caller {
+        reply_room: room,
+        ..Caller::new(LOOPBACK.parse().unwrap())
+    };
+    match peer.programs.call(w.finish(), &caller) {
+        Answer::Now(reply) => reply,
+        Answer::Blocking(job) => job(),
+        Answer::Deferred(job) => Respond::wait(job).unwrap(),
+        Answer::Later(_) => panic!("nothing here is a future"),
+    }
+}
+
+/// Lists the root with as much room as `bytes`, though it asks for more. Returns the size of the reply,
+/// and the bytes of entries that the file system was asked for.
+#[track_caller]
+fn list(bytes: usize, plus: bool) -> (usize, usize) {
+    let one = Arc::new(OneFile::new(false));
+    let who = Identity::root();
+    for number in 0..100 {
+        let name = format!("file with number {number}");
+        let make = Make::File(CreateHow::Guarded(fs::SetAttributes::default()));
+        let name = Name::new(name.as_bytes()).unwrap();
+        let made = one.inner.make(&who, one.inner.root(), name, make);
+        made.wait().result.unwrap();
+    }
+    let options = ExportOptions::default().with_squash(Squash::None);
+    let peer = Peer::over(Arc::clone(&one) as Arc<dyn FileSystem>, options);
+    let (dir, cookie, verifier) = (peer.root(), Cookie(0), CookieVerifier::default());
+    let most = 1 << 20;
+    let room = ReplyRoom::of_message(bytes).with_chunks([Some(1 << 20)]);
+    let reply = match plus {
+        false => {
+            let args = args::ReadDir {
+                dir,
+                cookie,
+                verifier,
+                count: most,
+            };
+            ask(&peer, &args, room)
+        }
+        true => {
+            let args = args::ReadDirPlus {
+                dir,
+                cookie,
+                verifier,
+                dir_count: most,
+                max_count: most,
+            };
+            ask(&peer, &args, room)
+        }
+    };
+    let Reply::Message(reply) = reply else {
+        panic!("it is answered");
+    };
+    (reply.stream_len(), one.listed.load(SeqCst))
+}
+
+#[test]
+fn directory_is_read_as_far_as_the_reply_has_room_and_no_further() {
+    for plus in [false, true] {
+        let (all, _) = list(1 << 20, plus);
+        assert!(all > 4096);
+        for room in [0, 200, 1000, 4096 - 40] {
+            let (reply, listed) = list(room, plus);
+            assert!(listed <= room, "{plus} {room}: {listed}");
+            let too_small = 24 + 4 + 4 + 84;
+            assert!(reply <= room.max(too_small), "{plus} {room}: {reply}");
+            assert!(reply > room / 2, "what fits is returned: {reply}");
+        }
+        assert_eq!(list(all + 4096, plus).0, all);
     }
 }
 
@@ -162,25 +249,11 @@ fn check(room: ReplyRoom, offset: u64, count: u32, read: Option<usize>) {
         let one = Arc::new(OneFile::new(slow));
         let options = ExportOptions::default().with_squash(Squash::None);
         let peer = Peer::over(Arc::clone(&one) as Arc<dyn FileSystem>, options);
-        let target = oncrpc::Procedure {
-            prog: NFS_PROGRAM,
-            vers: NFS_V3,
-            proc: Procedure::Read as u32,
-        };
-        let mut w = Writer::new(Buffer::with_capacity(1024));
-        write_call(&mut w, 7, target, &peer.cred);
-        read_args(peer.handle(one.file), offset, count).write(&mut w);
-        let caller = Caller {
-            reply_room: room,
-            ..Caller::new(LOOPBACK.parse().unwrap())
-        };
-        let reply = match peer.programs.call(w.finish(), &caller) {
-            Answer::Now(reply) => reply,
-            Answer::Blocking(job) => job(),
-            Answer::Deferred(job) => Respond::wait(job).unwrap(),
-            Answer::Later(_) => panic!("nothing here is a future"),
-        };
-        let got = match reply {
+        let got = match ask(
+            &peer,
+            &read_args(peer.handle(one.file), offset, count),
+            room,
+        ) {
             Reply::Message(payload) => {
                 assert_eq!(payload.head().len(), READ_FRAME);
                 Some(payload.items().iter().map(xdr::Item::len).sum())
