@@ -50,7 +50,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 46] = [
+pub(super) const TESTS: [Test; 47] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -197,6 +197,13 @@ pub(super) const TESTS: [Test; 46] = [
         usual: true,
         ours: true,
         run: in_one_guest::nested_mounts,
+    },
+    Test {
+        name: "local-users",
+        about: "users of one machine at our server and gateway: closed sockets, MPTCP, VRFs, the kernel's own mounts",
+        usual: true,
+        ours: true,
+        run: in_one_guest::local_users,
     },
     Test {
         name: "kernel-restart",
