@@ -407,8 +407,8 @@ impl Accepting {
     fn origin(&self, stream: &Accepted, peer: SocketAddr) -> Result<Origin, LocalUserError> {
         match &self.local_users {
             Some(users) => {
-                let local = stream.local_addr().map_err(LocalUserError::Unavailable)?;
-                users.find(local, peer)
+                let socket = stream.socket().map_err(LocalUserError::Unavailable)?;
+                users.find(socket, peer)
             }
             None => Ok(Origin::Remote),
         }

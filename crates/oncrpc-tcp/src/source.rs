@@ -3,6 +3,7 @@
 use crate::keepalive;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -78,9 +79,9 @@ impl Accepted {
         }
     }
 
-    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+    pub(crate) fn socket(&self) -> io::Result<BorrowedFd<'_>> {
         match self {
-            Self::Socket(stream, _) => stream.local_addr(),
+            Self::Socket(stream, _) => Ok(stream.as_fd()),
             Self::Stream(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }

@@ -7,10 +7,12 @@ use crate::PeerGroup;
 use std::fmt::Debug;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
 
 /// Finds the user behind a connection from the machine of the server.
 pub trait LocalUsers: Debug + Send + Sync {
-    /// Returns the origin of a client. `local` and `peer` are the addresses of the server's socket.
+    /// Returns the origin of a client at the address `peer`. `socket` is the server's socket of the
+    /// connection.
     ///
     /// Called once per connection, on the task that accepts connections, so it must not wait for
     /// long.
@@ -18,7 +20,7 @@ pub trait LocalUsers: Debug + Send + Sync {
     /// # Errors
     ///
     /// Why the connection must not be served.
-    fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Origin, LocalUserError>;
+    fn find(&self, socket: BorrowedFd<'_>, peer: SocketAddr) -> Result<Origin, LocalUserError>;
 }
 
 /// Origin of a connection: another machine, or a user of this one.
@@ -57,9 +59,15 @@ impl Origin {
 #[non_exhaustive]
 pub enum LocalUserError {
     #[error(
-        "the socket of the client was not found on this machine: it is closed, or its address is translated"
+        "the socket of the client was not found on this machine: it is closed or bound to an interface, or its \
+         address is translated"
     )]
     Gone,
+    #[error(
+        "this kernel cannot tell the user of a connection from this machine: load its module tcp_diag \
+         (CONFIG_INET_DIAG, CONFIG_INET_TCP_DIAG)"
+    )]
+    NoTcpDiag,
     #[error(
         "the socket belongs to uid {uid}; this server runs as uid {served} and serves only that user here"
     )]
@@ -73,7 +81,7 @@ impl LocalUserError {
     pub fn group(&self) -> PeerGroup {
         match self {
             Self::OtherUser { uid, .. } => PeerGroup::of_user(*uid),
-            Self::Gone | Self::Unavailable(_) => PeerGroup::THIS_MACHINE,
+            Self::Gone | Self::NoTcpDiag | Self::Unavailable(_) => PeerGroup::THIS_MACHINE,
         }
     }
 }

@@ -19,6 +19,7 @@ use rpcrdma::{
     Server, ServerConfig, Transport, read_reply, write_call,
 };
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -131,8 +132,8 @@ impl Incoming for CountingIncoming {
         self.inner.peer_addr()
     }
 
-    fn local_addr(&self) -> Option<SocketAddr> {
-        self.inner.local_addr()
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.socket()
     }
 
     fn limits(&self) -> Option<Limits> {

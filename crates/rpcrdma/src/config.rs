@@ -381,8 +381,7 @@ pub struct ServerConfig {
     /// itself only ([`Caller::local_uid`](oncrpc::Caller::local_uid)), and all its connections
     /// share limits whatever local address they use. With `None`, the server believes local users
     /// as it believes other machines, and each address of 127/8 counts as one peer. A connection
-    /// over a provider that [does not report](verbs::Incoming::local_addr) its local address does
-    /// not count as local.
+    /// over a provider that [has no socket](verbs::Incoming::socket) of TCP does not count as local.
     pub local_users: Option<Arc<dyn LocalUsers>>,
     /// Largest number of connections at a time, those in setup included. A further one evicts the
     /// [least useful](oncrpc::admission) connection, or is refused if all are in use.

@@ -3,9 +3,10 @@
 //! The kernel looks up the socket with the two addresses of the connection (sock_diag), in the
 //! network namespace of the caller. It finds a socket of a process there, and none on another
 //! machine or in another network namespace, which counts as another machine. If there is no socket,
-//! but the address is one of this machine, the socket was closed meanwhile or its address is
-//! translated on the way. Its owner is unknown then, although data that it sent may still be
-//! received.
+//! but the address is one of this machine, the socket was closed meanwhile, is bound to another
+//! interface, or its address is translated on the way. Its owner is unknown then, although data that
+//! it sent may still be received. A socket that the kernel reports without an inode has no owner any
+//! more either, although its uid is 0, as those of the kernel have it.
 //!
 //! # Example
 //!
@@ -13,13 +14,14 @@
 //! use oncrpc::{LocalUsers, Origin};
 //! use socket_owner::SocketOwners;
 //! use std::net::{TcpListener, TcpStream};
+//! use std::os::fd::AsFd;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let listener = TcpListener::bind("127.0.0.1:0")?;
 //! let client = TcpStream::connect(listener.local_addr()?)?;
 //! let (server, peer) = listener.accept()?;
 //!
-//! let origin = SocketOwners::new().find(server.local_addr()?, peer)?;
+//! let origin = SocketOwners::new().find(server.as_fd(), peer)?;
 //! assert_eq!(origin, Origin::User(rustix::process::geteuid().as_raw()));
 //! # drop(client);
 //! # Ok(())
@@ -27,13 +29,16 @@
 //! ```
 
 mod diag;
+mod ends;
 mod netlink;
 mod route;
 
+use ends::{Ends, is_connected};
 use oncrpc::{LocalUserError, LocalUsers, Origin};
 use rustix::process::geteuid;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// How long a connection to ourselves may take.
@@ -72,33 +77,57 @@ impl SocketOwners {
             .or_else(|_| TcpListener::bind((Ipv6Addr::LOCALHOST, 0)))?;
         let local = listener.local_addr()?;
         let client = TcpStream::connect_timeout(&local, SELF_TIMEOUT)?;
-        match diag::owner(local, client.local_addr()?)? {
-            diag::Owner::Uid(uid) if uid == geteuid().as_raw() => Ok(()),
-            found => Err(io::Error::other(format!("it says {found:?}"))),
+        match diag::owner(&Ends::new(local, client.local_addr()?)) {
+            Ok(diag::Owner::Uid(uid)) if uid == geteuid().as_raw() => Ok(()),
+            Ok(found) => Err(io::Error::other(format!("it says {found:?}"))),
+            Err(error) => Err(match not_found(error) {
+                LocalUserError::Unavailable(error) => error,
+                error => io::Error::new(io::ErrorKind::Unsupported, error),
+            }),
+        }
+    }
+
+    /// Returns the origin of a client whose socket is found.
+    fn user(&self, socket: BorrowedFd<'_>, uid: u32) -> Result<Origin, LocalUserError> {
+        // The socket that was found has these addresses after that of the client, if the connection
+        // was reset before.
+        if !is_connected(socket).map_err(LocalUserError::Unavailable)? {
+            return Err(LocalUserError::Gone);
+        }
+        match self.only {
+            Some(served) if uid != served && uid != 0 => {
+                Err(LocalUserError::OtherUser { uid, served })
+            }
+            Some(_) | None => Ok(Origin::User(uid)),
         }
     }
 }
 
 impl LocalUsers for SocketOwners {
-    fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Origin, LocalUserError> {
-        let (local, peer) = (canonical(local), canonical(peer));
-        let error = match diag::owner(local, peer) {
-            Ok(diag::Owner::Uid(uid)) => {
-                return match self.only {
-                    Some(served) if uid != served && uid != 0 => {
-                        Err(LocalUserError::OtherUser { uid, served })
-                    }
-                    Some(_) | None => Ok(Origin::User(uid)),
-                };
-            }
+    fn find(&self, socket: BorrowedFd<'_>, peer: SocketAddr) -> Result<Origin, LocalUserError> {
+        let ends = Ends::of(socket, peer).map_err(LocalUserError::Unavailable)?;
+        let error = match diag::owner(&ends) {
+            Ok(diag::Owner::Uid(uid)) => return self.user(socket, uid),
             Ok(diag::Owner::Closing) => return Err(LocalUserError::Gone),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => LocalUserError::Gone,
-            Err(error) => LocalUserError::Unavailable(error),
+            Err(error) => error,
         };
-        match is_of_this_machine(local, peer) {
-            true => Err(error),
-            false => Ok(Origin::Remote),
+        match is_of_this_machine(&ends) {
+            Ok(true) => Err(not_found(error)),
+            Ok(false) => Ok(Origin::Remote),
+            Err(error) => Err(LocalUserError::Unavailable(error)),
         }
+    }
+}
+
+/// Returns why the socket of a client of this machine is not found.
+fn not_found(error: io::Error) -> LocalUserError {
+    match error.kind() {
+        io::ErrorKind::NotFound => match diag::knows_tcp() {
+            Ok(true) => LocalUserError::Gone,
+            Ok(false) => LocalUserError::NoTcpDiag,
+            Err(error) => LocalUserError::Unavailable(error),
+        },
+        _ => LocalUserError::Unavailable(error),
     }
 }
 
@@ -109,33 +138,35 @@ impl LocalUsers for SocketOwners {
 pub struct LocalAddresses;
 
 impl LocalUsers for LocalAddresses {
-    fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Origin, LocalUserError> {
-        Ok(
-            match is_of_this_machine(canonical(local), canonical(peer)) {
-                true => Origin::ThisMachine,
-                false => Origin::Remote,
-            },
-        )
+    fn find(&self, socket: BorrowedFd<'_>, peer: SocketAddr) -> Result<Origin, LocalUserError> {
+        let local = Ends::of(socket, peer).and_then(|ends| is_of_this_machine(&ends));
+        Ok(match local.map_err(LocalUserError::Unavailable)? {
+            true => Origin::ThisMachine,
+            false => Origin::Remote,
+        })
     }
 }
 
-/// Returns whether an address is one of this machine, in the network namespace of the caller.
+/// Returns whether an address is one of this machine, in the network namespace of the caller: one of
+/// an interface, in whatever VRF, or one to which packets stay here. An address of which the kernel
+/// does not tell counts as one of this machine.
 pub fn is_local(addr: SocketAddr) -> bool {
-    let addr = canonical(addr);
-    addr.ip().is_loopback() || route::is_local(addr)
+    let Ends {
+        peer, interface, ..
+    } = Ends::new(addr, addr);
+    peer.ip().is_loopback() || route::is_local(peer, interface).unwrap_or(true)
 }
 
 /// Whether the peer has an address of this machine.
-fn is_of_this_machine(local: SocketAddr, peer: SocketAddr) -> bool {
-    peer.ip().is_loopback() || peer.ip() == local.ip() || route::is_local(peer)
-}
-
-/// Returns the canonical form of an address: that of a dual-stack socket may be an IPv4-mapped IPv6
-/// address.
-fn canonical(addr: SocketAddr) -> SocketAddr {
-    match addr.ip().to_canonical() {
-        ip @ IpAddr::V4(_) => SocketAddr::new(ip, addr.port()),
-        IpAddr::V6(_) => addr,
+///
+/// # Errors
+///
+/// The kernel does not tell.
+fn is_of_this_machine(ends: &Ends) -> io::Result<bool> {
+    let ip = ends.peer.ip();
+    match ip.is_loopback() || ip == ends.local.ip() {
+        true => Ok(true),
+        false => route::is_local(ends.peer, ends.interface),
     }
 }
 

@@ -3,7 +3,10 @@
 use super::*;
 use rustix::fs::{Uid, fchown};
 use rustix::process::getuid;
+use socket2::{Domain, SockRef, Socket, Type};
+use std::io::Write;
 use std::net::{Shutdown, UdpSocket};
+use std::os::fd::AsFd;
 
 /// A connection: the server's socket and the client's.
 fn connected(server: &str, client: &str) -> (TcpStream, TcpStream) {
@@ -14,7 +17,12 @@ fn connected(server: &str, client: &str) -> (TcpStream, TcpStream) {
 }
 
 fn find(users: SocketOwners, server: &TcpStream) -> Result<Origin, LocalUserError> {
-    users.find(server.local_addr().unwrap(), server.peer_addr().unwrap())
+    users.find(server.as_fd(), server.peer_addr().unwrap())
+}
+
+/// The ends of a connection that is not there.
+fn ends(local: &str, peer: &str) -> Ends {
+    Ends::new(local.parse().unwrap(), peer.parse().unwrap())
 }
 
 fn me() -> u32 {
@@ -116,32 +124,62 @@ fn closed_socket_is_refused_and_not_taken_for_root() {
     assert!(gone(&server));
     // There is no trace of one that was reset: unread data has the kernel do that.
     let (mut server, client) = connected("::1", "::1");
-    io::Write::write_all(&mut server, b"unread").unwrap();
+    server.write_all(b"unread").unwrap();
     client.peek(&mut [0]).unwrap();
-    let ends = (server.local_addr().unwrap(), server.peer_addr().unwrap());
+    let peer = server.peer_addr().unwrap();
     drop(client);
-    let refused = SocketOwners::new().find(ends.0, ends.1);
+    let refused = SocketOwners::new().find(server.as_fd(), peer);
     assert!(matches!(refused, Err(LocalUserError::Gone)));
+}
+
+#[test]
+fn user_of_a_later_connection_with_the_same_addresses_is_not_taken_for_the_client() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap().into();
+    let mut first = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let from = first.local_addr().unwrap();
+    first.write_all(b"a call").unwrap();
+    // The connection is reset, and its addresses are free again.
+    SockRef::from(&first)
+        .set_linger(Some(Duration::ZERO))
+        .unwrap();
+    drop(first);
+    let second = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    second.set_reuse_address(true).unwrap();
+    second.bind(&from.into()).unwrap();
+    second.connect(&at).unwrap();
+
+    let (reset, peer) = listener.accept().unwrap();
+    assert_eq!(peer, from);
+    let refused = SocketOwners::new().find(reset.as_fd(), peer);
+    assert!(matches!(refused, Err(LocalUserError::Gone)), "{refused:?}");
+    let (alive, peer) = listener.accept().unwrap();
+    assert_eq!(peer, from);
+    let found = SocketOwners::new().find(alive.as_fd(), peer).unwrap();
+    assert_eq!(found, Origin::User(me()));
 }
 
 #[test]
 fn listener_at_the_address_of_a_closed_socket_does_not_answer_for_it() {
     let (server, client) = connected("127.0.0.1", "127.0.0.1");
-    let (local, peer) = (server.local_addr().unwrap(), server.peer_addr().unwrap());
-    drop((server, client));
+    drop(client);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let nobody = SocketAddr::new(peer.ip(), listener.local_addr().unwrap().port());
-    let refused = SocketOwners::new().find(local, nobody);
+    let refused = SocketOwners::new().find(server.as_fd(), listener.local_addr().unwrap());
     assert!(matches!(refused, Err(LocalUserError::Gone)));
+}
+
+#[test]
+fn kernel_says_whether_it_knows_sockets_of_tcp() {
+    assert!(diag::knows_tcp().unwrap());
 }
 
 #[test]
 fn other_machines_are_not_from_here() {
     let check = |local: &str, peer: &str| {
-        let found = SocketOwners::new().find(local.parse().unwrap(), peer.parse().unwrap());
-        assert_eq!(found.unwrap(), Origin::Remote, "{peer}");
-        let found = LocalAddresses.find(local.parse().unwrap(), peer.parse().unwrap());
-        assert_eq!(found.unwrap(), Origin::Remote, "{peer}");
+        let ends = ends(local, peer);
+        let error = diag::owner(&ends).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound, "{peer}");
+        assert!(!is_of_this_machine(&ends).unwrap(), "{peer}");
     };
     check("203.0.113.1:20049", "203.0.113.2:700");
     check("[::ffff:203.0.113.1]:20049", "[::ffff:203.0.113.2]:700");
@@ -150,14 +188,15 @@ fn other_machines_are_not_from_here() {
 
 #[test]
 fn every_address_of_this_machine_is_its_own() {
-    assert!(route::is_local("127.8.9.10:1".parse().unwrap()));
-    assert!(route::is_local("[::1]:1".parse().unwrap()));
-    assert!(!route::is_local("203.0.113.2:1".parse().unwrap()));
+    let is_local = |addr: &str| route::is_local(addr.parse().unwrap(), 0).unwrap();
+    assert!(is_local("127.8.9.10:1"));
+    assert!(is_local("[::1]:1"));
+    assert!(!is_local("203.0.113.2:1"));
     // That which packets to others would have, if there is a way to them.
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     if socket.connect("203.0.113.2:9").is_ok() {
         let own = socket.local_addr().unwrap();
-        assert!(route::is_local(own), "{own}");
+        assert!(route::is_local(own, 0).unwrap(), "{own}");
     }
 }
 
@@ -165,12 +204,13 @@ fn every_address_of_this_machine_is_its_own() {
 fn every_address_of_this_machine_is_one_peer_where_users_are_not_asked_for() {
     for (server, client) in [
         ("127.0.0.1", "127.0.0.1"),
-        ("127.0.0.1", "127.8.9.10"),
-        ("[::1]", "[::1]"),
-        ("[::ffff:127.0.0.1]", "[::ffff:127.8.9.10]"),
+        ("::1", "::1"),
+        ("::", "127.0.0.1"),
     ] {
-        let addr = |host: &str| format!("{host}:700").parse().unwrap();
-        let found = LocalAddresses.find(addr(server), addr(client)).unwrap();
+        let (server, _client) = connected(server, client);
+        let peer = server.peer_addr().unwrap();
+        let found = LocalAddresses.find(server.as_fd(), peer).unwrap();
         assert_eq!(found, Origin::ThisMachine, "{client}");
     }
+    assert!(is_of_this_machine(&ends("127.0.0.1:20049", "127.8.9.10:700")).unwrap());
 }

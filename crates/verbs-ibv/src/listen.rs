@@ -8,6 +8,7 @@ use crate::shared::Shared;
 use crate::watch::WatchedId;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -175,6 +176,10 @@ fn gone() -> io::Error {
 impl Incoming for IbvIncoming {
     fn peer_addr(&self) -> SocketAddr {
         self.peer
+    }
+
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 
     /// The request is there already. What the device can do is found out with it.

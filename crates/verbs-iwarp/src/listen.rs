@@ -9,6 +9,7 @@ use iwarp_proto::Role;
 use iwarp_proto::mpa::{FrameError, FrameReader, Kind, Requested, Responder};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -211,8 +212,8 @@ impl Incoming for IwarpIncoming {
         self.peer
     }
 
-    fn local_addr(&self) -> Option<SocketAddr> {
-        self.stream.as_ref()?.local_addr().ok()
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.stream.as_ref().map(AsFd::as_fd)
     }
 
     fn request<'a>(&'a mut self, timeout: Duration) -> BoxFuture<'a, Result<Vec<u8>, SetupError>> {

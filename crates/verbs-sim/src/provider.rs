@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Context;
 use std::time::Duration;
@@ -215,6 +216,10 @@ struct SimIncoming {
 impl Incoming for SimIncoming {
     fn peer_addr(&self) -> SocketAddr {
         self.peer
+    }
+
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 
     fn request<'a>(&'a mut self, timeout: Duration) -> BoxFuture<'a, Result<Vec<u8>, SetupError>> {

@@ -9,6 +9,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -214,11 +215,9 @@ pub trait Incoming: Send {
     /// Returns the address of the peer.
     fn peer_addr(&self) -> SocketAddr;
 
-    /// Returns the local address, if the connection is one of the system's TCP. With both addresses
-    /// a local process at the other end can be identified. `None` for other connections.
-    fn local_addr(&self) -> Option<SocketAddr> {
-        None
-    }
+    /// Returns the socket of the connection, if it is one of the system's TCP. By it a local process
+    /// at the other end can be identified. `None` for other connections.
+    fn socket(&self) -> Option<BorrowedFd<'_>>;
 
     /// Returns upper bounds for the limits of this connection, once its [request](Self::request) was
     /// read, if they differ from [those of the provider](Provider::limits): they are those of the

@@ -5,6 +5,7 @@ use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Call, Caller, LocalUserError, LocalUsers, Origin, Reply, Service};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -95,7 +96,7 @@ fn check(silent: Silent) {
 struct UserByNetwork;
 
 impl LocalUsers for UserByNetwork {
-    fn find(&self, _: SocketAddr, peer: SocketAddr) -> Result<Origin, LocalUserError> {
+    fn find(&self, _: BorrowedFd<'_>, peer: SocketAddr) -> Result<Origin, LocalUserError> {
         Ok(match peer.ip() {
             IpAddr::V4(addr) if addr.octets()[2] > 0 => Origin::User(addr.octets()[2].into()),
             IpAddr::V4(_) | IpAddr::V6(_) => Origin::Remote,

@@ -5,6 +5,7 @@ use super::qp::WatchedQp;
 use super::rules::Role;
 use rpcrdma_proto::PrivateData;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use verbs::{
@@ -114,8 +115,8 @@ impl Incoming for WatchedIncoming {
         self.inner.peer_addr()
     }
 
-    fn local_addr(&self) -> Option<SocketAddr> {
-        self.inner.local_addr()
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.socket()
     }
 
     fn limits(&self) -> Option<Limits> {

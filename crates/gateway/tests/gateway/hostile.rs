@@ -13,6 +13,7 @@ use oncrpc::{
 };
 use rpcrdma::Versions;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -399,7 +400,7 @@ async fn upstream_that_lies_about_its_data_harms_only_its_client() {
 struct Everybody(u32);
 
 impl LocalUsers for Everybody {
-    fn find(&self, _: SocketAddr, _: SocketAddr) -> Result<Origin, LocalUserError> {
+    fn find(&self, _: BorrowedFd<'_>, _: SocketAddr) -> Result<Origin, LocalUserError> {
         Ok(Origin::User(self.0))
     }
 }

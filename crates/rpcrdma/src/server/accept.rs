@@ -376,8 +376,8 @@ struct Credits {
 
 /// Where a client is, as far as that is asked.
 fn origin(config: &ServerConfig, incoming: &dyn Incoming) -> Result<Origin, LocalUserError> {
-    match (&config.local_users, incoming.local_addr()) {
-        (Some(users), Some(local)) => users.find(local, incoming.peer_addr()),
+    match (&config.local_users, incoming.socket()) {
+        (Some(users), Some(socket)) => users.find(socket, incoming.peer_addr()),
         (None, _) | (_, None) => Ok(Origin::Remote),
     }
 }

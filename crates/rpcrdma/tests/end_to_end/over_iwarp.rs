@@ -8,6 +8,7 @@ use oncrpc::{LocalUserError, LocalUsers, Origin};
 use rpcrdma::{Client, ClientConfig, ConnectError, ServerConfig};
 use rpcrdma_watch::Watched;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -85,9 +86,10 @@ struct Everybody {
 }
 
 impl LocalUsers for Everybody {
-    fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Origin, LocalUserError> {
-        assert_eq!((local.ip(), peer.ip()), (anywhere().ip(), anywhere().ip()));
-        assert_ne!(local.port(), peer.port());
+    fn find(&self, socket: BorrowedFd<'_>, peer: SocketAddr) -> Result<Origin, LocalUserError> {
+        let socket = TcpStream::from(socket.try_clone_to_owned().unwrap());
+        assert_eq!(socket.peer_addr().unwrap(), peer);
+        assert_eq!(peer.ip(), anywhere().ip());
         self.asked.fetch_add(1, SeqCst);
         self.uid.ok_or(LocalUserError::Gone).map(Origin::User)
     }

@@ -61,7 +61,7 @@ pub(super) enum Runs {
     Named,
 }
 
-pub(super) const TESTS: [Test; 47] = [
+pub(super) const TESTS: [Test; 48] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -215,6 +215,13 @@ pub(super) const TESTS: [Test; 47] = [
         runs: Runs::Usual,
         ours: true,
         run: layers::run,
+    },
+    Test {
+        name: "local-users",
+        about: "users of one machine at our server and gateway: closed sockets, MPTCP, VRFs, the kernel's own mounts",
+        runs: Runs::Usual,
+        ours: true,
+        run: in_one_guest::local_users,
     },
     Test {
         name: "kernel-restart",

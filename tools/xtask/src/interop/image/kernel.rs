@@ -20,7 +20,7 @@ pub(super) const IMAGE: &str = "vmlinuz";
 pub(super) const MODULES: &str = "lib/modules";
 
 /// What the guest loads; what these depend on comes with them. Some are built into some kernels.
-const WANTED: [&str; 30] = [
+const WANTED: [&str; 31] = [
     "virtio_pci",
     "virtio_blk",
     "virtio_net",
@@ -45,6 +45,8 @@ const WANTED: [&str; 30] = [
     "cts",
     // By it our server finds who is at the other end of a connection from the same machine.
     "tcp_diag",
+    // Addresses with routes of their own.
+    "vrf",
     // Disks with limits of users, those whose writes are recorded, and what can be on them.
     "loop",
     "quota_v2",
@@ -58,7 +60,7 @@ const WANTED: [&str; 30] = [
 ];
 
 /// Without these no test can run: they must be there, built in or not.
-const INDISPENSABLE: [&str; 19] = [
+const INDISPENSABLE: [&str; 20] = [
     "virtio_net",
     "virtio_blk",
     "loop",
@@ -78,6 +80,7 @@ const INDISPENSABLE: [&str; 19] = [
     "nfsv4",
     "nfsd",
     "rpcsec_gss_krb5",
+    "vrf",
 ];
 
 /// Files that tell depmod and modprobe what is built in.

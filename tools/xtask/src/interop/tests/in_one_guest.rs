@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::command::build;
 use crate::interop::TestRun;
 use crate::interop::guest::{Boot, Guest};
 
@@ -30,14 +31,28 @@ pub(super) fn nested_mounts(run: &TestRun<'_>) -> Result<()> {
     with_script(run, "nested-mounts.sh", &[])
 }
 
-fn with_script(run: &TestRun<'_>, script: &str, environment: &[(&str, String)]) -> Result<()> {
+/// Sockets of programs are tried by the tests of `socket-owner` whose results depend on the kernel.
+pub(super) fn local_users(run: &TestRun<'_>) -> Result<()> {
+    let target = ["--package=rpcrdma-socket-owner", "--test=kernels"];
+    let kernels = build(&target, "kernels")?;
     let boot = Boot {
+        files: &[("kernels", &kernels)],
+        ..boot(run, "local-users.sh", &[])
+    };
+    Guest::boot(run, &boot)?.finish()
+}
+
+fn with_script(run: &TestRun<'_>, script: &str, environment: &[(&str, String)]) -> Result<()> {
+    Guest::boot(run, &boot(run, script, environment))?.finish()
+}
+
+fn boot<'a>(run: &TestRun<'a>, script: &'a str, environment: &'a [(&'a str, String)]) -> Boot<'a> {
+    Boot {
         name: "guest",
         script,
         environment,
         program: Some(run.program),
         limit: LIMIT,
         ..Boot::default()
-    };
-    Guest::boot(run, &boot)?.finish()
+    }
 }
