@@ -297,7 +297,7 @@ impl Pair {
         call: Payload,
         scanned: &ScannedCall,
         caller: &Caller,
-    ) -> Result<(Payload, Option<Held>), Failure> {
+    ) -> Result<(Payload, Option<OfReply>), Failure> {
         let (call, _memory) = self.with_memory(call);
         let (call, bound) = self.outgoing(link, call, scanned);
         let most = caller.reply_room.largest();

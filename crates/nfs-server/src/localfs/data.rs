@@ -388,7 +388,9 @@ impl Inner {
                 Err(Stop::Fail(Error::Access)) => {
                     match self.proc.reopen(node.path.as_fd(), OFlags::WRONLY) {
                         Ok(fd) => rustix::fs::fsync(fd),
-                        Err(Errno::ACCESS) => rustix::fs::syncfs(self.open_directory(&self.root)?),
+                        Err(Errno::ACCESS) => {
+                            rustix::fs::syncfs(self.open_directory(&self.root())?)
+                        }
                         Err(errno) => return Err(errno.into()),
                     }
                 }
