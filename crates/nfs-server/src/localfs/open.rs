@@ -16,6 +16,7 @@ use super::table::Table;
 use super::turns::Turns;
 use super::{Caches, DIRECTORY_TRUST, Inner, REMEMBERED_PLACES, Resolver};
 use crate::fs::{Identity, fresh_verifier};
+use crate::state_dir::exports_state;
 use arc_swap::ArcSwapOption;
 use buffer::Pool;
 use rustix::fd::AsFd;
@@ -216,11 +217,8 @@ impl Inner {
         }
         sys::open_entry(&root, b".", Pace::Patient)
             .map_err(|errno| cannot_enter(path.clone(), errno))?;
-        // If the directory does not exist yet, nothing is within it.
-        let state_path = options.state_dir.as_ref();
-        let state_path = state_path.and_then(|path| std::fs::canonicalize(path).ok());
-        if state_path.is_some_and(|state| path.starts_with(state)) {
-            return Err(OpenError::OwnState { path });
+        if let Some(state_dir) = &options.state_dir {
+            check_state(&path, state_dir)?;
         }
         let kernel = match options.handles {
             Handles::Auto if !FsKind::keeps_handles(&system) => Err(Errno::OPNOTSUPP),
@@ -261,7 +259,7 @@ impl Inner {
         };
         let hidden = state
             .and_then(|state| sys::stat(&state, kind.keeps_births()).ok())
-            .filter(|state| state.mount == stat.mount)
+            .filter(|state| state.device == stat.device)
             .map(|state| (state.attributes.fileid, state.birth));
         let verifier = Arc::new(AtomicU64::new(fresh_verifier()));
         let euid = rustix::process::geteuid().as_raw();
@@ -401,6 +399,20 @@ fn umask() -> io::Result<u32> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
+/// Checks that clients of an export reach no state of the server.
+fn check_state(export: &Path, state_dir: &Path) -> Result<(), OpenError> {
+    match exports_state(export, state_dir) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(OpenError::OwnState {
+            path: export.into(),
+        }),
+        Err(error) => Err(OpenError::State {
+            path: state_dir.into(),
+            error,
+        }),
+    }
+}
+
 /// Opens the table of an export; returns it with the identity of the state directory.
 fn open_table(
     path: &Path,
@@ -452,6 +464,7 @@ fn private(path: &Path) -> io::Result<std::fs::File> {
         .write(true)
         .create(true)
         .truncate(false)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
         .mode(0o600)
         .open(path)
 }
