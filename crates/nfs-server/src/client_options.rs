@@ -2,7 +2,7 @@
 
 use crate::access_list::{AccessList, Network};
 use crate::fs::Identity;
-use oncrpc::{Caller, Credential};
+use oncrpc::{AuthStat, Call, Caller, Credential};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 
@@ -167,12 +167,28 @@ impl ExportOptions {
     }
 }
 
-/// Whether this server supports the flavour of a credential. A caller with another flavour is
-/// rejected, not mapped to the anonymous user: it would believe that its protection works.
-pub(crate) fn is_understood(credential: &Credential) -> bool {
-    match credential {
-        Credential::None | Credential::Sys(_) => true,
-        Credential::Other { .. } => false,
+/// Flavour of Kerberos and the like (RFC 2203 §4).
+const RPCSEC_GSS: u32 = 6;
+
+/// Flavour that asks for TLS (RFC 9289 §7.1).
+const AUTH_TLS: u32 = 7;
+
+/// Returns why a call is denied for the flavour of its credential, which this server may not support.
+/// Its caller is not mapped to the anonymous user: it would believe that its protection works.
+pub(crate) fn denial(call: &Call) -> Option<AuthStat> {
+    let Credential::Other { flavour, .. } = call.cred else {
+        return None;
+    };
+    match (flavour, call.proc) {
+        // RFC 2203 §5.2.3.2: the creation of a context is a call of NULL. One that is answered with success
+        // has results.
+        (RPCSEC_GSS, 0) => Some(AuthStat::RejectedCred),
+        // RFC 1813 §2.3, RFC 5531 §8: NULL takes any flavour. RFC 9289 §4.1: without STARTTLS in the
+        // verifier, the client sends no TLS.
+        (_, 0) => None,
+        // RFC 9289 §4.1.
+        (AUTH_TLS, _) => Some(AuthStat::BadCred),
+        _ => Some(AuthStat::TooWeak),
     }
 }
 

@@ -8,10 +8,13 @@
 use crate::fs::FileId;
 use nfs_proto::limits::MAX_HANDLE;
 use nfs_proto::{FileHandle, Status};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, linkat, openat, unlinkat};
+use rustix::io::Errno;
 use siphasher::sip128::SipHasher24;
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a handle beside its [`FileId`].
@@ -55,6 +58,22 @@ pub enum KeyError {
         "{path}: it belongs to uid {uid}, who can make file handles with it (remove it, or choose another directory with --state-dir)"
     )]
     Owner { path: PathBuf, uid: u32 },
+    #[error(
+        "{path}: it is no file of its own but a link or something else, where another can have put a key (remove it; clients have to mount again)"
+    )]
+    NoFile { path: PathBuf },
+    #[error(
+        "{path}: others than its owner have rights to it, and can make file handles with it (remove it; clients have to mount again)"
+    )]
+    Mode { path: PathBuf },
+    #[error(
+        "{path}: this directory belongs to uid {uid}, who can replace the key of file handles (choose another one with --state-dir)"
+    )]
+    DirectoryOwner { path: PathBuf, uid: u32 },
+    #[error(
+        "{path}: others than the owner of this directory can replace the key of file handles (chmod go-w, or choose another one with --state-dir)"
+    )]
+    DirectoryMode { path: PathBuf },
 }
 
 impl HandleKey {
@@ -79,7 +98,7 @@ impl HandleKey {
     ///
     /// # Errors
     ///
-    /// If another file has the name of the key file, or the key cannot be read or created.
+    /// If the key cannot be read or created, or another user can have it or replace it.
     pub fn load_or_create(state_dir: &Path) -> Result<Self, KeyError> {
         if let Some(key) = Self::load(state_dir)? {
             return Ok(key);
@@ -89,76 +108,85 @@ impl HandleKey {
             path: path.clone(),
             error,
         };
-        let key = Self::random()?;
-        key.store(state_dir, &path).map_err(failed)?;
-        // Another server that started at the same time has stored its key.
-        Self::parse(&std::fs::read(&path).map_err(failed)?, &path)
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(state_dir)
+            .map_err(failed)?;
+        let directory = open_directory(state_dir, &path)?;
+        Self::random()?.store(&directory).map_err(failed)?;
+        // Another server that started at the same time may have stored its key.
+        Self::read(&directory, &path)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
     }
 
     /// Loads the key from a state directory, if there is one.
     ///
     /// # Errors
     ///
-    /// If another file has the name of the key file, or the key cannot be read.
+    /// If the key cannot be read, or another user can have it or replace it.
     pub fn load(state_dir: &Path) -> Result<Option<Self>, KeyError> {
         let path = state_dir.join(Self::FILE);
-        let failed = |error| KeyError::File {
+        match open_directory(state_dir, &path) {
+            Ok(directory) => Self::read(&directory, &path),
+            Err(KeyError::File { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read(directory: &OwnedFd, path: &Path) -> Result<Option<Self>, KeyError> {
+        let path = path.to_owned();
+        // A FIFO would not be opened before it is written to.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = match openat(directory, Self::FILE, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP) => return Err(KeyError::NoFile { path }),
+            opened => opened.map(File::from),
+        };
+        let looked_at = opened.and_then(|file| Ok((fstat(&file)?, file)));
+        let (about, file) = looked_at.map_err(|errno| KeyError::File {
             path: path.clone(),
-            error,
-        };
-        let bytes = match std::fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            bytes => bytes.map_err(failed)?,
-        };
-        let about = std::fs::metadata(&path).map_err(failed)?;
-        let own = rustix::process::geteuid().as_raw();
-        if !is_trusted(about.uid(), own) {
-            return Err(KeyError::Owner {
-                path,
-                uid: about.uid(),
-            });
+            error: errno.into(),
+        })?;
+        if !FileType::from_raw_mode(about.st_mode).is_file() {
+            return Err(KeyError::NoFile { path });
         }
-        if about.mode() & 0o077 != 0 {
-            tracing::warn!(
-                path = %path.display(),
-                "the key of file handles can be read by others: chmod 600"
-            );
+        if !is_trusted(&about) {
+            let uid = about.st_uid;
+            return Err(KeyError::Owner { path, uid });
         }
-        Self::parse(&bytes, &path).map(Some)
+        if about.st_mode & 0o077 != 0 {
+            return Err(KeyError::Mode { path });
+        }
+        let mut bytes = Vec::new();
+        let all = file.take(Self::LEN as u64 + 1).read_to_end(&mut bytes);
+        match (all, bytes.try_into()) {
+            (Err(error), _) => Err(KeyError::File { path, error }),
+            (Ok(_), Ok(key)) => Ok(Some(Self(key))),
+            (Ok(_), Err(_)) => Err(KeyError::Length { path }),
+        }
     }
 
-    fn parse(bytes: &[u8], path: &Path) -> Result<Self, KeyError> {
-        bytes
-            .try_into()
-            .map(Self)
-            .map_err(|_| KeyError::Length { path: path.into() })
-    }
-
-    fn store(&self, state_dir: &Path, path: &Path) -> io::Result<()> {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(state_dir)?;
+    fn store(&self, directory: &OwnedFd) -> io::Result<()> {
         let mut unique = [0; 8];
         getrandom::fill(&mut unique).map_err(|_| io::ErrorKind::Unsupported)?;
-        let new = path.with_extension(format!("{:016x}", u64::from_ne_bytes(unique)));
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&new)?;
+        let new = format!("handle.{:016x}", u64::from_ne_bytes(unique));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = openat(directory, &new, flags, Mode::RUSR | Mode::WUSR)?;
+        let mut file = File::from(file);
         file.write_all(&self.0)?;
         file.sync_all()?;
         // The link makes the complete file appear, and replaces no other key.
-        let linked = std::fs::hard_link(&new, path);
-        std::fs::remove_file(&new)?;
+        let linked = linkat(directory, &new, directory, Self::FILE, AtFlags::empty());
+        unlinkat(directory, &new, AtFlags::empty())?;
         match linked {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(Errno::EXIST) => {}
             linked => linked?,
         }
         // Without the sync, a crash of the machine could lose the key, and with it all handles
         // sealed by then.
-        std::fs::File::open(state_dir)?.sync_all()
+        Ok(rustix::fs::fsync(directory)?)
     }
 
     /// Seals the handle of a file in an export.
@@ -203,9 +231,30 @@ impl HandleKey {
     }
 }
 
-/// Whether the owner of a key file is trusted: the user who runs the server, or root.
-fn is_trusted(owner: u32, own: u32) -> bool {
-    owner == own || owner == 0
+/// Opens a state directory in which no other user can replace the key, which is at `path`. The way to it
+/// may have links, as that of systemd's DynamicUser= has.
+fn open_directory(state_dir: &Path, path: &Path) -> Result<OwnedFd, KeyError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = openat(CWD, state_dir, flags, Mode::empty());
+    let looked_at = opened.and_then(|directory| Ok((fstat(directory.as_fd())?, directory)));
+    let (about, directory) = looked_at.map_err(|errno| KeyError::File {
+        path: path.into(),
+        error: errno.into(),
+    })?;
+    let path = state_dir.to_owned();
+    if !is_trusted(&about) {
+        let uid = about.st_uid;
+        return Err(KeyError::DirectoryOwner { path, uid });
+    }
+    match about.st_mode & 0o022 {
+        0 => Ok(directory),
+        _ => Err(KeyError::DirectoryMode { path }),
+    }
+}
+
+/// Whether the owner of a file is trusted: the user who runs the server, or root.
+fn is_trusted(about: &Stat) -> bool {
+    about.st_uid == 0 || about.st_uid == rustix::process::geteuid().as_raw()
 }
 
 impl std::fmt::Debug for HandleKey {
@@ -301,22 +350,86 @@ mod tests {
         assert_eq!(std::fs::read_dir(&state).unwrap().count(), 1);
     }
 
-    #[test]
-    fn key_of_another_user_is_refused() {
-        assert!(is_trusted(0, 0) && is_trusted(0, 1000) && is_trusted(1000, 1000));
-        assert!(!is_trusted(1000, 0) && !is_trusted(1001, 1000));
-        if !rustix::process::geteuid().is_root() {
-            return;
-        }
+    /// A state directory with a key.
+    fn with_key() -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         HandleKey::load_or_create(dir.path()).unwrap();
         let path = dir.path().join(HandleKey::FILE);
+        (dir, path)
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn key_of_another_user_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let (dir, path) = with_key();
         std::os::unix::fs::chown(&path, Some(1001), None).unwrap();
         let error = HandleKey::load_or_create(dir.path()).unwrap_err();
         assert!(
             matches!(error, KeyError::Owner { uid: 1001, .. }),
             "{error}"
         );
+    }
+
+    #[test]
+    fn key_in_a_directory_of_another_user_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let (dir, _) = with_key();
+        std::os::unix::fs::chown(dir.path(), Some(1001), None).unwrap();
+        let error = HandleKey::load(dir.path()).unwrap_err();
+        let is_refused = matches!(error, KeyError::DirectoryOwner { uid: 1001, .. });
+        assert!(is_refused, "{error}");
+    }
+
+    #[test]
+    fn key_that_others_can_replace_or_use_is_refused() {
+        let (dir, path) = with_key();
+        for mode in [0o770, 0o707, 0o1777] {
+            set_mode(dir.path(), mode);
+            let error = HandleKey::load_or_create(dir.path()).unwrap_err();
+            assert!(matches!(error, KeyError::DirectoryMode { .. }), "{error}");
+        }
+        set_mode(dir.path(), 0o755);
+        for mode in [0o640, 0o604, 0o620] {
+            set_mode(&path, mode);
+            let error = HandleKey::load(dir.path()).unwrap_err();
+            assert!(matches!(error, KeyError::Mode { .. }), "{error}");
+        }
+        set_mode(&path, 0o600);
+        assert!(HandleKey::load(dir.path()).unwrap().is_some());
+    }
+
+    #[test]
+    fn link_to_a_file_is_no_key() {
+        let (dir, path) = with_key();
+        let known = dir.path().join("known");
+        std::fs::rename(&path, &known).unwrap();
+        std::os::unix::fs::symlink(&known, &path).unwrap();
+        let refused = || HandleKey::load_or_create(dir.path()).unwrap_err();
+        assert!(matches!(refused(), KeyError::NoFile { .. }));
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/nowhere", &path).unwrap();
+        assert!(matches!(refused(), KeyError::NoFile { .. }));
+        std::fs::remove_file(&path).unwrap();
+        let kind = FileType::Fifo;
+        rustix::fs::mknodat(CWD, &path, kind, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert!(matches!(refused(), KeyError::NoFile { .. }));
+    }
+
+    #[test]
+    fn state_directory_may_be_reached_by_a_link() {
+        let (dir, _) = with_key();
+        let around = tempfile::tempdir().unwrap();
+        let link = around.path().join("link");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        assert!(HandleKey::load(&link).unwrap().is_some());
     }
 
     #[test]

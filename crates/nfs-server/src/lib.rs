@@ -72,5 +72,5 @@ pub use metrics::{
 };
 pub use mount3::Mount3;
 pub use nfs3::{DuplicateRequestStats, MAX_READ, MAX_WRITE, Nfs3, NfsAcl3};
-pub use state_dir::default_state_dir;
+pub use state_dir::{default_state_dir, exports_state};
 pub use user_groups::{SystemUsers, UserDatabase, UserEntry, UserGroups};

@@ -152,7 +152,7 @@ struct Inner {
     by_name: bool,
     /// Calls in service that change the names in a directory, or the data or attributes of a file.
     turns: Arc<Turns>,
-    /// The state directory of the server, which is hidden from clients.
+    /// The state directory of the server, if it is in the export by another path than its own: it is hidden from clients.
     hidden: Option<Hidden>,
     /// What identifies a file.
     by: IdentifiedBy,

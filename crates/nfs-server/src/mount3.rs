@@ -1,6 +1,6 @@
 //! The MOUNT version 3 program (RFC 1813 §5): from the path of an export to its handle.
 
-use crate::client_options::{ClientOptions, is_understood};
+use crate::client_options::{ClientOptions, denial};
 use crate::exports::{Export, Exports, Unresolved, mountable};
 use crate::fs::{Access, Error, FileId, FileSystem, Identity, Name, Outcome, Step};
 use crate::in_flight::InFlight;
@@ -12,7 +12,7 @@ use nfs_proto::mount::{
     Mounted, Null, Unmount, UnmountAll,
 };
 use nfs_proto::{List, MOUNT_PROGRAM, MOUNT_V3, MountProcedure, Wire, mount};
-use oncrpc::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
+use oncrpc::auth::{AUTH_NONE, AUTH_SYS};
 use oncrpc::warnings::{Suppressed, Warnings};
 use oncrpc::{Answer, Call, Caller, Program, Reply};
 use std::collections::VecDeque;
@@ -416,8 +416,8 @@ impl Program for Mount3 {
 
 impl Mount3 {
     fn answer(&self, procedure: MountProcedure, call: Call) -> Answer {
-        if procedure != MountProcedure::Null && !is_understood(&call.cred) {
-            return Answer::Now(call.denied(AuthStat::TooWeak));
+        if let Some(stat) = denial(&call) {
+            return Answer::Now(call.denied(stat));
         }
         match procedure {
             MountProcedure::Null => serve!(call, Null, Call::void),

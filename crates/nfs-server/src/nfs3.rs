@@ -20,7 +20,7 @@ mod objects;
 
 pub use acl::NfsAcl3;
 
-use crate::client_options::is_understood;
+use crate::client_options::denial;
 use crate::exports::{Export, Exports, Target};
 use crate::fs::{Error, Found, Identity, Outcome, Seen};
 use crate::in_flight::InFlight;
@@ -32,7 +32,6 @@ use nfs_proto::results::Res;
 use nfs_proto::{
     Attributes, Failed, FileHandle, NFS_PROGRAM, NFS_V3, Procedure, Status, WccData, Wire, args,
 };
-use oncrpc::auth::AuthStat;
 use oncrpc::xdr::Reader;
 use oncrpc::{
     Answer, Call, Caller, ConnectionId, Connections, Program, Reply, ReplyBound, Respond,
@@ -304,9 +303,8 @@ impl Program for Nfs3 {
 
 impl Nfs3 {
     fn answer(&self, procedure: Procedure, call: Call) -> Answer {
-        // RFC 1813 §2.3, RFC 5531 §8: NULL takes any flavour.
-        if procedure != Procedure::Null && !is_understood(&call.cred) {
-            return Answer::Now(call.denied(AuthStat::TooWeak));
+        if let Some(stat) = denial(&call) {
+            return Answer::Now(call.denied(stat));
         }
         if changes_when_repeated(procedure) {
             let execute = |call| self.execute(procedure, call);

@@ -321,7 +321,9 @@ impl Server {
             let caller = match accepting.origin(&stream, addr) {
                 Ok(origin) => Caller::new(addr).from(origin),
                 Err(error) => {
-                    if log.may_warn(error.group()) {
+                    if !error.is_for_the_log() {
+                        tracing::debug!(%addr, %error, "gone before it was taken in");
+                    } else if log.may_warn(error.group()) {
                         tracing::warn!(listen = log.listener(), %addr, error = %Chain(&error), "refused a connection");
                     }
                     continue;

@@ -58,9 +58,11 @@ impl Origin {
 #[expect(missing_docs, reason = "each variant is documented by its message")]
 #[non_exhaustive]
 pub enum LocalUserError {
+    #[error("the client of this machine closed its socket before its user was looked up")]
+    Closed,
     #[error(
-        "the socket of the client was not found on this machine: it is closed or bound to an interface, or its \
-         address is translated"
+        "the socket of the client was not found on this machine: it is bound to an interface, or its address is \
+         translated"
     )]
     Gone,
     #[error(
@@ -81,8 +83,16 @@ impl LocalUserError {
     pub fn group(&self) -> PeerGroup {
         match self {
             Self::OtherUser { uid, .. } => PeerGroup::of_user(*uid),
-            Self::Gone | Self::NoTcpDiag | Self::Unavailable(_) => PeerGroup::THIS_MACHINE,
+            Self::Closed | Self::Gone | Self::NoTcpDiag | Self::Unavailable(_) => {
+                PeerGroup::THIS_MACHINE
+            }
         }
+    }
+
+    /// Whether an administrator should know: a client that closes at once, as health checks do, is none
+    /// of those.
+    pub fn is_for_the_log(&self) -> bool {
+        !matches!(self, Self::Closed)
     }
 }
 

@@ -92,7 +92,7 @@ impl SocketOwners {
         // The socket that was found has these addresses after that of the client, if the connection
         // was reset before.
         if !is_connected(socket).map_err(LocalUserError::Unavailable)? {
-            return Err(LocalUserError::Gone);
+            return Err(LocalUserError::Closed);
         }
         match self.only {
             Some(served) if uid != served && uid != 0 => {
@@ -108,10 +108,11 @@ impl LocalUsers for SocketOwners {
         let ends = Ends::of(socket, peer).map_err(LocalUserError::Unavailable)?;
         let error = match diag::owner(&ends) {
             Ok(diag::Owner::Uid(uid)) => return self.user(socket, uid),
-            Ok(diag::Owner::Closing) => return Err(LocalUserError::Gone),
+            Ok(diag::Owner::Closing) => return Err(LocalUserError::Closed),
             Err(error) => error,
         };
         match is_of_this_machine(&ends) {
+            Ok(true) if matches!(is_connected(socket), Ok(false)) => Err(LocalUserError::Closed),
             Ok(true) => Err(not_found(error)),
             Ok(false) => Ok(Origin::Remote),
             Err(error) => Err(LocalUserError::Unavailable(error)),

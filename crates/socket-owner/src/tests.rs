@@ -114,7 +114,7 @@ fn root_may_connect_to_the_server_of_a_user() {
 fn closed_socket_is_refused_and_not_taken_for_root() {
     let gone = |server: &TcpStream| {
         let refused = find(SocketOwners::new(), server);
-        matches!(refused, Err(LocalUserError::Gone))
+        matches!(refused, Err(LocalUserError::Closed))
     };
     // Its end was sent, and what it sent before can still be read.
     let (server, client) = connected("127.0.0.1", "127.0.0.1");
@@ -129,7 +129,7 @@ fn closed_socket_is_refused_and_not_taken_for_root() {
     let peer = server.peer_addr().unwrap();
     drop(client);
     let refused = SocketOwners::new().find(server.as_fd(), peer);
-    assert!(matches!(refused, Err(LocalUserError::Gone)));
+    assert!(matches!(refused, Err(LocalUserError::Closed)));
 }
 
 #[test]
@@ -152,7 +152,10 @@ fn user_of_a_later_connection_with_the_same_addresses_is_not_taken_for_the_clien
     let (reset, peer) = listener.accept().unwrap();
     assert_eq!(peer, from);
     let refused = SocketOwners::new().find(reset.as_fd(), peer);
-    assert!(matches!(refused, Err(LocalUserError::Gone)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(LocalUserError::Closed)),
+        "{refused:?}"
+    );
     let (alive, peer) = listener.accept().unwrap();
     assert_eq!(peer, from);
     let found = SocketOwners::new().find(alive.as_fd(), peer).unwrap();

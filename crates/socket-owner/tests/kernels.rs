@@ -87,7 +87,7 @@ fn client(device: Option<&str>, from: Option<SocketAddr>, to: &TcpListener) -> S
 /// A client that is not found is refused. One that is found is the user that it is.
 fn check_not_another(server: &TcpStream, user: u32) {
     match find(server) {
-        Err(LocalUserError::Gone) => {}
+        Err(LocalUserError::Closed | LocalUserError::Gone) => {}
         found => assert_eq!(found.unwrap(), Origin::User(user)),
     }
 }

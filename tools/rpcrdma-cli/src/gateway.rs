@@ -28,7 +28,7 @@ mod warnings;
 
 use crate::checks::Checked;
 use crate::failure::{self, Ended};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{self, Interrupt};
 use crate::log;
 use crate::serve::operate::{Signals, refresh};
 use crate::serve::reports::Reports;
@@ -120,7 +120,7 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     }
     systemd::stopping();
     log::tell("letting calls finish; a second interrupt ends at once");
-    operation.pairs.end().await;
+    interrupt::end_server(operation.pairs.end()).await;
     tracing::info!(target: "gateway", "ended");
     Ok(Ended::Well)
 }

@@ -19,6 +19,22 @@ const OF_A_COPY: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 /// Signals that end other commands in good order: SIGHUP has a meaning of its own for a server.
 const OF_A_SERVER: [Signal; 2] = [Signal::INT, Signal::TERM];
 
+/// How long calls in service may take when a server ends. Their connections are closed then.
+pub(crate) const CALLS_END_WITHIN: Duration = Duration::from_secs(7);
+
+/// How long a server may take to end: what peers do not let it close in order is dropped then.
+const SERVER_ENDS_WITHIN: Duration = Duration::from_secs(9);
+
+/// Ends a server in order, or without what takes too long.
+pub(crate) async fn end_server(ending: impl Future<Output = ()>) {
+    if tokio::time::timeout(SERVER_ENDS_WITHIN, ending)
+        .await
+        .is_err()
+    {
+        tracing::warn!("ends without some connections, whose clients do not let them be closed");
+    }
+}
+
 /// A signal that asks for the end: the first one asks, a second one ends the process at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt(watch::Receiver<Option<Signal>>);
@@ -168,6 +184,14 @@ pub(crate) fn is_ignored(status: &str, signal: Signal) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn end_of_a_server_is_not_up_to_its_clients() {
+        let begin = tokio::time::Instant::now();
+        end_server(std::future::pending()).await;
+        assert!(begin.elapsed() < Duration::from_secs(10));
+        end_server(async {}).await;
+    }
 
     #[test]
     fn ignored_signal_is_seen_in_the_status_of_the_process() {

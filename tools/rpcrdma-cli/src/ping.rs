@@ -103,6 +103,8 @@ struct Statistics {
     refused: u64,
     /// Of the calls that were answered.
     latencies: Latencies,
+    /// The lowest and the highest version of NFS, if version 3 is not served.
+    other_versions: Option<(u32, u32)>,
     /// Connections that replaced a lost one.
     reconnects: u64,
 }
@@ -128,6 +130,9 @@ pub(crate) struct Report<'a> {
     /// Round-trip times, if there was a reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     rtt_ms: Option<RoundTrip>,
+    /// The lowest and the highest version of NFS that the server has, if it has not version 3.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nfs_versions: Option<[u32; 2]>,
     /// Why it ended before its time, or what the last call that failed failed with.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -246,7 +251,26 @@ struct Ping<'a> {
 struct Called {
     seq: u64,
     took: Duration,
-    answered: anyhow::Result<()>,
+    answered: anyhow::Result<Answered>,
+}
+
+/// What a server answers to NULL of NFS version 3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answered {
+    /// Nothing.
+    Void,
+    /// It has versions from the first to the second, and not this one (PROG_MISMATCH).
+    OtherVersions(u32, u32),
+}
+
+impl Answered {
+    /// Returns the answer in a reply: also that another version is there is one.
+    fn of(reply: Result<(), RpcError>) -> Result<Self, RpcError> {
+        match reply {
+            Err(RpcError::ProgMismatch { low, high }) => Ok(Self::OtherVersions(low, high)),
+            reply => reply.map(|()| Self::Void),
+        }
+    }
 }
 
 impl Ping<'_> {
@@ -371,13 +395,20 @@ impl Ping<'_> {
             answered,
         } = called;
         match answered {
-            Ok(()) => {
+            Ok(answer) => {
                 self.statistics.latencies.record(took);
+                let versions = match answer {
+                    Answered::Void => String::new(),
+                    Answered::OtherVersions(low, high) => {
+                        self.statistics.other_versions = Some((low, high));
+                        format!(" ({})", other_versions(low, high))
+                    }
+                };
                 if !silent {
                     let time = milliseconds(took);
                     writeln!(
                         io::stdout(),
-                        "reply from {server}: seq={seq} time={time:.3} ms"
+                        "reply from {server}: seq={seq} time={time:.3} ms{versions}"
                     )?;
                 }
             }
@@ -399,6 +430,14 @@ impl Ping<'_> {
         let report = self.statistics.report(&self.server, agreed, total, error);
         writeln!(io::stdout(), "{}", json::line(&report)?)?;
         Ok(())
+    }
+}
+
+/// The versions of a server that has not version 3.
+fn other_versions(low: u32, high: u32) -> String {
+    match low == high {
+        true => format!("NFS version {low} only"),
+        false => format!("NFS versions {low} to {high}, without 3"),
     }
 }
 
@@ -428,7 +467,11 @@ fn is_answer(error: &anyhow::Error) -> bool {
 /// One call that is to be answered within this time.
 async fn null_within(client: Client, limit: Duration, seq: u64) -> Called {
     let begin = Instant::now();
-    let answered = async { anyhow::Ok(null(&client.within(limit)).await??) }.await;
+    let answered = async {
+        let reply = null(&client.within(limit)).await?;
+        anyhow::Ok(Answered::of(reply)?)
+    }
+    .await;
     Called {
         seq,
         took: begin.elapsed(),
@@ -521,6 +564,7 @@ impl Statistics {
             total_ms: milliseconds(total),
             reconnects: self.reconnects,
             rtt_ms: self.round_trip(),
+            nfs_versions: self.other_versions.map(|(low, high)| [low, high]),
             error,
         }
     }
@@ -537,6 +581,9 @@ impl Statistics {
             0 => {}
             1 => text += ", 1 reconnect",
             several => text += &format!(", {several} reconnects"),
+        }
+        if let Some((low, high)) = self.other_versions {
+            text += &format!(", {}", other_versions(low, high));
         }
         if let Some(rtt) = self.round_trip() {
             let RoundTrip {
@@ -568,8 +615,30 @@ mod tests {
             failed: 0,
             refused: 0,
             latencies: answered.copied().map(Duration::from_micros).collect(),
+            other_versions: None,
             reconnects: 0,
         }
+    }
+
+    #[test]
+    fn server_without_version_three_answers_with_its_versions() {
+        let (low, high) = (4, 4);
+        let answer = Answered::of(Err(RpcError::ProgMismatch { low, high }));
+        assert_eq!(answer, Ok(Answered::OtherVersions(4, 4)));
+        assert_eq!(Answered::of(Ok(())), Ok(Answered::Void));
+        let refused = Answered::of(Err(RpcError::ProgUnavail));
+        assert_eq!(refused, Err(RpcError::ProgUnavail));
+        let mut some = statistics(&[Some(100)]);
+        some.other_versions = Some((4, 4));
+        assert_eq!(some.ended(), Ended::Well);
+        let text = some.text("h:1", Duration::ZERO);
+        assert!(
+            text.contains("1 replies, 0% lost, time 0 ms, NFS version 4 only\n"),
+            "{text}"
+        );
+        let report = some.report("h:1", Agreed::default(), Duration::ZERO, None);
+        let json = serde_json::to_string(&report).unwrap();
+        assert!(json.contains(r#""nfs_versions":[4,4]"#), "{json}");
     }
 
     #[test]

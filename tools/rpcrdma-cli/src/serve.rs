@@ -38,7 +38,7 @@ use crate::checks::Checked;
 use crate::endpoint::at_port;
 use crate::failure::{self, Ended};
 use crate::guard::Guarded;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{self, Interrupt};
 use crate::log;
 use announce::Announcement;
 #[cfg(test)]
@@ -91,6 +91,9 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let providers = transport.server_providers(listen, sockets.rdma)?;
     let (state_dir, key) = settings.state()?;
     let (mut config, capacity) = settings.config(&providers);
+    if let Some(warning) = capacity.warning() {
+        tracing::warn!(target: "serve", "{warning}");
+    }
     let pool = Pool::new(POOL_KEEP);
     let how = settings.how_to_open(state_dir.clone(), pool.clone(), &capacity);
     let served = Served::open(Exports::new(key), settings.plans.clone(), how).await?;
@@ -225,12 +228,15 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     }
     systemd::stopping();
     log::tell("letting calls finish; a second interrupt ends at once");
-    if let Some(registered) = registered {
-        registered.remove().await;
-    }
-    let (stats, ()) = tokio::join!(server.shutdown(), mount.stop());
+    interrupt::end_server(async {
+        if let Some(registered) = registered {
+            registered.remove().await;
+        }
+        let (stats, ()) = tokio::join!(server.shutdown(), mount.stop());
+        tracing::debug!(?stats, "served");
+    })
+    .await;
     mount_service.summarise(Instant::now() + WARNING_PERIOD);
-    tracing::debug!(?stats, "served");
     Ok(Ended::Well)
 }
 

@@ -19,6 +19,7 @@ use super::table::Table;
 use super::turns::Turns;
 use super::{Caches, DIRECTORY_TRUST, Hidden, Inner, REMEMBERED_PLACES, Resolver};
 use crate::fs::{Identity, fresh_verifier};
+use crate::state_dir::exports_state;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use buffer::Pool;
 use rustix::fd::AsFd;
@@ -214,11 +215,8 @@ impl Inner {
         let uniform = kind.is_uniform(&stat, root.as_fd());
         sys::open_entry(&root, b".", Pace::Patient)
             .map_err(|errno| cannot_enter(path.clone(), errno))?;
-        // If the directory does not exist yet, nothing is within it.
-        let state_path = options.state_dir.as_ref();
-        let state_path = state_path.and_then(|path| std::fs::canonicalize(path).ok());
-        if state_path.is_some_and(|state| path.starts_with(state)) {
-            return Err(OpenError::OwnState { path });
+        if let Some(state_dir) = &options.state_dir {
+            check_state(&path, state_dir)?;
         }
         let kernel = match options.handles {
             Handles::Auto if !system.is_some_and(FsKind::keeps_handles) => Err(Errno::OPNOTSUPP),
@@ -259,7 +257,7 @@ impl Inner {
         let fileid = file_ids.of_root(key, &stat);
         let hidden = state.and_then(|state| {
             let found = sys::stat(&state, by).ok();
-            let here = found.filter(|found| found.mount == stat.mount);
+            let here = found.filter(|found| found.device == stat.device);
             here.map(|stat| Hidden {
                 _open: state,
                 stat,
@@ -423,6 +421,20 @@ fn umask() -> io::Result<u32> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
+/// Checks that clients of an export reach no state of the server.
+fn check_state(export: &Path, state_dir: &Path) -> Result<(), OpenError> {
+    match exports_state(export, state_dir) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(OpenError::OwnState {
+            path: export.into(),
+        }),
+        Err(error) => Err(OpenError::State {
+            path: state_dir.into(),
+            error,
+        }),
+    }
+}
+
 /// Opens the table of an export; returns it with the identity of the state directory.
 fn open_table(
     path: &Path,
@@ -474,6 +486,7 @@ fn private(path: &Path) -> io::Result<std::fs::File> {
         .write(true)
         .create(true)
         .truncate(false)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
         .mode(0o600)
         .open(path)
 }

@@ -2,7 +2,7 @@
 //! NFS connection.
 
 use super::{Nfs3, PostOp, finish, jukebox, refused, seen, write};
-use crate::client_options::is_understood;
+use crate::client_options::denial;
 use crate::fs::{Acl, AclEntry, AclWho, Acls, Attributes, Outcome, SetAcl, SetAcls};
 use crate::metrics::{Counted, Metrics, ProgramStats, Sample, nfs_failure};
 use nfs_proto::acl::{
@@ -14,7 +14,6 @@ use nfs_proto::results::Res;
 use nfs_proto::{
     AclProcedure, Failed, NFSACL_PROGRAM, NFSACL_V3, Status, Wire, acl, acl_reply_bound,
 };
-use oncrpc::auth::AuthStat;
 use oncrpc::xdr::Reader;
 use oncrpc::{Answer, Call, Program, ReplyBound};
 use std::ops::RangeInclusive;
@@ -168,11 +167,11 @@ impl Program for NfsAcl3 {
 
 impl NfsAcl3 {
     fn answer(&self, procedure: AclProcedure, call: Call) -> Answer {
+        if let Some(stat) = denial(&call) {
+            return Answer::Now(call.denied(stat));
+        }
         if procedure == AclProcedure::Null {
             return self.execute_as_is(procedure, call);
-        }
-        if !is_understood(&call.cred) {
-            return Answer::Now(call.denied(AuthStat::TooWeak));
         }
         match procedure {
             // A late copy would undo later changes.

@@ -32,7 +32,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
-use verbs::{Incoming, Limits, Listener, QpOptions, SetupError};
+use verbs::{Incoming, Limits, Listener, ProtocolMismatch, QpOptions, SetupError};
 
 /// How long to wait when the system gives no connection, such as for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -116,7 +116,9 @@ impl Acceptor {
             Ok(origin) => origin,
             Err(error) => {
                 self.state.stats().refused += 1;
-                if self.settings.may_warn(error.group()) {
+                if !error.is_for_the_log() {
+                    debug!(%peer, %error, "gone before it was taken in");
+                } else if self.settings.may_warn(error.group()) {
                     warn!(listen = self.settings.listen(), %peer, error = %Chain(&error), "connection setup failed");
                 }
                 return;
@@ -234,7 +236,9 @@ impl Arrival {
 
     fn refused(&self, peer: SocketAddr, error: &SetupError) {
         self.state.stats().refused += 1;
-        if self.settings.may_warn(self.place.admitted.group()) {
+        if is_without_a_word(error) {
+            debug!(%peer, %error, "gone before it was set up");
+        } else if self.settings.may_warn(self.place.admitted.group()) {
             warn!(listen = self.settings.listen(), %peer, error = %Chain(error), "connection setup failed");
         }
     }
@@ -374,6 +378,11 @@ struct Credits {
     receive_memory: Option<ReceiveLease>,
 }
 
+/// Whether a peer connected and closed, as health checks do: nothing is wrong then.
+fn is_without_a_word(error: &SetupError) -> bool {
+    matches!(error, SetupError::NotOurProtocol(reason) if reason.kind() == ProtocolMismatch::NoMessage)
+}
+
 /// Where a client is, as far as that is asked.
 fn origin(config: &ServerConfig, incoming: &dyn Incoming) -> Result<Origin, LocalUserError> {
     match (&config.local_users, incoming.socket()) {
@@ -433,6 +442,14 @@ pub(super) fn largest_receive(config: &ServerConfig) -> InlineThreshold {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn peer_that_closes_without_a_word_is_no_warning() {
+        let closed = |kind: ProtocolMismatch| SetupError::NotOurProtocol(kind.into());
+        assert!(is_without_a_word(&closed(ProtocolMismatch::NoMessage)));
+        assert!(!is_without_a_word(&closed(ProtocolMismatch::Truncated)));
+        assert!(!is_without_a_word(&closed(ProtocolMismatch::OtherProtocol)));
+    }
 
     #[test]
     fn memory_for_receives_may_be_for_fewer_connections_than_may_be() {

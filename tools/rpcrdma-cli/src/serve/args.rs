@@ -79,8 +79,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
     pub(super) changes: ChangesName,
 
-    /// Directory for the state that keeps file handles valid across restarts [default: rpcrdma in
-    /// the user's state directory]
+    /// Directory for the state that keeps file handles valid across restarts, outside of all
+    /// exports [default: rpcrdma in the user's state directory]
     #[arg(long, value_name = "DIR")]
     pub(super) state_dir: Option<PathBuf>,
 

@@ -85,6 +85,20 @@ impl Capacity {
         }
     }
 
+    /// What there is too little of to serve even one client, and what to do.
+    pub(super) fn warning(&self) -> Option<String> {
+        let Some(Short::Descriptors(limit)) = self.short_of else {
+            return None;
+        };
+        let least = RESERVED + PER_FILE * LEAST_FILES + OF_DEVICE;
+        (limit < least).then(|| {
+            format!(
+                "the limit of open files is {limit}, and less than {least} are too few: clients will be told to try \
+                 again later (JUKEBOX); raise it, with LimitNOFILE= of the service or `ulimit -n`"
+            )
+        })
+    }
+
     /// The connections, and why there are no more, in words.
     pub(super) fn describe(&self) -> String {
         let connections = self.connections;
@@ -167,6 +181,19 @@ mod tests {
         assert_eq!((many.connections, many.open_files), (1024, 5000));
         let few = of(4096);
         assert_eq!(few.open_files, (4096 - 256 - 3072) / 3);
+    }
+
+    #[test]
+    fn too_few_descriptors_for_one_client_are_a_warning() {
+        let warning = |limit| Capacity::within(64, OF_SOFTWARE, limit, MEMORY).warning();
+        let said = warning(24).unwrap();
+        assert!(
+            said.contains("open files is 24") && said.contains("ulimit -n"),
+            "{said}"
+        );
+        assert!(warning(450).is_some());
+        assert_eq!(warning(451), None);
+        assert_eq!(warning(20_000), None);
     }
 
     #[test]

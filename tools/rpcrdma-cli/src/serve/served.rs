@@ -7,7 +7,9 @@ use super::replaced::Replaced;
 use crate::failure::{Misconfigured, plain};
 use anyhow::Context;
 use nfs_client::printable;
-use nfs_server::{ExportOptions, Exports, FileSystem, LocalFs, LocalFsOptions, OpenError};
+use nfs_server::{
+    ExportOptions, Exports, FileSystem, LocalFs, LocalFsOptions, OpenError, exports_state,
+};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future::{Future, pending};
 use std::io;
@@ -528,14 +530,15 @@ pub(super) fn check(
     state_dir: Option<&Path>,
     errors: &mut Vec<anyhow::Error>,
 ) -> anyhow::Result<AbsentExports> {
-    let state_dir = state_dir.and_then(|dir| dir.canonicalize().ok());
     let mut absent = AbsentExports::new();
     let mut exports = Exports::new(nfs_server::HandleKey::random()?);
     for plan in plans {
         // Without the state, which a server may be using.
         let open = || {
             let path = plan.locate()?;
-            if state_dir.as_ref().is_some_and(|dir| path.starts_with(dir)) {
+            if let Some(state_dir) = state_dir
+                && exports_state(&path, state_dir).context("the state directory")?
+            {
                 return Err(OpenError::OwnState { path }.into());
             }
             anyhow::Ok(LocalFs::open(path, LocalFsOptions::default())?)

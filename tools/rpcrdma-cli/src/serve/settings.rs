@@ -10,6 +10,7 @@ use super::served::HowToOpen;
 use super::systemd;
 use crate::endpoint::at_port;
 use crate::failure::{self, Misconfigured, Usage, plain};
+use crate::interrupt::CALLS_END_WITHIN;
 use crate::provider::ServerProviders;
 use crate::units;
 use anyhow::bail;
@@ -235,6 +236,7 @@ impl Settings {
             .with_idle_timeout(
                 (!self.args.idle_timeout.is_zero()).then_some(self.args.idle_timeout),
             )
+            .with_drain_timeout(CALLS_END_WITHIN)
             .with_workers(self.args.threads.map_or(usual.workers, usize::from))
             .with_spin(self.args.transport.spin());
         let with_memory = providers.connections_with_memory(&config);

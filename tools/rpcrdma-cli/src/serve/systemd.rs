@@ -4,7 +4,9 @@
 use crate::failure::Usage;
 use anyhow::{Context, bail};
 use listenfd::ListenFd;
+use rustix::fs::fstat;
 use sd_notify::NotifyState;
+use socket2::SockRef;
 use std::future::pending;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -116,6 +118,74 @@ impl Sockets {
             }
             *place = socket;
         }
+        sockets.check()?;
         Ok(sockets)
+    }
+
+    /// Checks that each can accept connections, of its own role.
+    ///
+    /// # Errors
+    ///
+    /// If one does not listen, or both are one.
+    fn check(&self) -> anyhow::Result<()> {
+        let mut seen = None;
+        for (name, socket) in [(RDMA_SOCKET, &self.rdma), (MOUNT_SOCKET, &self.mount)] {
+            let Some(socket) = socket else {
+                continue;
+            };
+            if !SockRef::from(socket).is_listener()? {
+                bail!(Usage(format!(
+                    "the socket {name} that was handed to this process does not listen: its unit needs ListenStream= \
+                     and Accept=no"
+                )));
+            }
+            // Descriptors of one socket have one inode.
+            let inode = fstat(socket)?.st_ino;
+            if seen.replace(inode) == Some(inode) {
+                bail!(Usage(format!(
+                    "the sockets {RDMA_SOCKET} and {MOUNT_SOCKET} that were handed to this process are one: each \
+                     needs a port of its own"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::{Domain, Socket, Type};
+
+    fn refused(sockets: &Sockets) -> String {
+        let error = sockets.check().unwrap_err();
+        assert!(error.downcast_ref::<Usage>().is_some(), "{error}");
+        error.to_string()
+    }
+
+    #[test]
+    fn socket_that_does_not_listen_is_refused() {
+        let bound = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let sockets = Sockets {
+            rdma: None,
+            mount: Some(bound.into()),
+        };
+        assert!(refused(&sockets).contains("the socket mount that was handed"));
+    }
+
+    #[test]
+    fn one_socket_for_both_roles_is_refused() {
+        let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let first = listener();
+        let sockets = Sockets {
+            rdma: Some(first.try_clone().unwrap()),
+            mount: Some(first),
+        };
+        assert!(refused(&sockets).contains("are one"));
+        let sockets = Sockets {
+            rdma: Some(listener()),
+            mount: Some(listener()),
+        };
+        sockets.check().unwrap();
     }
 }

@@ -4,6 +4,8 @@ use crate::running::{PROGRAM, Say, Served, fails, ok, run, text};
 use crate::terminal::Terminal;
 use rustix::process::Signal;
 use serde_json::Value;
+use std::io::Write;
+use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
@@ -18,6 +20,20 @@ fn signals_without_a_file_are_answered_in_the_log() {
     let said = served.hear("statistics");
     assert!(said.contains(" exports=1 connections=0 "), "{said}");
     assert!(said.contains(" accepted=1 "), "{said}");
+}
+
+#[test]
+fn client_that_connects_and_closes_leaves_no_warning() {
+    let mut served = Served::new(&[]);
+    let connect = || TcpStream::connect(&served.listening).unwrap();
+    for _ in 0..3 {
+        drop(connect());
+    }
+    // A call over plain TCP begins with its length.
+    let mut other = connect();
+    other.write_all(&[0x80, 0, 0, 40].repeat(5)).unwrap();
+    let said = served.hear("connection setup failed");
+    assert!(said.contains("plain TCP"), "{said}");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::{UserDatabase, UserEntry, UserGroups};
+use nfs_proto::acl::Null as AclNull;
+use oncrpc::AuthStat;
 use std::io;
 
 /// User 1000 is in the groups 100 to 139.
@@ -242,21 +244,27 @@ fn addresses_that_are_not_allowed_get_nothing() {
 
 #[test]
 fn unsupported_auth_flavours_may_only_call_null() {
-    let mut peer = Peer::new();
-    let rpcsec_gss = 6;
-    peer.cred = Credential::Other {
-        flavour: rpcsec_gss,
-        body: [0; 8].into_iter().collect(),
-    };
-    call!(peer, args::Null);
-    call!(peer, mount::Null);
-    let refused = |payload: Payload| {
-        let error = RpcError::Auth(oncrpc::AuthStat::TooWeak);
-        assert_eq!(read_reply(&payload, 7).err(), Some(error));
-    };
-    let object = peer.root();
-    refused(peer.payload(&args::GetAttr { object }));
-    refused(peer.payload(&mount::Mount {
-        path: mount::DirPath::new(b"/data").unwrap(),
-    }));
+    let (rpcsec_gss, auth_tls, unknown) = (6, 7, 0x1234_5678);
+    for (flavour, at_null, elsewhere) in [
+        (rpcsec_gss, Some(AuthStat::RejectedCred), AuthStat::TooWeak),
+        (auth_tls, None, AuthStat::BadCred),
+        (unknown, None, AuthStat::TooWeak),
+    ] {
+        let mut peer = Peer::new();
+        peer.cred = Credential::Other {
+            flavour,
+            body: [0; 8].into_iter().collect(),
+        };
+        let check = |payload: Payload, stat: Option<AuthStat>| {
+            let error = stat.map(RpcError::Auth);
+            assert_eq!(read_reply(&payload, 7).err(), error, "{flavour}");
+        };
+        check(peer.payload(&args::Null), at_null);
+        check(peer.payload(&mount::Null), at_null);
+        check(peer.payload(&AclNull), at_null);
+        let object = peer.root();
+        check(peer.payload(&args::GetAttr { object }), Some(elsewhere));
+        let path = mount::DirPath::new(b"/data").unwrap();
+        check(peer.payload(&mount::Mount { path }), Some(elsewhere));
+    }
 }
