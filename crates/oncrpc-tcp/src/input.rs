@@ -4,7 +4,7 @@ use crate::connection_end::ConnectionEnd;
 use crate::dispatch::REPLY;
 use crate::memory::{Account, Lease, SCARCE_AFTER, cost};
 use crate::record::{Decoder, FIRST_ROOM, PREFIX};
-use crate::reply_memory::{Leasing, ReplyMemory};
+use crate::reply_memory::{LaterLease, Leasing, ReplyMemory};
 use oncrpc::xdr::Payload;
 use std::io;
 use std::mem::MaybeUninit;
@@ -45,7 +45,7 @@ pub(crate) struct Input {
 struct Replies {
     memory: Arc<dyn ReplyMemory>,
     /// What a record waits for.
-    leasing: Option<Pin<Box<dyn Future<Output = Box<dyn oncrpc::Lease>> + Send>>>,
+    leasing: Option<LaterLease>,
     /// Memory of the record that has begun.
     lease: Option<Box<dyn oncrpc::Lease>>,
 }
