@@ -83,6 +83,7 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// When the last call came, if none is in flight and the client is no server for the upstream.
     fn idle_since(&self) -> Option<Instant> {
         let is_idle = self.in_flight.is_empty() && self.called_back.is_empty();
         let is_server = self.backward.is_some() || self.may_be_ready;

@@ -42,8 +42,10 @@ struct State {
     total: usize,
     /// Bytes left.
     left: usize,
-    /// Bytes held by each address.
+    /// Bytes held by the calls of each address, which may have to give way.
     held: HashMap<PeerGroup, usize>,
+    /// Bytes held by the replies of each address, which its clients read or lose their connections.
+    of_replies: HashMap<PeerGroup, usize>,
     /// Calls with memory, by number.
     lent: BTreeMap<u64, Lent>,
     /// Connections that wait, each with its task.
@@ -99,6 +101,7 @@ impl Memory {
             total: bytes,
             left: bytes,
             held: HashMap::new(),
+            of_replies: HashMap::new(),
             lent: BTreeMap::new(),
             waiting: BTreeMap::new(),
             since: BTreeMap::new(),
@@ -282,7 +285,9 @@ impl OutputLease {
     fn give_back(&mut self, bytes: usize) {
         if bytes > 0 {
             self.bytes -= bytes;
-            State::give_back(self.memory.lock(), self.group, bytes);
+            let mut state = self.memory.lock();
+            release(&mut state.of_replies, self.group, bytes);
+            State::give_back(state, bytes);
         }
     }
 }
@@ -308,35 +313,49 @@ impl State {
         let Some(left) = self.left.checked_sub(bytes) else {
             return false;
         };
-        let held = self.held.get(&group).copied().unwrap_or(0);
+        let held = self.held_by(group);
         // An address without any may have the last of it.
         if held > 0 && held + bytes > left {
             return false;
         }
         self.left = left;
-        self.held.insert(group, held + bytes);
+        *self.held.entry(group).or_default() += bytes;
         true
+    }
+
+    /// Bytes held by the calls and the replies of an address.
+    fn held_by(&self, group: PeerGroup) -> usize {
+        let of = |held: &HashMap<_, _>| held.get(&group).copied().unwrap_or(0);
+        of(&self.held) + of(&self.of_replies)
     }
 
     /// Takes bytes for replies, which leave a part to calls.
     fn take_output(&mut self, group: PeerGroup, bytes: usize) -> bool {
-        let held = self.held.get(&group).copied().unwrap_or(0);
-        let least = (held + bytes).max(self.total / CALLS_PART);
-        bytes + least <= self.left && self.take(group, bytes)
+        let least = (self.held_by(group) + bytes).max(self.total / CALLS_PART);
+        if bytes + least > self.left {
+            return false;
+        }
+        self.left -= bytes;
+        *self.of_replies.entry(group).or_default() += bytes;
+        true
     }
 
-    /// Returns bytes of an address, and wakes the connections that wait for some.
-    fn give_back(mut state: MutexGuard<'_, Self>, group: PeerGroup, bytes: usize) {
+    /// Returns bytes, and wakes the connections that wait for some.
+    fn give_back(mut state: MutexGuard<'_, Self>, bytes: usize) {
         state.left += bytes;
-        if let Some(held) = state.held.get_mut(&group) {
-            *held -= bytes;
-            if *held == 0 {
-                state.held.remove(&group);
-            }
-        }
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         waiting.into_values().for_each(Waker::wake);
+    }
+}
+
+/// Takes bytes off what an address holds.
+fn release(held: &mut HashMap<PeerGroup, usize>, group: PeerGroup, bytes: usize) {
+    if let Some(of_group) = held.get_mut(&group) {
+        *of_group -= bytes;
+        if *of_group == 0 {
+            held.remove(&group);
+        }
     }
 }
 
@@ -359,7 +378,8 @@ impl Drop for Lease {
         };
         let mut state = memory.lock();
         state.lent.remove(number);
-        State::give_back(state, *group, self.bytes);
+        release(&mut state.held, *group, self.bytes);
+        State::give_back(state, self.bytes);
     }
 }
 
@@ -430,6 +450,21 @@ mod tests {
         drop((call, outputs));
         let state = memory.lock();
         assert!(state.left == state.total && state.held.is_empty());
+        assert!(state.of_replies.is_empty());
+    }
+
+    #[test]
+    fn replies_of_one_address_do_not_keep_the_calls_of_another_from_giving_way() {
+        const AFTER: Duration = Duration::from_secs(30);
+        let memory = Memory::new(16 * OUTPUT_STEP);
+        let mut output = memory.output(group(1));
+        assert!(output.resize(7 * OUTPUT_STEP));
+        let (mut holds, mut waits) = (memory.account(group(2)), memory.account(group(3)));
+        let _old = take(&mut holds, 4 * OUTPUT_STEP).expect("it is free");
+        assert!(take(&mut waits, 6 * OUTPUT_STEP).is_none());
+        let now = Instant::now();
+        assert!(!holds.must_give_way(now, AFTER));
+        assert!(holds.must_give_way(now + AFTER, AFTER));
     }
 
     #[test]

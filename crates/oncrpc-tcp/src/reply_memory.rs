@@ -15,6 +15,9 @@ pub trait ReplyMemory: Send + Sync {
     fn lease(&self, bytes: usize) -> Leasing;
 }
 
+/// A lease that is there once others have returned theirs.
+pub(crate) type LaterLease = Pin<Box<dyn Future<Output = Box<dyn Lease>> + Send>>;
+
 /// The answer of a [budget](ReplyMemory).
 pub enum Leasing {
     /// The reply needs no memory of the budget.
@@ -22,5 +25,5 @@ pub enum Leasing {
     /// There is memory.
     Now(Box<dyn Lease>),
     /// The reply has to wait.
-    Later(Pin<Box<dyn Future<Output = Box<dyn Lease>> + Send>>),
+    Later(LaterLease),
 }
