@@ -1,5 +1,6 @@
 //! Configuration of a gateway.
 
+use crate::mount::MountService;
 use oncrpc::{Cause, LocalUsers};
 use oncrpc_tcp::{IncomingStream, Limits, Stream};
 use rpcrdma::{Client, ClientConfig, ServerConfig};
@@ -272,6 +273,9 @@ pub struct GatewayConfig {
     /// read and write at its data servers, past the gateway. Not under RPCSEC_GSS with integrity or
     /// privacy.
     pub hide_pnfs: bool,
+    /// MOUNT of the upstream, where the upstream does not answer it; without one, it is the upstream
+    /// that says that it has none.
+    pub mount: Option<Arc<dyn MountService>>,
 }
 
 impl GatewayConfig {
@@ -287,6 +291,7 @@ impl GatewayConfig {
         with_workers(workers: usize),
         with_upstream_name(upstream_name: Option<String>),
         with_hide_pnfs(hide_pnfs: bool),
+        with_mount(mount: Option<Arc<dyn MountService>>),
     }
 }
 
@@ -304,6 +309,7 @@ impl Default for GatewayConfig {
             workers: 1,
             upstream_name: None,
             hide_pnfs: false,
+            mount: None,
         }
     }
 }

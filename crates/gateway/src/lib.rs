@@ -36,6 +36,7 @@ mod gateway;
 mod held;
 mod link;
 mod listener;
+mod mount;
 mod outage;
 mod pair;
 mod phase;
@@ -54,4 +55,5 @@ pub use config::{
     MAX_RETRIED_REPLY, MAX_TCP_CALLS, SourcePorts, Upstream, tcp_limits,
 };
 pub use gateway::{Gateway, GatewayMonitor};
+pub use mount::{MountOutcome, MountService};
 pub use stats::{GatewayStats, TcpClient, UpstreamConnection};

@@ -5,6 +5,7 @@ mod loss;
 
 use crate::core::Core;
 use crate::downstream::Backward;
+use crate::held::Held;
 use crate::link::Link;
 use crate::outage::Symptom;
 use crate::phase::{Phase, Phases};
@@ -205,7 +206,13 @@ impl Pair {
                     None => return Reply::Nothing,
                 },
             };
-            self.forward(call, scanned, &caller).await
+            match scanned.program {
+                // Rare, and its state is larger than that of other calls.
+                nfs_proto::MOUNT_PROGRAM => {
+                    Box::pin(self.forward_mount(call, scanned, &caller)).await
+                }
+                _ => self.forward(call, scanned, &caller).await,
+            }
         }))
     }
 
@@ -257,7 +264,7 @@ impl Pair {
         }
     }
 
-    async fn forward(
+    pub(crate) async fn forward(
         self: &Arc<Self>,
         call: Payload,
         scanned: ScannedCall,
@@ -269,23 +276,46 @@ impl Pair {
         if session::declares_ready(&scanned) {
             self.client_is_ready();
         }
+        let outcome = self.ask(&link, call, &scanned, caller).await;
+        self.conclude(&link, outcome, &scanned, caller)
+    }
+
+    /// Passes a call to the upstream, and waits for the reply.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        link: &Link,
+        call: Payload,
+        scanned: &ScannedCall,
+        caller: &Caller,
+    ) -> Result<(Payload, Option<Held>), Failure> {
         let (call, _memory) = self.with_memory(call);
-        let (call, bound) = self.outgoing(&link, call, &scanned);
+        let (call, bound) = self.outgoing(link, call, scanned);
         let most = caller.reply_room.largest();
-        match self.call_upstream(&link, call, bound, &scanned, most).await {
+        self.call_upstream(link, call, bound, scanned, most).await
+    }
+
+    /// The answer to a call by what became of it at the upstream.
+    pub(crate) fn conclude(
+        &self,
+        link: &Link,
+        outcome: Result<(Payload, Option<Held>), Failure>,
+        scanned: &ScannedCall,
+        caller: &Caller,
+    ) -> Reply {
+        match outcome {
             // A client may not read its reply, which has its memory until it is written.
             Ok((reply, memory)) => {
                 if !self.answered.load(Relaxed) && !self.answered.swap(true, Relaxed) {
                     self.core.end_outage();
                 }
-                match (self.back(&link, reply, &scanned, caller), memory) {
+                match (self.back(link, reply, scanned, caller), memory) {
                     (Reply::Message(reply), Some(held)) => {
                         Reply::Message(held.keep_with(reply, self.core.upstream_side))
                     }
                     (reply, _) => reply,
                 }
             }
-            Err(failure) => self.failed(failure, &scanned, caller),
+            Err(failure) => self.failed(failure, scanned, caller),
         }
     }
 
@@ -300,7 +330,7 @@ impl Pair {
     }
 
     /// Returns the upstream connection once it is there; `None` if there will be none.
-    async fn link(&self) -> Option<Arc<Link>> {
+    pub(crate) async fn link(&self) -> Option<Arc<Link>> {
         if let Some(link) = &self.lock().link {
             return Some(Arc::clone(link));
         }

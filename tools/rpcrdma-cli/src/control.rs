@@ -216,8 +216,8 @@ pub(crate) struct PairStatus {
     /// Name of the socket of the service manager that MOUNT uses, if it uses one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mount_socket: Option<String>,
-    /// Where MOUNT of the server is, if it is passed on: `rpcbind` for the port that rpcbind of the server's host says, else
-    /// 20048; or `HOST:PORT`.
+    /// Where MOUNT of the server is, if it is passed on over TCP or the place is configured: `rpcbind` for the port that
+    /// rpcbind of the server's host says, else 20048; or `HOST:PORT`.
     #[serde(default)]
     pub(crate) upstream_mount: Option<String>,
     /// Where it listens over each provider: the address above, and those of RDMA devices beside it.

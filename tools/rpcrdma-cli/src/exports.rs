@@ -3,9 +3,10 @@
 use crate::connect::ConnectArgs;
 use crate::control::asking::OneControlArgs;
 use crate::control::{ExportStatus, Status};
-use crate::endpoint::{Endpoint, NO_ADDRESS};
+use crate::endpoint::{Endpoint, NO_ADDRESS, at_port};
 use crate::failure::Ended;
 use crate::json;
+use crate::session::mount_port;
 use crate::table::Columns;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
@@ -28,7 +29,8 @@ use std::net::SocketAddr;
       by MOUNT over TCP, as showmount(8) does
   rpcrdma exports --json 192.0.2.1:20049
 
-MOUNT is called over RDMA, and over TCP if the server does not answer it over RDMA. Without \
+MOUNT is called over RDMA, and over TCP if the server does not answer it over RDMA and has port 20049, \
+or --mount-port is given. Without \
 HOST, the control socket of the server is used, as by `rpcrdma stats`; only the user who runs \
 the server, and root, can do that.")]
 pub(crate) struct ExportsArgs {
@@ -36,7 +38,8 @@ pub(crate) struct ExportsArgs {
     #[arg(value_name = "HOST[:PORT]", conflicts_with = "socket")]
     server: Option<Endpoint>,
 
-    /// TCP port of MOUNT [default: that of HOST with --tcp, else 20048]
+    /// TCP port of MOUNT [default: that of HOST with --tcp, else 20048; none for another port than 20049 over
+    /// RDMA]
     #[arg(long, value_name = "PORT", help_heading = "Connection")]
     mount_port: Option<u16>,
 
@@ -120,8 +123,11 @@ impl ExportsArgs {
                 fault: Fault::Rpc(RpcError::ProgUnavail | RpcError::ProgMismatch { .. }),
                 ..
             }) => {
-                let port = self.mount_port.unwrap_or(MOUNT_PORT);
-                self.ask_at(SocketAddr::new(addr.ip(), port)).await
+                let context = "the server does not answer MOUNT over RDMA";
+                match mount_port(self.mount_port, addr).context(context) {
+                    Ok(port) => self.ask_at(at_port(addr, port)).await,
+                    Err(error) => Err(error),
+                }
             }
             asked => asked.map_err(unlisted),
         }
@@ -133,7 +139,7 @@ impl ExportsArgs {
         let mut last = anyhow!(NO_ADDRESS);
         let port = self.mount_port_of(server);
         for addr in server.addresses().await.with_context(context)? {
-            match self.ask_at(SocketAddr::new(addr.ip(), port)).await {
+            match self.ask_at(at_port(addr, port)).await {
                 Ok(exports) => return Ok(exports),
                 Err(error) => last = error,
             }

@@ -16,6 +16,7 @@ mod mount_turns;
 mod observed;
 mod over;
 mod pairs;
+mod passed_mount;
 mod plan;
 mod prepare;
 mod replace;

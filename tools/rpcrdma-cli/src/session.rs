@@ -1,13 +1,13 @@
 //! Files on servers by their URL: connecting, and asking for the export a URL lies in.
 
 use crate::connect::ConnectArgs;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, at_port};
 use crate::failure::{self, Usage};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use nfs_client::{Error, Export, Fault, Mount, NfsUrl, Node, current_user};
 use nfs_proto::mount::{MountStatus, Mounted};
-use nfs_proto::{FileType, MOUNT_PORT, Status};
+use nfs_proto::{FileType, MOUNT_PORT, NFS_RDMA_PORT, Status};
 use oncrpc::{Chain, RpcError};
 use rpcrdma::Client;
 use std::fmt;
@@ -26,9 +26,10 @@ const NOT_RESPONDING_AFTER: Duration = Duration::from_secs(5);
 /// Options of everything that works on files of a server.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SessionArgs {
-    /// TCP port of MOUNT, for servers that do not answer MOUNT over RDMA
-    #[arg(long, value_name = "PORT", default_value_t = MOUNT_PORT, help_heading = "Connection")]
-    mount_port: u16,
+    /// TCP port of MOUNT, for servers that do not answer MOUNT over RDMA [default: 20048 for a server at port
+    /// 20049, none for another port]
+    #[arg(long, value_name = "PORT", help_heading = "Connection")]
+    mount_port: Option<u16>,
 
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,
@@ -254,15 +255,16 @@ impl Server {
                 }) => {}
                 mounted => return self.explain(url, mounted),
             }
-            let addr = SocketAddr::new(self.addr.ip(), args.mount_port);
+            let port = mount_port(args.mount_port, self.addr)
+                .with_context(|| format!("{url}: the server does not answer MOUNT over RDMA"))?;
+            let addr = at_port(self.addr, port);
             let connected = oncrpc_tcp::Client::connect(addr, args.connect.timeout);
             let client = said_if_late(&self.endpoint, connected)
                 .await
                 .with_context(|| {
                     format!(
                         "{url}: the server does not answer MOUNT over RDMA, and nobody does over TCP at \
-                         port {} (--mount-port says where it is; `rpcinfo -p` shows it)",
-                        args.mount_port
+                         port {port} (--mount-port says where it is; `rpcinfo -p` shows it)"
                     )
                 })?;
             self.mount = Some(Mount::new(client, current_user()));
@@ -302,6 +304,23 @@ impl Server {
         let export = Arc::new(self.explain(url, opened)?.named(name));
         self.exports.push(Arc::clone(&export));
         Ok(export)
+    }
+}
+
+/// The TCP port of MOUNT of a server that does not answer it over RDMA: the one that was given, or the usual one.
+///
+/// # Errors
+///
+/// If none was given and the port of the server is not the usual one: MOUNT at the usual port may then be that of another
+/// server of the host, whose file handles could lead to other files here.
+pub(crate) fn mount_port(given: Option<u16>, server: SocketAddr) -> anyhow::Result<u16> {
+    match (given, server.port()) {
+        (Some(port), _) => Ok(port),
+        (None, NFS_RDMA_PORT) => Ok(MOUNT_PORT),
+        (None, port) => Err(anyhow!(
+            "MOUNT over TCP at port {MOUNT_PORT} is not asked, as it may be that of another server than the one at port \
+             {port} (--mount-port says where it is; for a server behind a gateway, the gateway's upstream_mount does)"
+        )),
     }
 }
 

@@ -8,6 +8,7 @@ mod heard;
 mod hostile;
 mod lifetimes;
 mod made_up;
+mod mount;
 mod pnfs;
 mod providers;
 mod recovery;

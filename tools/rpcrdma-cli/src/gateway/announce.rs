@@ -61,8 +61,8 @@ struct PairLine {
     /// Port of MOUNT over TCP, at the same address, if MOUNT is passed on.
     #[serde(skip_serializing_if = "Option::is_none")]
     mount_port: Option<u16>,
-    /// Where MOUNT of the server is, if it is passed on: `rpcbind` for the port that rpcbind of the server's host says, else
-    /// 20048; or `HOST:PORT`.
+    /// Where MOUNT of the server is, if it is passed on over TCP or the place is configured: `rpcbind` for the port that
+    /// rpcbind of the server's host says, else 20048; or `HOST:PORT`.
     #[serde(skip_serializing_if = "Option::is_none")]
     upstream_mount: Option<String>,
     /// Whether clients are told that the server is none of pNFS.
@@ -108,8 +108,16 @@ impl PairLine {
                 Scheme::Rdma => ", the only one of rpcrdma serve",
                 Scheme::Tcp => "",
             };
+            let place = match self.upstream_mount {
+                Some(_) => {
+                    let place = plan.upstream_mount.describe(&plan.upstream);
+                    format!("; MOUNT over connections of NFS is passed on to {place}")
+                }
+                None => String::new(),
+            };
             return format!(
-                "no MOUNT over TCP: Linux mounts version 4 only (--mount-port, or mount_port of the pair, adds version 3{also})"
+                "no MOUNT over TCP: Linux mounts version 4 only (--mount-port, or mount_port of the pair, adds version \
+                 3{also}){place}"
             );
         };
         let place = plan.upstream_mount.describe(&plan.upstream);

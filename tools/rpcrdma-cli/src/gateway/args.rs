@@ -75,8 +75,9 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "PORT")]
     mount_port: Option<u16>,
 
-    /// Where MOUNT of the server is [default: as rpcbind of its host says, else port 20048]
-    #[arg(long, value_name = "[HOST:]PORT", requires = "mount_port")]
+    /// Where MOUNT of the server is [default: at its NFS port; else as rpcbind of its host says, else port
+    /// 20048]
+    #[arg(long, value_name = "[HOST:]PORT")]
     upstream_mount: Option<MountPlace>,
 
     /// Register NFS and MOUNT with rpcbind of this machine

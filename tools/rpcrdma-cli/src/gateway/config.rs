@@ -394,7 +394,6 @@ mod tests {
             "gateway.toml:17: pair[2].mount_port: \"20048\" does not fit",
             "gateway.toml:20: pair[3]: listen is missing",
             "gateway.toml:20: pair[3]: upstream is missing",
-            "gateway.toml:23: pair[4].upstream_mount: MOUNT is not passed on without mount_port",
             "gateway.toml:23: pair[4]: rdma://0.0.0.0:3 and tcp://0.0.0.0:3 have the same port",
             "gateway.toml:24: pair[4].upstream: both sides are TCP",
             "gateway.toml:30: pair[5].provider: 'hardware'",

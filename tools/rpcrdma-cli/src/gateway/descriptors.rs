@@ -1,5 +1,6 @@
 //! How the descriptors of the process are shared among pairs.
 
+use super::passed_mount::CALLS_WITHOUT_PORT;
 use super::plan::PairPlan;
 use super::side::Scheme;
 use crate::serve::capacity::{OF_DEVICE, OF_SOFTWARE};
@@ -8,8 +9,9 @@ use oncrpc_tcp::Limits;
 /// Descriptors of the process itself: standard streams, the control socket, metrics, an event queue for each thread.
 const OF_PROCESS: usize = 24;
 
-/// Descriptors of a pair without clients: its listeners and its event queues.
-const OF_PAIR: usize = 12;
+/// Descriptors of a pair without clients: its listeners and its event queues, and calls of MOUNT that come over
+/// connections of NFS.
+const OF_PAIR: usize = 12 + CALLS_WITHOUT_PORT;
 
 /// Descriptors of a client of MOUNT: its connection, and one to the server while it has a call.
 const OF_MOUNT_CLIENT: usize = 2;

@@ -1,12 +1,14 @@
 //! MOUNT over TCP, passed on to the server: mounts of NFS version 3 ask it for the first file handle.
 
 use super::allowed_clients::AllowedClients;
-use super::mount_server::{MountServer, at};
+use super::mount_server::at;
 use super::mount_turns::MountTurns;
+use super::passed_mount::PassedMount;
 use super::side::UpstreamUrl;
 use crate::endpoint::Endpoint;
 use crate::serve::null::NullOnly;
 use anyhow::Context;
+use gateway::MountOutcome;
 use nfs_proto::{MOUNT_PORT, MOUNT_PROGRAM};
 use oncrpc::admission::Admission;
 use oncrpc::xdr::{Payload, Reader, Writer};
@@ -14,12 +16,11 @@ use oncrpc::{
     AcceptStatus, Answer, Call, CallHeader, Caller, Connections, LocalUsers, Programs, Reply,
     ReplyHeader, ReplyStatus, Service,
 };
-use oncrpc_tcp::{Limits, Server, WarningLog};
+use oncrpc_tcp::{Limits, Server};
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -89,40 +90,9 @@ impl MountPlace {
     }
 }
 
-/// Calls of MOUNT that did not get an answer of the server.
-#[derive(Debug, Default)]
-pub(super) struct MountFailures {
-    denied: AtomicU64,
-    unanswered: AtomicU64,
-}
-
-impl MountFailures {
-    /// Calls denied, as a local user claimed to be another one.
-    pub(super) fn denied(&self) -> u64 {
-        self.denied.load(Relaxed)
-    }
-
-    /// Calls that were answered with SYSTEM_ERR, as the server could not be reached or did not answer.
-    pub(super) fn unanswered(&self) -> u64 {
-        self.unanswered.load(Relaxed)
-    }
-}
-
-/// The pair whose MOUNT is passed on.
-pub(super) struct MountOfPair<'a> {
-    /// Where the pair listens, as a URL for the log.
-    pub(super) listen: String,
-    pub(super) upstream: &'a UpstreamUrl,
-    pub(super) place: MountPlace,
-    /// The key or option that names another place, in words.
-    pub(super) place_key: String,
-    pub(super) clients: Arc<AllowedClients>,
-}
-
 /// MOUNT of a server over TCP.
 pub(super) struct MountProxy {
     pub(super) addr: SocketAddr,
-    pub(super) failures: Arc<MountFailures>,
     turns: Arc<MountTurns>,
     admission: Admission,
     connections: Connections,
@@ -138,30 +108,17 @@ impl MountProxy {
     /// If the socket cannot be used.
     pub(super) fn start(
         listener: std::net::TcpListener,
-        of: MountOfPair<'_>,
+        mount: PassedMount,
+        clients: Arc<AllowedClients>,
         local_users: Arc<dyn LocalUsers>,
     ) -> anyhow::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let addr = listener.local_addr().context("cannot listen")?;
-        let log = Arc::new(WarningLog::default());
-        log.name_listener(|| of.listen);
-        let failures = Arc::<MountFailures>::default();
-        let turns = Arc::new(MountTurns::new());
-        let service = Forward {
-            server: Arc::new(MountServer::new(
-                of.place,
-                of.place_key,
-                of.upstream.server.host.clone(),
-            )),
-            turns: Arc::clone(&turns),
-            log: Arc::clone(&log),
-            failures: Arc::clone(&failures),
-        };
-        let clients = of.clients;
+        let (turns, log) = (Arc::clone(&mount.turns), Arc::clone(&mount.log));
         let admission = Admission::new(Limits::default().of_connections());
         let connections = Connections::default();
-        let server = Server::new(listener, Arc::new(service), Limits::default())
+        let server = Server::new(listener, Arc::new(Forward(mount)), Limits::default())
             .admit(move |addr| clients.admits(addr))
             .admission(admission.clone())
             .connections(connections.clone())
@@ -174,7 +131,6 @@ impl MountProxy {
         }));
         Ok(Self {
             addr,
-            failures,
             turns,
             admission,
             connections,
@@ -214,14 +170,8 @@ impl MountProxy {
     }
 }
 
-/// Passes calls of MOUNT on, each over a connection of its own: they are rare, and the server sees each as
-/// from a client that comes for the first time.
-struct Forward {
-    server: Arc<MountServer>,
-    turns: Arc<MountTurns>,
-    log: Arc<WarningLog>,
-    failures: Arc<MountFailures>,
-}
+/// Passes calls of MOUNT on.
+struct Forward(PassedMount);
 
 impl Forward {
     /// Counts a call that is not passed on if a local user claims to be another one in it, and says so.
@@ -230,9 +180,10 @@ impl Forward {
         if !is_claim || CallHeader::parse(&mut Reader::from(call)).is_err() {
             return;
         }
-        self.failures.denied.fetch_add(1, Relaxed);
-        if self.log.may_warn(caller.group) {
-            tracing::warn!(target: "gateway", listen = self.log.listener(), peer = %caller.addr, "MOUNT is denied (AUTH_BADCRED): a local user claims to be another one, or nobody, which only root may (--trust-local, or trust_local of [gateway], allows it)");
+        let PassedMount { failures, log, .. } = &self.0;
+        failures.deny();
+        if log.may_warn(caller.group) {
+            tracing::warn!(target: "gateway", listen = log.listener(), peer = %caller.addr, "MOUNT is denied (AUTH_BADCRED): a local user claims to be another one, or nobody, which only root may (--trust-local, or trust_local of [gateway], allows it)");
         }
     }
 }
@@ -251,26 +202,13 @@ impl Service for Forward {
         if prog != MOUNT_PROGRAM {
             return Programs::new().with(NullOnly).call(call, caller);
         }
-        let (server, turns) = (Arc::clone(&self.server), Arc::clone(&self.turns));
-        let (log, failures) = (Arc::clone(&self.log), Arc::clone(&self.failures));
-        let (peer, group) = (caller.addr, caller.group);
+        let (mount, caller) = (self.0.clone(), *caller);
         Answer::Later(Box::pin(async move {
-            let reply = match turns.take(group).await {
-                Some(_turn) => server.call(vers, call, &log).await,
-                None => {
-                    if log.may_warn(group) {
-                        tracing::warn!(target: "gateway", listen = log.listener(), %peer, "a call of MOUNT has waited in vain for its turn: the server answers earlier ones too slowly");
-                    }
-                    None
-                }
-            };
-            reply.map_or_else(
-                || {
-                    failures.unanswered.fetch_add(1, Relaxed);
-                    Reply::Message(system_err(xid))
-                },
-                Reply::Message,
-            )
+            let outcome = mount.pass_on(vers, call, &caller, None).await;
+            Reply::Message(match outcome {
+                MountOutcome::Answered(reply) => reply,
+                MountOutcome::Unanswered | MountOutcome::Unknown => system_err(xid),
+            })
         }))
     }
 }
@@ -285,6 +223,8 @@ fn system_err(xid: u32) -> Payload {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::circles::tests::plan;
+    use crate::gateway::mount_server::MountServer;
     use oncrpc::{AuthSys, Credential, Origin, Procedure, write_call};
 
     #[test]
@@ -302,17 +242,10 @@ mod tests {
 
     #[test]
     fn local_user_that_claims_to_be_another_is_counted_and_a_malformed_call_is_not() {
-        let failures = Arc::<MountFailures>::default();
-        let forward = Forward {
-            server: Arc::new(MountServer::new(
-                MountPlace::default(),
-                "--upstream-mount".to_owned(),
-                "127.0.0.1".to_owned(),
-            )),
-            turns: Arc::new(MountTurns::new()),
-            log: Arc::default(),
-            failures: Arc::clone(&failures),
-        };
+        let (plan, _) = plan("rdma://127.0.0.1", "tcp://127.0.0.1:2049");
+        let mount = PassedMount::new(MountServer::of(&plan, "--upstream-mount".to_owned()));
+        let failures = Arc::clone(&mount.failures);
+        let forward = Forward(mount);
         let caller = Caller::new(([127, 0, 0, 1], 1).into()).from(Origin::User(1000));
         let call = |credential: &Credential| {
             let mut w = Writer::default();

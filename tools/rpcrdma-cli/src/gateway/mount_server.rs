@@ -1,18 +1,21 @@
 //! MOUNT of the server of a pair: where it is, calls to it, and what the log says of both.
 
 use super::mount_proxy::MountPlace;
-use crate::endpoint::{Endpoint, NO_ADDRESS};
+use super::plan::PairPlan;
+use super::side::{Scheme, UpstreamUrl};
+use crate::endpoint::{Endpoint, NO_ADDRESS, at_port};
 use crate::failure::plain;
 use anyhow::{Context, anyhow};
-use nfs_proto::{MOUNT_PORT, MOUNT_PROGRAM};
+use gateway::MountOutcome;
+use nfs_proto::{MOUNT_PORT, MOUNT_PROGRAM, NFS_PROGRAM, NFS_V3};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{AcceptStatus, PeerGroup, ReplyBound, ReplyHeader, ReplyStatus, Transport};
 use oncrpc_tcp::rpcbind::{self, NetId, Rpcbind};
-use oncrpc_tcp::{Client, ClientConfig, ConnectionEnd, LocalPort, WarningLog};
+use oncrpc_tcp::{Client, ClientConfig, ConnectionEnd, LocalPort, ReplyMemory, WarningLog};
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -21,11 +24,13 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// MOUNT of a server.
 pub(super) struct MountServer {
-    pub(super) place: MountPlace,
+    place: MountPlace,
     /// What names another place: a key of the file, or an option.
-    pub(super) place_key: String,
-    /// The server's host.
-    pub(super) host: String,
+    place_key: String,
+    /// NFS of the server.
+    upstream: UpstreamUrl,
+    /// Whether MOUNT of the server's host is that of the server, whatever port NFS has.
+    is_alone: bool,
     known: Mutex<Known>,
 }
 
@@ -73,6 +78,13 @@ impl fmt::Display for Found {
 }
 
 /// Why a call has no answer.
+enum NoAnswer {
+    /// MOUNT of the server's host may be that of another server.
+    Unknown,
+    Failed(Failed),
+}
+
+/// What has failed.
 struct Failed {
     /// Where it was looked for; nowhere if the host has no address.
     at: Option<Found>,
@@ -80,13 +92,22 @@ struct Failed {
 }
 
 impl MountServer {
-    pub(super) fn new(place: MountPlace, place_key: String, host: String) -> Self {
+    /// MOUNT of the server of a pair; `place_key` names its place, in words.
+    pub(super) fn of(plan: &PairPlan, place_key: String) -> Self {
+        let upstream = plan.upstream.clone();
         Self {
-            place,
+            place: plan.upstream_mount.clone(),
             place_key,
-            host,
+            // Who passes MOUNT on from a port of its own is told where it is looked for.
+            is_alone: plan.mount_port.is_some() || upstream.has_usual_port(),
+            upstream,
             known: Mutex::default(),
         }
+    }
+
+    /// Whether the administrator has named the place.
+    pub(super) fn is_named(&self) -> bool {
+        self.place != MountPlace::ByRpcbind
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -94,40 +115,60 @@ impl MountServer {
     }
 
     /// Makes a call. Logs where MOUNT is when that is new, once why it does not answer, and once that it answers again.
-    pub(super) async fn call(&self, vers: u32, call: Payload, log: &WarningLog) -> Option<Payload> {
-        match self.exchange(vers, call).await {
+    pub(super) async fn call(
+        &self,
+        vers: u32,
+        call: Payload,
+        log: &WarningLog,
+        memory: Option<Arc<dyn ReplyMemory>>,
+    ) -> MountOutcome {
+        match self.exchange(vers, call, memory).await {
             Ok((found, reply)) => {
                 self.handle_answer(found, log);
                 if is_no_mount(&reply) {
                     self.handle_failure(&self.no_mount(found), log);
                 }
-                Some(reply)
+                MountOutcome::Answered(reply)
             }
-            Err(failed) => {
+            Err(NoAnswer::Failed(failed)) => {
                 self.handle_failure(&self.explain(&failed), log);
-                None
+                MountOutcome::Unanswered
+            }
+            Err(NoAnswer::Unknown) => {
+                self.handle_failure(&self.unknown(), log);
+                MountOutcome::Unknown
             }
         }
     }
 
-    async fn exchange(&self, vers: u32, call: Payload) -> Result<(Found, Payload), Failed> {
-        let (endpoint, by_rpcbind) = match &self.place {
-            MountPlace::At(endpoint) => (endpoint.clone(), None),
-            MountPlace::Port(port) => (at(&self.host, *port), None),
-            MountPlace::ByRpcbind => (at(&self.host, MOUNT_PORT), Some(vers)),
+    async fn exchange(
+        &self,
+        vers: u32,
+        call: Payload,
+        memory: Option<Arc<dyn ReplyMemory>>,
+    ) -> Result<(Found, Payload), NoAnswer> {
+        let host = &self.upstream.server.host;
+        let (endpoint, seek) = match &self.place {
+            MountPlace::At(endpoint) => (endpoint.clone(), Seek::Here),
+            MountPlace::Port(port) => (at(host, *port), Seek::Here),
+            MountPlace::ByRpcbind if self.is_alone => (at(host, MOUNT_PORT), Seek::OfHost { vers }),
+            MountPlace::ByRpcbind => {
+                let (scheme, nfs) = (self.upstream.scheme, self.upstream.server.port);
+                (at(host, MOUNT_PORT), Seek::Beside { vers, scheme, nfs })
+            }
         };
+        let failed = |at, error| NoAnswer::Failed(Failed { at, error });
         let addresses = endpoint.addresses().await;
         let addresses = addresses.with_context(|| endpoint.host.clone());
-        let addresses = addresses.map_err(|error| Failed { at: None, error })?;
-        let (found, client) = connect(&addresses, by_rpcbind).await?;
+        let addresses = addresses.map_err(|error| failed(None, error))?;
+        // mountd, too, asks for reserved ports, unless an export says `insecure`.
+        let mut config = ClientConfig::new(DEADLINE).with_local_port(LocalPort::PreferablyReserved);
+        config.reply_memory = memory;
+        let (found, client) = connect(&addresses, seek, &config).await?;
         let reply = client.call(call, ReplyBound::default()).await;
-        let failed = |error| Failed {
-            at: Some(found),
-            error,
-        };
         reply
             .map(|reply| (found, reply))
-            .map_err(|error| failed(error.into()))
+            .map_err(|error| failed(Some(found), error.into()))
     }
 
     fn handle_answer(&self, found: Found, log: &WarningLog) {
@@ -193,6 +234,15 @@ impl MountServer {
         format!("MOUNT of the server cannot be reached at {at}: {error} ({what})")
     }
 
+    /// What there is to say of a server of which it is not known where its MOUNT is.
+    fn unknown(&self) -> String {
+        format!(
+            "a client asks for MOUNT, which {} does not answer, and MOUNT of {} may be that of another server: {} names the \
+             place",
+            self.upstream, self.upstream.server.host, self.place_key
+        )
+    }
+
     /// What there is to say of a server that has no MOUNT.
     fn no_mount(&self, found: Found) -> String {
         format!(
@@ -246,37 +296,76 @@ fn cause(error: &anyhow::Error) -> Cause {
     }
 }
 
-/// Connects to MOUNT at the first of these addresses that answers; at the port that rpcbind there says for a version of
-/// MOUNT, if that is given.
+/// Where MOUNT is sought at an address.
+#[derive(Clone, Copy, Debug)]
+enum Seek {
+    /// At the port of the address.
+    Here,
+    /// At the port that rpcbind there says for a version of MOUNT, or at that of the address.
+    OfHost { vers: u32 },
+    /// At the port that rpcbind there says, if it says this port for NFS: then both are of one server.
+    Beside { vers: u32, scheme: Scheme, nfs: u16 },
+}
+
+impl Seek {
+    /// The place at an address; `None` if it is not known.
+    async fn at(self, mut addr: SocketAddr) -> Option<Found> {
+        let ip = addr.ip();
+        let port = match self {
+            Self::Here => {
+                return Some(Found {
+                    addr,
+                    by: By::Administrator,
+                });
+            }
+            Self::OfHost { vers } => ask_rpcbind(addr, MOUNT_PROGRAM, vers, NetId::tcp(ip)).await,
+            Self::Beside { vers, scheme, nfs } => {
+                let netid = match scheme {
+                    Scheme::Tcp => NetId::tcp(ip),
+                    Scheme::Rdma => NetId::rdma(ip),
+                };
+                let said = ask_rpcbind(addr, NFS_PROGRAM, NFS_V3, netid).await;
+                if said != Some(nfs) {
+                    return None;
+                }
+                Some(ask_rpcbind(addr, MOUNT_PROGRAM, vers, NetId::tcp(ip)).await?)
+            }
+        };
+        let by = match port {
+            Some(port) => {
+                addr.set_port(port);
+                By::Rpcbind
+            }
+            None => By::Nobody,
+        };
+        Some(Found { addr, by })
+    }
+}
+
+/// Connects to MOUNT at the first of these addresses that answers.
 async fn connect(
     addresses: &[SocketAddr],
-    by_rpcbind: Option<u32>,
-) -> Result<(Found, Client), Failed> {
-    // mountd, too, asks for reserved ports, unless an export says `insecure`.
-    let config = ClientConfig::new(DEADLINE).with_local_port(LocalPort::PreferablyReserved);
-    let mut last = Failed {
-        at: None,
-        error: anyhow!(NO_ADDRESS),
+    seek: Seek,
+    config: &ClientConfig,
+) -> Result<(Found, Client), NoAnswer> {
+    let mut last = match addresses {
+        [] => NoAnswer::Failed(Failed {
+            at: None,
+            error: anyhow!(NO_ADDRESS),
+        }),
+        _ => NoAnswer::Unknown,
     };
-    for &(mut addr) in addresses {
-        let by = match by_rpcbind {
-            None => By::Administrator,
-            Some(vers) => match ask_rpcbind(addr.ip(), vers).await {
-                Some(port) => {
-                    addr.set_port(port);
-                    By::Rpcbind
-                }
-                None => By::Nobody,
-            },
+    for &addr in addresses {
+        let Some(found) = seek.at(addr).await else {
+            continue;
         };
-        let found = Found { addr, by };
-        match Client::connect_with(addr, &config).await {
+        match Client::connect_with(found.addr, config).await {
             Ok(client) => return Ok((found, client)),
             Err(error) => {
-                last = Failed {
+                last = NoAnswer::Failed(Failed {
                     at: Some(found),
                     error: error.into(),
-                }
+                });
             }
         }
     }
@@ -290,25 +379,33 @@ pub(super) fn at(host: &str, port: u16) -> Endpoint {
     }
 }
 
-/// The port that rpcbind says, if it says one.
-async fn ask_rpcbind(host: IpAddr, vers: u32) -> Option<u16> {
-    let client = Client::connect((host, rpcbind::PORT).into(), DEADLINE)
+/// The port that rpcbind of a host says for a program, if it says one.
+async fn ask_rpcbind(host: SocketAddr, program: u32, vers: u32, netid: NetId) -> Option<u16> {
+    let client = Client::connect(at_port(host, rpcbind::PORT), DEADLINE)
         .await
         .ok()?;
-    let found = Rpcbind::new(client)
-        .getaddr(MOUNT_PROGRAM, vers, NetId::tcp(host))
-        .await;
+    let found = Rpcbind::new(client).getaddr(program, vers, netid).await;
     found.ok()?.map(|addr| addr.port())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::circles::tests::plan;
     use tokio::net::TcpListener;
 
     fn server() -> MountServer {
-        let place = "635".parse().unwrap();
-        MountServer::new(place, "--upstream-mount".to_owned(), "filer".to_owned())
+        let (plan, _) = plan("rdma://127.0.0.1", "tcp://192.0.2.1:2049");
+        MountServer::of(&plan, "--upstream-mount".to_owned())
+    }
+
+    async fn connect_to(addresses: &[SocketAddr]) -> Result<Found, Failed> {
+        let config = ClientConfig::new(DEADLINE);
+        match connect(addresses, Seek::Here, &config).await {
+            Ok((found, _)) => Ok(found),
+            Err(NoAnswer::Failed(failed)) => Err(failed),
+            Err(NoAnswer::Unknown) => panic!("the place is named"),
+        }
     }
 
     #[tokio::test]
@@ -318,9 +415,9 @@ mod tests {
         let addresses = [gone, there].map(|listener| (listener.local_addr().unwrap(), listener));
         let [(nobody, gone), (somebody, _there)] = addresses;
         drop(gone);
-        let (found, _client) = connect(&[nobody, somebody], None).await.ok().unwrap();
+        let found = connect_to(&[nobody, somebody]).await.ok().unwrap();
         assert_eq!(found.addr, somebody);
-        let failed = connect(&[nobody], None).await.err().unwrap();
+        let failed = connect_to(&[nobody]).await.err().unwrap();
         let said = server().explain(&failed);
         assert!(said.contains(&format!("at {nobody}: ")), "{said}");
         assert!(said.contains("nobody listens there"), "{said}");
@@ -328,7 +425,22 @@ mod tests {
             said.ends_with("--upstream-mount names another place)"),
             "{said}"
         );
-        assert!(connect(&[], None).await.is_err());
+        assert!(connect_to(&[]).await.is_err());
+    }
+
+    #[test]
+    fn mount_of_a_host_is_that_of_the_server_only_for_the_usual_port_or_where_that_is_announced() {
+        let check = |upstream: &str, mount_port, is_alone: bool| {
+            let (mut plan, _) = plan("rdma://127.0.0.1", upstream);
+            plan.mount_port = mount_port;
+            let server = MountServer::of(&plan, "--upstream-mount".to_owned());
+            assert_eq!((server.is_alone, server.is_named()), (is_alone, false));
+        };
+        check("tcp://192.0.2.1:2049", None, true);
+        check("rdma://192.0.2.1:20049", None, true);
+        check("tcp://192.0.2.1:20049", None, false);
+        check("tcp://192.0.2.1:2050", None, false);
+        check("tcp://192.0.2.1:2050", Some(20048), true);
     }
 
     #[test]

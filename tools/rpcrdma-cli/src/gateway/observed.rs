@@ -1,9 +1,9 @@
 //! What a running gateway tells of itself.
 
 use super::allowed_clients::AllowedClients;
-use super::mount_proxy::MountFailures;
 use super::over;
 use super::pairs::{Pair, Pairs};
+use super::passed_mount::MountFailures;
 use super::plan::PairPlan;
 use super::replace::Failed;
 use crate::control::{
@@ -53,7 +53,7 @@ struct Watched {
     mount_socket: Option<String>,
     monitor: GatewayMonitor,
     allowed: Arc<AllowedClients>,
-    mount_failures: Option<Arc<MountFailures>>,
+    mount_failures: Arc<MountFailures>,
     mount_admission: Option<Admission>,
 }
 
@@ -90,14 +90,14 @@ impl Watched {
     }
 
     fn totals(&self) -> PairTotals {
-        let mount = self.mount_failures.as_deref();
+        let mount = &self.mount_failures;
         PairTotals {
             gateway: self.monitor.stats(),
             refused: self.allowed.refused(),
             refused_as_too_many: self.monitor.refused_as_too_many()
                 + self.mount_admission.as_ref().map_or(0, Admission::refused),
-            mount_denied: mount.map_or(0, MountFailures::denied),
-            mount_unanswered: mount.map_or(0, MountFailures::unanswered),
+            mount_denied: mount.denied(),
+            mount_unanswered: mount.unanswered(),
         }
     }
 

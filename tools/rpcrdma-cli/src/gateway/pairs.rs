@@ -4,8 +4,10 @@ use super::allowed_clients::AllowedClients;
 use super::args::GatewayArgs;
 use super::descriptors::{Shares, of_client, refusals};
 use super::event_loops::{EventLoops, SharedGateway};
-use super::mount_proxy::{MountFailures, MountOfPair, MountProxy};
+use super::mount_proxy::MountProxy;
+use super::mount_server::MountServer;
 use super::over::{Sides, over_tcp};
+use super::passed_mount::{CALLS_WITHOUT_PORT, MountFailures, PassedMount};
 use super::plan::{self, PairPlan};
 use super::side::Scheme;
 use super::sockets::Sockets;
@@ -67,6 +69,8 @@ pub(super) struct Pair {
     clients: Arc<AllowedClients>,
     gateway: SharedGateway,
     monitor: GatewayMonitor,
+    /// MOUNT of the server.
+    passed_mount: PassedMount,
     mount: Option<MountProxy>,
     /// Name of the socket of the service manager that MOUNT uses, if it uses one.
     pub(super) mount_socket: Option<String>,
@@ -207,8 +211,9 @@ impl Pairs {
         for pair in &self.running {
             let connections = each.min(self.connections);
             pair.gateway.limit_connections(connections).await;
-            if let Some(mount) = &pair.mount {
-                mount.limit_connections(shares.mount_connections());
+            match &pair.mount {
+                Some(mount) => mount.limit_connections(shares.mount_connections()),
+                None => pair.passed_mount.turns.limit(CALLS_WITHOUT_PORT),
             }
         }
     }
@@ -232,7 +237,12 @@ impl Pairs {
         let name = Arc::default();
         let (listen, over_devices) = self.listen(&plan, &clients, &name)?;
         let upstream_side = self.upstream(&plan, upstream.clone());
-        let gateway = Gateway::bind(listen, upstream_side, self.config(&plan));
+        let passed_mount =
+            PassedMount::new(MountServer::of(&plan, self.key(&plan, "upstream_mount")));
+        let config = self
+            .config(&plan)
+            .with_mount(Some(Arc::new(passed_mount.clone())));
+        let gateway = Gateway::bind(listen, upstream_side, config);
         let gateway = gateway.await;
         let gateway = gateway.map_err(|error| self.cannot_listen(error, &plan))?;
         let mut pair = Pair {
@@ -243,6 +253,7 @@ impl Pairs {
             clients,
             monitor: gateway.monitor(),
             gateway: SharedGateway::new(gateway),
+            passed_mount,
             mount: None,
             mount_socket: None,
             registered: None,
@@ -254,6 +265,7 @@ impl Pairs {
             first.socket = Some(name.to_owned());
         }
         name.get_or_init(|| pair.url());
+        pair.passed_mount.log.name_listener(|| pair.url());
         match self.complete(&mut pair).await {
             Ok(()) => {
                 pair.log_sockets();
@@ -276,14 +288,12 @@ impl Pairs {
             return Ok(());
         };
         let listener = self.tcp_listener(on, &self.key(plan, "mount_port"))?;
-        let of = MountOfPair {
-            listen: pair.url(),
-            upstream: &plan.upstream,
-            place: plan.upstream_mount.clone(),
-            place_key: self.key(plan, "upstream_mount"),
-            clients: Arc::clone(&pair.clients),
-        };
-        let mount = MountProxy::start(listener, of, Arc::clone(&self.local_users))?;
+        let mount = MountProxy::start(
+            listener,
+            pair.passed_mount.clone(),
+            Arc::clone(&pair.clients),
+            Arc::clone(&self.local_users),
+        )?;
         let mount = pair.mount.insert(mount);
         pair.mount_socket = self.sockets.name(on).map(str::to_owned);
         if plan.rpcbind {
@@ -502,9 +512,9 @@ impl Pair {
         Arc::clone(&self.clients)
     }
 
-    /// What became of calls of MOUNT, if it is passed on.
-    pub(super) fn mount_failures(&self) -> Option<Arc<MountFailures>> {
-        self.mount.as_ref().map(|mount| Arc::clone(&mount.failures))
+    /// What became of calls of MOUNT.
+    pub(super) fn mount_failures(&self) -> Arc<MountFailures> {
+        Arc::clone(&self.passed_mount.failures)
     }
 
     pub(super) fn mount_addr(&self) -> Option<SocketAddr> {

@@ -53,10 +53,6 @@ impl PairPlan {
             let what = "it registers MOUNT too: say where, with mount_port";
             found.push(("rpcbind", what.to_owned()));
         }
-        if self.mount_port.is_none() && self.upstream_mount != MountPlace::ByRpcbind {
-            let what = "MOUNT is not passed on without mount_port";
-            found.push(("upstream_mount", what.to_owned()));
-        }
         if self.allow.is_empty() {
             let what = format!(
                 "listening at {} serves other machines: say which ones, as in 192.168.1.0/24",
@@ -86,10 +82,10 @@ impl PairPlan {
         Some(at_port(self.listen.addr, port))
     }
 
-    /// Where MOUNT of the server is, for programs, if it is passed on.
+    /// Where MOUNT of the server is, for programs, if it is passed on from a port of its own, or named.
     pub(crate) fn mount_name(&self) -> Option<String> {
-        self.mount_port?;
-        Some(self.upstream_mount.name(&self.upstream))
+        let is_named = self.upstream_mount != MountPlace::ByRpcbind;
+        (self.mount_port.is_some() || is_named).then(|| self.upstream_mount.name(&self.upstream))
     }
 
     /// Whether clients connect over RDMA devices alone.

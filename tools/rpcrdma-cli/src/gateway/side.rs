@@ -78,6 +78,13 @@ impl Scheme {
     }
 }
 
+impl UpstreamUrl {
+    /// Whether the server has the usual port of its transport, which one server of a host has.
+    pub(super) fn has_usual_port(&self) -> bool {
+        self.server.port == self.scheme.port()
+    }
+}
+
 impl FromStr for ListenUrl {
     type Err = String;
 

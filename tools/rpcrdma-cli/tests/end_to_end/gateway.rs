@@ -3,6 +3,7 @@
 mod check;
 mod limits;
 mod log;
+mod mount;
 mod outage;
 mod reload;
 mod service;
@@ -36,6 +37,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 struct Filer {
     _runtime: Runtime,
     addr: SocketAddr,
+    /// Where MOUNT is.
+    mount: SocketAddr,
 }
 
 impl Filer {
@@ -44,32 +47,53 @@ impl Filer {
     }
 
     fn at(addr: SocketAddr, dir: &Path) -> Self {
+        Self::start(addr, None, dir)
+    }
+
+    /// With MOUNT at a port of its own.
+    fn with_mount_apart(dir: &Path) -> Self {
+        let anywhere = "127.0.0.1:0".parse().unwrap();
+        Self::start(anywhere, Some(anywhere), dir)
+    }
+
+    fn start(addr: SocketAddr, mount: Option<SocketAddr>, dir: &Path) -> Self {
         let fs = LocalFs::open(dir, LocalFsOptions::default()).unwrap();
         let options = ExportOptions::default().with_squash(Squash::None);
         let exports = Exports::new(HandleKey::random().unwrap())
             .with("/stuff", Arc::new(fs), options)
             .unwrap();
-        let programs = Programs::new()
-            .with(Nfs3::new(exports.clone(), Pool::new(1 << 20)))
-            .with(Mount3::new(exports));
+        let nfs = Programs::new().with(Nfs3::new(exports.clone(), Pool::new(1 << 20)));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
-        let listener = runtime
-            .block_on(tokio::net::TcpListener::bind(addr))
-            .unwrap();
-        let addr = listener.local_addr().unwrap();
-        let limits = Limits {
-            record: 2 << 20,
-            ..Limits::default()
+        let serve = |at: SocketAddr, programs: Programs| {
+            let listener = tokio::net::TcpListener::bind(at);
+            let listener = runtime.block_on(listener).unwrap();
+            let addr = listener.local_addr().unwrap();
+            let limits = Limits {
+                record: 2 << 20,
+                ..Limits::default()
+            };
+            let server = Server::new(listener, Arc::new(programs), limits);
+            runtime.spawn(server.run(pending()));
+            addr
         };
-        let server = Server::new(listener, Arc::new(programs), limits);
-        runtime.spawn(server.run(pending()));
+        let (addr, mount) = match mount {
+            Some(at) => (
+                serve(addr, nfs),
+                serve(at, Programs::new().with(Mount3::new(exports))),
+            ),
+            None => {
+                let addr = serve(addr, nfs.with(Mount3::new(exports)));
+                (addr, addr)
+            }
+        };
         Self {
             _runtime: runtime,
             addr,
+            mount,
         }
     }
 

@@ -17,7 +17,14 @@ fn server_is_reached_at_an_address_with_a_zone() {
     let mut command = Command::new(PROGRAM);
     // The number of the loopback interface, which every user and every network has.
     command
-        .args(["serve", "--json", "--listen", "[::1%1]:0", "--mount-port", "0"])
+        .args([
+            "serve",
+            "--json",
+            "--listen",
+            "[::1%1]:0",
+            "--mount-port",
+            "0",
+        ])
         .arg("--state-dir")
         .arg(around.path().join("state"))
         .arg(&dir)
