@@ -237,7 +237,7 @@ impl Pair {
                 Reply::Message(garbage_args(scanned.xid))
             }
             BadItem::Length | BadItem::Ineligible => {
-                self.warn("ERR_CHUNK: a Read chunk where no argument is eligible, or has this length (RFC 8166 §6.1)");
+                self.warn("ERR_CHUNK: a Read chunk with padding where no argument is eligible, or has this length (RFC 8166 §6.1)");
                 Reply::Ineligible
             }
         }

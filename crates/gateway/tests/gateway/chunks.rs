@@ -161,12 +161,12 @@ async fn read_chunk_of_another_length_than_its_argument_is_not_padded_and_passed
 }
 
 #[tokio::test]
-async fn read_chunk_within_another_argument_is_err_chunk() {
+async fn read_chunk_within_another_argument_is_not_padded_and_passed_on() {
     let upper = Upper::new(Over::Tcp).await;
     let down = Over::Rdma(Versions::One);
     let gateway = upper.behind(down).await;
     let client = Lower::new(down, gateway.local_addr(), nobody()).await;
-    let (head, start, mut items) = write(1, 4096, 4096, &Credential::None).into_parts();
+    let (head, start, mut items) = write(1, 4096, 4095, &Credential::None).into_parts();
     // The handle of the file, in place of the data.
     items[0].at -= 24;
     let call = Payload::with_items(head, start, items);

@@ -69,7 +69,7 @@ pub(super) struct Absent {
 pub enum BadItem {
     /// The eligible argument there has another length.
     Length,
-    /// No argument there is eligible (RFC 8267 §4, §6.1).
+    /// No argument there is eligible (RFC 8267 §4, §6.1), and the item needs padding.
     Ineligible,
 }
 
@@ -304,12 +304,12 @@ impl Scan {
                 let is_known = self.items.len() < MAX_ITEMS
                     && (self.skip > 0 || self.shapes.is_some_and(|shapes| !shapes.is_empty()));
                 let bad = match place {
-                    Some(_) => BadItem::Length,
-                    None => BadItem::Ineligible,
+                    Some(_) => Some(BadItem::Length),
+                    // Whole words need no padding, and are in the stream what they are beside it.
+                    None if length.is_multiple_of(4) => None,
+                    None => Some(BadItem::Ineligible),
                 };
-                if is_known && self.bad_item.is_none() {
-                    self.bad_item = Some(bad);
-                }
+                self.bad_item = self.bad_item.or(bad.filter(|_| is_known));
                 let at = self.at;
                 self.items.retain(|item| item.end() <= at);
                 self.shapes = None;

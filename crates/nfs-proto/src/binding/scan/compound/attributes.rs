@@ -33,7 +33,7 @@ const fn size(attribute: usize) -> Option<usize> {
         69 | 71 => 8 + 4 + 12,
         // retention_hold; space_freed
         73 | 78 => 8,
-        // sec_label: `seclabel4` (RFC 7862 §12.2.2)
+        // sec_label: `seclabel4` (RFC 7862 §12.2.4)
         80 => 8 + 4 + MAX_SECURITY_LABEL,
         // offline (RFC 9754 §2)
         83 => 4,
