@@ -15,6 +15,7 @@ use crate::input::{Input, Take};
 use crate::memory::SCARCE_AFTER;
 use crate::output::OUTPUT_LIMIT;
 use crate::shared::Shared;
+use oncrpc::turns::Turns;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -52,6 +53,8 @@ pub(crate) struct Driver {
     input: Input,
     dispatch: Dispatch,
     limits: TimeLimits,
+    /// The turns of the connection, where connections of its address share theirs.
+    turns: Option<Turns>,
     /// The peer may end its direction and still get replies.
     half_close: bool,
     /// What is dropped when the connection has ended.
@@ -81,6 +84,7 @@ impl Driver {
             input,
             dispatch,
             limits,
+            turns: None,
             half_close,
             on_end: Some(Box::new(on_end)),
             idle_since: None,
@@ -91,8 +95,19 @@ impl Driver {
         }
     }
 
+    /// Shares turns with other connections of its address.
+    pub(crate) fn with_turns(mut self, turns: Turns) -> Self {
+        self.turns = Some(turns);
+        self
+    }
+
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionEnd> {
         for _ in 0..ROUNDS {
+            if let Some(turns) = &mut self.turns
+                && turns.poll_begin(cx, next_round).is_pending()
+            {
+                return Poll::Pending;
+            }
             let mut progress = self.dispatch.poll(cx);
             match self.input.poll(cx, &mut self.dispatch) {
                 Poll::Ready(Ok(())) => progress = true,
@@ -117,6 +132,7 @@ impl Driver {
             progress |= !could_take && self.dispatch.may_take();
             progress |= self.dispatch.may_go_on();
             if !progress {
+                self.turns.as_ref().inspect(|turns| turns.give_back());
                 return self.wait(cx, output.blocked.map(|sent| sent / WRITE_STEP));
             }
             self.idle_since = None;
@@ -225,6 +241,12 @@ impl Driver {
         on_end();
         self.dispatch.end();
     }
+}
+
+/// Wakes the task once those that are ready have run and the runtime has looked for I/O.
+fn next_round(cx: &mut Context<'_>) {
+    // Its first poll leaves the waker with the runtime for that.
+    let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
 }
 
 /// Deadline for something to get on: kept while its count stays.

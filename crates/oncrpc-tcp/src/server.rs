@@ -12,6 +12,7 @@ use crate::source::{Accepted, IncomingStream, Source};
 use crate::warning::WarningLog;
 use buffer::Pool;
 use oncrpc::admission::{Admission, ConnectionLimits};
+use oncrpc::turns::EventLoop;
 use oncrpc::warnings::WARNING_PERIOD;
 use oncrpc::{
     Caller, Chain, Closing, ConnectionId, Connections, LocalUserError, LocalUsers, OpenConnection,
@@ -126,6 +127,7 @@ struct Accepting {
     pool: Option<Pool>,
     memory: Memory,
     admission: Admission,
+    event_loop: EventLoop,
     registries: Registries,
     log: Arc<WarningLog>,
 }
@@ -210,6 +212,7 @@ impl Server {
             pool: None,
             memory: Memory::new(limits.memory.max(limits.record)),
             admission,
+            event_loop: EventLoop::default(),
             registries: Registries::default(),
             log: Arc::default(),
         };
@@ -393,7 +396,7 @@ impl Accepting {
         let account = self.memory.account(caller.group);
         let input = Input::new(input, decoder, Some(account));
         let open = self.registries.add(&shared);
-        Ok(Driver::new(
+        let driver = Driver::new(
             shared,
             input,
             dispatch,
@@ -402,7 +405,8 @@ impl Accepting {
             move || {
                 drop(open);
             },
-        ))
+        );
+        Ok(driver.with_turns(self.event_loop.join(caller.group)))
     }
 
     /// Returns the origin of a client, if the server distinguishes local users.

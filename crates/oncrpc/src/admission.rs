@@ -10,8 +10,8 @@
 //!    address of the new one: a connection that is being set up before an idle one, and the one that
 //!    has been idle for longest before the others;
 //! 3. else, for an address with fewer than [`FEW`] connections, the one that has been idle for longest
-//!    of all, whichever address has it. Where [idle connections give
-//!    way](ConnectionLimits::idle_gives_way), for any address.
+//!    of all others, whichever address has it. Where [idle connections give
+//!    way](ConnectionLimits::idle_gives_way), for any address, and also its own.
 //!
 //! A connection in use is never evicted, and one that the server [may need](Use::Kept) only where none
 //! is idle. Rule 2 moves connections from addresses with many to those with few and never back. Without
@@ -324,7 +324,7 @@ impl State {
         for _ in 0..MAX_CHOICES {
             let choice = match setups_full {
                 true => self.most_setups(0),
-                false => self.least_useful(own),
+                false => self.least_useful(newcomer, own),
             };
             let (group, id) = choice.ok_or(Refused::Full)?;
             if let Some(evicted) = self.evict(group, id) {
@@ -335,11 +335,15 @@ impl State {
     }
 
     /// Chooses the connection to evict for an address that has `own` connections.
-    fn least_useful(&self, own: usize) -> Option<(PeerGroup, u64)> {
-        let for_any = || own < FEW || self.limits.idle_gives_way;
+    fn least_useful(&self, newcomer: PeerGroup, own: usize) -> Option<(PeerGroup, u64)> {
+        let idle = || match self.limits.idle_gives_way {
+            true => self.longest_idle(|_| true),
+            false if own < FEW => self.longest_idle(|group| group != newcomer),
+            false => None,
+        };
         self.most_setups(self.limits.free_setups())
             .or_else(|| self.least_useful_of_most(own + 2))
-            .or_else(|| for_any().then(|| self.longest_idle())?)
+            .or_else(idle)
     }
 
     /// Returns the least useful connection of the address with the most of those that are not in use,
@@ -366,9 +370,10 @@ impl State {
         best.map(|best| (best.group, best.id))
     }
 
-    /// Returns the connection that has been idle for longest.
-    fn longest_idle(&self) -> Option<(PeerGroup, u64)> {
-        let each = self.groups.iter().filter_map(|(group, connections)| {
+    /// Returns the connection that has been idle for longest, among those of these addresses.
+    fn longest_idle(&self, of: impl Fn(PeerGroup) -> bool) -> Option<(PeerGroup, u64)> {
+        let groups = self.groups.iter().filter(|(group, _)| of(**group));
+        let each = groups.filter_map(|(group, connections)| {
             let (since, id) = connections.idle().min()?;
             Some((since, *group, id))
         });

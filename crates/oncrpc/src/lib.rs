@@ -67,6 +67,7 @@ mod program;
 mod reply_room;
 mod service;
 mod transport;
+pub mod turns;
 pub mod warnings;
 pub mod xdr;
 

@@ -142,6 +142,23 @@ fn silent_connections_after_one_call_leave_others_served() {
 }
 
 #[test]
+fn idle_connections_of_as_many_addresses_as_places_leave_others_served() {
+    let target = target();
+    // Our own client has one place.
+    let mut held: Vec<Peer> = (1..PLACES)
+        .map(|number| {
+            let from = [127, 0, 3, u8::try_from(number).unwrap()];
+            Peer::connect_from(from.into(), target.addr()).expect("there is room")
+        })
+        .collect();
+    assert!(held.iter_mut().all(is_served), "each is renewed");
+    target.assert_serves();
+    assert_others_are_served(&target);
+    drop(held);
+    target.assert_baseline();
+}
+
+#[test]
 fn silent_connections_that_reconnect_leave_others_served() {
     for silent in [before_mpa as Silent, after_mpa, after_a_call] {
         let target = target();
@@ -238,8 +255,9 @@ fn connection_with_a_call_in_flight_keeps_its_place() {
     for mut peer in idle {
         peer.assert_closed();
     }
-    // Every address has one now: none of them gives way.
-    assert!(Peer::connect_from([127, 0, 2, 1].into(), target.addr()).is_none());
+    // Every address has one now. That of our own client has been idle for longest.
+    let mut last = Peer::connect_from([127, 0, 2, 1].into(), target.addr()).expect("in its place");
+    assert!(is_served(&mut last));
     service.release();
     assert_eq!(busy.answer()[0], XID);
     assert!(others.iter_mut().all(is_served));

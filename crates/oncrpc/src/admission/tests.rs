@@ -297,6 +297,17 @@ fn address_has_a_few_places_at_the_cost_of_addresses_with_fewer() {
 }
 
 #[test]
+fn connections_of_one_client_do_not_evict_each_other_in_turns() {
+    let admission = Admission::new(ConnectionLimits {
+        connections: 2,
+        ..LIMITS
+    });
+    let held = [(); 2].map(|()| idle(&admission, addr(1)).expect("there is room"));
+    assert_eq!(arrive(&admission, addr(1)).err(), Some(Refused::Full));
+    assert!(!held.iter().any(Client::is_evicted));
+}
+
+#[test]
 fn connection_that_is_kept_for_calls_to_its_client_gives_way_when_no_other_is_idle() {
     let admission = Admission::new(ConnectionLimits {
         connections: 3,

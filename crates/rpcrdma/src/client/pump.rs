@@ -151,6 +151,7 @@ impl Pump {
             calling,
             answers,
             Spinner::new(config.spin, activity()),
+            None,
             config.health,
             config.pull_timeout,
         );

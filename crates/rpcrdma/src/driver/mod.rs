@@ -37,10 +37,11 @@ use dispatch::Dispatch;
 use endpoint::Endpoint;
 use lease_rate::LeaseRate;
 use liveness::{Health, IdleTimer, Liveness, heard, null_call};
+use oncrpc::turns::Turns;
 use outgoing::Outgoing;
 use owner::Connection;
 use pulling::Pulling;
-use spin::{Idle, Spinner, Wait, after_others};
+use spin::{Idle, Spinner, Wait, after_others, next_round};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -124,6 +125,8 @@ pub(crate) struct Driver<P> {
     pub(crate) policy: P,
     pub(crate) answers: Dispatch,
     spinner: Spinner,
+    /// The turns of the connection, where connections of its address share theirs.
+    turns: Option<Turns>,
     /// Timer for the next deadline, created once because the driver waits often.
     timer: Pin<Box<Sleep>>,
     deadlines: Deadlines,
@@ -155,6 +158,7 @@ impl<P: Policy> Driver<P> {
         policy: P,
         answers: Dispatch,
         spinner: Spinner,
+        turns: Option<Turns>,
         health: HealthCheck,
         pull_timeout: Duration,
     ) -> Self {
@@ -165,6 +169,7 @@ impl<P: Policy> Driver<P> {
             endpoint,
             policy,
             spinner,
+            turns,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             deadlines: Deadlines::default(),
             now,
@@ -194,6 +199,7 @@ impl<P: Policy> Driver<P> {
         self.spinner.busy();
         self.now = clock::now();
         loop {
+            self.begin_turn().await;
             self.endpoint.check()?;
             let sent = self.send()?;
             let moved = self.endpoint.turn();
@@ -220,7 +226,10 @@ impl<P: Policy> Driver<P> {
             turns = 0;
             let idle = match worked {
                 true => Idle::Yielded,
-                false => self.spinner.idle(self.waits_for()).await,
+                false => {
+                    self.turns.as_ref().inspect(|turns| turns.give_back());
+                    self.spinner.idle(self.waits_for()).await
+                }
             };
             if idle == Idle::Again {
                 continue;
@@ -235,6 +244,13 @@ impl<P: Policy> Driver<P> {
                 self.now = clock::now();
                 self.spinner.busy();
             }
+        }
+    }
+
+    /// Waits for a turn, if others of its address may have theirs.
+    async fn begin_turn(&mut self) {
+        if let Some(turns) = &mut self.turns {
+            std::future::poll_fn(|cx| turns.poll_begin(cx, next_round)).await;
         }
     }
 

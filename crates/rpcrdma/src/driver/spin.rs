@@ -10,6 +10,7 @@ use crate::config::Spin;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::Context;
 use std::time::{Duration, Instant};
 
 /// How long to poll before waiting. On a quiet machine nothing shorter helps the 99th percentile.
@@ -205,6 +206,12 @@ impl Drop for Spinner {
 fn several_cpus() -> bool {
     static SEVERAL: OnceLock<bool> = OnceLock::new();
     *SEVERAL.get_or_init(|| std::thread::available_parallelism().is_ok_and(|n| n.get() > 1))
+}
+
+/// Wakes the task once those that are ready have run and the runtime has looked for I/O.
+pub(crate) fn next_round(cx: &mut Context<'_>) {
+    // Its first poll leaves the waker with the runtime for that.
+    let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
 }
 
 /// Yields to the tasks that were woken, without polling the system.

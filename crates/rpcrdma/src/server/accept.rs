@@ -17,6 +17,7 @@ use crate::driver::receives::share;
 use crate::driver::spin::Activity;
 use crate::driver::xids;
 use buffer::Pool;
+use oncrpc::turns::EventLoop;
 use oncrpc::warnings::WARNING_PERIOD;
 use oncrpc::{Chain, LocalUserError, Origin, PeerGroup};
 use rpcrdma_proto::limits::{CREDIT_TOLERANCE, MAX_CREDITS, RECEIVE_SLACK};
@@ -147,6 +148,7 @@ impl Acceptor {
             state: Arc::clone(&self.state),
             pool: worker.pool.clone(),
             activity: worker.activity.clone(),
+            event_loop: worker.event_loop.clone(),
             stop: self.stop.clone(),
             tally: Tally::new(Arc::clone(&self.state), peer),
             address: self.settings.addresses.connected(group, receives),
@@ -165,6 +167,7 @@ struct Arrival {
     state: Arc<State>,
     pool: Pool,
     activity: Activity,
+    event_loop: EventLoop,
     stop: Stop,
     tally: Tally,
     address: Address,
@@ -216,6 +219,7 @@ impl Arrival {
         let Self {
             settings,
             activity,
+            event_loop,
             tally,
             stop,
             place,
@@ -226,6 +230,7 @@ impl Arrival {
         let kept = Kept {
             address,
             receive_memory,
+            turns: Some(event_loop.join(place.admitted.group())),
             _load: load,
         };
         let kept = Some(kept);

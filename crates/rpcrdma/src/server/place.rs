@@ -5,6 +5,7 @@ use super::addresses::Address;
 use super::receive_memory::ReceiveLease;
 use super::stop::Stop;
 use oncrpc::admission::Admitted;
+use oncrpc::turns::Turns;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use verbs::SharedReceiveQueue;
@@ -21,6 +22,8 @@ pub(super) struct Kept {
     pub(super) address: Address,
     /// Memory of Receives that the connection posts itself, until it is served.
     pub(super) receive_memory: Option<ReceiveLease>,
+    /// Its turns on its worker, until it is served.
+    pub(super) turns: Option<Turns>,
     pub(super) _load: Load,
 }
 

@@ -61,6 +61,7 @@ impl Serving {
     ) -> Box<Self> {
         let config = &settings.config;
         let memory = kept.as_mut().and_then(|kept| kept.receive_memory.take());
+        let turns = kept.as_mut().and_then(|kept| kept.turns.take());
         let sent = Arc::<AtomicU64>::default();
         let deliveries = Deliveries::default();
         let (service, closed, aborted) = (Arc::clone(&endpoint.service), Stop::new(), Stop::new());
@@ -101,7 +102,15 @@ impl Serving {
         let spinner = Spinner::new(config.spin, activity);
         let (health, pull_timeout) = (config.health, config.pull_timeout);
         Box::new(Self {
-            driver: Driver::new(endpoint, answering, answers, spinner, health, pull_timeout),
+            driver: Driver::new(
+                endpoint,
+                answering,
+                answers,
+                spinner,
+                turns,
+                health,
+                pull_timeout,
+            ),
             settings,
             _kept: kept,
             ending: Some(ending),

@@ -4,6 +4,7 @@ use super::stop::Stop;
 use crate::driver::jobs::{MAX_BLOCKING, MAX_STUCK};
 use crate::driver::spin::Activity;
 use buffer::Pool;
+use oncrpc::turns::EventLoop;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -18,6 +19,7 @@ const KEEP: usize = 16 << 20;
 pub(super) struct Worker {
     runtime: Handle,
     pub(super) activity: Activity,
+    pub(super) event_loop: EventLoop,
     pub(super) pool: Pool,
     /// Number of connections on this worker.
     pub(super) load: Arc<AtomicUsize>,
@@ -51,6 +53,7 @@ impl Worker {
         Ok(Self {
             runtime: handle,
             activity: Activity::default(),
+            event_loop: EventLoop::default(),
             pool: pool.unwrap_or_else(|| Pool::new(KEEP)),
             load: Arc::default(),
             running: Running::Thread { _until: running },
@@ -62,6 +65,7 @@ impl Worker {
         Self {
             runtime: Handle::current(),
             activity: Activity::default(),
+            event_loop: EventLoop::default(),
             pool: pool.unwrap_or_else(|| Pool::new(KEEP)),
             load: Arc::default(),
             running: Running::Here(Stop::new()),

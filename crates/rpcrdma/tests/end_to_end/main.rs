@@ -23,6 +23,7 @@ mod stage;
 mod statistics;
 mod test_server;
 mod times;
+mod turns;
 mod versions;
 
 use rpcrdma::Versions;

@@ -1,0 +1,350 @@
+//! Turns on the CPU for the connections of an event loop, shared by address.
+//!
+//! A runtime gives each task its turn, so that an address with many connections would have as many
+//! turns as connections. Here the connections of an address have [`TURNS`] turns together in each round
+//! of the event loop. A round runs the tasks that are ready and then looks for I/O. Further connections
+//! of the address wait in the order in which they came.
+//!
+//! A connection that is alone at its address does not need this, and costs one load of a counter.
+
+use crate::PeerGroup;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Turns that the connections of one address have in a round of the event loop: as many as one
+/// connection has before it lets others have theirs.
+pub const TURNS: usize = 4;
+
+/// The connections of one event loop, by address.
+#[derive(Clone, Debug, Default)]
+pub struct EventLoop(Arc<Mutex<HashMap<PeerGroup, Arc<Address>>>>);
+
+/// The connections of one address on one event loop.
+#[derive(Debug, Default)]
+struct Address {
+    connections: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Turns in this round.
+    taken: usize,
+    /// Connections that wait for a turn.
+    waiting: VecDeque<(u64, Waker)>,
+    next_id: u64,
+}
+
+/// The turns of one connection.
+#[derive(Debug)]
+pub struct Turns {
+    event_loop: EventLoop,
+    group: PeerGroup,
+    address: Arc<Address>,
+    /// Its place among those that wait.
+    place: Option<u64>,
+    /// It is the first of those, and waits for the next round.
+    round: bool,
+}
+
+impl EventLoop {
+    /// Adds a connection of a peer in `group`.
+    pub fn join(&self, group: PeerGroup) -> Turns {
+        let mut addresses = self.lock();
+        let address = Arc::clone(addresses.entry(group).or_default());
+        address.connections.fetch_add(1, Relaxed);
+        drop(addresses);
+        Turns {
+            event_loop: self.clone(),
+            group,
+            address,
+            place: None,
+            round: false,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<PeerGroup, Arc<Address>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Address {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turns {
+    /// Waits for a turn, and takes it. `next_round` has to wake the task in the next round of the event
+    /// loop.
+    pub fn poll_begin(
+        &mut self,
+        cx: &mut Context<'_>,
+        next_round: impl FnOnce(&mut Context<'_>),
+    ) -> Poll<()> {
+        if self.place.is_none() && self.is_alone() {
+            return Poll::Ready(());
+        }
+        let mut state = self.address.lock();
+        match self.place {
+            None if state.waiting.is_empty() && state.taken < TURNS => {
+                state.taken += 1;
+                return Poll::Ready(());
+            }
+            None => self.place = Some(state.enter(cx.waker())),
+            Some(place) => state.attend(place, cx.waker()),
+        }
+        if state.first() != self.place {
+            return Poll::Pending;
+        }
+        if state.taken >= TURNS {
+            if !self.round {
+                self.round = true;
+                drop(state);
+                next_round(cx);
+                return Poll::Pending;
+            }
+            state.taken = 0;
+        }
+        (self.place, self.round) = (None, false);
+        state.taken += 1;
+        state.leave_first();
+        Poll::Ready(())
+    }
+
+    /// Gives back a turn in which there was nothing to do.
+    pub fn give_back(&self) {
+        if !self.is_alone() {
+            let mut state = self.address.lock();
+            state.taken = state.taken.saturating_sub(1);
+        }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.address.connections.load(Relaxed) <= 1
+    }
+}
+
+impl State {
+    fn enter(&mut self, waker: &Waker) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.waiting.push_back((id, waker.clone()));
+        id
+    }
+
+    /// Notes by whom a connection that waits is to be woken. That mostly does not change.
+    fn attend(&mut self, place: u64, waker: &Waker) {
+        let found = self.waiting.binary_search_by_key(&place, |(id, _)| *id);
+        if let Ok(index) = found {
+            self.waiting[index].1.clone_from(waker);
+        }
+    }
+
+    fn first(&self) -> Option<u64> {
+        self.waiting.front().map(|(id, _)| *id)
+    }
+
+    /// Removes the first of those that wait, and wakes the next one.
+    fn leave_first(&mut self) {
+        self.waiting.pop_front();
+        if let Some((_, next)) = self.waiting.front() {
+            next.wake_by_ref();
+        }
+    }
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            let mut state = self.address.lock();
+            match state.first() == Some(place) {
+                true => state.leave_first(),
+                false => state.waiting.retain(|(id, _)| *id != place),
+            }
+        }
+        let mut addresses = self.event_loop.lock();
+        if self.address.connections.fetch_sub(1, Relaxed) == 1 {
+            addresses.remove(&self.group);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::atomic::AtomicBool;
+    use std::task::Wake;
+
+    /// A runtime of one thread: tasks that are ready run in order, then it looks for I/O.
+    #[derive(Default)]
+    struct Runtime {
+        ready: Arc<Mutex<VecDeque<usize>>>,
+        deferred: Vec<Waker>,
+    }
+
+    struct Task {
+        number: usize,
+        is_ready: AtomicBool,
+        ready: Arc<Mutex<VecDeque<usize>>>,
+    }
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            if !self.is_ready.swap(true, Relaxed) {
+                self.ready.lock().unwrap().push_back(self.number);
+            }
+        }
+    }
+
+    /// A connection that always has work, and the number of its turns.
+    struct Busy {
+        turns: Option<Turns>,
+        task: Arc<Task>,
+        had: usize,
+    }
+
+    struct Sim {
+        event_loop: EventLoop,
+        runtime: Runtime,
+        all: Vec<Busy>,
+    }
+
+    impl Sim {
+        /// Connections of these addresses.
+        fn new(addresses: &[u8]) -> Self {
+            let (event_loop, runtime) = (EventLoop::default(), Runtime::default());
+            let all = addresses.iter().enumerate().map(|(number, last)| Busy {
+                turns: Some(event_loop.join(PeerGroup::of([127, 0, 0, *last].into()))),
+                task: Arc::new(Task {
+                    number,
+                    is_ready: AtomicBool::new(false),
+                    ready: Arc::clone(&runtime.ready),
+                }),
+                had: 0,
+            });
+            let all = all.collect();
+            let sim = Self {
+                event_loop,
+                runtime,
+                all,
+            };
+            sim.all
+                .iter()
+                .for_each(|busy| Arc::clone(&busy.task).wake());
+            sim
+        }
+
+        /// Runs what is ready, and lets those come that wait for the next round. Returns the
+        /// connections that had a turn.
+        fn round(&mut self) -> Vec<usize> {
+            let mut had = Vec::new();
+            loop {
+                let next = self.runtime.ready.lock().unwrap().pop_front();
+                let Some(number) = next else { break };
+                let busy = &mut self.all[number];
+                busy.task.is_ready.store(false, Relaxed);
+                let Some(turns) = &mut busy.turns else {
+                    continue;
+                };
+                let waker = Waker::from(Arc::clone(&busy.task));
+                let deferred = &mut self.runtime.deferred;
+                let polled = turns.poll_begin(&mut Context::from_waker(&waker), |cx| {
+                    deferred.push(cx.waker().clone());
+                });
+                if polled.is_ready() {
+                    busy.had += 1;
+                    had.push(number);
+                    // As a connection with more work than one turn does.
+                    match turns.is_alone() {
+                        true => self.runtime.deferred.push(waker),
+                        false => waker.wake(),
+                    }
+                }
+            }
+            self.runtime.deferred.drain(..).for_each(Waker::wake);
+            had
+        }
+    }
+
+    #[test]
+    fn connections_of_one_address_have_a_few_turns_together_in_each_round() {
+        let mut addresses = vec![1; 128];
+        addresses.push(2);
+        let mut sim = Sim::new(&addresses);
+        for _ in 0..128 {
+            let had = sim.round();
+            assert_eq!(had.len(), TURNS + 1, "{had:?}");
+            assert!(had.contains(&128), "the other one has one each time");
+        }
+        // They take turns among themselves.
+        assert!(sim.all[..128].iter().all(|busy| busy.had == TURNS));
+    }
+
+    #[test]
+    fn address_with_one_connection_has_a_turn_whenever_it_wants() {
+        let event_loop = EventLoop::default();
+        let mut alone = event_loop.join(PeerGroup::of([127, 0, 0, 1].into()));
+        for _ in 0..10 * TURNS {
+            let mut cx = Context::from_waker(Waker::noop());
+            let polled = alone.poll_begin(&mut cx, |_| panic!("it need not wait"));
+            assert!(polled.is_ready());
+        }
+        drop(alone);
+        assert!(event_loop.lock().is_empty());
+    }
+
+    #[test]
+    fn turn_without_work_does_not_count() {
+        let event_loop = EventLoop::default();
+        let join = || event_loop.join(PeerGroup::of([127, 0, 0, 1].into()));
+        let (mut one, _other) = (join(), join());
+        let begin = |turns: &mut Turns| {
+            let mut asked = false;
+            let mut cx = Context::from_waker(Waker::noop());
+            let polled = turns.poll_begin(&mut cx, |_| asked = true);
+            assert_eq!(polled.is_pending(), asked);
+            polled.is_ready()
+        };
+        for _ in 0..10 * TURNS {
+            assert!(begin(&mut one));
+            one.give_back();
+        }
+        for _ in 0..TURNS {
+            assert!(begin(&mut one));
+        }
+        assert!(!begin(&mut one));
+    }
+
+    proptest! {
+        #[test]
+        fn each_connection_has_its_turns_whoever_leaves(
+            addresses in prop::collection::vec(0u8..4, 1..40),
+            leave in prop::collection::vec(0usize..40, 0..40),
+        ) {
+            let mut sim = Sim::new(&addresses);
+            for leaves in leave {
+                let had = sim.round();
+                for address in 0..4 {
+                    let of = |number: &&usize| addresses[**number] == address;
+                    prop_assert!(had.iter().filter(of).count() <= TURNS);
+                }
+                if let Some(busy) = sim.all.get_mut(leaves) {
+                    busy.turns = None;
+                }
+            }
+            let before: Vec<usize> = sim.all.iter().map(|busy| busy.had).collect();
+            for _ in 0..addresses.len() {
+                sim.round();
+            }
+            for (busy, before) in sim.all.iter().zip(before) {
+                prop_assert!(busy.turns.is_none() || busy.had > before);
+            }
+            sim.all.clear();
+            prop_assert!(sim.event_loop.lock().is_empty());
+        }
+    }
+}
