@@ -18,7 +18,7 @@ pub(super) struct Entry {
     /// The credits of that connection.
     pub(super) credits: u32,
     pub(super) fingerprint: u128,
-    /// What the call changes.
+    /// Names and files that the call changes.
     pub(super) names: Names,
     /// Number of the call, in the order of the calls of its address.
     pub(super) number: u64,

@@ -193,11 +193,11 @@ impl Store {
     /// the end of its connection and from later calls.
     ///
     /// The client has closed the connection in order, and has since changed again what the call
-    /// changed.
+    /// changed. Then all calls are searched, which repetitions after an orderly close alone need.
     pub(super) fn has_reply(&self, entry: &Entry) -> bool {
-        let mut shard = self.shard(entry.client);
-        let address = shard.address(entry.client);
-        let of_connection = address.connections.get(&entry.connection);
+        let shard = self.shard(entry.client);
+        let address = shard.addresses.get(&entry.client);
+        let of_connection = address.and_then(|it| it.connections.get(&entry.connection));
         if !of_connection.is_some_and(|kept| kept.is_closed) {
             return false;
         }

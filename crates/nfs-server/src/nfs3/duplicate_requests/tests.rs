@@ -379,8 +379,8 @@ fn call_with_a_used_xid_is_executed_if_its_name_was_changed_since_an_orderly_clo
     assert_eq!(client.executed(), 2);
 }
 
-/// What a client changes again after a break says nothing: its calls on the next connection are in any
-/// order.
+/// Other changes of the name say nothing after a break: a client makes its calls on the next connection in
+/// any order.
 #[test]
 fn call_is_repeated_after_a_break_whatever_else_was_changed() {
     let client = Client::new();
