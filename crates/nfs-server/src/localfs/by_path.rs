@@ -43,26 +43,27 @@ impl Inner {
             birth,
             home,
         };
-        let is_saved = |link: &Link| {
-            let known = link.known.is_some_and(|known| known.saved);
+        let needs_row = stat.attributes.is_directory() || salted;
+        let is_remembered = |link: &Link| {
+            let known = link.known.is_some_and(|known| known.saved || !needs_row);
             known && link.parent == parent && *link.name == *name
         };
         if self
             .caches()
             .links
             .get(number)
-            .is_some_and(|link| is_saved(link))
+            .is_some_and(|link| is_remembered(link))
         {
             return Ok(id);
         }
-        let saved = stat.attributes.is_directory() || salted;
-        if saved {
+        if needs_row {
             save(table, number, place, stat, home)?;
         }
         if salted {
             save_name(table, place, birth, number)?;
         }
-        self.caches().remember(number, place, birth, (home, saved));
+        self.caches()
+            .remember(number, place, birth, (home, needs_row));
         Ok(id)
     }
 

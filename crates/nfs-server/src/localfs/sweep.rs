@@ -86,7 +86,7 @@ impl Inner {
         let may_lose_data = wrote != 0 && round < wrote.saturating_add(WRITE_BACK_ROUNDS);
         let stays = match links {
             Ok(0) => false,
-            Ok(_) => self.table().is_some() || may_lose_data,
+            Ok(_) => self.table().is_some() && !self.is_hidden_by_fuse(node) || may_lose_data,
             // A file system in another process refuses to tell of a removed file. If the file has
             // other names, or answers later, it is looked for again.
             Err(_) => may_lose_data,
@@ -104,6 +104,14 @@ impl Inner {
         if links == Ok(0) {
             self.forget(&Gone::from(&**node));
         }
+    }
+
+    /// Whether a file has no name any more, though it has a link: libfuse renames a removed file that
+    /// is open, and removes it when it is closed. The kernel tells by the path, also for a file that
+    /// really has such a name; that one is found again.
+    fn is_hidden_by_fuse(&self, node: &Node) -> bool {
+        let path = self.proc.path(node.path.as_fd());
+        !self.local && path.is_ok_and(|path| path.to_bytes().ends_with(b" (deleted)"))
     }
 
     fn close_idle_writers(&self, round: u64) {
