@@ -11,7 +11,7 @@ use super::Inner;
 use super::find::Trail;
 use super::id::{self, TableId};
 use super::node::{Link, Node};
-use super::places::{Named, forget_place, kind_of, save};
+use super::places::{Named, forget_name, forget_place, kind_of, save};
 use super::sys::{self, Pace, Stat, Stop, Try};
 use super::table::{Of, Row, Table};
 use crate::fs::Error;
@@ -183,10 +183,4 @@ fn save_name(
 ) -> Result<(), Error> {
     let key = id::key_of_name(parent, name);
     table.update(key, Of::File, birth, |_| Some(Row::new(birth, number)))
-}
-
-/// Records that a file has not the name any more that a client gave it.
-pub(super) fn forget_name(table: &Table, parent: u64, name: &[u8], birth: u64) {
-    let key = id::key_of_name(parent, name);
-    table.remove(key, Of::File, birth);
 }
