@@ -119,6 +119,9 @@ for n in $(seq 30); do
   mv below/spare below/f$n
   echo "again $n" >below/f$n
 done
+# What was open gets another name in FUSE, until the server closes it.
+none_is_hidden() { [ "$(ls -A bindfs | grep -c '^[.]fuse_hidden')" = 0 ]; }
+wait_for none_is_hidden
 copied bindfs again
 none_is_open() { ! ls -l /proc/$SERVER/fd | grep -q 'deleted'; }
 wait_for none_is_open

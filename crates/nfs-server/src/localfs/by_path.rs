@@ -11,7 +11,7 @@ use super::Inner;
 use super::find::Trail;
 use super::id::{self, TableId};
 use super::node::{Link, Node};
-use super::places::{Named, forget_place, kind_of, save};
+use super::places::{Named, forget_name, forget_place, kind_of, save};
 use super::sys::{self, Pace, Stat, Stop, Try};
 use super::table::{Of, Row, Table};
 use crate::fs::Error;
@@ -43,26 +43,27 @@ impl Inner {
             birth,
             home,
         };
-        let is_saved = |link: &Link| {
-            let known = link.known.is_some_and(|known| known.saved);
+        let needs_row = stat.attributes.is_directory() || salted;
+        let is_remembered = |link: &Link| {
+            let known = link.known.is_some_and(|known| known.saved || !needs_row);
             known && link.parent == parent && *link.name == *name
         };
         if self
             .caches()
             .links
             .get(number)
-            .is_some_and(|link| is_saved(link))
+            .is_some_and(|link| is_remembered(link))
         {
             return Ok(id);
         }
-        let saved = stat.attributes.is_directory() || salted;
-        if saved {
+        if needs_row {
             save(table, number, place, stat, home)?;
         }
         if salted {
             save_name(table, place, birth, number)?;
         }
-        self.caches().remember(number, place, birth, (home, saved));
+        self.caches()
+            .remember(number, place, birth, (home, needs_row));
         Ok(id)
     }
 
@@ -182,10 +183,4 @@ fn save_name(
 ) -> Result<(), Error> {
     let key = id::key_of_name(parent, name);
     table.update(key, Of::File, birth, |_| Some(Row::new(birth, number)))
-}
-
-/// Records that a file has not the name any more that a client gave it.
-pub(super) fn forget_name(table: &Table, parent: u64, name: &[u8], birth: u64) {
-    let key = id::key_of_name(parent, name);
-    table.remove(key, Of::File, birth);
 }

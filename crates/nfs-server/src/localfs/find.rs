@@ -142,7 +142,11 @@ impl Inner {
         if number == self.root().number {
             return Ok(Arc::clone(&self.root().node));
         }
-        if let Some(node) = self.open_node(number) {
+        // In a directory that the kernel does not know any more, nothing is found, though it may be in
+        // the one that has its name now.
+        if let Some(node) = self.open_node(number)
+            && (self.ids_stay() || self.attributes(&node).is_ok())
+        {
             return Ok(node);
         }
         let wanted = Wanted {

@@ -255,15 +255,15 @@ impl Inner {
             .map_err(kernel_error("its file handle"))?;
         let file_ids = fileid::file_ids(&resolver, file, uniform);
         let fileid = file_ids.of_root(key, &stat);
-        let hidden = state.and_then(|state| {
-            let found = sys::stat(&state, by).ok();
-            let here = found.filter(|found| found.device == stat.device);
-            here.map(|stat| Hidden {
-                _open: state,
-                stat,
-                by,
-            })
+        let hidden = state.map(|state| {
+            let stat = sys::stat(&state, by)?;
+            let _open = state;
+            Ok(Hidden { _open, stat, by })
         });
+        let hidden = hidden
+            .transpose()
+            .map_err(kernel_error("statx of the state directory"))?
+            .filter(|hidden| hidden.stat.device == stat.device);
         let verifier = Arc::new(AtomicU64::new(fresh_verifier()));
         let is_mount = sys::is_mount_point(&root).map_err(kernel_error("statx"))?;
         let top = Root {

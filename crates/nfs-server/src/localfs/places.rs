@@ -1,7 +1,6 @@
 //! Locations of files, remembered in memory and, where a handle is not enough, in the table.
 
 use super::Inner;
-use super::by_path::forget_name;
 use super::id::TableId;
 use super::node::{Known, Link, Node};
 use super::sys::{Pace, Stat, Stop, Try};
@@ -302,6 +301,12 @@ pub(super) fn forget_place(table: &Table, number: u64, stat: &Stat, parent: u64,
         row.forget(parent, name);
         Some(row)
     });
+}
+
+/// Removes the row of a name that a client gave a file whose number comes from its path.
+pub(super) fn forget_name(table: &Table, parent: u64, name: &[u8], birth: u64) {
+    let key = id::key_of_name(parent, name);
+    table.remove(key, Of::File, birth);
 }
 
 pub(super) fn kind_of(stat: &Stat) -> Of {

@@ -88,7 +88,11 @@ impl Inner {
         let stays = match links {
             Ok(0) => false,
             // A writer that is still open must stay so.
-            Ok(_) => self.table().is_some() || may_lose_data || node.writer().is_some(),
+            Ok(_) => {
+                self.table().is_some() && !self.is_hidden_by_fuse(node)
+                    || may_lose_data
+                    || node.writer().is_some()
+            }
             // A file system in another process refuses to tell of a removed file. If the file has
             // other names, or answers later, it is looked for again.
             Err(_) => may_lose_data,
@@ -106,6 +110,14 @@ impl Inner {
         if links == Ok(0) {
             self.forget(&Gone::from(&**node));
         }
+    }
+
+    /// Whether a file has no name any more, though it has a link: libfuse renames a removed file that
+    /// is open, and removes it when it is closed. The kernel tells by the path, also for a file that
+    /// really has such a name; that one is found again.
+    fn is_hidden_by_fuse(&self, node: &Node) -> bool {
+        let path = self.proc.path(node.path.as_fd());
+        !self.local && path.is_ok_and(|path| path.to_bytes().ends_with(b" (deleted)"))
     }
 
     fn close_idle_writers(&self, round: u64) {

@@ -260,6 +260,34 @@ fn file_made_again_with_its_inode_number_is_served() {
     assert_eq!(read(&local, found.file).as_deref(), Ok("fourth"));
 }
 
+/// What is in a directory is not taken for lost when the directory was made again.
+#[test]
+fn file_in_a_directory_that_was_made_again_is_found() {
+    let Some(fuse) = bindfs() else { return };
+    let below = |path: &str| fuse.below.join(path);
+    for dir in ["d", "spare"] {
+        fs::create_dir(below(dir)).unwrap();
+    }
+    fs::write(below("f"), "text").unwrap();
+    let local = fuse.open();
+    let [f, d] = ["f", "d"].map(|path| find(&local, path).unwrap().file);
+    let name = Name::new(b"f").unwrap();
+    let moved = local.rename(&Identity::root(), (local.root(), name), (d, name));
+    moved.wait().result.unwrap();
+    // The same directory, which the kernel has as another one.
+    fs::rename(below("d/f"), below("spare/f")).unwrap();
+    fs::rename(below("d"), below("aside")).unwrap();
+    assert!(fs::metadata(fuse.at.join("d")).is_err());
+    fs::rename(below("aside"), below("d")).unwrap();
+    fs::rename(below("spare/f"), below("d/f")).unwrap();
+    local
+        .inner
+        .caches()
+        .open
+        .remove(crate::localfs::id::TableId::parse(f).unwrap().number);
+    assert_eq!(read(&local, f).as_deref(), Ok("text"));
+}
+
 #[test]
 fn file_of_which_the_kernel_cannot_tell_is_stale_and_closed_when_idle() {
     let Some(fuse) = bindfs() else { return };
@@ -273,10 +301,12 @@ fn file_of_which_the_kernel_cannot_tell_is_stale_and_closed_when_idle() {
         .map(|name| find(&local, name).unwrap())
         .collect();
     assert_eq!(local.open_files(), 20);
+    // FUSE keeps the first until it is closed.
+    assert_eq!(read(&local, found[0].file).as_deref(), Ok("text"));
     for name in &names {
         fs::remove_file(fuse.at.join(name)).unwrap();
     }
-    assert_eq!(local.attributes(found[0].file).wait(), Err(Error::Stale));
+    assert_eq!(local.attributes(found[1].file).wait(), Err(Error::Stale));
     assert_eq!(local.open_files(), 19, "it is closed at once");
     local.inner.sweep();
     local.inner.sweep();
