@@ -138,6 +138,7 @@ impl FsKind {
             time_step: 1,
             max_links,
             max_name: u32::try_from(name).map_or(255, |name| name.clamp(1, 255)),
+            case_insensitive: folds_case(system),
         }
     }
 
@@ -154,6 +155,15 @@ impl FsKind {
             }
         }
     }
+}
+
+/// Whether names that differ in case only are one name, as on vfat, exFAT, NTFS and SMB. Single directories of
+/// ext4 and f2fs can do so too, which their superblock does not tell.
+fn folds_case(system: &StatFs) -> bool {
+    matches!(
+        magic(system),
+        0x4d44 | 0x2011_bab0 | 0x5346_544e | 0x7366_746e | 0x517b | 0xff53_4d42 | 0xfe53_4d42
+    )
 }
 
 /// Probes the largest file size.
