@@ -1,5 +1,6 @@
 //! A mounted export: files and directories by path.
 
+use crate::again::Again;
 use crate::error::{At, Full};
 use crate::path::{Last, split};
 use crate::{
@@ -136,15 +137,10 @@ impl<T: Transport + Send + Sync> Export<T> {
     /// Returns which of these rights the caller has.
     pub async fn access(&self, path: impl AsRef<[u8]>, access: Access) -> Result<Access, Error> {
         let path = path.as_ref();
-        let doing = "check access to";
-        let node = self
-            .find(path, Last::Follow)
-            .await
-            .at(doing, self.full(path))?;
-        self.nfs
-            .access(node.handle, access)
-            .await
-            .at(doing, self.full(path))
+        let checked = self.with(path, Last::Follow, async |node| {
+            self.nfs.access(node.handle, access).await
+        });
+        checked.await.at("check access to", self.full(path))
     }
 
     /// Lists a directory, page by page.
@@ -181,18 +177,21 @@ impl<T: Transport + Send + Sync> Export<T> {
         Ok(Walk::new(self, self.list(path).await?))
     }
 
-    /// Reads a file in order, with several READs in flight.
+    /// Reads a file in order, with several READs in flight. It returns when the first data is there: a file that is
+    /// replaced before is looked up again.
     pub async fn read(&self, path: impl AsRef<[u8]>) -> Result<ReadStream<'_, T>, Error> {
         let path = path.as_ref();
-        let node = self
-            .find(path, Last::Follow)
-            .await
-            .at("read", self.full(path))?;
-        match node.attributes.file_type {
-            FileType::Regular => Ok(self.read_node(&node, path)),
-            FileType::Directory => Err(Status::IsDirectory).at("read", self.full(path)),
-            _ => Err(Status::Invalid).at("read", self.full(path)),
-        }
+        let begun = self.with(path, Last::Follow, async |node| {
+            match node.attributes.file_type {
+                FileType::Regular => {}
+                FileType::Directory => return Err(Status::IsDirectory.into()),
+                _ => return Err(Status::Invalid.into()),
+            }
+            let mut stream = self.read_node(&node, path);
+            stream.begin().await?;
+            Ok(stream)
+        });
+        begun.await.at("read", self.full(path))
     }
 
     /// Reads a file that was looked up. The path is for errors.
@@ -231,7 +230,7 @@ impl<T: Transport + Send + Sync> Export<T> {
     ) -> Result<WriteStream<'_, T>, Error> {
         let path = path.as_ref();
         let (dir, name) = self.place(path).await.at("create", self.full(path))?;
-        let handle = self
+        let (handle, _) = self
             .create_in(dir, name, how)
             .await
             .at("create", self.full(path))?;
@@ -435,15 +434,11 @@ impl<T: Transport + Send + Sync> Export<T> {
     /// Creates a hard link to a file.
     pub async fn link(&self, file: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<(), Error> {
         let (file, path) = (file.as_ref(), path.as_ref());
-        let node = self
-            .find(file, Last::Keep)
-            .await
-            .at("link", self.full(file))?;
-        let (dir, name) = self.place(path).await.at("link", self.full(path))?;
-        self.nfs
-            .link(node.handle, dir, name)
-            .await
-            .at("link", self.full(path))
+        let linked = self.with(file, Last::Keep, async |node| {
+            let (dir, name) = self.place(path).await?;
+            self.nfs.link(node.handle, dir, name).await
+        });
+        linked.await.at("link", self.full(path))
     }
 
     /// Creates a symbolic link with this text.
@@ -467,15 +462,10 @@ impl<T: Transport + Send + Sync> Export<T> {
     /// Returns the text of a symbolic link.
     pub async fn read_link(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>, Error> {
         let path = path.as_ref();
-        let doing = "read symbolic link";
-        let node = self
-            .find(path, Last::Keep)
-            .await
-            .at(doing, self.full(path))?;
-        self.nfs
-            .read_link(node.handle)
-            .await
-            .at(doing, self.full(path))
+        let text = self.with(path, Last::Keep, async |node| {
+            self.nfs.read_link(node.handle).await
+        });
+        text.await.at("read symbolic link", self.full(path))
     }
 
     /// Sets attributes; symbolic links are followed.
@@ -485,41 +475,48 @@ impl<T: Transport + Send + Sync> Export<T> {
         attributes: SetAttributes,
     ) -> Result<(), Error> {
         let path = path.as_ref();
-        let doing = "change attributes of";
-        let node = self
-            .find(path, Last::Follow)
-            .await
-            .at(doing, self.full(path))?;
-        self.nfs
-            .set_attributes(node.handle, attributes, None)
-            .await
-            .at(doing, self.full(path))
+        let set = self.with(path, Last::Follow, async |node| {
+            self.nfs.set_attributes(node.handle, attributes, None).await
+        });
+        set.await.at("change attributes of", self.full(path))
     }
 
     /// Returns the free space of the file system of a path.
     pub async fn fs_stat(&self, path: impl AsRef<[u8]>) -> Result<results::FsStat, Error> {
         let path = path.as_ref();
-        let node = self
-            .find(path, Last::Follow)
-            .await
-            .at("ask about", self.full(path))?;
-        self.nfs
-            .fs_stat(node.handle)
-            .await
-            .at("ask about", self.full(path))
+        let told = self.with(path, Last::Follow, async |node| {
+            self.nfs.fs_stat(node.handle).await
+        });
+        told.await.at("ask about", self.full(path))
     }
 
     /// Returns the POSIX limits of a path.
     pub async fn path_conf(&self, path: impl AsRef<[u8]>) -> Result<results::PathConf, Error> {
         let path = path.as_ref();
-        let node = self
-            .find(path, Last::Follow)
-            .await
-            .at("ask about", self.full(path))?;
-        self.nfs
-            .path_conf(node.handle)
-            .await
-            .at("ask about", self.full(path))
+        let told = self.with(path, Last::Follow, async |node| {
+            self.nfs.path_conf(node.handle).await
+        });
+        told.await.at("ask about", self.full(path))
+    }
+
+    /// Does something with what a path leads to, which is looked up again if it is replaced meanwhile.
+    async fn with<R>(
+        &self,
+        path: &[u8],
+        last: Last,
+        act: impl AsyncFn(Node) -> Result<R, Fault>,
+    ) -> Result<R, Fault> {
+        let mut again = Again::default();
+        loop {
+            let done = match self.find_once(path, last).await {
+                Ok(node) => act(node).await,
+                Err(fault) => Err(fault),
+            };
+            match done {
+                Err(fault) if again.after(&fault) => {}
+                done => return done,
+            }
+        }
     }
 
     /// Returns the handle of the parent directory of a path.
@@ -535,16 +532,17 @@ impl<T: Transport + Send + Sync> Export<T> {
         Ok((node.handle, name))
     }
 
-    /// CREATE, and LOOKUP where the server does not return the handle.
+    /// CREATE, and LOOKUP where the server does not return the handle; the attributes, if it returns those.
     pub(crate) async fn create_in(
         &self,
         dir: FileHandle,
         name: Name<'_>,
         how: CreateHow,
-    ) -> Result<FileHandle, Fault> {
-        match self.nfs.create(dir, name, how).await?.handle {
-            Some(handle) => Ok(handle),
-            None => Ok(self.nfs.lookup(dir, name).await?.0),
+    ) -> Result<(FileHandle, Option<Attributes>), Fault> {
+        let made = self.nfs.create(dir, name, how).await?;
+        match made.handle {
+            Some(handle) => Ok((handle, made.attributes)),
+            None => self.nfs.lookup(dir, name).await,
         }
     }
 }

@@ -43,6 +43,7 @@
 //! # }
 //! ```
 
+mod again;
 mod credentials;
 mod directory;
 mod error;
@@ -64,6 +65,7 @@ mod walk;
 mod window;
 mod write;
 
+pub use again::Again;
 pub use credentials::current_user;
 pub use directory::{DirEntry, Directory};
 pub use error::{Error, Fault};

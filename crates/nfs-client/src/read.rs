@@ -26,6 +26,8 @@ pub struct ReadStream<'c, T> {
     /// server has told.
     expected: u64,
     running: InOrder<'c, Result<Chunk, Fault>>,
+    /// The first data, before it is given out.
+    first: Option<Gather>,
     ended: bool,
 }
 
@@ -49,6 +51,7 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
             next: 0,
             expected: node.attributes.size,
             running: InOrder::new(),
+            first: None,
             ended: false,
         }
     }
@@ -76,7 +79,7 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
     /// Whether all data was returned. Known with the last data if the server reports the end of the
     /// file with it.
     pub fn has_ended(&self) -> bool {
-        self.ended
+        self.ended && self.first.is_none()
     }
 
     /// Returns the next bytes, up to [`Tuning::read_size`]; `None` at the end of the file.
@@ -87,6 +90,19 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
     ///
     /// The server's error, or a failed call. The stream ends with it.
     pub async fn next(&mut self) -> Result<Option<Gather>, Error> {
+        match self.first.take() {
+            Some(first) => Ok(Some(first)),
+            None => self.fetch().await.at("read", self.nfs.full(&self.path)),
+        }
+    }
+
+    /// Waits for the first data, which [`next`](Self::next) then returns.
+    pub(crate) async fn begin(&mut self) -> Result<(), Fault> {
+        self.first = self.fetch().await?;
+        Ok(())
+    }
+
+    async fn fetch(&mut self) -> Result<Option<Gather>, Fault> {
         while !self.ended {
             self.read_ahead();
             let chunk = self.running.next().await.expect("a READ is in flight");
@@ -104,7 +120,7 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
                 }
                 Err(fault) => {
                     self.end();
-                    return Err(fault).at("read", self.nfs.full(&self.path));
+                    return Err(fault);
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! Path resolution through `..` and symbolic links.
 
+use crate::again::Again;
 use crate::path::{Last, components};
 use crate::{Export, Fault, Node};
 use nfs_proto::{FileType, Name};
@@ -9,9 +10,20 @@ use oncrpc::Transport;
 const MAX_SYMLINKS: usize = 40;
 
 impl<T: Transport + Send + Sync> Export<T> {
+    /// What a path leads to, with its attributes. What is replaced on the way is looked up again.
+    pub(crate) async fn find(&self, path: &[u8], last: Last) -> Result<Node, Fault> {
+        let mut again = Again::default();
+        loop {
+            match self.find_once(path, last).await {
+                Err(fault) if again.after(&fault) => {}
+                found => return found,
+            }
+        }
+    }
+
     /// What a path leads to. `..` goes back the way the path came, and never out of the export; an
     /// absolute symbolic link begins at the root of the export (RFC 2224 §6.2).
-    pub(crate) async fn find(&self, path: &[u8], last: Last) -> Result<Node, Fault> {
+    pub(crate) async fn find_once(&self, path: &[u8], last: Last) -> Result<Node, Fault> {
         let mut way = vec![self.root()];
         let mut rest: Vec<Vec<u8>> = components(path).rev().map(<[u8]>::to_vec).collect();
         let mut links = 0;

@@ -3,14 +3,16 @@
 use crate::error::At;
 use crate::{Error, Export, Fault, Nfs3, Node, WriteStream};
 use nfs_proto::args::CreateHow;
-use nfs_proto::limits::MAX_NAME;
 use nfs_proto::{Attributes, FileHandle, FileType, Name, SetAttributes, Status};
 use oncrpc::Transport;
 use oncrpc::xdr::{Gather, gather_len};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 
 /// What temporary names end in, before a number.
 const MARK: &str = ".rpcrdma-";
+
+/// Bytes of a name that every file system has room for.
+const ALWAYS_FITS: usize = 64;
 
 /// Permissions of a file for which none are asked.
 const USUAL_MODE: u32 = 0o644;
@@ -34,6 +36,8 @@ pub struct Upload<'c, T> {
     /// What is left to be set when the data is written.
     attributes: SetAttributes,
     stream: WriteStream<'c, T>,
+    /// What the server told of the file when it was made or found.
+    begun: Option<Attributes>,
     /// Whether the last bytes so far were left out, so that the size is still to be set.
     ends_in_hole: bool,
     /// How far the file is on stable storage, if it is to be continued when it is cut off.
@@ -67,7 +71,7 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
         attributes: SetAttributes,
     ) -> Result<Self, Error> {
         let mode = attributes.mode.unwrap_or(USUAL_MODE);
-        let (temporary, file) = create_temporary(export, dir, name, mode | WRITABLE)
+        let (temporary, file, begun) = create_temporary(export, dir, name, mode | WRITABLE)
             .await
             .at("create", export.full(path))?;
         let set = mode == mode | WRITABLE && attributes.uid.is_none() && attributes.gid.is_none();
@@ -82,6 +86,7 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
                 ..attributes
             },
             stream: export.write_at(file, 0, path),
+            begun,
             ends_in_hole: false,
             checkpoints: None,
         })
@@ -96,7 +101,7 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
         is_ours: impl FnOnce(&Attributes) -> bool,
     ) -> Result<Self, Error> {
         let temporary = temporary_name(&name, resume.number);
-        let (file, from) = continued(export, dir, &temporary, resume, is_ours)
+        let (file, from, begun) = continued(export, dir, &temporary, resume, is_ours)
             .await
             .at("continue", export.full(path))?;
         Ok(Self {
@@ -110,6 +115,7 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
                 ..attributes
             },
             stream: export.write_at(file, from, path),
+            begun,
             ends_in_hole: false,
             checkpoints: Some(Checkpoints {
                 window: resume.window,
@@ -144,6 +150,11 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
     /// Handle of the file.
     pub fn handle(&self) -> FileHandle {
         self.stream.handle()
+    }
+
+    /// Attributes of the file from before anything was written, if the server told them.
+    pub fn begun(&self) -> Option<&Attributes> {
+        self.begun.as_ref()
     }
 
     /// Leaves out bytes: a hole, which reads as zeros.
@@ -246,10 +257,33 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
     ///
     /// Those of [`finish`](Self::finish). Only [`abandon`](Self::abandon) is useful after that.
     pub async fn settle(&mut self) -> Result<(), Error> {
+        self.settle_data().await?;
+        self.settle_attributes().await
+    }
+
+    /// Waits until all data is on stable storage, and sets the size if the file ends in a hole.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`finish`](Self::finish). Only [`abandon`](Self::abandon) is useful after that.
+    pub async fn settle_data(&mut self) -> Result<(), Error> {
         self.stream.finish().await?;
         if std::mem::take(&mut self.ends_in_hole) {
-            self.attributes.size = Some(self.stream.offset());
+            let file = self.stream.handle();
+            let set = size(self.stream.offset());
+            let set = self.export.nfs().set_attributes(file, set, None).await;
+            set.at("change the size of", self.export.full(&self.path))?;
         }
+        Ok(())
+    }
+
+    /// Sets the attributes that the file is to have and could not be made with, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// The server's error, or a failed call. If the server refuses, the file can still be given its name
+    /// [without](Self::complete) them: they are not set again.
+    pub async fn settle_attributes(&mut self) -> Result<(), Error> {
         let attributes = std::mem::take(&mut self.attributes);
         if attributes != SetAttributes::default() {
             let file = self.stream.handle();
@@ -302,7 +336,7 @@ async fn continued<T: Transport + Send + Sync>(
     temporary: &[u8],
     resume: Resume,
     is_ours: impl FnOnce(&Attributes) -> bool,
-) -> Result<(FileHandle, u64), Fault> {
+) -> Result<(FileHandle, u64, Option<Attributes>), Fault> {
     let name = Name::new(temporary)?;
     let Node { handle, attributes } = match export.lookup(dir, name).await {
         Ok(found) => found,
@@ -311,7 +345,8 @@ async fn continued<T: Transport + Send + Sync>(
                 mode: Some(WRITABLE),
                 ..SetAttributes::default()
             });
-            return Ok((export.create_in(dir, name, how).await?, 0));
+            let (handle, attributes) = export.create_in(dir, name, how).await?;
+            return Ok((handle, 0, attributes));
         }
         Err(fault) => return Err(fault),
     };
@@ -320,7 +355,8 @@ async fn continued<T: Transport + Send + Sync>(
         return Err(Status::Exist.into());
     }
     // What is behind that stays: another upload may be sending it at this moment.
-    Ok((handle, attributes.size.saturating_sub(resume.window)))
+    let from = attributes.size.saturating_sub(resume.window);
+    Ok((handle, from, Some(attributes)))
 }
 
 /// Gives a file of a temporary name its name, unless something has that.
@@ -383,7 +419,7 @@ async fn create_temporary<T: Transport + Send + Sync>(
     dir: FileHandle,
     name: Name<'_>,
     mode: u32,
-) -> Result<(Vec<u8>, FileHandle), Fault> {
+) -> Result<(Vec<u8>, FileHandle, Option<Attributes>), Fault> {
     let how = CreateHow::Guarded(SetAttributes {
         mode: Some(mode),
         ..SetAttributes::default()
@@ -393,7 +429,7 @@ async fn create_temporary<T: Transport + Send + Sync>(
         let temporary = temporary_name(&name, number);
         let place = Name::new(&temporary)?;
         match export.create_in(dir, place, how).await {
-            Ok(handle) => return Ok((temporary, handle)),
+            Ok((handle, attributes)) => return Ok((temporary, handle, attributes)),
             // The call came a second time to a server that has forgotten the first, or so it seems:
             // nobody else knows the name. If it cannot be removed, that is told by nobody.
             Err(Fault::Status(Status::Exist)) => {
@@ -405,13 +441,35 @@ async fn create_temporary<T: Transport + Send + Sync>(
     Err(Status::Exist.into())
 }
 
-/// Returns the name of an incomplete file: `.NAME.rpcrdma-NUMBER`, with as much of the final name
-/// as fits. The number must be unique.
+/// Returns the name of an incomplete file: `.NAME.rpcrdma-NUMBER`. The number must be unique for each name.
+///
+/// Some file systems have shorter names than others: a name of more than 64 bytes is longer than the final name in no
+/// case, and has the beginning of it and another number.
 pub fn temporary_name(name: &[u8], number: u64) -> Vec<u8> {
-    let end = format!("{MARK}{number:016x}");
-    let room = MAX_NAME - 1 - end.len();
-    let kept = &name[..name.len().min(room)];
-    [b".", kept, end.as_bytes()].concat()
+    let end = |number: u64| format!("{MARK}{number:016x}");
+    let room = name.len().max(ALWAYS_FITS) - 1 - end(number).len();
+    if name.len() <= room {
+        return [b".", name, end(number).as_bytes()].concat();
+    }
+    // Others begin in the same way.
+    let mut hasher = DefaultHasher::new();
+    (name, number).hash(&mut hasher);
+    [b".", beginning(name, room), end(hasher.finish()).as_bytes()].concat()
+}
+
+/// At most so many bytes at the beginning of a name, and no part of a character: there are file systems that have text
+/// alone for names.
+fn beginning(name: &[u8], room: usize) -> &[u8] {
+    let continues = |at: usize| name.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
+    let mut end = room.min(name.len());
+    while end > room.saturating_sub(3) && continues(end) {
+        end -= 1;
+    }
+    match continues(end) {
+        // It is no text.
+        true => &name[..room],
+        false => &name[..end],
+    }
 }
 
 /// Whether a name is one that [`temporary_name`] gives.
@@ -429,15 +487,31 @@ pub fn is_temporary_name(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nfs_proto::limits::MAX_NAME;
 
     #[test]
     fn temporary_names_are_valid_however_long_the_name_is() {
         let short = temporary_name(b"a", 1);
         assert_eq!(short, b".a.rpcrdma-0000000000000001");
-        let long = [b'x'; MAX_NAME];
-        let long = temporary_name(&long, 1);
-        assert_eq!(long.len(), MAX_NAME);
-        assert!(Name::new(&long).is_ok());
+        for len in 1..=MAX_NAME {
+            let long = temporary_name(&vec![b'x'; len], 1);
+            assert!(Name::new(&long).is_ok());
+            assert!(is_temporary_name(&long));
+            assert!(long.len() <= len.max(ALWAYS_FITS), "{len}");
+        }
+    }
+
+    #[test]
+    fn temporary_names_of_long_names_differ_and_are_text_if_those_are() {
+        let long = "\u{e9}".repeat(70);
+        let one = temporary_name(long.as_bytes(), 1);
+        assert!(std::str::from_utf8(&one).is_ok());
+        let other = temporary_name(format!("{long}x").as_bytes(), 1);
+        assert_ne!(one, other);
+        assert_eq!(one, temporary_name(long.as_bytes(), 1));
+        assert_ne!(one, temporary_name(long.as_bytes(), 2));
+        let bytes = [0x80; 100];
+        assert_eq!(temporary_name(&bytes, 1).len(), 100);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Walks a directory tree.
 
+use crate::again::Again;
 use crate::error::At;
 use crate::path::join;
 use crate::{DirEntry, Directory, Error, Export, Fault, Node};
@@ -98,7 +99,15 @@ impl<T: Transport + Send + Sync> Export<T> {
     ) -> Result<Node, Fault> {
         match (entry.handle, entry.attributes) {
             (Some(handle), Some(attributes)) => Ok(Node { handle, attributes }),
-            _ => self.lookup(dir, Name::new(&entry.name)?).await,
+            _ => {
+                let mut again = Again::default();
+                loop {
+                    match self.lookup(dir, Name::new(&entry.name)?).await {
+                        Err(fault) if again.after(&fault) => {}
+                        found => return found,
+                    }
+                }
+            }
         }
     }
 }

@@ -386,6 +386,26 @@ async fn read_that_makes_no_progress_is_an_error() {
     assert!(matches!(error.fault, Fault::Nonsense(_)), "{error}");
 }
 
+#[tokio::test]
+async fn file_that_is_replaced_before_its_first_byte_is_looked_up_again() {
+    let (server, export) = export(Faults::default(), Carry::Apart).await;
+    export
+        .write_all("/file", bytes(200_000, 1), SetAttributes::default())
+        .await
+        .unwrap();
+    let is_gone = |reads| server.faults.lock().unwrap().stale_reads = reads;
+    is_gone(3);
+    assert!(export.read_all("/file", 200_000).await.unwrap() == bytes(200_000, 1));
+    // What was given out is not of another file.
+    let mut stream = export.read("/file").await.unwrap();
+    assert!(!stream.has_ended() && stream.next().await.unwrap().is_some());
+    is_gone(u32::MAX);
+    while let Ok(Some(_)) = stream.next().await {}
+    assert!(stream.has_ended());
+    let error = export.read("/file").await.err().unwrap();
+    assert_eq!(error.status(), Some(Status::Stale));
+}
+
 #[tokio::test(start_paused = true)]
 async fn call_answered_with_jukebox_is_retried() {
     let faults = Faults {

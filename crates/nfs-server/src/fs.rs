@@ -249,6 +249,8 @@ pub struct Abilities {
     pub max_links: u32,
     /// Longest name, in bytes.
     pub max_name: u32,
+    /// Whether names that differ in case only are one name.
+    pub case_insensitive: bool,
 }
 
 impl Default for Abilities {
@@ -258,6 +260,7 @@ impl Default for Abilities {
             time_step: 1,
             max_links: 1,
             max_name: 255,
+            case_insensitive: false,
         }
     }
 }

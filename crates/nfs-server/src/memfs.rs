@@ -16,6 +16,7 @@ use crate::fs::{
 };
 use crate::permission::{self, EXECUTE, READ, WRITE};
 use bytes::Bytes;
+use directory::Names;
 use oncrpc::xdr::{Gather, gather_len};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tree::{Body, Inode, Tree};
@@ -39,9 +40,18 @@ impl MemFs {
     /// All users may write to its root.
     pub fn new(limit: u64) -> Self {
         Self {
-            tree: RwLock::new(Tree::new(limit)),
+            tree: RwLock::new(Tree::new(limit, Names::Exact)),
             instance: fresh_verifier(),
         }
+    }
+
+    /// Has names that differ only in the case of ASCII letters be one name, as on vfat and exFAT. An entry keeps the
+    /// spelling that it was made with.
+    #[must_use]
+    pub fn folding_case(mut self) -> Self {
+        let tree = self.tree.get_mut().unwrap_or_else(PoisonError::into_inner);
+        *tree = Tree::new(tree.space().total, Names::Folded);
+        self
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Tree> {
@@ -133,6 +143,7 @@ impl FileSystem for MemFs {
             time_step: 1,
             max_links: MAX_LINKS,
             max_name: 255,
+            case_insensitive: self.read().names() == Names::Folded,
         }
     }
 

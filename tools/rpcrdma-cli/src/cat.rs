@@ -1,11 +1,11 @@
 //! `rpcrdma cat`: prints files.
 
 use crate::failure::Ended;
+use crate::output;
 use crate::session::{Of, Session, SessionArgs};
-use anyhow::Context;
 use clap::Args;
 use nfs_client::NfsUrl;
-use std::io::{self, Write};
+use std::io::Write;
 
 /// Write files to standard output
 #[derive(Args, Debug)]
@@ -36,11 +36,11 @@ pub(crate) async fn run(args: &CatArgs) -> anyhow::Result<Ended> {
 async fn one(session: &mut Session, url: &NfsUrl) -> anyhow::Result<()> {
     let place = session.place(url).await?;
     let mut stream = place.export.read(&place.path).await.of(&place)?;
-    let mut out = io::stdout();
+    let mut out = output::stdout();
     while let Some(pieces) = stream.next().await.of(&place)? {
         for piece in &pieces {
-            out.write_all(piece).context("cannot write the output")?;
+            out.write_all(piece)?;
         }
     }
-    out.flush().context("cannot write the output")
+    Ok(out.flush()?)
 }

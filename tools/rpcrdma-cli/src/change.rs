@@ -1,6 +1,7 @@
 //! What `chmod` and `chown` share: their common options, and what they say of each file.
 
 use crate::failure::Usage;
+use crate::output;
 use crate::session::{Follow, Place, Session, SessionArgs};
 use anyhow::bail;
 use clap::{ArgAction, Args};
@@ -46,9 +47,9 @@ impl ReportArgs {
     /// Standard output cannot be written.
     pub(crate) fn tell(self, place: &Place, before: &str, now: &str) -> io::Result<()> {
         if now != before && (self.changes || self.verbose) {
-            writeln!(io::stdout(), "{}: {before} changed to {now}", place.url)
+            writeln!(output::stdout(), "{}: {before} changed to {now}", place.url)
         } else if self.verbose {
-            writeln!(io::stdout(), "{}: {now} kept", place.url)
+            writeln!(output::stdout(), "{}: {now} kept", place.url)
         } else {
             Ok(())
         }

@@ -101,7 +101,7 @@ impl Change {
         let Some(node) = place.find(Follow::Yes).await? else {
             bail!(place.fault("find", Status::NoEntry));
         };
-        self.one(&place, &node).await?;
+        self.one(&place, &node, Follow::Yes).await?;
         if !recursive || node.attributes.file_type != FileType::Directory {
             return Ok(());
         }
@@ -110,14 +110,14 @@ impl Change {
             match tree.next().await {
                 // Before what is in it is looked at: that may need the new permissions.
                 Ok(Some(Step::Enter(place, node))) => {
-                    let changed = self.one(&place, &node).await;
+                    let changed = self.one(&place, &node, Follow::No).await;
                     all.check(changed)?;
                 }
                 Ok(Some(Step::Other(_, node)))
                     if node.attributes.file_type == FileType::Symlink => {}
                 Ok(Some(Step::Other(place, node))) => {
                     let change = self.clone();
-                    all.begin(async move { change.one(&place, &node).await })
+                    all.begin(async move { change.one(&place, &node, Follow::No).await })
                         .await?;
                 }
                 Ok(Some(Step::Leave(..))) => {}
@@ -127,7 +127,7 @@ impl Change {
         }
     }
 
-    async fn one(&self, place: &Place, node: &Node) -> anyhow::Result<()> {
+    async fn one(&self, place: &Place, node: &Node, follow: Follow) -> anyhow::Result<()> {
         let before = node.attributes.mode & 0o7777;
         let directory = node.attributes.file_type == FileType::Directory;
         let mode = match &self.to {
@@ -138,9 +138,8 @@ impl Change {
             mode: Some(mode),
             ..SetAttributes::default()
         };
-        let set = place.export.nfs();
-        let set = set.set_attributes(node.handle, attributes, None).await;
-        set.map_err(|fault| place.fault("change the mode", fault))?;
+        let set = place.set_attributes(node, follow, attributes).await;
+        set.map_err(|error| error.while_doing("change the mode"))?;
         let text = |mode| format!("{mode:04o} ({})", show::permissions(mode));
         let (before, mode) = (text(before), text(mode));
         Ok(self.report.tell(place, &before, &mode)?)

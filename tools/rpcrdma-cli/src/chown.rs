@@ -105,7 +105,7 @@ impl Change {
         let Some(node) = place.find(follow).await? else {
             bail!(place.fault("find", Status::NoEntry));
         };
-        self.one(&place, &node).await?;
+        self.one(&place, &node, follow).await?;
         if !args.change.recursive || node.attributes.file_type != FileType::Directory {
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl Change {
         loop {
             match tree.next().await {
                 Ok(Some(Step::Enter(place, node) | Step::Other(place, node))) => {
-                    all.begin(async move { self.one(&place, &node).await })
+                    all.begin(async move { self.one(&place, &node, Follow::No).await })
                         .await?;
                 }
                 Ok(Some(Step::Leave(..))) => {}
@@ -123,15 +123,14 @@ impl Change {
         }
     }
 
-    async fn one(self, place: &Place, node: &Node) -> anyhow::Result<()> {
+    async fn one(self, place: &Place, node: &Node, follow: Follow) -> anyhow::Result<()> {
         let attributes = SetAttributes {
             uid: self.uid,
             gid: self.gid,
             ..SetAttributes::default()
         };
-        let set = place.export.nfs();
-        let set = set.set_attributes(node.handle, attributes, None).await;
-        set.map_err(|fault| place.fault("change the owner", fault))?;
+        let set = place.set_attributes(node, follow, attributes).await;
+        set.map_err(|error| error.while_doing("change the owner"))?;
         let before = (node.attributes.uid, node.attributes.gid);
         let now = (self.uid.unwrap_or(before.0), self.gid.unwrap_or(before.1));
         let text = |(uid, gid): (u32, u32)| format!("{uid}:{gid}");

@@ -109,7 +109,8 @@ impl Cli {
     /// What the user asked for. A command line that is not understood ends the process.
     pub(crate) fn from_args() -> Self {
         Self::parse_all().unwrap_or_else(|error| match error.kind() {
-            _ if error.use_stderr() && json_is_asked_for() => failure::exit_with_usage(&error),
+            _ if !error.use_stderr() => failure::exit_after(error.print()),
+            _ if json_is_asked_for() => failure::exit_with_usage(&error),
             ErrorKind::InvalidUtf8 => Self::command()
                 .error(
                     ErrorKind::InvalidUtf8,

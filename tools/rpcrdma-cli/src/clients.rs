@@ -4,6 +4,7 @@ use crate::control::asking::{self, ControlArgs};
 use crate::control::{ClientStatus, Request, Status};
 use crate::failure::Ended;
 use crate::json;
+use crate::output;
 use crate::table::Columns;
 use crate::units;
 use clap::Args;
@@ -70,7 +71,7 @@ async fn of_one(socket: &Path, json: bool) -> anyhow::Result<String> {
 }
 
 fn print(text: &str) -> io::Result<()> {
-    io::stdout().write_all(text.as_bytes())
+    output::stdout().write_all(text.as_bytes())
 }
 
 fn shown(clients: &[ClientStatus], json: bool) -> anyhow::Result<String> {

@@ -1,10 +1,11 @@
 //! `rpcrdma completions`: prints the completions of a shell, made from the definitions of the command line.
 
 use crate::failure::Ended;
+use crate::output;
 use crate::version;
 use clap::{Args, Command};
 use clap_complete::Shell;
-use std::io::{self, Write};
+use std::io::Write;
 
 /// Generate shell completions
 #[derive(Args, Debug)]
@@ -25,7 +26,7 @@ pub(crate) fn run(args: &CompletionsArgs, program: &Command) -> anyhow::Result<E
     let name = program.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut visible(program), name, &mut script);
-    io::stdout().write_all(&script)?;
+    output::stdout().write_all(&script)?;
     Ok(Ended::Well)
 }
 

@@ -4,7 +4,7 @@ mod file;
 
 use crate::copy::attributes::Wanted;
 use crate::copy::sparse::Sparse;
-use crate::copy::upload::{REMOVED_WITHIN, make_directory, set_directory};
+use crate::copy::upload::{MadeDirectory, REMOVED_WITHIN, make_directory, open_up, set_directory};
 use crate::copy::{Copy, Held, Last, Options, Shared, server};
 use crate::failure::{Ended, Usage};
 use crate::modes::umask;
@@ -172,7 +172,19 @@ async fn begin(
     (dir, held): (FileHandle, Option<Arc<Held>>),
 ) -> anyhow::Result<()> {
     let shared = copy.shared.clone();
+    let made = shared.made_in(held.as_ref());
+    let may_collide = made.may_have(target.name().unwrap_or_default());
+    if may_collide {
+        // Which of them is there is known when they are complete.
+        copy.settle().await?;
+    }
     let file = File {
+        follow: match held.is_none() && !shared.options.recursive {
+            true => Follow::Yes,
+            false => Follow::No,
+        },
+        made,
+        may_collide,
         source,
         node,
         dir,
@@ -194,8 +206,11 @@ async fn tree(
     let top = match there {
         // Also at the end of a symbolic link, which the user named.
         Some(there) if there.attributes.file_type == FileType::Directory => {
-            let dir = (there.handle, there.attributes.mode);
-            Filling::new(&copy.shared, target, dir, node, None)
+            let dir = MadeDirectory {
+                node: there,
+                is_new: false,
+            };
+            Filling::new(&copy.shared, target, dir, node, None).await
         }
         Some(_) | None => {
             let dir = target.export.parent(&target.path).await.of(&target)?;
@@ -247,19 +262,27 @@ impl Filling {
         let (nfs, name) = (place.export.nfs(), place.name().unwrap_or_default());
         let made = make_directory(nfs, above, name, wanted.first_directory_mode()).await;
         let dir = made.map_err(|fault| place.fault("make directory", fault))?;
-        Ok(Self::new(shared, place, dir, source, held))
+        let about = &dir.node.attributes;
+        let id = (about.fsid, about.file_id.0);
+        shared.enter_once(held.as_ref(), false, id, || place.url.to_string())?;
+        Ok(Self::new(shared, place, dir, source, held).await)
     }
 
-    /// A directory with this mode, whose attributes are set when all is in it.
-    fn new(
+    /// A directory whose attributes are set when all is in it.
+    async fn new(
         shared: &Shared,
         place: Place,
-        (handle, mode): (FileHandle, u32),
+        MadeDirectory { node, is_new }: MadeDirectory,
         source: &Node,
         above: Option<Arc<Held>>,
     ) -> Self {
         let wanted = Wanted::of(&(&source.attributes).into(), &shared.options);
-        let last = wanted.last_of_directory(mode).map(|wanted| -> Last {
+        let (handle, mode) = (node.handle, node.attributes.mode);
+        let last = match is_new {
+            true => wanted.last_of_directory(mode),
+            false => wanted.last_of_existing(mode, open_up(place.export.nfs(), &node).await),
+        };
+        let last = last.map(|wanted| -> Last {
             let (interrupt, place) = (shared.interrupt.clone(), place.clone());
             Box::pin(async move {
                 let set = set_directory(place.export.nfs(), handle, &place.path, &wanted);

@@ -10,6 +10,7 @@ pub(crate) use self::line::Line;
 
 use crate::failure::Ended;
 use crate::json;
+use crate::output;
 use anyhow::{anyhow, bail};
 use clap::Args;
 use nfs_client::printable;
@@ -92,7 +93,7 @@ pub(crate) fn run(args: &DevicesArgs) -> anyhow::Result<Ended> {
 }
 
 fn print(lines: &[Line], args: &DevicesArgs) -> anyhow::Result<()> {
-    let mut out = io::stdout();
+    let mut out = output::stdout();
     match (args.json, args.long) {
         (true, _) => {
             for line in lines {

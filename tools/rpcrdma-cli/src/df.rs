@@ -2,6 +2,7 @@
 
 use crate::failure::Ended;
 use crate::json;
+use crate::output;
 use crate::session::{Of, Session, SessionArgs};
 use crate::show::{self, Units};
 use crate::table::Columns;
@@ -9,7 +10,7 @@ use clap::{ArgAction, Args};
 use nfs_client::NfsUrl;
 use nfs_proto::results::FsStat;
 use serde::Serialize;
-use std::io::{self, Write};
+use std::io::Write;
 
 /// Show the space of a server's file systems
 #[derive(Args, Debug)]
@@ -96,7 +97,7 @@ pub(crate) async fn run(args: &DfArgs) -> anyhow::Result<Ended> {
 }
 
 fn print(lines: &[Line], args: &DfArgs) -> anyhow::Result<()> {
-    let mut out = io::stdout();
+    let mut out = output::stdout();
     if args.json {
         for line in lines {
             writeln!(out, "{}", json::line(line)?)?;

@@ -2,6 +2,7 @@
 
 use crate::failure::Ended;
 use crate::json;
+use crate::output::{self, Output};
 use crate::session::{Follow, Place, Session, SessionArgs};
 use crate::show::{self, Units};
 use crate::tree::{Step, Tree};
@@ -147,7 +148,7 @@ pub(crate) async fn run(args: &DuArgs) -> anyhow::Result<Ended> {
     let mut session = Session::new(&args.session);
     let mut du = Du {
         args,
-        out: io::BufWriter::new(io::stdout().lock()),
+        out: io::BufWriter::new(output::stdout()),
         linked: HashSet::new(),
         total: Sum::default(),
         ended: Ended::Well,
@@ -173,7 +174,7 @@ pub(crate) async fn run(args: &DuArgs) -> anyhow::Result<Ended> {
 
 struct Du<'a> {
     args: &'a DuArgs,
-    out: io::BufWriter<io::StdoutLock<'a>>,
+    out: io::BufWriter<Output>,
     /// Files with several names that were counted: file system and number.
     linked: HashSet<(u64, u64)>,
     total: Sum,

@@ -6,6 +6,7 @@ use crate::control::{ExportStatus, Status};
 use crate::endpoint::{Endpoint, NO_ADDRESS, at_port};
 use crate::failure::Ended;
 use crate::json;
+use crate::output;
 use crate::session::mount_port;
 use crate::table::Columns;
 use anyhow::{Context, anyhow, bail};
@@ -14,7 +15,7 @@ use nfs_client::{Error, ExportedDir, Fault, Mount, current_user, printable};
 use nfs_proto::{MOUNT_PORT, NFS_RDMA_PORT};
 use oncrpc::{Chain, RpcError};
 use serde::Serialize;
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 
 /// List a server's exports and who may mount them
@@ -77,7 +78,7 @@ pub(crate) async fn run(args: &ExportsArgs) -> anyhow::Result<Ended> {
         true => args.ask_over_tcp(server).await?,
         false => args.ask(server).await?,
     };
-    let mut out = io::stdout();
+    let mut out = output::stdout();
     if args.json {
         for export in &exports {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -109,7 +110,7 @@ impl ExportsArgs {
                 false => own(export),
             };
         }
-        io::stdout().write_all(text.as_bytes())?;
+        output::stdout().write_all(text.as_bytes())?;
         Ok(Ended::Well)
     }
 

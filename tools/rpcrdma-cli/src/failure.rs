@@ -4,6 +4,7 @@ use crate::exit_codes;
 use crate::interrupt::{self, Interrupted};
 use crate::json;
 use crate::log;
+use crate::output::{self, CannotWrite};
 use crate::progress;
 use nfs_client::printable;
 use rustix::process::Signal;
@@ -158,6 +159,22 @@ pub(crate) fn print_as_json(json: bool) {
     AS_JSON.store(json, Relaxed);
 }
 
+/// Ends the process when help or version was printed.
+pub(crate) fn exit_after(printed: io::Result<()>) -> ! {
+    let ended = match printed {
+        Ok(()) => output::close(Ok(Ended::Well)),
+        Err(error) => Err(CannotWrite::error(&error).into()),
+    };
+    let code = match ended {
+        Err(error) if !is_closed_pipe(&error) => {
+            report(&error, 1);
+            1
+        }
+        Ok(_) | Err(_) => 0,
+    };
+    std::process::exit(code)
+}
+
 /// Prints why a command line was not understood as JSON, and ends the process.
 pub(crate) fn exit_with_usage(error: &clap::Error) -> ! {
     let text = error.to_string();
@@ -181,8 +198,14 @@ pub(crate) fn note(text: &str) {
     let _ = progress::suspend(|| writeln!(io::stderr(), "rpcrdma: {}", printable(text.as_bytes())));
 }
 
+/// Whether the user has been told that the output cannot be written: each further line of it fails in the same way.
+static OUTPUT_TOLD: AtomicBool = AtomicBool::new(false);
+
 /// Prints an error with its causes, in one line, or logs it where the log is for programs.
 fn report(error: &anyhow::Error, exit_code: u8) {
+    if is_of_output(error) && OUTPUT_TOLD.swap(true, Relaxed) {
+        return;
+    }
     let text = line(error);
     if AS_JSON.load(Relaxed) {
         return print_json(&text, exit_code);
@@ -237,6 +260,14 @@ fn is_misconfigured(error: &anyhow::Error) -> bool {
 
 fn is_interrupt(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Interrupted>().is_some()
+}
+
+fn is_of_output(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let error = cause.downcast_ref::<io::Error>();
+        let error = error.and_then(io::Error::get_ref);
+        error.is_some_and(|error| error.is::<CannotWrite>())
+    })
 }
 
 /// Whether the reader of our output has gone away.

@@ -5,23 +5,24 @@ mod stream;
 mod writers;
 
 use crate::cli::NOT_UTF8;
-use crate::copy::attributes::{Kept, Wanted};
+use crate::copy::attributes::{Kept, Wanted, opened_mode};
 use crate::copy::decide::{Action, Skip};
 use crate::copy::directory::{LocalDir, LocalName};
 use crate::copy::entry::split;
 use crate::copy::links::{FileKey, FirstCopy, Links};
+use crate::copy::made::Made;
 use crate::copy::tree::{Tree, local};
 use crate::copy::{
     Copy, CopyArgs, Held, Inside, Last, Options, Other, Plan, Root, STREAM, Shared, Step, Target,
     Way, delete, server, unfinished,
 };
 use crate::failure::{Ended, Usage};
-use crate::partial;
+use crate::partial::{self, Naming};
 use crate::session::{FileError, Session};
 use crate::show;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use nfs_client::{Export, NfsUrl, Node};
+use nfs_client::{Again, Export, NfsUrl, Node};
 use nfs_proto::{FileType, Status};
 use rpcrdma::Client;
 use std::ffi::{OsStr, OsString};
@@ -267,6 +268,12 @@ async fn enter(
             make_directory(&at, wanted.first_directory_mode())?
         }
     };
+    let about = rustix::fs::fstat(&dir).with_context(|| show::path(dir.path()))?;
+    let to = dir.path();
+    let id = (about.st_dev, about.st_ino);
+    shared.enter_once(held_above.as_ref(), inside.is_contents, id, || {
+        show::path(to)
+    })?;
     if let Some(there) = &inside.there
         && !options.resumes
     {
@@ -274,7 +281,10 @@ async fn enter(
     }
     let last = match made {
         Some(mode) => wanted.last_of_directory(mode),
-        None => wanted.kept.is_some().then_some(wanted),
+        None => {
+            let opened = opened_mode(about.st_mode).is_some_and(|mode| dir.set_mode(mode).is_ok());
+            wanted.last_of_existing(about.st_mode, opened)
+        }
     };
     let last = last.map(|wanted| -> Last {
         let dir = Arc::clone(&dir);
@@ -314,7 +324,7 @@ async fn one(
     let path = &other.source.path;
     let shared = copy.shared.clone();
     match other.action {
-        Action::Copy { .. } | Action::Write => {}
+        Action::Copy { .. } | Action::Make { .. } | Action::Write => {}
         Action::Skip(why) => {
             shared.progress.skipped();
             return shared.tell(|| format!("{} skipped: {why}", tree.show(path)));
@@ -327,17 +337,26 @@ async fn one(
     if shared.options.dry_run {
         return shared.tell(|| said(&tree, path, &other.to));
     }
+    let held = within.map(|within| Arc::clone(&within.held));
+    let made = shared.made_in(held.as_ref());
+    if made.may_have(split(&other.to).1) {
+        // Which of them is there is known when they are complete.
+        copy.settle().await?;
+    }
     let (Tree::Remote(export, _), Some(node)) = (&tree, other.source.node) else {
         return copy.check(Err(anyhow!("{} is not on a server", tree.show(path))));
     };
-    let remote = Remote {
+    let mut remote = Remote {
         export: Arc::clone(export),
         wanted: Wanted::of(&other.source.about, &shared.options),
+        // What the user named may be a symbolic link to it.
+        follows: within.is_none() && !shared.options.copies_links,
         shared,
         path: other.source.path,
         node,
         // Exports of one server are as good as servers: no link leads from one to the other.
         key: other.source.about.file_key(Arc::as_ptr(export).addr()),
+        made,
         links: Arc::clone(links),
         writers: Arc::clone(writers),
     };
@@ -351,7 +370,6 @@ async fn one(
             }
         }
     };
-    let held = within.map(|within| Arc::clone(&within.held));
     copy.begin(async move {
         let copied = match to {
             None => remote.stream(local(&other.to).to_owned()).await,
@@ -396,7 +414,11 @@ struct Remote {
     key: FileKey,
     links: Arc<Links<Linked>>,
     writers: Arc<Writers>,
+    /// What was made where it goes.
+    made: Arc<Made>,
     wanted: Wanted,
+    /// Whether its path may be that of a symbolic link to it.
+    follows: bool,
 }
 
 /// The copy of a file with several names: its path, and its numbers, by which it is known again.
@@ -422,42 +444,64 @@ impl Linked {
     /// # Errors
     ///
     /// That is not possible, or its path leads to something else by now.
-    fn link(&self, to: &LocalName, replaces: bool) -> io::Result<()> {
+    fn link(&self, to: &LocalName, naming: &Naming) -> io::Result<()> {
         let (dir, name) = split(self.path.as_os_str().as_bytes());
         let dir = LocalDir::open(local(if dir.is_empty() { b"." } else { dir }))?;
         let copy = dir.name(OsStr::from_bytes(name));
-        partial::link(&copy, self.id, to, replaces)
+        partial::link(&copy, self.id, to, naming)
     }
 }
 
 impl Remote {
     /// Copies it, and replaces what has the name.
-    async fn copy_to(&self, dest: LocalName) -> anyhow::Result<()> {
+    async fn copy_to(&mut self, dest: LocalName) -> anyhow::Result<()> {
+        if matches!(
+            self.node.attributes.file_type,
+            FileType::Fifo | FileType::Socket
+        ) {
+            self.shared.progress.begin(0);
+            return special(&dest, &self.node, &self.wanted, &self.naming());
+        }
         if self.node.attributes.file_type == FileType::Symlink {
             self.shared.progress.begin(0);
-            let target = self.export.nfs().read_link(self.node.handle).await;
-            let target = target.map_err(|fault| fault.at("read symbolic link", &self.path))?;
-            return link(target, &dest, self.wanted.kept.as_ref(), self.replaces());
+            let target = self.target().await?;
+            return link(target, &dest, self.wanted.kept.as_ref(), &self.naming());
         }
+        let interrupt = self.shared.interrupt.clone();
         let copied = async {
             match self.links.of(self.key, self.node.attributes.links) {
                 Some(first) => self.one_of_several_names(&first, &dest).await,
                 None => self.file(&dest).await,
             }
         };
-        self.shared.interrupt.unless(copied).await
+        interrupt.unless(copied).await
+    }
+
+    /// The text of a symbolic link. What was replaced since it was found is looked up again.
+    async fn target(&mut self) -> anyhow::Result<Vec<u8>> {
+        let mut again = Again::default();
+        loop {
+            match self.export.nfs().read_link(self.node.handle).await {
+                Err(fault) if again.after(&fault) => {
+                    self.node = self.export.lstat(&self.path).await?;
+                }
+                text => {
+                    return Ok(text.map_err(|fault| fault.at("read symbolic link", &self.path))?);
+                }
+            }
+        }
     }
 
     /// Makes a link to the copy of the file, or the copy.
     async fn one_of_several_names(
-        &self,
+        &mut self,
         first: &FirstCopy<Linked>,
         dest: &LocalName,
     ) -> anyhow::Result<()> {
         let mut first = first.lock().await;
         if let Some(copy) = first.clone() {
-            let (to, replaces) = (dest.clone(), self.replaces());
-            let linked = tokio::task::spawn_blocking(move || copy.link(&to, replaces)).await;
+            let (to, naming) = (dest.clone(), self.naming());
+            let linked = tokio::task::spawn_blocking(move || copy.link(&to, &naming)).await;
             // A file system may have no links, or not as many.
             if linked.expect("a link does not panic").is_ok() {
                 let size = self.node.attributes.size;
@@ -495,39 +539,60 @@ fn make_directory(at: &LocalName, mode: u32) -> anyhow::Result<(Arc<LocalDir>, O
 }
 
 /// Gives a directory the attributes that it has in the end.
-fn set_directory(dir: &LocalDir, wanted: &Wanted) -> io::Result<()> {
+fn set_directory(dir: &LocalDir, wanted: &Wanted) -> anyhow::Result<()> {
     let dir = dir.readable()?;
     match &wanted.kept {
-        Some(kept) => kept.set(&dir),
-        None => dir.set_permissions(Permissions::from_mode(wanted.mode)),
+        Some(kept) => kept.set(&dir)?,
+        None => dir.set_permissions(Permissions::from_mode(wanted.mode))?,
     }
+    Ok(())
 }
 
-/// Makes a symbolic link, in place of a file or link that has the name if it `replaces` that.
+/// Makes a FIFO or socket, in place of what has the name if it is to replace that.
+fn special(dest: &LocalName, node: &Node, wanted: &Wanted, naming: &Naming) -> anyhow::Result<()> {
+    let at = partial::temporary(dest);
+    let named = || {
+        at.make_special(
+            node.attributes.file_type == FileType::Socket,
+            wanted.first_mode(),
+        )?;
+        let set = match &wanted.kept {
+            Some(kept) => kept.set_mode(&at).and(kept.set_link(&at)),
+            None => Ok(()),
+        };
+        partial::complete(&at, dest, naming)?;
+        Ok(set)
+    };
+    let made: io::Result<_> = named().inspect_err(|_| {
+        // The error to be told is the first one.
+        let _ = at.remove(false);
+    });
+    let path = || show::path(&dest.path());
+    let set = made.with_context(|| format!("{}: cannot make the special file", path()))?;
+    set.with_context(|| format!("{} is copied", path()))
+}
+
+/// Makes a symbolic link, in place of a file or link that has the name if it is to replace that.
 fn link(
     target: Vec<u8>,
     dest: &LocalName,
     kept: Option<&Kept>,
-    replaces: bool,
+    naming: &Naming,
 ) -> anyhow::Result<()> {
     let at = partial::temporary(dest);
     let named = || {
         at.make_link(&OsString::from_vec(target))?;
-        if let Some(kept) = kept {
-            kept.set_link(&at)?;
-        }
-        partial::complete(&at, dest, replaces)
+        let set = kept.map_or(Ok(()), |kept| kept.set_link(&at));
+        partial::complete(&at, dest, naming)?;
+        Ok(set)
     };
-    let made = named().inspect_err(|_| {
+    let made: io::Result<_> = named().inspect_err(|_| {
         // The error to be told is the first one.
         let _ = at.remove(false);
     });
-    made.with_context(|| {
-        format!(
-            "{}: cannot make the symbolic link",
-            show::path(&dest.path())
-        )
-    })
+    let path = || show::path(&dest.path());
+    let set = made.with_context(|| format!("{}: cannot make the symbolic link", path()))?;
+    set.with_context(|| format!("{} is copied", path()))
 }
 
 #[cfg(test)]
@@ -567,14 +632,15 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         let dest = name(dir.path(), "name");
         let target = elsewhere.path().as_os_str().as_bytes();
-        link(target.to_vec(), &dest, None, true).unwrap();
+        link(target.to_vec(), &dest, None, &Naming::first(true)).unwrap();
         assert!(make_directory(&dest, 0o755).is_err());
         let wanted = Wanted {
             mode: 0o600,
+            owner: None,
             kept: None,
         };
         let partial = Partial::create(&dest, &wanted).unwrap();
-        partial.finish(true).unwrap();
+        partial.finish(&Naming::first(true)).unwrap();
         assert!(dest.path().symlink_metadata().unwrap().is_file());
         assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     }
@@ -583,14 +649,14 @@ mod tests {
     fn symbolic_link_replaces_one_but_no_directory() {
         let dir = tempfile::tempdir().unwrap();
         let dest = name(dir.path(), "name");
-        link(b"one".to_vec(), &dest, None, true).unwrap();
-        link(b"two".to_vec(), &dest, None, true).unwrap();
-        let error = link(b"three".to_vec(), &dest, None, false).unwrap_err();
+        link(b"one".to_vec(), &dest, None, &Naming::first(true)).unwrap();
+        link(b"two".to_vec(), &dest, None, &Naming::first(true)).unwrap();
+        let error = link(b"three".to_vec(), &dest, None, &Naming::first(false)).unwrap_err();
         assert!(is_taken(&error), "{error:#}");
         assert_eq!(std::fs::read_link(dest.path()).unwrap(), Path::new("two"));
         let taken = name(dir.path(), "directory");
         std::fs::create_dir(taken.path()).unwrap();
-        assert!(link(b"three".to_vec(), &taken, None, true).is_err());
+        assert!(link(b"three".to_vec(), &taken, None, &Naming::first(true)).is_err());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 
@@ -600,11 +666,11 @@ mod tests {
         let (copy, other) = (name(dir.path(), "copy"), name(dir.path(), "other"));
         std::fs::write(copy.path(), "copy").unwrap();
         let linked = Linked::new(&copy).unwrap();
-        linked.link(&other, true).unwrap();
+        linked.link(&other, &Naming::first(true)).unwrap();
         assert_eq!(std::fs::metadata(copy.path()).unwrap().nlink(), 2);
         std::fs::rename(copy.path(), dir.path().join("moved")).unwrap();
         std::fs::write(copy.path(), "secret").unwrap();
-        assert!(linked.link(&other, true).is_err());
+        assert!(linked.link(&other, &Naming::first(true)).is_err());
         assert_eq!(std::fs::read(other.path()).unwrap(), b"copy");
     }
 }

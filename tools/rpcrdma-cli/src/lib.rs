@@ -45,6 +45,7 @@ mod modes;
 mod mv;
 #[cfg(test)]
 mod options;
+mod output;
 mod owners;
 mod partial;
 mod peer_warnings;
@@ -101,7 +102,7 @@ pub fn main(allocations: Option<fn() -> u64>) -> ExitCode {
     // A file that a thread is writing is completed or removed, but a thread that reads a pipe may wait for ever.
     runtime.shutdown_timeout(THREADS_END_WITHIN);
     let signal = failure::ended_by(&ended);
-    let code = failure::exit_code(ended);
+    let code = failure::exit_code(output::close(ended));
     if let Some(signal) = signal {
         drop(flushes);
         interrupt::end_by(signal);

@@ -2,6 +2,7 @@
 
 use crate::cli::NOT_UTF8;
 use crate::failure::{Ended, Usage};
+use crate::output;
 use crate::session::{Follow, Of, Place, Session, SessionArgs};
 use anyhow::bail;
 use clap::Args;
@@ -9,7 +10,7 @@ use nfs_client::{NfsUrl, printable, temporary_name};
 use nfs_proto::{FileType, Status};
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 /// Make hard links, or with -s symbolic links
@@ -118,7 +119,7 @@ async fn one(
             Target::Text(text) => printable(text),
             Target::File(file) => file.url.to_string(),
         };
-        writeln!(io::stdout(), "{} is a link to {target}", link.url)?;
+        writeln!(output::stdout(), "{} is a link to {target}", link.url)?;
     }
     Ok(())
 }

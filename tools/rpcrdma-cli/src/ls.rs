@@ -6,6 +6,7 @@ mod line;
 
 use crate::failure::Ended;
 use crate::json;
+use crate::output::{self, Output};
 use crate::owners::Owners;
 use crate::session::{FileError, Of, Place, Session, SessionArgs};
 use crate::times::TimeStyle;
@@ -277,7 +278,7 @@ pub(crate) async fn run(args: &LsArgs) -> anyhow::Result<Ended> {
     let mut session = Session::new(&args.session);
     let mut list = List {
         args,
-        out: io::BufWriter::new(io::stdout().lock()),
+        out: io::BufWriter::new(output::stdout()),
         owners: Owners::new(args.numeric_uid_gid),
         format: Format::new(args),
         headings: args.recursive || args.urls.len() > 1,
@@ -307,7 +308,7 @@ pub(crate) async fn run(args: &LsArgs) -> anyhow::Result<Ended> {
 /// A list that is being printed.
 struct List<'a> {
     args: &'a LsArgs,
-    out: io::BufWriter<io::StdoutLock<'a>>,
+    out: io::BufWriter<Output>,
     owners: Owners,
     format: Format<'a>,
     /// Whether each directory is named above its entries.

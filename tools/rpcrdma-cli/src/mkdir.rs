@@ -2,11 +2,12 @@
 
 use crate::failure::Ended;
 use crate::modes::ModeChange;
+use crate::output;
 use crate::session::{Follow, Of, Place, Session, SessionArgs};
 use clap::Args;
 use nfs_client::NfsUrl;
 use nfs_proto::{FileType, SetAttributes};
-use std::io::{self, Write};
+use std::io::Write;
 
 /// Make directories
 #[derive(Args, Debug)]
@@ -108,7 +109,7 @@ async fn one(place: &Place, args: &MkdirArgs, mode: u32) -> anyhow::Result<()> {
             .of(place)?;
     }
     if args.verbose {
-        writeln!(io::stdout(), "made {}", place.url)?;
+        writeln!(output::stdout(), "made {}", place.url)?;
     }
     Ok(())
 }

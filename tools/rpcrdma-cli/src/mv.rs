@@ -1,12 +1,13 @@
 //! `rpcrdma mv`: renames files.
 
 use crate::failure::{Ended, Usage};
+use crate::output;
 use crate::session::{Follow, Of, Session, SessionArgs};
 use anyhow::bail;
 use clap::Args;
 use nfs_client::NfsUrl;
 use nfs_proto::FileType;
-use std::io::{self, Write};
+use std::io::Write;
 
 /// Rename files and directories, or move them into a directory
 #[derive(Args, Debug)]
@@ -93,7 +94,7 @@ async fn one(
     }
     from.export.rename(&from.path, &to.path).await.of(&from)?;
     if args.verbose {
-        writeln!(io::stdout(), "renamed {} to {}", from.url, to.url)?;
+        writeln!(output::stdout(), "renamed {} to {}", from.url, to.url)?;
     }
     Ok(())
 }

@@ -4,11 +4,14 @@
 //! file under the final name is never half of one, and an interrupted copy can simply be made
 //! again.
 
-use crate::copy::attributes::{Kept, Wanted};
+use crate::copy::attributes::{Kept, Unkept, Wanted};
 use crate::copy::directory::LocalName;
+use crate::copy::made::{Collision, Made};
+use crate::copy::replaced::Replaced;
 use crate::copy::resume::RESUME_WINDOW;
 use anyhow::Context;
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
@@ -17,13 +20,30 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
+/// How something that is complete gets its name.
+#[derive(Clone, Debug)]
+pub(crate) struct Naming {
+    /// Whether it takes the place of what has the name.
+    pub(crate) replaces: bool,
+    /// What the same copy has made in the directory, whose place it does not take.
+    pub(crate) made: Arc<Made>,
+}
+
+#[cfg(test)]
+impl Naming {
+    /// That of what is made first in its directory.
+    pub(crate) fn first(replaces: bool) -> Self {
+        let made = Arc::new(Made::new());
+        Self { replaces, made }
+    }
+}
+
 /// A name beside `to` for it while it is not complete, which nobody else uses.
 pub(crate) fn temporary(to: &LocalName) -> LocalName {
     numbered(to, RandomState::new().hash_one(0))
 }
 
-/// Gives a file with these numbers of device and inode another name, in place of what has that name if it `replaces`
-/// that.
+/// Gives a file with these numbers of device and inode another name, as [`complete`] does.
 ///
 /// # Errors
 ///
@@ -34,12 +54,12 @@ pub(crate) fn link(
     file: &LocalName,
     id: (u64, u64),
     to: &LocalName,
-    replaces: bool,
+    naming: &Naming,
 ) -> io::Result<()> {
     let at = temporary(to);
     file.link(&at)?;
     let named = at.id().and_then(|linked| match linked == id {
-        true => complete(&at, to, replaces),
+        true => complete(&at, to, naming),
         false => Err(io::ErrorKind::NotFound.into()),
     });
     // It is left there on failure, and where both were names of one file before: renaming does nothing then.
@@ -47,16 +67,36 @@ pub(crate) fn link(
     named
 }
 
-/// Gives what is complete its name, in place of what has that name if it `replaces` that.
+/// Gives what is complete its name, in place of what has that name if it is to replace that.
 ///
 /// # Errors
 ///
-/// As [`link`] has them.
-pub(crate) fn complete(at: &LocalName, to: &LocalName, replaces: bool) -> io::Result<()> {
-    match replaces {
-        true => at.replace(to),
+/// As [`link`] has them; [`Collision`] if what has the name was made by the same copy: the file system takes two names
+/// for one.
+pub(crate) fn complete(at: &LocalName, to: &LocalName, naming: &Naming) -> io::Result<()> {
+    let Naming { replaces, made } = naming;
+    // Whoever finds it under its name knows of it.
+    made.note(at.id()?);
+    let named = match replaces {
+        true => at.rename_new(to),
         false => at.name_new(to),
+    };
+    match named {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists || is_unknown(&error) => {
+            match to.id() {
+                Ok(there) if made.has(there) => Err(io::Error::other(Collision)),
+                Ok(_) | Err(_) if *replaces => at.replace(to),
+                Ok(_) | Err(_) => Err(error),
+            }
+        }
+        named => named,
     }
+}
+
+/// Whether a file system does not know how to do something.
+fn is_unknown(error: &io::Error) -> bool {
+    let error = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(error, Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP))
 }
 
 fn numbered(to: &LocalName, number: u64) -> LocalName {
@@ -69,12 +109,18 @@ fn is_taken<T>(done: &io::Result<T>) -> bool {
     matches!(done, Err(error) if error.kind() == io::ErrorKind::AlreadyExists)
 }
 
-/// Permissions without which a file could not be continued.
+/// Permissions without which a file could not be continued, and that are for its owner alone.
 const WRITABLE: u32 = 0o600;
+
+/// Whether something was not done because the same copy has made what has the name.
+fn is_collision<T>(done: &io::Result<T>) -> bool {
+    let error = done.as_ref().err().and_then(io::Error::get_ref);
+    error.is_some_and(|error| error.is::<Collision>())
+}
 
 /// Whether a file cannot be opened because it is not one of this user.
 fn is_of_another(error: &io::Error) -> bool {
-    let is_link = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+    let is_link = error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
     is_link || error.kind() == io::ErrorKind::PermissionDenied
 }
 
@@ -90,7 +136,7 @@ pub(crate) struct Partial {
     kept: Option<Kept>,
     /// Whether it stays where it is when it is cut off.
     stays: bool,
-    /// Permissions that it gets when it is complete, if they are fewer than are needed to write it.
+    /// Permissions that it gets when it is complete, if it was made with others and replaces nothing.
     last_mode: Option<u32>,
 }
 
@@ -105,8 +151,11 @@ impl Partial {
     pub(crate) fn create(to: &LocalName, wanted: &Wanted) -> anyhow::Result<Self> {
         let at = temporary(to);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        // What is replaced may be for fewer users than the source.
+        let is_private = wanted.kept.is_some() || to.about().is_ok();
+        let mode = if is_private { WRITABLE } else { wanted.mode };
         let file = at
-            .open(flags, wanted.first_mode())
+            .open(flags, mode)
             .with_context(|| format!("{}: cannot create", crate::show::path(&to.path())))?;
         // Not all file systems have locks; its age protects it there.
         let _ = file.try_lock();
@@ -116,7 +165,7 @@ impl Partial {
             to: Some(to.clone()),
             kept: wanted.kept,
             stays: false,
-            last_mode: None,
+            last_mode: is_private.then_some(wanted.mode),
         })
     }
 
@@ -131,7 +180,8 @@ impl Partial {
         wanted: &Wanted,
         number: u64,
     ) -> anyhow::Result<Option<(Self, u64)>> {
-        let mode = wanted.first_mode();
+        let is_private = wanted.kept.is_some() || to.about().is_ok();
+        let mode = if is_private { WRITABLE } else { wanted.mode };
         let cannot = || format!("{}: cannot create", crate::show::path(&to.path()));
         let at = numbered(to, number);
         let flags = OFlags::RDWR | OFlags::CREATE;
@@ -157,7 +207,7 @@ impl Partial {
             to: Some(to.clone()),
             kept: wanted.kept,
             stays: true,
-            last_mode: (mode & WRITABLE != WRITABLE).then_some(about.mode() & (mode | !WRITABLE)),
+            last_mode: (about.mode() & 0o777 != wanted.mode).then_some(wanted.mode),
         };
         Ok(Some((partial, about.len().saturating_sub(RESUME_WINDOW))))
     }
@@ -172,29 +222,56 @@ impl Partial {
         &self.file
     }
 
-    /// Gives the complete file its name, in place of what had that name if it `replaces` that, once its data is
-    /// on the disk: a crash must not leave the name with half a file. It waits for the disk.
+    /// Gives the complete file its name, once its data is on the disk: a crash must not leave the name with half a file.
+    /// It waits for the disk.
     ///
     /// # Errors
     ///
-    /// If that is not possible, and [`AlreadyExists`](io::ErrorKind::AlreadyExists) if something has the name and
-    /// is not replaced; the file is then removed.
-    pub(crate) fn finish(mut self, replaces: bool) -> io::Result<()> {
-        if let Some(kept) = &self.kept {
-            kept.set(&self.file)?;
-        } else if let Some(mode) = self.last_mode {
-            self.file
-                .set_permissions(Permissions::from_mode(mode & 0o777))?;
-        }
-        self.file.sync_all()?;
+    /// If that is not possible, and those of [`complete`]; the file is then removed. [`Unkept`] if the file has its
+    /// name, and lacks an attribute. What the file system says when the file is closed comes after all that.
+    pub(crate) fn finish(mut self, naming: &Naming) -> io::Result<()> {
+        let set = self.set_attributes();
+        let synced = match self.file.sync_all() {
+            // There are file systems that cannot do that: the data is in the file all the same.
+            Err(error) if is_unknown(&error) => Err(Unkept::new("place on the disk", error)),
+            synced => Ok(synced?),
+        };
         if let Some(to) = &self.to {
-            let named = complete(&self.at, to, replaces);
+            let named = complete(&self.at, to, naming);
             // Nobody goes on with it.
-            self.stays &= !is_taken(&named);
+            self.stays &= !is_taken(&named) && !is_collision(&named);
             named?;
         }
         self.to = None;
-        Ok(())
+        // It is locked up to here.
+        self.close()?;
+        set.and(synced).map_err(io::Error::other)
+    }
+
+    /// Sets the attributes of the source, of what is replaced, or those of a new file.
+    fn set_attributes(&self) -> Result<(), Unkept> {
+        if let Some(kept) = &self.kept {
+            return kept.set(&self.file);
+        }
+        if let Some(replaced) = self.to.as_ref().and_then(Replaced::of) {
+            return replaced.give_to(&self.file);
+        }
+        let Some(mode) = self.last_mode else {
+            return Ok(());
+        };
+        let set = self.file.set_permissions(Permissions::from_mode(mode));
+        set.map_err(|error| Unkept::new("mode", error))
+    }
+
+    /// Closes the file: some file systems tell then what was not written (close(2)).
+    fn close(self) -> io::Result<()> {
+        let file = Arc::clone(&self.file);
+        drop(self);
+        match Arc::into_inner(file) {
+            Some(file) => Ok(nix::unistd::close(file)?),
+            // Who still has it has nothing left to write.
+            None => Ok(()),
+        }
     }
 }
 
@@ -215,7 +292,11 @@ mod tests {
     use std::path::Path;
 
     fn wanted(mode: u32) -> Wanted {
-        Wanted { mode, kept: None }
+        Wanted {
+            mode,
+            owner: None,
+            kept: None,
+        }
     }
 
     fn name(path: &Path) -> LocalName {
@@ -238,9 +319,8 @@ mod tests {
         let partial = Partial::create(&name(&to), &wanted(0o500)).unwrap();
         partial.file().write_all_at(b"after", 0).unwrap();
         assert_eq!(std::fs::read(&to).unwrap(), b"before");
-        partial.finish(true).unwrap();
+        partial.finish(&Naming::first(true)).unwrap();
         assert_eq!(std::fs::read(&to).unwrap(), b"after");
-        assert_eq!(to.metadata().unwrap().permissions().mode() & 0o7777, 0o500);
         assert_eq!(names(dir.path()), ["file"]);
     }
 
@@ -260,7 +340,7 @@ mod tests {
         let (partial, there) = resume(1).unwrap();
         assert_eq!(there, 7);
         partial.file().set_len(3).unwrap();
-        partial.finish(true).unwrap();
+        partial.finish(&Naming::first(true)).unwrap();
         assert_eq!(to.metadata().unwrap().len(), 3);
         assert_eq!(to.metadata().unwrap().permissions().mode() & 0o7777, 0o440);
         assert_eq!(names(dir.path()), ["file"]);
@@ -290,15 +370,25 @@ mod tests {
         std::fs::write(&to, "other").unwrap();
         let id = name(&file).id().unwrap();
         for _ in 0..2 {
-            link(&name(&file), id, &name(&to), true).unwrap();
+            link(&name(&file), id, &name(&to), &Naming::first(true)).unwrap();
             assert_eq!(to.metadata().unwrap().ino(), file.metadata().unwrap().ino());
             assert_eq!(names(dir.path()).len(), 2);
         }
         let absent = name(&dir.path().join("absent"));
-        assert!(link(&absent, id, &name(&to), true).is_err());
-        let other = link(&name(&file), (id.0, id.1 + 1), &name(&to), true);
+        assert!(link(&absent, id, &name(&to), &Naming::first(true)).is_err());
+        let other = link(
+            &name(&file),
+            (id.0, id.1 + 1),
+            &name(&to),
+            &Naming::first(true),
+        );
         assert_eq!(other.unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert!(is_taken(&link(&name(&file), id, &name(&to), false)));
+        assert!(is_taken(&link(
+            &name(&file),
+            id,
+            &name(&to),
+            &Naming::first(false)
+        )));
         assert_eq!(names(dir.path()).len(), 2);
     }
 
@@ -308,13 +398,55 @@ mod tests {
         let to = dir.path().join("file");
         let partial = Partial::create(&name(&to), &wanted(0o600)).unwrap();
         std::fs::write(&to, "meanwhile").unwrap();
-        assert!(is_taken(&partial.finish(false)));
+        assert!(is_taken(&partial.finish(&Naming::first(false))));
         let (partial, _) = Partial::resume(&name(&to), &wanted(0o600), 1)
             .unwrap()
             .unwrap();
-        assert!(is_taken(&partial.finish(false)));
+        assert!(is_taken(&partial.finish(&Naming::first(false))));
         assert_eq!(std::fs::read(&to).unwrap(), b"meanwhile");
         assert_eq!(names(dir.path()), ["file"]);
+    }
+
+    #[test]
+    fn what_the_same_copy_has_made_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let to = name(&dir.path().join("Makefile"));
+        for replaces in [true, false] {
+            let naming = Naming::first(replaces);
+            let first = Partial::create(&to, &wanted(0o600)).unwrap();
+            first.file().write_all_at(b"first", 0).unwrap();
+            first.finish(&naming).unwrap();
+            // Where the file system takes both for one name, it is this file that the other one leads to.
+            let second = Partial::create(&to, &wanted(0o600)).unwrap();
+            assert!(is_collision(&second.finish(&naming)));
+            let (second, _) = Partial::resume(&to, &wanted(0o600), 1).unwrap().unwrap();
+            assert!(is_collision(&second.finish(&naming)));
+            assert_eq!(std::fs::read(to.path()).unwrap(), b"first");
+            assert_eq!(names(dir.path()), ["Makefile"]);
+            std::fs::remove_file(to.path()).unwrap();
+        }
+    }
+
+    #[test]
+    fn replaced_file_keeps_its_mode_and_nobody_else_reads_the_new_one_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path().join("file");
+        std::fs::write(&to, "private").unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
+        std::fs::set_permissions(&to, Permissions::from_mode(0o4660)).unwrap();
+        let resumed = || Partial::resume(&name(&to), &wanted(0o644), 1).unwrap();
+        for partial in [
+            Partial::create(&name(&to), &wanted(0o644)).unwrap(),
+            resumed().unwrap().0,
+        ] {
+            assert_eq!(mode(&partial.at.path()), 0o600);
+            partial.finish(&Naming::first(true)).unwrap();
+            assert_eq!(mode(&to), 0o660);
+        }
+        let (partial, _) = resumed().unwrap();
+        std::fs::remove_file(&to).unwrap();
+        partial.finish(&Naming::first(true)).unwrap();
+        assert_eq!(mode(&to), 0o644);
     }
 
     #[test]

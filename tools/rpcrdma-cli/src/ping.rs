@@ -223,7 +223,7 @@ pub(crate) async fn run(args: &PingArgs) -> anyhow::Result<Ended> {
     } else {
         let total = ping.start.elapsed();
         writeln!(
-            io::stdout(),
+            crate::output::stdout(),
             "\n{}",
             ping.statistics.text(&ping.server, total)
         )?;
@@ -302,7 +302,7 @@ impl Ping<'_> {
     }
 
     fn print_header(&self, client: &Client) -> io::Result<()> {
-        let mut out = io::stdout();
+        let mut out = crate::output::stdout();
         let server = &self.server;
         let Some(info) = client.connection() else {
             let about = self.args.connect.transport.describe();
@@ -407,7 +407,7 @@ impl Ping<'_> {
                 if !silent {
                     let time = milliseconds(took);
                     writeln!(
-                        io::stdout(),
+                        crate::output::stdout(),
                         "reply from {server}: seq={seq} time={time:.3} ms{versions}"
                     )?;
                 }
@@ -428,7 +428,7 @@ impl Ping<'_> {
     fn print_json(&self, agreed: Agreed, error: Option<String>) -> anyhow::Result<()> {
         let total = self.start.elapsed();
         let report = self.statistics.report(&self.server, agreed, total, error);
-        writeln!(io::stdout(), "{}", json::line(&report)?)?;
+        writeln!(crate::output::stdout(), "{}", json::line(&report)?)?;
         Ok(())
     }
 }

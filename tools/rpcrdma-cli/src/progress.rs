@@ -159,19 +159,24 @@ impl Progress {
 
     /// Takes the bar away, and prints the summary if the user is to see one.
     pub(crate) fn finish(&self) {
-        self.bar.finish_and_clear();
-        *on_terminal() = None;
+        let summary = self.end();
         if self.sums_up {
-            let took = self.begun.elapsed();
-            // A server can give files any size: the sums may be too large for their type.
-            let copied = self
-                .bar
-                .position()
-                .saturating_sub(self.counts.already.load(Relaxed));
-            let summary = summary(&self.counts, copied, took);
             // Of a terminal that has gone nobody reads it.
             let _ = writeln!(std::io::stderr(), "{summary}");
         }
+    }
+}
+
+impl Progress {
+    /// Takes the bar away; returns the summary.
+    fn end(&self) -> String {
+        // The bar is full when it is finished, whatever was copied.
+        let position = self.bar.position();
+        self.bar.finish_and_clear();
+        *on_terminal() = None;
+        // A server can give files any size: the sums may be too large for their type.
+        let copied = position.saturating_sub(self.counts.already.load(Relaxed));
+        summary(&self.counts, copied, self.begun.elapsed())
     }
 }
 
@@ -458,6 +463,20 @@ mod tests {
         progress.add(1);
         progress.already(u64::MAX - 1);
         progress.finish();
+    }
+
+    #[test]
+    fn summary_of_a_copy_that_was_cut_off_has_what_was_transferred() {
+        let progress = Progress::new(false, false);
+        progress.expect(1, 3 << 30);
+        progress.begin(3 << 30);
+        progress.already(1 << 20);
+        progress.add(1 << 30);
+        let summary = progress.end();
+        assert!(
+            summary.starts_with("0 files copied: 1 GiB in "),
+            "{summary}"
+        );
     }
 
     #[test]

@@ -9,9 +9,11 @@ use crate::copy::attributes::Wanted;
 use crate::copy::decide::{Action, Skip};
 use crate::copy::entry::{Entry, split};
 use crate::copy::links::Links;
+use crate::copy::made::Made;
+use crate::copy::replaced::mode_for_others;
 use crate::copy::tree::{Tree, local};
 use crate::copy::upload::{
-    Dataless, REMOVED_WITHIN, is_taken, make_directory, random, set_directory,
+    Dataless, REMOVED_WITHIN, is_taken, make_directory, open_up, random, refuse_made, set_directory,
 };
 use crate::copy::{
     Copy, CopyArgs, FILES_IN_FLIGHT, Held, Inside, Last, Options, Other, Root, STREAM, Shared,
@@ -24,8 +26,8 @@ use anyhow::{Context, anyhow, bail};
 use buffer::Pool;
 use clap::Args;
 use local::{Content, Found};
-use nfs_client::{Export, Fault, NfsUrl};
-use nfs_proto::{FileHandle, Name, NfsTime, Status};
+use nfs_client::{Export, Fault, NfsUrl, Node};
+use nfs_proto::{FileHandle, FileType, Name, NfsTime, SetAttributes, Status, args};
 use rpcrdma::Client;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -237,10 +239,21 @@ impl Put {
                             Some(into) => into.clone(),
                             None => base(&roots, other.root)?,
                         };
+                        let made = self.shared.made_in(into.held.as_ref());
+                        let may_collide = made.may_have(split(&other.to).1);
+                        if may_collide {
+                            // Which of them is there is known when they are complete.
+                            copy.settle().await?;
+                        }
                         let put = Arc::clone(&self);
                         let dest = dest.clone();
                         copy.begin(async move {
-                            let copied = put.one(&other, content?, &into, &dest).await;
+                            let content = content?;
+                            if may_collide {
+                                let to = (into.handle, &other.to[..]);
+                                refuse_made(put.export.nfs(), to, &made).await?;
+                            }
+                            let copied = put.one(&other, content, (&into, &made), &dest).await;
                             put.taken_or(copied, &other.source.path)
                         })
                         .await?;
@@ -274,24 +287,32 @@ impl Put {
         if shared.options.dry_run {
             return Ok(parent);
         }
-        let wanted = Wanted::of(&inside.source.about, &shared.options);
-        let (handle, last) = match inside.there.as_ref().and_then(|there| there.node) {
+        let wanted = self.wanted(&inside.source);
+        let nfs = self.export.nfs();
+        let (node, is_new) = match inside.there.as_ref().and_then(|there| there.node) {
             Some(node) => {
                 if let Some(there) = &inside.there
                     && !shared.options.resumes
                 {
                     unfinished::remove(dest, there, &inside.unfinished).await;
                 }
-                (node.handle, wanted.kept.is_some().then_some(wanted))
+                (node, false)
             }
             None => {
                 let mode = wanted.first_directory_mode();
-                let (nfs, name) = (self.export.nfs(), split(&inside.to).1);
-                let made = make_directory(nfs, parent.handle, name, mode).await;
-                let (handle, mode) =
-                    made.map_err(|fault| fault.at("make directory", &inside.to))?;
-                (handle, wanted.last_of_directory(mode))
+                let made = make_directory(nfs, parent.handle, split(&inside.to).1, mode).await;
+                let made = made.map_err(|fault| fault.at("make directory", &inside.to))?;
+                (made.node, made.is_new)
             }
+        };
+        let (handle, about) = (node.handle, &node.attributes);
+        let id = (about.fsid, about.file_id.0);
+        shared.enter_once(parent.held.as_ref(), inside.is_contents, id, || {
+            dest.show(&inside.to)
+        })?;
+        let last = match is_new {
+            true => wanted.last_of_directory(about.mode),
+            false => wanted.last_of_existing(about.mode, open_up(nfs, &node).await),
         };
         let last = last.map(|wanted| -> Last {
             let (put, path) = (Arc::clone(self), inside.to.clone());
@@ -310,7 +331,9 @@ impl Put {
     fn left_out(&self, copy: &mut Copy, dest: &Tree, other: Other) -> anyhow::Result<()> {
         let path = &other.source.path;
         match other.action {
-            Action::Copy { .. } | Action::Write => self.shared.tell(|| said(dest, path, &other.to)),
+            Action::Copy { .. } | Action::Make { .. } | Action::Write => {
+                self.shared.tell(|| said(dest, path, &other.to))
+            }
             Action::Skip(why) => {
                 self.shared.progress.skipped();
                 let told = || format!("{} skipped: {why}", Tree::Local.show(path));
@@ -341,17 +364,20 @@ impl Put {
         &self,
         other: &Other,
         content: Content,
-        into: &Within,
+        (into, made): (&Within, &Made),
         dest: &Tree,
     ) -> anyhow::Result<()> {
-        let wanted = Wanted::of(&other.source.about, &self.shared.options);
-        let (dir, to, source) = (into.handle, &other.to[..], local(&other.source.path));
+        let wanted = self.wanted(&other.source).in_place_of(other.there.as_ref());
+        let (to, source) = (
+            (into.handle, &other.to[..], made),
+            local(&other.source.path),
+        );
         let about = &other.source.about;
         let first = match &content {
             Content::Small { .. } | Content::Large { .. } => {
                 self.links.of(about.file_key(0), about.links)
             }
-            Content::Stream | Content::Symlink(_) => None,
+            Content::Stream | Content::Symlink(_) | Content::Special => None,
         };
         let mut first = match &first {
             Some(first) => {
@@ -361,7 +387,7 @@ impl Put {
             None => None,
         };
         if let Some(Some(copy)) = first.as_deref()
-            && self.hard_link(*copy, dir, to).await?
+            && self.hard_link(*copy, into.handle, &other.to).await?
         {
             self.shared.progress.begin(about.size);
             self.shared.progress.already(about.size);
@@ -375,33 +401,77 @@ impl Put {
             }
         };
         match content {
-            Content::Small { data } => note(self.small(data, &wanted, dir, to).await?),
+            Content::Small { data } => note(self.small(data, &wanted, to).await?),
             Content::Large { file, size } => {
                 let _room = self.shared.room(size).await;
-                note(self.large(source, (file, size), &wanted, dir, to).await?);
+                note(self.large(source, (file, size), &wanted, to).await?);
             }
             Content::Stream => {
                 let _room = self.shared.room(u64::MAX).await;
-                self.stream(source, &wanted, dir, to).await?;
+                self.stream(source, &wanted, to).await?;
+            }
+            Content::Special => {
+                self.shared.progress.begin(0);
+                let attributes = SetAttributes {
+                    mode: Some(wanted.first_mode()),
+                    ..SetAttributes::default()
+                };
+                let node = match about.kind {
+                    FileType::Socket => args::Node::Socket(attributes),
+                    _ => args::Node::Fifo(attributes),
+                };
+                let nfs = self.export.nfs();
+                let special = Dataless::Special(node);
+                let made_one = self
+                    .make(&special, "make special file", other, into)
+                    .await?;
+                made.note((made_one.attributes.fsid, made_one.attributes.file_id.0));
+                wanted.set_remote(nfs, made_one.handle, &other.to).await?;
             }
             Content::Symlink(text) => {
                 self.shared.progress.begin(0);
-                let replaces = other.action == Action::Copy { replaces: true };
-                let nfs = self.export.nfs();
-                let linked = async {
-                    let name = Name::new(split(to).1)?;
-                    Dataless::Symlink(text).make(nfs, dir, name, replaces).await
-                };
-                let link = linked.await;
-                let link = link.map_err(|fault| fault.at("make symbolic link", to))?;
+                let text = Dataless::Symlink(text);
+                let link = self.make(&text, "make symbolic link", other, into).await?;
+                made.note((link.attributes.fsid, link.attributes.file_id.0));
                 if let Some(kept) = &wanted.kept {
-                    kept.set_remote_link(nfs, link, to).await?;
+                    kept.set_remote_link(self.export.nfs(), link.handle, &other.to)
+                        .await?;
                 }
             }
         }
         self.shared.progress.done();
         self.shared
             .tell(|| said(dest, &other.source.path, &other.to))
+    }
+
+    /// Makes something that has no data, in place of what is there as it was decided.
+    async fn make(
+        &self,
+        what: &Dataless,
+        doing: &'static str,
+        other: &Other,
+        into: &Within,
+    ) -> anyhow::Result<Node> {
+        let replaces = matches!(
+            other.action,
+            Action::Copy { replaces: true } | Action::Make { replaces: true }
+        );
+        let made = async {
+            let name = Name::new(split(&other.to).1)?;
+            what.make(self.export.nfs(), into.handle, name, replaces)
+                .await
+        };
+        Ok(made.await.map_err(|fault| fault.at(doing, &other.to))?)
+    }
+
+    /// Attributes for the copy of something. It gets no access control list, which its mode may belong to.
+    fn wanted(&self, source: &Entry) -> Wanted {
+        let options = &self.shared.options;
+        let mut about = source.about;
+        if options.preserves {
+            about.mode = mode_for_others(local(&source.path), &about);
+        }
+        Wanted::of(&about, options)
     }
 
     /// Gives a file on the server another name, in place of what has it; whether that was possible. A file system

@@ -1,6 +1,7 @@
 //! `rpcrdma rm`: removes files and trees.
 
 use crate::failure::{Ended, is_closed_pipe};
+use crate::output;
 use crate::session::{FileError, Follow, Of, Place, Session, SessionArgs};
 use anyhow::{anyhow, bail};
 use clap::Args;
@@ -120,7 +121,7 @@ impl Rm<'_> {
         let (ended, verbose) = (&mut self.ended, self.args.verbose);
         let tell = |removal| match removal {
             Removal::Removed(path) if verbose && printed.is_ok() => {
-                printed = writeln!(io::stdout(), "removed {}", place.url_of(path));
+                printed = writeln!(output::stdout(), "removed {}", place.url_of(path));
             }
             Removal::Removed(_) => {}
             Removal::Failed(error) => ended.failed(&place.error(error).into()),
@@ -138,7 +139,7 @@ impl Rm<'_> {
         };
         self.gone(removed.of(place))?;
         if self.args.verbose {
-            writeln!(io::stdout(), "removed {}", place.url)?;
+            writeln!(output::stdout(), "removed {}", place.url)?;
         }
         Ok(())
     }

@@ -1,12 +1,13 @@
 //! `rpcrdma rmdir`: removes empty directories.
 
 use crate::failure::Ended;
+use crate::output;
 use crate::session::{Of, Session, SessionArgs};
 use anyhow::bail;
 use clap::Args;
 use nfs_client::NfsUrl;
 use nfs_proto::Status;
-use std::io::{self, Write};
+use std::io::Write;
 
 /// Remove empty directories
 #[derive(Args, Debug)]
@@ -62,7 +63,7 @@ async fn one(session: &mut Session, url: &NfsUrl, args: &RmdirArgs) -> anyhow::R
             removed => removed?,
         }
         if args.verbose {
-            writeln!(io::stdout(), "removed {}", place.url)?;
+            writeln!(output::stdout(), "removed {}", place.url)?;
         }
         match place.parent() {
             Some(parent) if args.parents && parent.name().is_some() => place = parent,

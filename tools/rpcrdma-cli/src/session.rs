@@ -6,10 +6,10 @@ use crate::failure::{self, Usage};
 use crate::modes::umask;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use nfs_client::{Error, Export, Fault, Mount, NfsUrl, Node, current_user};
+use nfs_client::{Again, Error, Export, Fault, Mount, NfsUrl, Node, current_user};
 use nfs_proto::acl::{AclMask, GetAcl};
 use nfs_proto::mount::{MountStatus, Mounted};
-use nfs_proto::{FileType, MOUNT_PORT, NFS_RDMA_PORT, Status};
+use nfs_proto::{FileType, MOUNT_PORT, NFS_RDMA_PORT, SetAttributes, Status};
 use oncrpc::{Chain, RpcError};
 use rpcrdma::Client;
 use std::fmt;
@@ -78,6 +78,11 @@ impl FileError {
             },
             false => error,
         }
+    }
+
+    /// The same of another operation.
+    pub(crate) fn while_doing(self, doing: &'static str) -> Self {
+        Self { doing, ..self }
     }
 
     /// The status that the server returned, if it is the server that refused.
@@ -430,6 +435,38 @@ impl Place {
             // A server without NFSACL has no such lists.
             (_, Some(lists)) if lists.default.count > 0 => 0,
             (umask, _) => umask,
+        }
+    }
+
+    /// As [`find`](Self::find), where there was something.
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing, or the server cannot say.
+    pub(crate) async fn look_again(&self, follow: Follow) -> Result<Node, FileError> {
+        let found = self.find(follow).await?;
+        found.ok_or_else(|| self.fault("find", Status::NoEntry))
+    }
+
+    /// Sets attributes of what was found here, or of what has its place by then.
+    ///
+    /// # Errors
+    ///
+    /// The server's error, or a failed call.
+    pub(crate) async fn set_attributes(
+        &self,
+        node: &Node,
+        follow: Follow,
+        attributes: SetAttributes,
+    ) -> Result<(), FileError> {
+        let (mut node, mut again) = (*node, Again::default());
+        loop {
+            let set = self.export.nfs();
+            let set = set.set_attributes(node.handle, attributes, None).await;
+            match set {
+                Err(fault) if again.after(&fault) => node = self.look_again(follow).await?,
+                set => return set.map_err(|fault| self.fault("change attributes of", fault)),
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::failure::Ended;
 use crate::json;
 use crate::ls::Line;
+use crate::output;
 use crate::owners::Owners;
 use crate::session::{Of, Place, Session, SessionArgs};
 use crate::show::{self, Units};
@@ -11,7 +12,7 @@ use clap::Args;
 use nfs_client::{NfsUrl, printable};
 use nfs_proto::{Attributes, FileType};
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 
 /// Show the attributes of files
 #[derive(Args, Debug)]
@@ -78,7 +79,7 @@ async fn one(
     } else {
         text(&place, attributes, target.as_deref(), owners)
     };
-    Ok(io::stdout().write_all(text.as_bytes())?)
+    Ok(output::stdout().write_all(text.as_bytes())?)
 }
 
 fn text(place: &Place, attributes: &Attributes, target: Option<&[u8]>, owners: &Owners) -> String {

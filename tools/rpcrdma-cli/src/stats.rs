@@ -6,6 +6,7 @@ use crate::control::{
     shown,
 };
 use crate::failure::{Ended, Usage};
+use crate::output;
 use crate::provider;
 use crate::table::Columns;
 use crate::units;
@@ -14,7 +15,7 @@ use clap::Args;
 use nfs_client::printable;
 use nfs_server::{LATENCY_BUCKETS, LatencyHistogram};
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::time::Duration;
 
 /// Show calls, failures and latencies of the servers and gateways on this machine
@@ -86,7 +87,7 @@ pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<Ended> {
                 }
             };
             between = "\n";
-            let mut out = io::stdout();
+            let mut out = output::stdout();
             out.write_all(text.as_bytes())?;
             out.flush()?;
             asked.insert(socket, now);

@@ -212,8 +212,8 @@ async fn one(
         mtime,
         ..SetAttributes::default()
     };
-    let (handle, made) = match place.find(follow).await? {
-        Some(node) => (node.handle, false),
+    let node = match place.find(follow).await? {
+        Some(node) => node,
         None if args.no_create => return Ok(()),
         None if args.no_dereference => bail!(place.fault("find", Status::NoEntry)),
         None => {
@@ -223,17 +223,19 @@ async fn one(
                 ..SetAttributes::default()
             });
             let created = place.export.create(&place.path, how).await.of(&place)?;
-            (created.handle(), true)
+            // What was just made has the time of the server's clock.
+            let now = |time| matches!(time, SetTime::ServerTime | SetTime::DontChange);
+            if now(atime) && now(mtime) {
+                return Ok(());
+            }
+            let set = place.export.nfs();
+            let set = set.set_attributes(created.handle(), attributes, None).await;
+            return Ok(set.map_err(|fault| place.fault("set the times", fault))?);
         }
     };
-    // What was just made has the time of the server's clock.
-    let now = |time| matches!(time, SetTime::ServerTime | SetTime::DontChange);
-    if made && now(atime) && now(mtime) {
-        return Ok(());
-    }
-    let set = place.export.nfs();
-    let set = set.set_attributes(handle, attributes, None).await;
-    Ok(set.map_err(|fault| place.fault("set the times", fault))?)
+    let set = place.set_attributes(&node, follow, attributes).await;
+    set.map_err(|error| error.while_doing("set the times"))?;
+    Ok(())
 }
 
 #[cfg(test)]

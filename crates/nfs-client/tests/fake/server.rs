@@ -38,6 +38,8 @@ pub(crate) struct Faults {
     pub(crate) too_small: u32,
     /// READs to be answered with JUKEBOX.
     pub(crate) jukebox: u32,
+    /// READs of files that another one has taken the place of, so that they are gone.
+    pub(crate) stale_reads: u32,
     /// READ has no data and does not end.
     pub(crate) empty_reads: bool,
     /// Directories do not lead on.
@@ -112,6 +114,10 @@ impl Server {
         if faults.jukebox > 0 {
             faults.jukebox -= 1;
             return Err(Status::Jukebox.into());
+        }
+        if faults.stale_reads > 0 {
+            faults.stale_reads -= 1;
+            return Err(Status::Stale.into());
         }
         let count = (args.count as usize).min(faults.short_reads.unwrap_or(usize::MAX));
         let count = if faults.empty_reads { 0 } else { count };

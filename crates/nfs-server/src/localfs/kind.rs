@@ -164,6 +164,7 @@ impl FsKind {
             time_step: 1,
             max_links,
             max_name: u32::try_from(name).map_or(255, |name| name.clamp(1, 255)),
+            case_insensitive: system.is_some_and(folds_case),
         }
     }
 
@@ -199,6 +200,15 @@ fn has_device_of(root: &Stat, dir: BorrowedFd<'_>) -> bool {
     let file = rustix::fs::openat(dir, c".", flags, Mode::RUSR | Mode::WUSR);
     let stat = file.and_then(|file| sys::stat(file, IdentifiedBy::Number));
     stat.is_ok_and(|stat| stat.device == root.device)
+}
+
+/// Whether names that differ in case only are one name, as on vfat, exFAT, NTFS and SMB. Single directories of
+/// ext4 and f2fs can do so too, which their superblock does not tell.
+fn folds_case(system: &StatFs) -> bool {
+    matches!(
+        magic(system),
+        0x4d44 | 0x2011_bab0 | 0x5346_544e | 0x7366_746e | 0x517b | 0xff53_4d42 | 0xfe53_4d42
+    )
 }
 
 /// Probes the largest file size.

@@ -57,7 +57,7 @@ pub(super) fn make(
         Make::File(CreateHow::Unchecked(set) | CreateHow::Guarded(set)) => {
             (Body::file(), set, None)
         }
-        Make::Directory(set) => (Body::directory(dir), set, None),
+        Make::Directory(set) => (Body::directory(dir, tree.names()), set, None),
         Make::Symlink(text, set) => {
             if text.is_empty() || text.contains(&0) {
                 return Err(Error::Invalid);
@@ -194,6 +194,8 @@ pub(super) fn rename(
             return Err(Error::Invalid);
         }
     }
+    // As on vfat and ext4, the entry that is replaced keeps its spelling.
+    let to_name = &*tree.get(to)?.directory()?.spelling(to_name);
     match entry_to_take(tree, who, (to, to_before), to_name) {
         Err(Error::NotFound) => {}
         Err(error) => return Err(error),

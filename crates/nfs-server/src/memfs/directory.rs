@@ -1,24 +1,46 @@
 //! Entries of a directory, by name and in the order of their creation.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Largest cookie before those of entries: 1 is `.` and 2 is `..`.
 pub(super) const DOTS: u64 = 2;
 
+/// Which names are one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Names {
+    /// Those of the same bytes.
+    Exact,
+    /// Those that differ only in the case of ASCII letters.
+    Folded,
+}
+
+impl Names {
+    /// The same bytes for all spellings of a name.
+    fn key(self, name: &[u8]) -> Cow<'_, [u8]> {
+        match self {
+            Self::Exact => name.into(),
+            Self::Folded => name.to_ascii_lowercase().into(),
+        }
+    }
+}
+
 /// Entries of a directory. A cookie belongs to one entry and is never reused, so that cookies stay
 /// valid while entries are added and removed.
 pub(super) struct Directory {
     pub(super) parent: u64,
+    names: Names,
     by_name: HashMap<Arc<[u8]>, (u64, u64)>,
     by_cookie: BTreeMap<u64, (Arc<[u8]>, u64)>,
     last_cookie: u64,
 }
 
 impl Directory {
-    pub(super) fn new(parent: u64) -> Self {
+    pub(super) fn new(parent: u64, names: Names) -> Self {
         Self {
             parent,
+            names,
             by_name: HashMap::new(),
             by_cookie: BTreeMap::new(),
             last_cookie: DOTS,
@@ -34,20 +56,33 @@ impl Directory {
     }
 
     pub(super) fn get(&self, name: &[u8]) -> Option<u64> {
-        self.by_name.get(name).map(|(_, file)| *file)
+        let key = self.names.key(name);
+        self.by_name.get(&*key).map(|(_, file)| *file)
+    }
+
+    /// The name of an entry as it was made; for a name without an entry, that name.
+    pub(super) fn spelling(&self, name: &[u8]) -> Arc<[u8]> {
+        let found = self.by_name.get(&*self.names.key(name));
+        let spelled = found.and_then(|(cookie, _)| self.by_cookie.get(cookie));
+        spelled.map_or_else(|| name.into(), |(name, _)| Arc::clone(name))
     }
 
     /// Adds an entry with an unused name.
     pub(super) fn insert(&mut self, name: &[u8], file: u64) {
         self.last_cookie += 1;
+        let key = self.names.key(name);
         let name: Arc<[u8]> = name.into();
-        self.by_name
-            .insert(Arc::clone(&name), (self.last_cookie, file));
+        // Both maps share the bytes where they are the same.
+        let key = match key {
+            Cow::Borrowed(_) => Arc::clone(&name),
+            Cow::Owned(folded) => folded.into(),
+        };
+        self.by_name.insert(key, (self.last_cookie, file));
         self.by_cookie.insert(self.last_cookie, (name, file));
     }
 
     pub(super) fn remove(&mut self, name: &[u8]) -> Option<u64> {
-        let (cookie, file) = self.by_name.remove(name)?;
+        let (cookie, file) = self.by_name.remove(&*self.names.key(name))?;
         self.by_cookie.remove(&cookie);
         Some(file)
     }

@@ -1,7 +1,7 @@
 //! Table of files, with the memory they use.
 
 use super::content::Content;
-use super::directory::Directory;
+use super::directory::{Directory, Names};
 use crate::fs::{Attributes, Error, FileKind, Space, Time};
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -22,6 +22,7 @@ pub(super) struct Tree {
     last: u64,
     used: u64,
     limit: u64,
+    names: Names,
 }
 
 /// Hasher of file numbers. They are assigned in sequence, so that no client can choose them to
@@ -73,8 +74,8 @@ impl Body {
         Self::File(Content::default())
     }
 
-    pub(super) fn directory(parent: u64) -> Self {
-        Self::Directory(Directory::new(parent))
+    pub(super) fn directory(parent: u64, names: Names) -> Self {
+        Self::Directory(Directory::new(parent, names))
     }
 
     pub(super) fn kind(&self) -> FileKind {
@@ -164,8 +165,8 @@ impl Inode {
 }
 
 impl Tree {
-    pub(super) fn new(limit: u64) -> Self {
-        let mut root = Inode::new(Body::directory(ROOT), 0, 0);
+    pub(super) fn new(limit: u64, names: Names) -> Self {
+        let mut root = Inode::new(Body::directory(ROOT, names), 0, 0);
         root.mode = 0o777;
         root.links = 2;
         Self {
@@ -173,7 +174,12 @@ impl Tree {
             last: ROOT,
             used: INODE,
             limit,
+            names,
         }
+    }
+
+    pub(super) fn names(&self) -> Names {
+        self.names
     }
 
     /// Numbers are never reused, so that one without a file is stale.

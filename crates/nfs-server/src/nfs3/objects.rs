@@ -216,7 +216,7 @@ impl Nfs3 {
                 name_max: abilities.max_name,
                 no_trunc: true,
                 chown_restricted: true,
-                case_insensitive: false,
+                case_insensitive: abilities.case_insensitive,
                 case_preserving: true,
             }
         })

@@ -3,9 +3,9 @@
 use super::directory::LocalName;
 use super::entry::{About, Time};
 use super::options::Options;
-use anyhow::{anyhow, bail};
+use super::replaced::without_group;
 use nfs_client::{Fault, Nfs3};
-use nfs_proto::{FileHandle, NfsTime, SetAttributes, SetTime, Status};
+use nfs_proto::{FileHandle, FileType, SetAttributes, SetTime, Status};
 use rpcrdma::Client;
 use rustix::fs::{AtFlags, Gid, Timespec, Timestamps, Uid};
 use std::fs::{File, FileTimes, Permissions};
@@ -19,8 +19,10 @@ const ENTERED: u32 = 0o700;
 /// Attributes that a copy is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// Permissions, as far as the umask leaves them.
+    /// Permissions, as far as the umask leaves them; those of a file of a server that is replaced.
     pub(crate) mode: u32,
+    /// Owner and group of that file.
+    pub(crate) owner: Option<(u32, u32)>,
     /// What is kept of the source.
     pub(crate) kept: Option<Kept>,
 }
@@ -35,6 +37,27 @@ pub(crate) struct Kept {
     mtime: Time,
 }
 
+/// A mode for a directory of this mode while it is filled, if its owner could put nothing into it. rsync does the same.
+pub(crate) fn opened_mode(mode: u32) -> Option<u32> {
+    let is_closed = mode & ENTERED != ENTERED && !rustix::process::geteuid().is_root();
+    is_closed.then_some(mode & 0o7777 | ENTERED)
+}
+
+/// An attribute that a copy lacks which has its data.
+#[derive(Debug, thiserror::Error)]
+#[error("its {what} could not be kept: {why}")]
+pub(crate) struct Unkept {
+    what: &'static str,
+    why: String,
+}
+
+impl Unkept {
+    pub(crate) fn new(what: &'static str, why: impl std::fmt::Display) -> Self {
+        let why = crate::failure::plain(&why);
+        Self { what, why }
+    }
+}
+
 impl Wanted {
     pub(crate) fn of(source: &About, options: &Options) -> Self {
         let kept = Kept {
@@ -47,16 +70,71 @@ impl Wanted {
         Self {
             // What runs with the rights of its owner is made so by the owner, not by copying.
             mode: source.mode & 0o777 & !options.umask,
+            owner: None,
             kept: options.preserves.then_some(kept),
+        }
+    }
+
+    /// The same where this file of a server is replaced: without `--preserve` its mode and owner stay.
+    pub(crate) fn in_place_of(self, there: Option<&About>) -> Self {
+        match there {
+            Some(there) if self.kept.is_none() && there.kind == FileType::Regular => Self {
+                mode: there.mode & 0o777,
+                owner: Some((there.uid, there.gid)),
+                kept: None,
+            },
+            Some(_) | None => self,
+        }
+    }
+
+    /// Whether the file is to have another owner than files of this user usually get.
+    fn is_of_another(&self) -> bool {
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        let owner = self.owner;
+        owner.is_some_and(|owner| owner != (uid.as_raw(), gid.as_raw()))
+    }
+
+    /// Gives a complete file on a server what it was not made with: attributes of the source, or of the file that it
+    /// replaces.
+    ///
+    /// # Errors
+    ///
+    /// What the server says; [`Unkept`].
+    pub(crate) async fn set_remote(
+        &self,
+        nfs: &Nfs3<Client>,
+        file: FileHandle,
+        path: &[u8],
+    ) -> anyhow::Result<()> {
+        match (&self.kept, self.owner) {
+            (Some(kept), _) => kept.set_remote(nfs, file, path).await,
+            (None, Some((uid, gid))) if self.is_of_another() => {
+                let all = SetAttributes {
+                    mode: Some(self.mode),
+                    uid: Some(uid),
+                    gid: Some(gid),
+                    ..SetAttributes::default()
+                };
+                let no_owner = SetAttributes { uid: None, ..all };
+                // Another group gets no rights that were for that one.
+                let neither = SetAttributes {
+                    mode: Some(without_group(self.mode)),
+                    gid: None,
+                    ..no_owner
+                };
+                let set = set_first(nfs, file, &[all, no_owner, neither]).await;
+                Ok(set.map_err(|fault| fault.at("change attributes of", path))?)
+            }
+            (None, _) => Ok(()),
         }
     }
 
     /// Permissions that a file has until it is complete: while it has another owner than it will have,
     /// nobody else can read it.
     pub(crate) fn first_mode(&self) -> u32 {
-        match self.kept {
-            Some(_) => 0o600,
-            None => self.mode,
+        match self.kept.is_some() || self.is_of_another() {
+            true => 0o600,
+            false => self.mode,
         }
     }
 
@@ -68,12 +146,26 @@ impl Wanted {
         }
     }
 
+    /// What is left to be done when a directory that was there has all that is to be in it; it had `mode`, and was
+    /// [`opened`](opened_mode) or not.
+    pub(crate) fn last_of_existing(&self, mode: u32, opened: bool) -> Option<Self> {
+        match self.kept {
+            Some(_) => Some(*self),
+            None => opened.then_some(Self {
+                mode: mode & 0o7777,
+                owner: None,
+                kept: None,
+            }),
+        }
+    }
+
     /// What is left to be done when a new directory has all that is in it; it has `mode` now.
     pub(crate) fn last_of_directory(&self, mode: u32) -> Option<Self> {
         // A directory takes on the set-group-ID bit of the one that it is in.
         let last = mode & 0o7000 | self.mode;
         (self.kept.is_some() || self.first_directory_mode() != self.mode).then_some(Self {
             mode: last,
+            owner: None,
             kept: self.kept,
         })
     }
@@ -82,22 +174,42 @@ impl Wanted {
 impl Kept {
     /// Gives a local file or directory these attributes; the owner as far as that is allowed. Where it is not,
     /// the right to act as the owner is not given.
-    pub(crate) fn set(&self, file: &File) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// The first of the attributes that cannot be set. The others are set all the same.
+    pub(crate) fn set(&self, file: &File) -> Result<(), Unkept> {
         let mut mode = self.mode;
         if fchown(file, Some(self.uid), Some(self.gid)).is_err() {
             mode &= 0o777;
             // As far as it goes.
             let _ = fchown(file, None, Some(self.gid));
         }
-        file.set_permissions(Permissions::from_mode(mode))?;
+        let mode = file.set_permissions(Permissions::from_mode(mode));
         let times = FileTimes::new()
             .set_accessed(system_time(self.atime))
             .set_modified(system_time(self.mtime));
-        file.set_times(times)
+        let times = file.set_times(times);
+        mode.map_err(|error| Unkept::new("mode", error))?;
+        times.map_err(|error| Unkept::new("times", error))
+    }
+
+    /// Gives a local FIFO or socket its mode.
+    ///
+    /// # Errors
+    ///
+    /// The mode cannot be set.
+    pub(crate) fn set_mode(&self, special: &LocalName) -> Result<(), Unkept> {
+        let set = special.set_mode(self.mode & 0o777);
+        set.map_err(|error| Unkept::new("mode", error))
     }
 
     /// Gives a local symbolic link owner and times; it has no mode.
-    pub(crate) fn set_link(&self, link: &LocalName) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// The times cannot be set.
+    pub(crate) fn set_link(&self, link: &LocalName) -> Result<(), Unkept> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
         let (dir, name) = (link.dir(), link.name());
@@ -113,7 +225,8 @@ impl Kept {
             last_access: time(self.atime),
             last_modification: time(self.mtime),
         };
-        Ok(rustix::fs::utimensat(dir, name, &times, flags)?)
+        let set = rustix::fs::utimensat(dir, name, &times, flags);
+        set.map_err(|errno| Unkept::new("times", io::Error::from(errno)))
     }
 
     /// Gives something on a server these attributes; the owner as far as that is allowed, as [`set`](Self::set)
@@ -121,17 +234,20 @@ impl Kept {
     ///
     /// # Errors
     ///
-    /// What the server says; times that NFS version 3 does not have.
+    /// What the server says; times that NFS version 3 does not have. What can be set, is set all the same.
     pub(crate) async fn set_remote(
         &self,
         nfs: &Nfs3<Client>,
         object: FileHandle,
         path: &[u8],
     ) -> anyhow::Result<()> {
-        let (atime, mtime) = (self.time(self.atime, path)?, self.time(self.mtime, path)?);
+        let time = |time: Time| match time.for_nfs() {
+            Some(time) => SetTime::ClientTime(time),
+            None => SetTime::DontChange,
+        };
         let times = SetAttributes {
-            atime: SetTime::ClientTime(atime),
-            mtime: SetTime::ClientTime(mtime),
+            atime: time(self.atime),
+            mtime: time(self.mtime),
             ..SetAttributes::default()
         };
         let all = SetAttributes {
@@ -149,16 +265,26 @@ impl Kept {
             gid: None,
             ..no_owner
         };
-        let mut tried = Ok(());
-        for attributes in [all, no_owner, neither] {
-            tried = nfs.set_attributes(object, attributes, None).await;
-            match &tried {
-                // An owner that is nobody's is refused as an argument that is not valid.
-                Err(Fault::Status(Status::Perm | Status::Access | Status::Invalid)) => {}
-                Ok(()) | Err(_) => break,
+        let set = set_first(nfs, object, &[all, no_owner, neither]).await;
+        if let Err(fault @ Fault::Status(_)) = set {
+            // Each of them may be possible by itself. What is told is why all were not.
+            let mode = SetAttributes {
+                mode: neither.mode,
+                ..SetAttributes::default()
+            };
+            let _ = set_first(nfs, object, &[mode]).await;
+            let _ = set_first(nfs, object, &[times]).await;
+            return Err(fault.at("change attributes of", path).into());
+        }
+        set.map_err(|fault| fault.at("change attributes of", path))?;
+        match self.atime.for_nfs().and(self.mtime.for_nfs()) {
+            Some(_) => Ok(()),
+            None => {
+                let unkept =
+                    Unkept::new("times", "NFS version 3 has those from 1970 to 2106 alone");
+                Err(anyhow::Error::new(unkept).context(nfs_client::printable(path)))
             }
         }
-        Ok(tried.map_err(|fault| fault.at("change attributes of", path))?)
     }
 
     /// Gives a symbolic link on a server owner and times, as far as the server does that: some have no times for
@@ -189,16 +315,32 @@ impl Kept {
             set => set,
         }
     }
+}
 
-    fn time(&self, time: Time, path: &[u8]) -> anyhow::Result<NfsTime> {
-        match time.for_nfs() {
-            Some(time) => Ok(time),
-            None => bail!(anyhow!(
-                "cannot keep the times of {}: NFS version 3 has times from 1970 to 2106",
-                nfs_client::printable(path)
-            )),
+/// Sets the first of these that the server does not refuse to this user.
+async fn set_first(
+    nfs: &Nfs3<Client>,
+    object: FileHandle,
+    choices: &[SetAttributes],
+) -> Result<(), Fault> {
+    let mut tried = Ok(());
+    for attributes in choices {
+        tried = nfs.set_attributes(object, *attributes, None).await;
+        match &tried {
+            // An owner that is nobody's is refused as an argument that is not valid.
+            Err(Fault::Status(Status::Perm | Status::Access | Status::Invalid)) => {}
+            Ok(()) | Err(_) => break,
         }
     }
+    tried
+}
+
+/// Whether an error of attributes leaves the data as it is: the server answers, and does not set them.
+pub(crate) fn is_of_attributes(error: &anyhow::Error) -> bool {
+    error.is::<Unkept>()
+        || error
+            .downcast_ref::<nfs_client::Error>()
+            .is_some_and(|error| error.status().is_some())
 }
 
 /// A time as the library has it.
@@ -249,6 +391,7 @@ mod tests {
             wanted,
             Wanted {
                 mode: 0o750,
+                owner: None,
                 kept: None
             }
         );

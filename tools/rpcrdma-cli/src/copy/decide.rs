@@ -10,6 +10,8 @@ use std::fmt;
 pub(crate) enum Action {
     /// It is copied, and replaces what is there if something is.
     Copy { replaces: bool },
+    /// A FIFO or socket: another one is made, in place of what is there if something is.
+    Make { replaces: bool },
     /// It is written to the device or FIFO that is there.
     Write,
     /// It is left out, as the user asked.
@@ -46,6 +48,8 @@ pub(crate) enum Conflict {
     Dangling,
     /// Something else that is copied is to have the same name.
     Twice,
+    /// It is to have a name that the destination does not tell from this one.
+    Folded,
 }
 
 impl fmt::Display for Skip {
@@ -78,6 +82,10 @@ impl Conflict {
             Self::Dangling => format!(
                 "cannot copy {source} to {dest}, a symbolic link to something that is not there"
             ),
+            Self::Folded => format!(
+                "cannot copy {source} to {dest}: something else of this copy has the same name in another \
+                 spelling, which the destination does not tell apart"
+            ),
             Self::Twice => format!(
                 "cannot copy {source} to {dest}: something else of this copy gets that name"
             ),
@@ -101,14 +109,23 @@ pub(crate) fn other(
     streams: Streams,
     options: &Options,
 ) -> Action {
-    if source.is_special() && !streams.read {
+    let is_made = options.makes_special && matches!(source.kind, FileType::Fifo | FileType::Socket);
+    if source.is_special() && !is_made && !streams.read {
         return Action::Unsupported;
     }
+    let copy = |replaces| match is_made {
+        true => Action::Make { replaces },
+        false => Action::Copy { replaces },
+    };
     let Some(there) = there else {
-        return Action::Copy { replaces: false };
+        return copy(false);
     };
     match () {
         () if there.is_directory() => Action::Refuse(Conflict::Directory),
+        () if is_made && there.kind == source.kind && options.keeps_existing => {
+            Action::Skip(Skip::Exists)
+        }
+        () if is_made && there.kind == source.kind => copy(true),
         () if there.is_special() && streams.written && options.keeps_existing => {
             Action::Skip(Skip::Exists)
         }
@@ -119,7 +136,7 @@ pub(crate) fn other(
         () if source.is_same_object(there) => Action::Refuse(Conflict::Same),
         () if options.keeps_existing => Action::Skip(Skip::Exists),
         () if options.updates && !is_newer(source, there, options) => Action::Skip(Skip::NotOlder),
-        () => Action::Copy { replaces: true },
+        () => copy(true),
     }
 }
 
@@ -131,7 +148,21 @@ pub(crate) fn directory(there: Option<&Entry>) -> Option<Conflict> {
 
 /// Whether the source was changed later, by more than what times at the destination are rounded to.
 fn is_newer(source: &About, there: &About, options: &Options) -> bool {
-    source.mtime.nanos() - there.mtime.nanos() >= options.resolution.max(1)
+    let later = source.mtime.nanos() - there.mtime.nanos();
+    later >= options.resolution.max(kept_step(there))
+}
+
+/// Steps of times that file systems keep, in nanoseconds: FAT, those with times in seconds, exFAT, and NTFS.
+const STEPS: [i128; 4] = [2_000_000_000, 1_000_000_000, 10_000_000, 100];
+
+/// The steps in which the file system of a file keeps times, as far as can be seen: its time of change, which nobody
+/// sets, is as round as the others there. What servers and file systems say of their steps is not always so.
+fn kept_step(there: &About) -> i128 {
+    let is_round = |step: i128| {
+        let times = [there.mtime, there.ctime];
+        times.iter().all(|time| time.nanos() % step == 0)
+    };
+    STEPS.into_iter().find(|step| is_round(*step)).unwrap_or(1)
 }
 
 #[cfg(test)]
@@ -155,7 +186,11 @@ mod tests {
             links: 1,
             atime: at,
             mtime: at,
-            ctime: at,
+            // The file system keeps nanoseconds.
+            ctime: Time {
+                nanoseconds: 1,
+                ..at
+            },
         }
     }
 
@@ -222,6 +257,78 @@ mod tests {
         assert_eq!(
             other(&source, Some(&there), Streams::default(), &rounds),
             Action::Skip(Skip::NotOlder)
+        );
+    }
+
+    #[test]
+    fn times_that_a_file_system_keeps_in_steps_do_not_make_a_file_newer() {
+        let options = Options {
+            updates: true,
+            ..Options::default()
+        };
+        for (step, later) in [
+            (2_000_000_000, 1_999_999_999),
+            (1_000_000_000, 999_999_999),
+            (10_000_000, 9_999_999),
+            (100, 99),
+            (1, 0),
+        ] {
+            let at = |nanos: i128| Time {
+                seconds: i64::try_from(nanos / 1_000_000_000).unwrap(),
+                nanoseconds: u32::try_from(nanos % 1_000_000_000).unwrap(),
+            };
+            // Odd multiples of the step.
+            let mut there = about(FileType::Regular, 2, 0);
+            (there.mtime, there.ctime) = (at(1001 * step), at(1003 * step));
+            let mut source = about(FileType::Regular, 1, 0);
+            source.mtime = at(1001 * step + later);
+            let decided =
+                |source: &About| other(source, Some(&there), Streams::default(), &options);
+            assert_eq!(decided(&source), Action::Skip(Skip::NotOlder), "{step}");
+            source.mtime = at(1002 * step);
+            assert_eq!(decided(&source), Action::Copy { replaces: true }, "{step}");
+        }
+        // A time that was set to a whole second is no reason where others are not.
+        let mut there = about(FileType::Regular, 2, 4);
+        there.ctime.nanoseconds = 123_456_789;
+        let mut source = about(FileType::Regular, 1, 4);
+        source.mtime.nanoseconds = 1000;
+        assert_eq!(
+            other(&source, Some(&there), Streams::default(), &options),
+            Action::Copy { replaces: true }
+        );
+    }
+
+    #[test]
+    fn fifos_and_sockets_are_made_again_with_archive() {
+        let archive = Options {
+            makes_special: true,
+            ..Options::default()
+        };
+        let decided = |kind, there: Option<FileType>, streams| {
+            let there = there.map(|kind| about(kind, 2, 5));
+            other(&about(kind, 1, 5), there.as_ref(), streams, &archive)
+        };
+        let named = Streams {
+            read: true,
+            written: true,
+        };
+        for kind in [FileType::Fifo, FileType::Socket] {
+            for streams in [Streams::default(), named] {
+                let made = |replaces| Action::Make { replaces };
+                assert_eq!(decided(kind, None, streams), made(false));
+                assert_eq!(decided(kind, Some(kind), streams), made(true));
+                assert_eq!(decided(kind, Some(FileType::Regular), streams), made(true));
+            }
+        }
+        let device = FileType::Block;
+        assert_eq!(
+            decided(FileType::Fifo, Some(device), Streams::default()),
+            Action::Refuse(Conflict::Special(device))
+        );
+        assert_eq!(
+            decided(device, None, Streams::default()),
+            Action::Unsupported
         );
     }
 

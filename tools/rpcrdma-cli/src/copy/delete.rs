@@ -207,10 +207,15 @@ struct Level<'a> {
     /// What is in the source.
     known: Known,
     within: Within,
+    dest: Entry,
     entries: Listing<'a>,
+    /// Names that were listed so far at the destination, as far as there is room.
+    listed: HashSet<Vec<u8>>,
     /// Its path for patterns.
     name: Vec<u8>,
     doomed: Vec<Doomed>,
+    /// Directories that the source has in another spelling, with what it has.
+    respelled: Vec<(Entry, Doomed)>,
 }
 
 impl Level<'_> {
@@ -226,6 +231,40 @@ impl Level<'_> {
             Err(error) if cannot_be_there(&error) => Ok(None),
             found => found,
         }
+    }
+}
+
+impl Level<'_> {
+    /// Takes what a name of the source leads to from what is to be removed: where the destination folds names, it lists
+    /// another spelling of them. Names that it lists as they are lead to themselves.
+    async fn spare(&mut self, source: &Tree, dest: &Tree, options: &Options) -> anyhow::Result<()> {
+        if self.doomed.is_empty() {
+            return Ok(());
+        }
+        let mut names = source.list(&self.source)?;
+        while let Some((name, from)) = names.next().await? {
+            let path = join(&self.name, &name);
+            let is_directory = from.about.is_directory();
+            if self.listed.contains(&name) || options.exclude.matches(&path, is_directory) {
+                continue;
+            }
+            let there = match dest.look_in(&self.dest, &name).await {
+                Err(error) if cannot_be_there(&error) => None,
+                found => found?,
+            };
+            let id = |entry: &Entry| (entry.about.fs, entry.about.id);
+            let Some(there) = there.as_ref().map(id) else {
+                continue;
+            };
+            let Some(at) = self.doomed.iter().position(|gone| id(&gone.entry) == there) else {
+                continue;
+            };
+            let spared = self.doomed.swap_remove(at);
+            if is_directory && spared.entry.about.is_directory() {
+                self.respelled.push((from, spared));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -252,9 +291,12 @@ impl Sweep<'_> {
             source,
             known,
             within,
+            dest,
             entries,
+            listed: HashSet::new(),
             name,
             doomed: Vec::new(),
+            respelled: Vec::new(),
         });
         Ok(())
     }
@@ -263,14 +305,27 @@ impl Sweep<'_> {
         let options = Arc::clone(&copy.shared.options);
         while let Some(level) = self.levels.last_mut() {
             if level.doomed.len() >= MAX_DOOMED {
+                level.spare(self.source, self.dest, &options).await?;
                 remove(copy, &mut level.doomed).await?;
             }
             let Some((name, there)) = level.entries.next().await? else {
+                level.spare(self.source, self.dest, &options).await?;
                 remove(copy, &mut level.doomed).await?;
-                self.room += level.known.len();
+                if let Some((from, spared)) = level.respelled.pop() {
+                    let Doomed {
+                        name, entry, path, ..
+                    } = spared;
+                    let within = level.within.enter(self.dest, &name, &entry)?;
+                    self.enter(from, (entry, within), path).await?;
+                    continue;
+                }
+                self.room += level.known.len() + level.listed.len();
                 self.levels.pop();
                 continue;
             };
+            if self.room > 0 && level.listed.insert(name.clone()) {
+                self.room -= 1;
+            }
             let path = join(&level.name, &name);
             let is_directory = there.about.is_directory();
             // Files of ours that are not finished go by their age.
@@ -319,6 +374,7 @@ async fn remove(copy: &mut Copy, doomed: &mut Vec<Doomed>) -> anyhow::Result<()>
                 }
             };
             shared.tell(|| match all {
+                true if shared.options.dry_run => format!("would remove {}", tree.show(&path)),
                 true => format!("removed {}", tree.show(&path)),
                 false => format!(
                     "not removed: {}, as something in it is excluded",

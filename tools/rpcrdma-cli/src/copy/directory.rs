@@ -4,12 +4,12 @@
 //! is entered only if it is one and no symbolic link. So whoever can change a tree while it is copied cannot lead the
 //! copy out of it: this matters where root copies into or from a directory of somebody else.
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -54,6 +54,12 @@ impl LocalDir {
             dir: Arc::clone(self),
             name: name.into(),
         }
+    }
+
+    /// Sets its permissions, also if they do not let it be read.
+    pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
+        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        Ok(rustix::fs::chmod(path, Mode::from_raw_mode(mode))?)
     }
 
     /// The directory, to be read, or changed itself.
@@ -132,6 +138,28 @@ impl LocalName {
         Ok(rustix::fs::symlinkat(text, &self.dir, &self.name)?)
     }
 
+    /// Makes a FIFO or a socket.
+    pub(crate) fn make_special(&self, is_socket: bool, mode: u32) -> io::Result<()> {
+        let kind = match is_socket {
+            true => FileType::Socket,
+            false => FileType::Fifo,
+        };
+        let mode = Mode::from_raw_mode(mode);
+        Ok(rustix::fs::mknodat(&self.dir, &self.name, kind, mode, 0)?)
+    }
+
+    /// Sets the permissions of a FIFO or socket. A symbolic link that took its place is not followed.
+    pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.dir, &self.name, flags, Mode::empty())?;
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
+        if !matches!(kind, FileType::Fifo | FileType::Socket) {
+            return Err(Errno::NOENT.into());
+        }
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        Ok(rustix::fs::chmod(path, Mode::from_raw_mode(mode))?)
+    }
+
     /// Removes it: an empty directory, or anything else.
     pub(crate) fn remove(&self, is_directory: bool) -> io::Result<()> {
         let flags = match is_directory {
@@ -145,6 +173,15 @@ impl LocalName {
     pub(crate) fn replace(&self, to: &Self) -> io::Result<()> {
         Ok(rustix::fs::renameat(
             &self.dir, &self.name, &to.dir, &to.name,
+        )?)
+    }
+
+    /// Gives it another name, which nothing has, if the file system knows how: [`AlreadyExists`](io::ErrorKind::AlreadyExists)
+    /// otherwise.
+    pub(crate) fn rename_new(&self, to: &Self) -> io::Result<()> {
+        let flags = RenameFlags::NOREPLACE;
+        Ok(rustix::fs::renameat_with(
+            &self.dir, &self.name, &to.dir, &to.name, flags,
         )?)
     }
 

@@ -1,5 +1,6 @@
 //! Directories that are not complete: what is set last, when all that is in them is there.
 
+use super::made::Made;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc::UnboundedSender;
@@ -13,6 +14,8 @@ pub(crate) struct Held {
     /// The lock is for nobody: it lets tasks share this.
     last: Mutex<Option<Last>>,
     above: Option<Arc<Held>>,
+    /// What is put into it.
+    pub(super) made: Arc<Made>,
     ends: UnboundedSender<Last>,
 }
 
@@ -21,11 +24,13 @@ impl Held {
     pub(crate) fn new(
         above: Option<Arc<Self>>,
         last: Option<Last>,
+        made: Made,
         ends: &UnboundedSender<Last>,
     ) -> Arc<Self> {
         Arc::new(Self {
             last: Mutex::new(last),
             above,
+            made: Arc::new(made),
             ends: ends.clone(),
         })
     }
@@ -62,9 +67,9 @@ mod tests {
                 Ok(())
             }))
         };
-        let top = Held::new(None, last("top"), &ends);
-        let plain = Held::new(Some(Arc::clone(&top)), None, &ends);
-        let deep = Held::new(Some(Arc::clone(&plain)), last("deep"), &ends);
+        let top = Held::new(None, last("top"), Made::new(), &ends);
+        let plain = Held::new(Some(Arc::clone(&top)), None, Made::new(), &ends);
+        let deep = Held::new(Some(Arc::clone(&plain)), last("deep"), Made::new(), &ends);
         let file = Arc::clone(&deep);
         drop((top, plain, deep));
         assert!(ended.try_recv().is_err(), "a file is in flight");

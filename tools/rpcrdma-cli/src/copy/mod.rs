@@ -15,8 +15,10 @@ mod exclude;
 mod held;
 pub(crate) mod links;
 mod listing;
+pub(crate) mod made;
 mod options;
 mod plan;
+pub(crate) mod replaced;
 pub(crate) mod resume;
 mod root;
 pub(crate) mod sparse;
@@ -35,9 +37,11 @@ pub(crate) use way::Way;
 
 use crate::failure::{self, Ended};
 use crate::interrupt::Interrupt;
+use crate::output;
 use crate::progress::{self, Progress};
 use crate::session::FileError;
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
+use made::Made;
 use nfs_client::NfsUrl;
 use nfs_proto::Status;
 use resume::{Kept as KeptFile, RESUME_WINDOW, Version};
@@ -87,6 +91,8 @@ pub(crate) struct Shared {
     /// Incomplete files that could not be removed.
     left: Arc<AtomicUsize>,
     ends: UnboundedSender<Last>,
+    /// What goes into the directory that the user named.
+    made: Arc<Made>,
 }
 
 /// The server of all URLs, if it is one.
@@ -112,6 +118,7 @@ impl Copy {
             bytes: Arc::new(Semaphore::new(BYTES_IN_FLIGHT as usize)),
             left: Arc::default(),
             ends,
+            made: Arc::new(Made::new()),
         };
         Ok(Self {
             shared,
@@ -257,14 +264,19 @@ impl Shared {
         // Standard output may be what is copied to.
         let said = progress::suspend(|| match options.to_stdout {
             true => writeln!(io::stderr(), "{line}"),
-            false => writeln!(io::stdout(), "{line}"),
+            false => writeln!(output::stdout(), "{line}"),
         });
-        said.context("cannot write the output")
+        Ok(said?)
     }
 
     /// Holds a directory in another one open for changes, and has this done at its end, if anything.
     pub(crate) fn hold(&self, above: Option<Arc<Held>>, last: Option<Last>) -> Arc<Held> {
-        Held::new(above, last, &self.ends)
+        Held::new(above, last, self.made.beside(), &self.ends)
+    }
+
+    /// What the copy has made in a directory; without one, in that which the user named.
+    pub(crate) fn made_in(&self, held: Option<&Arc<Held>>) -> Arc<Made> {
+        Arc::clone(held.map_or(&self.made, |held| &held.made))
     }
 
     /// Notes an incomplete file that could not be removed.
@@ -281,6 +293,27 @@ impl Shared {
     ) -> Option<(Version, KeptFile)> {
         let resumes = self.options.resumes && size > RESUME_WINDOW;
         resumes.then(|| (version.into(), KeptFile::new(&self.kept)))
+    }
+
+    /// Notes that a directory of these numbers, which is in a directory that is held, is filled.
+    ///
+    /// # Errors
+    ///
+    /// [`Collision`](made::Collision): it is already, as another name led to it.
+    pub(crate) fn enter_once(
+        &self,
+        above: Option<&Arc<Held>>,
+        is_contents: bool,
+        id: made::FileId,
+        to: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        let made = self.made_in(above);
+        // What is in several directories may go into one.
+        if !is_contents && made.has(id) {
+            return Err(anyhow!(made::Collision).context(to()));
+        }
+        made.note(id);
+        Ok(())
     }
 
     /// Waits until there is room for a file of this size; of small ones only their number counts.

@@ -17,12 +17,12 @@ pub(crate) struct CopyArgs {
     pub(super) recursive: bool,
 
     /// Preserve mode (also set-user-ID, set-group-ID and sticky bits), times, and, if permitted,
-    /// owner and group. Without it, files get the permissions of the source, restricted by the
-    /// umask
+    /// owner and group. Without it, new files get the permissions of the source, restricted by the
+    /// umask, and replaced files keep theirs
     #[arg(short, long)]
     pub(super) preserve: bool,
 
-    /// Same as -rp, and do not follow symbolic links that are named as sources
+    /// Same as -rp, and copy FIFOs, sockets, and symbolic links that are named as sources as such
     #[arg(short, long)]
     pub(super) archive: bool,
 
@@ -117,6 +117,8 @@ pub(crate) struct Options {
     pub(crate) preserves: bool,
     /// Whether a symbolic link that is named as a source is copied, and not what it leads to.
     pub(crate) copies_links: bool,
+    /// Whether FIFOs and sockets are made again.
+    pub(crate) makes_special: bool,
     /// Whether the destination is the new name, even if it is a directory.
     pub(crate) is_name: bool,
     /// Whether what is there stays as it is.
@@ -165,6 +167,7 @@ impl Options {
             recursive: args.recursive || args.archive,
             preserves: args.preserve || args.archive,
             copies_links: args.archive,
+            makes_special: args.archive,
             is_name: args.no_target_directory,
             keeps_existing: args.no_clobber,
             updates: args.update,
@@ -189,6 +192,7 @@ impl Default for Options {
             recursive: false,
             preserves: false,
             copies_links: false,
+            makes_special: false,
             is_name: false,
             keeps_existing: false,
             updates: false,

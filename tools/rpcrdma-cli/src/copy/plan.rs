@@ -2,6 +2,7 @@
 
 use super::Options;
 use super::decide::{Action, Conflict};
+use super::made::FoldedNames;
 use super::root::Root;
 use super::tree::Tree;
 use super::walk::{Step, Walk};
@@ -17,6 +18,10 @@ const MAX_STEP_BYTES: usize = 32 << 20;
 
 /// Names that several directories have together, if their contents go into one.
 const MAX_NAMES: usize = 65_536;
+
+/// Paths that are compared where a destination does not tell all of them apart; of further ones, it is found out when
+/// they are copied.
+const MAX_FOLDED: usize = 1 << 20;
 
 /// What a copy has to do.
 #[derive(Debug, Default)]
@@ -71,6 +76,10 @@ impl Plan {
             depth: 0,
             looked_at: 0,
         };
+        let mut folded = match dest.says_it_folds_case().await {
+            true => Some(FoldedNames::default()),
+            false => None,
+        };
         let mut walk = Walk::new(dest, options, roots);
         while let Some(step) = walk.next().await {
             if roots.len() > 1
@@ -79,6 +88,14 @@ impl Plan {
                 plan.conflicts = true;
                 let from = roots[root].tree.show(from);
                 conflict(Conflict::Twice.error(&from, &dest.show(to))).await?;
+            } else if let Some(folded) = &mut folded
+                && let Some((root, from, to)) = named(&step)
+                && folded.len() < MAX_FOLDED
+                && !folded.insert(to)
+            {
+                plan.conflicts = true;
+                let from = roots[root].tree.show(from);
+                conflict(Conflict::Folded.error(&from, &dest.show(to))).await?;
             }
             if let Some(error) = plan.add(step) {
                 conflict(error).await?;
@@ -92,7 +109,7 @@ impl Plan {
         match &step {
             Step::Enter(_) | Step::Leave => {}
             Step::Other(other) => match other.action {
-                Action::Copy { .. } | Action::Write => {
+                Action::Copy { .. } | Action::Make { .. } | Action::Write => {
                     self.files += 1;
                     if other.source.about.kind == FileType::Regular {
                         self.bytes = self.bytes.saturating_add(other.source.about.size);
@@ -142,6 +159,22 @@ impl Steps<'_> {
             Self::Kept(steps) => steps.next(),
             Self::Walked(walk) => walk.next().await,
         }
+    }
+}
+
+/// The root, the path and the destination of what gets a name.
+fn named(step: &Step) -> Option<(usize, &[u8], &[u8])> {
+    match step {
+        Step::Enter(inside) if !inside.is_contents => {
+            Some((inside.root, &inside.source.path, &inside.to))
+        }
+        Step::Other(other) => match other.action {
+            Action::Copy { .. } | Action::Make { .. } | Action::Write | Action::Skip(_) => {
+                Some((other.root, &other.source.path, &other.to))
+            }
+            Action::Refuse(_) | Action::Unsupported => None,
+        },
+        Step::Enter(_) | Step::Leave | Step::Conflict(_) | Step::Failed(_) => None,
     }
 }
 
@@ -264,6 +297,7 @@ mod tests {
                 root: 0,
                 source: Entry::local(path.clone(), &about),
                 to: path,
+                there: None,
                 action: Action::Copy { replaces: false },
             }))
         };

@@ -83,6 +83,17 @@ impl Tree {
         }
     }
 
+    /// Whether it says that names which differ in case only are one name. That it does not is no proof.
+    pub(crate) async fn says_it_folds_case(&self) -> bool {
+        match self {
+            Self::Remote(export, _) => {
+                let limits = export.nfs().path_conf(export.root().handle).await;
+                limits.is_ok_and(|limits| limits.case_insensitive)
+            }
+            Self::Local => false,
+        }
+    }
+
     /// What has a name in a directory.
     pub(crate) async fn look_in(&self, dir: &Entry, name: &[u8]) -> anyhow::Result<Option<Entry>> {
         let path = join(&dir.path, name);

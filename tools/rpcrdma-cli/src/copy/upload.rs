@@ -2,12 +2,14 @@
 //! data.
 
 use super::Shared;
-use super::attributes::Wanted;
+use super::attributes::{Wanted, is_of_attributes, opened_mode};
+use super::entry::split;
+use super::made::{Collision, Made};
 use super::resume::{Changed, Kept as KeptFile, RESUME_WINDOW, Version, is_ours};
 use super::sparse::runs;
 use crate::interrupt::Interrupted;
 use bytes::Bytes;
-use nfs_client::{Export, Fault, Nfs3, Resume, Upload};
+use nfs_client::{Export, Fault, Nfs3, Node, Resume, Upload};
 use nfs_proto::{FileHandle, FileType, Name, SetAttributes, Status, args};
 use oncrpc::xdr::Gather;
 use rpcrdma::Client;
@@ -25,6 +27,7 @@ impl Shared {
     pub(crate) async fn upload(
         &self,
         (export, dir, to): (&Export<Client>, FileHandle, &[u8]),
+        made: &Made,
         size: u64,
         wanted: &Wanted,
         resume: Option<(Version, KeptFile)>,
@@ -65,17 +68,27 @@ impl Shared {
                 self.leave_incomplete();
             }
         })?;
+        if let Some(begun) = upload.begun() {
+            made.note((begun.fsid, begun.file_id.0));
+        }
         let sent = async {
             send(&mut upload).await?;
-            if let Some(kept) = &wanted.kept {
-                // All of it is written first: that would change the times.
-                upload.settle().await?;
-                kept.set_remote(export.nfs(), upload.handle(), to).await?;
+            // All of it is written first: that would change the times.
+            upload.settle_data().await?;
+            let set = async {
+                upload.settle_attributes().await?;
+                wanted.set_remote(export.nfs(), upload.handle(), to).await
+            };
+            match set.await {
+                // It is not thrown away for what it lacks.
+                Err(error) if is_of_attributes(&error) => Ok(Err(error)),
+                set => set.map(Ok),
             }
-            Ok(())
         };
+        let mut set = Ok(());
         let copied = match interrupt.unless(sent).await {
-            Ok(()) => {
+            Ok(were_set) => {
+                set = were_set;
                 let completed = async {
                     match self.options.keeps_existing {
                         true => upload.complete_new().await,
@@ -91,7 +104,7 @@ impl Shared {
                 if let Some(kept) = kept {
                     kept.done();
                 }
-                return Ok(upload.handle());
+                return set.map(|()| upload.handle());
             }
             Err(error) => error,
         };
@@ -109,6 +122,34 @@ impl Shared {
             self.leave_incomplete();
         }
         Err(error)
+    }
+}
+
+/// Looks whether what has a name was made by the same copy: another name of it may lead there, as some servers do not
+/// tell the two apart.
+///
+/// # Errors
+///
+/// [`Collision`] if that is so, and what the server says.
+pub(crate) async fn refuse_made(
+    nfs: &Nfs3<Client>,
+    (dir, to): (FileHandle, &[u8]),
+    made: &Made,
+) -> anyhow::Result<()> {
+    let found = async {
+        let (handle, attributes) = nfs.lookup(dir, Name::new(split(to).1)?).await?;
+        match attributes {
+            Some(attributes) => Ok(attributes),
+            None => nfs.get_attributes(handle).await,
+        }
+    };
+    match found.await {
+        Ok(found) if made.has((found.fsid, found.file_id.0)) => {
+            let error = anyhow::Error::new(Collision);
+            Err(error.context(format!("cannot copy to {}", nfs_client::printable(to))))
+        }
+        Ok(_) | Err(Fault::Status(Status::NoEntry)) => Ok(()),
+        Err(fault) => Err(fault.at("find", to).into()),
     }
 }
 
@@ -135,19 +176,27 @@ pub(crate) async fn write_data(
     Ok(())
 }
 
-/// Makes a directory, and returns its handle and mode. One that is there is as good.
+/// A directory that was made, or was there.
+pub(crate) struct MadeDirectory {
+    pub(crate) node: Node,
+    pub(crate) is_new: bool,
+}
+
+/// Makes a directory. One that is there is as good.
 pub(crate) async fn make_directory(
     nfs: &Nfs3<Client>,
     parent: FileHandle,
     name: &[u8],
     mode: u32,
-) -> Result<(FileHandle, u32), Fault> {
+) -> Result<MadeDirectory, Fault> {
     let name = Name::new(name)?;
     let attributes = SetAttributes {
         mode: Some(mode),
         ..SetAttributes::default()
     };
-    let (handle, attributes) = match nfs.make_dir(parent, name, attributes).await {
+    let made = nfs.make_dir(parent, name, attributes).await;
+    let is_new = made.is_ok();
+    let (handle, attributes) = match made {
         Ok(made) => match made.handle {
             Some(handle) => (handle, made.attributes),
             None => nfs.lookup(parent, name).await?,
@@ -160,9 +209,25 @@ pub(crate) async fn make_directory(
         None => nfs.get_attributes(handle).await?,
     };
     match attributes.file_type {
-        FileType::Directory => Ok((handle, attributes.mode)),
+        FileType::Directory => Ok(MadeDirectory {
+            node: Node { handle, attributes },
+            is_new,
+        }),
         _ => Err(Status::Exist.into()),
     }
+}
+
+/// Lets something be put into a directory that its owner has closed; whether its mode was changed for that.
+pub(crate) async fn open_up(nfs: &Nfs3<Client>, dir: &Node) -> bool {
+    let Some(mode) = opened_mode(dir.attributes.mode) else {
+        return false;
+    };
+    let open = SetAttributes {
+        mode: Some(mode),
+        ..SetAttributes::default()
+    };
+    // Of another owner's directory, what is put into it tells what is wrong.
+    nfs.set_attributes(dir.handle, open, None).await.is_ok()
 }
 
 /// Gives a directory the attributes that it has in the end.
@@ -192,14 +257,14 @@ pub(crate) enum Dataless {
 }
 
 impl Dataless {
-    /// Makes it, in place of what has the name but is no directory if that is wanted, and returns its handle.
+    /// Makes it, in place of what has the name but is no directory if that is wanted.
     pub(crate) async fn make(
         &self,
         nfs: &Nfs3<Client>,
         dir: FileHandle,
         name: Name<'_>,
         replaces: bool,
-    ) -> Result<FileHandle, Fault> {
+    ) -> Result<Node, Fault> {
         let temporary = match replaces {
             true => nfs_client::temporary_name(&name, random()),
             false => name.to_vec(),
@@ -215,10 +280,15 @@ impl Dataless {
             let _ = nfs.remove(dir, first).await;
             return Err(fault);
         }
-        match made.handle {
-            Some(handle) => Ok(handle),
-            None => Ok(nfs.lookup(dir, name).await?.0),
-        }
+        let (handle, attributes) = match made.handle {
+            Some(handle) => (handle, made.attributes),
+            None => nfs.lookup(dir, name).await?,
+        };
+        let attributes = match attributes {
+            Some(attributes) => attributes,
+            None => nfs.get_attributes(handle).await?,
+        };
+        Ok(Node { handle, attributes })
     }
 }
 

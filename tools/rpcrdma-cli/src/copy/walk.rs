@@ -5,9 +5,10 @@
 //! page of its entries, and of what is at the destination no more than [`MAX_KNOWN`] names in all.
 
 use super::decide::{self, Action, Conflict, Streams};
-use super::entry::{Entry, join};
+use super::entry::{About, Entry, join};
 use super::exclude::Exclude;
 use super::listing::{Begun, Listing};
+use super::made::FoldedNames;
 use super::options::Options;
 use super::root::Root;
 use super::tree::Tree;
@@ -94,6 +95,8 @@ pub(crate) struct Other {
     pub(crate) root: usize,
     pub(crate) source: Entry,
     pub(crate) to: Vec<u8>,
+    /// What is there.
+    pub(crate) there: Option<About>,
     pub(crate) action: Action,
 }
 
@@ -129,7 +132,15 @@ pub(super) enum Known {
     /// Each name has to be asked for.
     Asked(Box<Entry>),
     /// All of it.
-    Listed(HashMap<Vec<u8>, Node>),
+    Listed(Box<Listed>),
+}
+
+/// All names in a directory.
+pub(super) struct Listed {
+    dir: Entry,
+    names: HashMap<Vec<u8>, Node>,
+    /// The same, for spellings that are not in the list.
+    folded: FoldedNames,
 }
 
 impl<'a> Walk<'a> {
@@ -218,6 +229,7 @@ impl<'a> Walk<'a> {
                 root: self.next - 1,
                 source,
                 to,
+                there: there.copied(),
                 action,
             })),
         }
@@ -408,7 +420,12 @@ impl Known {
         let known = match known {
             Some(names) => {
                 *room -= names.len();
-                Self::Listed(names)
+                let mut folded = FoldedNames::default();
+                for name in names.keys() {
+                    folded.insert(name);
+                }
+                let dir = dir.clone();
+                Self::Listed(Box::new(Listed { dir, names, folded }))
             }
             None => Self::Asked(Box::new(dir.clone())),
         };
@@ -419,7 +436,7 @@ impl Known {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Absent | Self::Asked(_) => 0,
-            Self::Listed(names) => names.len(),
+            Self::Listed(listed) => listed.names.len(),
         }
     }
 
@@ -433,10 +450,12 @@ impl Known {
         match self {
             Self::Absent => Ok(None),
             Self::Asked(dir) => tree.look_in(dir, name).await,
-            Self::Listed(names) => {
-                let node = names.get(name);
-                Ok(node.map(|node| Entry::remote(path.to_vec(), *node)))
-            }
+            Self::Listed(listed) => match listed.names.get(name) {
+                Some(node) => Ok(Some(Entry::remote(path.to_vec(), *node))),
+                // A file system may take the two for one name.
+                None if listed.folded.contains(name) => tree.look_in(&listed.dir, name).await,
+                None => Ok(None),
+            },
         }
     }
 }

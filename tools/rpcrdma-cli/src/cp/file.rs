@@ -2,42 +2,63 @@
 
 use super::with_url;
 use crate::copy::attributes::Wanted;
-use crate::copy::upload::{Dataless, write_data};
+use crate::copy::entry::About;
+use crate::copy::made::Made;
+use crate::copy::upload::{Dataless, refuse_made, write_data};
 use crate::copy::{Held, Shared};
-use crate::session::{FileError, Of, Place};
+use crate::session::{FileError, Follow, Of, Place};
 use anyhow::bail;
-use nfs_client::{Fault, Node, Upload};
+use nfs_client::{Again, Export, Fault, Node, ReadStream, Upload};
 use nfs_proto::{FileHandle, FileType, Name, SetAttributes, Status, args as nfs};
+use oncrpc::xdr::Gather;
 use rpcrdma::Client;
 use std::sync::Arc;
+
+/// Data that comes, and the first of it.
+type Begun<'a> = (ReadStream<'a, Client>, Option<Gather>);
 
 /// Something to be copied that is no directory.
 pub(super) struct File {
     pub(super) source: Place,
     pub(super) node: Node,
+    /// What its path stands for if it is a symbolic link.
+    pub(super) follow: Follow,
     /// The directory that it goes into.
     pub(super) dir: FileHandle,
     pub(super) target: Place,
     /// What holds that directory open for changes, if it is copied too.
     pub(super) held: Option<Arc<Held>>,
+    /// What was made where it goes.
+    pub(super) made: Arc<Made>,
+    /// Whether what has got a name there may have the same.
+    pub(super) may_collide: bool,
 }
 
 impl File {
     /// Copies it.
-    pub(super) async fn copied(self, shared: &Shared) -> anyhow::Result<()> {
-        let target = &self.target;
+    pub(super) async fn copied(mut self, shared: &Shared) -> anyhow::Result<()> {
+        let target = &self.target.clone();
         let name = Name::new(target.name().unwrap_or_default());
         let name = name.map_err(|status| target.fault("create", status))?;
-        if shared.options.keeps_existing {
-            match target.export.nfs().lookup(self.dir, name).await {
-                Ok(_) => return Ok(()),
-                Err(Fault::Status(Status::NoEntry)) => {}
-                Err(fault) => bail!(target.fault("find", fault)),
-            }
+        let nfs = target.export.nfs();
+        if self.may_collide {
+            refuse_made(nfs, (self.dir, &target.path), &self.made).await?;
         }
+        let options = &shared.options;
+        // With `--preserve` it does not matter what is replaced.
+        let there = match options.keeps_existing || !options.preserves {
+            true => nfs.lookup(self.dir, name).await,
+            false => Err(Status::NoEntry.into()),
+        };
+        let there = match there {
+            Ok(_) if options.keeps_existing => return Ok(()),
+            Ok((_, about)) => about.as_ref().map(About::from),
+            Err(Fault::Status(Status::NoEntry)) => None,
+            Err(fault) => bail!(target.fault("find", fault)),
+        };
         let wanted = Wanted::of(&(&self.node.attributes).into(), &shared.options);
         let copied = match self.node.attributes.file_type {
-            FileType::Regular => self.data(shared, &wanted).await,
+            FileType::Regular => self.data(shared, there.as_ref()).await,
             FileType::Symlink => self.symlink(shared, name, &wanted).await,
             _ => self.special(shared, name, &wanted).await,
         };
@@ -65,7 +86,10 @@ impl File {
         let link = self.replacing(shared, "make symbolic link", name, Dataless::Symlink(text));
         let link = link.await?;
         match &wanted.kept {
-            Some(kept) => kept.set_remote_link(nfs, link, &self.target.path).await,
+            Some(kept) => {
+                kept.set_remote_link(nfs, link.handle, &self.target.path)
+                    .await
+            }
             None => Ok(()),
         }
     }
@@ -95,7 +119,7 @@ impl File {
         let copy = self.replacing(shared, "make special file", name, Dataless::Special(node));
         let copy = copy.await?;
         match &wanted.kept {
-            Some(kept) => kept.set_remote(nfs, copy, &self.target.path).await,
+            Some(kept) => kept.set_remote(nfs, copy.handle, &self.target.path).await,
             None => Ok(()),
         }
     }
@@ -107,7 +131,7 @@ impl File {
         doing: &'static str,
         name: Name<'_>,
         what: Dataless,
-    ) -> Result<FileHandle, FileError> {
+    ) -> Result<Node, FileError> {
         let nfs = self.target.export.nfs();
         let made = match what.make(nfs, self.dir, name, false).await {
             Err(Fault::Status(Status::Exist)) if !shared.options.keeps_existing => {
@@ -115,27 +139,55 @@ impl File {
             }
             made => made,
         };
-        made.map_err(|fault| self.target.fault(doing, fault))
+        let made = made.map_err(|fault| self.target.fault(doing, fault))?;
+        let about = &made.attributes;
+        self.made.note((about.fsid, about.file_id.0));
+        Ok(made)
     }
 
     /// Copies the data of a regular file. An interrupt removes what is incomplete.
-    async fn data(&self, shared: &Shared, wanted: &Wanted) -> anyhow::Result<()> {
+    async fn data(&mut self, shared: &Shared, there: Option<&About>) -> anyhow::Result<()> {
+        let _room = shared.room(self.node.attributes.size).await;
+        let export = Arc::clone(&self.source.export);
+        let begun = self.begin(&export).await?;
         let size = self.node.attributes.size;
-        let _room = shared.room(size).await;
+        let wanted =
+            Wanted::of(&(&self.node.attributes).into(), &shared.options).in_place_of(there);
         let to = (&*self.target.export, self.dir, &self.target.path[..]);
-        let sent = shared.upload(to, size, wanted, None, async |upload| {
-            self.send(upload, shared).await
+        let sent = shared.upload(to, &self.made, size, &wanted, None, async |upload| {
+            self.send(upload, shared, begun).await
         });
         sent.await?;
         Ok(())
     }
 
-    async fn send(&self, upload: &mut Upload<'_, Client>, shared: &Shared) -> anyhow::Result<()> {
+    /// Begins to read it. What was replaced since it was found is looked up again.
+    async fn begin<'e>(&mut self, export: &'e Export<Client>) -> anyhow::Result<Begun<'e>> {
+        let mut again = Again::default();
+        loop {
+            let mut stream = export.read_node(&self.node, &self.source.path);
+            match stream.next().await {
+                Err(error) if again.after(&error.fault) => {
+                    self.node = self.source.look_again(self.follow).await?;
+                    if self.node.attributes.file_type != FileType::Regular {
+                        bail!(self.source.error(error));
+                    }
+                }
+                first => return Ok((stream, first.of(&self.source)?)),
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        upload: &mut Upload<'_, Client>,
+        shared: &Shared,
+        (mut stream, mut next): Begun<'_>,
+    ) -> anyhow::Result<()> {
         let attributes = &self.node.attributes;
         let sparse = shared.options.sparse;
         let sparse = sparse.leaves_out_zeros(attributes.used, attributes.size);
-        let mut stream = self.source.export.read_node(&self.node, &self.source.path);
-        while let Some(data) = stream.next().await.of(&self.source)? {
+        while let Some(data) = next {
             if sparse {
                 for piece in data {
                     write_data(upload, &piece).await?;
@@ -145,6 +197,7 @@ impl File {
             } else {
                 upload.write(data).await?;
             }
+            next = stream.next().await.of(&self.source)?;
         }
         Ok(())
     }

@@ -1,32 +1,31 @@
 //! The data of one file on its way from a server.
 
 use super::Remote;
-use crate::copy::attributes::Wanted;
+use crate::copy::attributes::{Unkept, Wanted};
 use crate::copy::directory::LocalName;
 use crate::copy::resume::{Changed, RESUME_WINDOW, Version, are_equal};
 use crate::copy::sparse::runs;
-use crate::partial::Partial;
+use crate::partial::{Naming, Partial};
 use crate::show;
-use anyhow::Context;
-use nfs_client::ReadStream;
-use nfs_proto::Attributes;
+use nfs_client::{Again, Error, Export, Fault, Node, ReadStream};
+use nfs_proto::{Attributes, FileType, Status};
 use oncrpc::xdr::{Gather, gather_len};
 use rpcrdma::Client;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 impl Remote {
     /// Copies a regular file; an interrupt leaves nothing of it behind.
-    pub(super) async fn file(&self, dest: &LocalName) -> anyhow::Result<()> {
+    pub(super) async fn file(&mut self, dest: &LocalName) -> anyhow::Result<()> {
         let size = self.node.attributes.size;
-        let wanted = self.wanted;
-        let replaces = self.replaces();
+        let naming = self.naming();
         let room = self.shared.room(size).await;
         self.shared.progress.begin(size);
         if let Some((version, kept)) = self.shared.resumes(size, &self.node.attributes) {
-            match Partial::resume(dest, &wanted, version.number())? {
+            match Partial::resume(dest, &self.wanted, version.number())? {
                 Some((partial, there)) => {
                     let copied = self.continued(partial, there, version, dest).await;
                     match &copied {
@@ -38,13 +37,14 @@ impl Remote {
                 None => kept.done(),
             }
         }
-        let leave_out_zeros = self.leaves_out_zeros();
-        let mut stream = self.export.read_node(&self.node, &self.path);
-        let first = stream.next().await?.unwrap_or_default();
+        let export = Arc::clone(&self.export);
+        let (stream, first) = self.begin(&export).await?;
+        let first = first.unwrap_or_default();
+        let (wanted, leave_out_zeros) = (self.wanted, self.leaves_out_zeros());
         if stream.has_ended() {
             self.shared.progress.add(gather_len(&first) as u64);
             let to = dest.clone();
-            let write = move || write_whole(&to, &wanted, &first, leave_out_zeros, replaces);
+            let write = move || write_whole(&to, &wanted, &first, leave_out_zeros, &naming);
             return self.writers.write(write).await;
         }
         let _room = match room {
@@ -59,12 +59,38 @@ impl Remote {
             checkpoints: false,
         };
         self.receive(stream, begin, &partial, dest).await?;
-        written(Some(spawn_blocking(move || partial.finish(replaces))), dest).await
+        written(Some(spawn_blocking(move || partial.finish(&naming))), dest).await
+    }
+
+    /// Begins to read it. What was replaced since it was found is looked up again.
+    pub(super) async fn begin<'e>(
+        &mut self,
+        export: &'e Export<Client>,
+    ) -> anyhow::Result<(ReadStream<'e, Client>, Option<Gather>)> {
+        let mut again = Again::default();
+        loop {
+            let mut stream = export.read_node(&self.node, &self.path);
+            match stream.next().await {
+                Err(error) if again.after(&error.fault) => {
+                    self.node = find(export, &self.path, self.follows).await?;
+                    let about = (&self.node.attributes).into();
+                    self.wanted = Wanted::of(&about, &self.shared.options);
+                }
+                first => return Ok((stream, first?)),
+            }
+        }
     }
 
     /// Whether what has the name is replaced.
     pub(super) fn replaces(&self) -> bool {
         !self.shared.options.keeps_existing
+    }
+
+    pub(super) fn naming(&self) -> Naming {
+        Naming {
+            replaces: self.replaces(),
+            made: Arc::clone(&self.made),
+        }
     }
 
     /// Whether zeros are not written.
@@ -81,7 +107,7 @@ impl Remote {
         version: Version,
         dest: &LocalName,
     ) -> anyhow::Result<()> {
-        let replaces = self.replaces();
+        let naming = self.naming();
         let remote = (self.node.handle, &self.path[..]);
         if there > 0 && !are_equal(&self.export, remote, partial.file(), there).await? {
             cannot_write(partial.file().set_len(0), dest)?;
@@ -102,7 +128,7 @@ impl Remote {
             let path = nfs_client::printable(&self.path);
             return Err(anyhow::Error::new(Changed).context(path));
         }
-        written(Some(spawn_blocking(move || partial.finish(replaces))), dest).await
+        written(Some(spawn_blocking(move || partial.finish(&naming))), dest).await
     }
 
     /// Writes what comes to a file.
@@ -147,6 +173,18 @@ impl Remote {
     }
 }
 
+/// The regular file that a path leads to by now.
+async fn find(export: &Export<Client>, path: &[u8], follows: bool) -> Result<Node, Error> {
+    let node = match follows {
+        true => export.stat(path).await?,
+        false => export.lstat(path).await?,
+    };
+    match node.attributes.file_type {
+        FileType::Regular => Ok(node),
+        _ => Err(Fault::from(Status::Stale).at("read", path)),
+    }
+}
+
 /// Where data begins that is received.
 struct Begin {
     /// The first of it.
@@ -175,7 +213,7 @@ fn write_whole(
     wanted: &Wanted,
     data: &Gather,
     leave_out_zeros: bool,
-    replaces: bool,
+    naming: &Naming,
 ) -> anyhow::Result<()> {
     let partial = Partial::create(dest, wanted)?;
     let written = write_at(partial.file(), data, 0, leave_out_zeros)
@@ -183,12 +221,20 @@ fn write_whole(
             true => partial.file().set_len(gather_len(data) as u64),
             false => Ok(()),
         })
-        .and_then(|()| partial.finish(replaces));
+        .and_then(|()| partial.finish(naming));
     cannot_write(written, dest)
 }
 
 fn cannot_write(written: io::Result<()>, dest: &LocalName) -> anyhow::Result<()> {
-    written.with_context(|| format!("{}: cannot write", show::path(&dest.path())))
+    written.map_err(|error| {
+        let path = show::path(&dest.path());
+        let lacks_attributes = error.get_ref().is_some_and(|error| error.is::<Unkept>());
+        let what = match lacks_attributes {
+            true => format!("{path} is copied"),
+            false => format!("{path}: cannot write"),
+        };
+        anyhow::Error::new(error).context(what)
+    })
 }
 
 /// Writes data to a place where nothing was written before, so that zeros need not be written.

@@ -10,18 +10,19 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use tokio::sync::{mpsc, oneshot};
 
 impl Remote {
     /// Writes a regular file to standard output or to what is there. A thread of its own does it, for which
     /// nobody waits after an interrupt: it may wait for a reader for ever.
-    pub(super) async fn stream(&self, to: PathBuf) -> anyhow::Result<()> {
-        let written = self.write_to(to);
-        self.shared.interrupt.unless(written).await
+    pub(super) async fn stream(&mut self, to: PathBuf) -> anyhow::Result<()> {
+        let interrupt = self.shared.interrupt.clone();
+        interrupt.unless(self.write_to(to)).await
     }
 
-    async fn write_to(&self, to: PathBuf) -> anyhow::Result<()> {
+    async fn write_to(&mut self, to: PathBuf) -> anyhow::Result<()> {
         let size = self.node.attributes.size;
         let _room = self.shared.room(size).await;
         self.shared.progress.begin(size);
@@ -37,14 +38,16 @@ impl Remote {
             .name("output".to_owned())
             .spawn(write);
         thread.context("cannot start a thread")?;
-        let mut stream = self.export.read_node(&self.node, &self.path);
-        while let Some(data) = stream.next().await? {
+        let export = Arc::clone(&self.export);
+        let (mut stream, mut next) = self.begin(&export).await?;
+        while let Some(data) = next {
             let len = gather_len(&data) as u64;
             if pieces.send(data).await.is_err() {
                 // It could not be written: the thread says why.
                 break;
             }
             self.shared.progress.add(len);
+            next = stream.next().await?;
         }
         drop(pieces);
         let written = ended.await.expect("the thread does not panic");

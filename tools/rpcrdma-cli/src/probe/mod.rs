@@ -161,7 +161,7 @@ pub(crate) async fn run(args: &ProbeArgs) -> anyhow::Result<Ended> {
         }
     }
     let report = found.context(NO_ADDRESS).with_context(context)?;
-    let mut out = std::io::stdout();
+    let mut out = crate::output::stdout();
     if args.json {
         writeln!(out, "{}", json::line(&report)?)?;
     } else {

@@ -44,6 +44,8 @@ pub(super) enum Content {
     Stream,
     /// The text of a symbolic link.
     Symlink(Vec<u8>),
+    /// Nothing: a FIFO or a socket.
+    Special,
 }
 
 /// Counts what there is to copy, and then finds it once more: each directory before what is in it. It ends when
@@ -83,7 +85,10 @@ async fn find_all(dest: &Tree, options: &Options, roots: &[Root], finds: &Sender
     while let Some(step) = steps.next().await {
         let found = match step {
             Step::Other(other) if is_copied(&other.action) && !options.dry_run => {
-                let content = content(&other.source, way.last());
+                let content = match other.action {
+                    Action::Make { .. } => Ok(Content::Special),
+                    _ => content(&other.source, way.last()),
+                };
                 Found::File(other, content)
             }
             step => {
@@ -103,7 +108,7 @@ async fn find_all(dest: &Tree, options: &Options, roots: &[Root], finds: &Sender
 
 fn is_copied(action: &Action) -> bool {
     match action {
-        Action::Copy { .. } | Action::Write => true,
+        Action::Copy { .. } | Action::Make { .. } | Action::Write => true,
         Action::Skip(_) | Action::Refuse(_) | Action::Unsupported => false,
     }
 }

@@ -3,6 +3,7 @@
 use super::Put;
 use super::read::{Piece, Reader, has_holes};
 use crate::copy::attributes::Wanted;
+use crate::copy::made::Made;
 use crate::copy::resume::{Changed, Version, are_equal};
 use crate::copy::sparse::Sparse;
 use crate::copy::upload::write_data;
@@ -23,16 +24,17 @@ impl Put {
         &self,
         data: Bytes,
         wanted: &Wanted,
-        dir: FileHandle,
-        to: &[u8],
+        (dir, to, made): (FileHandle, &[u8], &Made),
     ) -> anyhow::Result<FileHandle> {
         let len = data.len() as u64;
         let to = (&*self.export, dir, to);
-        let sent = self.shared.upload(to, len, wanted, None, async |upload| {
-            upload.write_last(Gather::from_elem(data, 1)).await?;
-            self.shared.progress.add(len);
-            Ok(())
-        });
+        let sent = self
+            .shared
+            .upload(to, made, len, wanted, None, async |upload| {
+                upload.write_last(Gather::from_elem(data, 1)).await?;
+                self.shared.progress.add(len);
+                Ok(())
+            });
         sent.await
     }
 
@@ -42,8 +44,7 @@ impl Put {
         source: &Path,
         (file, size): (File, u64),
         wanted: &Wanted,
-        dir: FileHandle,
-        to: &[u8],
+        (dir, to, made): (FileHandle, &[u8], &Made),
     ) -> anyhow::Result<FileHandle> {
         let unreadable = || format!("{}: cannot read", show::path(source));
         let about = file.metadata().with_context(unreadable)?;
@@ -53,7 +54,7 @@ impl Put {
         let target = (&*self.export, dir, to);
         let sent = self
             .shared
-            .upload(target, size, wanted, resume, async |upload| {
+            .upload(target, made, size, wanted, resume, async |upload| {
                 let there = upload.offset();
                 if there > 0 {
                     let remote = (upload.handle(), to);

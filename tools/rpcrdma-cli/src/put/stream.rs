@@ -3,6 +3,7 @@
 use super::Put;
 use crate::copy::STREAM;
 use crate::copy::attributes::Wanted;
+use crate::copy::made::Made;
 use crate::show;
 use anyhow::Context;
 use buffer::{Buffer, Pool};
@@ -24,23 +25,24 @@ impl Put {
         &self,
         source: &Path,
         wanted: &Wanted,
-        dir: FileHandle,
-        to: &[u8],
+        (dir, to, made): (FileHandle, &[u8], &Made),
     ) -> anyhow::Result<()> {
         let to = (&*self.export, dir, to);
-        let sent = self.shared.upload(to, 0, wanted, None, async |upload| {
-            let mut pieces = read(source, &self.pool)?;
-            while let Some(piece) = pieces.recv().await {
-                let piece = piece.with_context(|| match source == Path::new(STREAM) {
-                    true => "cannot read standard input".to_owned(),
-                    false => format!("{}: cannot read", show::path(source)),
-                })?;
-                let len = piece.len() as u64;
-                upload.write(Gather::from_elem(piece.freeze(), 1)).await?;
-                self.shared.progress.add(len);
-            }
-            Ok(())
-        });
+        let sent = self
+            .shared
+            .upload(to, made, 0, wanted, None, async |upload| {
+                let mut pieces = read(source, &self.pool)?;
+                while let Some(piece) = pieces.recv().await {
+                    let piece = piece.with_context(|| match source == Path::new(STREAM) {
+                        true => "cannot read standard input".to_owned(),
+                        false => format!("{}: cannot read", show::path(source)),
+                    })?;
+                    let len = piece.len() as u64;
+                    upload.write(Gather::from_elem(piece.freeze(), 1)).await?;
+                    self.shared.progress.add(len);
+                }
+                Ok(())
+            });
         sent.await?;
         Ok(())
     }

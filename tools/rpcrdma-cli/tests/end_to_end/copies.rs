@@ -513,7 +513,7 @@ fn delete_removes_what_the_source_lacks_but_nothing_excluded() {
     let before = tree(&from_url);
     let dry = text(&ok(&[&put[..], &["--dry-run"]].concat()));
     assert!(
-        dry.contains(&format!("removed {}", served.url("source/dir/extra"))),
+        dry.contains(&format!("would remove {}", served.url("source/dir/extra"))),
         "{dry}"
     );
     assert!(dry.contains("source/link\n"), "{dry}");

@@ -256,3 +256,42 @@ fn server_whose_exports_are_not_there_at_its_start_serves_every_user_later() {
         text(&output.stderr)
     );
 }
+
+#[test]
+fn directories_that_their_owner_has_closed_are_copied_into_again() {
+    let program = Program::new();
+    let served = Served::new(&[]);
+    let around = served.around.path();
+    for dir in [around, &served.dir] {
+        fs::set_permissions(dir, Permissions::from_mode(0o777)).unwrap();
+    }
+    let run = |args: &[&str]| {
+        let output = match &program {
+            Some(program) => program.as_user(ALICE, args),
+            None => Command::new(PROGRAM).args(args).output().unwrap(),
+        };
+        assert!(
+            output.status.success(),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
+    };
+    let (source, back) = (around.join("tree"), served.beside("back"));
+    served.local("tree/dir/file", b"first");
+    served.local("tree/dir/other", b"other");
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    for (content, options) in [("first", "-rp"), ("second", "-rp"), ("third", "-r")] {
+        fs::set_permissions(source.join("dir"), Permissions::from_mode(0o755)).unwrap();
+        fs::write(source.join("dir/file"), content).unwrap();
+        fs::set_permissions(source.join("dir"), Permissions::from_mode(0o555)).unwrap();
+        run(&["put", options, source.to_str().unwrap(), &served.url("")]);
+        run(&["get", options, "-T", &served.url("tree"), &back]);
+        for copy in [served.dir.join("tree"), PathBuf::from(&back)] {
+            let read = fs::read_to_string(copy.join("dir/file")).unwrap();
+            assert_eq!((&*read, mode(copy.join("dir"))), (content, 0o555));
+        }
+    }
+    for dir in [source, served.dir.join("tree"), PathBuf::from(&back)] {
+        fs::set_permissions(dir.join("dir"), Permissions::from_mode(0o755)).unwrap();
+    }
+}

@@ -206,3 +206,49 @@ fn fsinfo_and_pathconf_tell_what_is_done() {
         assert_eq!(limits.name_max, 255);
     }
 }
+
+#[test]
+fn names_of_a_file_system_that_folds_case_are_one_and_keep_their_spelling() {
+    let fs = MemFs::new(1 << 20).folding_case();
+    let peer = Peer::over(
+        Arc::new(fs),
+        ExportOptions::default().with_squash(Squash::None),
+    );
+    let object = peer.root();
+    assert!(
+        call!(peer, args::PathConf { object })
+            .unwrap()
+            .case_insensitive
+    );
+    let (file, other) = (create(&peer, "Makefile"), create(&peer, "other"));
+    let what = place(object, "makefile");
+    let found = call!(peer, args::Lookup { what }).unwrap();
+    assert_eq!(found.object, file);
+    let renamed = args::Rename {
+        from: place(object, "OTHER"),
+        to: place(object, "makefile"),
+    };
+    assert!(call!(peer, renamed).is_ok());
+    let what = place(object, "MAKEFILE");
+    let found = call!(peer, args::Lookup { what }).unwrap();
+    assert_eq!(found.object, other);
+    let list = args::ReadDir {
+        dir: object,
+        cookie: Cookie(0),
+        verifier: CookieVerifier::default(),
+        count: 4096,
+    };
+    let payload = peer.payload(&list);
+    let mut r = read_reply(&payload, 7).unwrap();
+    let page = reply_of(&list, &mut r).unwrap();
+    let names: Vec<_> = page
+        .entries
+        .0
+        .iter()
+        .map(|entry| entry.name.get())
+        .collect();
+    assert!(
+        names.contains(&&b"Makefile"[..]) && names.len() == 3,
+        "{names:?}"
+    );
+}

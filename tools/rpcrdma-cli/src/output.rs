@@ -1,0 +1,53 @@
+//! Standard output of commands. Its errors say that it is the output that cannot be written.
+
+use crate::failure::{Ended, plain};
+use std::io::{self, Stdout, Write};
+use std::os::fd::AsRawFd;
+
+/// Standard output could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the output: {0}")]
+pub(crate) struct CannotWrite(String);
+
+impl CannotWrite {
+    /// An error of standard output, of the same kind.
+    pub(crate) fn error(error: &io::Error) -> io::Error {
+        io::Error::new(error.kind(), Self(plain(error)))
+    }
+}
+
+/// Standard output.
+#[derive(Debug)]
+pub(crate) struct Output(Stdout);
+
+/// Standard output of this process.
+pub(crate) fn stdout() -> Output {
+    Output(io::stdout())
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0
+            .write(bytes)
+            .map_err(|error| CannotWrite::error(&error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(|error| CannotWrite::error(&error))
+    }
+}
+
+/// Closes standard output at the end of a command: some file systems tell then what was not written (close(2)).
+///
+/// # Errors
+///
+/// Those of the command. If it has none, that the output is not complete.
+pub(crate) fn close(ended: anyhow::Result<Ended>) -> anyhow::Result<Ended> {
+    let ended = ended?;
+    stdout().flush()?;
+    match nix::unistd::close(io::stdout().as_raw_fd()) {
+        // It was closed before.
+        Ok(()) | Err(nix::errno::Errno::EBADF) => Ok(ended),
+        Err(errno) => Err(CannotWrite::error(&errno.into()).into()),
+    }
+}
