@@ -31,6 +31,31 @@ settled() { [ "$(rdma resource show)" = "$1" ]; }
 idle=$(rdma resource show)
 for ((i = 0; i < CONNECTIONS; i++)); do ours ping -c 1 -q $RXE_IP:$OURS_PORT; done
 wait_for 20 settled "$idle" || die "objects: before $idle, after $(rdma resource show)"
+ours_ends
+
+step 'put keeps nothing of a connection whose server was stopped and killed'
+ours_serves() { ours_up --provider verbs --device rxe0 --allow 10.0.3.0/24 --squash none /export/ours; }
+# What holds memory: put has the device open as long as it runs.
+memory() { rdma resource show | grep -oE '\b(pd|qp|mr) [0-9]+'; }
+released() { [ "$(memory)" = "$1" ]; }
+wait_for 20 settled "$objects" || die "objects: before $objects, after $(rdma resource show)"
+none=$(memory)
+ours_serves
+dd if=/dev/urandom of=/tmp/large bs=1M count=48 2>/dev/null
+/lab/rpcrdma put /tmp/large $url/large --provider verbs >/tmp/put.log 2>&1 &
+client=$!
+wait_for 60 has_grown '/export/ours/.large*' || die 'nothing is written'
+kill -STOP $OURS
+ours_killed
+# It is still there, and asks for the server now and then. What it kept would stay until it ends.
+wait_for 60 released "$none" || die "objects: before $none, under put $(rdma resource show)"
+kill -0 $client || die "put has ended: $(cat /tmp/put.log)"
+ours_serves
+wait $client || die "put: $(cat /tmp/put.log)"
+cat /tmp/put.log
+grep -E 'deregistered|given back|still in use' /tmp/put.log && die 'put has left something behind'
+cmp /tmp/large /export/ours/large || die 'what was put'
+rm /tmp/large /export/ours/large
 
 step "the kernel's client on our server"
 modprobe nfsv3 || die 'no nfsv3'
