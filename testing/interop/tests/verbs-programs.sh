@@ -44,7 +44,7 @@ ours_serves
 dd if=/dev/urandom of=/tmp/large bs=1M count=48 2>/dev/null
 /lab/rpcrdma put /tmp/large $url/large --provider verbs >/tmp/put.log 2>&1 &
 client=$!
-wait_for 20 has_grown '/export/ours/*large*' || die 'nothing is written'
+wait_for 60 has_grown '/export/ours/.large*' || die 'nothing is written'
 kill -STOP $OURS
 ours_killed
 # It is still there, and asks for the server now and then. What it kept would stay until it ends.
