@@ -39,7 +39,7 @@ now_ms() {
   echo $((10#${up/./} * 10))
 }
 
-# has_grown PATTERN: a file of this name is being written.
+# has_grown PATTERNS: a file of one of these names is being written. A temporary name of ours begins with a dot.
 has_grown() {
   local file
   for file in $1; do [ -e "$file" ] && [ "$(stat -c %s "$file")" -gt 1000000 ] && return; done

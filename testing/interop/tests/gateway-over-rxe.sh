@@ -126,7 +126,7 @@ removed() {
 step 'the device is removed while our client writes by way of the gateway'
 /lab/rpcrdma put /tmp/large nfs://$RXE_IP:20051/export/removed-1 --provider verbs >/run/put.log 2>&1 &
 client=$!
-wait_for 20 has_grown '/export/*removed-1*' || die 'nothing is written'
+wait_for 20 has_grown '/export/.removed-1* /export/removed-1' || die 'nothing is written'
 removed 'RDMA in front of TCP'
 wait $client || die "put: $(cat /run/put.log)"
 cmp /tmp/large /export/removed-1 || die 'what was put'

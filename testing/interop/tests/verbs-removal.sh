@@ -53,7 +53,7 @@ our_client() {
   step "$who: our client writes"
   /lab/rpcrdma put /tmp/data $url/written "$@" >/tmp/put.log 2>&1 &
   client=$!
-  wait_for 20 has_grown '/export/ours/*written*' || die 'nothing is written'
+  wait_for 20 has_grown '/export/ours/.written* /export/ours/written' || die 'nothing is written'
   remove "$who: our client writes"
   wait $client || die "put: $(cat /tmp/put.log)"
   cat /tmp/put.log
@@ -61,7 +61,7 @@ our_client() {
   step "$who: our client reads"
   /lab/rpcrdma get $url/written /tmp/read "$@" >/tmp/get.log 2>&1 &
   client=$!
-  wait_for 20 has_grown '/tmp/*read*' || die 'nothing is read'
+  wait_for 20 has_grown '/tmp/.read* /tmp/read' || die 'nothing is read'
   remove "$who: our client reads"
   wait $client || die "get: $(cat /tmp/get.log)"
   cat /tmp/get.log
