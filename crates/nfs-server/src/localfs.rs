@@ -136,8 +136,8 @@ struct Inner {
     passes: Passes,
     /// Calls in service that change the names in a directory, or the data or attributes of a file.
     turns: Arc<Turns>,
-    /// The state directory of the server, if it is in the export by another path than its own: it is hidden from clients.
-    /// Inode and birth.
+    /// The state directory of the server, if it is in the export by another path than its own: it is
+    /// hidden from clients. Inode and birth.
     hidden: Option<(u64, u64)>,
     /// Whether the file system has birth times that distinguish files.
     births: bool,

@@ -75,8 +75,8 @@ fn client(device: Option<&str>, from: Option<SocketAddr>, to: &TcpListener) -> S
     if let Some(device) = device {
         client.bind_device(Some(device.as_bytes())).unwrap();
     }
+    client.set_reuse_address(true).unwrap();
     if let Some(from) = from {
-        client.set_reuse_address(true).unwrap();
         client.bind(&from.into()).unwrap();
     }
     let to = SocketAddr::from(([192, 0, 2, 1], to.local_addr().unwrap().port()));
@@ -190,12 +190,12 @@ fn client_in_a_vrf_is_not_taken_for_one_with_its_addresses_in_another() {
     let here = ["addr add 192.0.2.1/32 dev lo"];
     in_namespace(&[&VRF[..], &here].concat(), || {
         let listener = listener_of_all_vrfs();
-        let _of_root = client(None, None, &listener);
+        let (_of_user, user) = as_user(|| client(Some("red"), None, &listener));
         let (server, from) = listener.accept().unwrap();
-        assert_eq!(find(&server).unwrap(), Origin::User(0));
-        let (_of_user, user) = as_user(|| client(Some("red"), Some(from), &listener));
-        let (server, again) = listener.accept().unwrap();
+        let _of_root = client(None, Some(from), &listener);
+        let (other, again) = listener.accept().unwrap();
         assert_eq!(again, from);
         check_not_another(&server, user);
+        assert_eq!(find(&other).unwrap(), Origin::User(0));
     });
 }

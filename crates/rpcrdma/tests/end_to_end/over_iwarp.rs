@@ -87,7 +87,7 @@ struct Everybody {
 
 impl LocalUsers for Everybody {
     fn find(&self, socket: BorrowedFd<'_>, peer: SocketAddr) -> Result<Origin, LocalUserError> {
-        let socket = TcpStream::from(socket.try_clone_to_owned().unwrap());
+        let socket = std::net::TcpStream::from(socket.try_clone_to_owned().unwrap());
         assert_eq!(socket.peer_addr().unwrap(), peer);
         assert_eq!(peer.ip(), anywhere().ip());
         self.asked.fetch_add(1, SeqCst);
