@@ -18,7 +18,7 @@ mkdir -m 777 -p /export/d || die mkdir
 modprobe -r tcp_diag || die 'tcp_diag cannot be unloaded'
 loader=$(cat /proc/sys/kernel/modprobe)
 echo /bin/false >/proc/sys/kernel/modprobe
-ours_up --squash none /export/d
+ours_up --allow "$GUEST_IP" --squash none /export/d
 grep -q 'load its module tcp_diag' $OURS_LOG || die 'our server does not say at its start what is missing'
 : >$OURS_LOG
 timeout 60 /lab/rpcrdma ping --count 1 "$GUEST_IP:$OURS_PORT" && die 'a connection of unknown user is served'
@@ -39,7 +39,7 @@ as_root_on() {
 
 step 'the mount of the kernel over RDMA'
 siw_up
-ours_up --squash none /export/d
+ours_up --allow "$GUEST_IP" --squash none /export/d
 attach /mnt "$GUEST_IP" /d
 as_root_on /mnt
 ss -tni | head -n 40
