@@ -1,6 +1,6 @@
 //! Configuration of a gateway.
 
-use crate::mount::MountService;
+use crate::mount_service::MountService;
 use oncrpc::{Cause, LocalUsers};
 use oncrpc_tcp::{IncomingStream, Limits, Stream};
 use rpcrdma::{Client, ClientConfig, ServerConfig};

@@ -37,6 +37,7 @@ mod held;
 mod link;
 mod listener;
 mod mount;
+mod mount_service;
 mod outage;
 mod pair;
 mod phase;
@@ -56,5 +57,5 @@ pub use config::{
     MAX_RETRIED_REPLY, MAX_TCP_CALLS, SourcePorts, Upstream, tcp_limits,
 };
 pub use gateway::{Gateway, GatewayMonitor};
-pub use mount::{MountOutcome, MountService};
+pub use mount_service::{MountOutcome, MountService};
 pub use stats::{GatewayStats, TcpClient, UpstreamConnection};

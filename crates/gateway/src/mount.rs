@@ -1,46 +1,17 @@
-//! MOUNT of the upstream, which most servers do not answer at their NFS port.
+//! Calls of MOUNT, which most servers do not answer at their NFS port.
 
 use crate::arriving::Arriving;
+use crate::mount_service::MountOutcome;
 use crate::pair::Pair;
 use nfs_proto::scan::ScannedCall;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{AcceptStatus, Caller, Reply, ReplyHeader, ReplyStatus};
-use oncrpc_tcp::ReplyMemory;
-use std::fmt;
 use std::sync::Arc;
-use verbs::BoxFuture;
 
-/// Largest call of MOUNT in bytes that is passed to a [`MountService`]: the header with two long
+/// Largest call of MOUNT in bytes that is passed to a
+/// [`MountService`](crate::MountService): the header with two long
 /// credentials, and the longest path.
 const MAX_MOUNT_CALL: usize = 4096;
-
-/// The MOUNT service of an upstream, where that is not at the port of NFS.
-///
-/// A client that gets PROG_UNAVAIL may ask the MOUNT service of the gateway's own host, which can be
-/// that of another server.
-pub trait MountService: fmt::Debug + Send + Sync {
-    /// Whether MOUNT is known to be elsewhere, so that the upstream is not asked first.
-    fn is_elsewhere(&self) -> bool;
-
-    /// Passes a call of MOUNT on. The reply has its memory from this budget.
-    fn call(
-        &self,
-        call: Payload,
-        caller: &Caller,
-        memory: Arc<dyn ReplyMemory>,
-    ) -> BoxFuture<'static, MountOutcome>;
-}
-
-/// The outcome of a call of MOUNT.
-#[derive(Debug)]
-pub enum MountOutcome {
-    /// The reply of the server.
-    Answered(Payload),
-    /// The server cannot be reached, or does not answer.
-    Unanswered,
-    /// Where MOUNT of the server is, is not known.
-    Unknown,
-}
 
 impl Pair {
     /// Answers a call of MOUNT: by the upstream if it has MOUNT, otherwise by the service that the

@@ -10,6 +10,7 @@ mod descriptors;
 mod device_answers;
 mod event_loops;
 mod lookup;
+mod mount_place;
 mod mount_proxy;
 mod mount_server;
 mod mount_turns;

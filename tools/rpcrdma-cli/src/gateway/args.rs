@@ -1,7 +1,7 @@
 //! The command line of `gateway`.
 
 use super::config::{Config, NOT_IN_FILES};
-use super::mount_proxy::MountPlace;
+use super::mount_place::MountPlace;
 use super::plan::{self, PairPlan};
 use super::side::{ListenUrl, UpstreamUrl};
 use crate::checks::CheckArgs;

@@ -1,7 +1,7 @@
 //! The file of `gateway --config`: a `[gateway]` table with options of the command line, and a `[[pair]]`
 //! table for each pair.
 
-use super::mount_proxy::MountPlace;
+use super::mount_place::MountPlace;
 use super::plan::{self, PairPlan};
 use super::side::{ListenUrl, UpstreamUrl};
 use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options};

@@ -1,15 +1,12 @@
 //! MOUNT over TCP, passed on to the server: mounts of NFS version 3 ask it for the first file handle.
 
 use super::allowed_clients::AllowedClients;
-use super::mount_server::at;
 use super::mount_turns::MountTurns;
 use super::passed_mount::PassedMount;
-use super::side::UpstreamUrl;
-use crate::endpoint::Endpoint;
 use crate::serve::null::NullOnly;
 use anyhow::Context;
 use gateway::MountOutcome;
-use nfs_proto::{MOUNT_PORT, MOUNT_PROGRAM};
+use nfs_proto::MOUNT_PROGRAM;
 use oncrpc::admission::Admission;
 use oncrpc::xdr::{Payload, Reader, Writer};
 use oncrpc::{
@@ -17,78 +14,11 @@ use oncrpc::{
     ReplyHeader, ReplyStatus, Service,
 };
 use oncrpc_tcp::{Limits, Server};
-use std::fmt;
 use std::net::SocketAddr;
-use std::str::FromStr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-
-/// Where MOUNT of a server is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum MountPlace {
-    /// At the port that rpcbind of the server's host says, or the usual one if there is no rpcbind.
-    #[default]
-    ByRpcbind,
-    /// At this port of the server's host.
-    Port(u16),
-    /// Elsewhere.
-    At(Endpoint),
-}
-
-impl FromStr for MountPlace {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(port) = text.parse::<u16>() {
-            return match port {
-                0 => Err("port 0 is none".to_owned()),
-                port => Ok(Self::Port(port)),
-            };
-        }
-        let has_port = text.rsplit_once(']').map_or(text, |(_, behind)| behind);
-        if !has_port.contains(':') {
-            return Err("it is a port, or a host and a port, as filer:20048".to_owned());
-        }
-        text.parse()
-            .map(Self::At)
-            .map_err(|error| format!("{error}"))
-    }
-}
-
-impl fmt::Display for MountPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ByRpcbind => f.write_str("the port that rpcbind says"),
-            Self::Port(port) => write!(f, "port {port}"),
-            Self::At(endpoint) => endpoint.fmt(f),
-        }
-    }
-}
-
-impl MountPlace {
-    /// Where MOUNT of a server is, in words.
-    pub(super) fn describe(&self, upstream: &UpstreamUrl) -> String {
-        let host = &upstream.server.host;
-        match self {
-            Self::ByRpcbind => {
-                format!("the port of MOUNT that rpcbind of {host} says, else {MOUNT_PORT}")
-            }
-            Self::Port(port) => format!("port {port} of {host} (upstream_mount)"),
-            Self::At(endpoint) => format!("{endpoint} (upstream_mount)"),
-        }
-    }
-
-    /// Where MOUNT of a server is, for programs: `rpcbind`, or a host and a port.
-    pub(super) fn name(&self, upstream: &UpstreamUrl) -> String {
-        match self {
-            Self::ByRpcbind => "rpcbind".to_owned(),
-            Self::Port(port) => at(&upstream.server.host, *port).to_string(),
-            Self::At(endpoint) => endpoint.to_string(),
-        }
-    }
-}
 
 /// MOUNT of a server over TCP.
 pub(super) struct MountProxy {
@@ -226,19 +156,6 @@ mod tests {
     use crate::gateway::circles::tests::plan;
     use crate::gateway::mount_server::MountServer;
     use oncrpc::{AuthSys, Credential, Origin, Procedure, write_call};
-
-    #[test]
-    fn place_of_mount_is_a_port_with_or_without_a_host() {
-        let check = |text: &str, expected: &str| {
-            assert_eq!(text.parse::<MountPlace>().unwrap().to_string(), expected);
-        };
-        check("635", "port 635");
-        check("filer:635", "filer:635");
-        check("[::1]:635", "[::1]:635");
-        for bad in ["", "0", "filer", "70000", "[::1]"] {
-            assert!(bad.parse::<MountPlace>().is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn local_user_that_claims_to_be_another_is_counted_and_a_malformed_call_is_not() {

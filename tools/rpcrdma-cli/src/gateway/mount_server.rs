@@ -1,9 +1,9 @@
 //! MOUNT of the server of a pair: where it is, calls to it, and what the log says of both.
 
-use super::mount_proxy::MountPlace;
+use super::mount_place::{MountPlace, at};
 use super::plan::PairPlan;
 use super::side::{Scheme, UpstreamUrl};
-use crate::endpoint::{Endpoint, NO_ADDRESS, at_port};
+use crate::endpoint::{NO_ADDRESS, at_port};
 use crate::failure::plain;
 use anyhow::{Context, anyhow};
 use gateway::MountOutcome;
@@ -370,13 +370,6 @@ async fn connect(
         }
     }
     Err(last)
-}
-
-pub(super) fn at(host: &str, port: u16) -> Endpoint {
-    Endpoint {
-        host: host.to_owned(),
-        port,
-    }
 }
 
 /// The port that rpcbind of a host says for a program, if it says one.

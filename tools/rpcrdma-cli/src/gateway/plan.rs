@@ -1,6 +1,6 @@
 //! What a gateway is to do: pairs of a listening address and a server, as the command line or the file says.
 
-use super::mount_proxy::MountPlace;
+use super::mount_place::MountPlace;
 use super::side::{ListenUrl, Scheme, UpstreamUrl};
 use crate::endpoint::at_port;
 use crate::provider::ProviderArgs;

@@ -2,7 +2,7 @@
 
 use super::circles::reaches;
 use super::lookup::addresses_of;
-use super::mount_proxy::MountPlace;
+use super::mount_place::MountPlace;
 use super::over::over_tcp;
 use super::pairs::Pairs;
 use super::plan::PairPlan;

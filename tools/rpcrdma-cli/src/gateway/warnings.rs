@@ -1,7 +1,7 @@
 //! What an administrator may not have meant, though a gateway starts with it: said by `--check`, at the start and at a reload.
 
 use super::lookup::addresses_of;
-use super::mount_proxy::MountPlace;
+use super::mount_place::MountPlace;
 use super::plan::PairPlan;
 use super::side::UpstreamUrl;
 use crate::serve::plan::Clients;
