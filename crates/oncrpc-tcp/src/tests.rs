@@ -485,6 +485,7 @@ async fn unanswered_call_does_not_delay_others() {
 
 mod directions;
 mod replies;
+mod turns;
 
 /// Takes clients for this user of this machine, or refuses them.
 #[derive(Debug)]
