@@ -10,8 +10,8 @@
 use super::Inner;
 use super::find::Trail;
 use super::id::{self, TableId};
-use super::node::{Link, Node};
-use super::places::{Named, forget_name, forget_place, kind_of, save};
+use super::node::{Link, Named, Node};
+use super::places::{forget_name, forget_place, kind_of, save};
 use super::sys::{self, Pace, Stat, Stop, Try};
 use super::table::{Of, Row, Table};
 use crate::fs::Error;

@@ -1,8 +1,7 @@
 //! Operations on directory entries: LOOKUP, REMOVE, RENAME, LINK.
 
-use super::node::Node;
+use super::node::{Named, Node};
 use super::owed::Owed;
-use super::places::Named;
 use super::sys::{self, Pace, Stat, Stop, Try};
 use super::turns::{Changing, Names};
 use super::{INLINE_WRITE, Inner};

@@ -6,13 +6,11 @@
 
 use super::id;
 use super::node::Node;
-use super::sys::{Pace, Stat};
-use super::{Inner, Resolver};
 use crate::fs::FileId;
 use siphasher::sip::SipHasher24;
 
 /// Inode number of the root directory of each subvolume of btrfs.
-pub(super) const SUBVOLUME_ROOT: u64 = 256;
+const SUBVOLUME_ROOT: u64 = 256;
 
 /// Source of the numbers of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,57 +25,43 @@ pub(super) enum FileIds {
 }
 
 impl FileIds {
-    /// Returns the number of the root directory, which has this key among the open files.
-    pub(super) fn of_root(self, key: u64, stat: &Stat) -> u64 {
-        match self {
-            Self::Ids => key,
-            Self::Inodes | Self::Subvolumes(_) => stat.attributes.fileid,
+    /// Returns the source of the numbers of files in an export with this root.
+    pub(super) fn of(root: FileId, uniform: bool) -> Self {
+        match id::subvolume(root) {
+            Some(subvolume) => Self::Subvolumes(subvolume),
+            None if uniform => Self::Inodes,
+            None => Self::Ids,
         }
     }
-}
 
-impl Inner {
     /// Returns the number of a file that clients are told.
-    pub(super) fn fileid(&self, file: FileId, ino: u64) -> u64 {
-        match self.file_ids {
-            FileIds::Inodes => ino,
-            FileIds::Subvolumes(export) => ino ^ mix(export, file),
-            FileIds::Ids => self.key_of(file),
+    pub(super) fn number(self, file: FileId, ino: u64) -> u64 {
+        match self {
+            Self::Inodes => ino,
+            Self::Subvolumes(export) => ino ^ mix(export, file),
+            Self::Ids => id::key_of(file),
         }
     }
 
     /// Returns the number of an entry of a directory from the inode number in the entry; `None` if
     /// the file has to be looked at.
-    pub(super) fn fileid_of_entry(&self, dir: &Node, ino: u64, is_directory: bool) -> Option<u64> {
-        match self.file_ids {
-            FileIds::Inodes => Some(ino),
+    pub(super) fn of_entry(self, dir: &Node, ino: u64, is_directory: bool) -> Option<u64> {
+        match self {
+            Self::Inodes => Some(ino),
             // The entry of a subvolume has its number in place of an inode number.
-            FileIds::Subvolumes(_) if is_directory => None,
-            FileIds::Subvolumes(export) => Some(ino ^ mix(export, dir.id())),
-            FileIds::Ids => None,
+            Self::Subvolumes(_) if is_directory => None,
+            Self::Subvolumes(export) => Some(ino ^ mix(export, dir.id())),
+            Self::Ids => None,
         }
     }
 
-    /// Returns the number of the directory above one in the export, from the inode number in its
-    /// entry.
-    pub(super) fn fileid_of_parent(&self, dir: &Node, ino: u64) -> u64 {
-        let is_within = self.file_ids == FileIds::Inodes
-            || matches!(self.file_ids, FileIds::Subvolumes(_)) && dir.ino != SUBVOLUME_ROOT;
-        match is_within {
-            true => self.fileid_of_entry(dir, ino, false).unwrap_or(ino),
-            false => self
-                .parent(dir, Pace::Patient)
-                .map_or(ino, |parent| parent.fileid),
+    /// Returns the number of the directory above one from the inode number in its entry; `None` if
+    /// the directory has to be looked at.
+    pub(super) fn of_parent(self, dir: &Node, ino: u64) -> Option<u64> {
+        match self {
+            Self::Subvolumes(_) if dir.ino == SUBVOLUME_ROOT => None,
+            Self::Inodes | Self::Subvolumes(_) | Self::Ids => self.of_entry(dir, ino, false),
         }
-    }
-}
-
-/// Returns the source of the numbers of files in an export with this root.
-pub(super) fn file_ids(resolver: &Resolver, root: FileId, uniform: bool) -> FileIds {
-    match (resolver, id::subvolume(root)) {
-        (Resolver::Kernel(_), Some(subvolume)) => FileIds::Subvolumes(subvolume),
-        _ if uniform => FileIds::Inodes,
-        _ => FileIds::Ids,
     }
 }
 

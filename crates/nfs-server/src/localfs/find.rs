@@ -6,7 +6,7 @@
 //! birth time, otherwise the handle is stale. Directories on the way are found in the same way, so
 //! that every path begins at the root of the export.
 
-use super::id::{IdentifiedBy, TableId, number_of_path};
+use super::id::{self, IdentifiedBy, TableId, number_of_path};
 use super::node::{Link, Node, NodeFd};
 use super::passes::{Entry, MAX_ENTRIES, Pass, Version};
 use super::sweep::Gone;
@@ -525,8 +525,8 @@ impl Inner {
 
     /// Makes an open file of a descriptor.
     pub(super) fn new_node(&self, file: FileId, stat: &Stat, fd: impl Into<NodeFd>) -> Node {
-        let key = self.key_of(file);
-        let fileid = self.fileid(file, stat.attributes.fileid);
+        let key = id::key_of(file);
+        let fileid = self.file_ids.number(file, stat.attributes.fileid);
         Node::new(stat, (file, key, fileid), fd, &self.verifier)
     }
 

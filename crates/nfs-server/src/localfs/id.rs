@@ -71,6 +71,14 @@ pub(super) fn subvolume(file: FileId) -> Option<u64> {
     }
 }
 
+/// Returns the key of a file among the open files.
+pub(super) fn key_of(file: FileId) -> u64 {
+    match TableId::parse(file) {
+        Some(id) => id.number,
+        None => key_of_kernel(file),
+    }
+}
+
 /// Derives the key of a file among the open files from its id with a kernel handle. Two files may
 /// have the same key, so the id has to be compared.
 pub(super) fn key_of_kernel(file: FileId) -> u64 {

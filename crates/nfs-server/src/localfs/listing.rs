@@ -96,7 +96,9 @@ impl Inner {
             b".." => return Ok(Some((self.fileid_of_parent(dir, ino), None))),
             _ => {}
         }
-        let of_entry = self.fileid_of_entry(dir, ino, kind == FileType::Directory);
+        let of_entry = self
+            .file_ids
+            .of_entry(dir, ino, kind == FileType::Directory);
         let hidden = self.hidden.as_ref();
         let may_be_hidden = hidden.is_some_and(|hidden| hidden.stat.attributes.fileid == ino);
         match of_entry {
@@ -124,7 +126,7 @@ impl Inner {
         let Ok(file) = self.identify(dir.number, name, place, None, Pace::Patient) else {
             return unseen;
         };
-        let fileid = self.fileid(file, stat.attributes.fileid);
+        let fileid = self.file_ids.number(file, stat.attributes.fileid);
         let found = Found {
             file,
             attributes: Attributes {
@@ -133,6 +135,17 @@ impl Inner {
             },
         };
         Ok(Some((fileid, plus.then_some(found))))
+    }
+}
+
+impl Inner {
+    /// Returns the number of the directory above one in the export, from the inode number in its
+    /// entry.
+    fn fileid_of_parent(&self, dir: &Node, ino: u64) -> u64 {
+        self.file_ids.of_parent(dir, ino).unwrap_or_else(|| {
+            let parent = self.parent(dir, Pace::Patient);
+            parent.map_or(ino, |parent| parent.fileid)
+        })
     }
 }
 

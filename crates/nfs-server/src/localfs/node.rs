@@ -8,6 +8,7 @@ use super::verdicts::Verdicts;
 use crate::fs::{FileId, FileKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -174,6 +175,32 @@ impl Drop for Node {
             self.check_writes(fd);
         }
     }
+}
+
+/// The root directory of an export.
+pub(super) struct Root {
+    pub(super) node: Arc<Node>,
+    pub(super) mount: u64,
+    pub(super) device: (u32, u32),
+    /// Whether a file system is mounted there.
+    pub(super) is_mount: bool,
+}
+
+impl Deref for Root {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.node
+    }
+}
+
+/// How a file got a name.
+#[derive(Clone, Copy)]
+pub(super) enum Named<'a> {
+    /// It was renamed, and had this name in this directory before.
+    Moved(&'a Node, &'a [u8]),
+    /// It is this file, and was given one more name.
+    Linked(&'a Node),
 }
 
 /// Last known location of a file.

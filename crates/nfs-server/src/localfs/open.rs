@@ -1,28 +1,27 @@
 //! Opening a directory for export.
 
-use super::by_name::Parts;
-use super::fileid;
+use super::fileid::FileIds;
 use super::group_commit::GroupCommit;
 use super::hung::Working;
-use super::id::IdentifiedBy;
+use super::id::{self, IdentifiedBy, TableId};
 use super::kernel::KernelHandles;
 use super::kind::{FsKind, figures, file_system, magic};
 use super::lru::Lru;
-use super::node::Node;
+use super::node::{Node, Root};
 use super::open_files::OpenFiles;
+use super::parts::Parts;
 use super::passes::Passes;
 use super::reach::others_can_reach;
-use super::root::{self, Root};
 use super::sweeper::EndSweeper;
 use super::sys::{self, Pace, ProcFd, Stat};
 use super::table::Table;
 use super::turns::Turns;
 use super::{Caches, DIRECTORY_TRUST, Hidden, Inner, REMEMBERED_PLACES, Resolver};
-use crate::fs::{Identity, fresh_verifier};
+use crate::fs::{FileId, Identity, fresh_verifier};
 use crate::state_dir::exports_state;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use buffer::Pool;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Access, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io;
@@ -251,10 +250,10 @@ impl Inner {
                  may lead to a new one with its inode number or path"
             );
         }
-        let (file, key) = root::identify(&resolver, by, root.as_fd(), &stat)
+        let (file, key) = identify(&resolver, by, root.as_fd(), &stat)
             .map_err(kernel_error("its file handle"))?;
-        let file_ids = fileid::file_ids(&resolver, file, uniform);
-        let fileid = file_ids.of_root(key, &stat);
+        let file_ids = FileIds::of(file, uniform);
+        let fileid = file_ids.number(file, stat.attributes.fileid);
         let hidden = state.map(|state| {
             let stat = sys::stat(&state, by)?;
             let _open = state;
@@ -349,6 +348,32 @@ impl Inner {
             writers: Mutex::default(),
         })
     }
+}
+
+/// Number of the root directory where numbers are derived from paths.
+const ROOT_BY_PATH: u64 = 1;
+
+/// Returns the id of a root directory, and its key among the open files.
+pub(super) fn identify(
+    resolver: &Resolver,
+    by: IdentifiedBy,
+    root: BorrowedFd<'_>,
+    stat: &Stat,
+) -> Result<(FileId, u64), Errno> {
+    if let Resolver::Kernel(handles) = resolver {
+        let file = handles.identify(root)?;
+        return Ok((file, id::key_of_kernel(file)));
+    }
+    let (number, birth) = match by.path() {
+        true => (ROOT_BY_PATH, 0),
+        false => (stat.attributes.fileid, stat.birth),
+    };
+    let id = TableId {
+        number,
+        birth,
+        home: number,
+    };
+    Ok((id.into(), number))
 }
 
 /// Returns what identifies a file where the kernel has no handles.

@@ -2,22 +2,13 @@
 
 use super::Inner;
 use super::id::TableId;
-use super::node::{Known, Link, Node};
+use super::node::{Known, Link, Named, Node};
 use super::sys::{Pace, Stat, Stop, Try};
 use super::table::{Of, Place, Row, Table};
 use super::{Caches, Resolver, id};
 use crate::fs::{Error, FileId};
 use rustix::fd::AsFd;
 use std::sync::Arc;
-
-/// How a file got a name.
-#[derive(Clone, Copy)]
-pub(super) enum Named<'a> {
-    /// It was renamed, and had this name in this directory before.
-    Moved(&'a Node, &'a [u8]),
-    /// It is this file, and was given one more name.
-    Linked(&'a Node),
-}
 
 impl Inner {
     /// Returns the id of a file that was found in a directory.
@@ -46,14 +37,6 @@ impl Inner {
             birth: stat.birth,
             home,
         }))
-    }
-
-    /// Returns the key of a file among the open files, from its id.
-    pub(super) fn key_of(&self, file: FileId) -> u64 {
-        match TableId::parse(file) {
-            Some(id) => id.number,
-            None => id::key_of_kernel(file),
-        }
     }
 
     /// Returns the key of a file among the open files, from its descriptor; none if only the path

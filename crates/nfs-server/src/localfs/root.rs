@@ -5,60 +5,15 @@
 //! directory was removed, or the process behind a file system has ended, nothing can be done with it
 //! any more. Then the next MOUNT takes the directory that is at the path, if it is of the same kind.
 
-use super::id::{self, IdentifiedBy, TableId};
+use super::Inner;
 use super::kind::{figures, magic};
-use super::node::Node;
-use super::sys::{self, Pace, Stat, Stop, Try};
-use super::{Inner, Resolver};
+use super::node::{Node, Root};
+use super::open::identify;
+use super::sys::{self, Pace, Stop, Try};
 use crate::fs::{Error, FileId};
 use arc_swap::Guard;
-use rustix::fd::{AsFd, BorrowedFd};
-use rustix::io::Errno;
-use std::ops::Deref;
+use rustix::fd::AsFd;
 use std::sync::Arc;
-
-/// Number of the root directory where numbers are derived from paths.
-const ROOT_BY_PATH: u64 = 1;
-
-/// The root directory of an export.
-pub(super) struct Root {
-    pub(super) node: Arc<Node>,
-    pub(super) mount: u64,
-    pub(super) device: (u32, u32),
-    /// Whether a file system is mounted there.
-    pub(super) is_mount: bool,
-}
-
-impl Deref for Root {
-    type Target = Node;
-
-    fn deref(&self) -> &Node {
-        &self.node
-    }
-}
-
-/// Returns the id of a root directory, and its key among the open files.
-pub(super) fn identify(
-    resolver: &Resolver,
-    by: IdentifiedBy,
-    root: BorrowedFd<'_>,
-    stat: &Stat,
-) -> Result<(FileId, u64), Errno> {
-    if let Resolver::Kernel(handles) = resolver {
-        let file = handles.identify(root)?;
-        return Ok((file, id::key_of_kernel(file)));
-    }
-    let (number, birth) = match by.path() {
-        true => (ROOT_BY_PATH, 0),
-        false => (stat.attributes.fileid, stat.birth),
-    };
-    let id = TableId {
-        number,
-        birth,
-        home: number,
-    };
-    Ok((id.into(), number))
-}
 
 impl Inner {
     pub(super) fn root(&self) -> Guard<Arc<Root>> {
@@ -104,7 +59,7 @@ impl Inner {
             return Ok(None);
         }
         let (file, key) = identify(&self.resolver, self.by, fd.as_fd(), &stat)?;
-        let fileid = self.file_ids.of_root(key, &stat);
+        let fileid = self.file_ids.number(file, stat.attributes.fileid);
         let node = Node::new(&stat, (file, key, fileid), fd, &self.verifier);
         Ok(Some(Root {
             node: Arc::new(node),
