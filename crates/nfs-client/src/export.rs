@@ -177,21 +177,22 @@ impl<T: Transport + Send + Sync> Export<T> {
         Ok(Walk::new(self, self.list(path).await?))
     }
 
-    /// Reads a file in order, with several READs in flight. It returns when the first data is there: a file that is
-    /// replaced before is looked up again.
+    /// Reads a file in order, with several READs in flight. A file that is replaced before its first data is there is
+    /// looked up again.
     pub async fn read(&self, path: impl AsRef<[u8]>) -> Result<ReadStream<'_, T>, Error> {
         let path = path.as_ref();
-        let begun = self.with(path, Last::Follow, async |node| {
-            match node.attributes.file_type {
-                FileType::Regular => {}
-                FileType::Directory => return Err(Status::IsDirectory.into()),
-                _ => return Err(Status::Invalid.into()),
-            }
-            let mut stream = self.read_node(&node, path);
-            stream.begin().await?;
-            Ok(stream)
-        });
-        begun.await.at("read", self.full(path))
+        let node = self.find_file(path).await.at("read", self.full(path))?;
+        Ok(self.read_node(&node, path).found_in(self))
+    }
+
+    /// What a path leads to, if it is a regular file.
+    pub(crate) async fn find_file(&self, path: &[u8]) -> Result<Node, Fault> {
+        let node = self.find(path, Last::Follow).await?;
+        match node.attributes.file_type {
+            FileType::Regular => Ok(node),
+            FileType::Directory => Err(Status::IsDirectory.into()),
+            _ => Err(Status::Invalid.into()),
+        }
     }
 
     /// Reads a file that was looked up. The path is for errors.

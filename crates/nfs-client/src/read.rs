@@ -1,9 +1,10 @@
 //! Reading a file in order, with several READs in flight.
 
+use crate::again::Again;
 use crate::error::At;
 use crate::in_order::InOrder;
 use crate::window::Window;
-use crate::{Error, Fault, Nfs3, Node, Tuning};
+use crate::{Error, Export, Fault, Nfs3, Node, Tuning};
 use bytes::Bytes;
 use nfs_proto::FileHandle;
 use oncrpc::Transport;
@@ -26,8 +27,10 @@ pub struct ReadStream<'c, T> {
     /// server has told.
     expected: u64,
     running: InOrder<'c, Result<Chunk, Fault>>,
-    /// The first data, before it is given out.
-    first: Option<Gather>,
+    /// Where it was looked up, until the first data is given out: what is replaced before is looked up again.
+    export: Option<&'c Export<T>>,
+    again: Again,
+    begin: u64,
     ended: bool,
 }
 
@@ -51,7 +54,9 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
             next: 0,
             expected: node.attributes.size,
             running: InOrder::new(),
-            first: None,
+            export: None,
+            again: Again::default(),
+            begin: 0,
             ended: false,
         }
     }
@@ -67,7 +72,7 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
             self.running.is_empty() && self.next == 0,
             "a stream is placed before it is read"
         );
-        self.next = offset;
+        (self.next, self.begin) = (offset, offset);
         self
     }
 
@@ -79,7 +84,7 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
     /// Whether all data was returned. Known with the last data if the server reports the end of the
     /// file with it.
     pub fn has_ended(&self) -> bool {
-        self.ended && self.first.is_none()
+        self.ended
     }
 
     /// Returns the next bytes, up to [`Tuning::read_size`]; `None` at the end of the file.
@@ -90,16 +95,28 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
     ///
     /// The server's error, or a failed call. The stream ends with it.
     pub async fn next(&mut self) -> Result<Option<Gather>, Error> {
-        match self.first.take() {
-            Some(first) => Ok(Some(first)),
-            None => self.fetch().await.at("read", self.nfs.full(&self.path)),
+        loop {
+            match (self.fetch().await, self.export) {
+                (Err(fault), Some(export)) if self.again.after(&fault) => {
+                    let found = export.find_file(&self.path).await;
+                    let node = found.at("read", self.nfs.full(&self.path))?;
+                    self.file = node.handle;
+                    self.next = self.begin;
+                    self.expected = node.attributes.size;
+                    self.ended = false;
+                }
+                (fetched, _) => {
+                    self.export = None;
+                    return fetched.at("read", self.nfs.full(&self.path));
+                }
+            }
         }
     }
 
-    /// Waits for the first data, which [`next`](Self::next) then returns.
-    pub(crate) async fn begin(&mut self) -> Result<(), Fault> {
-        self.first = self.fetch().await?;
-        Ok(())
+    /// Has it looked up again in this export if it is replaced before its first data is there.
+    pub(crate) fn found_in(mut self, export: &'c Export<T>) -> Self {
+        self.export = Some(export);
+        self
     }
 
     async fn fetch(&mut self) -> Result<Option<Gather>, Fault> {

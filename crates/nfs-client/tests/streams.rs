@@ -402,7 +402,7 @@ async fn file_that_is_replaced_before_its_first_byte_is_looked_up_again() {
     is_gone(u32::MAX);
     while let Ok(Some(_)) = stream.next().await {}
     assert!(stream.has_ended());
-    let error = export.read("/file").await.err().unwrap();
+    let error = export.read_all("/file", 200_000).await.unwrap_err();
     assert_eq!(error.status(), Some(Status::Stale));
 }
 
