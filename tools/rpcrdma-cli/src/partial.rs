@@ -76,7 +76,8 @@ pub(crate) fn link(
 pub(crate) fn complete(at: &LocalName, to: &LocalName, naming: &Naming) -> io::Result<()> {
     let Naming { replaces, made } = naming;
     // Whoever finds it under its name knows of it.
-    made.note(at.id()?);
+    let id = at.id()?;
+    made.note(id);
     let named = match replaces {
         true => at.rename_new(to),
         false => at.name_new(to),
@@ -84,7 +85,8 @@ pub(crate) fn complete(at: &LocalName, to: &LocalName, naming: &Naming) -> io::R
     match named {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists || is_unknown(&error) => {
             match to.id() {
-                Ok(there) if made.has(there) => Err(io::Error::other(Collision)),
+                // Another name of the same file, which it has already, takes the place of nothing.
+                Ok(there) if there != id && made.has(there) => Err(io::Error::other(Collision)),
                 Ok(_) | Err(_) if *replaces => at.replace(to),
                 Ok(_) | Err(_) => Err(error),
             }
