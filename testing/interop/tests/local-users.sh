@@ -42,7 +42,6 @@ siw_up
 ours_up --allow "$GUEST_IP" --squash none /export/d
 attach /mnt "$GUEST_IP" /d
 as_root_on /mnt
-ss -tni | head -n 40
 umount /mnt || die umount
 
 step 'the mount of the kernel over TCP, through our gateway'
