@@ -32,7 +32,7 @@ const OUTPUT_STEP: usize = 64 << 10;
 const CALLS_PART: usize = 2;
 
 /// Bytes that a call in service occupies beside its message.
-const CALL_COST: usize = 3072;
+const CALL_COST: usize = 3328;
 
 /// The budget.
 #[derive(Clone)]
