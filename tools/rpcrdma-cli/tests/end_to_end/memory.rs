@@ -274,7 +274,8 @@ fn replaced_all_the_time(procedure: Procedure, times: usize) -> String {
 
 #[test]
 fn file_that_is_replaced_before_it_is_read_is_looked_up_again() {
-    let commands: [&dyn Fn(&str, &Path) -> Vec<u8>; 4] = [
+    type Run<'a> = &'a dyn Fn(&str, &Path) -> Vec<u8>;
+    let commands: [Run<'_>; 4] = [
         &|url, _| ok(&["cat", &format!("{url}/file")]),
         &|url, _| ok(&["get", &format!("{url}/file"), "-"]),
         &|url, to| {

@@ -40,6 +40,10 @@ const API: &[(&str, &str)] = &[
         "for programs that show how far a download is",
     ),
     (
+        "folding_case",
+        "a server on which names of two cases are one, for tests of other crates",
+    ),
+    (
         "is_experimental",
         "for users who register a characteristic of their own",
     ),
