@@ -269,7 +269,7 @@ pub struct GatewayConfig {
     pub workers: usize,
     /// What the upstream is called in the log, as `tcp://filer:2049`; by default its addresses.
     pub upstream_name: Option<String>,
-    /// Whether clients are told that the server is none of pNFS (RFC 8881 §13.1), whose clients would
+    /// Whether clients are told that the server does not support pNFS (RFC 8881 §13.1), whose clients would
     /// read and write at its data servers, past the gateway. Not under RPCSEC_GSS with integrity or
     /// privacy.
     pub hide_pnfs: bool,

@@ -418,7 +418,7 @@ impl Pair {
         self.deliver(reply, scanned, caller)
     }
 
-    /// A reply that says that the server is none of pNFS, where that is configured.
+    /// A reply that says that the server does not support pNFS, where that is configured.
     fn without_pnfs(&self, reply: Payload, scanned: &ScannedCall) -> Payload {
         match self.core.config.hide_pnfs && session::may_offer_pnfs(scanned) {
             true => {

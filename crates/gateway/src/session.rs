@@ -62,7 +62,7 @@ pub(crate) fn is_of_session(call: &ScannedCall) -> bool {
     call.sessions().next().is_some()
 }
 
-/// Whether the reply to a call may say that its server is one of pNFS: it has an EXCHANGE_ID.
+/// Whether the reply to a call may say that its server supports pNFS: it has an EXCHANGE_ID.
 pub(crate) fn may_offer_pnfs(call: &ScannedCall) -> bool {
     /// EXCHANGE_ID (RFC 8881 §18.35).
     const EXCHANGE_ID: u8 = 42;

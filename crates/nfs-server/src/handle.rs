@@ -9,7 +9,7 @@ use crate::fs::FileId;
 use nfs_proto::limits::MAX_HANDLE;
 use nfs_proto::{FileHandle, Status};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, linkat, openat, unlinkat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, linkat, openat, unlinkat};
 use rustix::io::Errno;
 use siphasher::sip128::SipHasher24;
 use std::fs::File;
@@ -152,7 +152,7 @@ impl HandleKey {
         if !FileType::from_raw_mode(about.st_mode).is_file() {
             return Err(KeyError::NoFile { path });
         }
-        if !is_trusted(&about) {
+        if !is_trusted(about.st_uid, rustix::process::geteuid().as_raw()) {
             let uid = about.st_uid;
             return Err(KeyError::Owner { path, uid });
         }
@@ -242,7 +242,7 @@ fn open_directory(state_dir: &Path, path: &Path) -> Result<OwnedFd, KeyError> {
         error: errno.into(),
     })?;
     let path = state_dir.to_owned();
-    if !is_trusted(&about) {
+    if !is_trusted(about.st_uid, rustix::process::geteuid().as_raw()) {
         let uid = about.st_uid;
         return Err(KeyError::DirectoryOwner { path, uid });
     }
@@ -253,8 +253,8 @@ fn open_directory(state_dir: &Path, path: &Path) -> Result<OwnedFd, KeyError> {
 }
 
 /// Whether the owner of a file is trusted: the user who runs the server, or root.
-fn is_trusted(about: &Stat) -> bool {
-    about.st_uid == 0 || about.st_uid == rustix::process::geteuid().as_raw()
+fn is_trusted(owner: u32, own: u32) -> bool {
+    owner == 0 || owner == own
 }
 
 impl std::fmt::Debug for HandleKey {
@@ -335,6 +335,12 @@ mod tests {
         let one = 0xda87_c1d8_6b99_af44_3476_5911_9b22_fc45_u128;
         assert_eq!(key.code(&[]), empty.to_be_bytes());
         assert_eq!(key.code(&[0]), one.to_be_bytes());
+    }
+
+    #[test]
+    fn state_of_root_and_of_the_server_is_trusted_and_of_no_other_user() {
+        assert!(is_trusted(0, 1000) && is_trusted(1000, 1000) && is_trusted(0, 0));
+        assert!(!is_trusted(1001, 1000) && !is_trusted(1000, 0));
     }
 
     #[test]

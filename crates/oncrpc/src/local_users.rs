@@ -71,7 +71,7 @@ pub enum LocalUserError {
     )]
     NoTcpDiag,
     #[error(
-        "the socket belongs to uid {uid}; this server runs as uid {served} and serves only that user here"
+        "the socket belongs to uid {uid}; this server runs as uid {served} and serves only that user and root here"
     )]
     OtherUser { uid: u32, served: u32 },
     #[error("cannot look up the user of a connection from this machine (sock_diag)")]

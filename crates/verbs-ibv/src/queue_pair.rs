@@ -701,6 +701,15 @@ impl QueuePair for IbvQp {
         self.io
     }
 
+    fn unacknowledged(&self) -> usize {
+        match self.transport {
+            // A Send completes when its acknowledgement has arrived.
+            Transport::InfiniBand => 0,
+            // Of TCP below an iWARP device nothing is known.
+            Transport::Iwarp | Transport::Other => usize::MAX,
+        }
+    }
+
     fn describe(&self) -> String {
         self.description.clone()
     }

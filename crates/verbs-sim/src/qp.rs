@@ -214,6 +214,10 @@ impl QueuePair for SimQp {
         self.peer
     }
 
+    fn unacknowledged(&self) -> usize {
+        0
+    }
+
     fn io_counters(&self) -> IoCounters {
         IoCounters {
             work: self.work,

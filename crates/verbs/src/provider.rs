@@ -105,10 +105,10 @@ pub trait QueuePair: Send {
     }
 
     /// Returns the number of bytes of completed Sends and Writes that the peer may not have
-    /// received. Providers whose work completes when the peer has received it have none, and none
-    /// is known of devices for iWARP.
+    /// received: 0 if work completes when the peer has received it, and all if the provider cannot tell,
+    /// which is the default.
     fn unacknowledged(&self) -> usize {
-        0
+        usize::MAX
     }
 
     /// Describes the negotiated parameters for people.

@@ -206,6 +206,10 @@ async fn tree(
     let top = match there {
         // Also at the end of a symbolic link, which the user named.
         Some(there) if there.attributes.file_type == FileType::Directory => {
+            let id = (there.attributes.fsid, there.attributes.file_id.0);
+            let is_contents = source.name().is_none();
+            copy.shared
+                .enter_once(None, is_contents, id, || target.url.to_string())?;
             let dir = MadeDirectory {
                 node: there,
                 is_new: false,

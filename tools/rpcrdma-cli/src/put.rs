@@ -426,7 +426,9 @@ impl Put {
                     .make(&special, "make special file", other, into)
                     .await?;
                 made.note((made_one.attributes.fsid, made_one.attributes.file_id.0));
-                wanted.set_remote(nfs, made_one.handle, &other.to).await?;
+                wanted
+                    .set_remote(nfs, made_one.handle, &other.to, None)
+                    .await?;
             }
             Content::Symlink(text) => {
                 self.shared.progress.begin(0);

@@ -109,8 +109,9 @@ impl Parents {
 impl Inner {
     /// Finds the file of a handle.
     pub(super) fn node(&self, file: FileId, pace: Pace) -> Try<Arc<Node>> {
-        if file == self.root().id() {
-            return Ok(Arc::clone(&self.root().node));
+        let root = self.root();
+        if file == root.id() {
+            return Ok(Arc::clone(&root.node));
         }
         match &self.resolver {
             Resolver::Kernel(handles) => self.node_of_handle(handles, file, pace),
@@ -159,8 +160,9 @@ impl Inner {
 
     /// Finds the parent directory of `node`; the root is its own parent.
     pub(super) fn parent(&self, node: &Node, pace: Pace) -> Try<Arc<Node>> {
-        if node.id() == self.root().id() {
-            return Ok(Arc::clone(&self.root().node));
+        let root = self.root();
+        if node.id() == root.id() {
+            return Ok(Arc::clone(&root.node));
         }
         let table = match &self.resolver {
             Resolver::Kernel(handles) => return self.parent_by_kernel(handles, node, pace),
@@ -496,8 +498,9 @@ impl Inner {
     ) -> Try<Arc<Node>> {
         let fd = fd.into();
         let file = self.identify(parent.number, name, (fd.as_fd(), stat), home, pace)?;
-        if file == self.root().id() {
-            return Ok(Arc::clone(&self.root().node));
+        let root = self.root();
+        if file == root.id() {
+            return Ok(Arc::clone(&root.node));
         }
         let node = self.keep_open(self.new_node(file, stat, fd));
         // A directory is trusted as long as the one that contains it.

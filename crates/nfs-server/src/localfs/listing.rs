@@ -80,7 +80,7 @@ impl Inner {
         Ok(page)
     }
 
-    /// Returns the inode number and, if requested, the file of an entry; `None` if the entry is not
+    /// Returns the fileid and, if requested, the file of an entry; `None` if the entry is not
     /// listed.
     pub(super) fn describe(
         &self,

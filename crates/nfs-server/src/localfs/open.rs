@@ -173,7 +173,7 @@ pub enum OpenError {
     )]
     Pseudo { path: PathBuf, kind: &'static str },
     #[error(
-        "{path}: it holds the state of this server, the key of its file handles among it, and cannot be exported (--state-dir names another directory for the state)"
+        "{path}: it holds the state of this server, the key of its file handles among it, and cannot be exported (export a directory that does not hold it, or name another place for the state with --state-dir)"
     )]
     OwnState { path: PathBuf },
     #[error(
@@ -225,13 +225,10 @@ impl Inner {
             Handles::Table => Err(Errno::OPNOTSUPP),
         };
         let (resolver, state) = match kernel {
-            Ok(handles) => {
-                let state = options.state_dir.as_ref();
-                (
-                    Resolver::Kernel(handles),
-                    state.and_then(|state| std::fs::File::open(state).ok()),
-                )
-            }
+            Ok(handles) => (
+                Resolver::Kernel(handles),
+                open_state(options.state_dir.as_deref())?,
+            ),
             Err(_) => {
                 let (table, state) = open_table(&path, options.state_dir.as_deref())?;
                 (Resolver::Table(table), state)
@@ -262,7 +259,7 @@ impl Inner {
         let hidden = hidden
             .transpose()
             .map_err(kernel_error("statx of the state directory"))?
-            .filter(|hidden| hidden.stat.device == stat.device);
+            .filter(|hidden| by == IdentifiedBy::Birth || hidden.stat.device == stat.device);
         let verifier = Arc::new(AtomicU64::new(fresh_verifier()));
         let is_mount = sys::is_mount_point(&root).map_err(kernel_error("statx"))?;
         let top = Root {
@@ -455,6 +452,21 @@ fn check_state(export: &Path, state_dir: &Path) -> Result<(), OpenError> {
         }),
         Err(error) => Err(OpenError::State {
             path: state_dir.into(),
+            error,
+        }),
+    }
+}
+
+/// Opens the state directory, if there is one already.
+fn open_state(state_dir: Option<&Path>) -> Result<Option<std::fs::File>, OpenError> {
+    let Some(path) = state_dir else {
+        return Ok(None);
+    };
+    match std::fs::File::open(path) {
+        Ok(state) => Ok(Some(state)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(OpenError::State {
+            path: path.into(),
             error,
         }),
     }

@@ -58,8 +58,9 @@ impl Inner {
     ) -> Try<Arc<Node>> {
         let fd = sys::open_parent(&node.path, self.look(pace))?;
         let file = handles.identify(&fd)?;
-        if file == self.root().id() {
-            return Ok(Arc::clone(&self.root().node));
+        let root = self.root();
+        if file == root.id() {
+            return Ok(Arc::clone(&root.node));
         }
         let stat = sys::stat(&fd, self.by)?;
         let parent = self.keep_open(self.new_node(file, &stat, fd));

@@ -94,8 +94,13 @@ impl Wanted {
         owner.is_some_and(|owner| owner != (uid.as_raw(), gid.as_raw()))
     }
 
+    /// Whether a file that was made with `made` as owner and group, as far as is known, is to have others.
+    fn differs(&self, owner: (u32, u32), made: Option<(u32, u32)>) -> bool {
+        made.map_or_else(|| self.is_of_another(), |made| made != owner)
+    }
+
     /// Gives a complete file on a server what it was not made with: attributes of the source, or of the file that it
-    /// replaces.
+    /// replaces. `made` is the owner and group that it has, if that is known.
     ///
     /// # Errors
     ///
@@ -105,10 +110,12 @@ impl Wanted {
         nfs: &Nfs3<Client>,
         file: FileHandle,
         path: &[u8],
+        made: Option<(u32, u32)>,
     ) -> anyhow::Result<()> {
         match (&self.kept, self.owner) {
             (Some(kept), _) => kept.set_remote(nfs, file, path).await,
-            (None, Some((uid, gid))) if self.is_of_another() => {
+            (None, Some(owner)) if self.first_mode() != self.mode || self.differs(owner, made) => {
+                let (uid, gid) = owner;
                 let all = SetAttributes {
                     mode: Some(self.mode),
                     uid: Some(uid),
@@ -129,10 +136,12 @@ impl Wanted {
         }
     }
 
-    /// Permissions that a file has until it is complete: while it has another owner than it will have,
-    /// nobody else can read it.
+    /// Permissions that a file has until it is complete: its owner's alone while it has another owner than it
+    /// will have. A directory with the set-group-ID bit gives it another group, which may get no rights of the group
+    /// of the file that is replaced.
     pub(crate) fn first_mode(&self) -> u32 {
-        match self.kept.is_some() || self.is_of_another() {
+        let favours_group = self.owner.is_some() && without_group(self.mode) != self.mode;
+        match self.kept.is_some() || favours_group || self.is_of_another() {
             true => 0o600,
             false => self.mode,
         }

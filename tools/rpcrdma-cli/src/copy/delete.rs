@@ -4,6 +4,7 @@ use super::Copy;
 use super::directory::LocalDir;
 use super::entry::{Entry, join, split};
 use super::listing::Listing;
+use super::made::FoldedNames;
 use super::options::Options;
 use super::root::Root;
 use super::tree::{Tree, local};
@@ -241,8 +242,16 @@ impl Level<'_> {
         if self.doomed.is_empty() {
             return Ok(());
         }
+        let mut doomed = FoldedNames::default();
+        for gone in &self.doomed {
+            doomed.insert(&gone.name);
+        }
         let mut names = source.list(&self.source)?;
         while let Some((name, from)) = names.next().await? {
+            // Which other letters a destination takes for one is not known here: those are looked up.
+            if name.is_ascii() && !doomed.contains(&name) {
+                continue;
+            }
             let path = join(&self.name, &name);
             let is_directory = from.about.is_directory();
             if self.listed.contains(&name) || options.exclude.matches(&path, is_directory) {

@@ -53,7 +53,7 @@ pub(crate) type FileId = (u64, u64);
 /// A name of a copy is another one at the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "something else of this copy has that name, as the destination does not tell the two spellings apart"
+    "something else of this copy has that name already, or one that the destination does not tell apart from it"
 )]
 pub(crate) struct Collision;
 

@@ -71,13 +71,16 @@ impl Shared {
         if let Some(begun) = upload.begun() {
             made.note((begun.fsid, begun.file_id.0));
         }
+        let owner = upload.begun().map(|begun| (begun.uid, begun.gid));
         let sent = async {
             send(&mut upload).await?;
             // All of it is written first: that would change the times.
             upload.settle_data().await?;
             let set = async {
                 upload.settle_attributes().await?;
-                wanted.set_remote(export.nfs(), upload.handle(), to).await
+                wanted
+                    .set_remote(export.nfs(), upload.handle(), to, owner)
+                    .await
             };
             match set.await {
                 // It is not thrown away for what it lacks.

@@ -65,7 +65,7 @@ struct PairLine {
     /// rpcbind of the server's host says, else 20048; or `HOST:PORT`.
     #[serde(skip_serializing_if = "Option::is_none")]
     upstream_mount: Option<String>,
-    /// Whether clients are told that the server is none of pNFS.
+    /// Whether clients are told that the server does not support pNFS.
     hide_pnfs: bool,
     /// Who may connect.
     allow: Vec<String>,

@@ -89,7 +89,7 @@ pub(crate) struct GatewayArgs {
     #[arg(long)]
     reserved_port: bool,
 
-    /// Tell clients that the server is none of pNFS, so that they do not read and write at its data servers,
+    /// Tell clients that the server does not support pNFS, so that they do not read and write at its data servers,
     /// past the gateway. Not under krb5i and krb5p
     #[arg(long)]
     hide_pnfs: bool,

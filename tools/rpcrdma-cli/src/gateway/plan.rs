@@ -25,7 +25,7 @@ pub(crate) struct PairPlan {
     pub(crate) rpcbind: bool,
     /// Whether connections to the server come from ports below 1024.
     pub(crate) reserved_port: bool,
-    /// Whether clients are told that the server is none of pNFS.
+    /// Whether clients are told that the server does not support pNFS.
     pub(crate) hide_pnfs: bool,
     /// What its RDMA sides use.
     pub(crate) provider: ProviderArgs,

@@ -77,6 +77,8 @@ struct Shard {
 struct Address {
     /// Number of entries, in flight or with results.
     used: usize,
+    /// Number of the last call that changed a name, by a hash of that, for the calls that are known.
+    last_changes: HashMap<u64, u64>,
     /// Results by connection.
     connections: HashMap<ConnectionId, Kept>,
     /// Connections in the order of eviction, each once.
@@ -157,7 +159,7 @@ impl Store {
         let number = shard.counts.misses;
         let entry = Arc::new(Entry::new(caller, identity, number));
         shard.entries.insert(fingerprint, Arc::clone(&entry));
-        shard.address(client).used += 1;
+        shard.address(client).add(&entry);
         self.used.fetch_add(1, Relaxed);
         Entered::First(entry)
     }
@@ -193,19 +195,13 @@ impl Store {
     /// the end of its connection and from later calls.
     ///
     /// The client has closed the connection in order, and has since changed again what the call
-    /// changed. Then all calls are searched, which repetitions after an orderly close alone need.
+    /// changed.
     pub(super) fn has_reply(&self, entry: &Entry) -> bool {
         let shard = self.shard(entry.client);
         let address = shard.addresses.get(&entry.client);
-        let of_connection = address.and_then(|it| it.connections.get(&entry.connection));
-        if !of_connection.is_some_and(|kept| kept.is_closed) {
-            return false;
-        }
-        let is_of_names = |name: &u64| *name != 0 && entry.names.contains(name);
-        shard.entries.values().any(|other| {
-            other.number > entry.number
-                && other.client == entry.client
-                && other.names.iter().any(is_of_names)
+        address.is_some_and(|address| {
+            let of_connection = address.connections.get(&entry.connection);
+            of_connection.is_some_and(|kept| kept.is_closed) && address.has_changed_since(entry)
         })
     }
 
@@ -238,7 +234,7 @@ impl Store {
     pub(super) fn forget(&self, entry: &Arc<Entry>) {
         let mut shard = self.shard(entry.client);
         shard.remove(entry);
-        shard.address(entry.client).used -= 1;
+        shard.address(entry.client).release(entry);
         drop(shard);
         self.used.fetch_sub(1, Relaxed);
     }
@@ -307,7 +303,7 @@ impl Shard {
         let Some(oldest) = results.pop_front() else {
             return 0;
         };
-        address.used -= 1;
+        address.release(&oldest);
         self.remove(&oldest);
         self.counts.evicted += 1;
         1
@@ -323,7 +319,7 @@ impl Shard {
                 continue;
             };
             address.turns.push_back(connection);
-            address.used -= 1;
+            address.release(&oldest);
             self.remove(&oldest);
             self.counts.evicted += 1;
             return true;
@@ -352,7 +348,7 @@ impl Shard {
                 false => address.turns.push_back(connection),
             }
         }
-        address.used -= old.len();
+        old.iter().for_each(|entry| address.release(entry));
         match address.used == 0 && address.connections.is_empty() {
             true => drop(self.addresses.remove(&client)),
             false => self.turns.push_back(client),
@@ -362,6 +358,35 @@ impl Shard {
         }
         self.counts.expired += old.len() as u64;
         old.len()
+    }
+}
+
+impl Address {
+    fn add(&mut self, entry: &Entry) {
+        self.used += 1;
+        for name in entry.names.into_iter().filter(|name| *name != 0) {
+            self.last_changes.insert(name, entry.number);
+        }
+    }
+
+    fn release(&mut self, entry: &Entry) {
+        self.used -= 1;
+        for name in entry.names {
+            if self.last_changes.get(&name) == Some(&entry.number) {
+                self.last_changes.remove(&name);
+            }
+        }
+    }
+
+    /// Whether a later call changed a name that the call of `entry` changed.
+    fn has_changed_since(&self, entry: &Entry) -> bool {
+        let last_changes = entry
+            .names
+            .iter()
+            .filter_map(|name| self.last_changes.get(name));
+        last_changes
+            .into_iter()
+            .any(|number| *number > entry.number)
     }
 }
 
@@ -377,6 +402,7 @@ impl Store {
             for address in shard.addresses.values() {
                 assert_eq!(address.turns.len(), address.connections.len());
                 used += address.used;
+                assert!(address.last_changes.len() <= 2 * address.used);
                 queued += address
                     .connections
                     .values()
