@@ -617,6 +617,13 @@ mod tests {
         );
         let attributes = "nfs://h/a%20b: cannot change attributes: permission";
         check("change attributes of", denied(), attributes);
+        let shown = |url: &str| {
+            let (url, fault) = (url.parse().unwrap(), Status::NoEntry.into());
+            let doing = "find";
+            FileError { url, doing, fault }.to_string()
+        };
+        assert!(shown("nfs://h/%C3%BC").starts_with("nfs://h/ü: "));
+        assert!(shown("nfs://h/*.txt").ends_with("name each file)"));
         let gone = Status::NoEntry.into();
         check(
             "rename to",
