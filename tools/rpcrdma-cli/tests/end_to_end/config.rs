@@ -36,7 +36,7 @@ fn control(served: &Served) -> String {
 #[test]
 fn check_of_the_file_alone_finds_what_is_wrong_in_it_and_nothing_else() {
     let (_around, path) = written(
-        "[server]\nlisten = \"192.0.2.1\"\nallow = [\"192.0.2.0/24\"]\n[[export]]\npath = \"/\"\n",
+        "[server]\nlisten = \"192.0.2.1\"\nallow = [\"192.0.2.0/24\"]\n[[export]]\npath = \"/usr\"\n",
     );
     let alone = ["serve", "--config", &path, "--check=file"];
     fails(

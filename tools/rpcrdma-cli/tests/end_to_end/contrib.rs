@@ -125,7 +125,7 @@ fn man_page_has_every_key_and_limit_of_the_file() {
     let mut keys = 0;
     for table in [
         "[[export]]\n",
-        "[[export]]\npath = \"/\"\n[[export.client]]\n",
+        "[[export]]\npath = \"/usr\"\n[[export.client]]\n",
     ] {
         fs::write(&path, format!("{table}no_such_key = 1\n")).unwrap();
         let output = run(&["serve", "--check", "--config", path.to_str().unwrap()]);
