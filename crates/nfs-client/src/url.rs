@@ -3,7 +3,7 @@
 use nfs_proto::NFS_RDMA_PORT;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
@@ -56,6 +56,31 @@ impl NfsUrl {
         Self {
             path: crate::path::join(&self.path, name),
             ..self.clone()
+        }
+    }
+
+    /// Returns the URL for programs: in the characters of RFC 3986 §2 alone, with all other bytes as escapes.
+    ///
+    /// ```
+    /// use nfs_client::NfsUrl;
+    ///
+    /// let url: NfsUrl = "nfs://server/übung".parse().unwrap();
+    /// assert_eq!(url.to_string(), "nfs://server/übung");
+    /// assert_eq!(url.escaped(), "nfs://server/%C3%BCbung");
+    /// ```
+    pub fn escaped(&self) -> String {
+        let authority = fmt::from_fn(|f| self.fmt_authority(f));
+        format!("{authority}{}", percent_encode(&self.path, ESCAPED))
+    }
+
+    fn fmt_authority(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "nfs://[{}]", self.host.replace('%', "%25"))?,
+            false => write!(f, "nfs://{}", self.host)?,
+        }
+        match self.port {
+            NFS_RDMA_PORT => Ok(()),
+            port => write!(f, ":{port}"),
         }
     }
 }
@@ -187,16 +212,34 @@ fn unescape(path: &str) -> Result<Vec<u8>, UrlError> {
 }
 
 impl fmt::Display for NfsUrl {
+    /// The URL as people read it: names in their own script. It is parsed as this URL again, and what does not show, or shells
+    /// and URLs have a use for, is escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "nfs://[{}]", self.host.replace('%', "%25"))?,
-            false => write!(f, "nfs://{}", self.host)?,
+        self.fmt_authority(f)?;
+        for chunk in self.path.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                let mut utf8 = [0; 4];
+                match is_shown(c) {
+                    true => f.write_char(c)?,
+                    false => {
+                        percent_encode(c.encode_utf8(&mut utf8).as_bytes(), ESCAPED).fmt(f)?;
+                    }
+                }
+            }
+            percent_encode(chunk.invalid(), ESCAPED).fmt(f)?;
         }
-        if self.port != NFS_RDMA_PORT {
-            write!(f, ":{}", self.port)?;
-        }
-        percent_encode(&self.path, ESCAPED).fmt(f)
+        Ok(())
     }
+}
+
+/// Whether a character beyond ASCII is one that is seen, as a letter or an accent on one is. Those that only change how others
+/// are shown could make a name look like another one.
+fn is_shown(c: char) -> bool {
+    // An accent counts as one behind another character only.
+    let mut text = [b'x', 0, 0, 0, 0];
+    let len = c.encode_utf8(&mut text[1..]).len();
+    let text = std::str::from_utf8(&text[..=len]).unwrap_or_default();
+    !c.is_ascii() && text.escape_debug().nth(1) == Some(c)
 }
 
 #[cfg(test)]
@@ -267,7 +310,35 @@ mod tests {
         assert!(UrlError::Reserved('?').to_string().contains("%3F"));
     }
 
+    #[test]
+    fn names_are_shown_in_their_script_and_nothing_that_is_not_seen() {
+        let check = |path: &[u8], expected: &str| {
+            let url = NfsUrl {
+                host: "h".to_owned(),
+                port: NFS_RDMA_PORT,
+                path: path.to_vec(),
+            };
+            assert_eq!(url.to_string(), format!("nfs://h{expected}"));
+            assert_eq!(url.to_string().parse(), Ok(url));
+        };
+        check("/übung/文字/u\u{308}".as_bytes(), "/übung/文字/u\u{308}");
+        check("/\u{308}".as_bytes(), "/\u{308}");
+        check(b"/a b*%\xffc\xc3", "/a%20b%2A%25%FFc%C3");
+        check(b"/\x1b[2J\n", "/%1B%5B2J%0A");
+        // A control character of Latin-1, a blank of another width, and letters from right to left.
+        check("/\u{9b}\u{a0}\u{202e}".as_bytes(), "/%C2%9B%C2%A0%E2%80%AE");
+    }
+
     proptest! {
+        #[test]
+        fn any_text_of_a_path_round_trips(text in "[^\0/]{0,20}") {
+            let path = format!("/{text}").into_bytes();
+            let url = NfsUrl { host: "h".to_owned(), port: 1, path };
+            prop_assert_eq!(url.to_string().parse::<NfsUrl>(), Ok(url.clone()));
+            prop_assert!(url.escaped().is_ascii());
+            prop_assert_eq!(url.escaped().parse::<NfsUrl>(), Ok(url));
+        }
+
         #[test]
         fn any_path_round_trips(
             path in proptest::collection::vec(1u8.., 0..40),

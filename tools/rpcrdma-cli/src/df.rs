@@ -110,7 +110,7 @@ fn print(lines: &[Line], args: &DfArgs) -> anyhow::Result<()> {
 
 fn line(url: &NfsUrl, stat: &FsStat) -> Line {
     Line {
-        url: url.to_string(),
+        url: url.escaped(),
         total: stat.total_bytes,
         used: stat.total_bytes.saturating_sub(stat.free_bytes),
         available: stat.available_bytes,

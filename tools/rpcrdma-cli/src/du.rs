@@ -270,7 +270,6 @@ impl Du<'_> {
     }
 
     fn print(&mut self, place: Option<&Place>, sum: Sum) -> anyhow::Result<()> {
-        let url = place.map(|place| place.url.to_string());
         if self.args.json {
             let Sum {
                 used,
@@ -278,7 +277,7 @@ impl Du<'_> {
                 entries,
             } = sum;
             let line = Line {
-                url,
+                url: place.map(|place| place.url.escaped()),
                 used,
                 apparent,
                 entries,
@@ -294,6 +293,7 @@ impl Du<'_> {
             None if self.args.bytes => bytes.to_string(),
             None => bytes.div_ceil(1024).to_string(),
         };
+        let url = place.map(|place| place.url.to_string());
         let url = url.as_deref().unwrap_or("total");
         Ok(writeln!(self.out, "{size}\t{url}")?)
     }

@@ -52,6 +52,12 @@ pub(crate) fn at_port(mut addr: SocketAddr, port: u16) -> SocketAddr {
     addr
 }
 
+/// Whether two sockets cannot listen at these addresses at the same time.
+pub(crate) fn meet(one: SocketAddr, other: SocketAddr) -> bool {
+    let anywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0 && one.port() == other.port() && (anywhere || one.ip() == other.ip())
+}
+
 impl FromStr for Endpoint {
     type Err = UrlError;
 

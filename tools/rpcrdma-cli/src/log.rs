@@ -15,6 +15,7 @@ use journal::Journal;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::env::{self, VarError};
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -191,11 +192,21 @@ pub(crate) fn start(
         .with_env_filter(filter)
         .with_writer(log.clone());
     match format {
-        LogFormat::Text => subscriber.with_ansi(io::stderr().is_terminal()).init(),
+        LogFormat::Text => {
+            let is_colored = is_colored(io::stderr().is_terminal(), |name| env::var_os(name));
+            subscriber.with_ansi(is_colored).init();
+        }
         LogFormat::Json => subscriber.json().flatten_event(true).init(),
         LogFormat::Journald => subscriber.event_format(journal::Records).init(),
     }
     Ok(FlushOnDrop(LOG.get_or_init(|| log).clone()))
+}
+
+/// Whether lines of text have colours: those for a terminal, unless the user wants none (no-color.org) or the terminal has none.
+fn is_colored(is_terminal: bool, variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let wants_none = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let has_none = variable("TERM").is_some_and(|value| value == "dumb");
+    is_terminal && !wants_none && !has_none
 }
 
 /// Tells the user something, on the same way as the log: it never waits either.
@@ -420,6 +431,21 @@ impl Write for &Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_have_colours_on_a_terminal_that_has_them_unless_the_user_wants_none() {
+        let check = |is_terminal, variables: &[(&str, &str)], expected| {
+            let find = |name: &str| variables.iter().find(|(other, _)| *other == name);
+            let colored = is_colored(is_terminal, |name| Some(find(name)?.1.into()));
+            assert_eq!(colored, expected, "{variables:?}");
+        };
+        check(true, &[("TERM", "xterm-256color")], true);
+        check(true, &[("TERM", "xterm"), ("NO_COLOR", "")], true);
+        check(true, &[("TERM", "xterm"), ("NO_COLOR", "1")], false);
+        check(true, &[("TERM", "dumb")], false);
+        check(true, &[], true);
+        check(false, &[("TERM", "xterm")], false);
+    }
 
     #[test]
     fn filter_with_a_misspelt_level_is_refused() {

@@ -41,7 +41,8 @@ const MAX_WAITING: usize = 1 << 20;
   rpcrdma ls --json nfs://[::1]:20049/
 
 Options have the meaning of ls(1) of coreutils. Names are sorted by their bytes; control \
-characters in them are printed as \\xNN. Owners are names of this machine, and times are in the \
+characters in them are printed as \\xNN. Where the root of a server is no export, nfs://HOST/ lists its \
+exports. Owners are names of this machine, and times are in the \
 time zone TZ. -R does not follow symbolic links.
 
 --json prints one object per line, in the order of the server, with times in UTC; `url` \
@@ -285,18 +286,30 @@ pub(crate) async fn run(args: &LsArgs) -> anyhow::Result<Ended> {
         begun: false,
         ended: Ended::Well,
     };
-    let mut named = Vec::new();
+    let (mut named, mut roots) = (Vec::new(), Vec::new());
     for url in &args.urls {
         let found = match session.place(url).await {
             Ok(place) => list.named(place).await,
             Err(error) => Err(error),
         };
-        match found {
-            Ok(found) => named.push(found),
-            Err(error) => list.ended.check(Err(error))?,
+        let error = match found {
+            Ok(found) => {
+                named.push(found);
+                continue;
+            }
+            Err(error) => error,
+        };
+        match session.exports_below(url, &error).await {
+            Some(exports) if !args.directory => roots.push((url, exports)),
+            _ => list.ended.check(Err(error))?,
         }
     }
-    let listed = list.all(named).await;
+    let mut listed = list.all(named).await;
+    for (url, exports) in roots {
+        if listed.is_ok() {
+            listed = list.root(&mut session, url, exports).await;
+        }
+    }
     let flushed = list.out.flush().map_err(Into::into);
     let mut ended = list.ended;
     ended.check(flushed)?;
@@ -375,6 +388,59 @@ impl List<'_> {
         Ok(())
     }
 
+    /// Lists the exports of a server as the directories of its root, which is no export itself.
+    async fn root(
+        &mut self,
+        session: &mut Session,
+        url: &NfsUrl,
+        exports: Vec<Vec<u8>>,
+    ) -> anyhow::Result<()> {
+        let args = self.args;
+        self.heading(url)?;
+        let (mut entries, mut dirs) = (Vec::new(), Vec::new());
+        for name in exports {
+            if name.starts_with(b".") && !args.all && !args.almost_all {
+                continue;
+            }
+            let (node, place) = match session.place(&url.join(&name)).await {
+                Ok(place) => (Some(place.export.root()), Some(place)),
+                Err(error) => {
+                    self.check(Err(error))?;
+                    (None, None)
+                }
+            };
+            let entry = Entry {
+                name,
+                node,
+                target: None,
+                leads_to: None,
+            };
+            if let (true, Some(place)) = (args.json, &place) {
+                self.print_line(place, &entry).await?;
+            }
+            dirs.extend(place.and_then(|place| self.walked(place, &entry, dirs.len())));
+            entries.push(entry);
+        }
+        if !args.json {
+            args.sort(&mut entries, |entry| (&entry.name, entry.node.as_ref()));
+            self.print(&entries, Listing::Directory).await?;
+        }
+        for dir in dirs {
+            self.tree(dir).await?;
+        }
+        Ok(())
+    }
+
+    /// Names a directory above its entries, if there may be several.
+    fn heading(&mut self, url: &NfsUrl) -> anyhow::Result<()> {
+        if self.headings && !self.args.json {
+            let gap = if self.begun { "\n" } else { "" };
+            writeln!(self.out, "{gap}{url}:")?;
+        }
+        self.begun = true;
+        Ok(())
+    }
+
     /// Lists a directory, and with -R those in it.
     async fn tree(&mut self, dir: Dir) -> anyhow::Result<()> {
         let mut waiting = vec![Waiting { dir, depth: 0 }];
@@ -419,11 +485,7 @@ impl List<'_> {
         let mut directory = place.export.list_dir(dir, &place.path);
         // A directory that cannot be read has no heading.
         let first = directory.next().await.of(place)?;
-        if self.headings && !args.json {
-            let gap = if self.begun { "\n" } else { "" };
-            writeln!(self.out, "{gap}{}:", place.url)?;
-        }
-        self.begun = true;
+        self.heading(&place.url)?;
         let mut entries = Vec::new();
         if args.all && !args.json {
             for name in [&b"."[..], b".."] {

@@ -62,7 +62,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 use systemd::Sockets;
-use verbs::{Provider, SetupError};
+use verbs::Provider;
 
 /// Memory for file data that is kept for reuse, in bytes.
 const POOL_KEEP: usize = 64 << 20;
@@ -78,7 +78,8 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let checked = args.check.wanted(args.config.as_deref())?;
     let (settings, errors) = args.read()?;
     if checked == Some(Checked::All) {
-        return check::check(&settings, errors, args.json).await;
+        let mount_is_held = sockets.mount.is_some();
+        return check::check(&settings, errors, mount_is_held, args.json).await;
     }
     failure::check_none(errors)?;
     if checked == Some(Checked::File) {
@@ -135,10 +136,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let first = guarded(providers.first, false);
     let server = Server::bind(first, listen, Arc::new(programs), config)
         .await
-        .map_err(|error| match error {
-            SetupError::Io(error) => listen::explain(error, listen, "--listen ADDR:PORT"),
-            other => anyhow::Error::new(other).context(format!("cannot listen at {listen}")),
-        })?;
+        .map_err(|error| listen::cannot(error, listen))?;
     let mut beside = match providers.beside {
         Some(devices) => {
             let devices: Arc<dyn Provider> = guarded(devices, !trust.trusts_local());
@@ -189,12 +187,8 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         (mount.addr, mount_socket),
     );
     observed.serves(&served);
-    let args_of = &settings.args;
-    let metrics = args_of
-        .given
-        .name_of("metrics", "server", args_of.config.is_some());
-    let reports =
-        Reports::start(&args_of.reports, observed, state_dir.as_deref(), &metrics).await?;
+    let (args_of, metrics) = (&settings.args.reports, settings.metrics_option());
+    let reports = Reports::start(args_of, observed, state_dir.as_deref(), &metrics).await?;
 
     let announcement = Announcement {
         exports: served.plans(),

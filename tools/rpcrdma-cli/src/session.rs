@@ -6,7 +6,7 @@ use crate::failure::{self, Usage};
 use crate::modes::umask;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use nfs_client::{Again, Error, Export, Fault, Mount, NfsUrl, Node, current_user};
+use nfs_client::{Again, Error, Export, ExportedDir, Fault, Mount, NfsUrl, Node, current_user};
 use nfs_proto::acl::{AclMask, GetAcl};
 use nfs_proto::mount::{MountStatus, Mounted};
 use nfs_proto::{FileType, MOUNT_PORT, NFS_RDMA_PORT, SetAttributes, Status};
@@ -109,7 +109,9 @@ impl fmt::Display for FileError {
             }
         }
         write!(f, "{}", Chain(&self.fault))?;
-        match self.fault.hint() {
+        let not_found = self.status() == Some(Status::NoEntry);
+        let unexpanded = || unexpanded(&self.url.path).filter(|_| not_found);
+        match self.fault.hint().or_else(unexpanded) {
             Some(hint) => write!(f, " ({hint})"),
             None => Ok(()),
         }
@@ -118,6 +120,20 @@ impl fmt::Display for FileError {
 
 /// The message has everything: there is no source to be told after it.
 impl std::error::Error for FileError {}
+
+/// The server mounts nothing at a path, or nothing for this client.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct NoExport(String);
+
+/// What there is to say of a path that is not found, if it is a pattern of a shell.
+fn unexpanded(path: &[u8]) -> Option<&'static str> {
+    let has = |byte| path.contains(&byte);
+    let is_pattern = has(b'*') || has(b'?') || has(b'[') && has(b']');
+    is_pattern.then_some(
+        "the shell does not expand patterns in URLs: `rpcrdma ls` lists the directory; name each file",
+    )
+}
 
 /// The URL of a path from the root of a server.
 fn url_at(server: &NfsUrl, path: Vec<u8>) -> NfsUrl {
@@ -195,6 +211,28 @@ impl Session {
         })
     }
 
+    /// The names of the exports of a server of whose root this URL is, in order, if that is none of them and could therefore not
+    /// be [placed](Self::place).
+    pub(crate) async fn exports_below(
+        &self,
+        url: &NfsUrl,
+        error: &anyhow::Error,
+    ) -> Option<Vec<Vec<u8>>> {
+        let is_root = url.path.iter().all(|byte| *byte == b'/');
+        if !is_root || !error.is::<NoExport>() {
+            return None;
+        }
+        let server = self.servers.iter().find(|server| server.is_of(url))?;
+        let exports = server.exports().await.ok()?.into_iter();
+        let name = |path: Vec<u8>| path.into_iter().skip_while(|byte| *byte == b'/');
+        let mut names: Vec<Vec<u8>> = exports.map(|dir| name(dir.path).collect()).collect();
+        names.sort();
+        names.dedup();
+        // An empty name is the root, which is for others than this client.
+        let is_listed = names.first().is_some_and(|name| !name.is_empty());
+        is_listed.then_some(names)
+    }
+
     /// What two URLs name, which must be in the same export.
     ///
     /// # Errors
@@ -225,13 +263,13 @@ impl Session {
     }
 
     async fn server(&mut self, url: &NfsUrl) -> anyhow::Result<usize> {
+        if let Some(index) = self.servers.iter().position(|server| server.is_of(url)) {
+            return Ok(index);
+        }
         let endpoint = Endpoint {
             host: url.host.clone(),
             port: url.port,
         };
-        if let Some(index) = self.servers.iter().position(|s| s.endpoint == endpoint) {
-            return Ok(index);
-        }
         let connected = self.args.connect.connect_for(&endpoint, url);
         let (client, addr) = said_if_late(&endpoint, connected).await?;
         self.watches.spawn(watch(client.clone(), endpoint.clone()));
@@ -247,6 +285,21 @@ impl Session {
 }
 
 impl Server {
+    fn is_of(&self, url: &NfsUrl) -> bool {
+        (&self.endpoint.host, self.endpoint.port) == (&url.host, url.port)
+    }
+
+    /// Its exports, from where it answers MOUNT.
+    async fn exports(&self) -> Result<Vec<ExportedDir>, Error> {
+        match &self.mount {
+            Some(mount) => said_if_late(&self.endpoint, mount.exports()).await,
+            None => {
+                let mount = Mount::new(self.client.clone(), current_user());
+                mount.exports().await
+            }
+        }
+    }
+
     /// Root and rest of a path: asked over RDMA first, then over TCP.
     async fn mount(
         &mut self,
@@ -285,9 +338,12 @@ impl Server {
         let addr = self.addr;
         mounted.map_err(|Error { doing, fault, .. }| match fault {
             // The advice of the library has not got this program.
-            Fault::Mount(MountStatus::NoEntry | MountStatus::Access) => anyhow!(
-                "{url}: {fault} (`rpcrdma exports {addr}` lists the server's exports and for whom they are)"
-            ),
+            Fault::Mount(MountStatus::NoEntry | MountStatus::Access) => {
+                let unexpanded = unexpanded(&url.path).map_or(String::new(), |hint| format!("; {hint}"));
+                anyhow::Error::new(NoExport(format!(
+                    "{url}: {fault} (`rpcrdma exports {addr}` lists the server's exports and for whom they are{unexpanded})"
+                )))
+            }
             fault => {
                 let url = url.clone();
                 FileError { url, doing, fault }.into()
@@ -561,6 +617,13 @@ mod tests {
         );
         let attributes = "nfs://h/a%20b: cannot change attributes: permission";
         check("change attributes of", denied(), attributes);
+        let shown = |url: &str| {
+            let (url, fault) = (url.parse().unwrap(), Status::NoEntry.into());
+            let doing = "find";
+            FileError { url, doing, fault }.to_string()
+        };
+        assert!(shown("nfs://h/%C3%BC").starts_with("nfs://h/ü: "));
+        assert!(shown("nfs://h/*.txt").ends_with("name each file)"));
         let gone = Status::NoEntry.into();
         check(
             "rename to",

@@ -98,15 +98,17 @@ pub(crate) fn invalidation(text: &str) -> Result<Invalidation, String> {
         "off" | "none" => return Ok(Invalidation(Vec::new())),
         _ => {}
     }
-    let design = |name: &str| {
-        name.trim()
-            .parse()
-            .map_err(|error| format!("{name}: {error}"))
-    };
-    text.split(',')
-        .map(design)
-        .collect::<Result<_, _>>()
-        .map(Invalidation)
+    let (mut designs, mut wrong) = (Vec::new(), Vec::new());
+    for name in text.split(',').map(str::trim) {
+        match name.parse() {
+            Ok(design) => designs.push(design),
+            Err(error) => wrong.push(format!("'{name}': {error}")),
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(Invalidation(designs)),
+        false => Err(wrong.join("; ")),
+    }
 }
 
 impl TransportArgs {

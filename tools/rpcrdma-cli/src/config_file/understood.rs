@@ -21,6 +21,13 @@ pub(super) struct Wrong {
     pub(super) what: String,
 }
 
+impl Wrong {
+    fn new(at: usize, key: String, error: &toml::de::Error) -> Self {
+        let what = wording::of_value(&key, error.message());
+        Self { at, key, what }
+    }
+}
+
 /// What a text says, without the keys that are not understood, and what is wrong with these.
 ///
 /// # Errors
@@ -44,9 +51,9 @@ pub(super) fn values<T: DeserializeOwned + Default>(text: &str) -> Result<(T, Ve
             Err(error) => error,
         };
         let path = error.path().clone();
-        let (at, key) = (place(error.inner()), key(&path));
-        let what = wording::of_value(&key, error.inner().message());
-        wrong.push(Wrong { at, key, what });
+        let at = place(error.inner());
+        wrong.push(Wrong::new(at, key(&path, 0), error.inner()));
+        further::<T>(&file, &path, &mut wrong);
         if wrong.len() == MAX_ERRORS {
             let (key, what) = (String::new(), "there may be more errors".to_owned());
             wrong.push(Wrong { at, key, what });
@@ -58,15 +65,58 @@ pub(super) fn values<T: DeserializeOwned + Default>(text: &str) -> Result<(T, Ve
     }
 }
 
+/// Adds what else is wrong with a list, if what is wrong at the end of a way is an entry of one: the list is left out as a
+/// whole then.
+fn further<T: DeserializeOwned>(file: &Spanned<DeValue<'_>>, way: &Path, wrong: &mut Vec<Wrong>) {
+    let mut file = file.clone();
+    let (mut way, mut before) = (way.clone(), 0);
+    while wrong.len() < MAX_ERRORS {
+        let segments: Vec<&Segment> = way.iter().filter(|segment| !is_added(segment)).collect();
+        let Some((Segment::Seq { index }, to_list)) = segments.split_last() else {
+            return;
+        };
+        let Some(DeValue::Array(list)) = find(file.get_mut(), to_list) else {
+            return;
+        };
+        // What stands before this entry, and itself, need not be looked at again.
+        *list = list.iter().skip(index + 1).cloned().collect();
+        before += index + 1;
+        let understood = serde_path_to_error::deserialize(ValueDeserializer::from(file.clone()));
+        let Err(error) = understood.map(|_: T| ()) else {
+            return;
+        };
+        let is_of_list = |other: &Path| {
+            let mut other = other.iter().filter(|segment| !is_added(segment));
+            let same = to_list.iter().all(|segment| {
+                let other = other.next().map(ToString::to_string);
+                other == Some(segment.to_string())
+            });
+            same && matches!(other.next(), Some(Segment::Seq { .. })) && other.next().is_none()
+        };
+        if !is_of_list(error.path()) {
+            return;
+        }
+        way = error.path().clone();
+        let key = key(&way, before);
+        wrong.push(Wrong::new(place(error.inner()), key, error.inner()));
+    }
+}
+
 fn place(error: &toml::de::Error) -> usize {
     error.span().map_or(0, |span| span.start)
 }
 
-/// The way to a key, in words.
-fn key(path: &Path) -> String {
-    match path.to_string().replace(&format!(".{SPANNED}"), "") {
+/// The way to a key, in words. If it ends at an entry of a list, so many entries of that are left out before it.
+fn key(path: &Path, before: usize) -> String {
+    let key = match path.to_string().replace(&format!(".{SPANNED}"), "") {
         all if all == "." => String::new(),
         key => key,
+    };
+    let entry = key.strip_suffix(']').and_then(|key| key.rsplit_once('['));
+    let entry = entry.and_then(|(list, index)| Some((list, index.parse::<usize>().ok()?)));
+    match entry {
+        Some((list, index)) => format!("{list}[{}]", index + before),
+        None => key,
     }
 }
 
@@ -79,14 +129,25 @@ fn leave_out(file: &mut DeValue<'_>, path: &Path) -> Option<()> {
 }
 
 /// Removes the key at the end of a way.
-fn remove(value: &mut DeValue<'_>, way: &[&Segment]) -> Option<()> {
+fn remove(file: &mut DeValue<'_>, way: &[&Segment]) -> Option<()> {
+    match way.split_last()? {
+        (Segment::Map { key }, above) => match find(file, above)? {
+            DeValue::Table(table) => table.remove(&**key).map(drop),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The value at the end of a way.
+fn find<'a, 'de>(value: &'a mut DeValue<'de>, way: &[&Segment]) -> Option<&'a mut DeValue<'de>> {
     match (way, value) {
-        ([Segment::Map { key }], DeValue::Table(table)) => table.remove(&**key).map(drop),
+        ([], value) => Some(value),
         ([Segment::Map { key }, rest @ ..], DeValue::Table(table)) => {
-            remove(table.get_mut(&**key)?.get_mut(), rest)
+            find(table.get_mut(&**key)?.get_mut(), rest)
         }
         ([Segment::Seq { index }, rest @ ..], DeValue::Array(list)) => {
-            remove(list.get_mut(*index)?.get_mut(), rest)
+            find(list.get_mut(*index)?.get_mut(), rest)
         }
         _ => None,
     }
@@ -129,7 +190,7 @@ mod tests {
     fn every_key_that_is_not_understood_is_told_and_the_rest_is_kept() {
         let (file, keys) = wrong(
             "number = \"x\"\nnone = 1\nany = { a = 1, b = \"2\" }\n\
-             [[entry]]\nword = 1\nlist = [\"a\", 2]\nother = 3\n[[entry]]\nword = \"b\"\nlist = 4\n",
+             [[entry]]\nword = 1\nlist = [\"a\", 2, \"b\", 3]\nother = 3\n[[entry]]\nword = \"b\"\nlist = 4\n",
         );
         let mut sorted = keys.clone();
         sorted.sort();
@@ -138,6 +199,7 @@ mod tests {
             [
                 "any.b",
                 "entry[0].list[1]",
+                "entry[0].list[3]",
                 "entry[0].other",
                 "entry[0].word",
                 "entry[1].list",
@@ -157,7 +219,7 @@ mod tests {
     #[test]
     fn list_whose_entries_are_no_tables_is_left_out() {
         let (file, keys) = wrong("entry = [1, 2]\nnumber = 3\n");
-        assert_eq!(keys, ["entry[0]"]);
+        assert_eq!(keys, ["entry[0]", "entry[1]"]);
         assert_eq!((file.entry.len(), file.number), (0, Some(3)));
     }
 
@@ -167,6 +229,8 @@ mod tests {
             .map(|number| format!("k{number} = 1\n"))
             .collect();
         let (_, keys) = wrong(&many);
+        assert_eq!(keys.len(), MAX_ERRORS + 1);
+        let (_, keys) = wrong(&format!("entry = {:?}", [0; 10 * MAX_ERRORS]));
         assert_eq!(keys.len(), MAX_ERRORS + 1);
     }
 }

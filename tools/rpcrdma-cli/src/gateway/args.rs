@@ -5,6 +5,7 @@ use super::mount_place::MountPlace;
 use super::plan::{self, PairPlan};
 use super::side::{ListenUrl, UpstreamUrl};
 use crate::checks::CheckArgs;
+use crate::endpoint::meet;
 use crate::failure::{self, Usage};
 use crate::log::LogFormat;
 use crate::serve::Given;
@@ -259,7 +260,7 @@ impl Settings {
             return Ok(());
         };
         let mut pairs = self.pairs.iter().flat_map(PairPlan::listeners);
-        if pairs.any(|other| plan::meet(addr, other)) {
+        if pairs.any(|other| meet(addr, other)) {
             let option = self.args.option("metrics");
             bail!("{option}: {addr} is the port of a pair: choose another");
         }

@@ -4,23 +4,23 @@ use super::announce::Described;
 use super::args::Settings;
 use super::circles::{ResolvedPair, circle};
 use super::pairs::{Pairs, entries};
-use super::plan::{self, PairPlan};
+use super::plan::PairPlan;
 use super::replace::leads_back;
 use super::side::ListenUrl;
 use super::sockets::Sockets;
 use super::{NO_HOME, no_control_socket, warnings};
+use crate::checks::{PortsInUse, shares_network};
 use crate::control::{GatewayStatus, ListenerStatus, asking};
+use crate::endpoint::meet;
 use crate::failure::{Ended, check_none, plain};
 use crate::serve::check::may_write;
 use crate::serve::listen;
-use crate::serve::plan::summed_up;
 use crate::serve::registration::Registered;
 use crate::serve::reports::NO_CONTROL_SOCKET;
 use crate::serve::systemd;
 use anyhow::{Context, anyhow};
 use nfs_server::default_state_dir;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -44,12 +44,13 @@ pub(super) async fn check(
     let mut running = asking::gateways(settings.args.reports.control_socket.as_deref()).await;
     running.retain(|gateway| shares_network(gateway.pid));
     let served: Vec<(SocketAddr, u32)> = running.iter().flat_map(taken).collect();
-    let (mut in_use, mut registered) = (PortsInUse::default(), PortsInUse::default());
+    let mut in_use = PortsInUse::of("gateway");
+    let mut registered = in_use.clone();
     let mut found = Vec::new();
     let prepared = pairs.prepare_all(&settings.pairs).await;
     for (plan, prepared) in settings.pairs.iter().zip(prepared) {
         let cannot = |error: anyhow::Error| anyhow!("{}: {error:#}", plan.listen);
-        let by = |addr| served.iter().find(|(other, _)| plan::meet(addr, *other));
+        let by = |addr| served.iter().find(|(other, _)| meet(addr, *other));
         let is_served = |addr| by(addr).is_some();
         let prepared = prepared.map_err(|error| errors.push(cannot(error)));
         errors.extend(pairs.try_out(plan, is_served).into_iter().map(cannot));
@@ -96,14 +97,8 @@ pub(super) async fn check(
             .for_each(|(pid, addr)| in_use.add(pid, addr)),
         Err(error) => errors.push(error),
     }
-    warnings.extend(in_use.describe(
-        "has these ports already: {ports}. It keeps them if it reads this file at a reload; a second gateway cannot start \
-         while it runs",
-    ));
-    warnings.extend(registered.describe(
-        "is registered with rpcbind, for {ports}. It replaces that if it reads this file at a reload; a second gateway \
-         cannot while it runs",
-    ));
+    warnings.extend(in_use.describe_taken());
+    warnings.extend(registered.describe_registered());
     warnings.extend(pairs.describe_share_of(&settings.pairs));
     match check_control_socket(settings) {
         Ok(warning) => warnings.extend(warning),
@@ -151,35 +146,6 @@ fn circles(
     ways.collect()
 }
 
-/// Ports that running gateways have, by process. It is a warning, as one of them may be the one that reads the file again.
-#[derive(Default)]
-struct PortsInUse(BTreeMap<u32, Vec<SocketAddr>>);
-
-impl PortsInUse {
-    fn add(&mut self, pid: u32, addr: SocketAddr) {
-        self.0.entry(pid).or_default().push(addr);
-    }
-
-    /// One sentence for each process: what is with its ports.
-    fn describe(&self, what: &str) -> impl Iterator<Item = String> {
-        self.0.iter().map(move |(pid, ports)| {
-            let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
-            let what = what.replace("{ports}", &summed_up(&ports));
-            format!("the gateway with process {pid} {what}")
-        })
-    }
-}
-
-/// Whether a process has the ports of this one. One in a network of its own, as in a container, has others.
-fn shares_network(pid: u32) -> bool {
-    let network = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
-    match (network(&pid.to_string()), network("self")) {
-        (Some(other), Some(own)) => other == own,
-        // That of another user is not told.
-        (None, _) | (_, None) => true,
-    }
-}
-
 /// Finds out whether there could be a control socket. Returns what is to be said if a gateway would start without one.
 ///
 /// # Errors
@@ -221,7 +187,7 @@ fn check_metrics(
     };
     let serves = |gateway: &&GatewayStatus| {
         let at = gateway.metrics.as_ref().and_then(|at| at.parse().ok());
-        at.is_some_and(|at| plan::meet(addr, at))
+        at.is_some_and(|at| meet(addr, at))
     };
     match (error.kind(), running.iter().find(serves)) {
         (io::ErrorKind::AddrInUse, Some(gateway)) => Ok(Some((gateway.pid, addr))),
@@ -238,25 +204,4 @@ fn taken(gateway: &GatewayStatus) -> impl Iterator<Item = (SocketAddr, u32)> {
     });
     let held = gateway.sockets.iter().filter_map(|addr| addr.parse().ok());
     of_pairs.chain(held).map(|addr| (addr, gateway.pid))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ports_of_a_running_gateway_are_one_sentence() {
-        let mut ports = PortsInUse::default();
-        for port in 1..=9 {
-            ports.add(7, ([127, 0, 0, 1], port).into());
-        }
-        ports.add(8, ([127, 0, 0, 1], 10).into());
-        let said: Vec<String> = ports.describe("has {ports}").collect();
-        assert_eq!(said.len(), 2);
-        assert!(
-            said[0].starts_with("the gateway with process 7 has"),
-            "{said:?}"
-        );
-        assert!(said[1].contains("127.0.0.1:10"), "{said:?}");
-    }
 }

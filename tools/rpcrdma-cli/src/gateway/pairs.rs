@@ -14,6 +14,7 @@ use super::sockets::Sockets;
 use super::upstream_connector::UpstreamConnector;
 use super::warnings;
 use crate::control::ListenerStatus;
+use crate::endpoint::meet;
 use crate::guard::{self, Guarded};
 use crate::serve::beside::Beside;
 use crate::serve::capacity::raise_limit;
@@ -539,9 +540,7 @@ impl Pair {
     /// Whether nobody else can listen there as long as it runs.
     pub(super) fn has(&self, addr: SocketAddr) -> bool {
         let mine = [Some(self.listening), self.mount_addr()];
-        mine.into_iter()
-            .flatten()
-            .any(|mine| plan::meet(mine, addr))
+        mine.into_iter().flatten().any(|mine| meet(mine, addr))
     }
 
     /// Finishes calls, and ends.

@@ -2,7 +2,7 @@
 
 use super::mount_place::MountPlace;
 use super::side::{ListenUrl, Scheme, UpstreamUrl};
-use crate::endpoint::at_port;
+use crate::endpoint::{at_port, meet};
 use crate::provider::ProviderArgs;
 use crate::serve::names::Names;
 use crate::serve::plan::{Addresses, Clients, HostName};
@@ -137,12 +137,6 @@ pub(crate) fn clients_of_all(all: &[Clients], listen: &ListenUrl) -> Vec<Clients
     let here = clients_or_local(&[], listen);
     clients.extend(here.into_iter().filter(|client| !all.contains(client)));
     clients
-}
-
-/// Whether two sockets cannot listen at these addresses at the same time.
-pub(crate) fn meet(one: SocketAddr, other: SocketAddr) -> bool {
-    let anywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
-    one.port() != 0 && one.port() == other.port() && (anywhere || one.ip() == other.ip())
 }
 
 /// Listeners that would have the port of one before them, in words, each with the number of its pair among these.

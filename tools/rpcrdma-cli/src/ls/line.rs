@@ -12,7 +12,7 @@ use serde::Serialize;
 pub(crate) struct Line {
     /// In the export; bytes that are no text are replaced.
     path: String,
-    /// With such bytes as `%XX`.
+    /// In ASCII, with other bytes as `%XX`.
     url: String,
     /// `file`, `directory`, `symlink`, `fifo`, `socket`, `block device` or `character device`.
     #[serde(rename = "type")]
@@ -60,7 +60,7 @@ impl Line {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
             path: text(&place.path),
-            url: place.url.to_string(),
+            url: place.url.escaped(),
             file_type: show::file_type(attributes.file_type),
             mode: format!("{:04o}", attributes.mode & 0o7777),
             links: attributes.links,

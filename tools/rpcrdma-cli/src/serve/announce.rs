@@ -91,7 +91,7 @@ impl Announcement<'_> {
             name: &plan.export.name,
             directory: plan.export.dir.to_string_lossy().into_owned(),
             read_only: plan.read_only(),
-            url: self.url(&plan.export),
+            url: self.url(&plan.export).escaped(),
             mount: self.mount(&plan.export),
             absent: self.absent.get(&plan.export.name).map(|why| &**why),
         });
@@ -128,13 +128,12 @@ impl Announcement<'_> {
     }
 
     /// What our own client calls the export.
-    fn url(&self, export: &Export) -> String {
-        let url = NfsUrl {
+    fn url(&self, export: &Export) -> NfsUrl {
+        NfsUrl {
             host: self.host(),
             port: self.listening.first.port(),
             path: export.name.clone().into_bytes(),
-        };
-        url.to_string()
+        }
     }
 
     /// The command for a Linux client.
@@ -269,7 +268,7 @@ impl fmt::Display for Announcement<'_> {
         writeln!(
             f,
             "or without mounting:\n  rpcrdma ls -l {}",
-            quoted(&self.url(&first.export))
+            quoted(&self.url(&first.export).to_string())
         )
     }
 }
@@ -485,7 +484,9 @@ mod tests {
                  mountport=815 '[::1]:/data' /mnt"
             );
             assert_eq!(
-                announcement.url(&announcement.exports[0].export),
+                announcement
+                    .url(&announcement.exports[0].export)
+                    .to_string(),
                 "nfs://[::1]/data"
             );
         });
@@ -535,7 +536,7 @@ mod tests {
                 panic!("two exports");
             };
             assert_eq!(
-                announcement.url(&first.export),
+                announcement.url(&first.export).to_string(),
                 "nfs://THIS-HOST/it%27s%20a%20%25"
             );
             let mount = announcement.mount(&first.export);

@@ -7,29 +7,32 @@ use super::listen;
 use super::listening::Listening;
 use super::names::Names;
 use super::plan::{Addresses, Plan};
+use super::registration::{Registered, entries};
 use super::served;
 use super::settings::{NO_HOME, Settings, unusable, without_state};
 use super::systemd;
+use crate::checks::{PortsInUse, shares_network};
 use crate::control::{ServerStatus, asking};
-use crate::endpoint::at_port;
+use crate::endpoint::{at_port, meet};
 use crate::failure::{Ended, check_none, plain};
 use anyhow::Context;
 use nfs_server::HandleKey;
-use oncrpc::Chain;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// Says what would be served, or all that speaks against a start, also what is wrong with the file. What a running server
-/// would not mind either, such as a host without an address, or a port that is in use now, is a warning.
+/// Says what would be served, or all that speaks against a start, also what is wrong with the file. What a server starts with
+/// all the same, such as a host without an address, is a warning, and so is a port that a server has which runs already: it is
+/// the one that reads the file again.
 ///
 /// # Errors
 ///
-/// If the file is wrong, or a server could not start.
+/// If the file is wrong, or a server could not start, in the words of one that does not.
 pub(super) async fn check(
     settings: &Settings,
     of_file: Vec<anyhow::Error>,
+    mount_is_held: bool,
     json: bool,
 ) -> anyhow::Result<Ended> {
     let file_is_right = of_file.is_empty();
@@ -45,8 +48,15 @@ pub(super) async fn check(
         warnings.push(format!("{name} is not there now: {why}"));
     }
     let addresses = check_names(plans, &mut warnings).await;
-    let listening = check_listeners(settings, state_dir.as_deref(), &mut warnings, &mut errors);
-    let listening = listening.await.map_err(|error| errors.push(error)).ok();
+    let mut running = running(state_dir.as_deref()).await;
+    running.retain(|server| shares_network(server.pid));
+    let listeners = Listeners {
+        settings,
+        mount_is_held,
+        running: &running,
+    };
+    let listening = listeners.check(&mut warnings, &mut errors).await;
+    let listening = listening.map_err(|error| errors.push(error)).ok();
     warnings.extend(hints::warnings(
         plans,
         &addresses,
@@ -131,65 +141,110 @@ async fn check_names(plans: &[Plan], warnings: &mut Vec<String>) -> Addresses {
     addresses
 }
 
-/// Whether it could be listened where the server is to listen, and over what. Adds what speaks against it to the errors.
-///
-/// # Errors
-///
-/// If it could not be listened over any device.
-async fn check_listeners(
-    settings: &Settings,
-    state_dir: Option<&Path>,
-    warnings: &mut Vec<String>,
-    errors: &mut Vec<anyhow::Error>,
-) -> anyhow::Result<Listening> {
-    let args = &settings.args;
-    // Whether a socket is there is not looked at: nothing is served with it.
-    let providers = args.transport.server_providers(args.listen, None)?;
-    let mount = at_port(args.listen, args.mount_port);
-    let software = args.activated.is_none() && !providers.first_is_devices;
-    let software = software.then_some((args.listen, "--listen ADDR:PORT"));
-    let metrics = args.reports.metrics.map(|addr| (addr, "--metrics"));
-    let (mut servers, mut refused) = (None, None);
-    let addrs = software.into_iter().chain([(mount, "--mount-port")]);
-    for (addr, option) in addrs.chain(metrics) {
-        match listen::try_out(addr) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                if servers.is_none() {
-                    servers = Some(running(state_dir).await);
-                }
-                if !servers.iter().flatten().any(|server| has(server, addr)) {
-                    warnings.push(listen::explain(error, addr, option).to_string());
-                }
+/// What a server would listen at.
+struct Listeners<'a> {
+    settings: &'a Settings,
+    /// Whether MOUNT has a socket of the service manager.
+    mount_is_held: bool,
+    /// The servers of this machine.
+    running: &'a [ServerStatus],
+}
+
+impl Listeners<'_> {
+    /// Whether it could be listened there, and over what. Adds what speaks against it to the errors, and ports of servers that
+    /// run already to the warnings.
+    ///
+    /// # Errors
+    ///
+    /// If it could not be listened over any device.
+    async fn check(
+        &self,
+        warnings: &mut Vec<String>,
+        errors: &mut Vec<anyhow::Error>,
+    ) -> anyhow::Result<Listening> {
+        let args = &self.settings.args;
+        // Whether a socket is there is not looked at: nothing is served with it.
+        let providers = args.transport.server_providers(args.listen, None)?;
+        let mut in_use = PortsInUse::of("server");
+        self.try_out(providers.first_is_devices, &mut in_use, errors);
+        let is_served = |addr| has(self.running, addr).is_some();
+        let mut beside = Vec::new();
+        let mut cannot = None;
+        if let Some(devices) = &providers.beside {
+            let found = Beside::try_out(args.listen, devices, is_served).await;
+            warnings.extend(found.warnings);
+            beside = found.listening;
+        } else if providers.first_is_devices
+            && let Err(error) = providers.first.listen(args.listen).await
+        {
+            // Where a server listens over devices, another cannot now.
+            match has(self.running, args.listen) {
+                Some(pid) if beside::is_in_use(&error) => in_use.add(pid, args.listen),
+                _ => cannot = Some(listen::cannot(error, args.listen)),
             }
-            // At the same address the other port cannot be had either.
-            Err(_) if refused.replace(addr.ip()) == Some(addr.ip()) => {}
-            Err(error) => errors.push(listen::explain(error, addr, option)),
+        }
+        warnings.extend(in_use.describe_taken());
+        self.check_rpcbind(warnings, errors).await;
+        match cannot {
+            Some(error) => Err(error),
+            None => Ok(Listening::new(
+                args.listen,
+                providers.first_is_devices,
+                beside,
+            )),
         }
     }
-    let listening = |beside| Listening::new(args.listen, providers.first_is_devices, beside);
-    if !providers.use_devices() {
-        return Ok(listening(Vec::new()));
-    }
-    // Where a server listens over devices, another cannot now.
-    let servers = match servers {
-        Some(servers) => servers,
-        None => running(state_dir).await,
-    };
-    let is_served = |addr| servers.iter().any(|server| has(server, addr));
-    if let Some(devices) = &providers.beside {
-        let beside = Beside::try_out(args.listen, devices, is_served).await;
-        warnings.extend(beside.warnings);
-        return Ok(listening(beside.listening));
-    }
-    if let Err(error) = providers.first.listen(args.listen).await {
-        match beside::is_in_use(&error) {
-            true if is_served(args.listen) => {}
-            true => warnings.push(Chain(&error).to_string()),
-            false => return Err(error.into()),
+
+    /// Tries the ports of TCP.
+    fn try_out(
+        &self,
+        listens_over_devices: bool,
+        in_use: &mut PortsInUse,
+        errors: &mut Vec<anyhow::Error>,
+    ) {
+        let args = &self.settings.args;
+        let mount = at_port(args.listen, args.mount_port);
+        let metrics_option = self.settings.metrics_option();
+        let software = args.activated.is_none() && !listens_over_devices;
+        let software = software.then_some((args.listen, listen::LISTEN_OPTION));
+        let mount = (!self.mount_is_held).then_some((mount, "--mount-port"));
+        let metrics = args.reports.metrics.map(|addr| (addr, &*metrics_option));
+        let mut refused = None;
+        for (addr, option) in software.into_iter().chain(mount).chain(metrics) {
+            let Err(error) = listen::try_out(addr) else {
+                continue;
+            };
+            let is_in_use = error.kind() == io::ErrorKind::AddrInUse;
+            match has(self.running, addr) {
+                Some(pid) if is_in_use => in_use.add(pid, addr),
+                // At the same address the other port cannot be had either.
+                _ if !is_in_use && refused.replace(addr.ip()) == Some(addr.ip()) => {}
+                _ => errors.push(listen::explain(error, addr, option)),
+            }
         }
     }
-    Ok(listening(Vec::new()))
+
+    /// Finds out whether the server could be registered, if it is to be.
+    async fn check_rpcbind(&self, warnings: &mut Vec<String>, errors: &mut Vec<anyhow::Error>) {
+        let args = &self.settings.args;
+        if !args.rpcbind {
+            return;
+        }
+        let mount = at_port(args.listen, args.mount_port);
+        let is_served = |addr| has(self.running, addr).is_some();
+        match Registered::try_out(&entries(args.listen, mount), is_served).await {
+            Ok(replaced) => {
+                let mut registered = PortsInUse::of("server");
+                for addr in replaced {
+                    if let Some(pid) = has(self.running, addr) {
+                        registered.add(pid, addr);
+                    }
+                }
+                warnings.extend(registered.describe_registered());
+            }
+            Err(error) => errors.push(error),
+        }
+    }
 }
 
 /// The servers that run on this machine, as far as this user may ask them.
@@ -198,15 +253,60 @@ async fn running(state_dir: Option<&Path>) -> Vec<ServerStatus> {
     asking::running(state_dir.into_iter().chain(runtime.as_deref())).await
 }
 
-/// Whether a running server listens at this address, so that it is free once that one ends.
-fn has(server: &ServerStatus, addr: SocketAddr) -> bool {
-    let addrs = [&server.listening, &server.mount]
-        .into_iter()
-        .chain(&server.metrics);
-    addrs
-        .filter_map(|text| text.parse::<SocketAddr>().ok())
-        .any(|other| {
-            let everywhere = other.ip().is_unspecified() || addr.ip().is_unspecified();
-            other.port() == addr.port() && (everywhere || other.ip() == addr.ip())
-        })
+/// The process of the running server that listens at this address, so that it is free once that one ends.
+fn has(running: &[ServerStatus], addr: SocketAddr) -> Option<u32> {
+    let has = |server: &&ServerStatus| {
+        let addrs = [&server.listening, &server.mount].into_iter();
+        addrs
+            .chain(&server.metrics)
+            .filter_map(|text| text.parse::<SocketAddr>().ok())
+            .any(|other| meet(addr, other))
+    };
+    running.iter().find(has).map(|server| server.pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::ServeArgs;
+    use clap::{Args, Command, FromArgMatches};
+    use std::net::TcpListener;
+
+    /// What `--check` with these options fails with.
+    async fn refused(options: &[&str]) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let command = ServeArgs::augment_args(Command::new("rpcrdma"));
+        let words = ["rpcrdma", dir.path().to_str().unwrap()];
+        let matches = command.get_matches_from(words.iter().chain(options));
+        let args = ServeArgs::from_arg_matches(&matches).unwrap();
+        let (settings, errors) = args.read().unwrap();
+        let checked = check(&settings, errors, false, false).await;
+        checked.unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn port_that_another_program_has_is_refused_in_the_words_of_a_start() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = taken.local_addr().unwrap();
+        let (addr, port) = (addr.to_string(), addr.port().to_string());
+        let free = [
+            "--provider",
+            "iwarp",
+            "--listen",
+            "127.0.0.1:0",
+            "--mount-port",
+            "0",
+        ];
+        for (options, option) in [
+            (["--listen", &addr], "--listen ADDR:PORT"),
+            (["--mount-port", &port], "--mount-port"),
+            (["--metrics", &port], "--metrics"),
+        ] {
+            let others = free.chunks(2).filter(|pair| pair[0] != options[0]);
+            let all: Vec<&str> = others.flatten().copied().chain(options).collect();
+            let said = refused(&all).await;
+            let says = format!("port {port} of 127.0.0.1 is in use: stop the server that has it");
+            assert!(said.starts_with(&says) && said.ends_with(option), "{said}");
+        }
+    }
 }

@@ -118,7 +118,7 @@ impl Config {
         Ok(Self::of(ConfigFile::load(path)?)?)
     }
 
-    fn of(file: ConfigFile) -> Result<(Self, ConfigErrors), ConfigError> {
+    pub(super) fn of(file: ConfigFile) -> Result<(Self, ConfigErrors), ConfigError> {
         let (
             File {
                 server,

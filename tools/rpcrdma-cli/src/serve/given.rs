@@ -117,7 +117,7 @@ impl OptionTable<'_> {
                 Ok((arg, option)) if given.values(arg).is_none() => words.extend(option),
                 // The command line says otherwise.
                 Ok(_) => {}
-                Err(error) => errors.push(error),
+                Err(wrong) => wrong.into_iter().for_each(|error| errors.push(error)),
             }
         }
         for arg in command.get_arguments() {
@@ -132,30 +132,46 @@ impl OptionTable<'_> {
     }
 
     /// An option of the table with its values, as on the command line.
+    ///
+    /// # Errors
+    ///
+    /// If it is not known, or with each value that is not understood.
     fn option<'a>(
         &self,
         command: &'a Command,
         key: &Spanned<String>,
         value: &Spanned<toml::Value>,
-    ) -> Result<(&'a Arg, Vec<OsString>), ConfigError> {
+    ) -> Result<(&'a Arg, Vec<OsString>), Vec<ConfigError>> {
         let name = key.get_ref();
         let error = |at, what: String| self.file.error(at, format!("{}.{name}", self.name), what);
+        let of_value = |what: String| error(value.span(), what);
         let long = name.replace('_', "-");
         let is_this = |arg: &&Arg| arg.get_long() == Some(&long) && !name.contains('-');
         let arg = command.get_arguments().find(is_this);
         let arg = arg.filter(|_| !self.without.contains(&&*long));
-        let arg = arg.ok_or_else(|| error(key.span(), self.unknown(command)))?;
-        let values =
-            words_of(arg, value.get_ref()).map_err(|what| error(value.span(), what.to_owned()))?;
+        let arg = arg.ok_or_else(|| vec![error(key.span(), self.unknown(command))])?;
+        let values = words_of(arg, value.get_ref());
+        let values = values.map_err(|wrong| wrong.into_iter().map(of_value).collect::<Vec<_>>())?;
+        let tried = |option: &[OsString]| {
+            let alone = [OsString::from("rpcrdma")];
+            let alone = alone.iter().chain(option).cloned();
+            let tried = command.clone().try_get_matches_from(alone);
+            tried.map(drop).map_err(|error| explain(arg, &error))
+        };
         let option = options(arg, &values);
-        let alone = [OsString::from("rpcrdma")]
-            .into_iter()
-            .chain(option.clone());
-        command
-            .clone()
-            .try_get_matches_from(alone)
-            .map_err(|wrong| error(value.span(), explain(arg, &wrong)))?;
-        Ok((arg, option))
+        let Err(what) = tried(&option) else {
+            return Ok((arg, option));
+        };
+        Err(match (arg.get_action(), value.get_ref()) {
+            (ArgAction::Append, toml::Value::Array(_)) => {
+                let each = option.chunks(1).zip(&values);
+                let wrong = each.filter_map(|(option, value)| Some((value, tried(option).err()?)));
+                wrong
+                    .map(|(value, what)| of_value(format!("'{}': {what}", value.display())))
+                    .collect()
+            }
+            _ => vec![of_value(what)],
+        })
     }
 
     /// What there is to say about an unknown key.
@@ -213,7 +229,11 @@ fn takes_values(arg: &Arg) -> bool {
 }
 
 /// The values of an option in a file; of a flag none, or one if it is set.
-fn words_of(arg: &Arg, value: &toml::Value) -> Result<Vec<OsString>, &'static str> {
+///
+/// # Errors
+///
+/// If they are none, with each entry of a list that is none.
+fn words_of(arg: &Arg, value: &toml::Value) -> Result<Vec<OsString>, Vec<String>> {
     let word = |value: &toml::Value| match value {
         toml::Value::String(text) => Ok(text.clone()),
         toml::Value::Integer(number) => Ok(number.to_string()),
@@ -223,15 +243,25 @@ fn words_of(arg: &Arg, value: &toml::Value) -> Result<Vec<OsString>, &'static st
     match (takes_values(arg), value) {
         (false, toml::Value::Boolean(true)) => Ok(vec!["true".into()]),
         (false, toml::Value::Boolean(false)) => Ok(Vec::new()),
-        (false, _) => Err("it is true or false"),
+        (false, _) => Err(vec!["it is true or false".to_owned()]),
         (true, toml::Value::Array(values)) => {
-            let words = values.iter().map(word).collect::<Result<Vec<_>, _>>()?;
-            Ok(match arg.get_action() {
-                ArgAction::Append => words.into_iter().map(OsString::from).collect(),
-                _ => vec![words.join(",").into()],
-            })
+            let (mut words, mut wrong) = (Vec::new(), Vec::new());
+            for value in values {
+                match word(value) {
+                    Ok(word) => words.push(word),
+                    Err(_) => wrong.push(format!("'{value}': it is a text or a number")),
+                }
+            }
+            match (wrong.is_empty(), arg.get_action()) {
+                (false, _) => Err(wrong),
+                (true, ArgAction::Append) => Ok(words.into_iter().map(OsString::from).collect()),
+                (true, _) => Ok(vec![words.join(",").into()]),
+            }
         }
-        (true, value) => Ok(vec![word(value)?.into()]),
+        (true, value) => match word(value) {
+            Ok(word) => Ok(vec![word.into()]),
+            Err(what) => Err(vec![what.to_owned()]),
+        },
     }
 }
 
@@ -246,5 +276,45 @@ fn explain(arg: &Arg, error: &clap::Error) -> String {
             format!("it is one of {}", names.join(", "))
         }
         (_, None) => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::FromArgMatches;
+    use std::path::Path;
+
+    #[test]
+    fn every_value_of_a_list_that_is_not_understood_is_told() {
+        let text = r#"
+            [server]
+            allow = ["*", "192.0.2.0/24", "192.0.2.1/24", "laptop", "@trusted"]
+            listen = "here"
+            state_dir = [true, "x", 1979-05-27]
+            remote_invalidation = ["x", "off", "y"]
+            [[export]]
+            path = "/usr"
+            "#;
+        let file = ConfigFile::new(Path::new("exports.toml"), text.to_owned());
+        let (config, mut errors) = Config::of(file).unwrap();
+        let command = command::<ServeArgs>();
+        let args = ServeArgs::from_arg_matches(&command.get_matches_from(["rpcrdma"])).unwrap();
+        args.with_options_of(&config, &mut errors).unwrap();
+        let errors: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+        let expected = [
+            "exports.toml:3: server.allow: '*': for everybody, write",
+            "exports.toml:3: server.allow: '192.0.2.1/24': ",
+            "exports.toml:3: server.allow: '@trusted': netgroups",
+            "exports.toml:4: server.listen: it is not an address",
+            "exports.toml:5: server.state_dir: 'true': it is a text",
+            "exports.toml:5: server.state_dir: '1979-05-27': it is a text",
+            "exports.toml:6: server.remote_invalidation: 'x': ",
+        ];
+        assert_eq!(errors.len(), expected.len(), "{errors:#?}");
+        for (error, says) in errors.iter().zip(expected) {
+            assert!(error.starts_with(says), "{error}");
+        }
+        assert!(errors[6].contains("; 'y': "), "{}", errors[6]);
     }
 }

@@ -7,6 +7,10 @@ use socket2::{Domain, Socket, Type};
 use std::borrow::Cow;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use verbs::SetupError;
+
+/// The option that says where a server listens.
+pub(super) const LISTEN_OPTION: &str = "--listen ADDR:PORT";
 
 /// What there is to say of a text that is no address.
 const NO_ADDRESS: &str =
@@ -117,6 +121,14 @@ pub(crate) fn explain(error: io::Error, addr: SocketAddr, option: &str) -> anyho
     };
     // The words of the system would say the same once more.
     anyhow::Error::msg(what)
+}
+
+/// What is to be said when a server cannot listen over its first provider.
+pub(super) fn cannot(error: SetupError, listen: SocketAddr) -> anyhow::Error {
+    match error {
+        SetupError::Io(error) => explain(error, listen, LISTEN_OPTION),
+        other => anyhow::Error::new(other).context(format!("cannot listen at {listen}")),
+    }
 }
 
 /// Whether this process has as many open files as it may have.

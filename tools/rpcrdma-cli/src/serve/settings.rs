@@ -8,7 +8,7 @@ use super::given::FileOptions;
 use super::plan::{ClientPlan, Clients, Plan, Presence};
 use super::served::HowToOpen;
 use super::systemd;
-use crate::endpoint::at_port;
+use crate::endpoint::{at_port, meet};
 use crate::failure::{self, Misconfigured, Usage, plain};
 use crate::interrupt::CALLS_END_WITHIN;
 use crate::provider::ServerProviders;
@@ -20,7 +20,6 @@ use nfs_server::{
 };
 use rpcrdma::ServerConfig;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Options of a server, and what it serves.
@@ -94,10 +93,6 @@ impl ServeArgs {
         let metrics = self.reports.metrics.map(|addr| ("metrics", addr));
         let listeners = [("listen", self.listen), ("mount_port", mount)];
         let listeners: Vec<_> = listeners.into_iter().chain(metrics).collect();
-        let meet = |one: SocketAddr, other: SocketAddr| {
-            let anywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
-            one.port() == other.port() && one.port() != 0 && (anywhere || one.ip() == other.ip())
-        };
         let mut pairs = listeners.iter().enumerate().flat_map(|(at, one)| {
             let others = listeners.get(at + 1..).unwrap_or_default();
             others.iter().map(move |other| (one, other))
@@ -168,6 +163,12 @@ impl Settings {
     /// Names the options that differ and take effect at a restart.
     pub(super) fn changed_options(&self, other: &Self) -> Vec<String> {
         self.server.changed(&other.server)
+    }
+
+    /// The option or key that says where metrics are, in words.
+    pub(super) fn metrics_option(&self) -> String {
+        let has_file = self.args.config.is_some();
+        self.args.given.name_of("metrics", "server", has_file)
     }
 
     /// Where state is to be kept, if anywhere.

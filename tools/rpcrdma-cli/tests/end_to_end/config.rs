@@ -282,15 +282,19 @@ fn check_tries_ports_and_state() {
         let given = ["--listen", &served.listening, "--mount-port", port];
         checked(&path, &[&given[..], &state].concat()).0
     };
-    // They are free when the server that runs there ends.
-    let mount_port = served.mount_port.to_string();
-    assert_eq!(at(&mount_port), "");
+    // They are free when the server that runs there ends, and it keeps them at a reload.
+    let warning = at(&served.mount_port.to_string());
+    assert!(warning.contains("has these ports already"), "{warning}");
+    assert!(warning.contains(&served.listening), "{warning}");
+    // The port of another program stops a start, and so the check, in the same words.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let warning = at(&port);
     let says = format!("port {port} of 127.0.0.1 is in use: stop the server that has it");
-    assert_eq!(warning.matches("in use").count(), 1, "{warning}");
-    assert!(warning.contains(&says), "{warning}");
+    let start = ["serve", "--config", &path, "--listen", "127.0.0.1:0"];
+    let own_state = ["--state-dir", &served.beside("other_state")];
+    let start = [&start[..], &["--mount-port", &port], &own_state].concat();
+    fails(&start, 1, &says);
+    fails(&[&start[..], &["--check"]].concat(), 1, &says);
     let check = ["serve", "--check", "--config", &path];
     let elsewhere = "[server]\nlisten = \"192.0.2.77\"\nallow = [\"::1\"]\n";
     let elsewhere = elsewhere.to_owned() + &export(served.around.path(), "stuff", "");

@@ -89,6 +89,54 @@ fn both(served: &Served, options: &[&str], names: &[&str]) -> (String, String) {
 }
 
 #[test]
+fn exports_are_the_directories_of_a_root_that_is_none() {
+    let served = Served::configured(
+        |around| {
+            let export = |name: &str| {
+                let dir = around.join(name);
+                fs::create_dir_all(&dir).unwrap();
+                fs::write(dir.join("file"), name).unwrap();
+                format!("[[export]]\npath = {dir:?}\nsquash = \"none\"\n")
+            };
+            let deep = "name = \"/deep/übrig\"\n".to_owned();
+            export("stuff") + &export("books") + &export("other") + &deep
+        },
+        &[],
+    );
+    let root = served.url("");
+    assert_eq!(ours(&["ls", &root]), "books\ndeep/übrig\nstuff\n");
+    let long = ours(&["ls", "-lr", &root]);
+    let lines: Vec<&str> = long.lines().collect();
+    assert!(
+        lines[1].starts_with("drwx") && lines[1].ends_with(" stuff"),
+        "{long}"
+    );
+    let all = ours(&["ls", "-R", &root]).replace(&root, "/");
+    assert!(
+        all.starts_with("/:\nbooks\n") && all.contains("\n\n/stuff:\nfile\n"),
+        "{all}"
+    );
+    let json = ours(&["ls", "--json", &root]);
+    let url: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    assert_eq!(url["url"], served.url("books"));
+    assert_eq!(url["type"], "directory");
+    // There is nothing to be told of the root itself.
+    assert_eq!(run(&["ls", "-d", &root]).status.code(), Some(1));
+}
+
+#[test]
+fn pattern_that_no_shell_expands_is_told_from_a_name() {
+    let served = Served::new(&[]);
+    let said = |name: &str| text(&run(&["ls", &served.url(name)]).stderr);
+    let hint = "the shell does not expand patterns in URLs";
+    assert!(said("*.txt").contains(hint), "{}", said("*.txt"));
+    assert!(said("[ab]").contains(hint));
+    assert!(!said("none").contains(hint));
+    fs::write(served.dir.join("*.txt"), "").unwrap();
+    assert_eq!(said("*.txt"), "");
+}
+
+#[test]
 fn directories_are_listed_as_coreutils_do() {
     let served = Served::new(&[]);
     variety(&served);

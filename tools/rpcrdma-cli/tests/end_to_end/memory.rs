@@ -272,10 +272,12 @@ fn replaced_all_the_time(procedure: Procedure, times: usize) -> String {
     })
 }
 
+/// Reads the file `file` in the directory of a URL, with a local directory to use, and returns its content.
+type Reads<'a> = &'a dyn Fn(&str, &Path) -> Vec<u8>;
+
 #[test]
 fn file_that_is_replaced_before_it_is_read_is_looked_up_again() {
-    type Run<'a> = &'a dyn Fn(&str, &Path) -> Vec<u8>;
-    let commands: [Run<'_>; 4] = [
+    let commands: [Reads<'_>; 4] = [
         &|url, _| ok(&["cat", &format!("{url}/file")]),
         &|url, _| ok(&["get", &format!("{url}/file"), "-"]),
         &|url, to| {

@@ -240,7 +240,7 @@ impl Report {
         Self {
             target: target.to_string(),
             file: subject.map(|subject| File {
-                url: subject.url.to_string(),
+                url: subject.url.escaped(),
                 size: subject.size,
                 temporary: subject.is_temporary(),
             }),
