@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// A value of the announcement.
-fn said(served: &Served, key: &str) -> String {
+pub(crate) fn said(served: &Served, key: &str) -> String {
     let said: serde_json::Value = serde_json::from_str(&served.said).unwrap();
     said[key].as_str().unwrap().to_owned()
 }
