@@ -210,7 +210,7 @@ impl GatewayArgs {
     fn only_pair(&self) -> anyhow::Result<PairPlan> {
         let (Some(listen), Some(upstream)) = (self.listen, self.upstream.clone()) else {
             bail!(Usage(
-                "a gateway has --listen and --upstream, or --config".to_owned()
+                "a gateway needs --listen and --upstream, or --config".to_owned()
             ));
         };
         let pair = PairPlan {
