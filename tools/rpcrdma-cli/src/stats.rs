@@ -103,25 +103,63 @@ pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<Ended> {
     Ok(ended)
 }
 
+/// What is said of one server or gateway, and how.
+struct Form<'a> {
+    /// What it is, where it listens, and its process.
+    title: String,
+    /// Its control socket, if there are several.
+    socket: Option<&'a Path>,
+    /// Whether all counters are shown, in lines of any length.
+    long: bool,
+}
+
 /// Statistics since the last time, or since the start; with the control socket, if there are several.
 fn report(before: Option<&Status>, now: &Status, socket: Option<&Path>, long: bool) -> String {
+    let form = &Form {
+        title: now.to_string(),
+        socket,
+        long,
+    };
     match (before, now) {
-        (Some(Status::Server(before)), Status::Server(now)) => {
-            server::since(before, now, socket, long)
-        }
-        (Some(Status::Gateway(before)), Status::Gateway(now)) => {
-            gateway::since(before, now, socket, long)
-        }
-        (_, Status::Server(now)) => server::since_start(now, socket, long),
-        (_, Status::Gateway(now)) => gateway::since_start(now, socket, long),
+        (Some(Status::Server(before)), Status::Server(now)) => server::since(before, now, form),
+        (Some(Status::Gateway(before)), Status::Gateway(now)) => gateway::since(before, now, form),
+        (_, Status::Server(now)) => server::since_start(now, form),
+        (_, Status::Gateway(now)) => gateway::since_start(now, form),
     }
 }
 
-/// A title and, in a line of its own that is never wrapped, as it is to be copied, the option that selects this one.
-fn with_socket(title: String, socket: Option<&Path>) -> String {
-    match socket {
-        Some(socket) => title + &asking::option(socket),
-        None => title,
+impl Form<'_> {
+    /// The title of statistics since the start.
+    fn since_start(&self, version: &str, uptime_seconds: f64) -> String {
+        let title = format!(
+            "{}, up {}, rpcrdma {}",
+            self.title,
+            ago(uptime_seconds),
+            shown(version)
+        );
+        self.titled(&title)
+    }
+
+    /// The title of statistics at an interval: none, unless there are several.
+    fn at_interval(&self) -> String {
+        match self.socket {
+            Some(_) => self.titled(&self.title),
+            None => String::new(),
+        }
+    }
+
+    /// A title and, in a line of its own that is never wrapped, as it is to be copied, the option that selects this one.
+    fn titled(&self, title: &str) -> String {
+        let option = self.socket.map(asking::option);
+        self.line(title) + &option.unwrap_or_default()
+    }
+
+    /// A line, or several if it is too long.
+    fn line(&self, text: &str) -> String {
+        match self.long {
+            true => format!("{text}\n"),
+            false => rows::wrapped(text),
+        }
     }
 }
 

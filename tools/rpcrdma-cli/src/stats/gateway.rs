@@ -1,32 +1,21 @@
 //! Statistics of a gateway as text.
 
 use super::rows::{Rows, number, shown, some, wrapped};
-use super::{ago, per_second, reload};
+use super::{Form, ago, per_second, reload};
 use crate::control::{FailedPairStatus, GatewayStatus, PairStatus};
 use crate::table::Columns;
 use crate::units;
-use std::path::Path;
 
 /// Spaces in front of what is said of a pair.
 const INDENT: u16 = 2;
 
 /// Statistics since the start: a block for each pair with what is not zero or, if they are to be `long`, a row for each pair.
-pub(super) fn since_start(now: &GatewayStatus, socket: Option<&Path>, long: bool) -> String {
-    let title = format!(
-        "rpcrdma {} gateway, process {}, up {}",
-        now.version,
-        now.pid,
-        ago(now.uptime_seconds)
-    );
-    let line = |text: &str| match long {
-        true => format!("{text}\n"),
-        false => wrapped(text),
-    };
-    let mut text = super::with_socket(line(&title), socket);
+pub(super) fn since_start(now: &GatewayStatus, form: &Form<'_>) -> String {
+    let mut text = form.since_start(&now.version, now.uptime_seconds);
     for remark in remarks(now) {
-        text += &line(&remark);
+        text += &form.line(&remark);
     }
-    if long {
+    if form.long {
         return format!("{text}\n{}", table(now));
     }
     for pair in &now.pairs {
@@ -217,14 +206,9 @@ fn table(now: &GatewayStatus) -> Columns {
 }
 
 /// Rates between two moments, of the pairs with calls or clients or, if they are to be `long`, a row for each pair.
-pub(super) fn since(
-    before: &GatewayStatus,
-    now: &GatewayStatus,
-    socket: Option<&Path>,
-    long: bool,
-) -> String {
+pub(super) fn since(before: &GatewayStatus, now: &GatewayStatus, form: &Form<'_>) -> String {
     if before.pid != now.pid || now.uptime_seconds < before.uptime_seconds {
-        let all = since_start(now, socket, long);
+        let all = since_start(now, form);
         return format!("the gateway was started again\n\n{all}");
     }
     let seconds = (now.uptime_seconds - before.uptime_seconds).max(1e-9);
@@ -237,11 +221,8 @@ pub(super) fn since(
         };
         (pair, ["calls", "bytes_up", "bytes_down"].map(rate))
     });
-    let mut text = match socket {
-        Some(_) => super::with_socket(format!("gateway, process {}\n", now.pid), socket),
-        None => String::new(),
-    };
-    if long {
+    let mut text = form.at_interval();
+    if form.long {
         let mut table = Columns::with_long_lines(&[0, 1], 2);
         table.add(["listen", "upstream", "clients", "calls/s", "up/s", "down/s"]);
         for (pair, [calls, up, down]) in rates {

@@ -1,28 +1,19 @@
 //! Statistics of a server as text.
 
-use super::rows::{Rows, counted, number, shown, some, wrapped};
-use super::{ago, per_second, procedures, reload};
+use super::rows::{Rows, counted, number, shown, some};
+use super::{Form, per_second, procedures, reload};
 use crate::control::{ConnectionCounts, DuplicateRequests, ServerStatus};
 use crate::provider;
 use crate::table::Columns;
 use crate::units;
-use std::path::Path;
 
 /// Statistics since the start: what is not zero or, if they are to be `long`, all in rows of any length.
-pub(super) fn since_start(now: &ServerStatus, socket: Option<&Path>, long: bool) -> String {
-    let title = format!(
-        "rpcrdma {} at {}, process {}, up {}",
-        now.version,
-        shown(&now.listening),
-        now.pid,
-        ago(now.uptime_seconds)
-    );
-    if long {
-        let title = super::with_socket(title + "\n", socket);
-        let rows = all_rows(now);
-        return format!("{title}{rows}\n{}", procedures::long(&now.procedures, None));
+pub(super) fn since_start(now: &ServerStatus, form: &Form<'_>) -> String {
+    let title = form.since_start(&now.version, now.uptime_seconds);
+    if form.long {
+        let calls = procedures::long(&now.procedures, None);
+        return format!("{title}\n{}\n{calls}", all_rows(now));
     }
-    let title = super::with_socket(wrapped(&title), socket);
     let calls = procedures::short(&now.procedures, None);
     format!("{title}\n{}\n{calls}", rows(now))
 }
@@ -256,14 +247,9 @@ fn exports(now: &ServerStatus) -> String {
 }
 
 /// What happened between two moments.
-pub(super) fn since(
-    before: &ServerStatus,
-    now: &ServerStatus,
-    socket: Option<&Path>,
-    long: bool,
-) -> String {
+pub(super) fn since(before: &ServerStatus, now: &ServerStatus, form: &Form<'_>) -> String {
     if before.pid != now.pid || now.uptime_seconds < before.uptime_seconds {
-        let all = since_start(now, socket, long);
+        let all = since_start(now, form);
         return format!("the server was started again\n\n{all}");
     }
     let seconds = (now.uptime_seconds - before.uptime_seconds).max(1e-9);
@@ -285,14 +271,8 @@ pub(super) fn since(
     let (connections, in_use) = (now.connections.now(), number(now.credits_in_use));
     rows.add("connections", number(connections));
     rows.add("credits", format!("{in_use} in use"));
-    let title = match socket {
-        Some(_) => {
-            let at = format!("server at {}", shown(&now.listening));
-            super::with_socket(wrapped(&at), socket)
-        }
-        None => String::new(),
-    };
-    let table = match long {
+    let title = form.at_interval();
+    let table = match form.long {
         true => procedures::long(&differences, Some(seconds)),
         false => procedures::short(&differences, Some(seconds)),
     };

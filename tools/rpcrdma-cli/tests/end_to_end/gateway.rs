@@ -330,7 +330,7 @@ fn tcp_clients_use_a_server_over_rdma() {
     assert_eq!(of("upstream_provider"), "iwarp");
     let url = pair(&gateway)["listen"].clone();
     assert_eq!(of("listen"), url);
-    let shown = gateway.ask(&["clients"]);
+    let shown = gateway.ask(&["clients", "-l"]);
     let shown = shown.lines().find(|line| line.contains(&own)).unwrap();
     assert!(shown.ends_with(url.as_str().unwrap()), "{shown}");
 }
