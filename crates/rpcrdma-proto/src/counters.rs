@@ -84,6 +84,9 @@ counters! {
     invalidations_sent,
     /// Of these, handles of another call than the answered one (reminv §4.6).
     invalidations_sent_inter_call,
+    /// Replies of this end that invalidated nothing because their call shared a handle with another
+    /// call (RFC 8797 §4.1).
+    invalidations_withheld,
     /// Handles that a call of the peer named for invalidation without offering them (reminv §5.3).
     foreign_handles_named,
     /// RDMA_ERROR messages received that ended a call.
