@@ -1,6 +1,7 @@
 //! Events of a connection for its owner.
 
 use crate::owner::Owner;
+use crate::v2::Foreign;
 use crate::wire::header::ReadChunk;
 use oncrpc::TransportError;
 use oncrpc::xdr::{Payload, padded};
@@ -62,6 +63,9 @@ pub enum Violation {
     /// supports.
     #[error("the peer did not understand the offer of version two (cel-01 §5)")]
     OfferNotUnderstood,
+    /// The peer uses another draft of version two.
+    #[error("the peer uses another draft of version two than cel-01: it sent {0}")]
+    OtherDialect(Foreign),
     /// The peer sends control messages without receiving the answers.
     #[error("the peer sends control messages without receiving the answers")]
     ControlFlood,
@@ -91,6 +95,7 @@ impl Violation {
             | Self::LostHandle
             | Self::NoCommonVersion { .. }
             | Self::OfferNotUnderstood
+            | Self::OtherDialect(_)
             | Self::NotRegistered => false,
         }
     }

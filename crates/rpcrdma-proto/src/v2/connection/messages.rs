@@ -121,7 +121,7 @@ impl<O: Owner> Connection<O> {
         let done = self.with_session(|session| {
             let before = session.opening();
             session.handle_optional(xid, control, rest);
-            before == Opening::Exchanging && session.opening() == Opening::Done
+            before != Opening::Done && session.opening() == Opening::Done
         });
         match control.direction {
             Direction::Call => self.control_asked = credits,

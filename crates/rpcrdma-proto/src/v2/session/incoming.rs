@@ -12,6 +12,7 @@ impl Session {
     pub(super) fn answered(&mut self, xid: u32, is: impl Fn(&What) -> bool) -> Option<What> {
         let answered = self.outstanding.answered(xid, is)?;
         if answered.updates {
+            self.unanswered = false;
             self.own.handle_heard();
         }
         Some(answered.what)
@@ -41,9 +42,12 @@ impl Session {
         }
     }
 
-    /// Handles an INITXCH of the peer. Each one is answered with this end's.
+    /// Handles an INITXCH of the peer that is no answer. Each one is answered with this end's. It
+    /// proves version two to a client that still waits for an answer: the server may send none
+    /// (xcharext §2.3, §4.1).
     pub(super) fn take_initial(&mut self, xid: u32, init: &InitXch, first: bool) {
         self.counters.taken += 1;
+        self.be_cautious();
         if self.peer.has_said() {
             self.counters.ignored += init.start.len() as u64;
         } else {
@@ -61,11 +65,11 @@ impl Session {
     pub(super) fn take_initial_answer(&mut self, xid: u32, init: &InitXch, first: bool) {
         let ours = |what: &What| *what == What::Initial;
         if self.answered(xid, ours).is_none() {
-            self.counters.stray_replies += 1;
-            return;
+            return self.take_stray_initial(init);
         }
         self.counters.taken += 1;
         self.opening = Opening::Done;
+        self.unanswered = false;
         let chosen = self.agreement.handle_choice(init, first);
         self.take_choice(chosen);
         if self.peer.has_said() {
@@ -73,6 +77,26 @@ impl Session {
             return;
         }
         self.peer.handle_initial(init, self.own.registry());
+    }
+
+    /// Handles an INITXCH that claims to answer a message that was not sent. It counts if it is the
+    /// first.
+    fn take_stray_initial(&mut self, init: &InitXch) {
+        if self.peer.has_said() {
+            self.counters.stray_replies += 1;
+            return;
+        }
+        self.counters.taken += 1;
+        self.be_cautious();
+        self.peer.handle_initial(init, self.own.registry());
+    }
+
+    /// Ends a client's wait for the answer to its INITXCH before anything else: the server has shown
+    /// that it has version two.
+    fn be_cautious(&mut self) {
+        if self.opening == Opening::Exchanging {
+            self.opening = Opening::Cautious;
+        }
     }
 
     /// Handles the design that a server has chosen of the offered ones.

@@ -80,6 +80,8 @@ pub struct Session {
     answers: VecDeque<Answer>,
     /// Whether a message of the peer has arrived.
     heard: bool,
+    /// Whether the peer may be unaware of this end's INITXCH: a client's that is not answered.
+    unanswered: bool,
     flooded: bool,
     unclear_design: bool,
     /// Size of the peer's Receives, or the smaller one that was requested. Cached, because every
@@ -95,7 +97,8 @@ pub enum Opening {
     /// Only the client's INITXCH, until it is answered (cel-01 §5).
     Exchanging,
     /// One call at a time, of at most [`FIRST_MESSAGE`] bytes, until the first reply that is not an
-    /// error: there are no characteristics (cel-01 §5).
+    /// error: there are no characteristics (cel-01 §5), or the server has announced its own and not
+    /// answered the client's (xcharext §4.1).
     Cautious,
     /// Everything within credits and limits.
     Done,
@@ -163,6 +166,7 @@ impl Session {
             outstanding: Outstanding::default(),
             answers: VecDeque::new(),
             heard: false,
+            unanswered: role == Role::Client,
             flooded: false,
             unclear_design: false,
             peer_receives: ReceiveSize::DEFAULT,
@@ -199,7 +203,10 @@ impl Session {
     /// Returns the size of the largest reply for which a call needs no Reply chunk: the smaller
     /// Receive size of both ends, because each end sends as much as it receives.
     pub fn reply_limit(&self) -> usize {
-        let own = self.own.sizes.for_replies();
+        let own = match self.unanswered {
+            true => ReceiveSize::DEFAULT,
+            false => self.own.sizes.for_replies(),
+        };
         own.min(self.peer_receives).bytes()
     }
 
@@ -324,7 +331,10 @@ impl Session {
         let unsupported = error == RdmaError::InvalOption;
         match what {
             // Whatever is wrong with it: the peer has version two and knows nothing of us.
-            What::Initial => self.opening = Opening::Cautious,
+            What::Initial if self.opening == Opening::Exchanging => {
+                self.opening = Opening::Cautious;
+            }
+            What::Initial => {}
             What::Request(ids) => {
                 self.peer
                     .handle_refused(&ids, unsupported, &mut self.events);
@@ -360,6 +370,8 @@ impl Session {
     pub fn handle_message(&mut self) {
         if self.opening == Opening::Cautious {
             self.opening = Opening::Done;
+            // Its Receive is free again, and an answer could change nothing any more.
+            self.outstanding.forget_initial();
         }
     }
 
