@@ -149,9 +149,11 @@ pub struct ClientConfig {
     /// to each connection.
     pub connections: usize,
     /// Versions of RPC-over-RDMA that the client speaks. The default is version one, since version
-    /// two has no RFC. With [`Versions::Auto`] the client offers version two first, which costs one
-    /// round trip on each new connection. If the server declines or does not answer, the client
-    /// uses version one, and for [`REMEMBER_VERSION_ONE`] it does not offer version two again.
+    /// two has no RFC. With [`Versions::Auto`] the client offers version two to a server that
+    /// announces the same draft of it in its private data, which costs one round trip on each new
+    /// connection, and uses version one with others. If the server declines or does not answer, the
+    /// client uses version one, and for [`REMEMBER_VERSION_ONE`] it does not offer version two
+    /// again. With [`Versions::Two`] it offers version two to every server.
     pub versions: Versions,
     /// How long to wait for the server to answer the offer of version two, before the connection is
     /// given up.
@@ -438,7 +440,8 @@ pub struct ServerConfig {
     pub unanswered: Option<Duration>,
     /// Pool of buffers. With `None` each worker has a pool of its own.
     pub pool: Option<Pool>,
-    /// Private data of the application, sent behind that of RPC-over-RDMA.
+    /// Private data of the application, sent behind that of RPC-over-RDMA and, with version two, the
+    /// eight octets that announce its draft.
     pub private_data: Vec<u8>,
     /// Busy-polling mode while there is no work.
     pub spin: Spin,

@@ -144,6 +144,12 @@ impl Peer {
         Self::accept_with(listener, &private_data(true))
     }
 
+    /// The same from a server that announces version two, as a client with a choice wants it.
+    pub fn accept_announcing(listener: &TcpListener) -> Self {
+        let announced = [&private_data(true)[..], &crate::mpa::ANNOUNCEMENT].concat();
+        Self::accept_with(listener, &announced)
+    }
+
     /// The same with this private data.
     pub fn accept_with(listener: &TcpListener, private_data: &[u8]) -> Self {
         Self::accepting(listener, 8, private_data)

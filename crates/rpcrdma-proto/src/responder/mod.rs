@@ -658,9 +658,10 @@ impl<O: Owner> Responder<O> {
             return false;
         }
         let mut left = MAX_SHARED_COMPARISONS;
-        let others = self.calls.iter().filter(|&(other, call)| {
-            other != key as usize && !call.lists.is_empty()
-        });
+        let others = self
+            .calls
+            .iter()
+            .filter(|&(other, call)| other != key as usize && !call.lists.is_empty());
         let mut sharing: SmallVec<[usize; 4]> = SmallVec::new();
         for (other, call) in others {
             match rule::share_a_handle(&own.lists, &call.lists, &mut left) {

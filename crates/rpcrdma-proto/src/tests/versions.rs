@@ -320,7 +320,12 @@ fn server_answers_each_version_in_its_own_words() {
     let auto = Versions::Auto;
     // An operation that is not known pins version two; anything malformed pins nothing.
     check(auto, &[7, 2, 4, 5, 0, 99, 0], &[7, 2, 4, 4, 3], two);
-    check(auto, &[7, 2, 4, 9, 0, 0, 0, 0], &[7, 2, 4, 4, 1, 1, 1], None);
+    check(
+        auto,
+        &[7, 2, 4, 9, 0, 0, 0, 0],
+        &[7, 2, 4, 4, 1, 1, 1],
+        None,
+    );
     check(auto, &[7, 2, 4, 0, 2, 0, 0, 0], &[7, 2, 4, 4, 2], None);
     check(auto, &[7, 1, 4, 9, 0, 0, 0], &[7, 1, 4, 4, 2], None);
     check(auto, &[7, 1, 4, 0, 0, 0, 0, 7, 0], &[], one);

@@ -161,7 +161,8 @@ mod tests {
     #[test]
     fn what_cel_01_does_not_have_is_of_another_draft() {
         let words = crate::wire::header::tests::words;
-        let of = |wire: &[u32]| Foreign::in_message(&words(wire)).map(|foreign| foreign.to_string());
+        let of =
+            |wire: &[u32]| Foreign::in_message(&words(wire)).map(|foreign| foreign.to_string());
         for header_type in [0, 1, 5] {
             assert_eq!(of(&[7, 2, 32, header_type]), None);
         }

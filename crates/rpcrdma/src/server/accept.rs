@@ -313,7 +313,12 @@ impl Arrival {
             .with_receive_size(config.receive_size())
             .with_shared_receives(self.address.shared.receives.clone())
             .with_setup_timeout(settings.setup_timeout);
-        let private_data = own.with_user_bytes(&settings.private_data, limits.private_data.accept);
+        let mut behind = Vec::new();
+        if config.versions.speak(Version::Two) {
+            behind.extend_from_slice(&config.dialect.announcement());
+        }
+        behind.extend_from_slice(&settings.private_data);
+        let private_data = own.with_user_bytes(&behind, limits.private_data.accept);
         // RFC 8166 §3.3.2: Receives are posted before the client can know that it may send.
         let receives = config.initial_receives();
         let qp = incoming.accept(&options, &private_data, receives).await?;

@@ -167,7 +167,12 @@ fn client_of_a_server_that_leaves_its_offer_unanswered_goes_on_after_the_first_r
         let Pair { client, server, .. } = &mut pair;
         let (xid, _) = optional(client);
         let unasked = server.own.initial();
-        say(client, xid + 1, direction, Operation::InitXch(unasked.clone()));
+        say(
+            client,
+            xid + 1,
+            direction,
+            Operation::InitXch(unasked.clone()),
+        );
         assert_eq!(
             (client.opening(), client.send_limit()),
             (Opening::Cautious, 1024)

@@ -168,7 +168,10 @@ fn change_that_was_asked_for_ends_the_request_whatever_it_is() {
     say(&mut session, 1, Direction::Call, Operation::InitXch(init));
     let wanted = XcharVal::of::<RequesterRemoteInvalidation>(&true);
     assert_eq!(session.request_peer(vec![wanted.clone()]), Ok(()));
-    assert!(matches!(operation(&mut session), (1, Operation::InitXch(_))));
+    assert!(matches!(
+        operation(&mut session),
+        (1, Operation::InitXch(_))
+    ));
     let (xid, _) = operation(&mut session);
     respond(&mut session, xid, &[Outcome::Pending]);
     tell(&mut session, wanted.clone(), true);
