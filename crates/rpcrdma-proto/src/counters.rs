@@ -107,6 +107,9 @@ counters! {
     /// Messages discarded: invalid headers that are not answered with an error, RDMA_DONE, and
     /// calls in a direction without calls.
     discarded,
+    /// Messages of the peer that were longer than this end had announced that it receives. Its
+    /// Receives happened to hold them.
+    oversized,
     /// Replies without a matching call.
     unknown_replies,
     /// Replies that violated the protocol.

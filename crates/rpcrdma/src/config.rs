@@ -438,6 +438,10 @@ pub struct ServerConfig {
     /// a connection of the address that holds most is closed. `None` is without such a limit: where the
     /// service goes on with a call when its connection has ended, that would help nobody.
     pub unanswered: Option<Duration>,
+    /// Whether to close the connection of a client that sends a longer message than was announced
+    /// to it (RFC 8797 §4.2, xcharext §3.1), as servers do whose Receives are no larger. Otherwise a
+    /// message that happens to fit is served, counted and logged.
+    pub strict: bool,
     /// Pool of buffers. With `None` each worker has a pool of its own.
     pub pool: Option<Pool>,
     /// Private data of the application, sent behind that of RPC-over-RDMA and, with version two, the
@@ -478,6 +482,7 @@ impl ServerConfig {
         with_health(health: HealthCheck),
         with_chunk_memory(chunk_memory: usize),
         with_unanswered(unanswered: Option<Duration>),
+        with_strict(strict: bool),
         with_pool(pool: Pool),
         with_private_data(private_data: Vec<u8>),
         with_spin(spin: Spin),
@@ -524,6 +529,7 @@ impl Default for ServerConfig {
             },
             chunk_memory: 64 << 20,
             unanswered: None,
+            strict: false,
             pool: None,
             private_data: Vec::new(),
             spin: Spin::default(),

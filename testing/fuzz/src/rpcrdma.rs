@@ -486,8 +486,10 @@ impl Stage {
 /// Whether it is this end that cannot go on, though everything that it posts is done.
 fn is_ours(violation: Violation) -> bool {
     match violation {
-        Violation::ForeignHandle(_)
+        Violation::OtherDialect(_)
+        | Violation::ForeignHandle(_)
         | Violation::UnwantedInvalidation(_)
+        | Violation::UnpermittedInvalidation(_)
         | Violation::BeyondCredits(_)
         | Violation::NoCommonVersion { .. }
         | Violation::OfferNotUnderstood

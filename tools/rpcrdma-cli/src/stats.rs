@@ -184,6 +184,10 @@ fn since_start(now: &ServerStatus) -> String {
         "handles",
         format!("{} invalidated with replies", rdma("invalidations_sent")),
     );
+    if rdma("oversized") > 0 {
+        let shown = format!("{} messages longer than announced", rdma("oversized"));
+        line("oversized", shown);
+    }
     let duplicates = &now.duplicate_requests;
     line(
         "duplicates",

@@ -365,6 +365,56 @@ fn server_answers_each_version_in_its_own_words() {
 }
 
 #[test]
+fn messages_that_are_longer_than_announced_are_counted() {
+    let words = |head: &[u32], len: usize| {
+        let mut all = head.to_vec();
+        all.resize(len / 4, 0);
+        all
+    };
+    let server = |versions: Versions, announced: usize| {
+        let mut config = config(Role::Server);
+        config.versions = versions;
+        config.own.receive = InlineThreshold::at_most(announced);
+        config.characteristics.largest = InlineThreshold::at_most(16_384);
+        let size = 16_384;
+        config.receives = crate::Receives::Shared { size };
+        let limits = EndOptions::default().limits;
+        Connection::new(&config, TestOwner::default(), None, &limits)
+    };
+    let say = |server: &mut Connection, message: Vec<u32>| {
+        let bytes = message.iter().flat_map(|word| word.to_be_bytes()).collect();
+        super::lone::arrive(server, bytes);
+        while server.poll_post().is_some() {}
+        server.counters().oversized
+    };
+    let call = |xid: u32, len| words(&[xid, 1, 4, 0, 0, 0, 0, xid, 0], len);
+    let mut one = server(Versions::Auto, 4096);
+    assert_eq!(say(&mut one, call(7, 4096)), 0);
+    assert_eq!(say(&mut one, call(8, 4100)), 1);
+    assert_eq!(say(&mut one, call(9, 8192)), 2);
+    let first = crate::Oversized {
+        bytes: 4100,
+        limit: 4096,
+    };
+    assert_eq!(one.oversized(), Some(first));
+    // A first message of version two, one before the server has introduced itself, and later ones.
+    let call = |xid: u32, len| words(&[xid, 2, 4, 0, 0, 0, 0, 0, xid, 0], len);
+    let mut two = server(Versions::Auto, 8192);
+    assert_eq!(say(&mut two, call(7, 1028)), 1);
+    assert_eq!(say(&mut two, call(8, 4096)), 1);
+    assert_eq!(say(&mut two, call(9, 4100)), 2);
+    say(&mut two, introduction(10, 0));
+    assert_eq!(say(&mut two, call(11, 8192)), 2);
+    assert_eq!(say(&mut two, call(12, 8196)), 3);
+    // It lowers its size to 4096 at the client's request, and says so.
+    let request = [13, 2, 4, 5, 0, 2, 16, 1, 1, 4, 4096];
+    say(&mut two, request.to_vec());
+    let lowered = two.session().expect("version two").announced_receive_size();
+    assert_eq!(lowered, 4096);
+    assert_eq!(say(&mut two, call(14, 8192)), 4);
+}
+
+#[test]
 fn message_of_another_version_is_refused_once_the_version_is_settled() {
     let mut lone = Lone::new(Role::Server, Versions::Auto);
     lone.say(&[7, 1, 4, 0, 0, 0, 0, 7, 0]);

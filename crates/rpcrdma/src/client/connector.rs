@@ -409,6 +409,7 @@ fn may_speak_version_one(over: &CloseReason) -> bool {
         | CloseReason::Silent(_)
         | CloseReason::Mute(_)
         | CloseReason::PullTimedOut(_)
+        | CloseReason::Oversized { .. }
         | CloseReason::TooSlow
         | CloseReason::GaveWay
         | CloseReason::CallTimedOut(_)

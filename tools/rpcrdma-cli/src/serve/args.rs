@@ -102,6 +102,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DURATION", default_value = "6m", value_parser = units::parse_duration)]
     pub(super) idle_timeout: Duration,
 
+    /// Close the connection of a client whose message is longer than this server has announced
+    /// that it receives, as other servers do, instead of logging it
+    #[arg(long)]
+    pub(super) strict: bool,
+
     #[command(flatten)]
     pub(super) reports: ReportArgs,
 

@@ -238,6 +238,7 @@ impl Settings {
                 (!self.args.idle_timeout.is_zero()).then_some(self.args.idle_timeout),
             )
             .with_drain_timeout(CALLS_END_WITHIN)
+            .with_strict(self.args.strict)
             .with_workers(self.args.threads.map_or(usual.workers, usize::from))
             .with_spin(self.args.transport.spin());
         let with_memory = providers.connections_with_memory(&config);

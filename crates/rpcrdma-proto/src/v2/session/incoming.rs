@@ -34,11 +34,20 @@ impl Session {
         }
     }
 
+    /// Queues an answer. One too many ends the connection, and the peer is told by an error for the
+    /// operation that was one too many: no error code says so, and this one is for messages that
+    /// are not processed.
     fn answer(&mut self, answer: Answer) {
         if self.answers.len() < CONTROL_RECEIVES {
             self.answers.push_back(answer);
-        } else {
-            self.flooded = true;
+        } else if !std::mem::replace(&mut self.flooded, true) {
+            let xid = match answer {
+                Answer::Initial { xid }
+                | Answer::Response { xid, .. }
+                | Answer::Error { xid, .. } => xid,
+            };
+            let error = RdmaError::BadHeader;
+            self.answers.push_back(Answer::Error { xid, error });
         }
     }
 

@@ -80,6 +80,8 @@ pub struct Session {
     answers: VecDeque<Answer>,
     /// Whether a message of the peer has arrived.
     heard: bool,
+    /// Whether this end has sent its INITXCH.
+    introduced: bool,
     /// Whether the peer may be unaware of this end's INITXCH: a client's that is not answered.
     unanswered: bool,
     flooded: bool,
@@ -166,6 +168,7 @@ impl Session {
             outstanding: Outstanding::default(),
             answers: VecDeque::new(),
             heard: false,
+            introduced: false,
             unanswered: role == Role::Client,
             flooded: false,
             unclear_design: false,
@@ -213,6 +216,15 @@ impl Session {
     /// Returns the size of Receives to post from now on, in bytes.
     pub fn receive_size(&self) -> usize {
         self.own.sizes.next().bytes()
+    }
+
+    /// Returns the size of the largest message that the peer may send, in bytes: what this end has
+    /// announced of its Receives, or the default.
+    pub fn announced_receive_size(&self) -> usize {
+        match self.introduced {
+            true => self.own.sizes.announced().bytes(),
+            false => ReceiveSize::DEFAULT.bytes(),
+        }
     }
 
     /// Returns the last announced value of a characteristic of this end, or the default.

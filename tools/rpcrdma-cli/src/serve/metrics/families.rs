@@ -424,6 +424,11 @@ impl Families {
             &[(&[], counters.invalidations_sent)],
         );
         self.counters(
+            "oversized_messages_total",
+            "Messages of clients that were longer than was announced to them.",
+            &[(&[], counters.oversized)],
+        );
+        self.counters(
             "memory_waits_total",
             "Calls that waited for chunk memory.",
             &[(&[], counters.memory_waits)],

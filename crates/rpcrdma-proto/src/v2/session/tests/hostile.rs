@@ -69,6 +69,17 @@ fn peer_that_does_not_wait_for_answers_is_cut_off() {
     }
     request(&mut pair.server, &[]);
     assert!(pair.server.is_flooded());
+    request(&mut pair.server, &[]);
+    // It is told what became of the one that was too many.
+    for _ in 0..CONTROL_RECEIVES {
+        response(&mut pair.server);
+    }
+    let error = RdmaError::BadHeader;
+    assert_eq!(
+        next(&mut pair.server),
+        Some(Message::Error { xid: 40, error })
+    );
+    assert_eq!(next(&mut pair.server), None);
 }
 
 #[test]
