@@ -129,25 +129,44 @@ fn end_with_per_version_says_so_and_goes_by_what_its_peer_says() {
 }
 
 #[test]
-fn default_holds_under_per_version_where_the_client_says_nothing() {
-    let mut setup = setup(&[], &[]);
-    setup.client.characteristics.supported = Supported::None;
-    for end in [&mut setup.client, &mut setup.server] {
-        end.characteristics.remote_invalidation_by_version = true;
+fn per_version_needs_no_word_of_a_client_that_has_no_characteristics() {
+    for (by_version, remote) in [(true, 1), (false, 0)] {
+        let mut setup = setup(&[], &[]);
+        setup.client.characteristics.supported = Supported::None;
+        for end in [&mut setup.client, &mut setup.server] {
+            end.characteristics.remote_invalidation_by_version = by_version;
+        }
+        let mut pair = Pair::with(setup);
+        let first = request(1, call(1, 4, &[]), bound(40, &[]));
+        pair.call(first);
+        let (id, _) = pair.arrived();
+        pair.answer(id, Reply::Message(reply(1, 4, &[])));
+        pair.ended().expect("a reply");
+        let id = send(&mut pair, 2);
+        answer(&mut pair, id, 2);
+        assert_eq!(invalidated(&pair), (remote, 2 - remote));
     }
-    let mut pair = Pair::with(setup);
-    let first = request(1, call(1, 4, &[]), bound(40, &[]));
-    pair.call(first);
-    let (id, _) = pair.arrived();
-    pair.answer(id, Reply::Message(reply(1, 4, &[])));
-    pair.ended().expect("a reply");
-    let id = send(&mut pair, 2);
-    answer(&mut pair, id, 2);
-    let default = <RequesterRemoteInvalidation as Characteristic>::default();
-    assert_eq!(
-        invalidated(&pair),
-        (u64::from(default), 2 - u64::from(default))
-    );
+}
+
+#[test]
+fn characteristics_without_reqreminv_say_no_under_per_version() {
+    let mut config = config(Role::Server);
+    config.versions = Versions::Two;
+    config.characteristics.remote_invalidation_by_version = true;
+    let limits = EndOptions::default().limits;
+    let mut server = Connection::new(&config, TestOwner::default(), None, &limits);
+    let mut taken = |handle| {
+        hear(&mut server, handle, &written(&[handle]), Invalidate::Unsaid);
+        let taken = answered(&mut server).1;
+        if handle == 50 {
+            // An INITXCH with another characteristic: the default of Table 1 holds from then on.
+            arrive(&mut server, &[1, 2, 8, 5, 0, 1, 20, 1, 1, 4, 4096, 0]);
+            while server.poll_post().is_some() {}
+        }
+        taken
+    };
+    assert_eq!(taken(50), Some(Handle(50)));
+    assert_eq!(taken(51), None);
 }
 
 #[test]

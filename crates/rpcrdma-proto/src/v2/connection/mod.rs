@@ -610,6 +610,10 @@ impl<O: Owner> Connection<O> {
             peer_chunks,
             rule: match design {
                 Some(design) => Rule::By(design),
+                // reminv §4.1: always, unless the peer has a way to say otherwise (xcharext §3.2).
+                None if self.by_version && !session.peer_names_characteristics() => {
+                    Rule::By(Design::PerVersion)
+                }
                 None if !session.peer_allows_invalidation() => Rule::Never,
                 None if self.by_version => Rule::By(Design::PerVersion),
                 None if self.all_may_go => Rule::By(Design::PerConnection),

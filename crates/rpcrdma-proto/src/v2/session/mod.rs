@@ -247,6 +247,12 @@ impl Session {
         self.peer.has_said()
     }
 
+    /// Whether the peer has named a characteristic. One that does not, because it lacks or refuses
+    /// xcharext, has sent no INITXCH or an empty one.
+    pub fn peer_names_characteristics(&self) -> bool {
+        self.peer.names_any()
+    }
+
     /// Returns the backward direction support of both ends. A client infers that of the server from
     /// its calls (xcharext §3.3).
     pub fn backward(&self) -> BackwardSupport {

@@ -19,6 +19,8 @@ pub(super) struct Peer {
     fixed: Vec<XcharId>,
     /// Whether its INITXCH has arrived.
     said: bool,
+    /// Whether that named any characteristic, known or not.
+    names_any: bool,
     /// Whether it has refused a REQXCH or an UPDXCH.
     no_requests: bool,
     no_updates: bool,
@@ -86,6 +88,10 @@ impl Peer {
         self.said
     }
 
+    pub(super) fn names_any(&self) -> bool {
+        self.names_any
+    }
+
     pub(super) fn takes_updates(&self) -> bool {
         self.said && !self.no_updates
     }
@@ -124,6 +130,7 @@ impl Peer {
 
     pub(super) fn handle_initial(&mut self, init: &InitXch, registry: &Registry) {
         self.said = true;
+        self.names_any = !init.start.is_empty();
         for (at, value) in init.start.values().iter().enumerate() {
             if !is_taken(value.which, registry) {
                 continue;
