@@ -23,8 +23,8 @@ pub(crate) struct TransportArgs {
     #[arg(long, conflicts_with = "crc")]
     no_crc: bool,
 
-    /// RPC-over-RDMA version: `auto` offers version two (which has no RFC) and falls back to
-    /// version one; `serve` then accepts both
+    /// RPC-over-RDMA version: `auto` offers version two (which has no RFC) to servers that announce
+    /// the same draft of it, and uses version one with others; `serve` then accepts both
     #[arg(long, value_enum, default_value_t, value_name = "VERSION")]
     rpcrdma_version: VersionName,
 
