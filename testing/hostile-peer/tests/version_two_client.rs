@@ -80,7 +80,8 @@ fn server_that_introduces_itself_need_not_answer() {
 
 #[test]
 fn other_drafts_of_version_two_are_named_and_not_waited_for() {
-    let drafts: &[(fn(u32) -> Vec<u32>, &str)] = &[
+    type Answer = fn(u32) -> Vec<u32>;
+    let drafts: &[(Answer, &str)] = &[
         (|_| vec![0, 2, 128, 7, 0], "header type 7 of cel-03"),
         (
             |xid| vec![xid, 2, 128, 10, 0, 0],

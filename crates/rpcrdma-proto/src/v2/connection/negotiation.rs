@@ -71,10 +71,9 @@ impl<O: Owner> Connection<O> {
             true => codec(self.dialect, WordLayout::None),
             false => &VersionOne,
         };
-        if let (true, Some(Foreign::HeaderType(_))) = (two, Foreign::in_message(message)) {
-            if self.versions.speak(Version::One) {
-                return Err(self.refuse_dialect(message));
-            }
+        let is_foreign = matches!(Foreign::in_message(message), Some(Foreign::HeaderType(_)));
+        if is_foreign && self.versions.speak(Version::One) {
+            return Err(self.refuse_dialect(message));
         }
         let header = self.core.receive(message);
         let is_call = header.as_ref().is_ok_and(|header| match &header.body {
