@@ -89,7 +89,7 @@ impl Acceptor {
                 never = self.settings.summarise_when_due() => match never {},
             };
             match incoming {
-                Ok(incoming) => self.hand_over(incoming),
+                Ok(incoming) => self.hand_over(incoming, listener.local_addr()),
                 Err(error) => {
                     // Whoever connects is not known.
                     if self.settings.may_warn(PeerGroup::THIS_MACHINE) {
@@ -109,7 +109,7 @@ impl Acceptor {
         listener.accept().await
     }
 
-    fn hand_over(&self, incoming: Box<dyn Incoming>) {
+    fn hand_over(&self, incoming: Box<dyn Incoming>, listener: SocketAddr) {
         let peer = incoming.peer_addr();
         let evicted = Stop::new();
         let evict = evicted.clone();
@@ -150,7 +150,7 @@ impl Acceptor {
             activity: worker.activity.clone(),
             event_loop: worker.event_loop.clone(),
             stop: self.stop.clone(),
-            tally: Tally::new(Arc::clone(&self.state), peer),
+            tally: Tally::new(Arc::clone(&self.state), peer, listener),
             address: self.settings.addresses.connected(group, receives),
             origin,
             place: Place { admitted, evicted },
