@@ -1,8 +1,10 @@
 //! The file of `serve --config`.
 //!
 //! A `[server]` table has the options of the command line, with `_` for `-`; each `[[export]]` table is
-//! a directory. What is not known is refused: a rule that is misspelt must not be a rule that is not
-//! there.
+//! a directory. `include` names a directory of files with further exports ([`include`]). What is not known is
+//! refused: a rule that is misspelt must not be a rule that is not there.
+
+mod include;
 
 use super::exports::{Export, default_name, normal_name};
 use super::plan::{ClientPlan, Clients, Plan, Presence};
@@ -23,17 +25,28 @@ const MAX_EXPORTS: usize = 1024;
 /// Clients of an export.
 const MAX_CLIENTS: usize = 1024;
 
-/// A file that was read.
+/// A file that was read, with those that it includes.
 #[derive(Debug)]
 pub(super) struct Config {
     pub(super) file: ConfigFile,
     pub(super) server: Options,
+    exports: Vec<Spanned<ExportTable>>,
+    /// The files that it includes, in order.
+    included: Vec<Included>,
+}
+
+/// An included file.
+#[derive(Debug)]
+struct Included {
+    file: ConfigFile,
     exports: Vec<Spanned<ExportTable>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    /// A directory of files with exports, beside this file if it is no absolute path.
+    include: Option<Spanned<PathBuf>>,
     #[serde(default)]
     server: Options,
     #[serde(default, rename = "export")]
@@ -121,32 +134,42 @@ impl Config {
     pub(super) fn of(file: ConfigFile) -> Result<(Self, ConfigErrors), ConfigError> {
         let (
             File {
+                include,
                 server,
                 mut exports,
             },
             mut errors,
         ) = file.values()?;
-        if exports.is_empty() && errors.is_empty() || exports.len() > MAX_EXPORTS {
+        let included = include.map(|dir| include::read(&file, &dir, &mut errors));
+        let mut included = included.unwrap_or_default();
+        let of_included: usize = included.iter().map(|file| file.exports.len()).sum();
+        let count = exports.len() + of_included;
+        if count == 0 && errors.is_empty() || count > MAX_EXPORTS {
             let what = format!("there has to be one at least, and {MAX_EXPORTS} at most");
             errors.push(file.error(0..0, "export", what));
             exports.truncate(MAX_EXPORTS);
+            let mut left = MAX_EXPORTS - exports.len();
+            for file in &mut included {
+                file.exports.truncate(left);
+                left -= file.exports.len();
+            }
         }
         let config = Self {
             file,
             server,
             exports,
+            included,
         };
         Ok((config, errors))
     }
 
-    /// What is wrong at a place of the file.
-    pub(super) fn error(
-        &self,
-        at: Range<usize>,
-        key: impl Into<String>,
-        what: impl fmt::Display,
-    ) -> ConfigError {
-        self.file.error(at, key, what)
+    /// Each file with its exports, in order.
+    fn files(&self) -> impl Iterator<Item = (&ConfigFile, &[Spanned<ExportTable>])> {
+        let included = self.included.iter();
+        let included = included.map(|one| (&one.file, &one.exports[..]));
+        [(&self.file, &self.exports[..])]
+            .into_iter()
+            .chain(included)
     }
 
     /// The exports, without those that cannot be served. Those without clients of their own are for `allow`. Adds what is
@@ -155,45 +178,72 @@ impl Config {
     pub(super) fn plans(&self, allow: &[Clients], errors: &mut ConfigErrors) -> Vec<Plan> {
         let (mut names, mut fsids) = (HashMap::new(), HashMap::new());
         let mut plans = Vec::new();
-        for (index, table) in self.exports.iter().enumerate() {
-            let plan = self.plan(index, table, allow, errors);
+        let knows_allow = !errors.tells_of(&self.file, "server");
+        let all = self.files().flat_map(|(file, exports)| {
+            let numbered = exports.iter().enumerate();
+            numbered.map(move |(index, table)| (ExportsFile(file), index, table))
+        });
+        for (file, index, table) in all {
+            let plan = file.plan(index, table, (allow, knows_allow), errors);
             let (at, table) = (table.span(), table.get_ref());
             let key = |name: &str| format!("export[{index}].{name}");
+            // The export before this one, in words.
+            let of = |(other, before): (ExportsFile<'_>, usize)| match other.0.path() {
+                path if path == file.0.path() => format!("export[{before}]"),
+                path => format!("export[{before}] of {}", path.display()),
+            };
             if let Some(fsid) = &table.fsid
-                && let Some(before) = fsids.insert(*fsid.get_ref(), index)
+                && let Some(before) = fsids.insert(*fsid.get_ref(), (file, index))
             {
-                let what = format!("export[{before}] has this number too");
-                errors.push(self.error(fsid.span(), key("fsid"), what));
+                let what = format!("{} has this number too", of(before));
+                errors.push(file.error(fsid.span(), key("fsid"), what));
             }
             let Some(plan) = plan else {
                 continue;
             };
-            if let Some(before) = names.insert(plan.export.name.clone(), index) {
+            if let Some(before) = names.insert(plan.export.name.clone(), (file, index)) {
                 let named = table.name.as_ref().map(Spanned::span);
                 let at = named
                     .or(table.path.as_ref().map(Spanned::span))
                     .unwrap_or(at);
-                let what = format!("export[{before}] is named {} too", plan.export.name);
-                errors.push(self.error(at, key("name"), what));
+                let what = format!("{} is named {} too", of(before), plan.export.name);
+                errors.push(file.error(at, key("name"), what));
             } else {
                 plans.push(plan);
             }
         }
         plans
     }
+}
 
+/// A file whose exports are read.
+#[derive(Clone, Copy)]
+struct ExportsFile<'a>(&'a ConfigFile);
+
+impl ExportsFile<'_> {
+    /// An error at a place of the file.
+    fn error(
+        &self,
+        at: Range<usize>,
+        key: impl Into<String>,
+        what: impl fmt::Display,
+    ) -> ConfigError {
+        self.0.error(at, key, what)
+    }
+
+    /// An export. One without clients of its own is for those that `[server]` allows, if what it says of them is understood.
     fn plan(
         &self,
         index: usize,
         table: &Spanned<ExportTable>,
-        allow: &[Clients],
+        (allow, knows_allow): (&[Clients], bool),
         errors: &mut ConfigErrors,
     ) -> Option<Plan> {
         let whole = format!("export[{index}]");
         let key = |name: &str| format!("{whole}.{name}");
         let (at, table) = (table.span(), table.get_ref());
         // A key that is not understood may be the one that is missing, or the one that says for whom it is.
-        let is_understood = !errors.tells_of(&whole);
+        let is_understood = !errors.tells_of(self.0, &whole);
         if table.path.is_none() && is_understood {
             errors.push(self.error(at.clone(), &whole, "path is missing"));
         }
@@ -210,7 +260,7 @@ impl Config {
         };
         let clients = self.clients(&whole, table, allow, errors);
         let has_rules = !table.clients.is_empty();
-        if clients.is_empty() && !has_rules && is_understood && !errors.tells_of("server") {
+        if clients.is_empty() && !has_rules && is_understood && knows_allow {
             let what = "it is for nobody: say for whom with [[export.client]], or for all exports with \
                         allow in [server]";
             errors.push(self.error(at.clone(), key("client"), what));
@@ -260,7 +310,8 @@ impl Config {
             (Ok(dir), _) => export.dir = dir,
             (Err(error), Presence::Required) => {
                 // It may be one that need not be there.
-                if !errors.tells_of(&key("nofail")) && !errors.tells_of(&key("mountpoint")) {
+                let tells_of = |name| errors.tells_of(self.0, &key(name));
+                if !tells_of("nofail") && !tells_of("mountpoint") {
                     let error = self.error(at, key("path"), format!("{error:#}"));
                     errors.push(error.of_machine());
                 }
@@ -310,7 +361,7 @@ impl Config {
             let given = (rule.read_only, rule.squash, rule.anonuid, rule.anongid);
             let options = self::options(options, given);
             let Some(hosts) = &rule.hosts else {
-                if !errors.tells_of(&whole) {
+                if !errors.tells_of(self.0, &whole) {
                     errors.push(self.error(at, whole, "hosts is missing"));
                 }
                 continue;
