@@ -46,15 +46,16 @@ pub(super) fn make(
     progress: &Progress,
 ) -> Result<PathBuf> {
     check_tools()?;
+    let version = facts::debian_version()?;
     let profile = format!("--profile={profile}");
     progress.say(&format!("the program, with cargo build {profile}"));
     let program = build(&[&profile, "--package=rpcrdma-cli"], "rpcrdma")?;
+    check_commit(&program, &version)?;
     let cargo_deb = CARGO_DEB.find(&staging().join("tools"), |what| progress.say(what))?;
     progress.say("manual pages, completions, documentation and licenses");
     let staging = staging();
     let share = share::make(&staging, &program)?;
     let time = facts::source_time()?;
-    let version = facts::debian_version()?;
     let maintainer = maintainer.map_or_else(default_maintainer, |given| Ok(given.to_owned()))?;
     fs::write(
         share.join("changelog.Debian"),
@@ -97,6 +98,19 @@ pub(super) fn make(
     progress.say("all links of the documentation lead somewhere");
     lint(&package, progress)?;
     Ok(package)
+}
+
+/// Checks that a program is of the commit that the version of its package names: another one may have been checked out while it
+/// was built.
+fn check_commit(program: &Path, version: &str) -> Result<()> {
+    let said = output(Command::new(program).arg("--version"))?;
+    let said = said.lines().next().unwrap_or_default();
+    if !facts::is_of_commit(said, version) {
+        bail!(
+            "the program is {said}, and the package {version}: the sources have changed while it was built"
+        );
+    }
+    Ok(())
 }
 
 /// Checks the documentation as it is in the package.

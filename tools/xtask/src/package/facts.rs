@@ -101,6 +101,16 @@ fn debian_version_of(version: &str, snapshot: Option<&Snapshot>) -> String {
     format!("{version}+git{time}.{commit}{changed}-{REVISION}")
 }
 
+/// Whether a program that says this of its version is of the commit that the version of a Debian package names, if that names
+/// one.
+pub(super) fn is_of_commit(said: &str, version: &str) -> bool {
+    let Some((_, snapshot)) = version.split_once("+git") else {
+        return true;
+    };
+    let commit = snapshot.split(['.', '-']).nth(2);
+    commit.is_some_and(|commit| said.contains(&format!("({commit}")))
+}
+
 /// The commit of the sources, if they are in git and not those of a version.
 fn snapshot() -> Result<Option<Snapshot>> {
     let git = |arguments: &[&str]| {
@@ -177,6 +187,19 @@ mod tests {
             here.starts_with(version()) && here.ends_with("-1"),
             "{here}"
         );
+    }
+
+    #[test]
+    fn program_of_another_commit_is_told_from_that_of_the_package() {
+        let (said, commit) = ("rpcrdma 0.1.0 (22c11b60c0ff)", "22c11b60c0ffee");
+        for is_changed in [false, true] {
+            let version = of("0.1.0", "20261127.151705", commit, is_changed);
+            assert!(is_of_commit(said, &version));
+            assert!(!is_of_commit("rpcrdma 0.1.0", &version));
+        }
+        let other = of("0.1.0", "20261127.151705", "0badc0dec0ffee", false);
+        assert!(!is_of_commit(said, &other));
+        assert!(is_of_commit("rpcrdma 0.1.0", "0.1.0-1"));
     }
 
     #[test]
