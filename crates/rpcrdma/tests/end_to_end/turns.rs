@@ -4,10 +4,12 @@ use crate::echo::{self, ask, check};
 use crate::run;
 use crate::stage::{Stage, sim};
 use oncrpc::Programs;
+use oncrpc::turns::TURNS;
 use rpcrdma::{ClientConfig, Server, ServerConfig, Spin};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use verbs::{
@@ -54,34 +56,42 @@ fn address_with_many_busy_connections_leaves_another_its_turns() {
     });
 }
 
-/// A provider to which peers connect without a pause, and leave.
-struct Crowded(Arc<SimProvider>);
+/// A provider to which peers connect without a pause, and leave. It counts them.
+struct Crowded {
+    sim: SimProvider,
+    accepted: Arc<AtomicUsize>,
+}
 
 impl WrapProvider for Crowded {
     type Inner = SimProvider;
 
     fn inner(&self) -> &SimProvider {
-        &self.0
+        &self.sim
     }
 
     fn wrap_listen<'a>(
         &'a self,
         on: SocketAddr,
     ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
-        Box::pin(async move { Ok(Box::new(Crowd(on)) as Box<dyn Listener>) })
+        let accepted = Arc::clone(&self.accepted);
+        Box::pin(async move { Ok(Box::new(Crowd { on, accepted }) as Box<dyn Listener>) })
     }
 }
 
-struct Crowd(SocketAddr);
+struct Crowd {
+    on: SocketAddr,
+    accepted: Arc<AtomicUsize>,
+}
 
 impl Listener for Crowd {
     fn local_addr(&self) -> SocketAddr {
-        self.0
+        self.on
     }
 
     fn accept(&mut self) -> BoxFuture<'_, Result<Box<dyn Incoming>, SetupError>> {
-        let peer = self.0;
-        Box::pin(async move { Ok(Box::new(Leaving(peer)) as Box<dyn Incoming>) })
+        self.accepted.fetch_add(1, Relaxed);
+        let leaving = Leaving(self.on);
+        Box::pin(async move { Ok(Box::new(leaving) as Box<dyn Incoming>) })
     }
 }
 
@@ -125,14 +135,23 @@ impl Incoming for Leaving {
 fn peers_that_connect_without_a_pause_leave_others_their_turns() {
     run(async {
         let (fabric, _) = sim();
-        let provider = Crowded(Arc::new(fabric.provider(EndOptions::default())));
-        let config = ServerConfig::default().with_workers(1_usize);
+        let accepted = Arc::<AtomicUsize>::default();
+        let provider = Crowded {
+            sim: fabric.provider(EndOptions::default()),
+            accepted: Arc::clone(&accepted),
+        };
+        // Its event loop is that of this task.
+        let config = ServerConfig::default().with_workers(0_usize);
         let addr = SocketAddr::from(([127, 0, 0, 1], 20049));
         let server = Server::bind(Arc::new(provider), addr, Arc::new(Programs::new()), config);
         let server = server.await.expect("it listens");
-        for _ in 0..3 {
-            server.workers_respond().await;
+        let mut before = 0;
+        for _ in 0..16 {
+            let now = accepted.load(Relaxed);
+            assert!(now - before <= TURNS, "{now} behind {before}");
+            before = now;
+            tokio::task::yield_now().await;
         }
-        assert!(server.stats().refused > 0);
+        assert!(accepted.load(Relaxed) > TURNS && server.stats().refused > 0);
     });
 }
