@@ -20,7 +20,7 @@ const READ_SIZE: usize = 64 << 10;
 
 /// Largest number of records that are passed on in one turn, before their replies go out and other connections have
 /// theirs: as many as one write takes replies.
-pub(crate) const RECORDS: u64 = 64;
+pub(crate) const RECORDS: usize = 64;
 
 /// The stream for input, and what is not decoded yet.
 ///
@@ -289,7 +289,7 @@ impl Input {
 
     /// Decodes until nothing is left, or no further record may be taken, now or in this turn.
     fn decode(&mut self, bytes: &mut &[u8], taker: &mut impl Take) -> Result<(), ConnectionEnd> {
-        let most = self.records + RECORDS;
+        let most = self.records + RECORDS as u64;
         while !bytes.is_empty()
             && self.records < most
             && self.waiting.is_none()
@@ -590,13 +590,13 @@ mod tests {
         let (stream, _output) = tokio::io::split(stream);
         let mut input = Input::new(Box::new(stream), Decoder::new(CALL), None);
         let all = 2 * RECORDS + 1;
-        let calls = reply(1, &[8]).repeat(usize::try_from(all).expect("few"));
+        let calls = reply(1, &[8]).repeat(all);
         client.write_all(&calls).await.expect("there is room");
         let mut taker = Keep::default();
         let mut cx = Context::from_waker(Waker::noop());
         for passed in [RECORDS, 2 * RECORDS, all] {
             assert!(input.poll(&mut cx, &mut taker).is_ready());
-            assert_eq!(taker.0.len() as u64, passed);
+            assert_eq!(taker.0.len(), passed);
         }
         assert!(input.poll(&mut cx, &mut taker).is_pending());
     }

@@ -240,9 +240,9 @@ fn times<T: Transport>(to: SocketAddr, during: Duration) -> Vec<Duration> {
 }
 
 fn print(what: &str, times: &[Duration]) {
-    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
-    let quantiles =
-        [0.5, 0.9, 0.99, 0.999, 1.0].map(|part| format!("{:>9.0}", at(part).as_secs_f64() * 1e6));
+    let at = |per_mille: usize| times[(times.len() - 1) * per_mille / 1000];
+    let quantiles = [500, 900, 990, 999, 1000]
+        .map(|per_mille| format!("{:>9.0}", at(per_mille).as_secs_f64() * 1e6));
     println!("{what:<22} {:>6} {}", times.len(), quantiles.join(" "));
 }
 

@@ -21,7 +21,7 @@ const BUSY: usize = 32;
 const BUSY_TURNS: usize = 16;
 
 /// Calls of each connection.
-const CALLS: usize = BUSY_TURNS * RECORDS as usize;
+const CALLS: usize = BUSY_TURNS * RECORDS;
 
 /// Notes who calls.
 #[derive(Default)]
