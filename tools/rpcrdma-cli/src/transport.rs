@@ -121,17 +121,17 @@ impl TransportArgs {
         self.provider.providers(self.iwarp())
     }
 
-    /// The providers over which a server listens at an address, with a socket that listens already if there is one.
+    /// The providers over which a server listens at these addresses, some of which have sockets that listen already.
     ///
     /// # Errors
     ///
     /// As those of [`ProviderArgs::server_providers`].
     pub(crate) fn server_providers(
         &self,
-        at: SocketAddr,
-        socket: Option<TcpListener>,
+        at: &[SocketAddr],
+        held: Vec<(SocketAddr, TcpListener)>,
     ) -> anyhow::Result<ServerProviders> {
-        self.provider.server_providers(self.iwarp(), at, socket)
+        self.provider.server_providers(self.iwarp(), at, held)
     }
 
     /// The options that choose the provider.

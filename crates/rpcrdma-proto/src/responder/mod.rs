@@ -588,7 +588,8 @@ impl<O: Owner> Responder<O> {
                 .reply
                 .as_ref()
                 .expect("the plan uses what is offered");
-            let stream = reply.into_reduced_gather(moved);
+            // Its lease is with the call.
+            let (stream, _) = reply.into_reduced_gather(moved);
             let len = buffer::gather_len(&stream);
             lists.reply = Some(offered.returned(len));
             writer.write(&offered.segments, stream);

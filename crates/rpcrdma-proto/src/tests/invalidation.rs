@@ -129,7 +129,8 @@ fn handle_of_an_empty_segment_is_not_invalidated() {
 fn with_every_chunk() -> (Lone, Lists) {
     let mut lone = client();
     let message = call(5, 40, &[10_000]);
-    lone.call(request(5, message, bound(5000, &[10_000])).with_mixed_chunks());
+    let request = request(5, message, bound(5000, &[10_000]));
+    lone.call(request.with_write_chunks_beside_reply_chunk());
     let (header, _) = lone.receive().expect("the call");
     let offered = lists(&header);
     (lone, offered)

@@ -538,7 +538,11 @@ mod tests {
                 ),
                 Arc::new(settings),
                 Activity::default(),
-                Tally::new(state, ([127, 0, 0, 1], 1).into()),
+                Tally::new(
+                    state,
+                    ([127, 0, 0, 1], 1).into(),
+                    ([127, 0, 0, 1], 2).into()
+                ),
                 Stop::new(),
                 place,
                 None,
