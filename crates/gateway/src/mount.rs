@@ -7,6 +7,7 @@ use nfs_proto::scan::ScannedCall;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{AcceptStatus, Caller, Reply, ReplyHeader, ReplyStatus};
 use std::sync::Arc;
+use tokio::time::timeout;
 
 /// Largest call of MOUNT in bytes that is passed to a
 /// [`MountService`](crate::MountService): the header with two long
@@ -42,7 +43,8 @@ impl Pair {
             pair: Arc::downgrade(self),
         });
         let call = mount.call(Payload::new(again, 0), caller, memory);
-        match call.await {
+        let outcome = timeout(self.core.config.call_timeout, call).await;
+        match outcome.unwrap_or(MountOutcome::Unanswered) {
             MountOutcome::Answered(reply) => self.deliver(reply, scanned, caller),
             // PROG_UNAVAIL of the upstream would have clients ask MOUNT of this host, which can be that
             // of another server: its file handles would lead to other files here.

@@ -28,9 +28,9 @@ use unicode_width::UnicodeWidthStr;
 
 `calls` are those so far, `busy` those in flight and how many may be (credits); `in` and `out` are bytes, by RDMA and inline, \
 in units of 1024. `over` is iwarp for software iWARP, verbs for an RDMA device, or tcp for a TCP client of a gateway. The clients \
-of a gateway stand below the pair that they are connected to.
+of a gateway stand below the pair that they are connected to, and those of a server with several addresses below the address.
 
-With -l, `over` names the RDMA device, `pair` is where the pair of a gateway listens, chunks were read from or written to the \
+With -l, `over` names the RDMA device, `listen` is where the pair of a gateway, or a server with several addresses, listens, chunks were read from or written to the \
 client by RDMA, and `again` counts retransmitted calls, which are not executed twice. Of a client over TCP, only calls and bytes \
 (under inline) are counted, and its age begins with its first call.
 
@@ -101,7 +101,8 @@ async fn of_one(socket: &Path, form: Form) -> anyhow::Result<String> {
     }
     if let Status::Server(server) = &status {
         for client in &mut clients {
-            client.listen = Some(format!("rdma://{}", server.listening));
+            let only = || format!("rdma://{}", server.listening);
+            client.listen.get_or_insert_with(only);
         }
     }
     shown(&clients, form)
@@ -147,14 +148,14 @@ fn short(clients: &[ClientStatus]) -> String {
         "client", "state", "age", "calls", "busy", "in", "out", "over",
     ];
     let mut text = String::new();
-    let mut pair = None;
+    let mut at = None;
     for client in clients {
-        if client.listen != pair || text.is_empty() {
+        if client.listen != at || text.is_empty() {
             if let Some(listen) = &client.listen {
                 let between = if text.is_empty() { "" } else { "\n" };
-                text += &format!("{between}pair {}\n", printable(listen.as_bytes()));
+                text += &format!("{between}at {}\n", printable(listen.as_bytes()));
             }
-            pair.clone_from(&client.listen);
+            at.clone_from(&client.listen);
             text += &row(names);
         }
         let bytes = |rdma: u64, inline| size_in(rdma.saturating_add(inline), Units::Binary);
@@ -200,12 +201,12 @@ fn over(client: &ClientStatus) -> String {
 
 /// A line for each client, with all columns.
 fn table(clients: &[ClientStatus]) -> String {
-    // Only a gateway has several listeners.
-    let has_pairs = clients.iter().any(|client| client.listen.is_some());
+    // Of a server with one address it would be the same for all.
+    let has_listeners = clients.iter().any(|client| client.listen.is_some());
     let mut table = Columns::with_long_lines(&[0, 1, 14, 15], 2);
-    let mut add = |cells: [String; 15], pair: &str| {
-        let pair = has_pairs.then(|| pair.to_owned());
-        table.add(cells.into_iter().chain(pair));
+    let mut add = |cells: [String; 15], listen: &str| {
+        let listen = has_listeners.then(|| listen.to_owned());
+        table.add(cells.into_iter().chain(listen));
     };
     let names = [
         "client",
@@ -224,10 +225,10 @@ fn table(clients: &[ClientStatus]) -> String {
         "and out",
         "over",
     ];
-    add(names.map(str::to_owned), "pair");
+    add(names.map(str::to_owned), "listen");
     for client in clients {
         let age = Duration::try_from_secs_f64(client.age_seconds).unwrap_or_default();
-        let pair = client.listen.as_deref().unwrap_or("-");
+        let listen = client.listen.as_deref().unwrap_or("-");
         let cells = [
             client.address.clone(),
             client.state.clone(),
@@ -248,7 +249,7 @@ fn table(clients: &[ClientStatus]) -> String {
             units::size(client.inline_bytes_out),
             over(client),
         ];
-        add(cells, &printable(pair.as_bytes()));
+        add(cells, &printable(listen.as_bytes()));
     }
     table.to_string()
 }
@@ -313,11 +314,11 @@ mod tests {
             .map(|line| line.split("  ").next().unwrap())
             .collect();
         let expected = [
-            "pair rdma://192.0.2.1:20049",
+            "at rdma://192.0.2.1:20049",
             "client",
             "192.0.2.7:1023",
             "",
-            "pair tcp://192.0.2.1:2049",
+            "at tcp://192.0.2.1:2049",
             "client",
             "192.0.2.8:1023",
         ];

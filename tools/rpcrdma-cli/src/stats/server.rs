@@ -61,6 +61,12 @@ fn rows(now: &ServerStatus) -> Rows {
         "invalidated with replies",
     );
     rows.add_list("handles", invalidated.as_slice());
+    let oversized = some(
+        rdma("oversized"),
+        "message longer than announced",
+        "messages longer than announced",
+    );
+    rows.add_list("oversized", oversized.as_slice());
     if let Some(cache) = reply_cache(&now.duplicate_requests) {
         rows.add("reply cache", cache);
     }
@@ -85,6 +91,9 @@ fn sent_by_rdma(rdma: &impl Fn(&str) -> u64) -> u64 {
 /// What is served, and where.
 fn about(now: &ServerStatus, mut row: impl FnMut(&str, String)) {
     row("exports", exports(now));
+    if let Some(addresses) = addresses(now) {
+        row("addresses", addresses);
+    }
     if let Some(devices) = devices(now) {
         row("devices", devices);
     }
@@ -201,6 +210,10 @@ fn all_rows(now: &ServerStatus) -> Columns {
         "handles",
         format!("{} invalidated with replies", rdma("invalidations_sent")),
     );
+    line(
+        "oversized",
+        format!("{} messages longer than announced", rdma("oversized")),
+    );
     let cache = &now.duplicate_requests;
     line(
         "reply cache",
@@ -221,16 +234,23 @@ fn all_rows(now: &ServerStatus) -> Columns {
     lines
 }
 
+/// The addresses of software iWARP, if there are several: a single one is in the title.
+fn addresses(now: &ServerStatus) -> Option<String> {
+    let addrs = listening_over(now, false);
+    (addrs.len() > 1).then(|| format!("listening at {}", addrs.join(", ")))
+}
+
 /// Addresses of RDMA devices beside the first address, if there are any.
 fn devices(now: &ServerStatus) -> Option<String> {
-    let over_devices = now
-        .listeners
-        .iter()
-        .filter(|listener| listener.provider == provider::name(true));
-    let addrs: Vec<_> = over_devices
-        .map(|listener| shown(&listener.address))
-        .collect();
+    let addrs = listening_over(now, true);
     (!addrs.is_empty()).then(|| format!("listening at {}", addrs.join(", ")))
+}
+
+/// The addresses at which a server listens over RDMA devices, or over software iWARP.
+fn listening_over(now: &ServerStatus, devices: bool) -> Vec<String> {
+    let all = now.listeners.iter();
+    let those = all.filter(|listener| listener.provider == provider::name(devices));
+    those.map(|listener| shown(&listener.address)).collect()
 }
 
 /// How many exports there are, and which are not served.

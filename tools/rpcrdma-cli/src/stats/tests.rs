@@ -20,6 +20,7 @@ fn server(count: u64, uptime: f64) -> ServerStatus {
         "inline_bytes_received",
         "inline_bytes_sent",
         "invalidations_sent",
+        "oversized",
         "memory_waits",
     ];
     let rdma: Value = rdma.iter().map(|name| (*name, json!(count))).collect();

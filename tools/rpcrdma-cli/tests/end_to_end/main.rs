@@ -1,5 +1,6 @@
 //! The program against itself: a server, and every command that works on it.
 
+mod addresses;
 mod bench;
 mod bench_server;
 mod commands;
