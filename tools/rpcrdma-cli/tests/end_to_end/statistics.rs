@@ -244,7 +244,9 @@ fn clients_shows_connections_with_their_credits() {
     };
     assert!(lines[0].starts_with("client "));
     let words: Vec<_> = lines[1].split_whitespace().collect();
-    assert_eq!(words[..3], [&from[..], "setup", "-"]);
+    assert_eq!(words[..2], [&from[..], "setup"]);
+    assert_eq!(words.last(), Some(&"-"), "it is over nothing yet");
+    assert!(lines.iter().all(|line| line.len() <= 80), "{lines:?}");
     let json = ask(&["clients", "--json"], &socket);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["state"], "setup");
