@@ -30,15 +30,12 @@ impl Pair {
         // The call is small, and the upstream takes the first copy.
         let mut again = buffer::Buffer::default();
         call.copy_stream_into(&mut again);
-        let mut unavailable = None;
         if !mount.is_elsewhere() {
             let Some(link) = self.link().await else {
                 return Reply::Nothing;
             };
             match self.ask(&link, call, scanned, caller).await {
-                Ok((reply, held)) if is_prog_unavail(&reply) => {
-                    unavailable = Some((link, Ok((reply, held))));
-                }
+                Ok((reply, _)) if is_prog_unavail(&reply) => {}
                 outcome => return self.conclude(&link, outcome, scanned, caller),
             }
         }
@@ -47,12 +44,11 @@ impl Pair {
         });
         let call = mount.call(Payload::new(again, 0), caller, memory);
         let outcome = timeout(self.core.config.call_timeout, call).await;
-        match (outcome.unwrap_or(MountOutcome::Unanswered), unavailable) {
-            (MountOutcome::Answered(reply), _) => self.deliver(reply, scanned, caller),
-            (MountOutcome::Unknown, Some((link, reply))) => {
-                self.conclude(&link, reply, scanned, caller)
-            }
-            (MountOutcome::Unanswered | MountOutcome::Unknown, _) => {
+        match outcome.unwrap_or(MountOutcome::Unanswered) {
+            MountOutcome::Answered(reply) => self.deliver(reply, scanned, caller),
+            // PROG_UNAVAIL of the upstream would have clients ask MOUNT of this host, which can be that
+            // of another server: its file handles would lead to other files here.
+            MountOutcome::Unanswered => {
                 self.system_error(scanned.xid, scanned.flavor, self.core.downstream)
             }
         }

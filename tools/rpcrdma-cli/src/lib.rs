@@ -19,6 +19,7 @@ mod clients;
 mod completions;
 mod config_file;
 mod connect;
+mod connection;
 mod control;
 mod copy;
 mod cp;

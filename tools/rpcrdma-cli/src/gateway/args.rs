@@ -211,7 +211,7 @@ impl GatewayArgs {
     fn pairs(&self) -> anyhow::Result<Vec<PairPlan>> {
         let (Some(&listen), Some(upstream)) = (self.listen.first(), self.upstream.clone()) else {
             bail!(Usage(
-                "a gateway has --listen and --upstream, or --config".to_owned()
+                "a gateway needs --listen and --upstream, or --config".to_owned()
             ));
         };
         if self.listen.len() > MAX_LISTEN {

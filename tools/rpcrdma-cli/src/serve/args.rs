@@ -32,8 +32,6 @@ use std::time::Duration;
       exports and options from a file: see rpcrdma.toml(5)
   rpcrdma serve --config /etc/rpcrdma/rpcrdma.toml --check
       whether that file can be served, and what it exports
-  rpcrdma serve . --invalidation per_call,per_connection
-      the first of these designs that the client offers
 
 SIGTERM or Ctrl-C finishes calls and exits with code 0; a second one exits at once. SIGHUP reads \
 the file of --config again. SIGUSR1 logs statistics.

@@ -11,7 +11,9 @@ use crate::control::{
 };
 use crate::log;
 use crate::provider;
-use nfs_server::{DuplicateRequestStats, Mount3, Nfs3, NfsAcl3, ProcedureStats, ProgramStats};
+use nfs_server::{
+    DuplicateRequestStats, ExportStats, Mount3, Nfs3, NfsAcl3, ProcedureStats, ProgramStats,
+};
 use rpcrdma::{ConnectionState, ConnectionStats, ServerMonitor, ServerStats};
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -81,6 +83,7 @@ pub(super) struct Snapshot {
     pub(super) server: ServerStats,
     pub(super) connections: Vec<ConnectionStats>,
     pub(super) programs: [ProgramStats; 3],
+    pub(super) export_stats: Vec<ExportStats>,
     pub(super) duplicates: DuplicateRequestStats,
     pub(super) open_files: usize,
     pub(super) started_at: SystemTime,
@@ -219,6 +222,7 @@ impl Observed {
                 self.programs.acl.stats(),
                 self.programs.mount.stats(),
             ],
+            export_stats: self.programs.nfs.export_stats(),
             duplicates: self.programs.nfs.duplicate_requests(),
             open_files: self.programs.nfs.open_files(),
             started_at: self.started_at,

@@ -26,6 +26,7 @@ mod ls;
 mod manual;
 mod memory;
 mod mistakes;
+mod monitoring;
 mod mount;
 mod operation;
 mod outage;
