@@ -1,18 +1,19 @@
 //! `rpcrdma stats`: shows what a running server does.
 
+mod form;
 mod gateway;
 mod procedures;
 pub(crate) mod rows;
 mod server;
 
 use crate::control::asking::{self, ControlArgs};
-use crate::control::{ReloadStatus, Request, Status};
+use crate::control::{Request, Status};
 use crate::failure::{Ended, Usage};
 use crate::output;
 use crate::units;
 use anyhow::bail;
 use clap::Args;
-use rows::shown;
+use form::Form;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -103,16 +104,6 @@ pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<Ended> {
     Ok(ended)
 }
 
-/// What is said of one server or gateway, and how.
-struct Form<'a> {
-    /// What it is, where it listens, and its process.
-    title: String,
-    /// Its control socket, if there are several.
-    socket: Option<&'a Path>,
-    /// Whether all counters are shown, in lines of any length.
-    long: bool,
-}
-
 /// Statistics since the last time, or since the start; with the control socket, if there are several.
 fn report(before: Option<&Status>, now: &Status, socket: Option<&Path>, long: bool) -> String {
     let form = &Form {
@@ -126,67 +117,6 @@ fn report(before: Option<&Status>, now: &Status, socket: Option<&Path>, long: bo
         (_, Status::Server(now)) => server::since_start(now, form),
         (_, Status::Gateway(now)) => gateway::since_start(now, form),
     }
-}
-
-impl Form<'_> {
-    /// The title of statistics since the start.
-    fn since_start(&self, version: &str, uptime_seconds: f64) -> String {
-        let title = format!(
-            "{}, up {}, rpcrdma {}",
-            self.title,
-            ago(uptime_seconds),
-            shown(version)
-        );
-        self.titled(&title)
-    }
-
-    /// The title of statistics at an interval: none, unless there are several.
-    fn at_interval(&self) -> String {
-        match self.socket {
-            Some(_) => self.titled(&self.title),
-            None => String::new(),
-        }
-    }
-
-    /// A title and, in a line of its own that is never wrapped, as it is to be copied, the option that selects this one.
-    fn titled(&self, title: &str) -> String {
-        let option = self.socket.map(asking::option);
-        self.line(title) + &option.unwrap_or_default()
-    }
-
-    /// A line, or several if it is too long.
-    fn line(&self, text: &str) -> String {
-        match self.long {
-            true => format!("{text}\n"),
-            false => rows::wrapped(text),
-        }
-    }
-}
-
-/// Seconds in words.
-fn ago(seconds: f64) -> String {
-    units::duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
-}
-
-/// How the last reload ended, if there was one.
-fn reload(reloads: &ReloadStatus) -> Option<String> {
-    let ago = ago(reloads.last_seconds?);
-    Some(match &reloads.last_error {
-        Some(error) => format!(
-            "failed {ago} ago, what is served is from before: {}",
-            shown(error)
-        ),
-        None => format!("{ago} ago"),
-    })
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "rates are far below the largest number, and none is negative"
-)]
-fn per_second(count: u64, seconds: f64) -> u64 {
-    (count as f64 / seconds).round() as u64
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Statistics of a gateway as text.
 
-use super::rows::{Rows, number, shown, some, wrapped};
-use super::{Form, ago, per_second, reload};
+use super::form::{Form, ago, reload};
+use super::rows::{Rows, number, per_second, shown, some, wrapped};
 use crate::control::{FailedPairStatus, GatewayStatus, PairStatus};
 use crate::table::Columns;
 use crate::units;

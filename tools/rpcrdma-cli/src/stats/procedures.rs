@@ -1,7 +1,6 @@
 //! Procedures that were called, as tables.
 
-use super::per_second;
-use super::rows::{Rows, number};
+use super::rows::{Rows, number, per_second};
 use crate::control::{ProcedureStatus, shown};
 use crate::table::Columns;
 use crate::units;

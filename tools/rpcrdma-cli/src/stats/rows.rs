@@ -78,6 +78,16 @@ pub(super) fn some(count: u64, one: &str, many: &str) -> Option<String> {
     (count > 0).then(|| counted(count, one, many))
 }
 
+/// A rate, rounded.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "rates are far below the largest number, and none is negative"
+)]
+pub(super) fn per_second(count: u64, seconds: f64) -> u64 {
+    (count as f64 / seconds).round() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

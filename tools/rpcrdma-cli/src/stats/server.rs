@@ -1,7 +1,8 @@
 //! Statistics of a server as text.
 
-use super::rows::{Rows, counted, number, shown, some};
-use super::{Form, per_second, procedures, reload};
+use super::form::{Form, reload};
+use super::procedures;
+use super::rows::{Rows, counted, number, per_second, shown, some};
 use crate::control::{ConnectionCounts, DuplicateRequests, ServerStatus};
 use crate::provider;
 use crate::table::Columns;
