@@ -7,6 +7,7 @@ use nfs_proto::scan::ScannedCall;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{AcceptStatus, Caller, Reply, ReplyHeader, ReplyStatus};
 use std::sync::Arc;
+use tokio::time::timeout;
 
 /// Largest call of MOUNT in bytes that is passed to a
 /// [`MountService`](crate::MountService): the header with two long
@@ -45,7 +46,8 @@ impl Pair {
             pair: Arc::downgrade(self),
         });
         let call = mount.call(Payload::new(again, 0), caller, memory);
-        match (call.await, unavailable) {
+        let outcome = timeout(self.core.config.call_timeout, call).await;
+        match (outcome.unwrap_or(MountOutcome::Unanswered), unavailable) {
             (MountOutcome::Answered(reply), _) => self.deliver(reply, scanned, caller),
             (MountOutcome::Unknown, Some((link, reply))) => {
                 self.conclude(&link, reply, scanned, caller)

@@ -15,7 +15,8 @@ pub trait MountService: fmt::Debug + Send + Sync {
     /// Whether MOUNT is known to be elsewhere, so that the upstream is not asked first.
     fn is_elsewhere(&self) -> bool;
 
-    /// Passes a call of MOUNT on. The reply has its memory from this budget.
+    /// Passes a call of MOUNT on. The reply has its memory from this budget. A call is dropped, and is unanswered, after the
+    /// [time of a call](crate::GatewayConfig::call_timeout).
     fn call(
         &self,
         call: Payload,

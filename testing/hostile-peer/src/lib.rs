@@ -34,7 +34,7 @@ pub use backward::BackwardTarget;
 pub use ddp::{Segment, opcode};
 pub use header::Version;
 pub use mpa::{Request, private_data};
-pub use peer::{Cause, Heard, Peer};
+pub use peer::{Cause, Heard, Peer, framed};
 pub use poster::{Poster, Told};
 pub use scene::{Scene, assert_goes_on};
 pub use target::{PROGRAM, Target, procedure, quick, steady};

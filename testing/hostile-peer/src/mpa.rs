@@ -83,6 +83,9 @@ pub fn private_data(remote_invalidation: bool) -> [u8; 8] {
     [0xf6, 0xab, 0x0e, 0x18, 1, remote_invalidation.into(), 3, 3]
 }
 
+/// Announces version two as cel-01 has it (`docs/design/version-two.md`).
+pub(crate) const ANNOUNCEMENT: [u8; 8] = *b"rpc2ce01";
+
 /// The header of a good frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header([u8; Self::LEN]);

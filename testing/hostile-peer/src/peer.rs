@@ -85,6 +85,21 @@ pub enum Heard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause(pub u8, pub u8, pub u8);
 
+/// Frames a ULPDU as it should be on any connection with CRCs (RFC 5044 §5).
+pub fn framed(ulpdu: &[u8]) -> Vec<u8> {
+    frame(ulpdu, true)
+}
+
+fn frame(ulpdu: &[u8], crc: bool) -> Vec<u8> {
+    let length = u16::try_from(ulpdu.len()).expect("a ULPDU has at most 65535 bytes");
+    let mut fpdu = length.to_be_bytes().to_vec();
+    fpdu.extend_from_slice(ulpdu);
+    fpdu.resize(fpdu.len().next_multiple_of(4), 0);
+    let crc = if crc { crc32c(&fpdu) } else { 0 };
+    fpdu.extend(crc.to_le_bytes());
+    fpdu
+}
+
 impl Peer {
     /// A TCP connection on which nothing was said.
     ///
@@ -142,6 +157,12 @@ impl Peer {
     /// The next connection of a client, set up as a good server does it.
     pub fn accept(listener: &TcpListener) -> Self {
         Self::accept_with(listener, &private_data(true))
+    }
+
+    /// The same from a server that announces version two, as a client with a choice wants it.
+    pub fn accept_announcing(listener: &TcpListener) -> Self {
+        let announced = [&private_data(true)[..], &crate::mpa::ANNOUNCEMENT].concat();
+        Self::accept_with(listener, &announced)
     }
 
     /// The same with this private data.
@@ -242,15 +263,14 @@ impl Peer {
         }
     }
 
+    /// The socket of a connection on which nothing was sent or received since its setup.
+    pub fn into_stream(self) -> TcpStream {
+        self.socket
+    }
+
     /// Frames a ULPDU as it should be.
     pub fn framed(&self, ulpdu: &[u8]) -> Vec<u8> {
-        let length = u16::try_from(ulpdu.len()).expect("a ULPDU has at most 65535 bytes");
-        let mut fpdu = length.to_be_bytes().to_vec();
-        fpdu.extend_from_slice(ulpdu);
-        fpdu.resize(fpdu.len().next_multiple_of(4), 0);
-        let crc = if self.crc { crc32c(&fpdu) } else { 0 };
-        fpdu.extend(crc.to_le_bytes());
-        fpdu
+        frame(ulpdu, self.crc)
     }
 
     /// Sends a DDP segment, framed as it should be.

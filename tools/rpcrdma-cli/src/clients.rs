@@ -21,7 +21,7 @@ use std::time::Duration;
   rpcrdma clients --json \\
     --socket /run/rpcrdma/control-0.0.0.0:20049.sock
 
-`pair` is where the pair of a gateway listens that the client is connected to. `over` is the RDMA device of a connection, iwarp for software iWARP, or tcp for a TCP client of a gateway. Of such a client, only calls and bytes (under inline) are counted, and its age begins with its first call. Chunks were read from or written to the client by RDMA. `again` counts retransmitted calls, \
+`listen` is where the pair of a gateway, or a server with several addresses, listens that the client is connected to. `over` is the RDMA device of a connection, iwarp for software iWARP, or tcp for a TCP client of a gateway. Of such a client, only calls and bytes (under inline) are counted, and its age begins with its first call. Chunks were read from or written to the client by RDMA. `again` counts retransmitted calls, \
 which are not executed twice. Only the user who runs the server, and root, can query it.")]
 pub(crate) struct ClientsArgs {
     /// Print one JSON object per line
@@ -64,7 +64,8 @@ async fn of_one(socket: &Path, json: bool) -> anyhow::Result<String> {
     }
     if let Status::Server(server) = &status {
         for client in &mut clients {
-            client.listen = Some(format!("rdma://{}", server.listening));
+            let only = || format!("rdma://{}", server.listening);
+            client.listen.get_or_insert_with(only);
         }
     }
     shown(&clients, json)
@@ -93,12 +94,12 @@ fn over(client: &ClientStatus) -> String {
 }
 
 fn table(clients: &[ClientStatus]) -> String {
-    // Only a gateway has several listeners.
-    let has_pairs = clients.iter().any(|client| client.listen.is_some());
+    // Of a server with one address it would be the same for all.
+    let has_listeners = clients.iter().any(|client| client.listen.is_some());
     let mut table = Columns::new(&[0, 1, 14, 15]);
-    let mut add = |cells: [String; 15], pair: &str| {
-        let pair = has_pairs.then(|| pair.to_owned());
-        table.add(cells.into_iter().chain(pair));
+    let mut add = |cells: [String; 15], listen: &str| {
+        let listen = has_listeners.then(|| listen.to_owned());
+        table.add(cells.into_iter().chain(listen));
     };
     let names = [
         "client",
@@ -117,10 +118,10 @@ fn table(clients: &[ClientStatus]) -> String {
         "and out",
         "over",
     ];
-    add(names.map(str::to_owned), "pair");
+    add(names.map(str::to_owned), "listen");
     for client in clients {
         let age = Duration::try_from_secs_f64(client.age_seconds).unwrap_or_default();
-        let pair = client.listen.as_deref().unwrap_or("-");
+        let listen = client.listen.as_deref().unwrap_or("-");
         let cells = [
             client.address.clone(),
             client.state.clone(),
@@ -142,7 +143,7 @@ fn table(clients: &[ClientStatus]) -> String {
             units::size(client.inline_bytes_out),
             over(client),
         ];
-        add(cells, &printable(pair.as_bytes()));
+        add(cells, &printable(listen.as_bytes()));
     }
     table.to_string()
 }

@@ -125,6 +125,9 @@ fn since_start(now: &ServerStatus) -> String {
     let mut lines = Columns::new(&[0, 1]);
     let mut line = |name: &str, value: String| lines.add([name, &value]);
     line("exports", exports(now));
+    if let Some(addresses) = addresses(now) {
+        line("addresses", addresses);
+    }
     if let Some(devices) = devices(now) {
         line("devices", devices);
     }
@@ -184,6 +187,10 @@ fn since_start(now: &ServerStatus) -> String {
         "handles",
         format!("{} invalidated with replies", rdma("invalidations_sent")),
     );
+    if rdma("oversized") > 0 {
+        let shown = format!("{} messages longer than announced", rdma("oversized"));
+        line("oversized", shown);
+    }
     let duplicates = &now.duplicate_requests;
     line(
         "duplicates",
@@ -201,16 +208,25 @@ fn since_start(now: &ServerStatus) -> String {
     format!("{text}{lines}\n{}", table(&now.procedures, None))
 }
 
+/// The addresses of software iWARP, if there are several: a single one stands above.
+fn addresses(now: &ServerStatus) -> Option<String> {
+    let addrs = listening_over(now, false);
+    (addrs.len() > 1).then(|| format!("listening at {}", addrs.join(", ")))
+}
+
 /// Where RDMA devices are listened at, if they are.
 fn devices(now: &ServerStatus) -> Option<String> {
-    let over_devices = now
-        .listeners
-        .iter()
-        .filter(|listener| listener.provider == provider::name(true));
-    let addrs: Vec<_> = over_devices
-        .map(|listener| printable(listener.address.as_bytes()))
-        .collect();
+    let addrs = listening_over(now, true);
     (!addrs.is_empty()).then(|| format!("listening at {}", addrs.join(", ")))
+}
+
+/// The addresses at which a server listens over RDMA devices, or over software iWARP.
+fn listening_over(now: &ServerStatus, devices: bool) -> Vec<String> {
+    let all = now.listeners.iter();
+    let those = all.filter(|listener| listener.provider == provider::name(devices));
+    those
+        .map(|listener| printable(listener.address.as_bytes()))
+        .collect()
 }
 
 /// All that a gateway did.

@@ -1,6 +1,7 @@
 //! The program against itself: a server, and every command that works on it.
 
 mod access_lists;
+mod addresses;
 mod bench;
 mod bench_server;
 mod commands;

@@ -165,8 +165,9 @@ impl Families {
         let url = format!("rdma://{first}");
         let listeners = now.listeners.iter();
         let mut listeners: Vec<_> = listeners.map(|on| Listener::of_nfs(&url, on)).collect();
-        let (mount, socket) = now.mount;
-        listeners.push(Listener::of_mount(&url, mount, socket));
+        let (mount, socket) = &now.mount;
+        let mount = mount.iter();
+        listeners.extend(mount.map(|addr| Listener::of_mount(&url, *addr, *socket)));
         self.listeners(&listeners);
         self.gauges(
             "open_files",
@@ -276,6 +277,18 @@ impl Families {
                 (&[("version", "1")], counts.version_one as f64),
                 (&[("version", "2")], counts.version_two as f64),
             ],
+        );
+        let listeners = now.listeners.iter();
+        let of_listeners =
+            listeners.map(|on| ([("address", &*on.address)], now.connections_to(on)));
+        let of_listeners: Vec<_> = of_listeners.collect();
+        let of_listeners = of_listeners
+            .iter()
+            .map(|(label, count)| (&label[..], *count as f64));
+        self.gauges(
+            "connections_by_listener",
+            "Connections, by the address of the server that they came to.",
+            &of_listeners.collect::<Vec<_>>(),
         );
         let mut one = |name, help, value| self.counters(name, help, &[(&[], value)]);
         one(
@@ -422,6 +435,11 @@ impl Families {
             "invalidations_sent_total",
             "Handles of clients that were invalidated with replies.",
             &[(&[], counters.invalidations_sent)],
+        );
+        self.counters(
+            "oversized_messages_total",
+            "Messages of clients that were longer than was announced to them.",
+            &[(&[], counters.oversized)],
         );
         self.counters(
             "memory_waits_total",

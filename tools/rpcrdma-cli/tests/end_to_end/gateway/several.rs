@@ -1,7 +1,7 @@
 //! `stats`, `clients` and `exports` where several servers and gateways run on one machine.
 
 use super::{Filer, Gateway, stuff};
-use crate::running::{PROGRAM, Served, ok, text};
+use crate::running::{PROGRAM, Served, free_port, ok, text};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::net::TcpStream;
@@ -173,4 +173,27 @@ fn exports_are_those_of_the_server_beside_a_gateway() {
     other.stop(Signal::TERM);
     assert!(!Path::new(&machine.socket("control-b.sock")).exists());
     assert!(machine.ok(&["exports"]).contains("/stuff"));
+}
+
+#[test]
+fn each_address_of_a_pair_is_served_and_shown_as_a_pair() {
+    let (dir, content) = stuff();
+    let filer = Filer::new(dir.path());
+    let around = tempfile::tempdir().unwrap();
+    let mount = free_port();
+    let file = format!(
+        "[[pair]]\nlisten = [\"rdma://127.0.0.1:0\", \"rdma://127.0.0.2:0\", \"rdma://127.0.0.1:0\"]\n\
+         upstream = \"{}\"\nmount_port = {mount}\n",
+        filer.url()
+    );
+    let gateway = Gateway::configured_in(around, &file, &[]);
+    for pair in 0..3 {
+        let path = "stuff/file";
+        let at = gateway.listening(pair);
+        assert!(ok(&["cat", &format!("nfs://{at}/{path}")]) == content);
+    }
+    let ports = gateway.said["pairs"].as_array().unwrap().iter();
+    let ports: Vec<Option<u64>> = ports.map(|pair| pair["mount_port"].as_u64()).collect();
+    // Once at each host.
+    assert_eq!(ports, [Some(mount.into()), Some(mount.into()), None]);
 }
