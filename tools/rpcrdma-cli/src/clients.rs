@@ -28,9 +28,9 @@ use unicode_width::UnicodeWidthStr;
 
 `calls` are those so far, `busy` those in flight and how many may be (credits); `in` and `out` are bytes, by RDMA and inline, \
 in units of 1024. `over` is iwarp for software iWARP, verbs for an RDMA device, or tcp for a TCP client of a gateway. The clients \
-of a gateway stand below the pair that they are connected to, and those of a server with several addresses below the address.
+of a gateway, and of a server with several addresses, stand below the address that they came to.
 
-With -l, `over` names the RDMA device, `listen` is where the pair of a gateway, or a server with several addresses, listens, chunks were read from or written to the \
+With -l, `over` names the RDMA device, `listen` is that address, chunks were read from or written to the \
 client by RDMA, and `again` counts retransmitted calls, which are not executed twice. Of a client over TCP, only calls and bytes \
 (under inline) are counted, and its age begins with its first call.
 
@@ -148,14 +148,16 @@ fn short(clients: &[ClientStatus]) -> String {
         "client", "state", "age", "calls", "busy", "in", "out", "over",
     ];
     let mut text = String::new();
-    let mut at = None;
-    for client in clients {
-        if client.listen != at || text.is_empty() {
+    let mut by_listener: Vec<_> = clients.iter().collect();
+    by_listener.sort_by(|a, b| a.listen.cmp(&b.listen));
+    let mut listener = &None;
+    for client in by_listener {
+        if client.listen != *listener || text.is_empty() {
             if let Some(listen) = &client.listen {
                 let between = if text.is_empty() { "" } else { "\n" };
                 text += &format!("{between}at {}\n", printable(listen.as_bytes()));
             }
-            at.clone_from(&client.listen);
+            listener = &client.listen;
             text += &row(names);
         }
         let bytes = |rdma: u64, inline| size_in(rdma.saturating_add(inline), Units::Binary);
@@ -304,10 +306,11 @@ mod tests {
     }
 
     #[test]
-    fn clients_of_each_pair_stand_below_it() {
+    fn clients_of_each_listener_stand_below_it() {
         let text = short(&[
             client("192.0.2.7:1023", Some("rdma://192.0.2.1:20049")),
             client("192.0.2.8:1023", Some("tcp://192.0.2.1:2049")),
+            client("192.0.2.9:1023", Some("rdma://192.0.2.1:20049")),
         ]);
         let first: Vec<_> = text
             .lines()
@@ -317,6 +320,7 @@ mod tests {
             "at rdma://192.0.2.1:20049",
             "client",
             "192.0.2.7:1023",
+            "192.0.2.9:1023",
             "",
             "at tcp://192.0.2.1:2049",
             "client",

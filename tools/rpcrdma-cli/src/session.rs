@@ -1,5 +1,6 @@
 //! Files on servers by their URL: connecting, and asking for the export a URL lies in.
 
+use crate::cli::NOT_UTF8;
 use crate::connect::ConnectArgs;
 use crate::endpoint::{Endpoint, at_port};
 use crate::failure::{self, Usage};
@@ -12,8 +13,10 @@ use nfs_proto::mount::{MountStatus, Mounted};
 use nfs_proto::{FileType, MOUNT_PORT, NFS_RDMA_PORT, SetAttributes, Status};
 use oncrpc::{Chain, RpcError};
 use rpcrdma::Client;
+use std::ffi::OsStr;
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -183,6 +186,20 @@ struct Server {
     /// Once it is known that MOUNT is not answered over RDMA.
     mount: Option<Mount<oncrpc_tcp::Client>>,
     exports: Vec<Arc<Export<Client>>>,
+}
+
+/// Parses a URL of a command that takes local paths too.
+///
+/// # Errors
+///
+/// [`Usage`] if it is none.
+pub(crate) fn parse_url(text: &OsStr) -> anyhow::Result<NfsUrl> {
+    let Some(text) = text.to_str() else {
+        let text = nfs_client::printable(text.as_bytes());
+        bail!(Usage(format!("{text}: {NOT_UTF8}")));
+    };
+    let url = text.parse();
+    Ok(url.map_err(|error| Usage(format!("{text}: {error}")))?)
 }
 
 impl Session {

@@ -15,6 +15,7 @@ use crate::checks::{PortsInUse, shares_network};
 use crate::control::{ServerStatus, asking};
 use crate::endpoint::meet;
 use crate::failure::{Ended, check_none, plain};
+use crate::output;
 use anyhow::Context;
 use nfs_server::HandleKey;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
@@ -74,7 +75,7 @@ pub(super) async fn check(
             listening,
             mount: &settings.args.mount_addresses(),
         };
-        let mut out = io::stdout();
+        let mut out = output::stdout();
         match json {
             true => writeln!(out, "{}", described.json()?)?,
             false => write!(out, "{described}")?,

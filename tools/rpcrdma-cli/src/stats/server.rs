@@ -240,7 +240,7 @@ fn addresses(now: &ServerStatus) -> Option<String> {
     (addrs.len() > 1).then(|| format!("listening at {}", addrs.join(", ")))
 }
 
-/// Addresses of RDMA devices beside the first address, if there are any.
+/// Addresses of RDMA devices, if there are any.
 fn devices(now: &ServerStatus) -> Option<String> {
     let addrs = listening_over(now, true);
     (!addrs.is_empty()).then(|| format!("listening at {}", addrs.join(", ")))

@@ -1,5 +1,6 @@
 //! The program against itself: a server, and every command that works on it.
 
+mod access_lists;
 mod addresses;
 mod bench;
 mod bench_server;
@@ -41,6 +42,7 @@ mod statistics;
 mod systemd;
 mod terminal;
 mod thresholds;
+mod unfinished;
 mod zones;
 
 use running::{Served, text};
