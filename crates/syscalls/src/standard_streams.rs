@@ -25,10 +25,7 @@ extern "C" fn look() {
     let mut closed = 0;
     for fd in 0..=2 {
         // SAFETY: F_GETFD takes no pointer, and any number: of one that is no descriptor it says so.
-        #[allow(
-            unsafe_code,
-            reason = "descriptors that may be closed have no safe wrapper"
-        )]
+        #[allow(unsafe_code, reason = "no safe wrapper takes any number")]
         let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
         closed |= u8::from(flags == -1) << fd;
     }

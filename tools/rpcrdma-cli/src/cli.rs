@@ -28,6 +28,7 @@ use crate::put::{self, PutArgs};
 use crate::rm::{self, RmArgs};
 use crate::rmdir::{self, RmdirArgs};
 use crate::serve::{self, Given, ServeArgs};
+use crate::session::NOT_UTF8;
 use crate::stat::{self, StatArgs};
 use crate::stats::{self, StatsArgs};
 use crate::touch::{self, TouchArgs};
@@ -103,9 +104,6 @@ enum Command {
     Completions(CompletionsArgs),
     ManPages(ManPagesArgs),
 }
-
-/// What is to be said of a URL that is no text.
-pub(crate) const NOT_UTF8: &str = "it is not UTF-8: in a URL, write such bytes as %XX";
 
 impl Cli {
     /// What the user asked for. A command line that is not understood ends the process.

@@ -1,9 +1,8 @@
 //! `rpcrdma ln`: makes hard and symbolic links.
 
-use crate::cli::NOT_UTF8;
 use crate::failure::{Ended, Usage};
 use crate::output;
-use crate::session::{Follow, Of, Place, Session, SessionArgs};
+use crate::session::{Follow, NOT_UTF8, Of, Place, Session, SessionArgs};
 use anyhow::bail;
 use clap::Args;
 use nfs_client::{NfsUrl, printable, temporary_name};

@@ -4,11 +4,12 @@
 //! file under the final name is never half of one, and an interrupted copy can simply be made
 //! again.
 
-use crate::copy::attributes::{Kept, Unkept, Wanted};
+use crate::copy::attributes::{Kept, Wanted};
 use crate::copy::directory::LocalName;
 use crate::copy::made::{Collision, Made};
 use crate::copy::replaced::Replaced;
 use crate::copy::resume::RESUME_WINDOW;
+use crate::copy::unkept::Unkept;
 use anyhow::Context;
 use rustix::fs::OFlags;
 use rustix::io::Errno;

@@ -1,6 +1,5 @@
 //! Files on servers by their URL: connecting, and asking for the export a URL lies in.
 
-use crate::cli::NOT_UTF8;
 use crate::connect::ConnectArgs;
 use crate::endpoint::{Endpoint, at_port};
 use crate::failure::{self, Usage};
@@ -27,6 +26,9 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long a server may leave calls unanswered before the user is told.
 const NOT_RESPONDING_AFTER: Duration = Duration::from_secs(5);
+
+/// What is to be said of a URL that is no text.
+pub(crate) const NOT_UTF8: &str = "it is not UTF-8: in a URL, write such bytes as %XX";
 
 /// Options of everything that works on files of a server.
 #[derive(Args, Clone, Debug)]

@@ -7,11 +7,14 @@ use std::sync::Arc;
 /// Largest cookie before those of entries: 1 is `.` and 2 is `..`.
 pub(super) const DOTS: u64 = 2;
 
+/// The same bytes for all names that are one name.
+pub(super) type Key = fn(&[u8]) -> Vec<u8>;
+
 /// Which names are one name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Names {
-    /// The same bytes for all spellings of a name; without it, a name is its bytes.
-    pub(super) key: Option<fn(&[u8]) -> Vec<u8>>,
+    /// Without it, a name is its bytes.
+    pub(super) key: Option<Key>,
     /// Whether the spellings differ in case.
     pub(super) fold_case: bool,
 }

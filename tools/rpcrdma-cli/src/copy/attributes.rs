@@ -5,6 +5,7 @@ use super::entry::{About, Time};
 use super::lists::RemoteList;
 use super::options::Options;
 use super::replaced::without_group;
+use super::unkept::Unkept;
 use crate::show;
 use anyhow::Context;
 use nfs_client::{Fault, Nfs3};
@@ -46,21 +47,6 @@ pub(crate) struct Kept {
 pub(crate) fn opened_mode(mode: u32) -> Option<u32> {
     let is_closed = mode & ENTERED != ENTERED && !rustix::process::geteuid().is_root();
     is_closed.then_some(mode & 0o7777 | ENTERED)
-}
-
-/// An attribute that a copy lacks which has its data.
-#[derive(Debug, thiserror::Error)]
-#[error("its {what} could not be kept: {why}")]
-pub(crate) struct Unkept {
-    what: &'static str,
-    why: String,
-}
-
-impl Unkept {
-    pub(crate) fn new(what: &'static str, why: impl std::fmt::Display) -> Self {
-        let why = crate::failure::plain(&why);
-        Self { what, why }
-    }
 }
 
 impl Wanted {

@@ -1,8 +1,8 @@
 //! Access control lists on a server, as NFSACL has them: what the default list of a directory leaves to new files, and
 //! the list of a file that is replaced, which the file in its place takes on.
 
-use super::attributes::Unkept;
 use super::replaced::without_group;
+use super::unkept::Unkept;
 use nfs_client::{Fault, Nfs3};
 use nfs_proto::acl::{
     ACL_DEFAULT, ACL_GROUP, ACL_GROUP_OBJ, ACL_MASK, ACL_OTHER, ACL_USER, ACL_USER_OBJ, AclList,

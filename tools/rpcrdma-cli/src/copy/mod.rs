@@ -25,6 +25,7 @@ mod root;
 pub(crate) mod sparse;
 pub(crate) mod tree;
 pub(crate) mod unfinished;
+pub(crate) mod unkept;
 pub(crate) mod upload;
 mod walk;
 mod way;

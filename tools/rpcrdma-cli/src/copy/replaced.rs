@@ -1,8 +1,8 @@
 //! Attributes of a local file that is replaced, which the file in its place takes on; and its access control list.
 
-use super::attributes::Unkept;
 use super::directory::{LocalDir, LocalName};
 use super::entry::About;
+use super::unkept::Unkept;
 use nfs_proto::FileType;
 use rustix::fs::XattrFlags;
 use std::ffi::OsStr;

@@ -1,10 +1,11 @@
 //! The data of one file on its way from a server.
 
 use super::Remote;
-use crate::copy::attributes::{Unkept, Wanted};
+use crate::copy::attributes::Wanted;
 use crate::copy::directory::LocalName;
 use crate::copy::resume::{Changed, RESUME_WINDOW, Version, are_equal};
 use crate::copy::sparse::runs;
+use crate::copy::unkept::Unkept;
 use crate::partial::{Naming, Partial};
 use crate::show;
 use nfs_client::{Again, Error, Export, Fault, Node, ReadStream};

@@ -40,6 +40,10 @@ const API: &[(&str, &str)] = &[
         "for programs that show how far a download is",
     ),
     (
+        "folding_by",
+        "a server on which two forms of a name are one, for tests of other crates",
+    ),
+    (
         "folding_case",
         "a server on which names of two cases are one, for tests of other crates",
     ),
