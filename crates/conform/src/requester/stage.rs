@@ -1,0 +1,2 @@
+//! Stage.
+pub(crate) struct Stage;

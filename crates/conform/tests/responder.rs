@@ -1,0 +1,97 @@
+//! Every case against a Responder passes against our own server.
+
+use conform::{Finding, Fixture, Known, Report, Responder, Told, Verdict};
+use rpcrdma::nfs::client::{Export, current_user};
+use rpcrdma::nfs::server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
+use rpcrdma::{Client, ClientConfig, Iwarp, Pool, Programs, Server, ServerConfig};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+/// A server with a file system in memory, and files for the cases.
+struct Served {
+    runtime: Runtime,
+    server: Server,
+    files: Fixture,
+}
+
+impl Served {
+    fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (server, files) = runtime.block_on(async {
+            let exports = Exports::new(HandleKey::random().unwrap());
+            let files = Arc::new(MemFs::new(16 << 20));
+            let exports = exports
+                .with("/files", files, ExportOptions::default())
+                .unwrap();
+            let nfs = Nfs3::new(exports.clone(), Pool::new(1 << 20));
+            let programs = Programs::new().with(nfs).with(Mount3::new(exports));
+            let at = (Ipv4Addr::LOCALHOST, 0).into();
+            let config = ServerConfig::default();
+            let server = Server::bind(Arc::new(Iwarp::default()), at, Arc::new(programs), config);
+            let server = server.await.unwrap();
+            let files = files_at(server.local_addr()).await;
+            (server, files)
+        });
+        Self {
+            runtime,
+            server,
+            files,
+        }
+    }
+
+    fn run(self, only: &[&str]) -> Report {
+        let responder = Responder {
+            provider: Arc::new(Iwarp::default()),
+            address: self.server.local_addr(),
+            over_tcp: true,
+            patience: Duration::from_secs(30),
+            files: Some(self.files.clone()),
+            only: only.iter().map(|&pattern| pattern.to_owned()).collect(),
+            known: Known::default(),
+        };
+        let report = responder.run(|told| {
+            if let Told::Ended(finding) = told {
+                print!("{}", conform::report::verdict_line(finding, true));
+            }
+        });
+        let report = report.unwrap();
+        self.runtime.block_on(self.server.shutdown());
+        report
+    }
+}
+
+async fn files_at(server: SocketAddr) -> Fixture {
+    let client = Client::connect(Arc::new(Iwarp::default()), server, ClientConfig::default());
+    let client = client.await.unwrap();
+    let export = Export::mount(client.clone(), current_user(), "/files")
+        .await
+        .unwrap();
+    let files = Fixture::create(&export, b"").await.unwrap();
+    client.close().await;
+    files
+}
+
+/// Cases that do not apply to our server, and why.
+const SKIPPED: [&str; 0] = [];
+
+#[test]
+fn our_server_passes_every_case() {
+    let report = Served::start().run(&[]);
+    let of = |verdict| -> Vec<&Finding> {
+        let all = report.findings.iter();
+        all.filter(|finding| finding.verdict == verdict).collect()
+    };
+    assert!(of(Verdict::Fail).is_empty(), "{:?}", report.new_failures);
+    assert!(of(Verdict::Error).is_empty(), "{:?}", report.new_failures);
+    let skipped: Vec<&str> = of(Verdict::Skip)
+        .iter()
+        .map(|finding| finding.code)
+        .collect();
+    assert_eq!(skipped, SKIPPED);
+}
