@@ -260,6 +260,12 @@ impl Link {
         }
     }
 
+    /// Waits for the first message: false if the connection ends before, or nothing comes.
+    pub(crate) fn speaks(&mut self) -> bool {
+        self.drive(self.patience, |link| !link.heard.is_empty());
+        !self.heard.is_empty()
+    }
+
     /// The next message, which there must be.
     pub(crate) fn message(&mut self) -> Tested<(Vec<u8>, Option<u32>)> {
         match self.hear() {
