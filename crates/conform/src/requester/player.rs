@@ -5,7 +5,7 @@ use crate::case::{Tested, ensure, error, fail};
 use crate::header::{error as code, procedure};
 use crate::link::{Heard, Link};
 use crate::message::{Chunk, Message, Segment, chunk_len};
-use crate::{rpc, words};
+use crate::words;
 use buffer::Buffer;
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Reply, Respond};
@@ -281,11 +281,6 @@ impl<'a> Player<'a> {
             Answer::Deferred(work) => Respond::wait(work).unwrap_or(Reply::Nothing),
             Answer::Later(future) => self.stage.runtime.block_on(future),
         }
-    }
-
-    /// A message of version one without chunks.
-    pub(super) fn say(&mut self, xid: u32, stream: &[u32]) -> Tested {
-        self.link.send(&words(&rpc::msg(xid, self.grant, stream)))
     }
 }
 

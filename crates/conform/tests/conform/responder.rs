@@ -3,21 +3,26 @@
 use conform::{Finding, Fixture, Known, Report, Responder, Told, Verdict};
 use rpcrdma::nfs::client::{Export, current_user};
 use rpcrdma::nfs::server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
-use rpcrdma::{Client, ClientConfig, Iwarp, Pool, Programs, Server, ServerConfig};
+use rpcrdma::{Client, ClientConfig, Iwarp, Pool, Programs, Provider, Server, ServerConfig};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
 /// A server with a file system in memory, and files for the cases.
-struct Served {
+pub(crate) struct Served {
     runtime: Runtime,
     server: Server,
     files: Fixture,
 }
 
 impl Served {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
+        Self::over(Arc::new(Iwarp::default()))
+    }
+
+    /// A server over this provider.
+    pub(crate) fn over(provider: Arc<dyn Provider>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -31,12 +36,16 @@ impl Served {
                 .unwrap();
             let nfs = Nfs3::new(exports.clone(), Pool::new(1 << 20));
             let programs = Programs::new().with(nfs).with(Mount3::new(exports));
+            let programs = Arc::new(programs);
             let at = (Ipv4Addr::LOCALHOST, 0).into();
-            let config = ServerConfig::default();
-            let server = Server::bind(Arc::new(Iwarp::default()), at, Arc::new(programs), config);
-            let server = server.await.unwrap();
-            let files = files_at(server.local_addr()).await;
-            (server, files)
+            let bind = |provider: Arc<dyn Provider>| {
+                Server::bind(provider, at, programs.clone(), ServerConfig::default())
+            };
+            // The files are made over a provider without faults.
+            let honest = bind(Arc::new(Iwarp::default())).await.unwrap();
+            let files = files_at(honest.local_addr()).await;
+            honest.shutdown().await;
+            (bind(provider).await.unwrap(), files)
         });
         Self {
             runtime,
@@ -45,10 +54,20 @@ impl Served {
         }
     }
 
-    fn run(self, only: &[&str]) -> Report {
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.local_addr()
+    }
+
+    pub(crate) fn run(self, only: &[&str]) -> Report {
+        let address = self.address();
+        self.run_at(address, only)
+    }
+
+    /// The same by another address.
+    pub(crate) fn run_at(self, address: SocketAddr, only: &[&str]) -> Report {
         let responder = Responder {
             provider: Arc::new(Iwarp::default()),
-            address: self.server.local_addr(),
+            address,
             over_tcp: true,
             patience: Duration::from_secs(30),
             files: Some(self.files.clone()),

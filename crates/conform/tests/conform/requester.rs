@@ -1,10 +1,10 @@
 //! Every case against a Requester passes against our own client.
 
 use conform::requester::{Driver, EXPORT, Requester, Workload};
-use conform::{Finding, Known, Told, Verdict};
+use conform::{Finding, Known, Report, Told, Verdict};
 use rpcrdma::nfs::client::{Export, current_user};
 use rpcrdma::nfs::proto::SetAttributes;
-use rpcrdma::{Client, ClientConfig, Iwarp, Versions};
+use rpcrdma::{Client, ClientConfig, Iwarp, Provider, Versions};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// A client of ours on a thread of its own.
-struct OurClient {
+pub(crate) struct OurClient {
+    provider: Arc<dyn Provider>,
     versions: Versions,
     running: Option<Running>,
 }
@@ -26,8 +27,14 @@ struct Running {
 }
 
 impl OurClient {
-    fn speaking(versions: Versions) -> Self {
+    pub(crate) fn speaking(versions: Versions) -> Self {
+        Self::over(Arc::new(Iwarp::default()), versions)
+    }
+
+    /// One over this provider.
+    pub(crate) fn over(provider: Arc<dyn Provider>, versions: Versions) -> Self {
         Self {
+            provider,
             versions,
             running: None,
         }
@@ -38,7 +45,7 @@ impl Driver for OurClient {
     fn start(&mut self, at: SocketAddr) -> io::Result<()> {
         let (stop, stopped) = oneshot::channel();
         let (tell, done) = channel();
-        let versions = self.versions;
+        let (provider, versions) = (Arc::clone(&self.provider), self.versions);
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -46,7 +53,7 @@ impl Driver for OurClient {
                 .unwrap();
             let worked = runtime.block_on(async {
                 tokio::select! {
-                    worked = work(at, versions) => worked.map_err(|why| why.to_string()),
+                    worked = work(provider, at, versions) => worked.map_err(|why| why.to_string()),
                     _ = stopped => Err("it was stopped".to_owned()),
                 }
             });
@@ -74,11 +81,15 @@ impl Driver for OurClient {
 }
 
 /// Writes and reads files, and lists directories.
-async fn work(at: SocketAddr, versions: Versions) -> Result<(), Box<dyn std::error::Error>> {
+async fn work(
+    provider: Arc<dyn Provider>,
+    at: SocketAddr,
+    versions: Versions,
+) -> Result<(), Box<dyn std::error::Error>> {
     let config = ClientConfig::default()
         .with_call_timeout(Duration::from_secs(20))
         .with_versions(versions);
-    let client = Client::connect(Arc::new(Iwarp::default()), at, config).await?;
+    let client = Client::connect(provider, at, config).await?;
     let export = Export::mount(client.clone(), current_user(), EXPORT).await?;
     for length in [10, 100_001] {
         let data = vec![7; length];
@@ -93,14 +104,14 @@ async fn work(at: SocketAddr, versions: Versions) -> Result<(), Box<dyn std::err
     Ok(())
 }
 
-#[track_caller]
-fn passes(versions: Versions, only: &[&str], skipped: &[&str]) {
+/// A run of these cases against a client.
+pub(crate) fn run(client: OurClient, only: &[&str]) -> Report {
     let requester = Requester::over_software(
         Iwarp::default(),
         (Ipv4Addr::LOCALHOST, 0).into(),
         Duration::from_secs(30),
         Duration::from_secs(30),
-        Box::new(OurClient::speaking(versions)),
+        Box::new(client),
     );
     let only = only.iter().map(|&pattern| pattern.to_owned()).collect();
     let requester = requester.unwrap().with(only, Known::default());
@@ -109,7 +120,12 @@ fn passes(versions: Versions, only: &[&str], skipped: &[&str]) {
             print!("{}", conform::report::verdict_line(finding, true));
         }
     });
-    let report = report.unwrap();
+    report.unwrap()
+}
+
+#[track_caller]
+fn passes(versions: Versions, only: &[&str], skipped: &[&str]) {
+    let report = run(OurClient::speaking(versions), only);
     let of = |verdict| -> Vec<&Finding> {
         let all = report.findings.iter();
         all.filter(|finding| finding.verdict == verdict).collect()
