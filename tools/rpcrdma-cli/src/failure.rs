@@ -1,5 +1,6 @@
 //! Exit codes and error messages of commands.
 
+use crate::conform;
 use crate::exit_codes;
 use crate::interrupt::{self, Interrupted};
 use crate::json;
@@ -114,8 +115,8 @@ pub(crate) fn ended_by(ended: &anyhow::Result<Ended>) -> Option<Signal> {
     Some(error.downcast_ref::<Interrupted>()?.0)
 }
 
-/// What the shell is told: 0 if all was done, 1 if something was not, 2 if it was not understood, 78 if a file
-/// of exports is wrong, 128 and the number of a signal if that ended it.
+/// What the shell is told: 0 if all was done, 1 if something was not, 2 if it was not understood, 77 if nothing could be
+/// tested, 78 if a file of exports is wrong, 128 and the number of a signal if that ended it.
 pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
     match ended {
         Ok(Ended::Well) => ExitCode::SUCCESS,
@@ -131,7 +132,7 @@ pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
                 Some(Ok(code)) => code,
                 _ if parts(&error).iter().any(is_usage) => exit_codes::USAGE,
                 _ if parts(&error).iter().any(is_misconfigured) => exit_codes::CONFIG,
-                _ => 1,
+                _ => conform::exit_code(&error).unwrap_or(1),
             };
             for part in parts(&error) {
                 report(part, code);

@@ -1,6 +1,6 @@
 //! Cases that disturb the work of a Requester with wrong messages.
 
-use super::player::Received;
+use super::player::{Player, Received, chunk_words};
 use super::stage::{QUIET, Stage, Workload};
 use crate::bed::private_data;
 use crate::case::Level::{Must, Robustness};
@@ -325,10 +325,10 @@ fn granting(stage: &Stage, grant: u32) -> Tested {
     player.grant = 32;
     player.serve_rest()?;
     drop(player);
-    match stage.workload(stage.patience) {
-        Workload::Done | Workload::Unknown => Ok(()),
-        // A connection that is given up for it is no fault.
-        Workload::Failed(_) => Ok(()),
+    // That a connection, or the work, is given up for it is no fault. That it does not end is one.
+    match stage.attend(&private_data(true, 4096), |_| ())? {
+        Workload::Failed(why) if why.starts_with("it did not end") => fail(why),
+        Workload::Done | Workload::Unknown | Workload::Failed(_) => Ok(()),
     }
 }
 
@@ -336,15 +336,19 @@ fn no_message_is_longer(stage: &Stage, said: &[u8], most: usize) -> Tested {
     let mut player = stage.connection_saying(said)?;
     let first = player.first_call()?;
     player.answer(&first)?;
-    let mut calls = vec![first];
-    calls.extend(player.serve_rest()?);
-    for call in &calls {
-        let len = call.bytes.len();
+    let mut lengths = vec![first.bytes.len()];
+    lengths.extend(player.serve_rest()?.iter().map(|call| call.bytes.len()));
+    drop(player);
+    let workload = stage.attend(said, |call| lengths.push(call.bytes.len()))?;
+    for len in lengths {
         ensure(len <= most, || {
             format!("a message of {len} octets, where {most} are allowed")
         })?;
     }
-    stage.work_is_done()
+    match workload {
+        Workload::Done | Workload::Unknown => Ok(()),
+        Workload::Failed(why) => fail(format!("the work of the Requester fails: {why}")),
+    }
 }
 
 /// Handles that a call offers.
@@ -359,15 +363,13 @@ fn handles(call: &Received) -> Vec<Segment> {
 }
 
 fn invalidation(stage: &Stage) -> Tested {
-    let mut player = stage.connection()?;
-    let announced = PrivateData::find(&player.link.private_data);
-    if !announced.is_some_and(|data| data.remote_invalidation) {
-        player.serve_rest()?;
-        return skip("the Requester has not set R");
-    }
-    let Some(call) = player.call_that(|call| !handles(call).is_empty())? else {
+    let Some((mut player, call)) = Player::at_call(stage, |call| !handles(call).is_empty())? else {
         return skip("the Requester made no call with a chunk");
     };
+    let announced = PrivateData::find(&player.link.private_data);
+    if !announced.is_some_and(|data| data.remote_invalidation) {
+        return skip("the Requester has not set R");
+    }
     player.invalidate = handles(&call).first().map(|segment| segment.handle);
     player.answer(&call)?;
     player.goes_on()
@@ -383,7 +385,7 @@ fn stray_invalidation(stage: &Stage) -> Tested {
 }
 
 /// An access to memory after the reply to its call must end the connection.
-fn is_refused(mut player: super::player::Player<'_>, why: &str) -> Tested {
+fn is_refused(mut player: Player<'_>, why: &str) -> Tested {
     // Behind the access in the stream, so that it is not taken in before that is refused.
     let begun = Instant::now();
     while begun.elapsed() < player.stage.patience.min(super::stage::IDLE) {
@@ -405,12 +407,11 @@ fn is_refused(mut player: super::player::Player<'_>, why: &str) -> Tested {
 }
 
 fn sink_after_the_reply(stage: &Stage) -> Tested {
-    let mut player = stage.connection()?;
     let has_sink = |call: &Received| {
         let lists = call.message.lists_of();
         lists.is_some_and(|lists| lists.writes.iter().flatten().next().is_some())
     };
-    let Some(call) = player.call_that(has_sink)? else {
+    let Some((mut player, call)) = Player::at_call(stage, has_sink)? else {
         return skip("the Requester made no call with a Write chunk");
     };
     let lists = call.message.lists_of().cloned().unwrap_or_default();
@@ -436,12 +437,11 @@ fn sink_after_the_reply(stage: &Stage) -> Tested {
 }
 
 fn source_after_the_reply(stage: &Stage) -> Tested {
-    let mut player = stage.connection()?;
     let has_source = |call: &Received| {
         let lists = call.message.lists_of();
         lists.is_some_and(|lists| !lists.reads.is_empty())
     };
-    let Some(call) = player.call_that(has_source)? else {
+    let Some((mut player, call)) = Player::at_call(stage, has_source)? else {
         return skip("the Requester made no call with a Read chunk");
     };
     let lists = call.message.lists_of().cloned().unwrap_or_default();
@@ -486,7 +486,7 @@ const NO_PROGRAM: u32 = 0x2000_0bad;
 
 /// The answer to a call in the backward direction, if there is one; calls that come before it are let wait.
 fn backward(
-    player: &mut super::player::Player<'_>,
+    player: &mut Player<'_>,
     xid: u32,
     message: &[u32],
 ) -> Tested<(Option<Message>, Vec<Received>)> {
@@ -544,7 +544,7 @@ fn backward_call_with_a_chunk(stage: &Stage) -> Tested {
     let first = player.first_call()?;
     let xid = 0x0bad_0002;
     let sink = player.link.sink(256)?;
-    let lists = super::player::chunk_words(&[sink]);
+    let lists = chunk_words(&[sink]);
     let header = [&[xid, 1, 1, procedure::MSG, 0, 1], &lists[..], &[0, 0]].concat();
     let message = [header, rpc::call(xid, NO_PROGRAM, 1, 0)].concat();
     let (answer, calls) = backward(&mut player, xid, &message)?;

@@ -126,16 +126,13 @@ impl Requester {
     }
 }
 
-/// How long a Requester may take to end when its case has ended.
-const ENDS_WITHIN: Duration = Duration::from_millis(100);
-
 fn judge(stage: &Stage, case: &'static Case) -> Finding {
     let begun = Instant::now();
     let tested = match case.test {
         Test::Requester(test) => test(stage),
         Test::Responder(_) => Err(Stop::Skip("it is a case against Responders".to_owned())),
     };
-    stage.workload(ENDS_WITHIN);
+    stage.stop();
     stage.drop_waiting();
     let mut finding = finding(case, tested, begun.elapsed());
     finding.exchange = stage.log.take();

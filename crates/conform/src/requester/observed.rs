@@ -1,12 +1,13 @@
 //! Cases that look at the messages of a Requester whose work goes well.
 
-use super::player::Received;
+use super::player::{Player, Received};
 use super::stage::{IDLE, Stage};
 use crate::as_words;
 use crate::bed::{NFS, private_data};
 use crate::case::Level::{Must, Robustness};
 use crate::case::{Case, Tested, ensure, fail, skip};
 use crate::message::{Lists, chunk_len};
+use std::time::Duration;
 
 /// Procedures of NFS version 3 (RFC 1813 §3.3).
 const READ: u32 = 6;
@@ -126,9 +127,8 @@ const BESIDE: u32 = 300;
 pub(crate) struct Observed {
     private_data: Vec<u8>,
     calls: Vec<Call>,
-    /// Most calls that were unanswered at a time.
-    outstanding: usize,
-    granted: usize,
+    /// Calls that were unanswered at a time, and how many were granted, if they were more.
+    too_many: Option<(usize, usize)>,
 }
 
 /// A call, with its Read chunks pulled.
@@ -167,44 +167,59 @@ impl Call {
 /// Calls that are let wait for their answers, so that it is seen how many a Requester has in flight.
 const HELD: usize = 4;
 
+/// How long they are let wait for others.
+const HELD_FOR: Duration = Duration::from_millis(2);
+
 impl Observed {
     fn watch(stage: &Stage) -> Tested<Self> {
-        let mut player = stage.connection_saying(&private_data(true, RECEIVE_SIZE))?;
-        player.grant = u32::try_from(HELD).expect("it is small");
+        let said = private_data(true, RECEIVE_SIZE);
+        let player = stage.connection_saying(&said)?;
         let mut observed = Self {
             private_data: player.link.private_data.clone(),
             calls: Vec::new(),
-            outstanding: 0,
-            granted: 1,
+            too_many: None,
         };
+        let mut next = Some(player);
+        while let Some(player) = next {
+            observed.watch_one(player)?;
+            next = stage.next_connection(&said)?;
+        }
+        stage.stop();
+        if observed.calls.is_empty() {
+            return skip("the Requester calls nothing");
+        }
+        Ok(observed)
+    }
+
+    /// Takes in all calls of a connection.
+    fn watch_one(&mut self, mut player: Player<'_>) -> Tested {
+        player.grant = u32::try_from(HELD).expect("it is small");
+        let mut granted = 1;
         let mut open: Vec<Received> = Vec::new();
         loop {
             // Those that wait are answered when no other call comes.
             let limit = match open.is_empty() {
                 true => IDLE,
-                false => std::time::Duration::from_millis(2),
+                false => HELD_FOR,
             };
             match player.call_within(limit)? {
                 Some(received) => {
                     let stream = player.stream(&received)?;
                     open.push(received.clone());
-                    observed.calls.push(Call { received, stream });
-                    observed.outstanding = observed.outstanding.max(open.len());
+                    self.calls.push(Call { received, stream });
+                    if open.len() > granted {
+                        self.too_many = Some((open.len(), granted));
+                    }
                 }
-                None if open.is_empty() => break,
+                None if open.is_empty() => return Ok(()),
                 None => {
                     for call in std::mem::take(&mut open) {
                         player.answer(&call)?;
-                        observed.granted = HELD;
+                        granted = HELD;
                     }
                 }
             }
         }
-        stage.workload(stage.patience);
-        if observed.calls.is_empty() {
-            return skip("the Requester calls nothing");
-        }
-        Ok(observed)
     }
 
     fn of(stage: &Stage) -> Tested<&Self> {
@@ -311,12 +326,10 @@ fn nomsg(stage: &Stage) -> Tested {
 
 fn credits(stage: &Stage) -> Tested {
     let observed = Observed::of(stage)?;
-    ensure(observed.outstanding <= observed.granted, || {
-        format!(
-            "{} calls are unanswered of {}",
-            observed.outstanding, observed.granted
-        )
-    })
+    match observed.too_many {
+        Some((open, granted)) => fail(format!("{open} calls are unanswered of {granted}")),
+        None => Ok(()),
+    }
 }
 
 fn lengths(stage: &Stage) -> Tested {

@@ -1,6 +1,7 @@
 //! A Responder that does everything right, one call at a time, so that a case has only to do what is wrong.
 
-use super::stage::{IDLE, QUIET, Stage};
+use super::stage::{IDLE, QUIET, Stage, Workload};
+use crate::bed::private_data;
 use crate::case::{Tested, ensure, error, fail};
 use crate::header::{error as code, procedure};
 use crate::link::{Heard, Link};
@@ -89,17 +90,22 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// The next call that the condition holds for; those before it are answered. `None` if the Requester has done its
-    /// work before.
-    pub(super) fn call_that(
-        &mut self,
+    /// The first call that the condition holds for, and its connection; all before it are answered. `None` if the
+    /// Requester has done its work before.
+    pub(super) fn at_call(
+        stage: &'a Stage,
         is_it: impl Fn(&Received) -> bool,
-    ) -> Tested<Option<Received>> {
+    ) -> Tested<Option<(Self, Received)>> {
+        let said = private_data(true, 4096);
+        let mut player = stage.connection()?;
         for _ in 0..MAX_CALLS {
-            match self.call_within(IDLE.max(self.stage.patience / 4))? {
-                Some(call) if is_it(&call) => return Ok(Some(call)),
-                Some(call) => self.answer(&call)?,
-                None => return Ok(None),
+            match player.call_within(IDLE.max(stage.patience / 4))? {
+                Some(call) if is_it(&call) => return Ok(Some((player, call))),
+                Some(call) => player.answer(&call)?,
+                None => match stage.next_connection(&said)? {
+                    Some(next) => player = next,
+                    None => return Ok(None),
+                },
             }
         }
         error("the Requester calls without an end")
@@ -145,13 +151,12 @@ impl<'a> Player<'a> {
     pub(super) fn goes_on(mut self) -> Tested {
         let later = self.serve_rest()?;
         let end = self.link.closed();
+        let stage = self.stage;
         self.link.close();
-        match self.stage.workload(self.stage.patience) {
-            super::stage::Workload::Done => Ok(()),
-            super::stage::Workload::Failed(why) => {
-                fail(format!("the work of the Requester fails: {why}"))
-            }
-            super::stage::Workload::Unknown => ensure(!later.is_empty(), || match end {
+        match stage.attend(&private_data(true, 4096), |_| ())? {
+            Workload::Done => Ok(()),
+            Workload::Failed(why) => fail(format!("the work of the Requester fails: {why}")),
+            Workload::Unknown => ensure(!later.is_empty(), || match end {
                 Some(why) => format!("the connection ends: {why}"),
                 None => "no other call follows on this connection".to_owned(),
             }),

@@ -1,6 +1,6 @@
 //! Environment of the cases against a Requester: a Responder that listens, and what drives the Requester to it.
 
-use super::player::Player;
+use super::player::{Player, Received};
 use crate::bed::private_data;
 use crate::case::{Log, Tested, error, fail, skip};
 use crate::iwarp::Peer;
@@ -28,8 +28,11 @@ pub trait Driver {
     /// If it cannot be started.
     fn start(&mut self, at: SocketAddr) -> io::Result<()>;
 
-    /// Waits for its end, at most so long, and ends it otherwise.
-    fn finish(&mut self, within: Duration) -> Workload;
+    /// How its work ended, if it has ended. Does not wait.
+    fn ended(&mut self) -> Option<Workload>;
+
+    /// Ends it, if it has not ended.
+    fn stop(&mut self);
 }
 
 /// How the work of a Requester ended.
@@ -52,9 +55,11 @@ impl Driver for ByHand {
         Ok(())
     }
 
-    fn finish(&mut self, _: Duration) -> Workload {
-        Workload::Unknown
+    fn ended(&mut self) -> Option<Workload> {
+        Some(Workload::Unknown)
     }
+
+    fn stop(&mut self) {}
 }
 
 /// Path of the export that Requesters work on.
@@ -77,6 +82,9 @@ pub(super) const QUIET: Duration = Duration::from_millis(300);
 
 /// How long a connection may be silent until its Requester is taken to have done its work.
 pub(super) const IDLE: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether a Requester has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Environment of a case.
 pub(crate) struct Stage {
@@ -154,12 +162,47 @@ impl Stage {
         Ok(())
     }
 
-    /// How the work of the Requester ended; it is given so long for that.
-    pub(super) fn workload(&self, within: Duration) -> Workload {
-        match self.running.replace(false) {
-            true => self.driver.borrow_mut().finish(within),
-            false => Workload::Unknown,
+    /// Ends the Requester, if it has not ended.
+    pub(super) fn stop(&self) {
+        if self.running.replace(false) {
+            self.driver.borrow_mut().stop();
         }
+    }
+
+    /// How the work of the Requester ended, if that is so.
+    fn ended(&self) -> Option<Workload> {
+        match self.running.get() {
+            true => self.driver.borrow_mut().ended(),
+            false => Some(Workload::Unknown),
+        }
+    }
+
+    /// The next connection while the Requester works, if it makes another one. Where somebody else runs it, none is waited
+    /// for.
+    pub(super) fn next_connection(&self, said: &[u8]) -> Tested<Option<Player<'_>>> {
+        let deadline = Instant::now() + self.connects_within;
+        while self.ended().is_none() && Instant::now() < deadline {
+            if let Some(mut link) = self.accept(said, Instant::now() + LOOK_EVERY)?
+                && link.speaks()
+            {
+                return Ok(Some(Player::new(self, link)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Serves every connection that comes until the work of the Requester has ended, and tells each call.
+    pub(super) fn attend(&self, said: &[u8], mut seen: impl FnMut(&Received)) -> Tested<Workload> {
+        while let Some(mut player) = self.next_connection(said)? {
+            for call in player.serve_rest()? {
+                seen(&call);
+            }
+        }
+        let workload = self.ended();
+        self.stop();
+        Ok(workload.unwrap_or_else(|| {
+            Workload::Failed(format!("it did not end within {:?}", self.connects_within))
+        }))
     }
 
     /// The next connection of the Requester, accepted with the private data of a Responder that has set R and takes 4096
@@ -247,9 +290,9 @@ impl Stage {
         }
     }
 
-    /// The work of the Requester is done, or it is not known.
+    /// The rest of the work of the Requester is done, or it is not known.
     pub(super) fn work_is_done(&self) -> Tested {
-        match self.workload(self.patience) {
+        match self.attend(&private_data(true, 4096), |_| ())? {
             Workload::Done | Workload::Unknown => Ok(()),
             Workload::Failed(why) => fail(format!("the work of the Requester fails: {why}")),
         }

@@ -8,7 +8,7 @@ use rpcrdma::{Client, ClientConfig, Iwarp, Provider, Versions};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -24,6 +24,7 @@ struct Running {
     stop: oneshot::Sender<()>,
     done: Receiver<Result<(), String>>,
     thread: JoinHandle<()>,
+    ended: Option<Workload>,
 }
 
 impl OurClient {
@@ -60,22 +61,32 @@ impl Driver for OurClient {
             // Nobody may wait for it any more.
             let _ = tell.send(worked);
         });
-        self.running = Some(Running { stop, done, thread });
+        self.running = Some(Running {
+            stop,
+            done,
+            thread,
+            ended: None,
+        });
         Ok(())
     }
 
-    fn finish(&mut self, within: Duration) -> Workload {
-        let Some(Running { stop, done, thread }) = self.running.take() else {
-            return Workload::Unknown;
-        };
-        let worked = done.recv_timeout(within);
-        // It may have ended by itself.
-        let _ = stop.send(());
-        thread.join().unwrap();
-        match worked {
+    fn ended(&mut self) -> Option<Workload> {
+        let running = self.running.as_mut()?;
+        let worked = match running.done.try_recv() {
             Ok(Ok(())) => Workload::Done,
             Ok(Err(why)) => Workload::Failed(why),
-            Err(why) => Workload::Failed(why.to_string()),
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => return running.ended.clone(),
+        };
+        running.ended = Some(worked);
+        running.ended.clone()
+    }
+
+    fn stop(&mut self) {
+        if let Some(Running { stop, thread, .. }) = self.running.take() {
+            // It may have ended by itself.
+            let _ = stop.send(());
+            thread.join().unwrap();
         }
     }
 }
