@@ -1,11 +1,11 @@
 //! Environment of the cases against a Responder: connections to it, calls, and what the answers must be.
 
-use crate::case::{Log, Stop, Tested, ensure, error, fail, skip};
 use crate::fixture::Fixture;
 use crate::header::{Version, direction, error as code, operation};
 use crate::iwarp::{self, Peer};
 use crate::link::{Heard, Link, receives};
 use crate::message::{Body, Lists, Message};
+use crate::verdict::{Log, Stop, Tested, ensure, error, fail, skip};
 use crate::{as_words, rpc, words};
 use oncrpc::xdr::Writer;
 use oncrpc::{Credential, Procedure, write_call};

@@ -1,7 +1,8 @@
 //! Baselines: failures that are expected of a peer.
 
-use crate::case::{Finding, Verdict};
+use crate::case::Case;
 use crate::report::Report;
+use crate::verdict::{Finding, Verdict};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -10,17 +11,14 @@ use std::fmt::Write;
 pub struct Known(BTreeMap<String, String>);
 
 impl Known {
-    /// Reads a baseline: a code on each line, and a reason behind it. A line that begins with `#` is a comment.
+    /// Reads a baseline: a code of these cases on each line, and a reason behind it. A line that begins with `#` is a
+    /// comment.
     ///
     /// # Errors
     ///
     /// If a line begins with something that is no code, or a code occurs twice.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let codes: Vec<&str> = crate::responder_cases()
-            .into_iter()
-            .chain(crate::requester_cases())
-            .map(|case| case.code)
-            .collect();
+    pub fn parse(text: &str, cases: &[&Case]) -> Result<Self, String> {
+        let codes: Vec<&str> = cases.iter().map(|case| case.code).collect();
         let mut known = BTreeMap::new();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim();
@@ -76,10 +74,13 @@ mod tests {
     #[test]
     fn baseline_has_codes_with_reasons() {
         let text = "# comment\n\nHDR-01  drops the connection\n  NFS-01\n";
-        let known = Known::parse(text).unwrap();
+        let known = Known::parse(text, &crate::responder_cases()).unwrap();
         assert!(known.has("HDR-01") && known.has("NFS-01") && !known.has("HDR-02"));
         for wrong in ["HDR-999 x", "HDR-01\nHDR-01 y", "hello"] {
-            assert!(Known::parse(wrong).is_err(), "{wrong}");
+            assert!(
+                Known::parse(wrong, &crate::responder_cases()).is_err(),
+                "{wrong}"
+            );
         }
     }
 
@@ -88,8 +89,8 @@ mod tests {
         let cases = crate::responder_cases();
         let case = |code: &str| *cases.iter().find(|case| case.code == code).unwrap();
         let of = |code, tested| crate::run::finding(case(code), tested, std::time::Duration::ZERO);
-        let fails = |why: &str| Err(crate::case::Stop::Fail(why.to_owned()));
-        let known = Known::parse("HDR-01 the reason\nHDR-02 gone").unwrap();
+        let fails = |why: &str| Err(crate::verdict::Stop::Fail(why.to_owned()));
+        let known = Known::parse("HDR-01 the reason\nHDR-02 gone", &cases).unwrap();
         let findings = vec![
             known.marked(of("HDR-01", fails("again"))),
             known.marked(of("HDR-02", Ok(()))),
@@ -101,6 +102,6 @@ mod tests {
         let text = known.updated(&report);
         let lines: Vec<&str> = text.lines().skip(1).collect();
         assert_eq!(lines, ["HDR-01  the reason", "HDR-03  new line"]);
-        Known::parse(&text).unwrap();
+        Known::parse(&text, &cases).unwrap();
     }
 }

@@ -25,13 +25,15 @@ pub mod requester;
 mod responder;
 pub mod rpc;
 mod run;
+mod verdict;
 
-pub use case::{Case, Direction, Exchanged, Finding, Level, Verdict};
+pub use case::Case;
 pub use fixture::Fixture;
 pub use known::Known;
 pub use report::Report;
 pub use requester::requester_cases;
 pub use run::{NobodyThere, Responder, Told, estimate, responder_cases, selected};
+pub use verdict::{Direction, Exchanged, Finding, Level, Verdict};
 
 /// Bytes of these words, as XDR has them.
 pub fn words(words: &[u32]) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! One end of a connection whose work requests are all a case's own, over any provider.
 
-use crate::case::{Log, Stop, Tested, error, fail};
 use crate::message::{Segment, describe};
+use crate::verdict::{Log, Stop, Tested, error, fail};
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use smallvec::smallvec;

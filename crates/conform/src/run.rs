@@ -1,11 +1,12 @@
 //! A run of cases against a Responder.
 
 use crate::bed::Bed;
-use crate::case::{Case, Finding, Stop, Test, Tested, Verdict};
+use crate::case::{Case, Test};
 use crate::fixture::Fixture;
 use crate::known::Known;
 use crate::report::Report;
 use crate::responder;
+use crate::verdict::{Finding, Stop, Tested, Verdict};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

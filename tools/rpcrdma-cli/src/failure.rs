@@ -1,6 +1,5 @@
 //! Exit codes and error messages of commands.
 
-use crate::conform;
 use crate::exit_codes;
 use crate::interrupt::{self, Interrupted};
 use crate::json;
@@ -26,6 +25,11 @@ pub(crate) struct Usage(pub(crate) String);
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Misconfigured(pub(crate) String);
+
+/// Nothing could be tested: exit code 77, as automake has it for a test that was skipped.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing could be tested: {0}")]
+pub(crate) struct Untested(pub(crate) String);
 
 /// Several things that are wrong at the same time. Each has a line of its own where they end a command.
 #[derive(Debug)]
@@ -132,7 +136,8 @@ pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
                 Some(Ok(code)) => code,
                 _ if parts(&error).iter().any(is_usage) => exit_codes::USAGE,
                 _ if parts(&error).iter().any(is_misconfigured) => exit_codes::CONFIG,
-                _ => conform::exit_code(&error).unwrap_or(1),
+                _ if error.is::<Untested>() => exit_codes::UNTESTED,
+                _ => 1,
             };
             for part in parts(&error) {
                 report(part, code);

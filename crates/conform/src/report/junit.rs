@@ -1,7 +1,7 @@
 //! JUnit's XML, as continuous integration reads it.
 
 use super::Report;
-use crate::case::{Direction, Finding, Verdict};
+use crate::verdict::{Direction, Finding, Verdict};
 use std::fmt::Write;
 
 /// A report in XML. A known failure is a case that was skipped, so that it is not red.

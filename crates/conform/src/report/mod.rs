@@ -4,8 +4,8 @@ mod junit;
 mod tap;
 mod text;
 
-use crate::case::{Finding, Verdict};
 use crate::known::Known;
+use crate::verdict::{Finding, Verdict};
 use serde::Serialize;
 
 pub use junit::junit;

@@ -1,6 +1,6 @@
 //! TAP, the Test Anything Protocol, version 13.
 
-use crate::case::{Finding, Verdict};
+use crate::verdict::{Finding, Verdict};
 use std::fmt::Write;
 
 /// Writer of TAP, for one run.
@@ -21,7 +21,8 @@ impl Tap {
         format!("TAP version 13\n1..{}\n", self.cases)
     }
 
-    /// The line of a case, with a block of YAML if it failed. A known failure is one that is TODO in the words of TAP.
+    /// The line of a case, with a block of YAML if it failed. A known failure has the
+    /// directive for one that is expected.
     pub fn line(&mut self, finding: &Finding) -> String {
         self.number += 1;
         let number = self.number;

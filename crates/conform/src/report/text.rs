@@ -1,7 +1,8 @@
 //! Tables for people.
 
 use super::Report;
-use crate::case::{Case, Direction, Finding, Verdict};
+use crate::case::Case;
+use crate::verdict::{Direction, Finding, Verdict};
 use std::fmt::Write;
 
 /// Octets of a line of a dump.

@@ -1,13 +1,15 @@
 //! Cases that disturb the work of a Requester with wrong messages.
 
-use super::player::{Player, Received, chunk_words};
+use super::observation::Received;
+use super::player::{Player, chunk_words};
 use super::stage::{QUIET, Stage, Workload};
 use crate::bed::private_data;
-use crate::case::Level::{Must, Robustness};
-use crate::case::{Case, Tested, ensure, fail, skip};
+use crate::case::Case;
 use crate::header::{error, procedure};
 use crate::link::Heard;
 use crate::message::{Message, Segment};
+use crate::verdict::Level::{Must, Robustness};
+use crate::verdict::{Tested, ensure, fail, skip};
 use crate::{rpc, words};
 use rpcrdma_proto::PrivateData;
 use std::time::Instant;

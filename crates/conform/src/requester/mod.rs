@@ -1,15 +1,17 @@
 //! Cases against Requesters, and the run of them.
 
 mod disturbed;
-pub(crate) mod observed;
+mod observation;
+mod observed;
 mod player;
 mod setup;
 pub(crate) mod stage;
 
-use crate::case::{Case, Finding, Stop, Test};
+use crate::case::{Case, Test};
 use crate::known::Known;
 use crate::report::Report;
 use crate::run::{NobodyThere, Told, finding, selected};
+use crate::verdict::{Finding, Stop};
 use stage::{Over, Stage};
 use std::net::SocketAddr;
 use std::sync::Arc;

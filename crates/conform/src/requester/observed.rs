@@ -1,12 +1,13 @@
 //! Cases that look at the messages of a Requester whose work goes well.
 
-use super::player::{Player, Received};
+use super::observation::{Call, Observed, Received};
+use super::player::Player;
 use super::stage::{IDLE, Stage};
-use crate::as_words;
-use crate::bed::{NFS, private_data};
-use crate::case::Level::{Must, Robustness};
-use crate::case::{Case, Tested, ensure, fail, skip};
-use crate::message::{Lists, chunk_len};
+use crate::bed::private_data;
+use crate::case::Case;
+use crate::message::chunk_len;
+use crate::verdict::Level::{Must, Robustness};
+use crate::verdict::{Tested, ensure, fail, skip};
 use std::time::Duration;
 
 /// Procedures of NFS version 3 (RFC 1813 §3.3).
@@ -123,47 +124,6 @@ const RECEIVE_SIZE: usize = 4096;
 /// Octets of a reply beside its data: header of the transport and of RPC, attributes.
 const BESIDE: u32 = 300;
 
-/// What a Requester did.
-pub(crate) struct Observed {
-    private_data: Vec<u8>,
-    calls: Vec<Call>,
-    /// Calls that were unanswered at a time, and how many were granted, if they were more.
-    too_many: Option<(usize, usize)>,
-}
-
-/// A call, with its Read chunks pulled.
-struct Call {
-    received: Received,
-    /// The whole stream, or the reason why it could not be pulled.
-    stream: Result<Vec<u8>, String>,
-}
-
-impl Call {
-    fn lists(&self) -> Option<&Lists> {
-        self.received.message.lists_of()
-    }
-
-    /// Program, version and procedure, and the words of the arguments, if it is a call of NFS version 3.
-    fn nfs(&self) -> Option<(u32, Vec<u32>)> {
-        let stream = self.stream.as_ref().ok()?;
-        let words = as_words(stream.get(..stream.len() / 4 * 4)?);
-        let &[_, 0, 2, NFS, 3, procedure, ..] = words.as_slice() else {
-            return None;
-        };
-        let credential = *words.get(7)? as usize;
-        let verifier_at = 8 + credential.div_ceil(4);
-        let verifier = *words.get(verifier_at + 1)? as usize;
-        let arguments = words.get(verifier_at + 2 + verifier.div_ceil(4)..)?;
-        Some((procedure, arguments.to_vec()))
-    }
-
-    /// Words of the arguments behind the file handle, which is first in each.
-    fn behind_handle(arguments: &[u32]) -> Option<&[u32]> {
-        let handle = *arguments.first()? as usize;
-        arguments.get(1 + handle.div_ceil(4)..)
-    }
-}
-
 /// Calls that are let wait for their answers, so that it is seen how many a Requester has in flight.
 const HELD: usize = 4;
 
@@ -228,7 +188,7 @@ impl Observed {
             .get_or_init(|| Self::watch(stage).map_err(|stop| stop.why()));
         match watched {
             Ok(observed) => Ok(observed),
-            Err(why) => crate::case::error(format!(
+            Err(why) => crate::verdict::error(format!(
                 "the work of a Requester could not be watched: {why}"
             )),
         }

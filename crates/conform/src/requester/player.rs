@@ -1,11 +1,12 @@
 //! A Responder that does everything right, one call at a time, so that a case has only to do what is wrong.
 
+use super::observation::Received;
 use super::stage::{IDLE, QUIET, Stage, Workload};
 use crate::bed::private_data;
-use crate::case::{Tested, ensure, error, fail};
 use crate::header::{error as code, procedure};
 use crate::link::{Heard, Link};
 use crate::message::{Chunk, Message, Segment, chunk_len};
+use crate::verdict::{Tested, ensure, error, fail};
 use crate::words;
 use buffer::Buffer;
 use oncrpc::xdr::Payload;
@@ -33,13 +34,6 @@ pub(super) struct Player<'a> {
     pub(super) of_version_two: Vec<Vec<u8>>,
     /// Handle that the next reply invalidates.
     pub(super) invalidate: Option<u32>,
-}
-
-/// A call of the Requester.
-#[derive(Clone, Debug)]
-pub(super) struct Received {
-    pub(super) message: Message,
-    pub(super) bytes: Vec<u8>,
 }
 
 impl<'a> Player<'a> {

@@ -1,10 +1,11 @@
 //! Connection setup of MPA (RFC 5044 §7.1, RFC 6581), where Requesters come by TCP.
 
 use super::stage::{QUIET, Stage};
-use crate::case::Level::Must;
-use crate::case::{Case, Tested, ensure, fail};
+use crate::case::Case;
 use crate::iwarp::{Header, Heard, Peer, is_end, private_data};
 use crate::message::describe;
+use crate::verdict::Level::Must;
+use crate::verdict::{Tested, ensure, fail};
 use std::io::Read;
 
 /// The bits of IRD and ORD in their words (RFC 6581 §9).
@@ -95,7 +96,7 @@ fn request_is_well_formed(stage: &Stage) -> Tested {
 fn control_flags(stage: &Stage) -> Tested {
     let (peer, _) = request(stage)?;
     let Some([ird, ord]) = peer.depths else {
-        return crate::case::skip("the Request is not enhanced");
+        return crate::verdict::skip("the Request is not enhanced");
     };
     ensure(ird & 0x8000 != 0 || (ird | ord) & !DEPTH == 0, || {
         format!("the words of IRD and ORD are {ird:#x} and {ord:#x}")

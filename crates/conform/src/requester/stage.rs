@@ -1,10 +1,11 @@
 //! Environment of the cases against a Requester: a Responder that listens, and what drives the Requester to it.
 
-use super::player::{Player, Received};
+use super::observation::{Observed, Received};
+use super::player::Player;
 use crate::bed::private_data;
-use crate::case::{Log, Tested, error, fail, skip};
 use crate::iwarp::Peer;
 use crate::link::{Link, receives};
+use crate::verdict::{Log, Tested, error, fail, skip};
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3, Squash};
 use oncrpc::{Programs, Service};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -100,7 +101,7 @@ pub(crate) struct Stage {
     driver: RefCell<Box<dyn Driver>>,
     running: Cell<bool>,
     pub(super) service: Arc<dyn Service>,
-    pub(super) observed: OnceCell<Result<super::observed::Observed, String>>,
+    pub(super) observed: OnceCell<Result<Observed, String>>,
 }
 
 /// The listening end, and what it listens over.

@@ -1,15 +1,16 @@
 //! A call and its reply (RFC 8166 §3.5, §4.2), and calls of the Responder (RFC 8167).
 
 use crate::bed::{Bed, CREDITS, NFS};
-use crate::case::Level::{Must, Robustness};
-use crate::case::{Case, Tested, ensure};
+use crate::case::Case;
 use crate::header::{Version, procedure};
 use crate::link::Heard;
+use crate::verdict::Level::{Must, Robustness};
+use crate::verdict::{Tested, ensure};
 use crate::{rpc, words};
 
 const fn case(
     code: &'static str,
-    level: crate::case::Level,
+    level: crate::verdict::Level,
     section: &'static str,
     title: &'static str,
     test: fn(&Bed) -> Tested,
@@ -191,7 +192,7 @@ fn interleaved(bed: &Bed) -> Tested {
         match at {
             Some(at) => open.swap_remove(at),
             None => {
-                return crate::case::fail(format!("{:#x} is answered twice", message.xid));
+                return crate::verdict::fail(format!("{:#x} is answered twice", message.xid));
             }
         };
         crate::bed::accepted(&message.payload, message.xid)?;

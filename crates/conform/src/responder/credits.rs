@@ -1,11 +1,12 @@
 //! Credits (RFC 8166 §3.3.1).
 
 use crate::bed::{Bed, parse};
-use crate::case::Level::{Must, Robustness};
-use crate::case::{Case, Tested, ensure, fail};
+use crate::case::Case;
 use crate::header::Version;
 use crate::header::{error, procedure};
 use crate::rpc;
+use crate::verdict::Level::{Must, Robustness};
+use crate::verdict::{Tested, ensure, fail};
 
 pub(super) const CASES: &[Case] = &[
     Case::responder(

@@ -3,11 +3,12 @@
 use super::mpa::{answer, is_answered};
 use super::read_chunks::read_list;
 use crate::bed::Bed;
-use crate::case::Level::{Must, Robustness};
-use crate::case::{Case, Tested, ensure, fail};
+use crate::case::Case;
 use crate::header::procedure;
 use crate::iwarp::{Cause, Heard, Peer, Request, Segment, opcode};
 use crate::message;
+use crate::verdict::Level::{Must, Robustness};
+use crate::verdict::{Tested, ensure, fail};
 use crate::words;
 use std::time::Duration;
 

@@ -1,10 +1,11 @@
 //! Headers that are wrong (RFC 8166 §4.5, §4.6).
 
 use crate::bed::Bed;
-use crate::case::Level::{Must, Robustness, Should};
-use crate::case::{Case, Tested, ensure, fail};
+use crate::case::Case;
 use crate::header::{Version, error, procedure};
 use crate::message::Body;
+use crate::verdict::Level::{Must, Robustness, Should};
+use crate::verdict::{Tested, ensure, fail};
 use crate::{rpc, words};
 use fastrand::Rng;
 

@@ -4,11 +4,12 @@ use super::read_chunks::read_list;
 use super::reply_chunks::reply_chunk;
 use super::write_chunks::write_list;
 use crate::bed::{Bed, private_data};
-use crate::case::Level::{Must, Robustness};
-use crate::case::{Case, Tested, ensure, fail};
+use crate::case::Case;
 use crate::header::{Version, procedure};
 use crate::link::{Heard, Link};
 use crate::message::Segment;
+use crate::verdict::Level::{Must, Robustness};
+use crate::verdict::{Tested, ensure, fail};
 use crate::words;
 use rpcrdma_proto::PrivateData;
 
@@ -128,7 +129,7 @@ fn responder_without_r(bed: &Bed) -> Tested {
     let mut link = bed.connect()?;
     let announced = PrivateData::find(&link.private_data);
     if announced.is_some_and(|data| data.remote_invalidation) {
-        return crate::case::skip("the Responder has set R");
+        return crate::verdict::skip("the Responder has set R");
     }
     nothing_is_invalidated(bed, &mut link)
 }

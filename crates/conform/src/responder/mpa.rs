@@ -1,9 +1,10 @@
 //! Connection setup of MPA (RFC 5044 §7.1, RFC 6581), where the peer is reached by TCP.
 
 use crate::bed::Bed;
-use crate::case::Level::{Must, Robustness, Should};
-use crate::case::{Case, Tested, ensure, fail, skip};
+use crate::case::Case;
 use crate::iwarp::{Header, Heard, Peer, Request, is_end, private_data};
+use crate::verdict::Level::{Must, Robustness, Should};
+use crate::verdict::{Tested, ensure, fail, skip};
 use crate::{rpc, words};
 use std::io::Read;
 use std::time::Duration;

@@ -4,12 +4,13 @@ use super::read_chunks::read_list;
 use super::reply_chunks::{reply_chunk, returned, stream};
 use super::write_chunks::{come_back, write_list};
 use crate::bed::{Answer, Bed, accepted};
-use crate::case::Level::{Must, Robustness, Should};
-use crate::case::{Case, Tested, ensure, fail};
+use crate::case::Case;
 use crate::fixture::{FILE_SIZE, LINK_TEXT, content};
 use crate::header::{Version, error, procedure};
 use crate::link::{Heard, Link, UNTOUCHED};
 use crate::message::{Chunk, Segment, chunk_len};
+use crate::verdict::Level::{Must, Robustness, Should};
+use crate::verdict::{Tested, ensure, fail};
 use crate::{as_words, rpc};
 use buffer::Buffer;
 use nfs_proto::{Arguments, FileHandle, Filename, SetAttributes, Stable, args};
@@ -382,7 +383,7 @@ fn symlink(bed: &Bed) -> Tested {
     let text = b"of seventeen octs";
     let name = format!("symlink-{:x}", bed.xid());
     let Some(name) = Filename::new(name.as_bytes()) else {
-        return crate::case::error("this is no name");
+        return crate::verdict::error("this is no name");
     };
     let arguments = args::Symlink {
         place: args::Place {

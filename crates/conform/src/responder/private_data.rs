@@ -3,10 +3,11 @@
 use super::base::padded_null;
 use super::nfs::read_with_reply_chunk;
 use crate::bed::{Bed, private_data};
-use crate::case::Level::{Must, Robustness};
-use crate::case::{Case, Tested, ensure, skip};
+use crate::case::Case;
 use crate::header::Version;
 use crate::link::Link;
+use crate::verdict::Level::{Must, Robustness};
+use crate::verdict::{Tested, ensure, skip};
 use rpcrdma_proto::PrivateData;
 
 pub(super) const CASES: &[Case] = &[
@@ -104,7 +105,7 @@ fn well_formed(bed: &Bed) -> Tested {
     let data = of_responder(&link)?;
     bed.log.came("private data", data);
     let Some(&[_, _, _, _, version, flags, ..]) = data.first_chunk::<8>() else {
-        return crate::case::fail("it has fewer than eight octets");
+        return crate::verdict::fail("it has fewer than eight octets");
     };
     ensure(version == 1, || format!("its version is {version}"))?;
     ensure(flags & 0xfe == 0, || format!("its flags are {flags:#010b}"))

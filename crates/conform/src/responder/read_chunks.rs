@@ -1,11 +1,12 @@
 //! Read chunks (RFC 8166 §3.4.5, §3.5.3), without files of the peer.
 
 use crate::bed::{Bed, CREDITS, NFS};
-use crate::case::Level::{Must, Robustness, Should};
-use crate::case::{Case, Tested, ensure, fail};
+use crate::case::Case;
 use crate::header::{error, procedure};
 use crate::link::{Heard, Link};
 use crate::message::Segment;
+use crate::verdict::Level::{Must, Robustness, Should};
+use crate::verdict::{Tested, ensure, fail};
 use crate::{rpc, words};
 
 pub(super) const CASES: &[Case] = &[

@@ -2,11 +2,12 @@
 
 use super::write_chunks::same_segments;
 use crate::bed::{Bed, accepted};
-use crate::case::Level::{Must, Robustness};
-use crate::case::{Case, Tested, ensure, fail};
+use crate::case::Case;
 use crate::header::procedure;
 use crate::link::{Heard, Link, UNTOUCHED};
 use crate::message::{Message, Segment, chunk_len};
+use crate::verdict::Level::{Must, Robustness};
+use crate::verdict::{Tested, ensure, fail};
 
 pub(super) const CASES: &[Case] = &[
     Case::responder(

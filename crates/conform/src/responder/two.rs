@@ -4,11 +4,12 @@ use super::base::padded_null;
 use super::nfs::{read_with_reply_chunk, round_trip};
 use super::read_chunks::read_list;
 use crate::bed::{Bed, CREDITS};
-use crate::case::Level::{Must, Robustness};
-use crate::case::{Case, Tested, ensure, fail, skip};
+use crate::case::Case;
 use crate::header::{Version, direction, error, procedure};
 use crate::link::Link;
 use crate::message::Body;
+use crate::verdict::Level::{Must, Robustness};
+use crate::verdict::{Tested, ensure, fail, skip};
 use crate::words;
 
 pub(super) const CASES: &[Case] = &[
@@ -144,6 +145,13 @@ pub(super) const CASES: &[Case] = &[
         "cel-01 §4.2.2, RFC 8167 §5.2",
         "a reply to a call that the Responder never made disturbs nothing",
         stray_reply,
+    ),
+    Case::responder(
+        "V2-20",
+        Robustness,
+        "cel-01 §5.3",
+        "connections of both versions are served at the same time",
+        both_versions,
     ),
 ];
 
@@ -386,4 +394,17 @@ fn stray_reply(bed: &Bed) -> Tested {
     .concat();
     let message = message(xid, procedure::MSG, &reply);
     bed.discarded_on(&mut link, Version::Two, &words(&message))
+}
+
+fn both_versions(bed: &Bed) -> Tested {
+    let (mut one, mut two) = (bed.connect()?, bed.two()?);
+    for _ in 0..8 {
+        for version in Version::BOTH {
+            match version {
+                Version::One => bed.goes_on(&mut one, version)?,
+                Version::Two => bed.goes_on(&mut two, version)?,
+            }
+        }
+    }
+    Ok(())
 }

@@ -4,8 +4,7 @@ use super::nfs::read_with_reply_chunk;
 use super::read_chunks::read_list;
 use super::two::message;
 use crate::bed::Bed;
-use crate::case::Level::{Must, Robustness, Should};
-use crate::case::{Case, Tested, ensure, fail};
+use crate::case::Case;
 use crate::header::characteristic::{BRS, RBSIZ, REQREMINV};
 use crate::header::operation::{INITXCH, REQXCH, RESPXCH, UPDXCH};
 use crate::header::{
@@ -13,6 +12,8 @@ use crate::header::{
 };
 use crate::link::Link;
 use crate::message::Body;
+use crate::verdict::Level::{Must, Robustness, Should};
+use crate::verdict::{Tested, ensure, fail};
 use crate::{as_words, words};
 
 /// A characteristic that nobody knows.

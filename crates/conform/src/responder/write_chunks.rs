@@ -1,11 +1,12 @@
 //! Write chunks (RFC 8166 §3.4.6, §4.3.2) that no result fills, without files of the peer.
 
 use crate::bed::{Answer, Bed};
-use crate::case::Level::{Must, Robustness};
-use crate::case::{Case, Tested, ensure, fail};
+use crate::case::Case;
 use crate::header::procedure;
 use crate::link::{Heard, Link, UNTOUCHED};
 use crate::message::{Chunk, Segment, chunk_len};
+use crate::verdict::Level::{Must, Robustness};
+use crate::verdict::{Tested, ensure, fail};
 
 pub(super) const CASES: &[Case] = &[
     Case::responder(

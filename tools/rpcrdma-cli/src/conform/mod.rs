@@ -8,8 +8,7 @@ mod show;
 
 use crate::connect;
 use crate::endpoint::{Endpoint, NO_ADDRESS};
-use crate::exit_codes;
-use crate::failure::{self, Ended, Usage};
+use crate::failure::{self, Ended, Untested, Usage};
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::session::{Of, Session, SessionArgs};
 use crate::units::parse_duration;
@@ -109,17 +108,6 @@ pub(crate) struct ConformArgs {
     session: SessionArgs,
 }
 
-/// Nothing could be tested: exit code 77, as automake has it for a test that was skipped.
-#[derive(Debug, thiserror::Error)]
-#[error("nothing could be tested: {0}")]
-pub(crate) struct Untested(String);
-
-impl From<NobodyThere> for Untested {
-    fn from(NobodyThere(why): NobodyThere) -> Self {
-        Self(why)
-    }
-}
-
 /// Runs the command.
 pub(crate) async fn run(args: ConformArgs) -> anyhow::Result<Ended> {
     args.check_patterns()?;
@@ -193,8 +181,9 @@ impl ConformArgs {
             return Ok(Known::default());
         };
         let name = path.display();
+        let cases = [::conform::responder_cases(), ::conform::requester_cases()].concat();
         let text = fs::read_to_string(path).map_err(|why| Usage(format!("{name}: {why}")))?;
-        Ok(Known::parse(&text).map_err(|why| Usage(format!("{name}: {why}")))?)
+        Ok(Known::parse(&text, &cases).map_err(|why| Usage(format!("{name}: {why}")))?)
     }
 
     async fn test_responder(&self, known: Known, mut show: Show) -> anyhow::Result<Report> {
@@ -313,14 +302,7 @@ async fn shown(
     let report = running
         .await
         .map_err(|why| anyhow!("a case panicked: {why}"))?;
-    let report = report.map_err(Untested::from)?;
+    let report = report.map_err(|NobodyThere(why)| Untested(why))?;
     show.end(&report)?;
     Ok(report)
-}
-
-/// The exit code of an error, if it has one of its own.
-pub(crate) fn exit_code(error: &anyhow::Error) -> Option<u8> {
-    error
-        .downcast_ref::<Untested>()
-        .map(|_| exit_codes::UNTESTED)
 }
