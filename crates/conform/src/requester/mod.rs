@@ -12,6 +12,7 @@ use crate::known::Known;
 use crate::report::Report;
 use crate::run::{NobodyThere, Told, finding, selected};
 use crate::verdict::{Finding, Stop};
+use oncrpc::Service;
 use stage::{Over, Stage};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -93,9 +94,9 @@ impl Requester {
         }
     }
 
-    /// The address on which it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.stage.address
+    /// NFS version 3 and MOUNT for the files of the cases, to be served over TCP too: some clients ask MOUNT there.
+    pub fn service(&self) -> Arc<dyn Service> {
+        Arc::clone(&self.stage.service)
     }
 
     /// The cases of the run.

@@ -6,7 +6,7 @@ use crate::bed::private_data;
 use crate::iwarp::Peer;
 use crate::link::{Link, receives};
 use crate::verdict::{Log, Tested, error, fail, skip};
-use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3, Squash};
+use nfs_server::{AccessList, ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3, Squash};
 use oncrpc::{Programs, Service};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
@@ -303,7 +303,11 @@ impl Stage {
 /// NFS version 3 and MOUNT for a file system in memory.
 fn service() -> Result<Arc<dyn Service>, String> {
     let key = HandleKey::random().map_err(|why| why.to_string())?;
-    let options = ExportOptions::default().with_squash(Squash::None);
+    // The files are the cases' own: whoever is to be tested may mount them.
+    let everybody = ["0.0.0.0/0", "::/0"].map(|network| network.parse().expect("it is a network"));
+    let options = ExportOptions::default()
+        .with_squash(Squash::None)
+        .with_allow(AccessList::new(everybody));
     let exports = Exports::new(key)
         .with(EXPORT, Arc::new(MemFs::new(FILE_SYSTEM)), options)
         .map_err(|why| why.to_string())?;

@@ -359,3 +359,48 @@ fn wrong_setup_of_mpa_is_caught() {
     caught_below(pass, |reply| reply[23] = 0xff, &["MPA-09"]);
     caught_below(pass, |reply| reply[22] |= 0x80, &["MPA-11"]);
 }
+
+/// Connections that a server refuses after a Request of revision 99, of which it dies; then it is back.
+const DEAD: usize = 3;
+
+#[test]
+fn case_that_kills_the_server_fails_by_name_and_the_others_go_on() {
+    let served = Served::start();
+    let to = served.address();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut dead = 0;
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let mut request = [0; 20];
+            if dead > 0 || client.read_exact(&mut request).is_err() {
+                dead = usize::saturating_sub(dead, 1);
+                continue;
+            }
+            if request[17] == 99 {
+                dead = DEAD;
+                continue;
+            }
+            let mut server = TcpStream::connect(to).unwrap();
+            server.write_all(&request).unwrap();
+            let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || pass(from, to, |_| {}));
+            std::thread::spawn(move || pass(server, client, |_| {}));
+        }
+    });
+    let report = served.run_at(at, &["BASE-01", "MPA-03", "MPA-08"]);
+    let found: Vec<_> = report
+        .findings
+        .iter()
+        .map(|finding| (finding.code, finding.verdict))
+        .collect();
+    let expected = [
+        ("BASE-01", Verdict::Pass),
+        ("MPA-03", Verdict::Fail),
+        ("MPA-08", Verdict::Pass),
+    ];
+    assert_eq!(found, expected);
+    let why = &report.findings[1].why;
+    assert!(why.contains("serves no new connection afterwards"), "{why}");
+}

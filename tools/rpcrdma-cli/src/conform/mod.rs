@@ -50,7 +50,7 @@ pub(crate) struct ConformArgs {
         conflicts_with_all = ["serve"])]
     server: Option<Endpoint>,
 
-    /// Wait for clients at this address, and test those
+    /// Wait for clients at this address, and test those. --mount-port serves MOUNT over TCP for them
     #[arg(long, value_name = "ADDRESS:PORT")]
     serve: Option<SocketAddr>,
 

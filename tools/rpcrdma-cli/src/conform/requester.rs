@@ -2,6 +2,7 @@
 
 use super::show::Show;
 use super::{ConformArgs, shown};
+use crate::failure::Untested;
 use crate::interrupt::Interrupt;
 use ::conform::requester::{ByHand, Driver, EXPORT, Requester, Workload};
 use ::conform::{Known, Report};
@@ -10,6 +11,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use verbs::Provider;
 
 impl ConformArgs {
@@ -32,6 +36,11 @@ impl ConformArgs {
         let devices: Option<Arc<dyn Provider>> =
             providers.other_is_devices.then_some(providers.other);
         let software = transport.iwarp();
+        let mount = match self.session.mount_port {
+            Some(port) => Some(mount_listener(SocketAddr::new(at.ip(), port)).await?),
+            None => None,
+        };
+        let runtime = Handle::current();
         let (patience, wait) = (self.patience, self.client_wait);
         let (run, only) = (self.run.clone(), self.only.clone());
         shown(&interrupt, show, move |tell| {
@@ -43,10 +52,26 @@ impl ConformArgs {
                 Some(devices) => Requester::over_provider(devices, at, patience, wait, driver)?,
                 None => Requester::over_software(software, at, patience, wait, driver)?,
             };
+            let _serving = mount.map(|listener| {
+                let limits = oncrpc_tcp::Limits::default();
+                let server = oncrpc_tcp::Server::new(listener, requester.service(), limits);
+                let (stop, stopped) = oneshot::channel::<()>();
+                runtime.spawn(server.run(async {
+                    // A dropped sender says that the run is over.
+                    let _ = stopped.await;
+                }));
+                stop
+            });
             requester.with(only, known).run(tell)
         })
         .await
     }
+}
+
+/// A socket for MOUNT over TCP.
+async fn mount_listener(at: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(at).await;
+    Ok(listener.map_err(|why| Untested(format!("MOUNT over TCP at {at}: {why}")))?)
 }
 
 /// A client that a command starts.
