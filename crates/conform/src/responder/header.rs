@@ -257,7 +257,7 @@ fn version_error_has_a_range(bed: &Bed) -> Tested {
             rest.len()
         ));
     };
-    ensure(low <= 1 && 1 <= high && high < 77, || {
+    ensure(low <= 1 && (1..77).contains(&high), || {
         format!("versions {low} to {high} cannot be right: version 1 is spoken, and 77 is not")
     })
 }

@@ -294,7 +294,8 @@ fn too_much_private_data(bed: &Bed) -> Tested {
 
 fn too_little_private_data(bed: &Bed) -> Tested {
     let mut request = Request::default();
-    request.length = Some(request.data.len() as u16 + 8);
+    let sent = u16::try_from(request.data.len()).expect("it is short");
+    request.length = Some(sent + 8);
     is_not_accepted(bed, &request.emit(), true)
 }
 
