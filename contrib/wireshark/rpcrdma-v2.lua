@@ -156,6 +156,7 @@ local w = {
     ulpdu = Field.new("iwarp_mpa.ulpdulength"),
     private = Field.new("iwarp_mpa.privatedata"),
     revision = Field.new("iwarp_mpa.rev"),
+    reserved = Field.new("iwarp_mpa.res"),
     opcode = Field.new("iwarp_rdma.opcode"),
     last = Field.new("iwarp_ddp.last_flag"),
     msn = Field.new("iwarp_ddp.msn"),
@@ -1032,37 +1033,92 @@ proto:register_heuristic("iwarp_ddp_rdmap", dissect_ddp)
 local private = Proto("rpcrdma_cm", "RPC-over-RDMA private data (RFC 8797)")
 
 local MAGIC = 0xf6ab0e18
+local FORMAT_VERSION = 1
 local PRIVATE_LENGTH = 8
--- Bytes of the enhanced setup (RFC 6581, section 9) before it, in revision 2 of MPA.
+-- Bytes of the enhanced setup (RFC 6581, section 9) before it: in revision 2 of MPA, if S is set. Wireshark has S
+-- among the reserved bits of RFC 5044.
 local ENHANCED_LENGTH = 4
+local FLAG_S = 0x10
+-- Announces version two as cel-01 has it (docs/design/version-two.md).
+local ANNOUNCEMENT = "rpc2ce01"
 
 local p = {
     magic = ProtoField.uint32("rpcrdma_cm.magic", "Format identifier", base.HEX),
     version = ProtoField.uint8("rpcrdma_cm.version", "Format version"),
     flags = ProtoField.uint8("rpcrdma_cm.flags", "Flags", base.HEX),
+    reserved = ProtoField.uint8("rpcrdma_cm.reserved", "Reserved", base.HEX, nil, 0xfe),
     invalidation = ProtoField.bool(
         "rpcrdma_cm.remote_invalidation", "Supports remote invalidation (R)", 8, nil, 0x01),
     send_size = ProtoField.uint32("rpcrdma_cm.send_size", "Largest message it sends (bytes)"),
     receive_size = ProtoField.uint32("rpcrdma_cm.receive_size", "Largest message it receives (bytes)"),
+    dialect = ProtoField.string("rpcrdma_cm.version_two", "Announces version two"),
 }
 private.fields = {
-    p.magic, p.version, p.flags, p.invalidation, p.send_size, p.receive_size,
+    p.magic, p.version, p.flags, p.reserved, p.invalidation, p.send_size, p.receive_size, p.dialect,
 }
 
+local pe = {
+    unknown = ProtoExpert.new(
+        "rpcrdma_cm.unknown_version", "Unknown version of the format: ignored by receivers",
+        expert.group.PROTOCOL, expert.severity.WARN),
+    reserved = ProtoExpert.new(
+        "rpcrdma_cm.reserved_bits", "Reserved bits are set (RFC 8797, section 4)",
+        expert.group.PROTOCOL, expert.severity.WARN),
+}
+private.experts = { pe.unknown, pe.reserved }
+
+-- The place of the private data, which may begin at any byte (RFC 8797, section 5.2): the first of a version that is
+-- known, or else the first at all.
+local function find_private(range, from)
+    local unknown
+    for at = from, range:len() - PRIVATE_LENGTH do
+        if range(at, 4):uint() == MAGIC then
+            if range(at + 4, 1):uint() == FORMAT_VERSION then
+                return at
+            end
+            unknown = unknown or at
+        end
+    end
+    return unknown
+end
+
+local function add_private(range, at, root)
+    local tree = root:add(private, range(at, PRIVATE_LENGTH))
+    tree:add(p.magic, range(at, 4))
+    tree:add(p.version, range(at + 4, 1))
+    if range(at + 4, 1):uint() ~= FORMAT_VERSION then
+        tree:add_proto_expert_info(pe.unknown)
+        return
+    end
+    local flags = tree:add(p.flags, range(at + 5, 1))
+    local reserved = flags:add(p.reserved, range(at + 5, 1))
+    if range(at + 5, 1):uint() > 1 then
+        reserved:add_proto_expert_info(pe.reserved)
+    end
+    flags:add(p.invalidation, range(at + 5, 1))
+    tree:add(p.send_size, range(at + 6, 1), (range(at + 6, 1):uint() + 1) * 1024)
+    tree:add(p.receive_size, range(at + 7, 1), (range(at + 7, 1):uint() + 1) * 1024)
+end
+
 function private.dissector(tvb, pinfo, root)
-    local revisions = { w.revision() }
+    local revisions, reserved = { w.revision() }, { w.reserved() }
     for index, field in ipairs({ w.private() }) do
         local range = field.range
         local revision = revisions[index] and revisions[index].value
-        local at = revision == 2 and ENHANCED_LENGTH or 0
-        if range and range:len() >= at + PRIVATE_LENGTH and range(at, 4):uint() == MAGIC then
-            local tree = root:add(private, range(at, PRIVATE_LENGTH))
-            tree:add(p.magic, range(at, 4))
-            tree:add(p.version, range(at + 4, 1))
-            local flags = tree:add(p.flags, range(at + 5, 1))
-            flags:add(p.invalidation, range(at + 5, 1))
-            tree:add(p.send_size, range(at + 6, 1), (range(at + 6, 1):uint() + 1) * 1024)
-            tree:add(p.receive_size, range(at + 7, 1), (range(at + 7, 1):uint() + 1) * 1024)
+        local flags = reserved[index] and reserved[index].value or 0
+        local enhanced = revision == 2 and math.floor(flags / FLAG_S) % 2 == 1
+        if range then
+            local from = enhanced and ENHANCED_LENGTH or 0
+            local at = find_private(range, from)
+            if at then
+                add_private(range, at, root)
+            end
+            for place = from, range:len() - #ANNOUNCEMENT do
+                if range(place, #ANNOUNCEMENT):string() == ANNOUNCEMENT then
+                    root:add(p.dialect, range(place, #ANNOUNCEMENT), "cel-01")
+                    break
+                end
+            end
         end
     end
 end

@@ -30,7 +30,19 @@ in_root apt-get -qq -o Dpkg::Use-Pty=0 -o APT::Sandbox::User=root install -y --n
   die 'apt-get install'
 in_root dpkg --verify rpcrdma | tee "$3/differs"
 [ ! -s "$3/differs" ] || die 'installed files differ from those of the package'
-in_root rpcrdma --version
+step 'the version names the commit of the program'
+version=$(in_root dpkg-query -W -f '${Version}' rpcrdma)
+said=$(in_root rpcrdma --version | head -n 1)
+echo "$version: $said"
+case $version in
+  *+git*)
+    commit=$(sed -E 's/.*\.([0-9a-f]{8})(\.changed)?-[0-9]+$/\1/' <<<"$version")
+    [[ $said == *"($commit"* ]] || die "the program is of another commit: $said" ;;
+esac
+step 'documentation'
+for page in README.md guide/README.md schemas/serve.schema.json examples/rpcrdma.toml; do
+  [ -s "$root/usr/share/doc/rpcrdma/$page" ] || die "$page is missing"
+done
 step 'manual pages and completions'
 for page in rpcrdma.1 rpcrdma-serve.1 rpcrdma.toml.5; do
   in_root env MANPAGER=cat man "${page##*.}" "${page%.*}" >"$3/page" || die "man ${page%.*}"

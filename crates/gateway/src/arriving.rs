@@ -3,7 +3,6 @@
 use crate::held::Held;
 use crate::pair::Pair;
 use crate::reply_memory::{REPLY_COST, SMALL_REPLY};
-use crate::side::Side;
 use oncrpc_tcp::{Leasing, ReplyMemory};
 use std::sync::{Arc, Weak};
 
@@ -18,12 +17,10 @@ impl ReplyMemory for Arriving {
             // Nobody waits for it.
             return Leasing::Free;
         };
-        let is_small = bytes <= SMALL_REPLY;
-        if is_small && pair.core.downstream == Side::Rdma {
-            // It goes inline, and the credits of the client limit how many there are.
-            return Leasing::Free;
-        }
-        if is_small && let Some(small) = pair.small_replies.take() {
+        // Also one that goes inline to an RDMA client: its credits allow many of these, for each of its connections.
+        if bytes <= SMALL_REPLY
+            && let Some(small) = pair.small_replies.take()
+        {
             return Leasing::Now(Box::new(Held::Small { _counted: small }));
         }
         let bytes = bytes + REPLY_COST;
@@ -37,5 +34,61 @@ impl ReplyMemory for Arriving {
             let lease = memory.lease(&caller, bytes, || core.watch_replies()).await;
             Box::new(Held::Lease(lease)) as Box<dyn oncrpc::Lease>
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{GatewayConfig, Listen, Upstream, tcp_limits};
+    use crate::core::Core;
+    use crate::reply_memory::SMALL_REPLIES;
+    use oncrpc::Caller;
+    use rpcrdma::ServerConfig;
+    use std::net::SocketAddr;
+    use std::task::{Context, Waker};
+    use tokio::sync::mpsc;
+    use verbs_sim::{EndOptions, Fabric};
+
+    /// Small replies for which there is memory of the budget.
+    const MORE: usize = 8;
+
+    #[tokio::test(start_paused = true)]
+    async fn small_replies_of_a_tcp_server_have_memory_of_the_budget_whatever_their_client_speaks()
+    {
+        let addr = SocketAddr::from(([192, 0, 2, 1], 700));
+        let provider = Arc::new(Fabric::new(1).provider(EndOptions::default()));
+        let listens = [
+            Listen::rdma(provider, addr, ServerConfig::default()),
+            Listen::Streams {
+                streams: mpsc::channel(1).1,
+                addr,
+                limits: tcp_limits(),
+            },
+        ];
+        for listen in listens {
+            let config =
+                GatewayConfig::default().with_reply_memory(2 * MORE * (SMALL_REPLY + REPLY_COST));
+            let core = Arc::new(Core::new(&listen, Upstream::tcp(addr), config));
+            let pair = Pair::new(Arc::clone(&core), Caller::new(addr));
+            let arriving = Arriving {
+                pair: Arc::downgrade(&pair),
+            };
+            let mut unread = Vec::new();
+            let last = loop {
+                match arriving.lease(SMALL_REPLY) {
+                    Leasing::Free => panic!("nothing bounds these"),
+                    Leasing::Now(lease) => unread.push(lease),
+                    Leasing::Later(lease) => break lease,
+                }
+            };
+            assert_eq!(unread.len(), SMALL_REPLIES + MORE);
+            let mut last = std::pin::pin!(last);
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(last.as_mut().poll(&mut cx).is_pending());
+            // One is read.
+            unread.pop();
+            assert!(last.as_mut().poll(&mut cx).is_ready());
+        }
     }
 }

@@ -7,6 +7,7 @@ use nfs_proto::scan::ScannedCall;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{AcceptStatus, Caller, Reply, ReplyHeader, ReplyStatus};
 use std::sync::Arc;
+use tokio::time::timeout;
 
 /// Largest call of MOUNT in bytes that is passed to a
 /// [`MountService`](crate::MountService): the header with two long
@@ -29,15 +30,12 @@ impl Pair {
         // The call is small, and the upstream takes the first copy.
         let mut again = buffer::Buffer::default();
         call.copy_stream_into(&mut again);
-        let mut unavailable = None;
         if !mount.is_elsewhere() {
             let Some(link) = self.link().await else {
                 return Reply::Nothing;
             };
             match self.ask(&link, call, scanned, caller).await {
-                Ok((reply, held)) if is_prog_unavail(&reply) => {
-                    unavailable = Some((link, Ok((reply, held))));
-                }
+                Ok((reply, _)) if is_prog_unavail(&reply) => {}
                 outcome => return self.conclude(&link, outcome, scanned, caller),
             }
         }
@@ -45,12 +43,12 @@ impl Pair {
             pair: Arc::downgrade(self),
         });
         let call = mount.call(Payload::new(again, 0), caller, memory);
-        match (call.await, unavailable) {
-            (MountOutcome::Answered(reply), _) => self.deliver(reply, scanned, caller),
-            (MountOutcome::Unknown, Some((link, reply))) => {
-                self.conclude(&link, reply, scanned, caller)
-            }
-            (MountOutcome::Unanswered | MountOutcome::Unknown, _) => {
+        let outcome = timeout(self.core.config.call_timeout, call).await;
+        match outcome.unwrap_or(MountOutcome::Unanswered) {
+            MountOutcome::Answered(reply) => self.deliver(reply, scanned, caller),
+            // PROG_UNAVAIL of the upstream would have clients ask MOUNT of this host, which can be that
+            // of another server: its file handles would lead to other files here.
+            MountOutcome::Unanswered => {
                 self.system_error(scanned.xid, scanned.flavor, self.core.downstream)
             }
         }

@@ -10,12 +10,13 @@ use verbs::BoxFuture;
 /// The MOUNT service of an upstream, where that is not at the port of NFS.
 ///
 /// A client that gets PROG_UNAVAIL may ask the MOUNT service of the gateway's own host, which can be
-/// that of another server.
+/// that of another server. So a call without an answer is answered with SYSTEM_ERR.
 pub trait MountService: fmt::Debug + Send + Sync {
     /// Whether MOUNT is known to be elsewhere, so that the upstream is not asked first.
     fn is_elsewhere(&self) -> bool;
 
-    /// Passes a call of MOUNT on. The reply has its memory from this budget.
+    /// Passes a call of MOUNT on. The reply has its memory from this budget. A call is dropped, and is unanswered, after the
+    /// [time of a call](crate::GatewayConfig::call_timeout).
     fn call(
         &self,
         call: Payload,
@@ -29,8 +30,6 @@ pub trait MountService: fmt::Debug + Send + Sync {
 pub enum MountOutcome {
     /// The reply of the server.
     Answered(Payload),
-    /// The server cannot be reached, or does not answer.
+    /// The server cannot be reached or does not answer, or it is not known where its MOUNT is.
     Unanswered,
-    /// Where MOUNT of the server is, is not known.
-    Unknown,
 }

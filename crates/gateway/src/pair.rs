@@ -44,6 +44,8 @@ pub(crate) struct Pair {
     phase: Phases,
     /// Signalled when an XID of the gateway's own is free again.
     own_xid_is_free: Notify,
+    /// Another connection has given way to this one.
+    given_place: AtomicBool,
     /// The upstream has answered a call.
     answered: AtomicBool,
     /// The call was logged at which the upstream connection was lost.
@@ -131,6 +133,7 @@ impl Pair {
             state: Mutex::default(),
             phase: Phases::new(),
             own_xid_is_free: Notify::new(),
+            given_place: AtomicBool::new(false),
             answered: AtomicBool::new(false),
             said_lost_call: AtomicBool::new(false),
             is_slow: AtomicBool::new(false),
@@ -547,6 +550,15 @@ impl Pair {
     /// Whether the upstream connection is there.
     pub(crate) fn is_up(&self) -> bool {
         self.phase.get() == Phase::Up
+    }
+
+    /// Whether another connection has given way to this one, whose upstream connection is not there yet.
+    pub(crate) fn is_given_place(&self) -> bool {
+        self.given_place.load(Relaxed) && self.phase.get() == Phase::Connecting
+    }
+
+    pub(crate) fn set_given_place(&self, is_given: bool) {
+        self.given_place.store(is_given, Relaxed);
     }
 
     /// When the last call came, if the pair is up and idle: no call is in flight in either direction, and the upstream has no

@@ -31,16 +31,27 @@ pub(crate) fn is_refused(error: &Cause) -> bool {
 }
 
 impl Core {
-    /// Closes an idle connection of the address with most, if that has more than this one. Returns whether there was one,
-    /// whose place at the upstream is free in a moment.
-    pub(crate) fn make_place_for(&self, group: PeerGroup) -> bool {
+    /// Closes an idle connection of the address with most, if that has more than the address of this one. Returns whether
+    /// there was one, whose place at the upstream is free in a moment and [given](Pair::is_given_place) to this one.
+    pub(crate) fn make_place_for(&self, to: &Pair) -> bool {
+        // First of all, so that others of its address count it.
+        to.set_given_place(true);
+        let gave_way = self.give_place(to);
+        to.set_given_place(gave_way);
+        gave_way
+    }
+
+    fn give_place(&self, to: &Pair) -> bool {
         let pairs = self.all_pairs();
         let mut connected: HashMap<PeerGroup, usize> = HashMap::new();
-        for pair in pairs.iter().filter(|pair| pair.is_up()) {
+        // Those that wait for a place count too, or each of them would take one of an address that has no more by then.
+        let has_place = |pair: &&Arc<Pair>| pair.is_up() || pair.is_given_place();
+        for pair in pairs.iter().filter(has_place) {
             *connected.entry(pair.caller().group).or_default() += 1;
         }
         let of = |group| connected.get(&group).copied().unwrap_or_default();
-        let least = of(group) + MORE;
+        // It counts itself.
+        let least = of(to.caller().group).saturating_sub(1) + MORE;
         let mut idle: Vec<_> = pairs
             .iter()
             .map(|pair| (of(pair.caller().group), pair))

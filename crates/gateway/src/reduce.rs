@@ -2,7 +2,7 @@
 
 use buffer::{Buffer, Gather};
 use nfs_proto::scan::{ItemPlace, by_reference};
-use oncrpc::xdr::{Item, Payload, padded};
+use oncrpc::xdr::{Item, Parts, Payload, padded};
 use smallvec::SmallVec;
 
 /// Smallest item in bytes that is taken out of a record if no chunk waits for it. A smaller one is
@@ -22,7 +22,12 @@ pub(crate) fn take_out_large(record: Payload, items: &[ItemPlace]) -> Payload {
 
 /// Puts all by-reference items but the largest into the stream of a call, which copies them. Servers take one Read chunk
 /// beside the one at Position zero; more of them only where they say so (RFC 8267 §6.4.2).
-pub(crate) fn keep_largest(call: Payload) -> Payload {
+pub(crate) fn keep_largest(mut call: Payload) -> Payload {
+    let lease = call.take_lease();
+    one_item_of(call).keeping(lease)
+}
+
+fn one_item_of(call: Payload) -> Payload {
     let items = call.items();
     let largest = (0..items.len()).max_by_key(|&index| items[index].len());
     let Some(largest) = largest.filter(|_| items.len() > 1) else {
@@ -40,19 +45,20 @@ pub(crate) fn keep_largest(call: Payload) -> Payload {
 
 /// Turns all eligible items of a message into by-reference items, without copying them: those that
 /// are not yet. Each belongs to the chunk of its place in the list, so that none may be missing.
-pub(crate) fn take_out(message: Payload, items: &[ItemPlace]) -> Payload {
+pub(crate) fn take_out(mut message: Payload, items: &[ItemPlace]) -> Payload {
     if items.len() == message.items().len() {
         return message;
     }
     if !message.items().is_empty() {
         return take_out_more(message, items);
     }
+    let lease = message.take_lease();
     let whole = match message.start() {
-        0 => message.into_parts().0,
+        0 => message.into_parts().head,
         // It came inline, behind a transport header, and is small.
         _ => Buffer::from(message.head().to_vec()),
     };
-    by_reference(whole, items, Buffer::with_capacity)
+    by_reference(whole, items, Buffer::with_capacity).keeping(lease)
 }
 
 /// The same for a message of which some items are by reference already.
@@ -60,8 +66,13 @@ fn take_out_more(message: Payload, items: &[ItemPlace]) -> Payload {
     let taken: SmallVec<[usize; 4]> = (0..message.items().len())
         .map(|index| message.position(index))
         .collect();
-    let (buffer, start, before) = message.into_parts();
-    let head = buffer.freeze().slice(start..);
+    let Parts {
+        head,
+        start,
+        items: before,
+        lease,
+    } = message.into_parts();
+    let head = head.freeze().slice(start..);
     let mut before = taken.into_iter().zip(before).peekable();
     let mut stream = Buffer::with_capacity(head.len());
     let mut after = SmallVec::new();
@@ -97,7 +108,7 @@ fn take_out_more(message: Payload, items: &[ItemPlace]) -> Payload {
         done = known.at;
     }
     stream.extend_from_slice(&head[done..]);
-    Payload::with_items(stream, 0, after)
+    Payload::with_items(stream, 0, after).keeping(lease)
 }
 
 /// Whether the padding of an item is zero, as it becomes if the item is by reference.
@@ -115,12 +126,18 @@ pub(crate) fn copy_of(message: &Payload) -> Payload {
 /// Copies what is around the items of a message out of memory of which it needs less than half, as a
 /// Receive is. The message may wait for its reader, and the memory would not be counted.
 pub(crate) fn compact(message: Payload) -> Payload {
-    let (head, start, items) = message.into_parts();
+    let Parts {
+        head,
+        start,
+        items,
+        lease,
+    } = message.into_parts();
     let needed = &head[start..];
-    match 2 * needed.len() < head.capacity() {
+    let message = match 2 * needed.len() < head.capacity() {
         true => Payload::with_items(Buffer::from(needed.to_vec()), 0, items),
         false => Payload::with_items(head, start, items),
-    }
+    };
+    message.keeping(lease)
 }
 
 /// Gives a message another XID, its first word.
@@ -134,6 +151,8 @@ pub(crate) fn with_xid(mut message: Payload, xid: u32) -> Payload {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nfs_proto::scan::{Edit, apply};
+    use std::sync::Arc;
 
     #[test]
     fn small_message_leaves_the_memory_of_a_receive() {
@@ -144,14 +163,45 @@ mod tests {
             data: Gather::from_elem(Buffer::from(b"item".to_vec()).freeze(), 1),
         };
         let message = Payload::with_items(receive, 4, smallvec::smallvec![item]);
-        let (head, start, items) = compact(message).into_parts();
+        let Parts {
+            head, start, items, ..
+        } = compact(message).into_parts();
         assert_eq!((head.capacity(), start, items.len()), (5, 0, 1));
         let compacted = Payload::with_items(head, start, items);
-        assert_eq!(compacted.into_gather().concat(), b"reitemply");
+        assert_eq!(compacted.into_gather().0.concat(), b"reitemply");
         let kept = Buffer::from(b"headreply".to_vec());
         let at = kept.as_ptr();
-        let (head, start, _) = compact(Payload::new(kept, 4)).into_parts();
+        let Parts { head, start, .. } = compact(Payload::new(kept, 4)).into_parts();
         assert_eq!((head.as_ptr(), start), (at, 4), "most of it is needed");
+    }
+
+    #[test]
+    fn lease_stays_with_its_message_however_that_is_taken_apart_and_put_together() {
+        struct Counted {
+            _lent: Arc<()>,
+        }
+        impl oncrpc::Lease for Counted {
+            fn shrink(&mut self, _: usize) {}
+        }
+        let lent = Arc::new(());
+        let (whole, places) = message(&[5, 3000, 2]);
+        let mut message = whole.with_lease(Box::new(Counted {
+            _lent: Arc::clone(&lent),
+        }));
+        for some in [&places[..1], &places[..]] {
+            message = compact(take_out(message, some));
+        }
+        message = keep_largest(message);
+        let edit = Edit {
+            range: 0..4,
+            bytes: [0; 4].into_iter().collect(),
+        };
+        message = apply(message, &[edit]);
+        assert_eq!(Arc::strong_count(&lent), 2);
+        let (_, lease) = message.into_gather();
+        assert_eq!(Arc::strong_count(&lent), 2);
+        drop(lease);
+        assert_eq!(Arc::strong_count(&lent), 1);
     }
 
     /// A message of words, in which each place is an opaque of so many bytes of its own value.

@@ -19,6 +19,8 @@ mod woken;
 use group::Group;
 use holder::Holder;
 use oncrpc::{Caller, ConnectionId, PeerGroup};
+#[cfg(test)]
+pub(crate) use small::SMALL_REPLIES;
 pub(crate) use small::{RECEIVE, REPLY_COST, SMALL_REPLY, SmallReplies, SmallReply};
 pub(crate) use stalled::{Stalled, Watch, Why};
 use std::collections::{BTreeMap, HashMap, VecDeque};

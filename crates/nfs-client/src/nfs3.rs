@@ -8,7 +8,7 @@ use nfs_proto::{
     Access, Arguments, Attributes, Cookie, CookieVerifier, Data, FileHandle, Name, NfsTime, Path,
     SetAttributes, Stable, Status, WriteVerifier, results,
 };
-use oncrpc::xdr::{Gather, Opaque, padded};
+use oncrpc::xdr::{Gather, Opaque, Parts, padded};
 use oncrpc::{Credential, Transport};
 
 /// Client of NFS version 3. Each method makes one call, which is repeated only for
@@ -382,7 +382,13 @@ fn tail<'a, A: Arguments<'a>>(reply: Reply<'a, A>, len: usize) -> Gather {
     if len == 0 {
         return Gather::new();
     }
-    let (head, _, _) = reply.into_payload().into_parts();
+    let Parts {
+        head,
+        start: _,
+        items: _,
+        // Replies to calls of this crate have none.
+        lease: _,
+    } = reply.into_payload().into_parts();
     let mut data = head.freeze();
     // Cut in place: each further reference would be counted, and this is done for every small READ.
     data.advance(data.len() - padded(len));

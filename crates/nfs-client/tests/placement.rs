@@ -4,7 +4,7 @@ use buffer::Buffer;
 use bytes::Bytes;
 use nfs_client::{Fault, Nfs3};
 use nfs_proto::{Arguments, FileHandle, Status, args};
-use oncrpc::xdr::{Error, Gather, Payload, Writer};
+use oncrpc::xdr::{Error, Gather, Parts, Payload, Writer};
 use oncrpc::{Credential, ReplyBound, RpcError, Transport, TransportError};
 
 const XID: u32 = 7;
@@ -26,7 +26,7 @@ impl Transport for Placed {
         for word in [XID, 1, 0, 0, 0, 0].iter().chain(&self.words) {
             w.u32(*word);
         }
-        let (head, start, _) = w.finish().into_parts();
+        let Parts { head, start, .. } = w.finish().into_parts();
         let results = self.results.iter();
         let results = results.map(|data| Gather::from_elem(Bytes::from_static(data), 1));
         Ok(Payload::with_results(head, start, results))

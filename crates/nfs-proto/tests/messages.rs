@@ -5,7 +5,7 @@ use nfs_proto::scan::{
     CallScan, Channel, ItemPlace, ItemPlaces, ReplyScan, ScannedCall, ScannedReply,
     SessionOperation, by_reference, place_results, scan_call,
 };
-use oncrpc::xdr::{Payload, padded};
+use oncrpc::xdr::{Parts, Payload, padded};
 use std::collections::BTreeSet;
 
 /// A message of the table.
@@ -188,8 +188,9 @@ fn items_move_beside_each_message_and_back() {
 
         let results = offered(scan_reply(&found, &reply.bytes, 4096));
         let whole = Buffer::from(reply.bytes.clone());
-        let (head, start, items) =
-            by_reference(whole, &results, Buffer::with_capacity).into_parts();
+        let Parts {
+            head, start, items, ..
+        } = by_reference(whole, &results, Buffer::with_capacity).into_parts();
         let unused = items.iter().filter(|item| item.is_empty()).count();
         let data = items.into_iter().map(|item| item.data);
         let data = data.filter(|data: &Gather| buffer::gather_len(data) > 0);

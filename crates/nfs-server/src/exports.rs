@@ -3,6 +3,7 @@
 mod mounts;
 
 use crate::client_options::{ClientOptions, ExportOptions};
+use crate::export_metrics::{ExportCounters, ExportStats, Slot};
 use crate::fs::{FileId, FileSystem};
 use crate::handle::HandleKey;
 use arc_swap::{ArcSwap, Guard};
@@ -11,6 +12,7 @@ use nfs_proto::limits::MAX_EXPORT_PATH;
 use nfs_proto::{FileHandle, Status};
 use oncrpc::Caller;
 use siphasher::sip::SipHasher24;
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -41,6 +43,8 @@ pub struct Exports {
 
 struct Inner {
     key: HandleKey,
+    /// Shared with the lists that are built to replace this one.
+    counters: Arc<ExportCounters>,
     current: ArcSwap<List>,
 }
 
@@ -59,6 +63,7 @@ struct Absent {
     name: String,
     options: ExportOptions,
     id: u32,
+    slot: Slot,
     why: String,
 }
 
@@ -81,6 +86,8 @@ pub(crate) struct Export {
     pub(crate) options: Arc<ExportOptions>,
     /// Number of the export in handles, and of its file system in attributes (`fsid`).
     id: u32,
+    /// Its counters; those of the export above, if the file system is mounted below one.
+    slot: Slot,
     /// Mount point, if the file system is mounted below another export.
     above: Option<Above>,
     mounts: Arc<Mounts>,
@@ -111,19 +118,24 @@ impl Deref for ServedExport {
 impl Exports {
     /// Creates an empty list. Handles are sealed with `key`.
     pub fn new(key: HandleKey) -> Self {
+        Self::counted_by(key, Arc::default())
+    }
+
+    fn counted_by(key: HandleKey, counters: Arc<ExportCounters>) -> Self {
         Self {
             inner: Arc::new(Inner {
                 key,
+                counters,
                 current: ArcSwap::default(),
             }),
         }
     }
 
-    /// Creates an empty list with the same key, to build the argument of
+    /// Creates an empty list with the same key and the same counters, to build the argument of
     /// [`replace`](Self::replace).
     #[must_use]
     pub fn none(&self) -> Self {
-        Self::new(self.inner.key.clone())
+        Self::counted_by(self.inner.key.clone(), Arc::clone(&self.inner.counters))
     }
 
     /// Adds an export with a name such as `/data`.
@@ -148,6 +160,7 @@ impl Exports {
             fs,
             options: Arc::new(options),
             id,
+            slot: self.inner.counters.slot(name),
             above: None,
             mounts: Arc::default(),
         });
@@ -173,6 +186,7 @@ impl Exports {
             name: name.into(),
             options,
             id,
+            slot: self.inner.counters.slot(name),
             why: why.into(),
         });
         Ok(self.with_list(list))
@@ -210,26 +224,47 @@ impl Exports {
             .any(|options| options.for_client(address).is_some())
     }
 
+    pub(crate) fn counters(&self) -> &Arc<ExportCounters> {
+        &self.inner.counters
+    }
+
+    /// Returns the statistics of the exports, also of those without a file system at present. File
+    /// systems mounted below an export count as a part of it.
+    pub(crate) fn stats(&self) -> Vec<ExportStats> {
+        let list = self.all();
+        let named = list.exports.iter().filter(|export| export.above.is_none());
+        let present = named.map(|export| (&*export.name, export.slot));
+        let absent = list.absent.iter();
+        let absent = absent.map(|export| (&*export.name, export.slot));
+        self.inner.counters.stats(present.chain(absent))
+    }
+
     pub(crate) fn all(&self) -> Arc<List> {
         self.inner.current.load_full()
     }
 
-    /// Opens a handle: returns the file and the rights of the caller.
-    pub(crate) fn open(&self, handle: &FileHandle, caller: &Caller) -> Result<Target, Status> {
+    /// Opens a handle: returns the file and the rights of the caller. Sets `slot` to that of the
+    /// counters, if the export exists, also if the caller may not use it.
+    pub(crate) fn open(
+        &self,
+        handle: &FileHandle,
+        caller: &Caller,
+        slot: &Cell<Option<Slot>>,
+    ) -> Result<Target, Status> {
         let (id, file) = self.inner.key.open(handle)?;
         let list = self.inner.current.load();
         let Some(index) = list.exports.iter().position(|export| export.id == id) else {
             let absent = list.absent.iter().find(|absent| absent.id == id);
             let absent = absent.ok_or(Status::Stale)?;
+            slot.set(Some(absent.slot));
             return Err(match absent.options.for_caller(caller) {
                 Some(_) => Status::Jukebox,
                 None => Status::Access,
             });
         };
-        let options = list.exports[index]
-            .options
-            .for_caller(caller)
-            .ok_or(Status::Access)?;
+        let export = &list.exports[index];
+        slot.set(Some(export.slot));
+        let options = export.options.for_caller(caller).ok_or(Status::Access)?;
         Ok(Target {
             export: ServedExport { list, index },
             file,
@@ -454,8 +489,14 @@ mod tests {
             .with_absent("/data", "no disk", ExportOptions::default())
             .unwrap();
         served.replace(&absent);
-        assert_eq!(served.open(&handle, &here).err(), Some(Status::Jukebox));
-        assert_eq!(served.open(&handle, &there).err(), Some(Status::Access));
+        assert_eq!(
+            served.open(&handle, &here, &Cell::default()).err(),
+            Some(Status::Jukebox)
+        );
+        assert_eq!(
+            served.open(&handle, &there, &Cell::default()).err(),
+            Some(Status::Access)
+        );
         assert!(served.admits(here.addr.ip()) && !served.admits(there.addr.ip()));
         assert!(served.list().is_empty());
         let resolved = |exports: &Exports, path: &str| exports.resolve(path.as_bytes()).err();
@@ -494,18 +535,21 @@ mod tests {
             served.all().exports[0].fs.root(),
         );
         let here = Caller::new("127.0.0.1:1".parse().unwrap());
-        let begun = served.open(&handle, &here).unwrap();
+        let begun = served.open(&handle, &here, &Cell::default()).unwrap();
         let fs = Arc::clone(&served.all().exports[0].fs);
         let kept = served.none().with("/a", fs, ExportOptions::default());
         served.replace(&kept.unwrap());
         assert_eq!(clone.list().len(), 1);
         assert_eq!(begun.export.name, "/a");
         assert!(
-            clone.open(&handle, &here).is_ok(),
+            clone.open(&handle, &here, &Cell::default()).is_ok(),
             "it is there before and after"
         );
         served.replace(&served.none());
-        assert_eq!(clone.open(&handle, &here).err(), Some(Status::Stale));
+        assert_eq!(
+            clone.open(&handle, &here, &Cell::default()).err(),
+            Some(Status::Stale)
+        );
         assert!(!clone.admits(here.addr.ip()));
     }
 }

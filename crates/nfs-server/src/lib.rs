@@ -45,6 +45,7 @@
 
 mod access_list;
 mod client_options;
+mod export_metrics;
 mod exports;
 pub mod fs;
 mod handle;
@@ -62,6 +63,7 @@ mod user_groups;
 
 pub use access_list::{AccessList, Network, NetworkError};
 pub use client_options::{ANONYMOUS, Anonymous, ClientOptions, ClientRule, ExportOptions, Squash};
+pub use export_metrics::{ExportStats, MAX_COUNTED_EXPORTS, OperationClass};
 pub use exports::{ExportError, Exports};
 pub use fs::FileSystem;
 pub use handle::{HandleKey, KeyError};

@@ -112,7 +112,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use sweep::Gone;
-use sweeper::EndSweeper;
+use sweeper::{EndSweeper, Sweeper};
 use sys::{Pace, ProcFd, Stat, Stop, Try};
 use table::Table;
 use turns::Turns;
@@ -138,6 +138,8 @@ const SHORT_LINK: u64 = 59;
 /// A local directory as a file system.
 #[derive(Clone)]
 pub struct LocalFs {
+    /// Dropped first: the thread that closes idle files uses `inner` no more after that.
+    _sweeps: Arc<EndSweeper>,
     inner: Arc<Inner>,
 }
 
@@ -208,7 +210,7 @@ struct Inner {
     working: Working,
     /// See [`LocalFs::know_mounts`].
     known_mounts: ArcSwapOption<HashSet<u64>>,
-    sweeper: EndSweeper,
+    sweeper: Arc<Sweeper>,
     /// Current round of the sweeper, from 1.
     round: AtomicU64,
     /// See [`Inner::keep_writer`].
@@ -263,13 +265,21 @@ impl LocalFs {
             path: path.into(),
             error,
         })?;
-        let inner = Arc::new(Inner::open(path.clone(), options)?);
-        sweep::start(&inner).map_err(|error| OpenError::Kernel {
+        let local = Self::of(Inner::open(path.clone(), options)?);
+        sweep::start(&local.inner).map_err(|error| OpenError::Kernel {
             path,
             what: "a thread that closes idle files",
             error,
         })?;
-        Ok(Self { inner })
+        Ok(local)
+    }
+
+    /// One whose idle files nobody closes.
+    fn of(inner: Inner) -> Self {
+        Self {
+            _sweeps: Arc::new(EndSweeper(Arc::clone(&inner.sweeper))),
+            inner: Arc::new(inner),
+        }
     }
 
     /// Whether this process acts for the caller with the caller's rights, instead of as the user

@@ -40,7 +40,7 @@ impl MemFs {
     /// All users may write to its root.
     pub fn new(limit: u64) -> Self {
         Self {
-            tree: RwLock::new(Tree::new(limit, Names::Exact)),
+            tree: RwLock::new(Tree::new(limit, Names::default())),
             instance: fresh_verifier(),
         }
     }
@@ -48,9 +48,26 @@ impl MemFs {
     /// Has names that differ only in the case of ASCII letters be one name, as on vfat and exFAT. An entry keeps the
     /// spelling that it was made with.
     #[must_use]
-    pub fn folding_case(mut self) -> Self {
+    pub fn folding_case(self) -> Self {
+        self.with_names(Names {
+            key: Some(<[u8]>::to_ascii_lowercase),
+            fold_case: true,
+        })
+    }
+
+    /// Has names with the same key be one name, as on file systems that normalize names. An entry keeps the spelling that
+    /// it was made with.
+    #[must_use]
+    pub fn folding_by(self, key: fn(&[u8]) -> Vec<u8>) -> Self {
+        self.with_names(Names {
+            key: Some(key),
+            fold_case: false,
+        })
+    }
+
+    fn with_names(mut self, names: Names) -> Self {
         let tree = self.tree.get_mut().unwrap_or_else(PoisonError::into_inner);
-        *tree = Tree::new(tree.space().total, Names::Folded);
+        *tree = Tree::new(tree.space().total, names);
         self
     }
 
@@ -143,7 +160,7 @@ impl FileSystem for MemFs {
             time_step: 1,
             max_links: MAX_LINKS,
             max_name: 255,
-            case_insensitive: self.read().names() == Names::Folded,
+            case_insensitive: self.read().names().fold_case,
         }
     }
 

@@ -20,7 +20,7 @@ pub const SAMPLED: u32 = 16;
 pub const LATENCY_BUCKETS: usize = 25;
 
 /// Number of shards of the counters, so that threads seldom share one.
-const SHARDS: usize = 16;
+pub(crate) const SHARDS: usize = 16;
 
 /// Procedures of NFS version 3.
 const PROCEDURES: usize = Procedure::Commit as usize + 1;
@@ -107,7 +107,7 @@ impl ErrorClass {
         }
     }
 
-    fn of(status: Status) -> Self {
+    pub(crate) fn of(status: Status) -> Self {
         match status {
             Status::NoEntry | Status::NoDeviceAddress | Status::NoDevice => Self::NotFound,
             Status::Stale | Status::BadHandle | Status::Remote => Self::Stale,
@@ -247,6 +247,11 @@ thread_local! {
     };
 }
 
+/// Returns the index of this thread's shard of counters, below [`SHARDS`].
+pub(crate) fn shard() -> usize {
+    THREAD.with(Thread::shard)
+}
+
 impl Thread {
     fn shard(&self) -> usize {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -362,8 +367,7 @@ impl<const N: usize> Metrics<N> {
 
     /// Returns this thread's counters of a procedure, if the procedure exists.
     fn counters(&self, number: u32) -> Option<&Counters> {
-        let shard = THREAD.with(Thread::shard);
-        self.shards[shard].procedures.get(number as usize)
+        self.shards[shard()].procedures.get(number as usize)
     }
 
     /// Returns the statistics so far.

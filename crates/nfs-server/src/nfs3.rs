@@ -21,6 +21,7 @@ mod objects;
 pub use acl::NfsAcl3;
 
 use crate::client_options::denial;
+use crate::export_metrics::{ExportStats, Slot, Tally};
 use crate::exports::{Export, Exports, Target};
 use crate::fs::{Error, Found, Identity, Outcome, Seen};
 use crate::in_flight::InFlight;
@@ -36,7 +37,9 @@ use oncrpc::xdr::Reader;
 use oncrpc::{
     Answer, Call, Caller, ConnectionId, Connections, Program, Reply, ReplyBound, Respond,
 };
-use std::ops::RangeInclusive;
+use std::cell::Cell;
+use std::ops::{Deref, RangeInclusive};
+use std::sync::Arc;
 use std::time::Instant;
 
 pub use duplicate_requests::DuplicateRequestStats;
@@ -82,6 +85,11 @@ impl Nfs3 {
         self.metrics.stats()
     }
 
+    /// Returns the statistics of each export. They are those of all programs for these exports.
+    pub fn export_stats(&self) -> Vec<ExportStats> {
+        self.exports.stats()
+    }
+
     /// Returns the number of files and directories that the exported file systems keep open between
     /// calls.
     pub fn open_files(&self) -> usize {
@@ -117,9 +125,18 @@ impl Nfs3 {
         self.duplicates.hits_on(connection)
     }
 
+    /// Opens a handle; returns the file. The operation is one of its export from now on.
+    fn target(&self, call: &Operation<'_>, handle: &FileHandle) -> Result<Target, Status> {
+        self.exports.open(handle, &call.caller, &call.export)
+    }
+
     /// Opens a handle; returns the file and the identity of the caller.
-    fn open(&self, call: &Call, handle: &FileHandle) -> Result<(Target, Identity), Status> {
-        let target = self.exports.open(handle, &call.caller)?;
+    fn open(
+        &self,
+        call: &Operation<'_>,
+        handle: &FileHandle,
+    ) -> Result<(Target, Identity), Status> {
+        let target = self.target(call, handle)?;
         let who = target.options.identity(&call.cred);
         Ok((target, who))
     }
@@ -127,7 +144,7 @@ impl Nfs3 {
     /// Opens a handle for a change, which fails on a read-only export.
     fn open_to_change(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         handle: &FileHandle,
     ) -> Result<(Target, Identity), Status> {
         let opened = self.open(call, handle)?;
@@ -142,6 +159,35 @@ impl Nfs3 {
             exports: self.exports.clone(),
             export: export.id(),
         }
+    }
+}
+
+/// A call in execution.
+struct Operation<'a> {
+    call: &'a Call,
+    /// Counters of the export that it uses, once a handle has told which.
+    export: Cell<Option<Slot>>,
+}
+
+impl<'a> Operation<'a> {
+    fn new(call: &'a Call) -> Self {
+        Self {
+            call,
+            export: Cell::new(None),
+        }
+    }
+
+    /// Returns the counters of the export that it uses; `None` if there was no handle of one.
+    fn export(&self) -> Option<Slot> {
+        self.export.get()
+    }
+}
+
+impl Deref for Operation<'_> {
+    type Target = Call;
+
+    fn deref(&self) -> &Call {
+        self.call
     }
 }
 
@@ -190,6 +236,14 @@ fn changed<T, U>(
     }
 }
 
+/// Returns the failure of an operation that moves no file data.
+fn tally<T, F>(results: &Res<T, F>) -> Tally {
+    match results {
+        Ok(_) => Tally::default(),
+        Err(failed) => Tally::failed(failed.status),
+    }
+}
+
 /// Writes the results into the memory of the call: they are small, except for directories and for
 /// data, which is by reference.
 fn write<'a, T: Wire<'a>>(call: Call, results: T) -> Reply {
@@ -199,24 +253,41 @@ fn write<'a, T: Wire<'a>>(call: Call, results: T) -> Reply {
 }
 
 impl Nfs3 {
+    /// Counts an operation of an export.
+    fn count(&self, export: Option<Slot>, call: &Call, tally: Tally) {
+        if let Some(slot) = export {
+            self.exports
+                .counters()
+                .count(slot, call.prog, call.proc, tally);
+        }
+    }
+
     /// Answers a call with its results, at once or from a job. If there is no place for the job, it
-    /// is not run.
+    /// is not run. The operation is counted for its export with what `tally` finds in the results.
     fn respond<T: Send + 'static>(
         &self,
         call: Call,
+        export: Option<Slot>,
         outcome: Outcome<T>,
+        tally: fn(&T) -> Tally,
         then: impl FnOnce(Call, T) -> Reply + Send + 'static,
     ) -> Answer {
         if let Outcome::Ready(results) = outcome {
+            self.count(export, &call, tally(&results));
             return Answer::Now(then(call, results));
         }
         let Some(counted) = self.in_flight.enter(&call.caller) else {
+            self.count(export, &call, Tally::failed(Status::Jukebox));
             return Answer::Now(jukebox::reply(call));
         };
         let (metrics, made) = (self.metrics.clone(), Instant::now());
+        let exports = export.map(|slot| (slot, Arc::clone(self.exports.counters())));
         let reply = move |results| {
             let _counted = counted;
             let Call { prog, proc, .. } = call;
+            if let Some((slot, counters)) = exports {
+                counters.count(slot, prog, proc, tally(&results));
+            }
             let reply = then(call, results);
             // Another program may use the files of this program.
             if prog == NFS_PROGRAM {
@@ -236,21 +307,20 @@ impl Nfs3 {
 
 /// Reads the arguments, runs the procedure and encodes the reply.
 macro_rules! serve {
-    ($self:ident, $call:ident, $args:ty, $procedure:ident $(, $reply:expr)?) => {{
+    ($self:ident, $call:ident, $args:ty, $procedure:ident) => {
+        serve!($self, $call, $args, $procedure, write, tally)
+    };
+    ($self:ident, $call:ident, $args:ty, $procedure:ident, $reply:expr, $tally:expr) => {{
+        let operation = Operation::new(&$call);
         let outcome = $call
             .decode(<$args>::parse)
-            .map(|args| $self.$procedure(&$call, &args));
+            .map(|args| $self.$procedure(&operation, &args));
+        let export = operation.export();
         match outcome {
-            Ok(outcome) => serve!(@reply $self, $call, outcome $(, $reply)?),
+            Ok(outcome) => $self.respond($call, export, outcome, $tally, $reply),
             Err(error) => Answer::Now($call.unreadable(error)),
         }
     }};
-    (@reply $self:ident, $call:ident, $outcome:ident) => {
-        $self.respond($call, $outcome, write)
-    };
-    (@reply $self:ident, $call:ident, $outcome:ident, $reply:expr) => {
-        $self.respond($call, $outcome, $reply)
-    };
 }
 
 impl Program for Nfs3 {
@@ -382,9 +452,29 @@ impl Nfs3 {
             Procedure::SetAttr => serve!(self, call, args::SetAttr, set_attributes),
             Procedure::Lookup => serve!(self, call, args::Lookup, lookup),
             Procedure::Access => serve!(self, call, args::CheckAccess, access),
-            Procedure::ReadLink => serve!(self, call, args::ReadLink, read_link, data::write_link),
-            Procedure::Read => serve!(self, call, args::Read, read, data::write_read),
-            Procedure::Write => serve!(self, call, args::Write, write),
+            Procedure::ReadLink => {
+                serve!(
+                    self,
+                    call,
+                    args::ReadLink,
+                    read_link,
+                    data::write_link,
+                    tally
+                )
+            }
+            Procedure::Read => {
+                serve!(
+                    self,
+                    call,
+                    args::Read,
+                    read,
+                    data::write_read,
+                    data::tally_read
+                )
+            }
+            Procedure::Write => {
+                serve!(self, call, args::Write, write, write, data::tally_write)
+            }
             Procedure::Create => serve!(self, call, args::Create, create),
             Procedure::MkDir => serve!(self, call, args::MkDir, make_directory),
             Procedure::Symlink => serve!(self, call, args::Symlink, make_symlink),

@@ -18,6 +18,10 @@ use tokio::time::Instant;
 /// Most bytes read at once, other than into a large record.
 const READ_SIZE: usize = 64 << 10;
 
+/// Largest number of records that are passed on in one turn, before their replies go out and other connections have
+/// theirs: as many as one write takes replies.
+pub(crate) const RECORDS: usize = 64;
+
 /// The stream for input, and what is not decoded yet.
 ///
 /// Between records it has no memory: bytes are read to the stack, and kept only if they are part of
@@ -283,9 +287,11 @@ impl Input {
         Ok(())
     }
 
-    /// Decodes until nothing is left, or no further record may be taken.
+    /// Decodes until nothing is left, or no further record may be taken, now or in this turn.
     fn decode(&mut self, bytes: &mut &[u8], taker: &mut impl Take) -> Result<(), ConnectionEnd> {
+        let most = self.records + RECORDS as u64;
         while !bytes.is_empty()
+            && self.records < most
             && self.waiting.is_none()
             && self.has_room(taker)?
             && taker.may_take()
@@ -346,7 +352,11 @@ impl Input {
     }
 
     fn take(&mut self, message: Payload, taker: &mut impl Take) -> Result<(), ConnectionEnd> {
-        let lease = self.lease.take();
+        let mut lease = self.lease.take();
+        if let Some(lease) = &mut lease {
+            // A call in fragments was lent as much as the largest may need.
+            lease.shrink(cost(message.stream_len()));
+        }
         if lease.is_some() || self.replies.is_some() {
             self.decoder.grant(FIRST_ROOM);
         }
@@ -544,6 +554,51 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(taker.0.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn call_in_fragments_has_memory_of_its_own_length_once_it_is_complete() {
+        const FRAGMENT: usize = 40 << 10;
+        const LEN: usize = 3 * FRAGMENT;
+        /// Room for the largest call.
+        const BUDGET: usize = 1 << 20;
+        let memory = Memory::new(BUDGET);
+        let group = |host| PeerGroup::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, host)));
+        let (mut client, stream) = tokio::io::duplex(BUDGET);
+        let (stream, _output) = tokio::io::split(stream);
+        let account = memory.account(group(1));
+        let mut input = Input::new(Box::new(stream), Decoder::new(BUDGET), Some(account));
+        let call = reply(1, &[FRAGMENT; LEN / FRAGMENT]);
+        client.write_all(&call).await.expect("there is room");
+        let mut taker = Keep::default();
+        poll_all(&mut input, &mut taker);
+        assert_eq!(taker.0.len(), 1);
+        let mut other = memory.account(group(2));
+        let mut is_left = |bytes| {
+            let (mut lease, cx) = (None, Context::from_waker(Waker::noop()));
+            other.poll_enlarge(&cx, &mut lease, bytes).is_ready()
+        };
+        assert!(!is_left(BUDGET - LEN), "the call has its memory");
+        assert!(is_left(BUDGET - cost(LEN)));
+        taker.0.clear();
+        assert!(is_left(BUDGET));
+    }
+
+    #[tokio::test]
+    async fn one_turn_passes_on_a_few_of_many_records() {
+        let (mut client, stream) = tokio::io::duplex(READ_SIZE);
+        let (stream, _output) = tokio::io::split(stream);
+        let mut input = Input::new(Box::new(stream), Decoder::new(CALL), None);
+        let all = 2 * RECORDS + 1;
+        let calls = reply(1, &[8]).repeat(all);
+        client.write_all(&calls).await.expect("there is room");
+        let mut taker = Keep::default();
+        let mut cx = Context::from_waker(Waker::noop());
+        for passed in [RECORDS, 2 * RECORDS, all] {
+            assert!(input.poll(&mut cx, &mut taker).is_ready());
+            assert_eq!(taker.0.len(), passed);
+        }
+        assert!(input.poll(&mut cx, &mut taker).is_pending());
     }
 
     #[tokio::test(start_paused = true)]

@@ -62,6 +62,7 @@ pub use client::{Client, ConnectError};
 pub use config::ClientConfig;
 pub use connection_end::ConnectionEnd;
 pub use local_port::LocalPort;
+pub use memory::FUTURE_COST;
 pub use reply_memory::{Leasing, ReplyMemory};
 pub use server::{Limits, Server};
 pub use source::{IncomingStream, Stream};

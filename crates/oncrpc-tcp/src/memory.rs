@@ -31,8 +31,12 @@ const OUTPUT_STEP: usize = 64 << 10;
 /// Divisor for the part of the budget that replies leave to calls.
 const CALLS_PART: usize = 2;
 
-/// Bytes that a call in service occupies beside its message.
-const CALL_COST: usize = 3328;
+/// Bytes that the future of a service may take by which it [answers a call later](oncrpc::Answer::Later). For so many there
+/// is memory in [`Limits::memory`](crate::Limits::memory), whatever its size is.
+pub const FUTURE_COST: usize = 2816;
+
+/// Bytes that a call in service occupies beside its message: its future, and what its connection keeps for it.
+const CALL_COST: usize = FUTURE_COST + 512;
 
 /// The budget.
 #[derive(Clone)]
@@ -262,6 +266,11 @@ pub(crate) struct OutputLease {
 }
 
 impl OutputLease {
+    /// Bytes that are leased.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Resizes the lease to this many bytes, or a little more. Returns whether there is so much.
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         let bytes = bytes.next_multiple_of(OUTPUT_STEP);
@@ -295,6 +304,33 @@ impl OutputLease {
 impl Drop for OutputLease {
     fn drop(&mut self) {
         self.give_back(self.bytes);
+    }
+}
+
+impl Lease {
+    /// Returns what is lent beyond this many bytes.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        let surplus = self.bytes.saturating_sub(bytes);
+        let From::Budget {
+            memory,
+            group,
+            number,
+            ..
+        } = &self.from
+        else {
+            // It has what its call costs.
+            return;
+        };
+        if surplus == 0 {
+            return;
+        }
+        self.bytes -= surplus;
+        let mut state = memory.lock();
+        if let Some(lent) = state.lent.get_mut(number) {
+            lent.bytes = self.bytes;
+        }
+        release(&mut state.held, *group, surplus);
+        State::give_back(state, surplus);
     }
 }
 

@@ -178,15 +178,15 @@ impl Output {
         self.counts.sent.load(Relaxed)
     }
 
-    /// Queues a message; the connection's task, which is running, writes it.
+    /// Queues a message; the connection's task, which is running, writes it with what else waits by then.
     pub(crate) fn queue(&self, message: Outgoing) {
-        self.lock().push(message, &self.counts);
+        self.lock().queue(message, &self.counts);
     }
 
     /// Queues a message, and has the connection's task write it with what else waits by then.
     pub(crate) fn queue_and_wake(&self, message: Outgoing) {
         let mut state = self.lock();
-        state.push(message, &self.counts);
+        state.queue(message, &self.counts);
         // A blocked stream wakes the task itself.
         if !state.blocked {
             state.task.wake_by_ref();
@@ -197,9 +197,7 @@ impl Output {
     pub(crate) fn write(&self, message: Outgoing) {
         let mut state = self.lock();
         state.push(message, &self.counts);
-        if !state.blocked {
-            state.write(&self.counts);
-        }
+        state.write_unless_blocked(&self.counts);
         if state.failed.is_some() {
             state.task.wake_by_ref();
         }
@@ -266,15 +264,42 @@ impl State {
                 .fetch_add(message.len + MESSAGE_COST, Relaxed);
             self.unleased += message.unleased();
             self.queue.push_back(message);
-            self.settle(counts);
         }
     }
 
-    /// Leases the memory that the messages need.
+    /// Queues a message that may wait for others. If it needs memory beyond what there is, all are written
+    /// now: what the stream takes at once needs none.
+    fn queue(&mut self, message: Outgoing, counts: &Counts) {
+        self.push(message, counts);
+        let needed = self.needed();
+        if self
+            .lease
+            .as_ref()
+            .is_some_and(|lease| lease.bytes() < needed)
+        {
+            self.write_unless_blocked(counts);
+        }
+    }
+
+    /// Bytes of the messages for which there has to be memory of the budget.
+    fn needed(&self) -> usize {
+        self.unleased.saturating_sub(FREE_OUTPUT)
+    }
+
+    /// Leases the memory that the messages need which the stream has not taken.
     fn settle(&mut self, counts: &Counts) {
+        let needed = self.needed();
         if let Some(lease) = &mut self.lease {
-            let has_memory = lease.resize(self.unleased.saturating_sub(FREE_OUTPUT));
+            let has_memory = lease.resize(needed);
             counts.lacks_memory.store(!has_memory, Relaxed);
+        }
+    }
+
+    /// Writes, unless the stream is known to take no more.
+    fn write_unless_blocked(&mut self, counts: &Counts) {
+        match self.blocked {
+            true => self.settle(counts),
+            false => self.write(counts),
         }
     }
 
@@ -284,8 +309,13 @@ impl State {
         }
     }
 
-    /// Writes until nothing waits or the stream takes no more.
+    /// Writes until nothing waits or the stream takes no more, and leases memory for what waits then.
     fn write(&mut self, counts: &Counts) {
+        self.write_all(counts);
+        self.settle(counts);
+    }
+
+    fn write_all(&mut self, counts: &Counts) {
         self.blocked = false;
         while !self.queue.is_empty() && self.failed.is_none() {
             match self.write_once() {
@@ -335,17 +365,119 @@ impl State {
         if self.queue.is_empty() {
             self.queue.shrink_to(KEPT_PLACES);
         }
-        self.settle(counts);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Memory;
     use buffer::Buffer;
     use bytes::Bytes;
+    use oncrpc::PeerGroup;
     use oncrpc::xdr::Item;
     use smallvec::smallvec;
+    use std::sync::Arc;
+    use std::task::Wake;
+
+    /// A stream that takes so many bytes.
+    struct Takes(usize);
+
+    impl AsyncWrite for Takes {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let taken = bytes.len().min(self.0);
+            self.0 -= taken;
+            match taken {
+                0 => Poll::Pending,
+                taken => Poll::Ready(Ok(taken)),
+            }
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// Counts how often a task is woken.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Ways of a message to the stream.
+    const WAYS: [fn(&Output, Outgoing); 3] = [Output::queue, Output::queue_and_wake, Output::write];
+
+    fn group(host: u8) -> PeerGroup {
+        PeerGroup::of([192, 0, 2, host].into())
+    }
+
+    fn reply(bytes: usize) -> Outgoing {
+        let message = Payload::new(Buffer::from(vec![0; bytes]), 0);
+        Outgoing::new(message, None).expect("it is small enough")
+    }
+
+    #[test]
+    fn reply_that_the_stream_takes_at_once_wakes_no_call_that_waits_for_memory() {
+        const MEMORY: usize = 1 << 20;
+        let memory = Memory::new(MEMORY);
+        let (mut holds, mut waits) = (memory.account(group(1)), memory.account(group(2)));
+        let (mut held, mut waiting) = (None, None);
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(holds.poll_enlarge(&cx, &mut held, 4096).is_ready());
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        cx = Context::from_waker(&waker);
+        assert!(waits.poll_enlarge(&cx, &mut waiting, MEMORY).is_pending());
+        let output = Output::new(Box::new(Takes(usize::MAX)), Some(memory.output(group(3))));
+        for way in WAYS {
+            for _ in 0..3 {
+                way(&output, reply(4 * FREE_OUTPUT));
+            }
+            let turn = output.turn(&Context::from_waker(Waker::noop()));
+            assert!(turn.blocked.is_none() && !output.is_full());
+        }
+        assert_eq!(wakes.0.load(Relaxed), 0);
+        drop(held);
+        assert_eq!(wakes.0.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn replies_that_the_stream_does_not_take_are_within_the_budget_but_for_one() {
+        const MEMORY: usize = 16 * FREE_OUTPUT;
+        for way in WAYS {
+            let memory = Memory::new(MEMORY);
+            let outputs = [1, 2, 3]
+                .map(|host| Output::new(Box::new(Takes(1000)), Some(memory.output(group(host)))));
+            let mut waiting = 0;
+            for output in &outputs {
+                while !output.is_full() {
+                    way(output, reply(FREE_OUTPUT / 2));
+                    waiting += FREE_OUTPUT / 2;
+                    assert!(waiting < MEMORY, "nothing bounds these");
+                }
+                assert!(output.counts.lacks_memory.load(Relaxed));
+            }
+            // Half is left to calls; each has its own part, and one reply beyond.
+            let most = MEMORY / 2 + outputs.len() * (FREE_OUTPUT + FREE_OUTPUT / 2);
+            assert!(waiting <= most, "{waiting} bytes");
+            outputs.iter().for_each(Output::close);
+            let (mut caller, mut all) = (memory.account(group(9)), None);
+            let cx = Context::from_waker(Waker::noop());
+            assert!(caller.poll_enlarge(&cx, &mut all, MEMORY).is_ready());
+        }
+    }
 
     fn item(at: usize, data: &'static [u8]) -> Item {
         Item {

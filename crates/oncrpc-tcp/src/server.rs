@@ -12,7 +12,7 @@ use crate::source::{Accepted, IncomingStream, Source};
 use crate::warning::WarningLog;
 use buffer::Pool;
 use oncrpc::admission::{Admission, ConnectionLimits};
-use oncrpc::turns::EventLoop;
+use oncrpc::turns::{EventLoop, TURNS};
 use oncrpc::warnings::WARNING_PERIOD;
 use oncrpc::{
     Caller, Chain, Closing, ConnectionId, Connections, LocalUserError, LocalUsers, OpenConnection,
@@ -289,8 +289,14 @@ impl Server {
         let admission = accepting.admission.clone();
         let log = Arc::clone(&accepting.log);
         let mut connections = JoinSet::new();
+        let mut accepted_in_round = 0;
         tokio::pin!(stop);
         loop {
+            if accepted_in_round == TURNS {
+                // Whoever connects again and again leaves others their turns.
+                accepted_in_round = 0;
+                tokio::task::yield_now().await;
+            }
             let accepted = tokio::select! {
                 // In a fixed order, so that a run in virtual time can be repeated.
                 biased;
@@ -314,6 +320,7 @@ impl Server {
                     continue;
                 }
             };
+            accepted_in_round += 1;
             let addr = stream.peer();
             if !(accepting.admit)(addr.ip()) {
                 if log.may_warn(PeerGroup::of(addr.ip())) {

@@ -7,7 +7,7 @@ use crate::message::{
     ReplyStatus, write_success,
 };
 use crate::service::{Answer, Caller, ReceivedCall, Reply, Service};
-use crate::xdr::{Error, Payload, Reader, Writer};
+use crate::xdr::{Error, Parts, Payload, Reader, Writer};
 use buffer::Buffer;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -289,7 +289,13 @@ fn reply_in(call: Payload, xid: u32, status: ReplyStatus<'_>) -> Reply {
 
 /// Writes a reply into the memory of its call, without another buffer.
 fn writer_in(call: Payload) -> Writer {
-    let (mut buffer, start, _) = call.into_parts();
+    let Parts {
+        head: mut buffer,
+        start,
+        items: _,
+        // Of chunks, which go now.
+        lease: _,
+    } = call.into_parts();
     // The space before the call had the transport's header, and is kept for that of the reply.
     buffer.truncate(start);
     Writer::new(buffer)

@@ -3,7 +3,8 @@
 //! A runtime gives each task its turn, so that an address with many connections would have as many
 //! turns as connections. Here the connections of an address have [`TURNS`] turns together in each round
 //! of the event loop. A round runs the tasks that are ready and then looks for I/O. Further connections
-//! of the address wait in the order in which they came.
+//! of the address wait in the order in which they came. The event loop tells when a round is over: a
+//! connection that waits may be woken for any other reason, as by I/O, and that begins no round.
 //!
 //! A connection that is alone at its address does not need this, and costs one load of a counter.
 
@@ -11,7 +12,7 @@ use crate::PeerGroup;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 /// Turns that the connections of one address have in a round of the event loop: as many as one
 /// connection has before it lets others have theirs.
@@ -32,6 +33,8 @@ struct Address {
 struct State {
     /// Turns in this round.
     taken: usize,
+    /// The event loop will tell when the round is over.
+    is_awaited: bool,
     /// Connections that wait for a turn.
     waiting: VecDeque<(u64, Waker)>,
     next_id: u64,
@@ -45,8 +48,6 @@ pub struct Turns {
     address: Arc<Address>,
     /// Its place among those that wait.
     place: Option<u64>,
-    /// It is the first of those, and waits for the next round.
-    round: bool,
 }
 
 impl EventLoop {
@@ -61,7 +62,6 @@ impl EventLoop {
             group,
             address,
             place: None,
-            round: false,
         }
     }
 
@@ -76,9 +76,22 @@ impl Address {
     }
 }
 
+/// The waker of an address begins its next round.
+impl Wake for Address {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut state = self.lock();
+        (state.taken, state.is_awaited) = (0, false);
+        state.wake_first();
+    }
+}
+
 impl Turns {
-    /// Waits for a turn, and takes it. `next_round` has to wake the task in the next round of the event
-    /// loop.
+    /// Waits for a turn, and takes it. `next_round` has to have the waker of its context woken once, in the
+    /// next round of the event loop.
     pub fn poll_begin(
         &mut self,
         cx: &mut Context<'_>,
@@ -96,22 +109,19 @@ impl Turns {
             None => self.place = Some(state.enter(cx.waker())),
             Some(place) => state.attend(place, cx.waker()),
         }
-        if state.first() != self.place {
-            return Poll::Pending;
+        if state.first() == self.place && state.taken < TURNS {
+            self.place = None;
+            state.taken += 1;
+            state.leave_first();
+            return Poll::Ready(());
         }
-        if state.taken >= TURNS {
-            if !self.round {
-                self.round = true;
-                drop(state);
-                next_round(cx);
-                return Poll::Pending;
-            }
-            state.taken = 0;
+        if !std::mem::replace(&mut state.is_awaited, true) {
+            // An event loop that has ended wakes at once.
+            drop(state);
+            let round = Waker::from(Arc::clone(&self.address));
+            next_round(&mut Context::from_waker(&round));
         }
-        (self.place, self.round) = (None, false);
-        state.taken += 1;
-        state.leave_first();
-        Poll::Ready(())
+        Poll::Pending
     }
 
     /// Gives back a turn in which there was nothing to do.
@@ -150,8 +160,12 @@ impl State {
     /// Removes the first of those that wait, and wakes the next one.
     fn leave_first(&mut self) {
         self.waiting.pop_front();
-        if let Some((_, next)) = self.waiting.front() {
-            next.wake_by_ref();
+        self.wake_first();
+    }
+
+    fn wake_first(&self) {
+        if let Some((_, first)) = self.waiting.front() {
+            first.wake_by_ref();
         }
     }
 }
@@ -177,7 +191,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::sync::atomic::AtomicBool;
-    use std::task::Wake;
 
     /// A runtime of one thread: tasks that are ready run in order, then it looks for I/O.
     #[derive(Default)]
@@ -241,10 +254,19 @@ mod tests {
         /// Runs what is ready, and lets those come that wait for the next round. Returns the
         /// connections that had a turn.
         fn round(&mut self) -> Vec<usize> {
+            self.round_with_wakes([])
+        }
+
+        /// The same with one of these wakes of connections behind each poll, for other reasons than a turn.
+        fn round_with_wakes(&mut self, wakes: impl IntoIterator<Item = usize>) -> Vec<usize> {
+            let mut wakes = wakes.into_iter();
             let mut had = Vec::new();
             loop {
                 let next = self.runtime.ready.lock().unwrap().pop_front();
                 let Some(number) = next else { break };
+                if let Some(woken) = wakes.next() {
+                    Arc::clone(&self.all[woken].task).wake();
+                }
                 let busy = &mut self.all[number];
                 busy.task.is_ready.store(false, Relaxed);
                 let Some(turns) = &mut busy.turns else {
@@ -285,6 +307,25 @@ mod tests {
     }
 
     #[test]
+    fn wake_for_another_reason_than_a_turn_begins_no_round() {
+        const BUSY: usize = 16;
+        let mut sim = Sim::new(&[1; BUSY]);
+        for _ in 0..BUSY {
+            let had = sim.round_with_wakes((0..BUSY).cycle().take(8 * BUSY));
+            assert_eq!(had.len(), TURNS, "{had:?}");
+        }
+        assert!(sim.all.iter().all(|busy| busy.had == TURNS));
+    }
+
+    #[test]
+    fn first_that_waits_may_leave_as_the_round_begins_for_which_it_has_waited() {
+        let mut sim = Sim::new(&[1; TURNS + 3]);
+        assert_eq!(sim.round(), [0, 1, 2, 3]);
+        sim.all[TURNS].turns = None;
+        assert_eq!(sim.round(), [5, 6, 0, 1]);
+    }
+
+    #[test]
     fn address_with_one_connection_has_a_turn_whenever_it_wants() {
         let event_loop = EventLoop::default();
         let mut alone = event_loop.join(PeerGroup::of([127, 0, 0, 1].into()));
@@ -321,16 +362,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_connection_has_its_turns_whoever_leaves(
+        fn each_connection_has_its_turns_whoever_leaves_or_is_woken(
             addresses in prop::collection::vec(0u8..4, 1..40),
             leave in prop::collection::vec(0usize..40, 0..40),
+            wakes in prop::collection::vec(0usize..40, 0..80),
         ) {
             let mut sim = Sim::new(&addresses);
             for leaves in leave {
-                let had = sim.round();
+                let there: Vec<usize> = (0..addresses.len())
+                    .filter(|&number| sim.all[number].turns.is_some())
+                    .collect();
+                let had = sim.round_with_wakes(wakes.iter().map(|wake| wake % addresses.len()));
                 for address in 0..4 {
-                    let of = |number: &&usize| addresses[**number] == address;
-                    prop_assert!(had.iter().filter(of).count() <= TURNS);
+                    let count = |of: &[usize]| of.iter().filter(|&&of| addresses[of] == address).count();
+                    // One alone has a turn whenever it is woken.
+                    prop_assert!(count(&there) == 1 || count(&had) <= TURNS);
                 }
                 if let Some(busy) = sim.all.get_mut(leaves) {
                     busy.turns = None;

@@ -84,6 +84,9 @@ counters! {
     invalidations_sent,
     /// Of these, handles of another call than the answered one (reminv §4.6).
     invalidations_sent_inter_call,
+    /// Replies of this end that invalidated nothing because their call shared a handle with another
+    /// call (RFC 8797 §4.1).
+    invalidations_withheld,
     /// Handles that a call of the peer named for invalidation without offering them (reminv §5.3).
     foreign_handles_named,
     /// RDMA_ERROR messages received that ended a call.
@@ -104,6 +107,9 @@ counters! {
     /// Messages discarded: invalid headers that are not answered with an error, RDMA_DONE, and
     /// calls in a direction without calls.
     discarded,
+    /// Messages of the peer that were longer than this end had announced that it receives. Its
+    /// Receives happened to hold them.
+    oversized,
     /// Replies without a matching call.
     unknown_replies,
     /// Replies that violated the protocol.

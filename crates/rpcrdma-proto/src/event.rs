@@ -1,6 +1,7 @@
 //! Events of a connection for its owner.
 
 use crate::owner::Owner;
+use crate::v2::Foreign;
 use crate::wire::header::ReadChunk;
 use oncrpc::TransportError;
 use oncrpc::xdr::{Payload, padded};
@@ -31,12 +32,17 @@ pub enum Event<O: Owner> {
 pub enum Violation {
     /// The peer invalidated a handle that does not belong to the call it answered (RFC 8797 §4.1).
     #[error(
-        "the peer invalidated {0:?}, which does not belong to the call it answered (RFC 8797 §4.1)"
+        "the peer invalidated {0:?}, which does not belong to the call it answered (RFC 8797 §4.1, reminv §3.2)"
     )]
     ForeignHandle(Handle),
     /// The peer invalidated a handle without permission (RFC 8797 §4.1).
     #[error("the peer invalidated {0:?} although this end did not set R (RFC 8797 §4.1)")]
     UnwantedInvalidation(Handle),
+    /// (Version two) The peer invalidated a handle without permission (xcharext §3.2).
+    #[error(
+        "the peer invalidated {0:?} although this end has not announced XCHAR_REQREMINV and there is no agreement on a design (xcharext §3.2)"
+    )]
+    UnpermittedInvalidation(Handle),
     /// The peer has sent more calls than it was granted credits for (RFC 8166 §3.3.1).
     #[error("the peer has {0} calls in service, far beyond its credits (RFC 8166 §3.3.1)")]
     BeyondCredits(usize),
@@ -62,6 +68,9 @@ pub enum Violation {
     /// supports.
     #[error("the peer did not understand the offer of version two (cel-01 §5)")]
     OfferNotUnderstood,
+    /// The peer uses another draft of version two.
+    #[error("the peer uses another draft of version two than cel-01: it sent {0}")]
+    OtherDialect(Foreign),
     /// The peer sends control messages without receiving the answers.
     #[error("the peer sends control messages without receiving the answers")]
     ControlFlood,
@@ -82,6 +91,7 @@ impl Violation {
         match self {
             Self::ForeignHandle(_)
             | Self::UnwantedInvalidation(_)
+            | Self::UnpermittedInvalidation(_)
             | Self::BeyondCredits(_)
             | Self::ControlFlood
             | Self::UnclearDesign
@@ -91,6 +101,7 @@ impl Violation {
             | Self::LostHandle
             | Self::NoCommonVersion { .. }
             | Self::OfferNotUnderstood
+            | Self::OtherDialect(_)
             | Self::NotRegistered => false,
         }
     }

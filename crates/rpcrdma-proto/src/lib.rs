@@ -141,7 +141,7 @@ pub use requester::{FailedCall, Unfinished};
 pub use responder::Pulls;
 pub use role::Role;
 pub use v2::config::{Characteristics, Config};
-pub use v2::connection::{Connection, InlineSizes};
+pub use v2::connection::{Connection, InlineSizes, Oversized};
 pub use v2::versions::{DEFAULT_INLINE, Versions};
 pub use version::{Refusal, Version, version_of};
 pub use wire::direction::Direction;

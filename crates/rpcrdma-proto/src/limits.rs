@@ -28,6 +28,11 @@ pub const CREDIT_TOLERANCE: usize = 2;
 /// Responder invalidates one of them.
 pub const MAX_INVALIDATE_HANDLES: usize = 16;
 
+/// Largest number of comparisons of a call's segments with those of the other calls in service,
+/// which find out whether a handle is shared (RFC 8797 §4.1). With more, its reply invalidates
+/// nothing.
+pub const MAX_SHARED_COMPARISONS: usize = 32_768;
+
 /// (Version two) Largest number of segments offered by all calls in service with which a reply may
 /// invalidate a handle of another call (reminv §4.6). With more, only handles of its own call are
 /// considered.

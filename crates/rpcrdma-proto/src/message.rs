@@ -5,8 +5,8 @@ use crate::plan::CallSizes;
 use crate::wire::direction::prefix;
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
-use oncrpc::ReplyBound;
-use oncrpc::xdr::{Item, Payload, pad, padded};
+use oncrpc::xdr::{Item, Parts, Payload, pad, padded};
+use oncrpc::{Lease, ReplyBound};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::time::Duration;
@@ -22,7 +22,8 @@ pub struct CallRequest<C> {
     pub(crate) need: Need,
     pub(crate) reply_chunk: bool,
     pub(crate) move_items: bool,
-    pub(crate) mixed: bool,
+    pub(crate) read_chunks_beside_position_zero: bool,
+    pub(crate) write_chunks_beside_reply_chunk: bool,
     /// Time limit of the call at the peer, if not the usual one.
     pub(crate) limit: Option<Duration>,
     /// Connections lost while the call was in flight, except those given up because the peer was
@@ -51,7 +52,8 @@ impl<C> CallRequest<C> {
             need: Need::Call,
             reply_chunk: false,
             move_items: false,
-            mixed: false,
+            read_chunks_beside_position_zero: false,
+            write_chunks_beside_reply_chunk: false,
             limit: None,
             losses: 0,
             losses_alone: 0,
@@ -105,12 +107,19 @@ impl<C> CallRequest<C> {
         self.call.expect(CANCELLED)
     }
 
-    /// Uses Read chunks for items beside the Position-Zero chunk if the call is Long (RFC 8166
-    /// §3.5.3), and Write chunks for results beside a Reply chunk if the reply may be long (§4.3.3). For
+    /// Uses Read chunks for items beside the Position-Zero chunk if the call is Long (RFC 8166 §3.5.3). For
     /// tests of Responders: not every Responder supports it, so clients do not use it.
     #[must_use]
-    pub fn with_mixed_chunks(mut self) -> Self {
-        self.mixed = true;
+    pub fn with_read_chunks_beside_position_zero(mut self) -> Self {
+        self.read_chunks_beside_position_zero = true;
+        self
+    }
+
+    /// Uses Write chunks for results beside a Reply chunk if there is one (RFC 8166 §4.3.3). For tests of
+    /// Responders: not every Responder supports it, so clients do not use it.
+    #[must_use]
+    pub fn with_write_chunks_beside_reply_chunk(mut self) -> Self {
+        self.write_chunks_beside_reply_chunk = true;
         self
     }
 
@@ -127,7 +136,8 @@ impl<C> CallRequest<C> {
             items,
             reply_chunk: self.reply_chunk,
             move_items: self.move_items,
-            mixed: self.mixed,
+            read_chunks_beside_position_zero: self.read_chunks_beside_position_zero,
+            write_chunks_beside_reply_chunk: self.write_chunks_beside_reply_chunk,
         }
     }
 }
@@ -142,6 +152,8 @@ pub(crate) enum Message {
     Frozen {
         head: Bytes,
         items: SmallVec<[Item; 1]>,
+        /// Memory of the message, which is lent as long as that is kept.
+        _lease: Option<Box<dyn Lease>>,
     },
 }
 
@@ -150,19 +162,27 @@ impl Message {
     fn parts(&self) -> (&[u8], &[Item]) {
         match self {
             Self::Stream(payload) => (payload.head(), payload.items()),
-            Self::Frozen { head, items } => (head, items),
+            Self::Frozen { head, items, .. } => (head, items),
         }
     }
 
     /// Returns the stream by reference, without the `moved` items.
     pub(crate) fn freeze(&mut self, moved: &[usize]) -> Gather {
         if let Self::Stream(payload) = self {
-            let (buffer, start, items) = std::mem::take(payload).into_parts();
-            let head = buffer.freeze().slice(start..);
-            *self = Self::Frozen { head, items };
+            let Parts {
+                head,
+                start,
+                items,
+                lease,
+            } = std::mem::take(payload).into_parts();
+            *self = Self::Frozen {
+                head: head.freeze().slice(start..),
+                items,
+                _lease: lease,
+            };
         }
         match self {
-            Self::Frozen { head, items } => {
+            Self::Frozen { head, items, .. } => {
                 let mut pieces = Gather::new();
                 let moved = |index: usize| moved.contains(&index);
                 parts(head.len(), items, moved, |part| match part {
@@ -283,7 +303,13 @@ pub(crate) fn into_inline(
         let rest = put_inline(message.parts(), &mut buffer, |_| false);
         return (buffer, rest);
     }
-    let (mut buffer, _, items) = message.into_parts();
+    let Parts {
+        head: mut buffer,
+        start: _,
+        items,
+        // Taken before, as the Send has to complete first.
+        lease: _,
+    } = message.into_parts();
     buffer[..header.len()].copy_from_slice(header);
     let Some(item) = items.into_iter().next() else {
         return (buffer, Gather::new());

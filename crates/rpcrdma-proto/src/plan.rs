@@ -54,9 +54,11 @@ pub struct CallSizes {
     /// Whether to use a chunk for each item and each result, even if it fits a Send.
     pub move_items: bool,
     /// Whether to use Read chunks for the items of a Long call, beside the one at Position zero
-    /// (RFC 8166 §3.5.3), and Write chunks beside a Reply chunk (§4.3.3). Not every Responder supports
-    /// that.
-    pub mixed: bool,
+    /// (RFC 8166 §3.5.3). Not every Responder supports that.
+    pub read_chunks_beside_position_zero: bool,
+    /// Whether to use Write chunks for results where there is a Reply chunk (RFC 8166 §4.3.3). Not every
+    /// Responder supports that.
+    pub write_chunks_beside_reply_chunk: bool,
 }
 
 /// Form of a call message.
@@ -114,7 +116,8 @@ impl From<&Payload> for CallSizes {
             items: message.items().iter().map(xdr::Item::len).collect(),
             reply_chunk: false,
             move_items: false,
-            mixed: false,
+            read_chunks_beside_position_zero: false,
+            write_chunks_beside_reply_chunk: false,
         }
     }
 }
@@ -188,7 +191,7 @@ impl CallPlan {
         let writes = bound.results.iter().map(|&len| limits.segments(len));
         let left = limits.header_len(0, writes, None) + bound.fixed;
         let long = left > limits.receive || call.reply_chunk;
-        if long && !call.mixed {
+        if long && !call.write_chunks_beside_reply_chunk {
             // With Write chunks beside a Reply chunk, Linux' server (6.1, 6.12) writes the results to
             // both, and disconnects.
             return in_reply_chunk();
@@ -246,7 +249,7 @@ impl CallPlan {
         let Some(others) = regions.checked_sub(1) else {
             return Err(too_large);
         };
-        if call.mixed
+        if call.read_chunks_beside_position_zero
             && let Some(moved) = mixed(call, room, others, limits)
         {
             return Ok(plan(CallForm::Long, moved));

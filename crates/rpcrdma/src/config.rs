@@ -149,9 +149,11 @@ pub struct ClientConfig {
     /// to each connection.
     pub connections: usize,
     /// Versions of RPC-over-RDMA that the client speaks. The default is version one, since version
-    /// two has no RFC. With [`Versions::Auto`] the client offers version two first, which costs one
-    /// round trip on each new connection. If the server declines or does not answer, the client
-    /// uses version one, and for [`REMEMBER_VERSION_ONE`] it does not offer version two again.
+    /// two has no RFC. With [`Versions::Auto`] the client offers version two to a server that
+    /// announces the same draft of it in its private data, which costs one round trip on each new
+    /// connection, and uses version one with others. If the server declines or does not answer, the
+    /// client uses version one, and for [`REMEMBER_VERSION_ONE`] it does not offer version two
+    /// again. With [`Versions::Two`] it offers version two to every server.
     pub versions: Versions,
     /// How long to wait for the server to answer the offer of version two, before the connection is
     /// given up.
@@ -436,9 +438,14 @@ pub struct ServerConfig {
     /// a connection of the address that holds most is closed. `None` is without such a limit: where the
     /// service goes on with a call when its connection has ended, that would help nobody.
     pub unanswered: Option<Duration>,
+    /// Whether to close the connection of a client that sends a longer message than was announced
+    /// to it (RFC 8797 §4.2, xcharext §3.1), as servers do whose Receives are no larger. Otherwise a
+    /// message that happens to fit is served, counted and logged.
+    pub strict: bool,
     /// Pool of buffers. With `None` each worker has a pool of its own.
     pub pool: Option<Pool>,
-    /// Private data of the application, sent behind that of RPC-over-RDMA.
+    /// Private data of the application, sent behind that of RPC-over-RDMA and, with version two, the
+    /// eight octets that announce its draft.
     pub private_data: Vec<u8>,
     /// Busy-polling mode while there is no work.
     pub spin: Spin,
@@ -475,6 +482,7 @@ impl ServerConfig {
         with_health(health: HealthCheck),
         with_chunk_memory(chunk_memory: usize),
         with_unanswered(unanswered: Option<Duration>),
+        with_strict(strict: bool),
         with_pool(pool: Pool),
         with_private_data(private_data: Vec<u8>),
         with_spin(spin: Spin),
@@ -521,6 +529,7 @@ impl Default for ServerConfig {
             },
             chunk_memory: 64 << 20,
             unanswered: None,
+            strict: false,
             pool: None,
             private_data: Vec::new(),
             spin: Spin::default(),

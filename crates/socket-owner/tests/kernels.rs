@@ -71,8 +71,17 @@ fn listener_of_all_vrfs() -> TcpListener {
 
 /// A client at an interface.
 fn client(device: &str, to: &TcpListener) -> Socket {
+    client_from(device, 0, to)
+}
+
+/// The same with this port, or any if it is 0.
+fn client_from(device: &str, port: u16, to: &TcpListener) -> Socket {
     let client = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     client.bind_device(Some(device.as_bytes())).unwrap();
+    if port != 0 {
+        let from = SocketAddr::from(([192, 0, 2, 1], port));
+        client.bind(&from.into()).unwrap();
+    }
     let to = SocketAddr::from(([192, 0, 2, 1], to.local_addr().unwrap().port()));
     client.connect(&to.into()).unwrap();
     client
@@ -176,5 +185,30 @@ fn client_at_an_interface_of_a_vrf_is_no_other_machine() {
         let (_client, user) = as_user(|| client("port", &listener));
         let (server, _) = listener.accept().unwrap();
         check_not_another(&server, user);
+    });
+}
+
+#[test]
+fn clients_of_one_address_and_port_in_two_vrfs_are_each_their_own_user() {
+    let blue = VRF.map(|command| {
+        let command = command
+            .replace("red", "blue")
+            .replace("table 10", "table 11");
+        command.replace("port", "other")
+    });
+    let both: Vec<&str> = VRF
+        .into_iter()
+        .chain(blue.iter().map(String::as_str))
+        .collect();
+    in_namespace(&both, || {
+        let listener = listener_of_all_vrfs();
+        // The namespace is new: the port is free in it.
+        let (_client, user) = as_user(|| client_from("blue", 7000, &listener));
+        let (server, peer) = listener.accept().unwrap();
+        let _of_root = client_from("red", 7000, &listener);
+        let (other, same) = listener.accept().unwrap();
+        assert_eq!(peer, same);
+        assert_eq!(find(&server).unwrap(), Origin::User(user));
+        assert_eq!(find(&other).unwrap(), Origin::User(0));
     });
 }

@@ -27,6 +27,8 @@ mod heap;
 #[cfg(target_os = "linux")]
 mod identity;
 mod sampling;
+#[cfg(target_os = "linux")]
+mod standard_streams;
 mod unacknowledged;
 #[cfg(target_os = "linux")]
 mod write_error;
@@ -39,6 +41,8 @@ pub use heap::return_free_memory;
 #[cfg(target_os = "linux")]
 pub use identity::{ActingAs, FsUser, MAX_GROUPS};
 pub use sampling::{Sample, Sampling, memory_functions};
+#[cfg(target_os = "linux")]
+pub use standard_streams::{StandardStream, was_closed};
 pub use unacknowledged::unacknowledged;
 #[cfg(target_os = "linux")]
 pub use write_error::write_error;

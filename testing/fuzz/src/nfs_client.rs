@@ -7,7 +7,7 @@ use buffer::Buffer;
 use bytes::Bytes;
 use nfs_client::{Error, Export, Mount};
 use nfs_proto::SetAttributes;
-use oncrpc::xdr::{Item, Payload};
+use oncrpc::xdr::{Item, Parts, Payload};
 use oncrpc::{AuthSys, Chain, Credential, Reply, ReplyBound, Transport, TransportError};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -239,7 +239,12 @@ fn wrong(
     reply: Payload,
     bound: &ReplyBound,
 ) -> Result<Payload, TransportError> {
-    let (mut head, start, items) = reply.into_parts();
+    let Parts {
+        mut head,
+        start,
+        items,
+        ..
+    } = reply.into_parts();
     assert_eq!(start, 0);
     let mut data: Vec<_> = items.into_iter().map(|item| item.data).collect();
     match script.byte() {

@@ -9,7 +9,7 @@ use nfs_proto::{
     Arguments, FileHandle, MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFSACL_PROGRAM, Wire, acl,
     args, mount,
 };
-use oncrpc::xdr::{Payload, Reader, Writer};
+use oncrpc::xdr::{Parts, Payload, Reader, Writer};
 use oncrpc::{
     AcceptStatus, AuthSys, CallHeader, Credential, Procedure, Reply, ReplyHeader, ReplyStatus,
     write_call,
@@ -322,7 +322,12 @@ fn item(bytes: &[u8]) -> Gather {
 
 /// A word of the arguments changes, or their end is missing.
 fn spoil(script: &mut Script<'_>, call: Payload, begins: usize) -> Payload {
-    let (mut head, start, items) = call.into_parts();
+    let Parts {
+        mut head,
+        start,
+        items,
+        ..
+    } = call.into_parts();
     let words = (head.len() - begins) / 4;
     let at = begins + 4 * script.below(words.min(200));
     if script.flag() {

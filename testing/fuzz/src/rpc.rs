@@ -198,7 +198,7 @@ fn payload(script: &mut Script<'_>) {
         assert_eq!(stream[at..at + item.len()], item.data.concat());
     }
     read_all(script, &message, &stream);
-    assert_eq!(message.into_gather().concat(), *stream);
+    assert_eq!(message.into_gather().0.concat(), *stream);
 }
 
 /// Whatever is read of a message by reference is in its stream as well.

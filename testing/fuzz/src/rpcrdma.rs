@@ -81,7 +81,7 @@ impl Stage {
             peer,
             mut hand,
             budget,
-            mixed_long,
+            mixed,
         } = setup(role, script);
         for receive in config.initial_receives() {
             hand.post(receive).expect("there is room for Receives");
@@ -89,7 +89,7 @@ impl Stage {
         Self {
             connection: Connection::new(&config, Owner::default(), peer, hand.limits()),
             peer: Peer::new(role, &config),
-            calls: Calls::new(mixed_long),
+            calls: Calls::new(mixed),
             budget,
             config,
             hand,
@@ -486,8 +486,10 @@ impl Stage {
 /// Whether it is this end that cannot go on, though everything that it posts is done.
 fn is_ours(violation: Violation) -> bool {
     match violation {
-        Violation::ForeignHandle(_)
+        Violation::OtherDialect(_)
+        | Violation::ForeignHandle(_)
         | Violation::UnwantedInvalidation(_)
+        | Violation::UnpermittedInvalidation(_)
         | Violation::BeyondCredits(_)
         | Violation::NoCommonVersion { .. }
         | Violation::OfferNotUnderstood

@@ -594,7 +594,7 @@ pub const ATTACKS: &[Attack] = &[
         "it is answered; only the first counts",
         &[
             "version_two::repeated_initxch_is_answered_and_only_the_first_takes_effect",
-            "version_two::property_announced_as_unchanging_cannot_be_updated",
+            "version_two::property_announced_as_unchanging_cannot_be_updated_but_for_less",
         ],
     ),
     attack(

@@ -29,7 +29,7 @@ pub use backward::BackwardTarget;
 pub use conform::header::Version;
 pub use conform::iwarp::{Cause, Heard, Request, Segment, opcode, private_data};
 pub use conform::{as_words, header, rpc, words};
-pub use peer::Peer;
+pub use peer::{Peer, framed};
 pub use poster::{Poster, Told};
 pub use scene::{Scene, assert_goes_on};
 pub use target::{PROGRAM, Target, procedure, quick, steady};

@@ -2,7 +2,7 @@
 
 use crate::header::{direction, operation, optional, procedure};
 use crate::{Request, as_words, private_data, words};
-use conform::iwarp::{self, Cause, Heard, Segment, Trouble, is_end, opcode};
+use conform::iwarp::{self, ANNOUNCEMENT, Cause, Heard, Segment, Trouble, is_end, opcode};
 use socket2::{Domain, Socket, Type};
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -37,6 +37,11 @@ fn sound<T>(result: Result<T, Trouble>) -> T {
         Ok(value) => value,
         Err(why) => panic!("{why}"),
     }
+}
+
+/// Frames a ULPDU as it should be on any connection with CRCs (RFC 5044 §5).
+pub fn framed(ulpdu: &[u8]) -> Vec<u8> {
+    iwarp::frame(ulpdu, 0, true)
 }
 
 impl Peer {
@@ -79,6 +84,12 @@ impl Peer {
     /// The next connection of a client, set up as a good server does it.
     pub fn accept(listener: &TcpListener) -> Self {
         Self::accept_with(listener, &private_data(true))
+    }
+
+    /// The same from a server that announces version two, as a client with a choice wants it.
+    pub fn accept_announcing(listener: &TcpListener) -> Self {
+        let announced = [&private_data(true)[..], &ANNOUNCEMENT].concat();
+        Self::accept_with(listener, &announced)
     }
 
     /// The same with this private data.
@@ -138,6 +149,11 @@ impl Peer {
     /// Sends bytes as they are. The server may have hung up already: that shows in what is heard.
     pub fn bytes(&mut self, bytes: &[u8]) {
         sound(self.0.bytes(bytes));
+    }
+
+    /// The socket of a connection on which nothing was sent or received since its setup.
+    pub fn into_stream(mut self) -> TcpStream {
+        self.0.socket().try_clone().expect("a descriptor")
     }
 
     /// Shuts down our half of the stream.

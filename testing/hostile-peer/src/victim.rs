@@ -149,7 +149,7 @@ pub fn connect_within(setup_timeout: Duration, serve: impl FnOnce(&TcpListener))
 pub fn offer_to(config: ClientConfig, serve: impl FnOnce(&mut Peer, &[u32])) -> SetupError {
     let runtime = runtime();
     let (listener, connecting) = connecting(&runtime, config);
-    let mut server = Peer::accept(&listener);
+    let mut server = Peer::accept_announcing(&listener);
     let offer = server.answer();
     serve(&mut server, &offer);
     drop((listener, server));
@@ -259,7 +259,7 @@ impl Victim {
     /// If the connection cannot be established.
     pub fn offering(config: ClientConfig, answer: impl FnOnce(&mut Peer, &[u32])) -> (Self, Peer) {
         Self::meeting(config, |listener| {
-            let mut server = Peer::accept(listener);
+            let mut server = Peer::accept_announcing(listener);
             let offer = server.answer();
             assert_eq!(offer[1], 2, "the version");
             assert_eq!(

@@ -115,8 +115,29 @@ fn messages_under_28_bytes_are_discarded() {
 fn unknown_procedures_draw_err_chunk() {
     let target = Target::start();
     for proc in [MSGP, 6, 77, u32::MAX] {
-        refused(&target, &message(proc, &[0, 0, 0], &null_call()));
+        for version in Version::BOTH {
+            let mut peer = connect(&target);
+            // In version two they are those of another draft until the version is settled.
+            assert_goes_on(&mut peer, version);
+            let call = message(proc, &[0, 0, 0], &null_call());
+            peer.send(&words(&version.call(&call)));
+            assert_eq!(peer.answer()[3..], [4, 2], "{proc}");
+            assert_goes_on(&mut peer, version);
+        }
     }
+    target.assert_serves();
+}
+
+#[test]
+fn header_types_of_other_drafts_draw_err_vers_at_first() {
+    let target = Target::start();
+    for proc in [MSGP, 6, 7, 10, 77, u32::MAX] {
+        let mut peer = connect(&target);
+        peer.send(&words(&[XID, 2, 32, proc, 0, 0, 0]));
+        assert_eq!(peer.answer()[3..], [4, 1, 1, 1], "{proc}");
+        assert_goes_on(&mut peer, Version::One);
+    }
+    target.assert_serves();
 }
 
 #[test]
@@ -563,6 +584,7 @@ fn refused_messages_are_counted() {
     let target = Target::start();
     for version in Version::BOTH {
         let mut peer = connect(&target);
+        assert_goes_on(&mut peer, version);
         for _ in 0..3 {
             peer.send(&words(&version.call(&message(77, &[0, 0, 0], &[]))));
             peer.answer();

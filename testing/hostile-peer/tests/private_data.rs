@@ -1,6 +1,6 @@
 //! Private data of every length that fits, and one more.
 
-use hostile_peer::{PROGRAM, Peer, Request, Target, Victim, rpc, words};
+use hostile_peer::{Heard, PROGRAM, Peer, Request, Target, Victim, procedure, rpc, steady, words};
 
 const XID: u32 = 0x0000_5e7a;
 
@@ -43,5 +43,29 @@ fn client_takes_every_length_up_to_the_limit() {
         let xid = server.answer()[0];
         server.send(&words(&rpc::msg(xid, 4, &rpc::accepted(xid, 0, &[0]))));
         client.outcome(calling).expect("a reply");
+    }
+}
+
+#[test]
+fn message_longer_than_announced_is_counted_and_ends_the_connection_of_a_strict_server() {
+    let mut call = rpc::call(XID, PROGRAM, 2, procedure::NULL);
+    call.resize((4096 - 28) / 4, 0);
+    for strict in [false, true] {
+        let target = Target::configured(steady().with_strict(strict));
+        let mut peer = Peer::connect(target.addr());
+        // It announces 4096 bytes.
+        assert_eq!(peer.private_data[7], 3);
+        peer.send(&words(&rpc::msg(XID, 4, &call)));
+        assert_eq!(peer.answer()[0], XID);
+        let mut longer = call.clone();
+        longer.push(0);
+        peer.send(&words(&rpc::msg(XID, 4, &longer)));
+        match strict {
+            false => assert_eq!(peer.answer()[0], XID),
+            true => while !matches!(peer.hear(), Heard::Terminate(_) | Heard::Closed) {},
+        }
+        drop(peer);
+        target.assert_serves();
+        assert_eq!(target.stop().counters.oversized, 1);
     }
 }

@@ -33,13 +33,14 @@ fn invalid_answers_to_initxch_are_discarded() {
     let nonsense: &[fn(u32) -> Vec<u32>] = &[
         |_| Vec::new(),
         |xid| vec![xid, 2, 32],
-        |xid| optional(xid ^ 1, REPLY, INITXCH, &[0, 0]),
-        |xid| optional(xid, CALL, INITXCH, &[0, 0]),
+        |xid| optional(xid ^ 1, REPLY, INITXCH, &[1]),
+        |xid| optional(xid ^ 1, REPLY, RESPXCH, &[0, 0, 0]),
+        |xid| optional(xid, CALL, REQXCH, &[0]),
         |xid| optional(xid, 2, INITXCH, &[0, 0]),
         |xid| vec![xid ^ 1, 2, 32, ERROR, BAD_HEADER],
         |xid| vec![xid ^ 1, 2, 32, ERROR, 1, 1, 1],
         |xid| vec![xid, 2, 32, ERROR, 1, 1],
-        |xid| vec![xid, 2, 32, ERROR, 77],
+        |xid| vec![xid ^ 1, 2, 32, ERROR, 77],
         |xid| vec![xid, 3, 32, MSG, REPLY, 0, 0, 0],
         |xid| {
             [
@@ -57,6 +58,45 @@ fn invalid_answers_to_initxch_are_discarded() {
             server.send(&answer(offer[0]));
         });
         assert_goes_on(&client, &mut server);
+    }
+}
+
+#[test]
+fn server_that_introduces_itself_need_not_answer() {
+    for direction in [CALL, REPLY] {
+        let (client, mut server) = Victim::offering(offering(Versions::Auto), |server, offer| {
+            let said = initial(&[(RBSIZ, 4096)], &[]);
+            server.send(&words(&optional(offer[0] ^ 1, direction, INITXCH, &said)));
+            if direction == CALL {
+                let answer = server.answer();
+                assert_eq!(answer[0], offer[0] ^ 1);
+                assert_eq!(answer[3..6], [OPTIONAL, REPLY, INITXCH]);
+            }
+        });
+        assert_goes_on(&client, &mut server);
+        assert_goes_on(&client, &mut server);
+    }
+}
+
+#[test]
+fn other_drafts_of_version_two_are_named_and_not_waited_for() {
+    type Answer = fn(u32) -> Vec<u32>;
+    let drafts: &[(Answer, &str)] = &[
+        (|_| vec![0, 2, 128, 7, 0], "header type 7 of cel-03"),
+        (
+            |xid| vec![xid, 2, 128, 10, 0, 0],
+            "header type 10 of ietf-03",
+        ),
+        (|xid| vec![xid, 2, 32, ERROR, 9], "error code 9 of cel-04"),
+        (|xid| vec![xid, 2, 32, ERROR, 77], "which no draft has"),
+    ];
+    for &(make, expected) in drafts {
+        let error = offer_to(offering(Versions::Two), |server, offer| {
+            server.send(&words(&make(offer[0])));
+            server.drain();
+        });
+        let said = Chain(&error).to_string();
+        assert!(said.contains(expected), "{said}");
     }
 }
 
@@ -143,7 +183,7 @@ fn unanswered_initxch_times_out() {
     });
     given_up(|server, offer| {
         while !server.has_ended(Duration::from_millis(20)) {
-            server.send(&answer(offer ^ 1));
+            server.send(&words(&[offer ^ 1, 2, 32, ERROR, BAD_HEADER]));
         }
     });
 }
@@ -152,10 +192,10 @@ fn unanswered_initxch_times_out() {
 fn flood_before_the_answer_ends_the_connection() {
     let error = offer_to(offering(Versions::Two), |server, offer| {
         let mut flood = Vec::new();
+        let error = words(&[offer[0] ^ 1, 2, 32, ERROR, BAD_HEADER]);
         for _ in 0..500 {
             let sequence = server.next(0);
-            let segment =
-                Segment::untagged(opcode::SEND, 0, [0, sequence, 0], &answer(offer[0] ^ 1));
+            let segment = Segment::untagged(opcode::SEND, 0, [0, sequence, 0], &error);
             flood.extend(server.framed(&segment.emit()));
         }
         server.bytes(&flood);

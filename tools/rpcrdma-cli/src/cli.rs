@@ -7,6 +7,7 @@ use crate::chown::{self, ChownArgs};
 use crate::clients::{self, ClientsArgs};
 use crate::completions::{self, CompletionsArgs};
 use crate::conform::{self, ConformArgs};
+use crate::connection::{self, ConnectionArgs};
 use crate::cp::{self, CpArgs};
 use crate::devices::{self, DevicesArgs};
 use crate::df::{self, DfArgs};
@@ -100,6 +101,7 @@ enum Command {
     Conform(ConformArgs),
     Devices(DevicesArgs),
     Bench(BenchArgs),
+    Connection(ConnectionArgs),
     Completions(CompletionsArgs),
     ManPages(ManPagesArgs),
 }
@@ -125,7 +127,7 @@ impl Cli {
 
     /// Parses the command line, and notes what stands there for `serve`, whose file may say the rest.
     fn parse_all() -> clap::error::Result<Self> {
-        let mut command = Self::command();
+        let mut command = connection::left_out(Self::command());
         let matches = command.try_get_matches_from_mut(std::env::args_os())?;
         let mut cli =
             Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
@@ -194,6 +196,7 @@ impl Cli {
             Command::Conform(args) => conform::run(args).await,
             Command::Devices(args) => devices::run(&args),
             Command::Bench(args) => bench::run(args).await,
+            Command::Connection(_) => connection::run(&mut Self::command()),
             Command::Completions(args) => completions::run(&args, &Self::command()),
             Command::ManPages(args) => man_pages::run(&args, Self::command()),
         }
@@ -248,6 +251,6 @@ mod tests {
 
     #[test]
     fn texts_behind_options_fit_terminals_of_any_width() {
-        check_layout(&Cli::command());
+        check_layout(&connection::left_out(Cli::command()));
     }
 }

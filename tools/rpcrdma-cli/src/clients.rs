@@ -5,6 +5,8 @@ use crate::control::{ClientStatus, Request, Status};
 use crate::failure::Ended;
 use crate::json;
 use crate::output;
+use crate::show::{Units, size_in};
+use crate::stats::rows::number;
 use crate::table::Columns;
 use crate::units;
 use clap::Args;
@@ -12,18 +14,32 @@ use nfs_client::printable;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
+use unicode_width::UnicodeWidthStr;
 
 /// Show the connections of the servers and gateways on this machine
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma clients
       of each server and gateway
+  rpcrdma clients -l
+      all columns, in long lines
   rpcrdma clients --json \\
     --socket /run/rpcrdma/control-0.0.0.0:20049.sock
 
-`pair` is where the pair of a gateway listens that the client is connected to. `over` is the RDMA device of a connection, iwarp for software iWARP, or tcp for a TCP client of a gateway. Of such a client, only calls and bytes (under inline) are counted, and its age begins with its first call. Chunks were read from or written to the client by RDMA. `again` counts retransmitted calls, \
-which are not executed twice. Only the user who runs the server, and root, can query it.")]
+`calls` are those so far, `busy` those in flight and how many may be (credits); `in` and `out` are bytes, by RDMA and inline, \
+in units of 1024. `over` is iwarp for software iWARP, verbs for an RDMA device, or tcp for a TCP client of a gateway. The clients \
+of a gateway, and of a server with several addresses, stand below the address that they came to.
+
+With -l, `over` names the RDMA device, `listen` is that address, chunks were read from or written to the \
+client by RDMA, and `again` counts retransmitted calls, which are not executed twice. Of a client over TCP, only calls and bytes \
+(under inline) are counted, and its age begins with its first call.
+
+Only the user who runs the server, and root, can query it.")]
 pub(crate) struct ClientsArgs {
+    /// Show all columns, with exact numbers, in lines of any length
+    #[arg(short, long, conflicts_with = "json")]
+    long: bool,
+
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
@@ -32,18 +48,39 @@ pub(crate) struct ClientsArgs {
     control: ControlArgs,
 }
 
+/// Form of the output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Lines that fit 80 columns.
+    Short,
+    /// All columns.
+    Long,
+    /// An object for each client.
+    Json,
+}
+
+impl ClientsArgs {
+    fn form(&self) -> Form {
+        match (self.long, self.json) {
+            (_, true) => Form::Json,
+            (true, false) => Form::Long,
+            (false, false) => Form::Short,
+        }
+    }
+}
+
 /// Runs the command.
 pub(crate) async fn run(args: &ClientsArgs) -> anyhow::Result<Ended> {
     let sockets = args.control.sockets().await?;
     if let [socket] = &sockets[..] {
         let (_, clients) = asking::ask::<Vec<ClientStatus>>(socket, Request::Clients).await?;
-        print(&shown(&clients, args.json)?)?;
+        print(&shown(&clients, args.form())?)?;
         return Ok(Ended::Well);
     }
     let mut ended = Ended::Well;
     let mut between = "";
     for socket in &sockets {
-        match of_one(socket, args.json).await {
+        match of_one(socket, args.form()).await {
             Ok(text) => {
                 print(between)?;
                 print(&text)?;
@@ -56,27 +93,30 @@ pub(crate) async fn run(args: &ClientsArgs) -> anyhow::Result<Ended> {
 }
 
 /// The clients of one of several, with what they are clients of.
-async fn of_one(socket: &Path, json: bool) -> anyhow::Result<String> {
+async fn of_one(socket: &Path, form: Form) -> anyhow::Result<String> {
     let (_, status) = asking::ask::<Status>(socket, Request::Stats).await?;
     let (_, mut clients) = asking::ask::<Vec<ClientStatus>>(socket, Request::Clients).await?;
-    if !json {
-        return Ok(asking::heading(&status, socket) + &table(&clients));
+    if form != Form::Json {
+        return Ok(asking::heading(&status, socket) + &shown(&clients, form)?);
     }
     if let Status::Server(server) = &status {
         for client in &mut clients {
-            client.listen = Some(format!("rdma://{}", server.listening));
+            let only = || format!("rdma://{}", server.listening);
+            client.listen.get_or_insert_with(only);
         }
     }
-    shown(&clients, json)
+    shown(&clients, form)
 }
 
 fn print(text: &str) -> io::Result<()> {
     output::stdout().write_all(text.as_bytes())
 }
 
-fn shown(clients: &[ClientStatus], json: bool) -> anyhow::Result<String> {
-    if !json {
-        return Ok(table(clients));
+fn shown(clients: &[ClientStatus], form: Form) -> anyhow::Result<String> {
+    match form {
+        Form::Short => return Ok(short(clients)),
+        Form::Long => return Ok(table(clients)),
+        Form::Json => {}
     }
     let mut text = String::new();
     for client in clients {
@@ -86,19 +126,89 @@ fn shown(clients: &[ClientStatus], json: bool) -> anyhow::Result<String> {
     Ok(text)
 }
 
+/// Columns of an address: IPv4, with a port.
+const ADDRESS: usize = 21;
+
+/// A line for each client. A longer address than those of IPv4 has a line of its own above the rest.
+fn short(clients: &[ClientStatus]) -> String {
+    if clients.is_empty() {
+        return "no clients\n".to_owned();
+    }
+    let row = |[address, state, age, calls, busy, received, sent, over]: [&str; 8]| {
+        let long = address.width() > ADDRESS;
+        let (above, address) = match long {
+            true => (format!("{address}\n"), ""),
+            false => (String::new(), address),
+        };
+        format!(
+            "{above}{address:ADDRESS$}  {state:8}  {age:>6}  {calls:>7}  {busy:>9}  {received:>5}  {sent:>5}  {over}\n"
+        )
+    };
+    let names = [
+        "client", "state", "age", "calls", "busy", "in", "out", "over",
+    ];
+    let mut text = String::new();
+    let mut by_listener: Vec<_> = clients.iter().collect();
+    by_listener.sort_by(|a, b| a.listen.cmp(&b.listen));
+    let mut listener = &None;
+    for client in by_listener {
+        if client.listen != *listener || text.is_empty() {
+            if let Some(listen) = &client.listen {
+                let between = if text.is_empty() { "" } else { "\n" };
+                text += &format!("{between}at {}\n", printable(listen.as_bytes()));
+            }
+            listener = &client.listen;
+            text += &row(names);
+        }
+        let bytes = |rdma: u64, inline| size_in(rdma.saturating_add(inline), Units::Binary);
+        let over = client.provider.as_deref().unwrap_or("-");
+        text += &row([
+            &printable(client.address.as_bytes()).to_string(),
+            &client.state,
+            &age(client.age_seconds),
+            &number(client.calls),
+            &busy(client),
+            &bytes(client.rdma_bytes_in, client.inline_bytes_in),
+            &bytes(client.rdma_bytes_out, client.inline_bytes_out),
+            &printable(over.as_bytes()).to_string(),
+        ]);
+    }
+    text
+}
+
+/// Calls in flight and how many there may be.
+fn busy(client: &ClientStatus) -> String {
+    match client.credits_granted {
+        // There are none over TCP.
+        0 => format!("{}/-", client.credits_in_use),
+        granted => format!("{}/{granted}", client.credits_in_use),
+    }
+}
+
+/// An age in the largest unit of which it has two or, if it is short, in seconds.
+fn age(seconds: f64) -> String {
+    const UNITS: [(u64, &str); 3] = [(86_400, "d"), (3600, "h"), (60, "m")];
+    let whole = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    let whole = whole.as_secs();
+    let unit = UNITS.iter().find(|(one, _)| whole >= 2 * one);
+    let (one, name) = unit.unwrap_or(&(1, "s"));
+    format!("{}{name}", whole / one)
+}
+
 /// The RDMA device, software iWARP, or TCP.
 fn over(client: &ClientStatus) -> String {
     let named = client.device.as_ref().or(client.provider.as_ref());
     named.map_or("-".to_owned(), |name| printable(name.as_bytes()))
 }
 
+/// A line for each client, with all columns.
 fn table(clients: &[ClientStatus]) -> String {
-    // Only a gateway has several listeners.
-    let has_pairs = clients.iter().any(|client| client.listen.is_some());
-    let mut table = Columns::new(&[0, 1, 14, 15]);
-    let mut add = |cells: [String; 15], pair: &str| {
-        let pair = has_pairs.then(|| pair.to_owned());
-        table.add(cells.into_iter().chain(pair));
+    // Of a server with one address it would be the same for all.
+    let has_listeners = clients.iter().any(|client| client.listen.is_some());
+    let mut table = Columns::with_long_lines(&[0, 1, 14, 15], 2);
+    let mut add = |cells: [String; 15], listen: &str| {
+        let listen = has_listeners.then(|| listen.to_owned());
+        table.add(cells.into_iter().chain(listen));
     };
     let names = [
         "client",
@@ -117,32 +227,116 @@ fn table(clients: &[ClientStatus]) -> String {
         "and out",
         "over",
     ];
-    add(names.map(str::to_owned), "pair");
+    add(names.map(str::to_owned), "listen");
     for client in clients {
         let age = Duration::try_from_secs_f64(client.age_seconds).unwrap_or_default();
-        let pair = client.listen.as_deref().unwrap_or("-");
+        let listen = client.listen.as_deref().unwrap_or("-");
         let cells = [
             client.address.clone(),
             client.state.clone(),
             client.version.map_or("-".to_owned(), |v| v.to_string()),
             units::duration(age),
-            match client.credits_granted {
-                // There are none over TCP.
-                0 => format!("{}/-", client.credits_in_use),
-                granted => format!("{}/{granted}", client.credits_in_use),
-            },
+            busy(client),
             client.calls.to_string(),
             client.jobs_in_flight.to_string(),
             client.duplicate_request_hits.to_string(),
             client.read_chunks.to_string(),
-            (client.write_chunks + client.reply_chunks).to_string(),
+            client
+                .write_chunks
+                .saturating_add(client.reply_chunks)
+                .to_string(),
             units::size(client.rdma_bytes_in),
             units::size(client.rdma_bytes_out),
             units::size(client.inline_bytes_in),
             units::size(client.inline_bytes_out),
             over(client),
         ];
-        add(cells, &printable(pair.as_bytes()));
+        add(cells, &printable(listen.as_bytes()));
     }
     table.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client whose numbers are the largest there can be.
+    fn client(address: &str, listen: Option<&str>) -> ClientStatus {
+        ClientStatus {
+            address: address.to_owned(),
+            listen: listen.map(str::to_owned),
+            provider: Some("iwarp".to_owned()),
+            state: "draining".to_owned(),
+            version: Some(2),
+            age_seconds: 3e9,
+            credits_granted: 1024,
+            credits_in_use: 1024,
+            calls: u64::MAX,
+            jobs: u64::MAX,
+            rdma_bytes_in: u64::MAX,
+            rdma_bytes_out: u64::MAX,
+            inline_bytes_in: u64::MAX,
+            inline_bytes_out: u64::MAX,
+            write_chunks: u64::MAX,
+            reply_chunks: u64::MAX,
+            ..ClientStatus::default()
+        }
+    }
+
+    /// The longest address: of IPv6, with an interface.
+    const LONGEST: &str = "[2001:db8:1234:5678:9abc:def0:1234:5678%4294967295]:65535";
+
+    #[test]
+    fn lines_of_clients_fit_80_columns_whatever_their_numbers_are() {
+        let pair = format!("rdma://{LONGEST}");
+        let mut clients = Vec::new();
+        for listen in [None, Some(&*pair), Some("tcp://192.0.2.1:2049")] {
+            clients.push(client("255.255.255.255:65535", listen));
+            clients.push(client(LONGEST, listen));
+            clients.extend((0..1000).map(|port| client(&format!("[::1]:{port}"), listen)));
+        }
+        let text = short(&clients);
+        let widest = text.lines().max_by_key(|line| line.width()).unwrap();
+        assert!(widest.width() <= 80, "{}: {widest}", widest.width());
+        // Three headings, two pairs with a blank line between, and three addresses with lines of their own.
+        assert_eq!(text.lines().count(), 3 * 1002 + 3 + 2 + 2 + 3);
+        for said in ["19E", "1024/1024", "16E", "34722d", "draining", "iwarp"] {
+            assert!(text.contains(said), "{said} is not in {widest}");
+        }
+    }
+
+    #[test]
+    fn clients_of_each_listener_stand_below_it() {
+        let text = short(&[
+            client("192.0.2.7:1023", Some("rdma://192.0.2.1:20049")),
+            client("192.0.2.8:1023", Some("tcp://192.0.2.1:2049")),
+            client("192.0.2.9:1023", Some("rdma://192.0.2.1:20049")),
+        ]);
+        let first: Vec<_> = text
+            .lines()
+            .map(|line| line.split("  ").next().unwrap())
+            .collect();
+        let expected = [
+            "at rdma://192.0.2.1:20049",
+            "client",
+            "192.0.2.7:1023",
+            "192.0.2.9:1023",
+            "",
+            "at tcp://192.0.2.1:2049",
+            "client",
+            "192.0.2.8:1023",
+        ];
+        assert_eq!(first, expected);
+        assert_eq!(short(&[]), "no clients\n");
+    }
+
+    #[test]
+    fn ages_are_in_one_unit() {
+        let check = |seconds, expected: &str| assert_eq!(age(seconds), expected);
+        check(0.9, "0s");
+        check(119.0, "119s");
+        check(120.0, "2m");
+        check(7200.0, "2h");
+        check(172_800.0, "2d");
+    }
 }

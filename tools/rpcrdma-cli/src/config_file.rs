@@ -23,6 +23,8 @@ pub(crate) type Options = BTreeMap<Spanned<String>, Spanned<toml::Value>>;
 pub(crate) struct ConfigFile {
     path: PathBuf,
     text: String,
+    /// Its place among the files that are read together.
+    number: usize,
 }
 
 impl ConfigFile {
@@ -54,7 +56,17 @@ impl ConfigFile {
         Self {
             path: path.to_owned(),
             text,
+            number: 0,
         }
+    }
+
+    /// The same in this place among the files that are read together.
+    pub(crate) fn numbered(self, number: usize) -> Self {
+        Self { number, ..self }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// What the file says as far as it is understood, and what is wrong with the rest.
@@ -80,6 +92,7 @@ impl ConfigFile {
     ) -> ConfigError {
         ConfigError {
             file: self.path.clone(),
+            number: self.number,
             line: line(&self.text, at.start),
             key: key.into(),
             what: what.to_string(),
@@ -92,6 +105,8 @@ impl ConfigFile {
 #[derive(Debug)]
 pub(crate) struct ConfigError {
     file: PathBuf,
+    /// The place of the file among those that are read together.
+    number: usize,
     line: usize,
     /// The way to the key, as in `export[0].name`; empty if the file is no TOML there.
     key: String,
@@ -134,7 +149,7 @@ impl From<ConfigError> for anyhow::Error {
     }
 }
 
-/// All that is wrong with a file.
+/// All that is wrong with a file, and with those that are read with it.
 #[derive(Debug, Default)]
 pub(crate) struct ConfigErrors(Vec<ConfigError>);
 
@@ -147,20 +162,26 @@ impl ConfigErrors {
         self.0.is_empty()
     }
 
-    /// Whether something is wrong at a key or below it. What follows from that is not said as well.
-    pub(crate) fn tells_of(&self, key: &str) -> bool {
-        let below = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
-        let of_key = |error: &ConfigError| error.key.strip_prefix(key).is_some_and(below);
-        self.0.iter().any(of_key)
+    /// Adds what is wrong with another file.
+    pub(crate) fn append(&mut self, mut others: Self) {
+        self.0.append(&mut others.0);
     }
 
-    /// In the order of the file.
+    /// Whether something is wrong at a key of a file or below it. What follows from that is not said as well.
+    pub(crate) fn tells_of(&self, file: &ConfigFile, key: &str) -> bool {
+        let below = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
+        let of_key = |error: &ConfigError| error.key.strip_prefix(key).is_some_and(below);
+        let of_file = self.0.iter().filter(|error| error.number == file.number);
+        of_file.into_iter().any(of_key)
+    }
+
+    /// In the order of the files.
     pub(crate) fn into_vec(mut self) -> Vec<ConfigError> {
-        self.0.sort_by_key(|error| error.line);
+        self.0.sort_by_key(|error| (error.number, error.line));
         self.0
     }
 
-    /// In the order of the file, as errors of a command.
+    /// In the order of the files, as errors of a command.
     pub(crate) fn into_errors(self) -> Vec<anyhow::Error> {
         self.into_vec()
             .into_iter()

@@ -34,12 +34,15 @@ pub(crate) struct ServerStatus {
     /// Its numbers.
     #[serde(flatten)]
     pub(crate) statistics: ServerStatistics,
-    /// Where it is served over each provider: the address above, and those of RDMA devices beside it.
+    /// Listeners over each provider: the addresses of `listen`, and those of RDMA devices beside them.
     #[serde(default)]
     pub(crate) listeners: Vec<ListenerStatus>,
-    /// Where MOUNT is answered over TCP.
+    /// Address of MOUNT over TCP, the first of `mounts`.
     pub(crate) mount: String,
-    /// Name of the socket of the service manager that MOUNT uses, if it uses one.
+    /// Each address where MOUNT is answered over TCP.
+    #[serde(default)]
+    pub(crate) mounts: Vec<String>,
+    /// Name of the sockets of the service manager that MOUNT uses, if it uses any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mount_socket: Option<String>,
     /// Where metrics are.
@@ -63,7 +66,9 @@ impl ServerStatus {
     pub(crate) fn describe_sockets(&self) -> Option<String> {
         let listeners = self.listeners.iter();
         let listeners = listeners.map(|listener| (&listener.socket, &*listener.address));
-        describe_sockets(listeners.chain([(&self.mount_socket, &*self.mount)]))
+        let mounts = self.mounts.iter();
+        let mounts = mounts.map(|address| (&self.mount_socket, &**address));
+        describe_sockets(listeners.chain(mounts))
     }
 }
 
@@ -75,7 +80,7 @@ pub(crate) struct ServerStatistics {
     pub(crate) version: String,
     /// Process id of the server.
     pub(crate) pid: u32,
-    /// Where RPC-over-RDMA is served, as `ADDRESS:PORT`.
+    /// Address of RPC-over-RDMA, as `ADDRESS:PORT`: the first of `listen`.
     pub(crate) listening: String,
     /// Seconds since the start.
     pub(crate) uptime_seconds: f64,
@@ -476,8 +481,8 @@ pub(crate) fn shown(program: &str, procedure: &str) -> String {
 pub(crate) struct ClientStatus {
     /// Address and port of the client.
     pub(crate) address: String,
-    /// What it is connected to, as a URL: where the pair of a gateway listens or, if `clients` shows several, where the server
-    /// does.
+    /// Listener that it is connected to, as a URL: the address of a pair of a gateway; of a server that has several addresses,
+    /// that of them; or, if `clients` shows several servers, the address of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) listen: Option<String>,
     /// What the connection uses: `iwarp` (software iWARP over TCP), `verbs` (an RDMA device) or, of a gateway, `tcp`; null

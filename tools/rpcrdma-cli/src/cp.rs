@@ -5,7 +5,7 @@ mod file;
 use crate::copy::attributes::Wanted;
 use crate::copy::sparse::Sparse;
 use crate::copy::upload::{MadeDirectory, REMOVED_WITHIN, make_directory, open_up, set_directory};
-use crate::copy::{Copy, Held, Last, Options, Shared, server};
+use crate::copy::{Copy, Held, Last, Options, Permitted, Shared, server};
 use crate::failure::{Ended, Usage};
 use crate::modes::umask;
 use crate::session::{Follow, Of, Place, Session, SessionArgs};
@@ -160,16 +160,33 @@ async fn named(copy: &mut Copy, source: Place, target: Place) -> anyhow::Result<
         bail!("{}: it is not a directory", target.url);
     }
     let dir = target.export.parent(&target.path).await.of(&target)?;
-    begin(copy, source, node, target, (dir, None)).await
+    let into = Into {
+        dir,
+        held: None,
+        permitted: Permitted::default(),
+    };
+    begin(copy, source, node, target, into).await
 }
 
-/// Begins with anything but a directory, in a directory and what holds that.
+/// Where something goes.
+struct Into {
+    dir: FileHandle,
+    /// What holds the directory open for changes, if it is copied too.
+    held: Option<Arc<Held>>,
+    permitted: Permitted,
+}
+
+/// Begins with anything but a directory.
 async fn begin(
     copy: &mut Copy,
     source: Place,
     node: Node,
     target: Place,
-    (dir, held): (FileHandle, Option<Arc<Held>>),
+    Into {
+        dir,
+        held,
+        permitted,
+    }: Into,
 ) -> anyhow::Result<()> {
     let shared = copy.shared.clone();
     let made = shared.made_in(held.as_ref());
@@ -190,6 +207,7 @@ async fn begin(
         dir,
         target,
         held,
+        permitted,
     };
     copy.begin(async move { file.copied(&shared).await }).await
 }
@@ -214,11 +232,19 @@ async fn tree(
                 node: there,
                 is_new: false,
             };
-            Filling::new(&copy.shared, target, dir, node, None).await
+            // It keeps its permissions.
+            let wanted = Wanted::of(&(&node.attributes).into(), &copy.shared.options, 0o777);
+            let permitted = Permitted::default();
+            Filling::new(&copy.shared, target, dir, &wanted, (None, permitted)).await
         }
         Some(_) | None => {
             let dir = target.export.parent(&target.path).await.of(&target)?;
-            Filling::make(&copy.shared, target, (dir, None), node).await?
+            let into = Into {
+                dir,
+                held: None,
+                permitted: Permitted::default(),
+            };
+            Filling::make(&copy.shared, target, into, node).await?
         }
     };
     let mut way = vec![top];
@@ -251,6 +277,7 @@ struct Filling {
     place: Place,
     handle: FileHandle,
     held: Arc<Held>,
+    permitted: Permitted,
 }
 
 impl Filling {
@@ -259,17 +286,23 @@ impl Filling {
     async fn make(
         shared: &Shared,
         place: Place,
-        (above, held): (FileHandle, Option<Arc<Held>>),
+        into: Into,
         source: &Node,
     ) -> anyhow::Result<Self> {
-        let wanted = Wanted::of(&(&source.attributes).into(), &shared.options);
         let (nfs, name) = (place.export.nfs(), place.name().unwrap_or_default());
-        let made = make_directory(nfs, above, name, wanted.first_directory_mode()).await;
+        let permitted = shared.permitted(nfs, into.dir, &into.permitted).await?;
+        let wanted = Wanted::of(&(&source.attributes).into(), &shared.options, permitted);
+        let made = make_directory(nfs, into.dir, name, wanted.first_directory_mode()).await;
         let dir = made.map_err(|fault| place.fault("make directory", fault))?;
         let about = &dir.node.attributes;
         let id = (about.fsid, about.file_id.0);
-        shared.enter_once(held.as_ref(), false, id, || place.url.to_string())?;
-        Ok(Self::new(shared, place, dir, source, held).await)
+        shared.enter_once(into.held.as_ref(), false, id, || place.url.to_string())?;
+        let permitted = match dir.is_new {
+            // It has the default list of the one that it is in (acl(5)).
+            true => into.permitted,
+            false => Permitted::default(),
+        };
+        Ok(Self::new(shared, place, dir, &wanted, (into.held, permitted)).await)
     }
 
     /// A directory whose attributes are set when all is in it.
@@ -277,10 +310,9 @@ impl Filling {
         shared: &Shared,
         place: Place,
         MadeDirectory { node, is_new }: MadeDirectory,
-        source: &Node,
-        above: Option<Arc<Held>>,
+        wanted: &Wanted,
+        (above, permitted): (Option<Arc<Held>>, Permitted),
     ) -> Self {
-        let wanted = Wanted::of(&(&source.attributes).into(), &shared.options);
         let (handle, mode) = (node.handle, node.attributes.mode);
         let last = match is_new {
             true => wanted.last_of_directory(mode),
@@ -298,12 +330,17 @@ impl Filling {
             held: shared.hold(above, last),
             place,
             handle,
+            permitted,
         }
     }
 
     /// Where something in it goes.
-    fn within(&self) -> (FileHandle, Option<Arc<Held>>) {
-        (self.handle, Some(Arc::clone(&self.held)))
+    fn within(&self) -> Into {
+        Into {
+            dir: self.handle,
+            held: Some(Arc::clone(&self.held)),
+            permitted: self.permitted.clone(),
+        }
     }
 }
 

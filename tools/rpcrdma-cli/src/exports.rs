@@ -7,13 +7,13 @@ use crate::endpoint::{Endpoint, NO_ADDRESS, at_port};
 use crate::failure::Ended;
 use crate::json;
 use crate::output;
-use crate::session::mount_port;
+use crate::session::{has_no_mount, hint_of_gateway, mount_port};
 use crate::table::Columns;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use nfs_client::{Error, ExportedDir, Fault, Mount, current_user, printable};
+use nfs_client::{Error, ExportedDir, Mount, current_user, printable};
 use nfs_proto::{MOUNT_PORT, NFS_RDMA_PORT};
-use oncrpc::{Chain, RpcError};
+use oncrpc::Chain;
 use serde::Serialize;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -120,17 +120,21 @@ impl ExportsArgs {
         let asked = Mount::new(client.clone(), current_user()).exports().await;
         client.close().await;
         match asked {
-            Err(Error {
-                fault: Fault::Rpc(RpcError::ProgUnavail | RpcError::ProgMismatch { .. }),
-                ..
-            }) => {
+            Err(error) if has_no_mount(&error, self.mount_port) => {
                 let context = "the server does not answer MOUNT over RDMA";
                 match mount_port(self.mount_port, addr).context(context) {
                     Ok(port) => self.ask_at(at_port(addr, port)).await,
                     Err(error) => Err(error),
                 }
             }
-            asked => asked.map_err(unlisted),
+            asked => {
+                let hint = asked.as_ref().err().and_then(hint_of_gateway);
+                let asked = asked.map_err(unlisted);
+                match hint {
+                    Some(hint) => asked.context(hint),
+                    None => asked,
+                }
+            }
         }
         .with_context(|| server.to_string())
     }

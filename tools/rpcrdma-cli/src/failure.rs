@@ -168,7 +168,10 @@ pub(crate) fn print_as_json(json: bool) {
 /// Ends the process when help or version was printed.
 pub(crate) fn exit_after(printed: io::Result<()>) -> ! {
     let ended = match printed {
-        Ok(()) => output::close(Ok(Ended::Well)),
+        Ok(()) => match output::check() {
+            Ok(()) => output::close(Ok(Ended::Well)),
+            Err(error) => Err(error.into()),
+        },
         Err(error) => Err(CannotWrite::error(&error).into()),
     };
     let code = match ended {

@@ -4,13 +4,13 @@ mod receive;
 mod stream;
 mod writers;
 
-use crate::cli::NOT_UTF8;
 use crate::copy::attributes::{Kept, Wanted, opened_mode};
 use crate::copy::decide::{Action, Skip};
 use crate::copy::directory::{LocalDir, LocalName};
 use crate::copy::entry::split;
-use crate::copy::links::{FileKey, FirstCopy, Links};
+use crate::copy::links::{FileKey, FirstCopy, Links, note_kept};
 use crate::copy::made::Made;
+use crate::copy::replaced;
 use crate::copy::tree::{Tree, local};
 use crate::copy::{
     Copy, CopyArgs, Held, Inside, Last, Options, Other, Plan, Root, STREAM, Shared, Step, Target,
@@ -18,18 +18,17 @@ use crate::copy::{
 };
 use crate::failure::{Ended, Usage};
 use crate::partial::{self, Naming};
-use crate::session::{FileError, Session};
+use crate::session::{FileError, Session, parse_url};
 use crate::show;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use nfs_client::{Again, Export, NfsUrl, Node};
 use nfs_proto::{FileType, Status};
+use receive::lacks_attributes;
 use rpcrdma::Client;
 use std::ffi::{OsStr, OsString};
-use std::fs::Permissions;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use writers::Writers;
@@ -143,17 +142,8 @@ fn sources(paths: &[OsString]) -> anyhow::Result<(Vec<NfsUrl>, PathBuf)> {
             "there is nothing to get: no argument is an nfs:// URL".to_owned()
         ));
     }
-    let url = |text: &OsString| -> anyhow::Result<NfsUrl> {
-        let Some(text) = text.to_str() else {
-            bail!(Usage(format!(
-                "{}: {NOT_UTF8}",
-                nfs_client::printable(text.as_bytes())
-            )));
-        };
-        text.parse()
-            .map_err(|error| Usage(format!("{text}: {error}")).into())
-    };
-    Ok((urls.iter().map(url).collect::<Result<_, _>>()?, dest))
+    let urls = urls.iter().map(|url| parse_url(url));
+    Ok((urls.collect::<Result<_, _>>()?, dest))
 }
 
 /// What a URL names, and where it goes: without a target, to standard output.
@@ -232,6 +222,8 @@ struct Within {
     held: Arc<Held>,
     /// None in a dry run, in which there may be none.
     dir: Option<Arc<LocalDir>>,
+    /// Permissions that new files in it may have.
+    permitted: u32,
 }
 
 /// Makes a directory, unless it is there.
@@ -251,21 +243,24 @@ async fn enter(
         return Ok(Within {
             held: shared.hold(held_above, None),
             dir: None,
+            permitted: 0o777,
         });
     }
-    let wanted = Wanted::of(&inside.source.about, options);
     let above = above.and_then(|above| above.dir.as_ref());
-    let (dir, made) = match (above, &inside.there) {
-        // The user named it, maybe by a symbolic link.
+    let of = |permitted| Wanted::of(&inside.source.about, options, permitted);
+    let (dir, made, wanted) = match (above, &inside.there) {
+        // The user named it, maybe by a symbolic link. It keeps its permissions.
         (None, Some(there)) => {
             let path = local(&there.path);
             let opened = LocalDir::open(path);
             let cannot = || format!("{}: cannot copy into it", show::path(path));
-            (opened.with_context(cannot)?, None)
+            (opened.with_context(cannot)?, None, of(0o777))
         }
         (above, _) => {
             let at = name_in(above, &roots[inside.root], &inside.to)?;
-            make_directory(&at, wanted.first_directory_mode())?
+            let wanted = of(permitted(at.dir(), options));
+            let (dir, made) = make_directory(&at, wanted.first_directory_mode())?;
+            (dir, made, wanted)
         }
     };
     let about = rustix::fs::fstat(&dir).with_context(|| show::path(dir.path()))?;
@@ -288,15 +283,21 @@ async fn enter(
     };
     let last = last.map(|wanted| -> Last {
         let dir = Arc::clone(&dir);
-        Box::pin(async move {
-            let set = set_directory(&dir, &wanted);
-            set.with_context(|| format!("{}: cannot change attributes", show::path(dir.path())))
-        })
+        Box::pin(async move { wanted.set_directory(&dir) })
     });
     Ok(Within {
         held: shared.hold(held_above, last),
+        permitted: permitted(&dir, options),
         dir: Some(dir),
     })
+}
+
+/// Permissions that new files in a directory may have. With `--preserve` that does not matter.
+fn permitted(dir: &LocalDir, options: &Options) -> u32 {
+    match options.preserves {
+        true => 0o777 & !options.umask,
+        false => replaced::permitted(dir, options.umask),
+    }
 }
 
 /// The name of something in the directory that it goes into, which is that of the root where there is none above.
@@ -326,6 +327,14 @@ async fn one(
     match other.action {
         Action::Copy { .. } | Action::Make { .. } | Action::Write => {}
         Action::Skip(why) => {
+            if let (Some(there), Tree::Remote(export, _)) = (other.kept_copy(), &tree) {
+                let about = &other.source.about;
+                let key = about.file_key(Arc::as_ptr(export).addr());
+                let (path, id) = (local(&other.to).to_owned(), (there.fs, there.id));
+                if let Some(first) = links.of(key, about.links) {
+                    note_kept(&first, Linked { path, id });
+                }
+            }
             shared.progress.skipped();
             return shared.tell(|| format!("{} skipped: {why}", tree.show(path)));
         }
@@ -346,9 +355,25 @@ async fn one(
     let (Tree::Remote(export, _), Some(node)) = (&tree, other.source.node) else {
         return copy.check(Err(anyhow!("{} is not on a server", tree.show(path))));
     };
+    let to = match other.action {
+        Action::Write => None,
+        _ => {
+            let above = within.and_then(|within| within.dir.as_ref());
+            match name_in(above, &roots[other.root], &other.to) {
+                Ok(to) => Some(to),
+                Err(error) => return copy.check(Err(error)),
+            }
+        }
+    };
+    let permitted = match (within, &to) {
+        (Some(within), _) => within.permitted,
+        (None, Some(to)) => permitted(to.dir(), &shared.options),
+        (None, None) => 0o777,
+    };
     let mut remote = Remote {
         export: Arc::clone(export),
-        wanted: Wanted::of(&other.source.about, &shared.options),
+        wanted: Wanted::of(&other.source.about, &shared.options, permitted),
+        permitted,
         // What the user named may be a symbolic link to it.
         follows: within.is_none() && !shared.options.copies_links,
         shared,
@@ -359,16 +384,6 @@ async fn one(
         made,
         links: Arc::clone(links),
         writers: Arc::clone(writers),
-    };
-    let to = match other.action {
-        Action::Write => None,
-        _ => {
-            let above = within.and_then(|within| within.dir.as_ref());
-            match name_in(above, &roots[other.root], &other.to) {
-                Ok(to) => Some(to),
-                Err(error) => return copy.check(Err(error)),
-            }
-        }
     };
     copy.begin(async move {
         let copied = match to {
@@ -417,6 +432,8 @@ struct Remote {
     /// What was made where it goes.
     made: Arc<Made>,
     wanted: Wanted,
+    /// Permissions that new files there may have.
+    permitted: u32,
     /// Whether its path may be that of a symbolic link to it.
     follows: bool,
 }
@@ -510,9 +527,12 @@ impl Remote {
                 return Ok(());
             }
         }
-        self.file(dest).await?;
-        *first = Linked::new(dest).ok();
-        Ok(())
+        let copied = self.file(dest).await;
+        // The copy has its other names whether it has all attributes or not.
+        if copied.as_ref().err().is_none_or(lacks_attributes) {
+            *first = Linked::new(dest).ok();
+        }
+        copied
     }
 }
 
@@ -536,16 +556,6 @@ fn make_directory(at: &LocalName, mode: u32) -> anyhow::Result<(Arc<LocalDir>, O
         false => None,
     };
     Ok((dir, mode))
-}
-
-/// Gives a directory the attributes that it has in the end.
-fn set_directory(dir: &LocalDir, wanted: &Wanted) -> anyhow::Result<()> {
-    let dir = dir.readable()?;
-    match &wanted.kept {
-        Some(kept) => kept.set(&dir)?,
-        None => dir.set_permissions(Permissions::from_mode(wanted.mode))?,
-    }
-    Ok(())
 }
 
 /// Makes a FIFO or socket, in place of what has the name if it is to replace that.
@@ -637,6 +647,7 @@ mod tests {
         let wanted = Wanted {
             mode: 0o600,
             owner: None,
+            replaced: None,
             kept: None,
         };
         let partial = Partial::create(&dest, &wanted).unwrap();

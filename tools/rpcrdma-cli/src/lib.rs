@@ -20,6 +20,7 @@ mod completions;
 mod config_file;
 mod conform;
 mod connect;
+mod connection;
 mod control;
 mod copy;
 mod cp;

@@ -3,6 +3,7 @@
 use crate::failure::{Ended, plain};
 use std::io::{self, Stdout, Write};
 use std::os::fd::AsRawFd;
+use syscalls::{StandardStream, was_closed};
 
 /// Standard output could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +14,18 @@ impl CannotWrite {
     /// An error of standard output, of the same kind.
     pub(crate) fn error(error: &io::Error) -> io::Error {
         io::Error::new(error.kind(), Self(plain(error)))
+    }
+}
+
+/// Checks that there is a standard output: where it was closed when the program began, what is written is lost.
+///
+/// # Errors
+///
+/// [`CannotWrite`] if there is none.
+pub(crate) fn check() -> io::Result<()> {
+    match was_closed(StandardStream::Output) {
+        true => Err(CannotWrite::error(&nix::errno::Errno::EBADF.into())),
+        false => Ok(()),
     }
 }
 
@@ -27,6 +40,7 @@ pub(crate) fn stdout() -> Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        check()?;
         self.0
             .write(bytes)
             .map_err(|error| CannotWrite::error(&error))

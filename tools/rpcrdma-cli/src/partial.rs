@@ -297,6 +297,7 @@ mod tests {
         Wanted {
             mode,
             owner: None,
+            replaced: None,
             kept: None,
         }
     }

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use rpcrdma::ServerConfig;
 use std::net::{SocketAddr, TcpListener};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use verbs::{BoxFuture, Listener, Provider, SetupError, WrapProvider};
 use verbs_ibv::Ibv;
 use verbs_iwarp::Iwarp;
@@ -186,7 +186,7 @@ impl ProviderArgs {
         })
     }
 
-    /// The providers over which a server listens at an address, with a socket that listens already if there is one.
+    /// The providers over which a server listens at these addresses, some of which have sockets that listen already (`held`).
     /// `software` is software iWARP. Loopback is left to it.
     ///
     /// # Errors
@@ -195,34 +195,33 @@ impl ProviderArgs {
     pub(crate) fn server_providers(
         &self,
         software: Iwarp,
-        at: SocketAddr,
-        socket: Option<TcpListener>,
+        at: &[SocketAddr],
+        held: Vec<(SocketAddr, TcpListener)>,
     ) -> anyhow::Result<ServerProviders> {
-        let (first, beside) = match (self.choice()?, socket) {
-            (Choice::Devices(_), Some(_)) => bail!(
+        let is_here = at.iter().all(|addr| addr.ip().to_canonical().is_loopback());
+        let (first, beside) = match self.choice()? {
+            Choice::Devices(_) if !held.is_empty() => bail!(
                 "--provider verbs cannot listen with a socket of the service manager, which is one of TCP: use \
                  --provider auto, which listens with it and over RDMA devices beside it, or disable the unit of the \
                  socket"
             ),
-            (Choice::Devices(device), None) => {
+            Choice::Devices(device) => {
                 return Ok(ServerProviders {
                     first: open(device)?,
                     first_is_devices: true,
                     beside: None,
                 });
             }
-            (Choice::Software, socket) => (listening(software, socket), None),
-            (Choice::Both(None), socket) if at.ip().to_canonical().is_loopback() => {
-                (listening(software, socket), None)
-            }
-            (Choice::Both(device), socket) => {
+            Choice::Software => (listening(software, held), None),
+            Choice::Both(None) if is_here => (listening(software, held), None),
+            Choice::Both(device) => {
                 let beside = beside_software(device, |why| {
                     tracing::info!(
                         target: "serve",
                         "listening over software iWARP alone: RDMA devices cannot be used: {why}"
                     );
                 })?;
-                (listening(software, socket), beside)
+                (listening(software, held), beside)
             }
         };
         Ok(ServerProviders {
@@ -274,20 +273,30 @@ fn beside_software(
 }
 
 /// Software iWARP for a server.
-fn listening(software: Iwarp, socket: Option<TcpListener>) -> Arc<dyn Provider> {
-    match socket {
-        Some(socket) => Arc::new(Activated {
+fn listening(software: Iwarp, held: Vec<(SocketAddr, TcpListener)>) -> Arc<dyn Provider> {
+    match held.is_empty() {
+        true => Arc::new(software),
+        false => Arc::new(Activated {
             inner: software,
-            socket,
+            held: Mutex::new(held),
         }),
-        None => Arc::new(software),
     }
 }
 
-/// Software iWARP that listens with a socket that listens already.
+/// Software iWARP that listens with sockets that listen already, at the addresses for which there are some, with each once: in
+/// several VRFs they may have the same address.
 struct Activated {
     inner: Iwarp,
-    socket: TcpListener,
+    held: Mutex<Vec<(SocketAddr, TcpListener)>>,
+}
+
+impl Activated {
+    /// The next socket at an address, if there is one.
+    fn take(&self, on: SocketAddr) -> Option<TcpListener> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = held.iter().position(|(addr, _)| *addr == on)?;
+        Some(held.remove(at).1)
+    }
 }
 
 impl WrapProvider for Activated {
@@ -299,11 +308,13 @@ impl WrapProvider for Activated {
 
     fn wrap_listen<'a>(
         &'a self,
-        _: SocketAddr,
+        on: SocketAddr,
     ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
-        Box::pin(async {
-            let socket = self.socket.try_clone()?;
-            Ok(self.inner.listen_with(socket)?)
+        Box::pin(async move {
+            match self.take(on) {
+                Some(socket) => Ok(self.inner.listen_with(socket)?),
+                None => self.inner.listen(on).await,
+            }
         })
     }
 }
@@ -312,6 +323,7 @@ impl WrapProvider for Activated {
 mod tests {
     use super::*;
     use clap::{Command, FromArgMatches};
+    use socket2::{Domain, Socket, Type};
 
     /// How options are understood.
     fn chosen(args: &[&str]) -> Result<String, String> {
@@ -324,6 +336,30 @@ mod tests {
             Ok(Choice::Both(device)) => Ok(format!("both {device:?}")),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    #[tokio::test]
+    async fn sockets_with_one_address_are_each_listened_with_once() {
+        let socket = |at: SocketAddr| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            socket.set_reuse_port(true).unwrap();
+            socket.bind(&at.into()).unwrap();
+            socket.listen(1).unwrap();
+            TcpListener::from(socket)
+        };
+        let first = socket(([127, 0, 0, 1], 0).into());
+        let at = first.local_addr().unwrap();
+        let provider = Activated {
+            inner: Iwarp::new(verbs_iwarp::Config::default()),
+            held: Mutex::new(vec![(at, first), (at, socket(at))]),
+        };
+        for left in [1, 0] {
+            let listener = provider.listen(at).await.unwrap();
+            assert_eq!(listener.local_addr(), at);
+            assert_eq!(provider.held.lock().unwrap().len(), left);
+        }
+        let elsewhere = provider.listen(([127, 0, 0, 1], 0).into()).await;
+        assert_ne!(elsewhere.unwrap().local_addr(), at);
     }
 
     #[test]

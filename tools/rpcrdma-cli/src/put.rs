@@ -8,19 +8,20 @@ mod stream;
 use crate::copy::attributes::Wanted;
 use crate::copy::decide::{Action, Skip};
 use crate::copy::entry::{Entry, split};
-use crate::copy::links::Links;
-use crate::copy::made::Made;
+use crate::copy::links::{Links, note_kept};
+use crate::copy::made::{FileId, Made};
 use crate::copy::replaced::mode_for_others;
 use crate::copy::tree::{Tree, local};
 use crate::copy::upload::{
-    Dataless, REMOVED_WITHIN, is_taken, make_directory, open_up, random, refuse_made, set_directory,
+    Dataless, REMOVED_WITHIN, Uploaded, collision, find_made, is_taken, make_directory, open_up,
+    random, set_directory,
 };
 use crate::copy::{
-    Copy, CopyArgs, FILES_IN_FLIGHT, Held, Inside, Last, Options, Other, Root, STREAM, Shared,
-    Step, Target, Way, delete, unfinished,
+    Copy, CopyArgs, FILES_IN_FLIGHT, Held, Inside, Last, Options, Other, Permitted, Root, STREAM,
+    Shared, Step, Target, Way, delete, unfinished,
 };
 use crate::failure::{Ended, Usage};
-use crate::session::Session;
+use crate::session::{Session, parse_url};
 use crate::show;
 use anyhow::{Context, anyhow, bail};
 use buffer::Pool;
@@ -29,6 +30,7 @@ use local::{Content, Found};
 use nfs_client::{Export, Fault, NfsUrl, Node};
 use nfs_proto::{FileHandle, FileType, Name, NfsTime, SetAttributes, Status, args};
 use rpcrdma::Client;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,6 +43,7 @@ const POOL_KEEP: usize = 32 << 20;
 
 /// Copy files to a server
 #[derive(Args, Debug)]
+#[command(override_usage = "rpcrdma put [OPTIONS] <SOURCE>... <URL>")]
 #[command(after_help = "Examples:
   rpcrdma put file nfs://127.0.0.1/
   rpcrdma put file nfs://127.0.0.1/other-name
@@ -66,13 +69,11 @@ On a terminal, progress and a summary are shown. If the server does not answer f
 message says so; calls fail after --timeout. Ctrl-C, SIGTERM and SIGHUP clean up and end the \
 command: a shell sees 130, 143 or 129.")]
 pub(crate) struct PutArgs {
-    /// Files and directories to copy; FIFOs and devices are read, - is standard input
-    #[arg(value_name = "SOURCE", required = true)]
-    sources: Vec<PathBuf>,
-
+    /// Files and directories to copy (FIFOs and devices are read, - is standard input), then
     /// nfs://HOST[:PORT]/PATH of the destination: a file or a directory
-    #[arg(value_name = "URL")]
-    url: NfsUrl,
+    // One argument for both: of two, the parser takes no second source that begins with a hyphen, also behind `--`.
+    #[arg(value_name = "SOURCE", required = true)]
+    paths: Vec<OsString>,
 
     #[command(flatten)]
     copy: CopyArgs,
@@ -80,16 +81,20 @@ pub(crate) struct PutArgs {
 
 /// Runs the command.
 pub(crate) async fn run(args: &PutArgs) -> anyhow::Result<Ended> {
-    args.copy.check(args.sources.len())?;
+    let (sources, url) = split_args(&args.paths)?;
+    args.copy.check(sources.len())?;
     let mut options = Options::new(&args.copy)?;
-    if args.sources.iter().any(|source| source == STREAM) {
-        check_stdin(args)?;
+    if sources.iter().any(|source| source == STREAM) {
+        check_stdin(&args.copy, sources.len())?;
+    }
+    if sources.iter().any(|source| is_stdin(source)) {
+        stream::check_input().context("cannot read standard input")?;
     }
     let mut session = Session::new(&args.copy.session);
-    let place = session.place(&args.url).await?;
+    let place = session.place(&url).await?;
     let dest = Tree::of(&place);
-    let target = Target::new(&dest, &place.path, args.sources.len()).await?;
-    if !target.is_directory() && (args.sources.len() > 1 || place.url.path.ends_with(b"/")) {
+    let target = Target::new(&dest, &place.path, sources.len()).await?;
+    if !target.is_directory() && (sources.len() > 1 || place.url.path.ends_with(b"/")) {
         bail!(
             "{} is not a directory: make it with `rpcrdma mkdir`",
             place.url
@@ -109,7 +114,7 @@ pub(crate) async fn run(args: &PutArgs) -> anyhow::Result<Ended> {
     });
     let all = async |copy: &mut Copy| {
         let mut roots = Vec::new();
-        for source in &args.sources {
+        for source in &sources {
             match root(source, &target, &place.url, put.shared.options.copies_links).await {
                 Ok(root) => roots.push(root),
                 Err(error) => copy.check(Err(error))?,
@@ -122,19 +127,39 @@ pub(crate) async fn run(args: &PutArgs) -> anyhow::Result<Ended> {
     Ok(ended)
 }
 
+/// What to copy, and where to: the last argument.
+fn split_args(paths: &[OsString]) -> anyhow::Result<(Vec<PathBuf>, NfsUrl)> {
+    match paths {
+        [sources @ .., url] if !sources.is_empty() => {
+            let sources = sources.iter().map(PathBuf::from);
+            Ok((sources.collect(), parse_url(url)?))
+        }
+        _ => bail!(Usage(
+            "a source and the URL of a destination are needed: `rpcrdma help put` shows examples"
+                .to_owned()
+        )),
+    }
+}
+
 /// Standard input has neither a name nor attributes.
-fn check_stdin(args: &PutArgs) -> anyhow::Result<()> {
-    if let Some(option) = args.copy.not_for_streams() {
+fn check_stdin(args: &CopyArgs, sources: usize) -> anyhow::Result<()> {
+    if let Some(option) = args.not_for_streams() {
         bail!(Usage(format!(
             "{option} cannot be used with -, which is standard input"
         )));
     }
-    if args.sources.len() > 1 {
+    if sources > 1 {
         bail!(Usage(
             "-, which is standard input, is the only source if it is one".to_owned()
         ));
     }
     Ok(())
+}
+
+/// Whether a source is standard input, by one of its names (proc_pid_fd(5)).
+fn is_stdin(source: &Path) -> bool {
+    let names = [STREAM, "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
+    names.iter().any(|name| source == *name)
 }
 
 /// To what the server rounds times, in nanoseconds, as it says: two seconds at most, as FAT does.
@@ -184,7 +209,15 @@ struct Put {
     shared: Shared,
     /// Memory for reading.
     pool: Pool,
-    links: Links<FileHandle>,
+    links: Links<Linked>,
+}
+
+/// The copy of a file with several names.
+#[derive(Clone, Copy, Debug)]
+struct Linked {
+    handle: FileHandle,
+    /// Its numbers, if the server tells them.
+    id: Option<FileId>,
 }
 
 /// A directory on the server that things are put into.
@@ -192,6 +225,7 @@ struct Put {
 struct Within {
     handle: FileHandle,
     held: Option<Arc<Held>>,
+    permitted: Permitted,
 }
 
 impl Put {
@@ -209,7 +243,8 @@ impl Put {
         let runtime = Handle::current();
         // Most of what it does is system calls; a call to the server now and then is made by the event loop.
         spawn_blocking(move || runtime.block_on(local::find(to, options, from, finds)));
-        let mut way = Way::default();
+        let mut way = Way::<Within>::default();
+        let mut base = Base::default();
         while let Some(found) = found.recv().await {
             match found {
                 Found::Planned { files, bytes } => {
@@ -221,7 +256,11 @@ impl Put {
                 }
                 Found::Step(Step::Enter(inside)) => {
                     if way.enters() {
-                        let entered = self.enter(&roots, dest, &inside, way.last()).await;
+                        let above = match way.last() {
+                            Some(above) => above.clone(),
+                            None => base.of(&roots, inside.root)?,
+                        };
+                        let entered = self.enter(dest, &inside, above).await;
                         let entered = entered.map_err(|error| copy.check(Err(error)));
                         way.enter(entered)?;
                     }
@@ -237,7 +276,7 @@ impl Put {
                     if way.is_there() {
                         let into = match way.last() {
                             Some(into) => into.clone(),
-                            None => base(&roots, other.root)?,
+                            None => base.of(&roots, other.root)?,
                         };
                         let made = self.shared.made_in(into.held.as_ref());
                         let may_collide = made.may_have(split(&other.to).1);
@@ -249,11 +288,15 @@ impl Put {
                         let dest = dest.clone();
                         copy.begin(async move {
                             let content = content?;
-                            if may_collide {
-                                let to = (into.handle, &other.to[..]);
-                                refuse_made(put.export.nfs(), to, &made).await?;
-                            }
-                            let copied = put.one(&other, content, (&into, &made), &dest).await;
+                            let there = match may_collide {
+                                true => {
+                                    let to = (into.handle, &other.to[..]);
+                                    find_made(put.export.nfs(), to, &made).await?
+                                }
+                                false => None,
+                            };
+                            let to = (&into, &*made, there);
+                            let copied = put.one(&other, content, to, &dest).await;
                             put.taken_or(copied, &other.source.path)
                         })
                         .await?;
@@ -271,24 +314,24 @@ impl Put {
     /// Makes a directory, unless it is there.
     async fn enter(
         self: &Arc<Self>,
-        roots: &[Root],
         dest: &Tree,
         inside: &Inside,
-        above: Option<&Within>,
+        parent: Within,
     ) -> anyhow::Result<Within> {
         let shared = &self.shared;
-        let parent = match above {
-            Some(above) => above.clone(),
-            None => base(roots, inside.root)?,
-        };
         if inside.there.is_none() {
             shared.tell(|| said(dest, &inside.source.path, &inside.to))?;
         }
         if shared.options.dry_run {
             return Ok(parent);
         }
-        let wanted = self.wanted(&inside.source);
         let nfs = self.export.nfs();
+        // What is there keeps its permissions.
+        let permitted = match inside.there {
+            Some(_) => 0o777,
+            None => self.permitted(&parent).await?,
+        };
+        let wanted = self.wanted(&inside.source, permitted);
         let (node, is_new) = match inside.there.as_ref().and_then(|there| there.node) {
             Some(node) => {
                 if let Some(there) = &inside.there
@@ -324,6 +367,11 @@ impl Put {
         Ok(Within {
             handle,
             held: Some(shared.hold(parent.held, last)),
+            permitted: match is_new {
+                // It has the default list of the one that it is in (acl(5)).
+                true => parent.permitted,
+                false => Permitted::default(),
+            },
         })
     }
 
@@ -335,6 +383,13 @@ impl Put {
                 self.shared.tell(|| said(dest, path, &other.to))
             }
             Action::Skip(why) => {
+                if let (Some(there), Some(handle)) = (other.kept_copy(), other.replaced) {
+                    let about = &other.source.about;
+                    let id = Some((there.fs, there.id));
+                    if let Some(first) = self.links.of(about.file_key(0), about.links) {
+                        note_kept(&first, Linked { handle, id });
+                    }
+                }
                 self.shared.progress.skipped();
                 let told = || format!("{} skipped: {why}", Tree::Local.show(path));
                 self.shared.tell(told)
@@ -364,10 +419,9 @@ impl Put {
         &self,
         other: &Other,
         content: Content,
-        (into, made): (&Within, &Made),
+        (into, made, there): (&Within, &Made, Option<FileId>),
         dest: &Tree,
     ) -> anyhow::Result<()> {
-        let wanted = self.wanted(&other.source).in_place_of(other.there.as_ref());
         let (to, source) = (
             (into.handle, &other.to[..], made),
             local(&other.source.path),
@@ -386,8 +440,15 @@ impl Put {
             }
             None => None,
         };
-        if let Some(Some(copy)) = first.as_deref()
-            && self.hard_link(*copy, into.handle, &other.to).await?
+        let copy = first.as_deref().copied().flatten();
+        if let Some(there) = there
+            && copy.and_then(|copy| copy.id) != Some(there)
+        {
+            return Err(collision(&other.to));
+        }
+        // Where the name leads to the copy already, there is nothing to do.
+        if let Some(copy) = copy
+            && (there.is_some() || self.hard_link(copy, (into.handle, made), &other.to).await?)
         {
             self.shared.progress.begin(about.size);
             self.shared.progress.already(about.size);
@@ -395,16 +456,21 @@ impl Put {
             let said = || said(dest, &other.source.path, &other.to);
             return self.shared.tell(said);
         }
-        let mut note = |copy| {
+        // The copy has its other names whether it has all attributes or not.
+        let mut named = |copy: Uploaded| {
+            let Uploaded { handle, id, set } = copy;
             if let Some(first) = &mut first {
-                **first = Some(copy);
+                **first = Some(Linked { handle, id });
             }
+            set
         };
+        let wanted = self.wanted(&other.source, self.permitted(into).await?);
+        let wanted = wanted.in_place_of(other.there.as_ref(), other.replaced);
         match content {
-            Content::Small { data } => note(self.small(data, &wanted, to).await?),
+            Content::Small { data } => named(self.small(data, &wanted, to).await?)?,
             Content::Large { file, size } => {
                 let _room = self.shared.room(size).await;
-                note(self.large(source, (file, size), &wanted, to).await?);
+                named(self.large(source, (file, size), &wanted, to).await?)?;
             }
             Content::Stream => {
                 let _room = self.shared.room(u64::MAX).await;
@@ -426,9 +492,8 @@ impl Put {
                     .make(&special, "make special file", other, into)
                     .await?;
                 made.note((made_one.attributes.fsid, made_one.attributes.file_id.0));
-                wanted
-                    .set_remote(nfs, made_one.handle, &other.to, None)
-                    .await?;
+                let file = (made_one.handle, &other.to[..]);
+                wanted.set_remote(nfs, file, None, None).await?;
             }
             Content::Symlink(text) => {
                 self.shared.progress.begin(0);
@@ -466,24 +531,39 @@ impl Put {
         Ok(made.await.map_err(|fault| fault.at(doing, &other.to))?)
     }
 
-    /// Attributes for the copy of something. It gets no access control list, which its mode may belong to.
-    fn wanted(&self, source: &Entry) -> Wanted {
+    /// Permissions that new files in a directory may have.
+    ///
+    /// # Errors
+    ///
+    /// The user wants the copy to end.
+    async fn permitted(&self, dir: &Within) -> anyhow::Result<u32> {
+        let nfs = self.export.nfs();
+        self.shared.permitted(nfs, dir.handle, &dir.permitted).await
+    }
+
+    /// Attributes for the copy of something, where new files may have these permissions. It gets no access control list of
+    /// the source, which its mode may belong to.
+    fn wanted(&self, source: &Entry, permitted: u32) -> Wanted {
         let options = &self.shared.options;
         let mut about = source.about;
         if options.preserves {
             about.mode = mode_for_others(local(&source.path), &about);
         }
-        Wanted::of(&about, options)
+        Wanted::of(&about, options, permitted)
     }
 
     /// Gives a file on the server another name, in place of what has it; whether that was possible. A file system
     /// may have no links, or not as many.
     async fn hard_link(
         &self,
-        file: FileHandle,
-        dir: FileHandle,
+        copy: Linked,
+        (dir, made): (FileHandle, &Made),
         to: &[u8],
     ) -> anyhow::Result<bool> {
+        let file = copy.handle;
+        if let Some(id) = copy.id {
+            made.note(id);
+        }
         let linked = async {
             let nfs = self.export.nfs();
             let name = Name::new(split(to).1)?;
@@ -521,11 +601,26 @@ fn said(dest: &Tree, from: &[u8], to: &[u8]) -> String {
     format!("{} -> {}", Tree::Local.show(from), dest.show(to))
 }
 
-/// The directory that something goes into which the user named.
-fn base(roots: &[Root], root: usize) -> anyhow::Result<Within> {
-    let node = roots[root].base.node.context("it is not on the server")?;
-    Ok(Within {
-        handle: node.handle,
-        held: None,
-    })
+/// The directory that what the user named goes into: often one for many sources.
+#[derive(Default)]
+struct Base(Option<Within>);
+
+impl Base {
+    /// # Errors
+    ///
+    /// There is none on the server.
+    fn of(&mut self, roots: &[Root], root: usize) -> anyhow::Result<Within> {
+        let node = roots[root].base.node.context("it is not on the server")?;
+        match &self.0 {
+            Some(base) if base.handle == node.handle => Ok(base.clone()),
+            Some(_) | None => Ok(self
+                .0
+                .insert(Within {
+                    handle: node.handle,
+                    held: None,
+                    permitted: Permitted::default(),
+                })
+                .clone()),
+        }
+    }
 }

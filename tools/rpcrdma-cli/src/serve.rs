@@ -35,7 +35,6 @@ pub(crate) mod terminal;
 mod users;
 
 use crate::checks::Checked;
-use crate::endpoint::at_port;
 use crate::failure::{self, Ended};
 use crate::guard::Guarded;
 use crate::interrupt::{self, Interrupt};
@@ -43,6 +42,7 @@ use crate::log;
 use announce::Announcement;
 #[cfg(test)]
 pub(crate) use announce::{CheckLine, Line};
+use anyhow::bail;
 pub(crate) use args::{MAX_THREADS, ServeArgs};
 use beside::Beside;
 use buffer::Pool;
@@ -52,13 +52,14 @@ use mount_server::MountServer;
 use nfs_server::{Exports, LocalFs, Mount3, Nfs3, NfsAcl3};
 use observed::{CountedPrograms, Observed};
 use oncrpc::warnings::WARNING_PERIOD;
-use oncrpc::{Connections, Programs};
+use oncrpc::{Connections, Programs, Service};
 use operate::{Operation, Signals};
 use registration::Registered;
 use reports::Reports;
-use rpcrdma::Server;
+use rpcrdma::{Server, ServerConfig};
 use served::Served;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use systemd::Sockets;
@@ -73,23 +74,23 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let signals = Signals::listen()?;
     process::prepare();
     let sockets = Sockets::take()?;
-    let rdma = sockets.rdma.as_ref();
-    args.activated = rdma.map(|socket| socket.local_addr()).transpose()?;
+    let rdma = &sockets.rdma;
+    args.activated = rdma.iter().map(|(addr, _)| *addr).collect();
     let checked = args.check.wanted(args.config.as_deref())?;
     let (settings, errors) = args.read()?;
     if checked == Some(Checked::All) {
-        let mount_is_held = sockets.mount.is_some();
+        let mount_is_held = !sockets.mount.is_empty();
         return check::check(&settings, errors, mount_is_held, args.json).await;
     }
     failure::check_none(errors)?;
     if checked == Some(Checked::File) {
         return Ok(Ended::Well);
     }
-    let listen = settings.args.listen;
-    let rdma_socket = sockets.rdma.as_ref().map(|_| systemd::RDMA_SOCKET);
-    let mount_socket = sockets.mount.as_ref().map(|_| systemd::MOUNT_SOCKET);
+    let listen = settings.args.listen.clone();
+    let rdma_socket = sockets.rdma.first().map(|_| systemd::RDMA_SOCKET);
+    let mount_socket = sockets.mount.first().map(|_| systemd::MOUNT_SOCKET);
     let transport = &settings.args.transport;
-    let providers = transport.server_providers(listen, sockets.rdma)?;
+    let providers = transport.server_providers(&listen, sockets.rdma)?;
     let (state_dir, key) = settings.state()?;
     let (mut config, capacity) = settings.config(&providers);
     if let Some(warning) = capacity.warning() {
@@ -99,11 +100,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let how = settings.how_to_open(state_dir.clone(), pool.clone(), &capacity);
     let served = Served::open(Exports::new(key), settings.plans.clone(), how).await?;
     let exports = served.exports.clone();
-    hints::warn(
-        served.plans(),
-        served.addresses(),
-        settings.args.listen.ip(),
-    );
+    hints::warn(served.plans(), served.addresses(), &settings.args.hosts());
 
     let trust = &settings.args.trust;
     // Of exports that are not there nobody can be asked.
@@ -122,7 +119,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         .with(acl.clone())
         .with(nfs.clone())
         .with(mount_service.clone());
-    let guarded = |inner, leaves_local| {
+    let guarded = |inner, leaves_local| -> Arc<dyn Provider> {
         let exports = exports.clone();
         Arc::new(Guarded::new(inner, move |addr| {
             allowed::check(&exports, leaves_local, addr)
@@ -134,14 +131,12 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         false => None,
     };
     let first = guarded(providers.first, false);
-    let server = Server::bind(first, listen, Arc::new(programs), config)
-        .await
-        .map_err(|error| listen::cannot(error, listen))?;
+    let (server, listens_at) = bind(first, &listen, Arc::new(programs), config).await?;
     let mut beside = match providers.beside {
         Some(devices) => {
-            let devices: Arc<dyn Provider> = guarded(devices, !trust.trusts_local());
+            let devices = guarded(devices, !trust.trusts_local());
             let listen = async |at| server.listen_also(Arc::clone(&devices), at).await;
-            Beside::listen(server.local_addr(), listen).await
+            Beside::listen(&listens_at, listen).await
         }
         None => Beside::default(),
     };
@@ -151,26 +146,26 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     for warning in &beside.warnings {
         tracing::warn!(target: "serve", "{warning}");
     }
-    let mount_addr = at_port(listen, settings.args.mount_port);
-    let bound = sockets.mount;
+    let mount_at = settings.args.mount_addresses();
+    let held = sockets.mount;
     let mount = mount_service.clone();
-    let mount = MountServer::start(mount_addr, bound, mount, exports, local_users).await?;
+    let mount = MountServer::start(&mount_at, held, mount, exports, local_users).await?;
     let registered = match settings.args.rpcbind {
-        true => Some(Registered::new(server.local_addr(), mount.addr).await?),
+        true => {
+            if let Some(warning) = registration::ports_not_registered(&listens_at) {
+                tracing::warn!(target: "serve", "{warning}");
+            }
+            let entries = registration::entries(&listens_at, &mount.addrs);
+            Some(Registered::of(&entries).await?)
+        }
         false => None,
     };
 
-    let listening = Listening::new(
-        server.local_addr(),
-        providers.first_is_devices,
-        beside.listening,
-    )
-    .with_socket(rdma_socket);
-    let used = [
-        (rdma_socket, server.local_addr()),
-        (mount_socket, mount.addr),
-    ];
-    for (socket, address) in used {
+    let listening = Listening::new(listens_at, providers.first_is_devices, beside.listening)
+        .with_socket(rdma_socket);
+    let rdma_used = listening.asked.iter().map(|address| (rdma_socket, address));
+    let mount_used = mount.addrs.iter().map(|address| (mount_socket, address));
+    for (socket, address) in rdma_used.chain(mount_used) {
         if let Some(socket) = socket {
             tracing::info!(target: "serve", socket, %address, "listens at a socket of the service manager");
         }
@@ -184,7 +179,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         server.monitor(),
         counted,
         listening.clone(),
-        (mount.addr, mount_socket),
+        (mount.addrs.clone(), mount_socket),
     );
     observed.serves(&served);
     let (args_of, metrics) = (&settings.args.reports, settings.metrics_option());
@@ -194,7 +189,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         exports: served.plans(),
         absent: served.absent(),
         listening,
-        mount_port: mount.addr.port(),
+        mount: &mount.addrs,
         versions: settings.args.transport.versions(),
         remote_invalidation: &settings.args.transport.remote_invalidation(),
         crc: settings.args.transport.describe_crc(),
@@ -232,6 +227,32 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     .await;
     mount_service.summarise(Instant::now() + WARNING_PERIOD);
     Ok(Ended::Well)
+}
+
+/// Listens at each of these addresses, and says where.
+///
+/// # Errors
+///
+/// If it cannot at one of them: then the server has ended.
+async fn bind(
+    provider: Arc<dyn Provider>,
+    at: &[SocketAddr],
+    service: Arc<dyn Service>,
+    config: ServerConfig,
+) -> anyhow::Result<(Server, Vec<SocketAddr>)> {
+    let [first, others @ ..] = at else {
+        bail!("there is no address to listen at");
+    };
+    let cannot = |at: SocketAddr| move |error| listen::cannot(error, at);
+    let server = Server::bind(Arc::clone(&provider), *first, service, config)
+        .await
+        .map_err(cannot(*first))?;
+    let mut listens_at = vec![server.local_addr()];
+    for &at in others {
+        let listening = server.listen_also(Arc::clone(&provider), at).await;
+        listens_at.push(listening.map_err(cannot(at))?);
+    }
+    Ok((server, listens_at))
 }
 
 /// Says on standard output what is served. A server whose output nobody takes serves all the same.

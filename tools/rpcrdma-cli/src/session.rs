@@ -1,5 +1,6 @@
 //! Files on servers by their URL: connecting, and asking for the export a URL lies in.
 
+use crate::cli::NOT_UTF8;
 use crate::connect::ConnectArgs;
 use crate::endpoint::{Endpoint, at_port};
 use crate::failure::{self, Usage};
@@ -12,8 +13,10 @@ use nfs_proto::mount::{MountStatus, Mounted};
 use nfs_proto::{FileType, MOUNT_PORT, NFS_RDMA_PORT, SetAttributes, Status};
 use oncrpc::{Chain, RpcError};
 use rpcrdma::Client;
+use std::ffi::OsStr;
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -185,6 +188,20 @@ struct Server {
     exports: Vec<Arc<Export<Client>>>,
 }
 
+/// Parses a URL of a command that takes local paths too.
+///
+/// # Errors
+///
+/// [`Usage`] if it is none.
+pub(crate) fn parse_url(text: &OsStr) -> anyhow::Result<NfsUrl> {
+    let Some(text) = text.to_str() else {
+        let text = nfs_client::printable(text.as_bytes());
+        bail!(Usage(format!("{text}: {NOT_UTF8}")));
+    };
+    let url = text.parse();
+    Ok(url.map_err(|error| Usage(format!("{text}: {error}")))?)
+}
+
 impl Session {
     pub(crate) fn new(args: &SessionArgs) -> Self {
         Self {
@@ -309,11 +326,15 @@ impl Server {
         if self.mount.is_none() {
             let over_rdma = Mount::new(self.client.clone(), current_user());
             match over_rdma.mount_above(&url.path).await {
-                Err(Error {
-                    fault: Fault::Rpc(RpcError::ProgUnavail | RpcError::ProgMismatch { .. }),
-                    ..
-                }) => {}
-                mounted => return self.explain(url, mounted),
+                Err(error) if has_no_mount(&error, args.mount_port) => {}
+                mounted => {
+                    let hint = mounted.as_ref().err().and_then(hint_of_gateway);
+                    let mounted = self.explain(url, mounted);
+                    return match hint {
+                        Some(hint) => mounted.context(hint),
+                        None => mounted,
+                    };
+                }
             }
             let port = mount_port(args.mount_port, self.addr)
                 .with_context(|| format!("{url}: the server does not answer MOUNT over RDMA"))?;
@@ -368,6 +389,24 @@ impl Server {
         self.exports.push(Arc::clone(&export));
         Ok(export)
     }
+}
+
+/// Whether MOUNT of a server that was asked over RDMA is to be asked over TCP: it has none there or, at a port that was given,
+/// it does not know where it is, as gateways say.
+pub(crate) fn has_no_mount(error: &Error, given: Option<u16>) -> bool {
+    match error.fault {
+        Fault::Rpc(RpcError::ProgUnavail | RpcError::ProgMismatch { .. }) => true,
+        Fault::Rpc(RpcError::SystemErr) => given.is_some(),
+        _ => false,
+    }
+}
+
+/// Advice for a call of MOUNT to what may be a gateway.
+pub(crate) fn hint_of_gateway(error: &Error) -> Option<&'static str> {
+    matches!(error.fault, Fault::Rpc(RpcError::SystemErr)).then_some(
+        "MOUNT fails at the server, or at a gateway that does not reach MOUNT of its server (its log has the reason; \
+         upstream_mount of the gateway or --mount-port here names the place)",
+    )
 }
 
 /// The TCP port of MOUNT of a server that does not answer it over RDMA: the one that was given, or the usual one.

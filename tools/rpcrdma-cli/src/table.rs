@@ -38,6 +38,13 @@ impl Columns {
         Self::within(text, gap, None)
     }
 
+    /// One whose lines fit the terminal or, without one, the usual terminal, also for readers of a file or a mail. `indent`
+    /// columns are left for what the user puts in front of each line.
+    pub(crate) fn fitting(text: &'static [usize], gap: u16, indent: u16) -> Self {
+        let width = terminal_width().unwrap_or(USUAL_WIDTH);
+        Self::within(text, gap, Some(width.saturating_sub(indent)))
+    }
+
     fn within(text: &'static [usize], gap: u16, width: Option<u16>) -> Self {
         let mut table = Table::new();
         table.load_style(NOTHING);

@@ -23,8 +23,8 @@ pub(crate) struct TransportArgs {
     #[arg(long, conflicts_with = "crc")]
     no_crc: bool,
 
-    /// RPC-over-RDMA version: `auto` offers version two (which has no RFC) and falls back to
-    /// version one; `serve` then accepts both
+    /// RPC-over-RDMA version: `auto` offers version two (which has no RFC) to servers that announce
+    /// the same draft of it, and uses version one with others; `serve` then accepts both
     #[arg(long, value_enum, default_value_t, value_name = "VERSION")]
     rpcrdma_version: VersionName,
 
@@ -121,17 +121,17 @@ impl TransportArgs {
         self.provider.providers(self.iwarp())
     }
 
-    /// The providers over which a server listens at an address, with a socket that listens already if there is one.
+    /// The providers over which a server listens at these addresses, some of which have sockets that listen already.
     ///
     /// # Errors
     ///
     /// As those of [`ProviderArgs::server_providers`].
     pub(crate) fn server_providers(
         &self,
-        at: SocketAddr,
-        socket: Option<TcpListener>,
+        at: &[SocketAddr],
+        held: Vec<(SocketAddr, TcpListener)>,
     ) -> anyhow::Result<ServerProviders> {
-        self.provider.server_providers(self.iwarp(), at, socket)
+        self.provider.server_providers(self.iwarp(), at, held)
     }
 
     /// The options that choose the provider.

@@ -9,6 +9,7 @@
 mod broken;
 mod capture;
 mod conversation;
+mod private_data;
 mod samples;
 mod tshark;
 
@@ -138,6 +139,8 @@ pub(crate) fn check(
         }
         recorded.push(conversation.connections);
     }
+    let private = private_data::check(&tshark)?;
+    say(&format!("{private} forms of private data are decoded"));
     let samples = samples::check(&tshark)?;
     say(&format!(
         "{samples} messages of the documentation are decoded"

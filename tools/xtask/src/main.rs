@@ -80,7 +80,7 @@ enum Chore {
     Features,
     /// Check that the minimum version of Rust is the one in use, or build with it
     RustVersion,
-    /// Package each published crate and build it from the packages, without an upload
+    /// Package each published crate and check it from the packages, without an upload
     Publish,
     /// Compare the public interface of published crates with the last release (cargo-semver-checks)
     Semver(library::SemverOptions),

@@ -5,6 +5,7 @@ mod deb;
 mod facts;
 mod licenses;
 mod oci;
+mod pages;
 mod root;
 mod share;
 

@@ -23,7 +23,7 @@ use exceptions::EXCEPTIONS;
 
 use crate::interop;
 
-pub(crate) use links::{Pages, SUMMARY};
+pub(crate) use links::{Pages, SUMMARY, has_scheme, resolve};
 
 /// What is checked, or listed.
 #[derive(Args, Default)]

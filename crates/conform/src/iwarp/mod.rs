@@ -9,5 +9,5 @@ mod mpa;
 mod peer;
 
 pub use ddp::{Segment, opcode};
-pub use mpa::{Header, Request, private_data};
-pub use peer::{Cause, Heard, Peer, Trouble, is_end};
+pub use mpa::{ANNOUNCEMENT, Header, Request, private_data};
+pub use peer::{Cause, Heard, Peer, Trouble, frame, is_end};

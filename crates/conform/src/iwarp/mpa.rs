@@ -87,6 +87,9 @@ pub fn private_data(remote_invalidation: bool) -> [u8; 8] {
     [0xf6, 0xab, 0x0e, 0x18, 1, remote_invalidation.into(), 3, 3]
 }
 
+/// Private data that announces version two as cel-01 has it (`docs/design/version-two.md`).
+pub const ANNOUNCEMENT: [u8; 8] = *b"rpc2ce01";
+
 /// The header of a frame: every field, checked for nothing but its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header([u8; Self::LEN]);

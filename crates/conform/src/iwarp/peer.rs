@@ -277,13 +277,7 @@ impl Peer {
     ///
     /// If it has more bytes than a length can say.
     pub fn padded(&self, ulpdu: &[u8], pad: u8) -> Vec<u8> {
-        let length = u16::try_from(ulpdu.len()).expect("a ULPDU has at most 65535 bytes");
-        let mut fpdu = length.to_be_bytes().to_vec();
-        fpdu.extend_from_slice(ulpdu);
-        fpdu.resize(fpdu.len().next_multiple_of(4), pad);
-        let crc = if self.crc { crc32c(&fpdu) } else { 0 };
-        fpdu.extend(crc.to_le_bytes());
-        fpdu
+        frame(ulpdu, pad, self.crc)
     }
 
     /// Sends a DDP segment, framed as it should be.
@@ -524,6 +518,21 @@ impl Peer {
         }
         Ok(true)
     }
+}
+
+/// Frames a ULPDU with this value in each byte of its pad, with a CRC or without (RFC 5044 §4.1).
+///
+/// # Panics
+///
+/// If it has more bytes than a length can say.
+pub fn frame(ulpdu: &[u8], pad: u8, crc: bool) -> Vec<u8> {
+    let length = u16::try_from(ulpdu.len()).expect("a ULPDU has at most 65535 bytes");
+    let mut fpdu = length.to_be_bytes().to_vec();
+    fpdu.extend_from_slice(ulpdu);
+    fpdu.resize(fpdu.len().next_multiple_of(4), pad);
+    let crc = if crc { crc32c(&fpdu) } else { 0 };
+    fpdu.extend(crc.to_le_bytes());
+    fpdu
 }
 
 /// Whether an error of a socket is the end of the connection.

@@ -6,6 +6,7 @@ use super::stage::{QUIET, Stage, Workload};
 use crate::bed::private_data;
 use crate::case::Case;
 use crate::header::{error, procedure};
+use crate::iwarp::ANNOUNCEMENT;
 use crate::link::Heard;
 use crate::message::{Message, Segment};
 use crate::verdict::Level::{Must, Robustness};
@@ -580,7 +581,9 @@ fn lost_connection(stage: &Stage) -> Tested {
 
 /// The messages of version two that a Requester begins with; each draws ERR_VERS.
 fn of_version_two(stage: &Stage) -> Tested<Vec<Vec<u8>>> {
-    let mut player = stage.connection()?;
+    // A Requester may offer it only to those who announce that they know it.
+    let said = [&private_data(true, 4096)[..], &ANNOUNCEMENT].concat();
+    let mut player = stage.connection_saying(&said)?;
     let first = player.call_within(stage.patience)?;
     let messages = std::mem::take(&mut player.of_version_two);
     if messages.is_empty() {

@@ -116,14 +116,19 @@ impl Pair {
                 Err(error) => error,
             };
             core.stats.upstream_attempts_failed.bump();
-            if Instant::now() + pause > until {
-                core.stats.upstream_unreachable.bump();
-                debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = %core.upstream_name, error = %Chain(error.error()), "the upstream cannot be reached: the connection of its client is closed");
-                return None;
-            }
-            if is_refused(&error) && core.make_place_for(self.caller.group) {
+            let is_refused = is_refused(&error);
+            let is_over = Instant::now() + pause > until;
+            // Once: the server may refuse until the place is free, and for reasons that no place mends.
+            let may_take = is_refused && !is_over && !self.is_given_place();
+            if may_take && core.make_place_for(self) {
                 debug!(target: "gateway", listen = self.core.listen(), %peer, "another connection gives way to that of this client");
-            } else if std::mem::take(&mut is_first) {
+            }
+            // While it is given a place, there is nothing to say.
+            let is_in_vain = match self.is_given_place() && is_refused {
+                true => is_over,
+                false => !is_over,
+            };
+            if is_in_vain && std::mem::take(&mut is_first) {
                 let (window, why) = (
                     core.config.connect_window.as_secs_f64(),
                     Chain(error.error()),
@@ -134,6 +139,11 @@ impl Pair {
                     core.upstream_with_addrs()
                 );
                 core.warn_of_outage(Symptom::Away, peer, &what);
+            }
+            if is_over {
+                core.stats.upstream_unreachable.bump();
+                debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = %core.upstream_name, error = %Chain(error.error()), "the upstream cannot be reached: the connection of its client is closed");
+                return None;
             }
             debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = %core.upstream_name, error = %Chain(error.error()), "no upstream connection yet");
             tokio::time::sleep(pause).await;

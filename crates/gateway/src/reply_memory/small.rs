@@ -14,7 +14,7 @@ pub(crate) const REPLY_COST: usize = 1024;
 
 /// Small replies of one connection that need no lease, from the call until the reply is written. Those
 /// of a client that reads seldom are more.
-const SMALL_REPLIES: usize = 16;
+pub(crate) const SMALL_REPLIES: usize = 16;
 
 /// Counter of the small replies of one connection that need no lease.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use crate::made_up::*;
 use crate::stage::*;
 use buffer::{Buffer, Gather};
-use oncrpc::xdr::{Item, Payload, Reader, Writer};
+use oncrpc::xdr::{Item, Parts, Payload, Reader, Writer};
 use oncrpc::{
     Answer, CallHeader, Caller, Credential, Procedure, ReplyBound, RpcError, Service, write_call,
 };
@@ -128,7 +128,7 @@ fn write(xid: u32, bytes: u32, in_chunk: usize, credential: &Credential) -> Payl
     write_call(&mut w, xid, Procedure { prog, vers, proc }, credential);
     w.opaque(b"file");
     w.words([0, 0, bytes, 2, bytes]);
-    let (head, start, _) = w.finish().into_parts();
+    let Parts { head, start, .. } = w.finish().into_parts();
     let item = Item {
         at: head.len() - start,
         data: Gather::from_elem(vec![9; in_chunk].into(), 1),
@@ -166,7 +166,12 @@ async fn read_chunk_within_another_argument_is_not_padded_and_passed_on() {
     let down = Over::Rdma(Versions::One);
     let gateway = upper.behind(down).await;
     let client = Lower::new(down, gateway.local_addr(), nobody()).await;
-    let (head, start, mut items) = write(1, 4096, 4095, &Credential::None).into_parts();
+    let Parts {
+        head,
+        start,
+        mut items,
+        ..
+    } = write(1, 4096, 4095, &Credential::None).into_parts();
     // The handle of the file, in place of the data.
     items[0].at -= 24;
     let call = Payload::with_items(head, start, items);

@@ -11,6 +11,7 @@ use oncrpc::{
 use oncrpc_tcp::ReplyMemory;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use verbs::BoxFuture;
 
 fn nobody() -> Arc<dyn Service> {
@@ -22,7 +23,7 @@ fn nobody() -> Arc<dyn Service> {
 enum Does {
     Answer,
     NotAnswer,
-    NotExist,
+    Hang,
 }
 
 /// MOUNT at another place.
@@ -50,7 +51,7 @@ impl MountService for Elsewhere {
         let outcome = match *self.does.lock().expect("no panic holds it") {
             Does::Answer => MountOutcome::Answered(success(header.xid, b"elsewhere")),
             Does::NotAnswer => MountOutcome::Unanswered,
-            Does::NotExist => MountOutcome::Unknown,
+            Does::Hang => return Box::pin(std::future::pending()),
         };
         Box::pin(async { outcome })
     }
@@ -58,13 +59,21 @@ impl MountService for Elsewhere {
 
 /// A client of a gateway whose upstream may have MOUNT elsewhere.
 async fn client_of(upstream: Upstream, is_elsewhere: bool) -> (Lower, Gateway, Arc<Elsewhere>) {
+    client_with(GatewayConfig::default(), upstream, is_elsewhere).await
+}
+
+async fn client_with(
+    config: GatewayConfig,
+    upstream: Upstream,
+    is_elsewhere: bool,
+) -> (Lower, Gateway, Arc<Elsewhere>) {
     let mount = Arc::new(Elsewhere {
         is_elsewhere,
         does: Mutex::new(Does::Answer),
         asked: AtomicUsize::new(0),
     });
     let shared = Arc::clone(&mount) as Arc<dyn MountService>;
-    let config = GatewayConfig::default().with_mount(Some(shared));
+    let config = config.with_mount(Some(shared));
     let listen = Listen::rdma(iwarp(), anywhere(), server_config());
     let gateway = Gateway::bind(listen, upstream, config).await;
     let gateway = gateway.expect("it listens");
@@ -90,14 +99,22 @@ async fn mount_that_the_upstream_does_not_answer_is_passed_on_to_where_it_is() {
     let (client, gateway, mount) = client_of(Upstream::tcp(server.addr), false).await;
     assert_eq!(results(&export(&client, 1).await, 1), b"elsewhere");
     assert_eq!(gateway.stats().replies, 1);
-    let does = |does| *mount.does.lock().expect("no panic holds it") = does;
-    does(Does::NotAnswer);
+    *mount.does.lock().expect("no panic holds it") = Does::NotAnswer;
     let error = read_reply(&export(&client, 2).await, 2).err();
+    // Not PROG_UNAVAIL of the upstream, which would have clients ask MOUNT of the gateway's host.
     assert_eq!(error, Some(RpcError::SystemErr));
-    does(Does::NotExist);
-    let error = read_reply(&export(&client, 3).await, 3).err();
-    assert_eq!(error, Some(RpcError::ProgUnavail), "as the upstream says");
-    assert_eq!(mount.asked.load(Relaxed), 3);
+    assert_eq!(mount.asked.load(Relaxed), 2);
+}
+
+#[tokio::test]
+async fn mount_service_that_does_not_end_a_call_holds_no_client_up_for_ever() {
+    let config = GatewayConfig::default().with_call_timeout(Duration::from_millis(50));
+    let nowhere = Upstream::tcp(anywhere());
+    let (client, gateway, mount) = client_with(config, nowhere, true).await;
+    *mount.does.lock().expect("no panic holds it") = Does::Hang;
+    let error = read_reply(&export(&client, 1).await, 1).err();
+    assert_eq!(error, Some(RpcError::SystemErr));
+    assert_eq!(gateway.stats().system_errors, 1);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! A transport without a network.
 
-use oncrpc::xdr::Payload;
+use oncrpc::xdr::{Parts, Payload};
 use oncrpc::{Answer, Caller, Reply, ReplyBound, Respond, Service, Transport, TransportError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -107,7 +107,9 @@ impl Transport for Direct {
         }
         Ok(match self.carry {
             Carry::Apart => {
-                let (head, start, items) = reply.into_parts();
+                let Parts {
+                    head, start, items, ..
+                } = reply.into_parts();
                 Payload::with_results(head, start, items.into_iter().map(|item| item.data))
             }
             Carry::Inline => flat(&reply),

@@ -67,6 +67,7 @@ impl Exports {
             fs,
             options: Arc::clone(&above.options),
             id: point.id,
+            slot: above.slot,
             above: Some(Above {
                 export: above.id,
                 dir: point.dir,

@@ -556,7 +556,7 @@ impl Inner {
         }
         let node = Arc::new(node);
         if caches.open.len() == 0 {
-            self.sweeper.0.wake();
+            self.sweeper.wake();
         }
         let gone = caches.open.insert(Arc::clone(&node));
         // The limit of the process is read only when many files are open.

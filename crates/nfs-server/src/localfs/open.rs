@@ -12,7 +12,6 @@ use super::open_files::OpenFiles;
 use super::parts::Parts;
 use super::passes::Passes;
 use super::reach::others_can_reach;
-use super::sweeper::EndSweeper;
 use super::sys::{self, Pace, ProcFd, Stat};
 use super::table::Table;
 use super::turns::Turns;
@@ -338,7 +337,7 @@ impl Inner {
             })?,
             path,
             root: ArcSwap::from_pointee(top),
-            sweeper: EndSweeper(Arc::default()),
+            sweeper: Arc::default(),
             round: AtomicU64::new(1),
             working: Working::default(),
             known_mounts: ArcSwapOption::empty(),

@@ -41,14 +41,17 @@ pub(super) struct Gone {
 ///
 /// If the thread cannot be started.
 pub(super) fn start(inner: &Arc<Inner>) -> io::Result<()> {
-    let sweeper = Arc::clone(&inner.sweeper.0);
+    let sweeper = Arc::clone(&inner.sweeper);
     let inner = Arc::downgrade(inner);
     let run = move || {
-        while sweeper.next_round() {
+        while let Some(round) = sweeper.next_round() {
             let Some(inner) = Weak::upgrade(&inner) else {
                 return;
             };
             inner.sweep();
+            // The one who closes the export waits for the round, and then has the last reference.
+            drop(inner);
+            drop(round);
         }
     };
     let thread = std::thread::Builder::new().name("nfs-sweeper".into());
@@ -73,11 +76,14 @@ impl Inner {
         }
         self.close_idle_writers(round);
         for node in idle {
+            if self.sweeper.is_ending() {
+                return;
+            }
             self.close_idle(&node, round);
         }
         let caches = self.caches();
         if caches.open.len() == 0 {
-            self.sweeper.0.rest();
+            self.sweeper.rest();
         }
     }
 

@@ -3,6 +3,10 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// Longest wait for the end of a round when an export is closed. A round takes longer only where the kernel does not
+/// answer, as for a file system of a server that is gone.
+const ROUND_ENDS_WITHIN: Duration = Duration::from_secs(5);
+
 /// Duration of a round. A file that was not used for a complete round is idle: it is closed 0.75 to
 /// 1.5 seconds after its last use.
 const ROUND: Duration = Duration::from_millis(750);
@@ -18,6 +22,8 @@ pub(super) struct Sweeper {
 struct State {
     /// Whether any file may be open.
     awake: bool,
+    /// Whether the thread uses the export.
+    sweeping: bool,
     ending: bool,
 }
 
@@ -38,9 +44,9 @@ impl Sweeper {
         self.changed.notify_all();
     }
 
-    /// Waits for the end of a round in which a file was open; returns false at the end of the
-    /// thread.
-    pub(super) fn next_round(&self) -> bool {
+    /// Waits for the end of a round in which a file was open. Until the result is dropped, the
+    /// end of the export waits for this thread. Returns `None` at the end of the thread.
+    pub(super) fn next_round(&self) -> Option<Sweeping<'_>> {
         let state = self
             .changed
             .wait_while(self.state(), |state| !state.awake && !state.ending)
@@ -49,7 +55,26 @@ impl Sweeper {
             .changed
             .wait_timeout_while(state, ROUND, |state| !state.ending)
             .unwrap_or_else(PoisonError::into_inner);
-        !state.ending
+        self.begin(state)
+    }
+
+    fn begin(&self, mut state: MutexGuard<'_, State>) -> Option<Sweeping<'_>> {
+        if state.ending {
+            return None;
+        }
+        state.sweeping = true;
+        Some(Sweeping(self))
+    }
+
+    /// Begins the end of a round at once.
+    #[cfg(test)]
+    pub(super) fn begin_now(&self) -> Option<Sweeping<'_>> {
+        self.begin(self.state())
+    }
+
+    /// Whether the export is being closed.
+    pub(super) fn is_ending(&self) -> bool {
+        self.state().ending
     }
 
     #[cfg(test)]
@@ -59,12 +84,31 @@ impl Sweeper {
     }
 }
 
-/// Ends the thread when an export is closed.
+/// A round that is being ended, until this is dropped.
+pub(super) struct Sweeping<'a>(&'a Sweeper);
+
+impl Drop for Sweeping<'_> {
+    fn drop(&mut self) {
+        self.0.state().sweeping = false;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Ends the thread when an export is closed, and waits until it uses the export no more: the state
+/// of the export, which it would hold open, can then be opened by the next server.
 pub(super) struct EndSweeper(pub(super) Arc<Sweeper>);
 
 impl Drop for EndSweeper {
     fn drop(&mut self) {
-        self.0.state().ending = true;
+        let mut state = self.0.state();
+        state.ending = true;
         self.0.changed.notify_all();
+        let ended = self
+            .0
+            .changed
+            .wait_timeout_while(state, ROUND_ENDS_WITHIN, |state| state.sweeping);
+        if ended.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
+            tracing::warn!("an export is closed while the kernel does not answer for its files");
+        }
     }
 }

@@ -163,8 +163,7 @@ impl Export {
         let path = fs::canonicalize(&self.path).unwrap();
         let mut inner = Inner::open(path, options).unwrap();
         change(&mut inner);
-        let inner = Arc::new(inner);
-        self.fs = Some(LocalFs { inner });
+        self.fs = Some(LocalFs::of(inner));
     }
 
     fn fs(&self) -> &LocalFs {

@@ -8,20 +8,19 @@ use std::sync::Arc;
 pub(super) const DOTS: u64 = 2;
 
 /// Which names are one name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Names {
-    /// Those of the same bytes.
-    Exact,
-    /// Those that differ only in the case of ASCII letters.
-    Folded,
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Names {
+    /// The same bytes for all spellings of a name; without it, a name is its bytes.
+    pub(super) key: Option<fn(&[u8]) -> Vec<u8>>,
+    /// Whether the spellings differ in case.
+    pub(super) fold_case: bool,
 }
 
 impl Names {
-    /// The same bytes for all spellings of a name.
     fn key(self, name: &[u8]) -> Cow<'_, [u8]> {
-        match self {
-            Self::Exact => name.into(),
-            Self::Folded => name.to_ascii_lowercase().into(),
+        match self.key {
+            None => name.into(),
+            Some(key) => key(name).into(),
         }
     }
 }

@@ -81,7 +81,10 @@ fn exported_paths_can_be_mounted_and_others_are_refused_with_a_status() {
     let root = mount_from(&programs, LOOPBACK, "/data").unwrap();
     assert_eq!(root.flavors, [AUTH_SYS, AUTH_NONE]);
     let caller = Caller::new(LOOPBACK.parse().unwrap());
-    let opened = exports.open(&root.handle, &caller).ok().unwrap();
+    let opened = exports
+        .open(&root.handle, &caller, &Default::default())
+        .ok()
+        .unwrap();
     assert_eq!(opened.file, opened.export.fs.root());
     let below = mount_from(&programs, LOOPBACK, "/data/dir/").unwrap();
     assert_ne!(below.handle, root.handle);
@@ -132,7 +135,10 @@ fn mount_of_a_directory_that_was_made_again_works() {
     let caller = Caller::new(LOOPBACK.parse().unwrap());
     for path in ["/data", "/data/below"] {
         let mounted = mount_from(&programs, LOOPBACK, path).unwrap();
-        let opened = exports.open(&mounted.handle, &caller).ok().unwrap();
+        let opened = exports
+            .open(&mounted.handle, &caller, &Default::default())
+            .ok()
+            .unwrap();
         let attributes = opened.export.fs.attributes(opened.file).wait();
         assert!(attributes.is_ok(), "{path}");
     }

@@ -1,7 +1,7 @@
 //! The NFSACL version 3 program: access control lists beside NFS version 3, as Linux uses it on the
 //! NFS connection.
 
-use super::{Nfs3, PostOp, finish, jukebox, refused, seen, write};
+use super::{Nfs3, Operation, PostOp, finish, jukebox, refused, seen, tally, write};
 use crate::client_options::denial;
 use crate::fs::{Acl, AclEntry, AclWho, Acls, Attributes, Outcome, SetAcl, SetAcls};
 use crate::metrics::{Counted, Metrics, ProgramStats, Sample, nfs_failure};
@@ -58,7 +58,7 @@ impl NfsAcl3 {
         self.metrics.stats()
     }
 
-    fn get(&self, call: &Call, args: &acl::GetAcl) -> Outcome<Res<Lists, PostOp>> {
+    fn get(&self, call: &Operation<'_>, args: &acl::GetAcl) -> Outcome<Res<Lists, PostOp>> {
         let (target, _) = match self.nfs.open(call, &args.file) {
             Ok(opened) => opened,
             Err(status) => return refused(status),
@@ -82,7 +82,7 @@ impl NfsAcl3 {
         })
     }
 
-    fn set(&self, call: &Call, args: &acl::SetAcl) -> Outcome<Res<Done, PostOp>> {
+    fn set(&self, call: &Operation<'_>, args: &acl::SetAcl) -> Outcome<Res<Done, PostOp>> {
         let (target, who) = match self.nfs.open_to_change(call, &args.file) {
             Ok(opened) => opened,
             Err(status) => return refused(status),
@@ -122,15 +122,19 @@ impl NfsAcl3 {
             }),
             AclProcedure::GetAcl => match call.decode(acl::GetAcl::parse) {
                 Ok(args) => {
-                    let outcome = self.get(&call, &args);
-                    self.nfs.respond(call, outcome, write)
+                    let operation = Operation::new(&call);
+                    let outcome = self.get(&operation, &args);
+                    let export = operation.export();
+                    self.nfs.respond(call, export, outcome, tally, write)
                 }
                 Err(error) => Answer::Now(call.unreadable(error)),
             },
             AclProcedure::SetAcl => match call.decode(acl::SetAcl::parse) {
                 Ok(args) => {
-                    let outcome = self.set(&call, &args);
-                    self.nfs.respond(call, outcome, write)
+                    let operation = Operation::new(&call);
+                    let outcome = self.set(&operation, &args);
+                    let export = operation.export();
+                    self.nfs.respond(call, export, outcome, tally, write)
                 }
                 Err(error) => Answer::Now(call.unreadable(error)),
             },

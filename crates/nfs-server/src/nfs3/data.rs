@@ -1,7 +1,9 @@
 //! Procedures that move data: READ, WRITE, COMMIT and READLINK.
 
-use super::{MAX_READ, MAX_WRITE, Nfs3, PostOp, changed, convert, refused, seen};
+use super::{MAX_READ, MAX_WRITE, Nfs3, Operation, PostOp, changed, convert, refused, seen, tally};
+use crate::export_metrics::Tally;
 use crate::fs::{Attributes, Error, Outcome, ReadOut, Seen};
+use crate::metrics::ErrorClass;
 use bytes::Bytes;
 use nfs_proto::results::{self, Res};
 use nfs_proto::{Arguments, Data, Path, Status, WccData, WriteVerifier, args};
@@ -11,7 +13,7 @@ use oncrpc::{Call, Reply};
 impl Nfs3 {
     pub(super) fn read_link(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::ReadLink,
     ) -> Outcome<Res<(PostOp, Bytes), PostOp>> {
         let (target, who) = match self.open(call, &args.symlink) {
@@ -23,7 +25,7 @@ impl Nfs3 {
         outcome.map(move |found| seen(export, found, |attributes, text| (attributes, text)))
     }
 
-    pub(super) fn read(&self, call: &Call, args: &args::Read) -> Outcome<ReadResults> {
+    pub(super) fn read(&self, call: &Operation<'_>, args: &args::Read) -> Outcome<ReadResults> {
         let (target, who) = match self.open(call, &args.file) {
             Ok(opened) => opened,
             Err(status) => return refused(status).map(Ok),
@@ -63,7 +65,7 @@ impl Nfs3 {
 
     pub(super) fn write(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::Write<'_>,
     ) -> Outcome<Res<results::Write, WccData>> {
         let (target, who) = match self.open_to_change(call, &args.file) {
@@ -95,7 +97,7 @@ impl Nfs3 {
 
     pub(super) fn commit(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::Commit,
     ) -> Outcome<Res<results::Commit, WccData>> {
         let (target, who) = match self.open_to_change(call, &args.file) {
@@ -135,6 +137,26 @@ pub(super) fn write_read(call: Call, results: ReadResults) -> Reply {
     match results {
         Ok(results) => super::write(call, results),
         Err(NoRoom) => Reply::Ineligible,
+    }
+}
+
+/// Returns the bytes read, or the failure.
+pub(super) fn tally_read(results: &ReadResults) -> Tally {
+    match results {
+        Ok(Ok(read)) => Tally::moved(read.count),
+        Ok(Err(failed)) => Tally::failed(failed.status),
+        Err(NoRoom) => Tally {
+            failure: Some(ErrorClass::Rpc),
+            bytes: 0,
+        },
+    }
+}
+
+/// Returns the bytes written, or the failure.
+pub(super) fn tally_write(results: &Res<results::Write, WccData>) -> Tally {
+    match results {
+        Ok(written) => Tally::moved(written.count),
+        Err(_) => tally(results),
     }
 }
 

@@ -1,17 +1,16 @@
 //! Procedures that change the entries of a directory.
 
-use super::{Nfs3, Place, changed, convert, refused};
+use super::{Nfs3, Operation, Place, changed, convert, refused};
 use crate::exports::Target;
 use crate::fs::{self, Changed, FileKind, Identity, Make, Name, Outcome};
 use bytes::Bytes;
 use nfs_proto::results::{self, Res};
 use nfs_proto::{Device, SetAttributes, Status, WccData, args};
-use oncrpc::Call;
 
 impl Nfs3 {
     pub(super) fn create(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::Create<'_>,
     ) -> Outcome<Res<results::Create, WccData>> {
         let how = match args.how {
@@ -28,7 +27,7 @@ impl Nfs3 {
 
     pub(super) fn make_directory(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::MkDir<'_>,
     ) -> Outcome<Res<results::Create, WccData>> {
         let set = convert::set_attributes(&args.attributes);
@@ -37,7 +36,7 @@ impl Nfs3 {
 
     pub(super) fn make_symlink(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::Symlink<'_>,
     ) -> Outcome<Res<results::Create, WccData>> {
         let text = Bytes::copy_from_slice(&args.target.bytes());
@@ -47,7 +46,7 @@ impl Nfs3 {
 
     pub(super) fn make_node(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::MkNod<'_>,
     ) -> Outcome<Res<results::Create, WccData>> {
         let special = |kind, set: &SetAttributes, device: Device| {
@@ -69,7 +68,7 @@ impl Nfs3 {
 
     fn make(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         place: &args::Place<'_>,
         what: Result<Make, Status>,
     ) -> Outcome<Res<results::Create, WccData>> {
@@ -93,7 +92,7 @@ impl Nfs3 {
 
     pub(super) fn remove(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::Remove<'_>,
     ) -> Outcome<Res<results::Remove, WccData>> {
         match self.named(call, &args.object) {
@@ -107,7 +106,7 @@ impl Nfs3 {
 
     pub(super) fn remove_directory(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::RmDir<'_>,
     ) -> Outcome<Res<results::Remove, WccData>> {
         match self.named(call, &args.object) {
@@ -123,7 +122,7 @@ impl Nfs3 {
 
     pub(super) fn rename(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::Rename<'_>,
     ) -> Outcome<Res<results::Rename, results::Rename>> {
         let (from, who, from_name) = match self.named(call, &args.from) {
@@ -154,7 +153,7 @@ impl Nfs3 {
 
     pub(super) fn link(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::Link<'_>,
     ) -> Outcome<Res<results::Link, results::Link>> {
         let (file, _) = match self.open_to_change(call, &args.file) {
@@ -191,7 +190,7 @@ impl Nfs3 {
     /// A directory to change, and a name in it.
     fn named<'a>(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         place: &args::Place<'a>,
     ) -> Result<(Target, Identity, Name<'a>), Status> {
         let (target, who) = self.open_to_change(call, &place.dir)?;

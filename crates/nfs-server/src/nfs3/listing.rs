@@ -1,7 +1,8 @@
 //! READDIR and READDIRPLUS.
 
-use super::{Nfs3, Place, convert};
-use crate::fs::{DirBudget, DirFrom, DirPage};
+use super::{Nfs3, Operation, Place, convert};
+use crate::export_metrics::Tally;
+use crate::fs::{DirBudget, DirFrom, DirPage, Seen};
 use crate::handle::HANDLE_FRAME;
 use buffer::Pool;
 use nfs_proto::results::{self, Entry, EntryPlus, Res};
@@ -84,29 +85,39 @@ impl Nfs3 {
             names: limits.names,
         };
         let plus = ask.plus;
-        let opened = self.open(&call, &ask.dir).map(|(target, who)| {
+        let operation = Operation::new(&call);
+        let opened = self.open(&operation, &ask.dir).map(|(target, who)| {
             let place = self.place(&target.export);
             let mounts = target.export.mounted_in(target.file);
             let fs = &target.export.fs;
             let outcome = fs.read_directory(&who, target.file, ask.from, budget, plus);
-            ((place, mounts), outcome)
+            (place, mounts, outcome)
         });
+        let export = operation.export();
         let pool = self.pool.clone();
-        match opened {
-            Err(status) => Answer::Now(failed(call, status, None)),
-            Ok(((place, mounts), outcome)) => self.respond(call, outcome, move |call, found| {
-                let attributes = found
-                    .attributes
-                    .map(|found| convert::attributes(place.export, &found));
-                match found.result {
-                    Ok(mut page) => {
-                        hide_covered(&mut page, &mounts);
-                        write(call, &pool, &place, (limits, attributes), &page, plus)
-                    }
-                    Err(error) => failed(call, convert::status(error), attributes),
+        let (place, mounts, outcome) = match opened {
+            Ok(opened) => opened,
+            Err(status) => {
+                self.count(export, &call, Tally::failed(status));
+                return Answer::Now(failed(call, status, None));
+            }
+        };
+        let tally = |found: &Seen<DirPage>| match &found.result {
+            Ok(_) => Tally::default(),
+            Err(error) => Tally::failed(convert::status(*error)),
+        };
+        self.respond(call, export, outcome, tally, move |call, found| {
+            let attributes = found
+                .attributes
+                .map(|found| convert::attributes(place.export, &found));
+            match found.result {
+                Ok(mut page) => {
+                    hide_covered(&mut page, &mounts);
+                    write(call, &pool, &place, (limits, attributes), &page, plus)
                 }
-            }),
-        }
+                Err(error) => failed(call, convert::status(error), attributes),
+            }
+        })
     }
 }
 

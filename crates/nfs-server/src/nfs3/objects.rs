@@ -1,10 +1,9 @@
 //! Procedures on one object: attributes, names, rights and its file system.
 
-use super::{Nfs3, PostOp, changed, convert, refused, seen};
+use super::{Nfs3, Operation, PostOp, changed, convert, refused, seen};
 use crate::fs::{self, FileSystem, Outcome, Step};
 use nfs_proto::results::{self, Res};
 use nfs_proto::{Access, Failed, FsProperties, NfsTime, WccData, args};
-use oncrpc::Call;
 use std::sync::Arc;
 
 /// Bytes that a READDIR should ask for (RFC 1813 §3.3.19, `dtpref`).
@@ -21,10 +20,10 @@ const CHANGES: fs::Access = fs::Access::MODIFY
 impl Nfs3 {
     pub(super) fn get_attributes(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::GetAttr,
     ) -> Outcome<Res<results::GetAttr, ()>> {
-        let target = match self.exports.open(&args.object, &call.caller) {
+        let target = match self.target(call, &args.object) {
             Ok(target) => target,
             Err(status) => return refused(status),
         };
@@ -40,7 +39,7 @@ impl Nfs3 {
 
     pub(super) fn set_attributes(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::SetAttr,
     ) -> Outcome<Res<results::SetAttr, WccData>> {
         let (target, who) = match self.open_to_change(call, &args.object) {
@@ -71,7 +70,7 @@ impl Nfs3 {
 
     pub(super) fn lookup(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::Lookup<'_>,
     ) -> Outcome<Res<results::Lookup, PostOp>> {
         let (target, who) = match self.open(call, &args.what.dir) {
@@ -119,7 +118,7 @@ impl Nfs3 {
 
     pub(super) fn access(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::CheckAccess,
     ) -> Outcome<Res<results::CheckAccess, PostOp>> {
         let (target, who) = match self.open(call, &args.object) {
@@ -142,10 +141,10 @@ impl Nfs3 {
 
     pub(super) fn fs_stat(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::FsStat,
     ) -> Outcome<Res<results::FsStat, PostOp>> {
-        let target = match self.exports.open(&args.root, &call.caller) {
+        let target = match self.target(call, &args.root) {
             Ok(target) => target,
             Err(status) => return refused(status),
         };
@@ -168,10 +167,10 @@ impl Nfs3 {
 
     pub(super) fn fs_info(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::FsInfo,
     ) -> Outcome<Res<results::FsInfo, PostOp>> {
-        let target = match self.exports.open(&args.root, &call.caller) {
+        let target = match self.target(call, &args.root) {
             Ok(target) => target,
             Err(status) => return refused(status),
         };
@@ -201,10 +200,10 @@ impl Nfs3 {
 
     pub(super) fn path_conf(
         &self,
-        call: &Call,
+        call: &Operation<'_>,
         args: &args::PathConf,
     ) -> Outcome<Res<results::PathConf, PostOp>> {
-        let target = match self.exports.open(&args.object, &call.caller) {
+        let target = match self.target(call, &args.object) {
             Ok(target) => target,
             Err(status) => return refused(status),
         };

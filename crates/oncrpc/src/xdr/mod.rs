@@ -13,7 +13,7 @@ mod reader;
 mod writer;
 
 pub use buffer::{Gather, gather_len};
-pub use payload::{Item, Payload};
+pub use payload::{Item, Parts, Payload};
 pub use reader::{Opaque, Reader};
 pub use writer::Writer;
 

@@ -23,6 +23,20 @@ pub struct Payload {
     lease: Option<Box<dyn Lease>>,
 }
 
+/// A [`Payload`] that was [taken apart](Payload::into_parts).
+#[derive(Debug)]
+pub struct Parts {
+    /// The buffer of the head.
+    pub head: Buffer,
+    /// Offset in it where the stream begins.
+    pub start: usize,
+    /// The by-reference items, in the order of the stream.
+    pub items: SmallVec<[Item; 1]>,
+    /// The lease of their memory, which has to be kept as long as that: with a message that is made of them
+    /// ([`Payload::keeping`]), or beside them.
+    pub lease: Option<Box<dyn Lease>>,
+}
+
 /// One by-reference item of a [`Payload`]: the data of a counted array, without its length word.
 #[derive(Clone, Debug)]
 pub struct Item {
@@ -114,11 +128,18 @@ impl Payload {
         self
     }
 
-    /// Keeps a lease of memory as long as the message: until the message is sent over a socket, or is taken apart, as for
-    /// chunks.
+    /// Keeps a lease of memory as long as the message: until that is sent over a socket, or dropped. Who takes the message
+    /// apart, as for chunks, has the lease from then on.
     #[must_use]
     pub fn with_lease(mut self, lease: Box<dyn Lease>) -> Self {
         self.lease = Some(lease);
+        self
+    }
+
+    /// Keeps the lease of another message, if that had one, whose memory is in this message by now.
+    #[must_use]
+    pub fn keeping(mut self, lease: Option<Box<dyn Lease>>) -> Self {
+        self.lease = lease;
         self
     }
 
@@ -162,9 +183,14 @@ impl Payload {
         &self.items
     }
 
-    /// The buffer of the head, the offset in it where the stream begins, and the items.
-    pub fn into_parts(self) -> (Buffer, usize, SmallVec<[Item; 1]>) {
-        (self.head, self.start as usize, self.items)
+    /// Takes the message apart. Its lease is one of the parts, so that it is not lost unseen.
+    pub fn into_parts(self) -> Parts {
+        Parts {
+            head: self.head,
+            start: self.start as usize,
+            items: self.items,
+            lease: self.lease,
+        }
     }
 
     /// Octets of the whole stream: head, items and their padding.
@@ -259,7 +285,7 @@ impl Payload {
         visit(&head[done..]);
     }
 
-    /// Converts into the whole stream in pieces, without copying items.
+    /// Converts into the whole stream in pieces, without copying items, and the lease of their memory.
     ///
     /// This freezes the head: one small allocation (see [`Buffer::freeze`]), for messages that
     /// move by RDMA as a whole.
@@ -267,7 +293,7 @@ impl Payload {
     /// # Panics
     ///
     /// If the places of the items are not known.
-    pub fn into_gather(self) -> Gather {
+    pub fn into_gather(self) -> (Gather, Option<Box<dyn Lease>>) {
         self.into_reduced_gather(|_| false)
     }
 
@@ -277,13 +303,21 @@ impl Payload {
     /// # Panics
     ///
     /// If the places of the items are not known.
-    pub fn into_reduced_gather(self, moved: impl Fn(usize) -> bool) -> Gather {
+    pub fn into_reduced_gather(
+        self,
+        moved: impl Fn(usize) -> bool,
+    ) -> (Gather, Option<Box<dyn Lease>>) {
         assert!(
             !self.unplaced,
             "results have a place only once they are read"
         );
-        let (buffer, start, items) = self.into_parts();
-        let head = buffer.freeze().slice(start..);
+        let Parts {
+            head,
+            start,
+            items,
+            lease,
+        } = self.into_parts();
+        let head = head.freeze().slice(start..);
         let mut pieces = Gather::new();
         let mut done = 0;
         for (index, item) in items.into_iter().enumerate() {
@@ -303,6 +337,6 @@ impl Payload {
         if done < head.len() {
             pieces.push(head.slice(done..));
         }
-        pieces
+        (pieces, lease)
     }
 }

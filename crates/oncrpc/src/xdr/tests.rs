@@ -49,7 +49,7 @@ fn items_stand_at_their_positions_in_the_whole_stream() {
     let whole = stream(&payload);
     assert_eq!(&whole[8..16], b"abcde\0\0\0");
     assert_eq!(&whole[24..28], b"xyz!");
-    assert_eq!(two_items().into_gather().concat(), whole);
+    assert_eq!(two_items().into_gather().0.concat(), whole);
     for from in [0, 4, 8] {
         let mut shown = Vec::new();
         payload.visit_stream(from, |piece| shown.extend_from_slice(piece));
@@ -62,7 +62,7 @@ fn moved_items_leave_neither_data_nor_padding_in_the_stream() {
     let mut out = Buffer::default();
     two_items().copy_reduced_into(&mut out, |index| index == 0);
     assert_eq!(out.len(), 32 - 8);
-    let pieces = two_items().into_reduced_gather(|index| index == 0);
+    let (pieces, _) = two_items().into_reduced_gather(|index| index == 0);
     assert_eq!(pieces.concat(), *out);
 }
 
@@ -158,7 +158,7 @@ fn results_are_taken_in_order_wherever_they_stand() {
     for word in [7, 0, 5, 9] {
         w.u32(word);
     }
-    let (head, start, _) = w.finish().into_parts();
+    let Parts { head, start, .. } = w.finish().into_parts();
     let payload = Payload::with_results(head, start, [bytes("abcde")].into_iter());
     let mut r = Reader::from(&payload);
     assert_eq!(r.u32(), Ok(7));
@@ -176,7 +176,7 @@ fn result_in_the_stream_is_refused_if_a_chunk_for_it_is_unused() {
             w.u32(len);
             w.fixed(&[7; 8][..len as usize]);
         }
-        let (head, start, _) = w.finish().into_parts();
+        let Parts { head, start, .. } = w.finish().into_parts();
         let results = placed.iter().map(|data| bytes(data));
         let payload = Payload::with_results(head, start, results).with_unused_chunks(unused);
         let mut r = Reader::from(&payload);

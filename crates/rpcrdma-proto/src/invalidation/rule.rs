@@ -39,6 +39,9 @@ pub(crate) struct Said {
     pub(crate) first: Option<Handle>,
     /// Handles that replies to other calls invalidated.
     pub(crate) spent: Vec<Handle>,
+    /// Whether another call offered one of its handles at the same time. Then nothing of it is
+    /// invalidated: an STag must be associated *only* with the XID of the reply (RFC 8797 §4.1).
+    pub(crate) shared: bool,
 }
 
 /// The handle that a Responder invalidates with a reply.
@@ -131,6 +134,13 @@ pub(crate) fn segments(offered: &Lists) -> usize {
     reads.chain(writes).sum()
 }
 
+/// Whether two calls offer a handle in common; `None` if that takes more than
+/// [`MAX_SHARED_COMPARISONS`](crate::limits::MAX_SHARED_COMPARISONS) to find out, of which `left` remain.
+pub(crate) fn share_a_handle(one: &Lists, other: &Lists, left: &mut usize) -> Option<bool> {
+    *left = left.checked_sub(segments(one) * segments(other))?;
+    Some(in_order(one).any(|handle| in_order(other).any(|of_other| of_other == handle)))
+}
+
 /// Returns the bytes that a call offers with a handle.
 pub(crate) fn bytes_of(offered: &Lists, handle: Handle) -> u64 {
     let reads = offered.reads.iter().map(|chunk| &chunk.segments);
@@ -199,7 +209,7 @@ mod tests {
         let said = Said {
             named: Invalidate::Several(named.iter().copied().map(Handle).collect()),
             first: in_order(offered).next(),
-            spent: Vec::new(),
+            ..Said::default()
         };
         let expected = Taken {
             handle: expected.map(Handle),

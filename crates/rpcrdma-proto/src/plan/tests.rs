@@ -35,7 +35,8 @@ fn try_plan(
         items: items.into(),
         reply_chunk: false,
         move_items: false,
-        mixed: false,
+        read_chunks_beside_position_zero: false,
+        write_chunks_beside_reply_chunk: false,
     };
     let bound = ReplyBound {
         fixed,
@@ -135,7 +136,8 @@ fn small_segments_count_against_the_header() {
         items: smallvec![20_000],
         reply_chunk: false,
         move_items: false,
-        mixed: false,
+        read_chunks_beside_position_zero: false,
+        write_chunks_beside_reply_chunk: false,
     };
     let bound = ReplyBound::default();
     let plan = CallPlan::new(&call, &bound, &limits).expect("it can be carried");
@@ -145,7 +147,8 @@ fn small_segments_count_against_the_header() {
         items: smallvec![60_000],
         reply_chunk: false,
         move_items: false,
-        mixed: false,
+        read_chunks_beside_position_zero: false,
+        write_chunks_beside_reply_chunk: false,
     };
     let plan = CallPlan::new(&call, &bound, &limits).expect("it can be carried");
     assert_eq!(plan.form, CallForm::Long);
@@ -167,7 +170,8 @@ fn sizes(stream: usize, items: &[usize]) -> CallSizes {
         items: items.into(),
         reply_chunk: false,
         move_items: false,
-        mixed: false,
+        read_chunks_beside_position_zero: false,
+        write_chunks_beside_reply_chunk: false,
     }
 }
 
@@ -253,10 +257,10 @@ fn each_form_of_the_reply_ends_where_its_last_byte_fits() {
 
 #[test]
 fn write_chunks_are_offered_beside_a_reply_chunk_only_if_that_is_asked_for() {
-    let check = |reply_chunk, mixed, fixed, writes: &[usize], reply| {
+    let check = |reply_chunk, beside, fixed, writes: &[usize], reply| {
         let call = CallSizes {
             reply_chunk,
-            mixed,
+            write_chunks_beside_reply_chunk: beside,
             ..sizes(100, &[])
         };
         let bound = reply_of(fixed, &[9000, 5]);
@@ -302,7 +306,7 @@ fn offer_whose_header_fits_no_send_goes_as_one_chunk_or_not_at_all() {
     // A header of 1024 bytes has room for 62 segments in one chunk, and for fewer in two.
     let limits = limits(4096, 1024, 1000);
     let call = CallSizes {
-        mixed: true,
+        write_chunks_beside_reply_chunk: true,
         ..sizes(100, &[])
     };
     let plan = |fixed, results: &[usize]| CallPlan::new(&call, &reply_of(fixed, results), &limits);
@@ -332,9 +336,9 @@ fn fewest_and_largest_items_move() {
 fn items_of_a_long_call_have_chunks_of_their_own_only_if_that_is_allowed() {
     let call = sizes(6000 + 8 + 50_000, &[8, 50_000]);
     let bound = ReplyBound::default();
-    let plan = |mixed| {
+    let plan = |beside| {
         let call = CallSizes {
-            mixed,
+            read_chunks_beside_position_zero: beside,
             ..call.clone()
         };
         CallPlan::new(&call, &bound, &LIMITS).expect("carried")
@@ -442,11 +446,12 @@ proptest! {
         items in any_items(),
         fixed in 0..12_000_usize,
         results in any_items(),
-        mixed in any::<bool>(),
+        [items_beside, results_beside] in any::<[bool; 2]>(),
     ) {
         let stream = head + items.iter().map(|&len| padded(len)).sum::<usize>();
         let mut call = sizes(stream, &items);
-        call.mixed = mixed;
+        call.read_chunks_beside_position_zero = items_beside;
+        call.write_chunks_beside_reply_chunk = results_beside;
         let Ok(plan) = CallPlan::new(&call, &reply_of(fixed, &results), &limits) else {
             // What fits chunks of one segment can be carried, whatever its form.
             let whole = fixed + results.iter().map(|&len| padded(len)).sum::<usize>();

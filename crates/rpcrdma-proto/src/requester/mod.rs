@@ -16,6 +16,7 @@ use crate::message::CallRequest;
 use crate::owner::Owner;
 use crate::plan::CallPlan;
 use crate::shared::Shared;
+use crate::version::Version;
 use crate::wire::header::Lists;
 use crate::work::Purpose;
 use crate::xid::XidTable;
@@ -374,7 +375,12 @@ impl<O: Owner> Requester<O> {
             return true;
         };
         if shared.agreed.accepts == Accepts::Nothing {
-            shared.fail(Violation::UnwantedInvalidation(handle));
+            shared.fail(
+                match shared.agreed.codec.version() == Version::One.number() {
+                    true => Violation::UnwantedInvalidation(handle),
+                    false => Violation::UnpermittedInvalidation(handle),
+                },
+            );
             return false;
         }
         let of_call = region(&mut self.calls[key as usize], handle);

@@ -8,7 +8,7 @@ use crate::codec::{Codec, Contents, Invalidate, Refused, Rejection};
 use crate::event::{CallId, MemoryNeed, Violation};
 use crate::invalidation::design::Design;
 use crate::invalidation::rule::{self, Rule, Said};
-use crate::limits::{MAX_SPARE_CANDIDATES, MAX_SPARE_SEGMENTS};
+use crate::limits::{MAX_SHARED_COMPARISONS, MAX_SPARE_CANDIDATES, MAX_SPARE_SEGMENTS};
 use crate::message::{into_inline, put_inline, split_front};
 use crate::owner::Owner;
 use crate::plan::{Chunks, ReplyPlan, plan_reply};
@@ -184,7 +184,7 @@ impl<O: Owner> Responder<O> {
             call.said = Some(Box::new(Said {
                 named,
                 first,
-                spent: Vec::new(),
+                ..Said::default()
             }));
         }
         if let Err(cause) = checked {
@@ -588,7 +588,8 @@ impl<O: Owner> Responder<O> {
                 .reply
                 .as_ref()
                 .expect("the plan uses what is offered");
-            let stream = reply.into_reduced_gather(moved);
+            // Its lease is with the call.
+            let (stream, _) = reply.into_reduced_gather(moved);
             let len = buffer::gather_len(&stream);
             lists.reply = Some(offered.returned(len));
             writer.write(&offered.segments, stream);
@@ -620,6 +621,13 @@ impl<O: Owner> Responder<O> {
 
     /// Returns the handle to invalidate with the reply to the call `key`.
     fn handle_to_take(&mut self, shared: &mut Shared<O>, key: u32) -> Option<Handle> {
+        if shared.agreed.rule == Rule::Never {
+            return None;
+        }
+        if self.shares_handles(key) {
+            shared.counters.invalidations_withheld += 1;
+            return None;
+        }
         let call = &self.calls[key as usize];
         let mut of_other = None;
         let taken = shared
@@ -639,6 +647,37 @@ impl<O: Owner> Responder<O> {
         taken.handle
     }
 
+    /// Whether a handle of the call `key` is not its own alone, which RFC 8797 §4.1 requires: another
+    /// call offers it, or did so when that was answered. All calls that share one are marked: the
+    /// Requester may invalidate it after any of the replies, so none of them may.
+    fn shares_handles(&mut self, key: u32) -> bool {
+        let own = &self.calls[key as usize];
+        if own.said.as_ref().is_some_and(|said| said.shared) {
+            return true;
+        }
+        if own.lists.is_empty() {
+            return false;
+        }
+        let mut left = MAX_SHARED_COMPARISONS;
+        let others = self
+            .calls
+            .iter()
+            .filter(|&(other, call)| other != key as usize && !call.lists.is_empty());
+        let mut sharing: SmallVec<[usize; 4]> = SmallVec::new();
+        for (other, call) in others {
+            match rule::share_a_handle(&own.lists, &call.lists, &mut left) {
+                Some(true) => sharing.push(other),
+                Some(false) => {}
+                None => return true,
+            }
+        }
+        for &other in &sharing {
+            let said = &mut self.calls[other].said;
+            said.get_or_insert_default().shared = true;
+        }
+        !sharing.is_empty()
+    }
+
     /// Returns a handle that another call than `key` offered for reading and no longer needs
     /// (reminv §4.6): it was read, the call's reply is still to come, and no other call offers it.
     /// The search is bounded, because it is done for every reply, and the client determines how
@@ -650,7 +689,8 @@ impl<O: Owner> Responder<O> {
             return None;
         }
         let read = calls().filter(|&(other, call)| {
-            other != key as usize && matches!(call.state, State::Dispatched)
+            let shared = call.said.as_ref().is_some_and(|said| said.shared);
+            other != key as usize && matches!(call.state, State::Dispatched) && !shared
         });
         let spare = read.flat_map(|(other, call)| {
             let spent = call.said.as_ref().map_or(&[][..], |said| &said.spent);

@@ -162,9 +162,9 @@ fn results_of_a_long_reply_may_have_chunks_of_their_own() {
     in_each_version(|versions| {
         for (call, reads) in [((40, &[][..]), 0), ((10, &[70_001][..]), 1)] {
             let mut pair = Pair::with(Setup::speaking(versions));
-            let mixed = |request: CallRequest| request.with_mixed_chunks();
+            let beside = |request: CallRequest| request.with_write_chunks_beside_reply_chunk();
             let of_reply = (5000, &[70_003][..]);
-            let answer = exchange_as(&mut pair, call, of_reply, mixed).expect("answered");
+            let answer = exchange_as(&mut pair, call, of_reply, beside).expect("answered");
             check_reply(&answer, 5, 5000, &[70_003]);
             let counters = pair.client.connection.counters();
             assert_eq!(offered(counters), (reads, 1, 1));
@@ -177,17 +177,20 @@ fn results_of_a_long_reply_may_have_chunks_of_their_own() {
 #[test]
 fn items_of_a_long_call_may_have_chunks_of_their_own() {
     in_each_version(|versions| {
-        let mixed = |max_segment| {
+        let pair = |max_segment| {
             let mut setup = Setup::speaking(versions);
             setup.client.max_segment = max_segment;
             Pair::with(setup)
         };
         for max_segment in [0, 4001] {
-            let mut pair = mixed(max_segment);
+            let mut pair = pair(max_segment);
             let items = &[5001, 3, 70_002];
-            let mixed = |request: CallRequest| request.with_mixed_chunks();
+            let beside = |request: CallRequest| {
+                let request = request.with_read_chunks_beside_position_zero();
+                request.with_write_chunks_beside_reply_chunk()
+            };
             let (of_call, of_reply) = ((6000, &items[..]), (5000, &[9001][..]));
-            let answer = exchange_as(&mut pair, of_call, of_reply, mixed).expect("answered");
+            let answer = exchange_as(&mut pair, of_call, of_reply, beside).expect("answered");
             check_reply(&answer, 5, 5000, &[9001]);
             let counters = pair.client.connection.counters();
             assert_eq!(offered(counters), (3, 1, 1));
@@ -318,9 +321,9 @@ fn one_handle_goes_with_the_reply_only_if_both_ends_set_r() {
         setup.client.own.remote_invalidation = client;
         setup.server.own.remote_invalidation = server;
         let mut pair = Pair::with(setup);
-        let mixed = |request: CallRequest| request.with_mixed_chunks();
+        let beside = |request: CallRequest| request.with_write_chunks_beside_reply_chunk();
         let items = &[50_000][..];
-        exchange_as(&mut pair, (40, items), (5000, items), mixed).expect("answered");
+        exchange_as(&mut pair, (40, items), (5000, items), beside).expect("answered");
         let counters = pair.client.connection.counters();
         let invalidated = (counters.remote_invalidations, counters.local_invalidations);
         assert_eq!(invalidated, (remote, 3 - remote), "{client} {server}");

@@ -4,7 +4,9 @@ use super::lone::{self, read_chunk, segment};
 use super::pair::{Pair, Setup};
 use super::*;
 use crate::codec::Contents;
-use crate::limits::{MAX_SEGMENTS_PER_CHUNK, MAX_SPARE_CANDIDATES, MAX_SPARE_SEGMENTS};
+use crate::limits::{
+    MAX_SEGMENTS_PER_CHUNK, MAX_SHARED_COMPARISONS, MAX_SPARE_CANDIDATES, MAX_SPARE_SEGMENTS,
+};
 use crate::v2::characteristics::{
     BackwardSupport, Characteristic, InvalidationDesigns, RequesterRemoteInvalidation,
 };
@@ -127,25 +129,44 @@ fn end_with_per_version_says_so_and_goes_by_what_its_peer_says() {
 }
 
 #[test]
-fn default_holds_under_per_version_where_the_client_says_nothing() {
-    let mut setup = setup(&[], &[]);
-    setup.client.characteristics.supported = Supported::None;
-    for end in [&mut setup.client, &mut setup.server] {
-        end.characteristics.remote_invalidation_by_version = true;
+fn per_version_needs_no_word_of_a_client_that_has_no_characteristics() {
+    for (by_version, remote) in [(true, 1), (false, 0)] {
+        let mut setup = setup(&[], &[]);
+        setup.client.characteristics.supported = Supported::None;
+        for end in [&mut setup.client, &mut setup.server] {
+            end.characteristics.remote_invalidation_by_version = by_version;
+        }
+        let mut pair = Pair::with(setup);
+        let first = request(1, call(1, 4, &[]), bound(40, &[]));
+        pair.call(first);
+        let (id, _) = pair.arrived();
+        pair.answer(id, Reply::Message(reply(1, 4, &[])));
+        pair.ended().expect("a reply");
+        let id = send(&mut pair, 2);
+        answer(&mut pair, id, 2);
+        assert_eq!(invalidated(&pair), (remote, 2 - remote));
     }
-    let mut pair = Pair::with(setup);
-    let first = request(1, call(1, 4, &[]), bound(40, &[]));
-    pair.call(first);
-    let (id, _) = pair.arrived();
-    pair.answer(id, Reply::Message(reply(1, 4, &[])));
-    pair.ended().expect("a reply");
-    let id = send(&mut pair, 2);
-    answer(&mut pair, id, 2);
-    let default = <RequesterRemoteInvalidation as Characteristic>::default();
-    assert_eq!(
-        invalidated(&pair),
-        (u64::from(default), 2 - u64::from(default))
-    );
+}
+
+#[test]
+fn characteristics_without_reqreminv_say_no_under_per_version() {
+    let mut config = config(Role::Server);
+    config.versions = Versions::Two;
+    config.characteristics.remote_invalidation_by_version = true;
+    let limits = EndOptions::default().limits;
+    let mut server = Connection::new(&config, TestOwner::default(), None, &limits);
+    let mut taken = |handle| {
+        hear(&mut server, handle, &written(&[handle]), Invalidate::Unsaid);
+        let taken = answered(&mut server).1;
+        if handle == 50 {
+            // An INITXCH with another characteristic: the default of Table 1 holds from then on.
+            arrive(&mut server, &[1, 2, 8, 5, 0, 1, 20, 1, 1, 4, 4096, 0]);
+            while server.poll_post().is_some() {}
+        }
+        taken
+    };
+    assert_eq!(taken(50), Some(Handle(50)));
+    assert_eq!(taken(51), None);
 }
 
 #[test]
@@ -546,6 +567,133 @@ fn answered(server: &mut Connection) -> (Buffer, Option<Handle>) {
         _ => None,
     });
     sent.next().expect("one reply")
+}
+
+/// A server of version two whose client has announced XCHAR_REQREMINV = true, or one of version
+/// one whose client has set R.
+fn permitted(versions: Versions, fixed: bool) -> Connection {
+    let mut config = config(Role::Server);
+    config.versions = versions;
+    let limits = EndOptions::default().limits;
+    let peer = Some(config.own);
+    let mut server = Connection::new(&config, TestOwner::default(), peer, &limits);
+    if versions == Versions::Two {
+        let id = RequesterRemoteInvalidation::ID.0;
+        let nochg = u32::from(fixed);
+        let said = [1, 2, 8, 5, 0, 1, 24, 1, id, 4, 1, 1, nochg];
+        arrive(&mut server, &said);
+        while server.poll_post().is_some() {}
+    }
+    server
+}
+
+/// A Write chunk of eight bytes for each of these handles.
+fn written(handles: &[u32]) -> Lists {
+    let chunk = |&handle| WriteChunk {
+        segments: [segment(handle, 8)].into(),
+    };
+    Lists {
+        writes: handles.iter().map(chunk).collect(),
+        ..Lists::default()
+    }
+}
+
+/// The client changes XCHAR_REQREMINV.
+fn permit(server: &mut Connection, permitted: bool) {
+    let id = RequesterRemoteInvalidation::ID.0;
+    let now = u32::from(permitted);
+    arrive(server, &[2, 2, 8, 5, 0, 4, 16, id, 4, now, 0]);
+}
+
+#[test]
+fn permission_that_is_withdrawn_holds_for_no_reply_from_then_on() {
+    for fixed in [true, false] {
+        let mut server = permitted(Versions::Two, fixed);
+        let mut taken = |handle, withdraws| {
+            let lists = written(&[handle]);
+            hear(&mut server, handle, &lists, Invalidate::Unsaid);
+            if withdraws {
+                permit(&mut server, false);
+            }
+            answered(&mut server).1
+        };
+        assert_eq!(taken(50, false), Some(Handle(50)));
+        // Also for a call that came before it.
+        assert_eq!(taken(51, true), None);
+        assert_eq!(taken(52, false), None);
+        permit(&mut server, true);
+        hear(&mut server, 53, &written(&[53]), Invalidate::Unsaid);
+        assert_eq!(answered(&mut server).1, None, "it is not given twice");
+    }
+}
+
+/// The handle that goes with each of two replies, where two calls were in service together.
+fn taken_of_two(server: &mut Connection, calls: [(&Lists, Invalidate); 2]) -> [Option<Handle>; 2] {
+    for (xid, (lists, named)) in (5..).zip(calls) {
+        hear(server, xid, lists, named);
+    }
+    [answered(server).1, answered(server).1]
+}
+
+#[test]
+fn handle_that_two_calls_offer_is_invalidated_with_neither_reply() {
+    in_each_version(|versions| {
+        let taken = |one: &[u32], other: &[u32]| {
+            let mut server = permitted(versions, true);
+            let [one, other] = [written(one), written(other)];
+            let calls = [(&one, Invalidate::Unsaid), (&other, Invalidate::Unsaid)];
+            let taken = taken_of_two(&mut server, calls);
+            (taken, server.counters().invalidations_withheld)
+        };
+        let each = [Some(Handle(50)), Some(Handle(51))];
+        assert_eq!(taken(&[50], &[51]), (each, 0));
+        assert_eq!(taken(&[50], &[50]), ([None; 2], 2));
+        assert_eq!(taken(&[50, 52], &[53, 52]), ([None; 2], 2));
+    });
+}
+
+#[test]
+fn shared_handle_stays_under_each_design() {
+    for design in [
+        Design::Fixed,
+        Design::PerCall,
+        Design::PerCallSeveral,
+        Design::InterCall,
+    ] {
+        let named = |handle| match design {
+            Design::PerCall => Invalidate::One(Some(Handle(handle))),
+            Design::PerCallSeveral => Invalidate::Several([Handle(handle)].into_iter().collect()),
+            _ => Invalidate::Unsaid,
+        };
+        let taken = |one: u32, other: u32| {
+            let mut pair = Pair::with(setup(&[design], &[design]));
+            pair.drive();
+            let [first, second] = [written(&[one]), written(&[other])];
+            let calls = [(&first, named(one)), (&second, named(other))];
+            taken_of_two(&mut pair.server.connection, calls)
+        };
+        assert_eq!(taken(50, 51), [Some(Handle(50)), Some(Handle(51))]);
+        assert_eq!(taken(50, 50), [None; 2], "{design}");
+    }
+}
+
+#[test]
+fn sharing_that_takes_too_long_to_find_out_is_assumed() {
+    let taken = |segments: usize| {
+        let mut server = permitted(Versions::One, true);
+        let lists = |first: u32| Lists {
+            writes: vec![WriteChunk {
+                segments: (first..).take(segments).map(|h| segment(h, 8)).collect(),
+            }],
+            ..Lists::default()
+        };
+        let (one, other) = (lists(1000), lists(2000));
+        let calls = [(&one, Invalidate::Unsaid), (&other, Invalidate::Unsaid)];
+        taken_of_two(&mut server, calls)[0]
+    };
+    let most = MAX_SHARED_COMPARISONS.isqrt();
+    assert_eq!(taken(most), Some(Handle(1000)));
+    assert_eq!(taken(most + 1), None);
 }
 
 /// Reads that `server` has posted.

@@ -4,6 +4,7 @@ use super::lone::*;
 use super::pair::Pair;
 use super::*;
 use crate::Violation;
+use crate::wire::header::tests::words;
 use crate::wire::header::{Lists, RdmaError, WriteChunk, procedure};
 use oncrpc::Reply;
 use smallvec::smallvec;
@@ -71,6 +72,35 @@ fn handle_must_not_be_invalidated_if_we_did_not_set_r() {
 }
 
 #[test]
+fn handle_must_not_be_invalidated_in_version_two_without_what_permits_it_there() {
+    let mut config = config(Role::Client);
+    config.own.remote_invalidation = false;
+    config.versions = crate::Versions::Two;
+    let mut lone = Lone::new(&config);
+    lone.drive();
+    let mut completions = std::iter::from_fn(|| lone.peer.poll_cq());
+    let xid = completions.find_map(|completion| match completion {
+        Completion::Receive { buffer, .. } => buffer.first_chunk().copied(),
+        _ => None,
+    });
+    let xid = u32::from_be_bytes(xid.expect("the offer"));
+    lone.send(&words(&[xid, 2, 8, 5, 1, 1, 8, 0, 0]), None);
+    lone.call(request(5, call(5, 40, &[]), bound(100, &[10_000])));
+    let (header, _) = lone.receive().expect("the call");
+    let handle = lists(&header).writes[0].segments[0].handle;
+    let mut reply_words = words(&[5, 2, 8, 0, 1, 0, 0, 0]);
+    reply_words.extend(stream(&reply(5, 40, &[])));
+    lone.send(&reply_words, Some(handle));
+    let violation = lone.end.connection.violation();
+    assert_eq!(violation, Some(Violation::UnpermittedInvalidation(handle)));
+    let said = violation.expect("one").to_string();
+    assert!(
+        !said.contains("8797") && said.contains("XCHAR_REQREMINV"),
+        "{said}"
+    );
+}
+
+#[test]
 fn handle_of_an_empty_segment_is_not_invalidated() {
     let mut lone = server();
     let sink = Memory::Sink(Buffer::with_capacity(100));
@@ -99,7 +129,8 @@ fn handle_of_an_empty_segment_is_not_invalidated() {
 fn with_every_chunk() -> (Lone, Lists) {
     let mut lone = client();
     let message = call(5, 40, &[10_000]);
-    lone.call(request(5, message, bound(5000, &[10_000])).with_mixed_chunks());
+    let request = request(5, message, bound(5000, &[10_000]));
+    lone.call(request.with_write_chunks_beside_reply_chunk());
     let (header, _) = lone.receive().expect("the call");
     let offered = lists(&header);
     (lone, offered)

@@ -172,7 +172,9 @@ fn ask(pair: &mut Pair, xid: u32, exchange: &Exchange, mixed: bool) {
     let head = 12 + xdr::padded(*reply_fixed) + 8 * results.len();
     let request = request(xid, call(xid, *fixed, items), bound(head, results));
     pair.call(match mixed {
-        true => request.with_mixed_chunks(),
+        true => request
+            .with_read_chunks_beside_position_zero()
+            .with_write_chunks_beside_reply_chunk(),
         false => request,
     });
 }

@@ -13,7 +13,8 @@ use verbs::{Completion, QueuePair, WorkRequest, WrId};
 /// what `make` makes of the lists that were offered.
 fn answered(make: impl Fn(Lists) -> Vec<u8>) -> (Lone, Vec<u8>) {
     let mut lone = client();
-    lone.call(request(5, call(5, 40, &[]), bound(5000, &[10_000])).with_mixed_chunks());
+    let asks = request(5, call(5, 40, &[]), bound(5000, &[10_000]));
+    lone.call(asks.with_write_chunks_beside_reply_chunk());
     let (header, _) = lone.receive().expect("the call");
     let offered = lists(&header);
     assert!(!offered.writes.is_empty() && offered.reply.is_some());
@@ -91,7 +92,8 @@ fn reply_that_breaks_a_rule_ends_its_call_and_nothing_else() {
 fn server_that_writes_beyond_an_offered_chunk_is_refused() {
     let check = |of_reply: bool, beyond: usize| {
         let mut lone = client();
-        lone.call(request(5, call(5, 40, &[]), bound(5000, &[10_000])).with_mixed_chunks());
+        let asks = request(5, call(5, 40, &[]), bound(5000, &[10_000]));
+        lone.call(asks.with_write_chunks_beside_reply_chunk());
         let (header, _) = lone.receive().expect("the call");
         let mut offered = lists(&header);
         let chunk = match of_reply {
@@ -287,7 +289,8 @@ fn result_in_the_stream_though_its_chunk_is_unused_is_refused() {
     assert_eq!(read(&answer), Err(xdr::Error::NotReduced));
     // The same in the Reply chunk.
     let mut lone = client();
-    lone.call(request(5, call(5, 40, &[]), bound(5000, &[10_000])).with_mixed_chunks());
+    let asks = request(5, call(5, 40, &[]), bound(5000, &[10_000]));
+    lone.call(asks.with_write_chunks_beside_reply_chunk());
     let (header, _) = lone.receive().expect("the call");
     let offered = lists(&header);
     let whole = stream(&reply(5, 40, &[30]));

@@ -2,6 +2,7 @@
 
 use super::pair::{End, Pair, Setup};
 use super::*;
+use crate::v2::Foreign;
 use crate::{Config, InlineThreshold, Thresholds, Version, Violation};
 use oncrpc::{Reply, TransportError};
 use verbs::{Completion, QueuePair, WorkRequest, WrId};
@@ -192,7 +193,6 @@ fn each_answer_to_the_offer_has_its_consequence() {
     // No answers.
     check(&[2, 64, 4, 1, 1], None, None);
     check(&[3, 64, 4, 1, 1, 1], None, None);
-    check(&[2, 64, 4, 9], None, None);
     check(&[1, 64, 0, 0, 0, 0, 5, 1], None, None);
 }
 
@@ -202,6 +202,84 @@ fn answer_to_something_else_is_no_answer() {
     assert!(lone.say(&[xid + 1, 2, 64, 4, 1, 1, 1]).is_empty());
     assert_eq!(lone.connection().version(), None);
     assert_eq!(lone.connection().counters().discarded, 1);
+}
+
+/// An INITXCH with a Receive Buffer Size of 8192 octets.
+fn introduction(xid: u32, direction: u32) -> Vec<u32> {
+    vec![xid, 2, 64, 5, direction, 1, 20, 1, 1, 4, 8192, 0]
+}
+
+#[test]
+fn server_that_introduces_itself_unasked_has_version_two() {
+    for direction in [0, 1] {
+        let (mut lone, xid) = offered(Versions::Auto);
+        let answers = lone.say(&introduction(xid + 5, direction));
+        assert_eq!(lone.connection().version(), Some(Version::Two));
+        // A call is answered in kind, a reply is not.
+        let heads: Vec<_> = answers.iter().map(|m| (m[0], m[3], m[4], m[5])).collect();
+        let expected = [(xid + 5, 5, 1, 1)];
+        assert_eq!(heads, expected[..usize::from(direction == 0)]);
+        // One small call at a time, as its answer is still to come (cel-01 §5).
+        let sizes = lone.connection().thresholds();
+        assert_eq!((sizes.send.bytes(), lone.connection().room()), (1024, 1));
+        // The answer grants credits.
+        assert!(lone.say(&introduction(xid, 1)).is_empty());
+        let sizes = lone.connection().thresholds();
+        assert_eq!((sizes.send.bytes(), lone.connection().room()), (4096, 8));
+        assert_eq!(lone.connection().violation(), None);
+    }
+}
+
+#[test]
+fn first_reply_takes_the_place_of_an_answer_to_the_offer() {
+    let (mut lone, xid) = offered(Versions::Auto);
+    lone.say(&introduction(xid + 5, 0));
+    let small = request(9, call(9, 8, &[]), bound(60, &[]));
+    lone.end.call(small).expect("it can be carried");
+    lone.heard();
+    lone.say(&[9, 2, 6, 0, 1, 0, 0, 0, 9, 1, 0]);
+    let sizes = lone.connection().thresholds();
+    assert_eq!((sizes.send.bytes(), lone.connection().room()), (4096, 6));
+}
+
+#[test]
+fn server_of_another_draft_is_found_out_at_once() {
+    let check = |other_xid: u32, rest: &[u32], foreign| {
+        let (mut lone, xid) = offered(Versions::Auto);
+        let words = [&[xid.wrapping_add(other_xid)], rest].concat();
+        assert!(lone.say(&words).is_empty());
+        let violation = lone.connection().violation();
+        assert_eq!(violation, foreign, "{rest:?}");
+        assert_eq!(lone.connection().version(), None);
+    };
+    let other = |foreign| Some(Violation::OtherDialect(foreign));
+    // RDMA2_CONNPROP_FINAL of ietf-07, which a server sends unasked; an error of cel-04.
+    let properties = Foreign::HeaderType(7);
+    check(9, &[2, 64, 7, 0], other(properties));
+    check(0, &[2, 64, 4, 9], other(Foreign::ErrorCode(9)));
+    // An error for something else may be of anything.
+    check(9, &[2, 64, 4, 9], None);
+}
+
+#[test]
+fn client_of_another_draft_is_told_to_use_version_one() {
+    // RDMA2_CONNPROP_FINAL and RDMA2_CALL_INLINE of ietf-07, which are no more than 16 octets long.
+    for header_type in [2, 7, 10] {
+        let mut lone = Lone::new(Role::Server, Versions::Auto);
+        let heard = lone.say(&[7, 2, 4, header_type]);
+        assert_eq!(heard, [[7, 2, 4, 4, 1, 1, 1]], "{header_type}");
+        // On this very connection (ietf-07 §4.3.2).
+        lone.say(&[8, 1, 4, 0, 0, 0, 0, 8, 0]);
+        assert_eq!(lone.connection().version(), Some(Version::One));
+        // Where there is no version to fall back to, the message is malformed.
+        let mut lone = Lone::new(Role::Server, Versions::Two);
+        let heard = lone.say(&[7, 2, 4, header_type, 0, 0, 0]);
+        assert_eq!(heard, [[7, 2, 4, 4, 2]], "{header_type}");
+    }
+    // So it is once the version is settled.
+    let mut lone = Lone::new(Role::Server, Versions::Auto);
+    lone.say(&[7, 2, 4, 0, 0, 0, 0, 0, 7, 0]);
+    assert_eq!(lone.say(&[8, 2, 4, 7, 0, 0, 0]), [[8, 2, 4, 4, 2]]);
 }
 
 #[test]
@@ -242,7 +320,13 @@ fn server_answers_each_version_in_its_own_words() {
     let auto = Versions::Auto;
     // An operation that is not known pins version two; anything malformed pins nothing.
     check(auto, &[7, 2, 4, 5, 0, 99, 0], &[7, 2, 4, 4, 3], two);
-    check(auto, &[7, 2, 4, 9, 0, 0, 0, 0], &[7, 2, 4, 4, 2], None);
+    check(
+        auto,
+        &[7, 2, 4, 9, 0, 0, 0, 0],
+        &[7, 2, 4, 4, 1, 1, 1],
+        None,
+    );
+    check(auto, &[7, 2, 4, 0, 2, 0, 0, 0], &[7, 2, 4, 4, 2], None);
     check(auto, &[7, 1, 4, 9, 0, 0, 0], &[7, 1, 4, 4, 2], None);
     check(auto, &[7, 1, 4, 0, 0, 0, 0, 7, 0], &[], one);
     check(auto, &[7, 2, 4, 0, 0, 0, 0, 0, 7, 0], &[], two);
@@ -278,6 +362,56 @@ fn server_answers_each_version_in_its_own_words() {
     check(auto, &[7, 2, 4, 5, 1, 99, 0], &[], None);
     // What says that it is a call is one (cel-01 §4.2.2).
     check(auto, &[7, 2, 4, 0, 0, 0, 0, 0, 7, 1], &[7, 2, 4, 4, 2], two);
+}
+
+#[test]
+fn messages_that_are_longer_than_announced_are_counted() {
+    let words = |head: &[u32], len: usize| {
+        let mut all = head.to_vec();
+        all.resize(len / 4, 0);
+        all
+    };
+    let server = |versions: Versions, announced: usize| {
+        let mut config = config(Role::Server);
+        config.versions = versions;
+        config.own.receive = InlineThreshold::at_most(announced);
+        config.characteristics.largest = InlineThreshold::at_most(16_384);
+        let size = 16_384;
+        config.receives = crate::Receives::Shared { size };
+        let limits = EndOptions::default().limits;
+        Connection::new(&config, TestOwner::default(), None, &limits)
+    };
+    let say = |server: &mut Connection, message: Vec<u32>| {
+        let bytes = message.iter().flat_map(|word| word.to_be_bytes()).collect();
+        super::lone::arrive(server, bytes);
+        while server.poll_post().is_some() {}
+        server.counters().oversized
+    };
+    let call = |xid: u32, len| words(&[xid, 1, 4, 0, 0, 0, 0, xid, 0], len);
+    let mut one = server(Versions::Auto, 4096);
+    assert_eq!(say(&mut one, call(7, 4096)), 0);
+    assert_eq!(say(&mut one, call(8, 4100)), 1);
+    assert_eq!(say(&mut one, call(9, 8192)), 2);
+    let first = crate::Oversized {
+        bytes: 4100,
+        limit: 4096,
+    };
+    assert_eq!(one.oversized(), Some(first));
+    // A first message of version two, one before the server has introduced itself, and later ones.
+    let call = |xid: u32, len| words(&[xid, 2, 4, 0, 0, 0, 0, 0, xid, 0], len);
+    let mut two = server(Versions::Auto, 8192);
+    assert_eq!(say(&mut two, call(7, 1028)), 1);
+    assert_eq!(say(&mut two, call(8, 4096)), 1);
+    assert_eq!(say(&mut two, call(9, 4100)), 2);
+    say(&mut two, introduction(10, 0));
+    assert_eq!(say(&mut two, call(11, 8192)), 2);
+    assert_eq!(say(&mut two, call(12, 8196)), 3);
+    // It lowers its size to 4096 at the client's request, and says so.
+    let request = [13, 2, 4, 5, 0, 2, 16, 1, 1, 4, 4096];
+    say(&mut two, request.to_vec());
+    let lowered = two.session().expect("version two").announced_receive_size();
+    assert_eq!(lowered, 4096);
+    assert_eq!(say(&mut two, call(14, 8192)), 4);
 }
 
 #[test]

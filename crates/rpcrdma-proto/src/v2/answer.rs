@@ -1,8 +1,9 @@
 //! The answer to a client's offer of version two (cel-01 §5.1, §5.2).
 
 use super::codec::codec;
-use super::dialect::Dialect;
+use super::dialect::{Dialect, Foreign};
 use super::header::WordLayout;
+use super::operations::code;
 use crate::codec::{Body, Codec, Control, Invalid, PeerError, Rejection};
 use crate::wire::codec::VersionOne;
 use crate::wire::direction::Direction;
@@ -13,6 +14,16 @@ use crate::wire::header::HeaderView;
 pub(super) enum Answer {
     /// The message does not answer the offer.
     None,
+    /// An operation that may be the server's own INITXCH, which it sends whether or not it answers
+    /// that of the client (xcharext §2.3, §4.1).
+    Introduction {
+        xid: u32,
+        credits: u32,
+        control: Control,
+        stream: usize,
+    },
+    /// A message of another draft.
+    Foreign(Foreign),
     /// An operation: the peer speaks version two.
     Operation {
         credits: u32,
@@ -32,11 +43,29 @@ pub(super) enum Answer {
 impl Answer {
     /// Classifies a message for the sender of the offer with XID `offer`.
     pub(super) fn of(dialect: Dialect, offer: u32, message: &[u8]) -> Self {
-        if HeaderView::new(message).is_none_or(|view| view.xid() != offer) {
+        let Some(view) = HeaderView::new(message) else {
             return Self::None;
+        };
+        let answers = view.xid() == offer;
+        match Foreign::in_message(message) {
+            Some(foreign @ Foreign::HeaderType(_)) => return Self::Foreign(foreign),
+            Some(foreign @ Foreign::ErrorCode(_)) if answers => return Self::Foreign(foreign),
+            Some(Foreign::ErrorCode(_)) | None => {}
         }
         match codec(dialect, WordLayout::None).parse(message) {
             Ok(header) => match header.body {
+                Body::Control(control)
+                    if control.operation == code::INITXCH
+                        && !(answers && control.direction == Direction::Reply) =>
+                {
+                    Self::Introduction {
+                        xid: header.xid,
+                        credits: header.credits,
+                        control,
+                        stream: header.stream,
+                    }
+                }
+                _ if !answers => Self::None,
                 Body::Error(error) => match error.cause {
                     Rejection::Versions { low, high } => Self::Versions { low, high },
                     Rejection::Header | Rejection::Operation => Self::Error(error),
@@ -50,6 +79,7 @@ impl Answer {
                 }
                 Body::Rpc(_) | Body::Control(_) | Body::Done => Self::None,
             },
+            Err(_) if !answers => Self::None,
             Err(Invalid::Reply { .. }) => Self::Unreadable,
             // RFC 8166 §4.5.1 has the version echoed, but a peer that knows one version may say that.
             Err(_) => match VersionOne.parse(message).map(|header| header.body) {

@@ -83,7 +83,8 @@ pub struct Characteristics {
     pub designs: Vec<Design>,
     /// Whether the use of version two permits remote invalidation of any handle of a call (reminv
     /// §4.1). Both ends need the same configuration. An end with this setting announces
-    /// XCHAR_REQREMINV = true, and honours what its peer announces there, or else the default.
+    /// XCHAR_REQREMINV = true. A peer that announces characteristics is taken at its word there, or
+    /// by the default; one that announces none needs to say nothing.
     pub remote_invalidation_by_version: bool,
     /// Known characteristics.
     pub registry: Registry,

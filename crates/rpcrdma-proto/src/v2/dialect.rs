@@ -1,5 +1,8 @@
 //! Dialects of version two.
 
+use super::header::{VERSION, error_code, procedure};
+use crate::wire::header::HeaderView;
+use oncrpc::xdr::Reader;
 use std::fmt;
 use std::str::FromStr;
 
@@ -31,6 +34,85 @@ impl Dialect {
             Self::Cel01 => "cel-01",
         }
     }
+
+    /// Returns the octets by which a server announces the dialect in its private data, behind those
+    /// of RFC 8797. They are a format of this implementation, found like that of the RFC by their
+    /// beginning (RFC 8797 §5.2, §6).
+    pub fn announcement(self) -> [u8; 8] {
+        match self {
+            Self::Cel01 => *b"rpc2ce01",
+        }
+    }
+
+    /// Returns the dialect that the private data of a peer announces, at any offset.
+    pub fn announced(private_data: &[u8]) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|dialect| {
+            let announcement = dialect.announcement();
+            let mut places = private_data.windows(announcement.len());
+            places.any(|place| place == announcement)
+        })
+    }
+}
+
+/// Content of a message of version two that [`Dialect::Cel01`] does not have: the peer uses another
+/// draft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// An unknown header type (`rdma_proc`).
+    HeaderType(u32),
+    /// An RDMA2_ERROR with an unknown code (`rdma_err`).
+    ErrorCode(u32),
+}
+
+impl Foreign {
+    /// Finds such content in a message of version two.
+    pub fn in_message(message: &[u8]) -> Option<Self> {
+        let view = HeaderView::new(message).filter(|view| view.version() == VERSION)?;
+        match view.procedure() {
+            procedure::MSG | procedure::NOMSG | procedure::OPTIONAL => None,
+            procedure::ERROR => {
+                let code = Reader::new(&message[HeaderView::FIXED_LEN..]).u32().ok()?;
+                (!matches!(
+                    code,
+                    error_code::VERS | error_code::BAD_HEADER | error_code::INVAL_OPTION
+                ))
+                .then_some(Self::ErrorCode(code))
+            }
+            other => Some(Self::HeaderType(other)),
+        }
+    }
+
+    /// Returns the drafts that have it: "cel" is draft-cel-nfsv4-rpcrdma-version-two, and "ietf"
+    /// draft-ietf-nfsv4-rpcrdma-version-two. `None` if none has.
+    pub fn drafts(self) -> Option<&'static str> {
+        Some(match self {
+            Self::HeaderType(6) => "cel-03 to cel-07 or ietf-02 to ietf-07",
+            Self::HeaderType(7..=9) => "cel-03 to cel-07 or ietf-03 to ietf-07",
+            Self::HeaderType(10..=13) => "ietf-03 to ietf-07",
+            Self::ErrorCode(4) => "cel-02 to cel-09 or ietf-00 to ietf-07",
+            Self::ErrorCode(5) => "cel-02 to cel-09 or ietf-00 to ietf-07",
+            Self::ErrorCode(6) => "cel-03 to cel-09 or ietf-00 to ietf-07",
+            Self::ErrorCode(7..=9) => "cel-04 to cel-09 or ietf-00 to ietf-07",
+            Self::ErrorCode(10) => "cel-04 to cel-07 or ietf-00 to ietf-07",
+            Self::ErrorCode(11) => "ietf-05 to ietf-07",
+            Self::ErrorCode(100) => "ietf-01 to ietf-07",
+            Self::HeaderType(_) | Self::ErrorCode(_) => return None,
+        })
+    }
+}
+
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HeaderType(header_type) => write!(f, "header type {header_type}")?,
+            Self::ErrorCode(code) => write!(f, "error code {code}")?,
+        }
+        match self.drafts() {
+            Some(drafts) => write!(f, " of {drafts}"),
+            None => f.write_str(", which no draft has"),
+        }
+    }
 }
 
 impl fmt::Display for Dialect {
@@ -60,5 +142,44 @@ mod tests {
         }
         let error = "ietf-07".parse::<Dialect>().expect_err("not built");
         assert!(error.to_string().contains("known: cel-01"), "{error}");
+    }
+
+    #[test]
+    fn announcement_is_found_at_every_offset() {
+        let announcement = Dialect::Cel01.announcement();
+        for offset in 0..20 {
+            let mut data = vec![b'r'; offset];
+            data.extend_from_slice(&announcement);
+            assert_eq!(Dialect::announced(&data[..data.len() - 1]), None);
+            data.resize(40, 0);
+            assert_eq!(Dialect::announced(&data), Some(Dialect::Cel01));
+        }
+        assert_eq!(Dialect::announced(b""), None);
+        assert_eq!(Dialect::announced(b"rpc2ietf"), None);
+    }
+
+    #[test]
+    fn what_cel_01_does_not_have_is_of_another_draft() {
+        let words = crate::wire::header::tests::words;
+        let of =
+            |wire: &[u32]| Foreign::in_message(&words(wire)).map(|foreign| foreign.to_string());
+        for header_type in [0, 1, 5] {
+            assert_eq!(of(&[7, 2, 32, header_type]), None);
+        }
+        for code in [1, 2, 3] {
+            assert_eq!(of(&[7, 2, 32, 4, code]), None);
+        }
+        // Another version, or too little to tell.
+        assert_eq!(of(&[7, 1, 32, 7]), None);
+        assert_eq!(of(&[7, 2, 32]), None);
+        assert_eq!(of(&[7, 2, 32, 4]), None);
+        let said = |wire: &[u32], expected: &str| assert_eq!(of(wire).as_deref(), Some(expected));
+        said(
+            &[0, 2, 128, 7],
+            "header type 7 of cel-03 to cel-07 or ietf-03 to ietf-07",
+        );
+        said(&[7, 2, 32, 10, 0], "header type 10 of ietf-03 to ietf-07");
+        said(&[7, 2, 32, 77], "header type 77, which no draft has");
+        said(&[7, 2, 32, 4, 11], "error code 11 of ietf-05 to ietf-07");
     }
 }

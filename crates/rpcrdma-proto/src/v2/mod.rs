@@ -21,4 +21,4 @@ pub mod operations;
 pub mod session;
 pub(crate) mod versions;
 
-pub use dialect::{Dialect, UnknownDialect};
+pub use dialect::{Dialect, Foreign, UnknownDialect};

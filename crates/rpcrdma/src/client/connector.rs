@@ -52,6 +52,9 @@ pub(crate) struct Connector {
     pub(crate) xids: Xids,
     /// Until when the client assumes that the server lacks version two.
     version_one_until: Mutex<Option<Instant>>,
+    /// Whether the server turned out to lack version one: version two is then offered, announced or
+    /// not.
+    lacks_version_one: AtomicBool,
     /// Answers calls of the server.
     service: Arc<dyn Service>,
     /// Set when the provider was caught not invalidating what it reported as invalidated.
@@ -72,6 +75,7 @@ impl Connector {
             pool: config.pool.clone().unwrap_or_else(|| Pool::new(KEEP)),
             xids: xids::random(),
             version_one_until: Mutex::new(None),
+            lacks_version_one: AtomicBool::new(false),
             service,
             invalidation_broken: AtomicBool::new(false),
             invalidation_tested: AtomicBool::new(!config.test_remote_invalidation),
@@ -150,7 +154,7 @@ impl Connector {
                 if versions == Versions::Auto && may_speak_version_one(&over) =>
             {
                 // cel-01 §5.2: then the server is taken to speak version one.
-                debug!(to = %self.to, over = %Chain(&over), "version two was not answered: version one from now on");
+                warn!(to = %self.to, over = %Chain(&over), "the offer of version two failed: version one from now on");
                 self.remember_version_one();
                 let made = self.connect_speaking(Versions::One, &terms).await;
                 made.map_err(|failure| failure.into_error())
@@ -168,9 +172,21 @@ impl Connector {
         }
     }
 
-    /// Forgets that the server lacks version two, because it turned out to lack version one.
+    /// Offers version two from now on, because the server turned out to lack version one.
     pub(crate) fn forget_version_one(&self) {
         *self.version_one_until() = None;
+        self.lacks_version_one.store(true, Relaxed);
+    }
+
+    /// Returns which of these versions are used with a server that has this private data. Other
+    /// drafts use the number of version two for other messages, and a server of one may take the
+    /// offer for something else: it is made only to a server that announces the same draft.
+    fn versions_with(&self, versions: Versions, private_data: &[u8]) -> Versions {
+        let announced = Dialect::announced(private_data).is_some();
+        match versions {
+            Versions::Auto if !announced && !self.lacks_version_one.load(Relaxed) => Versions::One,
+            versions => versions,
+        }
     }
 
     fn remember_version_one(&self) {
@@ -188,13 +204,14 @@ impl Connector {
         terms: &Terms,
     ) -> Result<(Endpoint, ConnectionInfo), Failure> {
         let (mut endpoint, private_data) = self.establish(versions, terms).await?;
-        if self.config.versions == Versions::Auto && versions == Versions::One {
+        if self.config.versions == Versions::Auto {
             endpoint.connection.assume_version_one();
         }
+        let offered = self.versions_with(versions, &private_data) == Versions::Auto;
         let settled = tokio::time::timeout(self.config.version_timeout, endpoint.settle());
         let over = match settled.await {
             Ok(Ok(version)) => {
-                if versions == Versions::Auto && version == Version::One {
+                if offered && version == Version::One {
                     self.remember_version_one();
                 }
                 let info = info(&endpoint, version, private_data);
@@ -282,6 +299,7 @@ impl Connector {
             .connect(self.to, &options, &private_data, receives)
             .await?;
         let peer = PrivateData::find(&private_data);
+        config.versions = self.versions_with(versions, &private_data);
         let owner = ConnectionOwner::new(FailedCalls::new());
         let connection = Connection::new(&config, owner, peer, qp.limits());
         let budget = Budget::new(self.config.chunk_memory);
@@ -382,7 +400,7 @@ fn may_speak_version_one(over: &CloseReason) -> bool {
         CloseReason::Closed(_) | CloseReason::NoVersion(_) => true,
         CloseReason::Violation(violation) => matches!(
             violation,
-            Violation::OfferNotUnderstood | Violation::UnclearDesign
+            Violation::OfferNotUnderstood | Violation::OtherDialect(_) | Violation::UnclearDesign
         ),
         CloseReason::Impossible
         | CloseReason::ServiceFailed
@@ -391,6 +409,7 @@ fn may_speak_version_one(over: &CloseReason) -> bool {
         | CloseReason::Silent(_)
         | CloseReason::Mute(_)
         | CloseReason::PullTimedOut(_)
+        | CloseReason::Oversized { .. }
         | CloseReason::TooSlow
         | CloseReason::GaveWay
         | CloseReason::CallTimedOut(_)

@@ -15,11 +15,11 @@ use crate::driver::owner::Connection;
 use crate::driver::spin::Spinner;
 use crate::driver::{Driver, Policy};
 use oncrpc::{Chain, TransportError};
-use rpcrdma_proto::{Counters, Unfinished};
+use rpcrdma_proto::{Counters, Oversized, Unfinished};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tracing::debug;
+use tracing::{debug, warn};
 use verbs::SetupError;
 
 /// Owner of one connection of a client, and of the connections that replace it.
@@ -43,6 +43,8 @@ struct Calling<'a> {
     published: Counters,
     /// Next check of the oldest call, which iterates over all calls.
     next_look: Instant,
+    /// Whether a message that was longer than announced was logged.
+    has_oversized: bool,
 }
 
 impl Drop for Pump {
@@ -144,6 +146,7 @@ impl Pump {
             first_reply: FirstReply::new(now),
             published: Counters::default(),
             next_look: now,
+            has_oversized: false,
         };
         let answers = Dispatch::new(Arc::clone(&endpoint.service), endpoint.caller);
         let mut driver = Driver::new(
@@ -349,6 +352,19 @@ impl Calling<'_> {
     }
 }
 
+impl Calling<'_> {
+    /// Logs a message that was longer than announced, once a connection.
+    fn check_oversized(&mut self, endpoint: &Endpoint) {
+        let Some(Oversized { bytes, limit }) = endpoint.connection.oversized() else {
+            return;
+        };
+        if !std::mem::replace(&mut self.has_oversized, true) {
+            let peer = endpoint.qp.peer_addr();
+            warn!(%peer, bytes, limit, "a message is longer than was announced; other clients close the connection");
+        }
+    }
+}
+
 impl Policy for Calling<'_> {
     fn outgoing(&mut self) -> Option<&mut Outgoing> {
         Some(self.outgoing)
@@ -406,6 +422,7 @@ impl Policy for Calling<'_> {
         if *endpoint.connection.counters() != self.published {
             self.before_replies(endpoint);
         }
+        self.check_oversized(endpoint);
         self.listen(endpoint);
         if now < self.next_look {
             return Ok(());

@@ -38,6 +38,15 @@ pub enum CloseReason {
     /// The chunks of a call were not read in time.
     #[error("the peer did not hand over the chunks of a call within {0:?}")]
     PullTimedOut(Duration),
+    /// The peer sent a longer message than was announced to it, and this end is
+    /// [strict](crate::ServerConfig::strict).
+    #[error("the peer sent a message of {bytes} bytes, and {limit} were announced to it")]
+    Oversized {
+        /// Bytes of the message.
+        bytes: usize,
+        /// Bytes that were announced.
+        limit: usize,
+    },
     /// The peer moved its data too slowly while others waited for memory.
     #[error(
         "the peer moved less than {} KiB/s while others waited for its chunk memory",
@@ -78,6 +87,7 @@ impl CloseReason {
             Self::PullTimedOut(_)
             | Self::TooSlow
             | Self::GaveWay
+            | Self::Oversized { .. }
             | Self::Closed(verbs::CloseReason::PeerError(_)) => true,
             _ => false,
         }

@@ -41,7 +41,7 @@ use oncrpc::turns::Turns;
 use outgoing::Outgoing;
 use owner::Connection;
 use pulling::Pulling;
-use spin::{Idle, Spinner, Wait, after_others, next_round};
+use spin::{Idle, Spinner, Wait, after_others, begin_turn};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -199,7 +199,9 @@ impl<P: Policy> Driver<P> {
         self.spinner.busy();
         self.now = clock::now();
         loop {
-            self.begin_turn().await;
+            if let Some(turns) = &mut self.turns {
+                begin_turn(turns).await;
+            }
             self.endpoint.check()?;
             let sent = self.send()?;
             let moved = self.endpoint.turn();
@@ -244,13 +246,6 @@ impl<P: Policy> Driver<P> {
                 self.now = clock::now();
                 self.spinner.busy();
             }
-        }
-    }
-
-    /// Waits for a turn, if others of its address may have theirs.
-    async fn begin_turn(&mut self) {
-        if let Some(turns) = &mut self.turns {
-            std::future::poll_fn(|cx| turns.poll_begin(cx, next_round)).await;
         }
     }
 

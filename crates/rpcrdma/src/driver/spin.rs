@@ -7,6 +7,7 @@
 //! answers sooner.
 
 use crate::config::Spin;
+use oncrpc::turns::Turns;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -208,8 +209,13 @@ fn several_cpus() -> bool {
     *SEVERAL.get_or_init(|| std::thread::available_parallelism().is_ok_and(|n| n.get() > 1))
 }
 
+/// Waits for a turn, if other connections of its address may have theirs.
+pub(crate) async fn begin_turn(turns: &mut Turns) {
+    std::future::poll_fn(|cx| turns.poll_begin(cx, next_round)).await;
+}
+
 /// Wakes the task once those that are ready have run and the runtime has looked for I/O.
-pub(crate) fn next_round(cx: &mut Context<'_>) {
+fn next_round(cx: &mut Context<'_>) {
     // Its first poll leaves the waker with the runtime for that.
     let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
 }

@@ -14,10 +14,10 @@ use crate::driver::clock;
 use crate::driver::endpoint::Endpoint;
 use crate::driver::owner::{Connection, ConnectionOwner};
 use crate::driver::receives::share;
-use crate::driver::spin::Activity;
+use crate::driver::spin::{Activity, begin_turn};
 use crate::driver::xids;
 use buffer::Pool;
-use oncrpc::turns::EventLoop;
+use oncrpc::turns::{TURNS, Turns};
 use oncrpc::warnings::WARNING_PERIOD;
 use oncrpc::{Chain, LocalUserError, Origin, PeerGroup};
 use rpcrdma_proto::limits::{CREDIT_TOLERANCE, MAX_CREDITS, RECEIVE_SLACK};
@@ -77,7 +77,13 @@ impl Acceptor {
     }
 
     async fn accept(&mut self, listener: &mut dyn Listener) {
+        let mut accepted_in_round = 0;
         loop {
+            if accepted_in_round == TURNS {
+                // Peers that connect again and again leave others their turns.
+                accepted_in_round = 0;
+                tokio::task::yield_now().await;
+            }
             let stop = self.stop.clone();
             let next = self.next(listener);
             let incoming = tokio::select! {
@@ -89,7 +95,10 @@ impl Acceptor {
                 never = self.settings.summarise_when_due() => match never {},
             };
             match incoming {
-                Ok(incoming) => self.hand_over(incoming),
+                Ok(incoming) => {
+                    accepted_in_round += 1;
+                    self.hand_over(incoming, listener.local_addr());
+                }
                 Err(error) => {
                     // Whoever connects is not known.
                     if self.settings.may_warn(PeerGroup::THIS_MACHINE) {
@@ -109,7 +118,7 @@ impl Acceptor {
         listener.accept().await
     }
 
-    fn hand_over(&self, incoming: Box<dyn Incoming>) {
+    fn hand_over(&self, incoming: Box<dyn Incoming>, listener: SocketAddr) {
         let peer = incoming.peer_addr();
         let evicted = Stop::new();
         let evict = evicted.clone();
@@ -148,9 +157,9 @@ impl Acceptor {
             state: Arc::clone(&self.state),
             pool: worker.pool.clone(),
             activity: worker.activity.clone(),
-            event_loop: worker.event_loop.clone(),
+            turns: worker.event_loop.join(group),
             stop: self.stop.clone(),
-            tally: Tally::new(Arc::clone(&self.state), peer),
+            tally: Tally::new(Arc::clone(&self.state), peer, listener),
             address: self.settings.addresses.connected(group, receives),
             origin,
             place: Place { admitted, evicted },
@@ -167,7 +176,8 @@ struct Arrival {
     state: Arc<State>,
     pool: Pool,
     activity: Activity,
-    event_loop: EventLoop,
+    /// The turns of the connection, for its setup too.
+    turns: Turns,
     stop: Stop,
     tally: Tally,
     address: Address,
@@ -219,7 +229,7 @@ impl Arrival {
         let Self {
             settings,
             activity,
-            event_loop,
+            turns,
             tally,
             stop,
             place,
@@ -230,7 +240,7 @@ impl Arrival {
         let kept = Kept {
             address,
             receive_memory,
-            turns: Some(event_loop.join(place.admitted.group())),
+            turns: Some(turns),
             _load: load,
         };
         let kept = Some(kept);
@@ -254,6 +264,7 @@ impl Arrival {
     ) -> Result<(Endpoint, Option<ReceiveLease>), SetupError> {
         let settings = &self.settings.config;
         let request = incoming.request(settings.setup_timeout).await?;
+        begin_turn(&mut self.turns).await;
         let limits = incoming.limits();
         let limits = limits.unwrap_or_else(|| self.on.provider.limits());
         self.place.admitted.set_up();
@@ -313,7 +324,12 @@ impl Arrival {
             .with_receive_size(config.receive_size())
             .with_shared_receives(self.address.shared.receives.clone())
             .with_setup_timeout(settings.setup_timeout);
-        let private_data = own.with_user_bytes(&settings.private_data, limits.private_data.accept);
+        let mut behind = Vec::new();
+        if config.versions.speak(Version::Two) {
+            behind.extend_from_slice(&config.dialect.announcement());
+        }
+        behind.extend_from_slice(&settings.private_data);
+        let private_data = own.with_user_bytes(&behind, limits.private_data.accept);
         // RFC 8166 §3.3.2: Receives are posted before the client can know that it may send.
         let receives = config.initial_receives();
         let qp = incoming.accept(&options, &private_data, receives).await?;

@@ -19,11 +19,13 @@ use crate::driver::spin::{Activity, Spinner};
 use crate::driver::{Driver, Policy};
 use oncrpc::admission::Use;
 use oncrpc::{Closing, ConnectionId, OpenConnection, Service};
+use rpcrdma_proto::Oversized;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
+use tracing::warn;
 use verbs::SharedReceiveQueue;
 
 /// A connection in service. Boxed on its own, so that the memory of its setup is free by then.
@@ -85,6 +87,7 @@ impl Serving {
             back: BackEnd::open(config, &endpoint, &settings.backward_memory),
             grants: Grants::new(&endpoint.connection, memory, clock::now()),
             asking: Asking::new(clock::now()),
+            has_oversized: false,
             settings: Arc::clone(&settings),
             tally,
             ends: Ends::of(&[&stop, &place.evicted, &closed, &aborted]),
@@ -183,6 +186,8 @@ struct Answering {
     close_until: Option<Instant>,
     grants: Grants,
     asking: Asking,
+    /// Whether a message that was longer than announced was logged.
+    has_oversized: bool,
 }
 
 impl Answering {
@@ -220,6 +225,23 @@ impl Answering {
             true => Err(CloseReason::ByService),
             false => Ok(()),
         }
+    }
+
+    /// Logs a message that was longer than announced, once a connection, or ends the connection. It
+    /// would be lost, and the connection with it, at a server whose Receives are no larger.
+    fn check_oversized(&mut self, endpoint: &Endpoint) -> Result<(), CloseReason> {
+        let Some(Oversized { bytes, limit }) = endpoint.connection.oversized() else {
+            return Ok(());
+        };
+        if self.settings.config.strict {
+            return Err(CloseReason::Oversized { bytes, limit });
+        }
+        let logged = std::mem::replace(&mut self.has_oversized, true);
+        if !logged && self.settings.may_warn(endpoint.caller.group) {
+            let (listen, peer) = (self.settings.listen(), endpoint.qp.peer_addr());
+            warn!(listen, %peer, bytes, limit, "a message is longer than was announced; other servers close the connection");
+        }
+        Ok(())
     }
 
     /// Tells admission control of the use of the connection, unless it was evicted by then.
@@ -269,6 +291,7 @@ impl Policy for Answering {
     }
 
     fn before_calls(&mut self, endpoint: &Endpoint) -> Result<(), CloseReason> {
+        self.check_oversized(endpoint)?;
         self.tally
             .before_calls(endpoint, self.drain_until.is_some());
         self.set_use(Use::InUse)
@@ -285,6 +308,7 @@ impl Policy for Answering {
         endpoint: &mut Endpoint,
         deadlines: &mut Deadlines,
     ) -> Result<(), CloseReason> {
+        self.check_oversized(endpoint)?;
         self.set_use(self.current_use(&endpoint.connection))?;
         self.sent
             .store(endpoint.qp.io_counters().bytes_out, Relaxed);
@@ -514,7 +538,11 @@ mod tests {
                 ),
                 Arc::new(settings),
                 Activity::default(),
-                Tally::new(state, ([127, 0, 0, 1], 1).into()),
+                Tally::new(
+                    state,
+                    ([127, 0, 0, 1], 1).into(),
+                    ([127, 0, 0, 1], 2).into()
+                ),
                 Stop::new(),
                 place,
                 None,

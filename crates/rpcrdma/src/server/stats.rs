@@ -54,6 +54,8 @@ pub struct ConnectionStats {
     pub id: Option<ConnectionId>,
     /// Address of the client.
     pub peer: SocketAddr,
+    /// Address of the listener that it came to, as [`Server::listen_also`](crate::Server::listen_also) returned it.
+    pub listener: SocketAddr,
     /// Name of the RDMA device that the connection uses; `None` over software, and during setup.
     pub device: Option<Arc<str>>,
     /// Time of acceptance.
@@ -187,12 +189,13 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn new(state: Arc<State>, peer: SocketAddr) -> Self {
+    pub(super) fn new(state: Arc<State>, peer: SocketAddr, listener: SocketAddr) -> Self {
         state.stats().connections += 1;
         let now = clock::now();
         let stats = ConnectionStats {
             id: None,
             peer,
+            listener,
             device: None,
             since: now,
             state: ConnectionState::Setup,

@@ -249,6 +249,18 @@ impl Peer {
         self.0.progress();
     }
 
+    /// Waits for the end of the connection.
+    pub(crate) async fn ended(&mut self) {
+        loop {
+            self.0.progress();
+            while self.0.poll_cq().is_some() {}
+            if self.0.closed().is_some() {
+                return;
+            }
+            std::future::poll_fn(|cx| self.0.poll_ready(cx)).await;
+        }
+    }
+
     pub(crate) async fn receive(&mut self) -> Vec<u32> {
         loop {
             self.0.progress();

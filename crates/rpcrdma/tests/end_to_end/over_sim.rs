@@ -383,7 +383,7 @@ fn private_data_of_the_user_arrives_behind_ours() {
         let world = World::new(server_config().with_private_data(b"hello".to_vec())).await;
         let client = world.client(ClientConfig::default()).await;
         let info = client.connection().expect("connected");
-        assert_eq!(&info.raw_private_data[8..], b"hello");
+        assert_eq!(&info.raw_private_data[8..], b"rpc2ce01hello");
         assert_eq!(info.thresholds.send.bytes(), 4096);
         world.server.shutdown().await;
     });

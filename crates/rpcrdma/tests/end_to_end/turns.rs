@@ -3,11 +3,20 @@
 use crate::echo::{self, ask, check};
 use crate::run;
 use crate::stage::{Stage, sim};
-use rpcrdma::{ClientConfig, ServerConfig, Spin};
-use std::net::IpAddr;
+use oncrpc::Programs;
+use oncrpc::turns::TURNS;
+use rpcrdma::{ClientConfig, Server, ServerConfig, Spin};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 use tokio::task::JoinSet;
-use verbs_sim::EndOptions;
+use verbs::{
+    BoxFuture, Incoming, Listener, ProtocolMismatch, QpOptions, QueuePair, SetupError, WorkRequest,
+    WrapProvider,
+};
+use verbs_sim::{EndOptions, SimProvider};
 
 /// Connections of the busy address, and calls in flight on each.
 const BUSY: usize = 32;
@@ -44,5 +53,105 @@ fn address_with_many_busy_connections_leaves_another_its_turns() {
         assert!(before[4] < BUSY * DEPTH / 4, "{before:?}");
         busy.shutdown().await;
         stage.server.has_lawless_peer();
+    });
+}
+
+/// A provider to which peers connect without a pause, and leave. It counts them.
+struct Crowded {
+    sim: SimProvider,
+    accepted: Arc<AtomicUsize>,
+}
+
+impl WrapProvider for Crowded {
+    type Inner = SimProvider;
+
+    fn inner(&self) -> &SimProvider {
+        &self.sim
+    }
+
+    fn wrap_listen<'a>(
+        &'a self,
+        on: SocketAddr,
+    ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
+        let accepted = Arc::clone(&self.accepted);
+        Box::pin(async move { Ok(Box::new(Crowd { on, accepted }) as Box<dyn Listener>) })
+    }
+}
+
+struct Crowd {
+    on: SocketAddr,
+    accepted: Arc<AtomicUsize>,
+}
+
+impl Listener for Crowd {
+    fn local_addr(&self) -> SocketAddr {
+        self.on
+    }
+
+    fn accept(&mut self) -> BoxFuture<'_, Result<Box<dyn Incoming>, SetupError>> {
+        self.accepted.fetch_add(1, Relaxed);
+        let leaving = Leaving(self.on);
+        Box::pin(async move { Ok(Box::new(leaving) as Box<dyn Incoming>) })
+    }
+}
+
+struct Leaving(SocketAddr);
+
+impl Incoming for Leaving {
+    fn peer_addr(&self) -> SocketAddr {
+        self.0
+    }
+
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn request<'a>(&'a mut self, _: Duration) -> BoxFuture<'a, Result<Vec<u8>, SetupError>> {
+        let left = SetupError::NotOurProtocol(ProtocolMismatch::NoMessage.into());
+        Box::pin(async { Err(left) })
+    }
+
+    fn accept<'a>(
+        self: Box<Self>,
+        _: &'a QpOptions,
+        _: &'a [u8],
+        _: Vec<WorkRequest>,
+    ) -> BoxFuture<'a, Result<Box<dyn QueuePair>, SetupError>>
+    where
+        Self: 'a,
+    {
+        unreachable!("it has left")
+    }
+
+    fn reject<'a>(self: Box<Self>, _: &'a [u8]) -> BoxFuture<'a, ()>
+    where
+        Self: 'a,
+    {
+        Box::pin(async {})
+    }
+}
+
+#[test]
+fn peers_that_connect_without_a_pause_leave_others_their_turns() {
+    run(async {
+        let (fabric, _) = sim();
+        let accepted = Arc::<AtomicUsize>::default();
+        let provider = Crowded {
+            sim: fabric.provider(EndOptions::default()),
+            accepted: Arc::clone(&accepted),
+        };
+        // Its event loop is that of this task.
+        let config = ServerConfig::default().with_workers(0_usize);
+        let addr = SocketAddr::from(([127, 0, 0, 1], 20049));
+        let server = Server::bind(Arc::new(provider), addr, Arc::new(Programs::new()), config);
+        let server = server.await.expect("it listens");
+        let mut before = 0;
+        for _ in 0..16 {
+            let now = accepted.load(Relaxed);
+            assert!(now - before <= TURNS, "{now} behind {before}");
+            before = now;
+            tokio::task::yield_now().await;
+        }
+        assert!(accepted.load(Relaxed) > TURNS && server.stats().refused > 0);
     });
 }

@@ -9,6 +9,7 @@ use rpcrdma::{
     Client, ClientConfig, Design, REMEMBER_VERSION_ONE, Server, ServerConfig, ServerStats, Spin,
     Version, Versions,
 };
+use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::XcharId;
 use std::sync::Arc;
 use std::time::Duration;
@@ -182,7 +183,7 @@ fn client_that_answers_no_calls_says_so_in_version_two() {
 }
 
 #[test]
-fn server_that_turns_version_two_down_is_asked_once() {
+fn server_that_does_not_announce_version_two_is_not_asked() {
     run(async {
         let stage = Stage::new(sim().1, serving(Versions::One)).await;
         let config = speaking(Versions::Auto).with_connections(3);
@@ -192,7 +193,60 @@ fn server_that_turns_version_two_down_is_asked_once() {
         }
         client.close().await;
         let stats = stage.server.shutdown().await;
-        assert_eq!((stats.accepted, stats.counters.version_errors_sent), (3, 1));
+        assert_eq!((stats.accepted, stats.counters.version_errors_sent), (3, 0));
+    });
+}
+
+#[test]
+fn stranger_is_spoken_to_in_version_one_and_offered_nothing() {
+    // The draft of its private data is another, or it has none.
+    for private_data in [&b""[..], b"\xf6\xab\x0e\x18\x01\x01\x03\x03rpc2ie07"] {
+        run(async {
+            let (_fabric, provider) = sim();
+            let mut listener = provider.listen(anywhere()).await.expect("it listens");
+            let to = listener.local_addr();
+            let server = async {
+                answer_in_version_one(taken_in_with(listener.as_mut(), private_data).await).await;
+            };
+            let client = async {
+                let client = Client::connect(provider.clone(), to, speaking(Versions::Auto)).await;
+                exchange(&client.expect("it connects"), &[], &[]).await;
+            };
+            tokio::select! {
+                () = server => unreachable!("it serves for ever"),
+                () = client => {}
+            }
+        });
+    }
+}
+
+#[test]
+fn server_of_another_draft_than_it_announces_costs_no_wait() {
+    run_in_virtual_time(async {
+        let (_fabric, provider) = sim();
+        let mut listener = provider.listen(anywhere()).await.expect("it listens");
+        let to = listener.local_addr();
+        let server = async {
+            let mut first = taken_in(listener.as_mut()).await;
+            assert_eq!(first.receive().await[1], 2);
+            // RDMA2_CONNPROP_FINAL of ietf-07, which says nothing.
+            first.send(&[0, 2, 8, 7, 0, 0, 0]);
+            first.ended().await;
+            drop(first);
+            answer_in_version_one(taken_in(listener.as_mut()).await).await;
+        };
+        let client = async {
+            let begin = Instant::now();
+            let config = speaking(Versions::Auto);
+            let limit = config.version_timeout;
+            let client = Client::connect(provider.clone(), to, config).await;
+            assert!(begin.elapsed() < limit);
+            exchange(&client.expect("it connects"), &[], &[]).await;
+        };
+        tokio::select! {
+            () = server => unreachable!("it serves for ever"),
+            () = client => {}
+        }
     });
 }
 
@@ -212,7 +266,7 @@ fn client_that_remembers_version_one_follows_a_server_to_version_two() {
         assert_eq!(version(), Some(Version::Two));
         client.close().await;
         let stats = server.shutdown().await;
-        assert_eq!((stats.accepted, stats.counters.version_errors_sent), (2, 1));
+        assert_eq!((stats.accepted, stats.counters.version_errors_sent), (1, 0));
     });
 }
 
@@ -229,13 +283,20 @@ fn client_that_wants_version_two_alone_says_what_the_server_speaks() {
     });
 }
 
-/// The next connection, taken in by a peer that the test drives by hand.
+/// The next connection, taken in by a peer that the test drives by hand, and that announces version
+/// two.
 async fn taken_in(listener: &mut dyn Listener) -> Peer {
+    taken_in_with(listener, &Dialect::Cel01.announcement()).await
+}
+
+/// The same, with this private data.
+async fn taken_in_with(listener: &mut dyn Listener, private_data: &[u8]) -> Peer {
     let mut incoming = listener.accept().await.expect("a connection");
     let limit = Duration::from_secs(10);
     incoming.request(limit).await.expect("a request");
     let options = QpOptions::default();
-    let accepted = incoming.accept(&options, b"", echo::receives(8)).await;
+    let accepted = incoming.accept(&options, private_data, echo::receives(8));
+    let accepted = accepted.await;
     Peer::new(accepted.expect("accepted"))
 }
 
@@ -344,6 +405,36 @@ fn server_that_does_not_answer_the_offer_is_given_up_after_a_while() {
         };
         tokio::select! {
             () = server => unreachable!("it serves for ever"),
+            () = client => {}
+        }
+    });
+}
+
+#[test]
+fn version_two_is_offered_unannounced_to_a_server_that_lacks_version_one() {
+    run(async {
+        let (_fabric, provider) = sim();
+        let mut listener = provider.listen(anywhere()).await.expect("it listens");
+        let to = listener.local_addr();
+        let server = async {
+            let mut peer = taken_in_with(listener.as_mut(), b"").await;
+            let call = peer.receive().await;
+            peer.send(&[call[0], 1, 8, 4, 1, 2, 2]);
+            let mut next = taken_in_with(listener.as_mut(), b"").await;
+            drop(peer);
+            let offer = next.receive().await;
+            assert_eq!(offer[1], 2);
+            next.send(&[offer[0], 2, 8, 5, 1, 1, 8, 0, 0]);
+            let call = next.receive().await;
+            next.send(&[call[0], 2, 8, 0, 1, 0, 0, 0, call[0], 1, 0]);
+            next.receive().await;
+        };
+        let client = async {
+            let client = Client::connect(provider.clone(), to, speaking(Versions::Auto)).await;
+            exchange(&client.expect("it connects"), &[], &[]).await;
+        };
+        tokio::select! {
+            () = server => unreachable!("the client is done before"),
             () = client => {}
         }
     });

@@ -30,7 +30,7 @@ pub(super) struct Calls {
     out: BTreeMap<u64, Out>,
     /// Calls that were handed in and wait for room, in this order.
     waiting: VecDeque<u64>,
-    mixed_long: bool,
+    mixed: bool,
     /// Calls of the peer that have no answer yet.
     pub(super) handed: Vec<Handed>,
 }
@@ -58,9 +58,9 @@ pub(super) struct Handed {
 }
 
 impl Calls {
-    pub(super) fn new(mixed_long: bool) -> Self {
+    pub(super) fn new(mixed: bool) -> Self {
         Self {
-            mixed_long,
+            mixed,
             ..Self::default()
         }
     }
@@ -156,8 +156,10 @@ impl Calls {
         if script.one_in(8) {
             request = request.with_reply_chunk();
         }
-        if self.mixed_long {
-            request = request.with_mixed_chunks();
+        if self.mixed {
+            request = request
+                .with_read_chunks_beside_position_zero()
+                .with_write_chunks_beside_reply_chunk();
         }
         request
     }

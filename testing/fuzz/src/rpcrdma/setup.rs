@@ -25,8 +25,8 @@ pub(super) struct Setup {
     pub(super) peer: Option<PrivateData>,
     pub(super) hand: Hand,
     pub(super) budget: Budget,
-    /// Whether items of Long calls go in chunks of their own.
-    pub(super) mixed_long: bool,
+    /// Whether items of Long calls and results of long replies go in chunks of their own.
+    pub(super) mixed: bool,
 }
 
 /// What an end is told, what its peer says in its private data, and what is under it.
@@ -50,7 +50,7 @@ pub(super) fn setup(role: Role, script: &mut Script<'_>) -> Setup {
         receives: Receives::Posted,
         pool: Pool::new(1 << 20),
     };
-    let mixed_long = script.flag();
+    let mixed = script.flag();
     let budget = Budget::new(script.pick(&[40_000, 1 << 20]));
     let peer = (!script.one_in(4)).then(|| private_data(script));
     let mut hand = Hand::new(script);
@@ -62,7 +62,7 @@ pub(super) fn setup(role: Role, script: &mut Script<'_>) -> Setup {
         peer,
         hand,
         budget,
-        mixed_long,
+        mixed,
     }
 }
 

@@ -267,8 +267,7 @@ impl Rules {
 
     /// We say what we are.
     fn introduce(&mut self, said: &InitXch) {
-        let said = said.start.get::<RequesterRemoteInvalidation>();
-        self.two.own_invalidation = said == Some(true);
+        self.two.own_invalidation = may_invalidate(said);
     }
 
     /// A server answers: from here on its design holds, which is one that was offered.
@@ -291,12 +290,12 @@ impl Rules {
     /// What the peer says of itself.
     fn learn(&mut self, operation: &Operation) {
         match operation {
-            Operation::InitXch(InitXch { start, .. }) => {
+            Operation::InitXch(init @ InitXch { start, .. }) => {
                 let two = &mut self.two;
                 two.size = start
                     .get::<ReceiveBufferSize>()
                     .map_or(two.size, ReceiveSize::bytes);
-                two.invalidation = start.get::<RequesterRemoteInvalidation>() == Some(true);
+                two.invalidation = may_invalidate(init);
                 let backward = start.get::<BackwardRequestSupport>();
                 two.general = backward == Some(BackwardSupport::General);
             }
@@ -573,4 +572,11 @@ impl fmt::Display for Rules {
 fn offered(init: &InitXch) -> Designs {
     let bits = init.start.get::<InvalidationDesigns>();
     bits.unwrap_or_default().offered()
+}
+
+/// Whether replies to the sender may invalidate its handles (xcharext §3.2). An INITXCH that names
+/// nothing leaves that to the version itself (reminv §4.1), of which a bystander cannot know.
+fn may_invalidate(init: &InitXch) -> bool {
+    let said = init.start.get::<RequesterRemoteInvalidation>();
+    said == Some(true) || init.start.is_empty()
 }

@@ -10,6 +10,7 @@ pub(super) fn print<R: Serialize>(
     report: &R,
     table: fn(&R, &mut StdoutLock<'static>) -> std::io::Result<()>,
 ) -> Result<()> {
+    crate::output::check()?;
     let mut out = std::io::stdout().lock();
     if json {
         writeln!(out, "{}", crate::json::document(report)?)?;

@@ -37,6 +37,9 @@ pub(super) fn of_value(key: &str, message: &str) -> String {
     if let Some(field) = quoted(message, "unknown field `", '`') {
         let known = message.split_once(", expected ").map(|(_, known)| known);
         let known = known.map(|known| known.trim_start_matches("one of ").replace('`', ""));
+        if field == "include" && key.starts_with("export") {
+            return "there is no key include here: write it at the top of the file, before the first table".to_owned();
+        }
         return match (as_in_exports(field), known) {
             (Some(here), _) => format!("there is no key {field}: write {here}"),
             (None, Some(known)) => format!("there is no key {field}; there are {known}"),

@@ -207,8 +207,8 @@ async fn all_sockets() -> anyhow::Result<Vec<PathBuf>> {
     }
     let dirs: Vec<_> = dirs.iter().map(|dir| dir.display().to_string()).collect();
     bail!(
-        "found no server that this user may query: there is no control socket in {} (name it with \
-         --socket; a server without a state directory needs --control-socket)",
+        "found no server or gateway that this user may query: there is no control socket in {} (name it with --socket; a \
+         server without a state directory needs --control-socket)",
         dirs.join(", ")
     )
 }
@@ -230,10 +230,15 @@ fn is_control_socket(path: &Path) -> bool {
     name.is_some_and(|name| name.starts_with("control-") && name.ends_with(".sock"))
 }
 
-/// What is above the statistics or clients of one of several, in a line: what it is, and the path for `--socket`.
+/// Title of one of several: what it is, and the option that selects it.
 pub(crate) fn heading(status: &Status, socket: &Path) -> String {
+    format!("{status}\n{}", option(socket))
+}
+
+/// The option that selects the one with this control socket, in a line.
+pub(crate) fn option(socket: &Path) -> String {
     let socket = socket.display().to_string();
-    format!("{status} (--socket {})\n", printable(socket.as_bytes()))
+    format!("--socket {}\n", printable(socket.as_bytes()))
 }
 
 #[cfg(test)]

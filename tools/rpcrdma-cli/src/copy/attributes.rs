@@ -1,9 +1,12 @@
 //! Modes, owners and times that copies get.
 
-use super::directory::LocalName;
+use super::directory::{LocalDir, LocalName};
 use super::entry::{About, Time};
+use super::lists::RemoteList;
 use super::options::Options;
 use super::replaced::without_group;
+use crate::show;
+use anyhow::Context;
 use nfs_client::{Fault, Nfs3};
 use nfs_proto::{FileHandle, FileType, SetAttributes, SetTime, Status};
 use rpcrdma::Client;
@@ -23,6 +26,8 @@ pub(crate) struct Wanted {
     pub(crate) mode: u32,
     /// Owner and group of that file.
     pub(crate) owner: Option<(u32, u32)>,
+    /// That file, which may have an access control list.
+    pub(crate) replaced: Option<FileHandle>,
     /// What is kept of the source.
     pub(crate) kept: Option<Kept>,
 }
@@ -59,7 +64,8 @@ impl Unkept {
 }
 
 impl Wanted {
-    pub(crate) fn of(source: &About, options: &Options) -> Self {
+    /// Attributes for the copy of something in a directory where new files may have these permissions.
+    pub(crate) fn of(source: &About, options: &Options, permitted: u32) -> Self {
         let kept = Kept {
             mode: source.mode,
             uid: source.uid,
@@ -69,18 +75,21 @@ impl Wanted {
         };
         Self {
             // What runs with the rights of its owner is made so by the owner, not by copying.
-            mode: source.mode & 0o777 & !options.umask,
+            mode: source.mode & 0o777 & permitted,
             owner: None,
+            replaced: None,
             kept: options.preserves.then_some(kept),
         }
     }
 
-    /// The same where this file of a server is replaced: without `--preserve` its mode and owner stay.
-    pub(crate) fn in_place_of(self, there: Option<&About>) -> Self {
+    /// The same where this file of a server is replaced: without `--preserve` its mode, owner and access control list
+    /// stay.
+    pub(crate) fn in_place_of(self, there: Option<&About>, replaced: Option<FileHandle>) -> Self {
         match there {
             Some(there) if self.kept.is_none() && there.kind == FileType::Regular => Self {
                 mode: there.mode & 0o777,
                 owner: Some((there.uid, there.gid)),
+                replaced,
                 kept: None,
             },
             Some(_) | None => self,
@@ -99,8 +108,8 @@ impl Wanted {
         made.map_or_else(|| self.is_of_another(), |made| made != owner)
     }
 
-    /// Gives a complete file on a server what it was not made with: attributes of the source, or of the file that it
-    /// replaces. `made` is the owner and group that it has, if that is known.
+    /// Gives a complete file on a server what it was not made with: attributes of the source, or those and the list of
+    /// the file that it replaces. `made` is the owner and group that it has, if that is known.
     ///
     /// # Errors
     ///
@@ -108,13 +117,19 @@ impl Wanted {
     pub(crate) async fn set_remote(
         &self,
         nfs: &Nfs3<Client>,
-        file: FileHandle,
-        path: &[u8],
+        (file, path): (FileHandle, &[u8]),
+        list: Option<&RemoteList>,
         made: Option<(u32, u32)>,
     ) -> anyhow::Result<()> {
-        match (&self.kept, self.owner) {
-            (Some(kept), _) => kept.set_remote(nfs, file, path).await,
-            (None, Some(owner)) if self.first_mode() != self.mode || self.differs(owner, made) => {
+        match (&self.kept, self.owner, list) {
+            (Some(kept), _, _) => kept.set_remote(nfs, file, path).await,
+            (None, Some(owner), Some(list)) => {
+                let attributes = (self.mode, owner);
+                list.give(nfs, (file, path), attributes, made).await
+            }
+            (None, Some(owner), None)
+                if self.first_mode() != self.mode || self.differs(owner, made) =>
+            {
                 let (uid, gid) = owner;
                 let all = SetAttributes {
                     mode: Some(self.mode),
@@ -132,7 +147,7 @@ impl Wanted {
                 let set = set_first(nfs, file, &[all, no_owner, neither]).await;
                 Ok(set.map_err(|fault| fault.at("change attributes of", path))?)
             }
-            (None, _) => Ok(()),
+            (None, _, _) => Ok(()),
         }
     }
 
@@ -163,6 +178,7 @@ impl Wanted {
             None => opened.then_some(Self {
                 mode: mode & 0o7777,
                 owner: None,
+                replaced: None,
                 kept: None,
             }),
         }
@@ -175,8 +191,28 @@ impl Wanted {
         (self.kept.is_some() || self.first_directory_mode() != self.mode).then_some(Self {
             mode: last,
             owner: None,
+            replaced: None,
             kept: self.kept,
         })
+    }
+}
+
+impl Wanted {
+    /// Gives a local directory the attributes that it has in the end.
+    ///
+    /// # Errors
+    ///
+    /// One of them cannot be set.
+    pub(crate) fn set_directory(&self, dir: &LocalDir) -> anyhow::Result<()> {
+        let set = || -> anyhow::Result<()> {
+            let dir = dir.readable()?;
+            match &self.kept {
+                Some(kept) => kept.set(&dir)?,
+                None => dir.set_permissions(Permissions::from_mode(self.mode))?,
+            }
+            Ok(())
+        };
+        set().with_context(|| format!("{}: cannot change attributes", show::path(dir.path())))
     }
 }
 
@@ -395,17 +431,18 @@ mod tests {
             umask: 0o027,
             ..Options::default()
         };
-        let wanted = Wanted::of(&source(0o6777), &options);
+        let wanted = Wanted::of(&source(0o6777), &options, 0o777 & !options.umask);
         assert_eq!(
             wanted,
             Wanted {
                 mode: 0o750,
                 owner: None,
+                replaced: None,
                 kept: None
             }
         );
         assert_eq!(wanted.last_of_directory(0o2750), None);
-        let closed = Wanted::of(&source(0o555), &options);
+        let closed = Wanted::of(&source(0o555), &options, 0o777 & !options.umask);
         assert_eq!(closed.first_directory_mode(), 0o750);
         assert_eq!(closed.last_of_directory(0o2750).unwrap().mode, 0o2550);
     }
@@ -417,7 +454,7 @@ mod tests {
             preserves: true,
             ..Options::default()
         };
-        let wanted = Wanted::of(&source(0o4751), &options);
+        let wanted = Wanted::of(&source(0o4751), &options, 0o777 & !options.umask);
         wanted.kept.unwrap().set(file.as_file()).unwrap();
         let about = file.as_file().metadata().unwrap();
         assert_eq!(about.mode() & 0o7777, 0o4751);

@@ -1,14 +1,17 @@
 //! `--delete`: removes at the destination what the source lacks, after everything was copied.
 
-use super::Copy;
+use super::attributes::{Wanted, opened_mode};
 use super::directory::LocalDir;
 use super::entry::{Entry, join, split};
 use super::listing::Listing;
 use super::made::FoldedNames;
 use super::options::Options;
+use super::replaced::mode_for_others;
 use super::root::Root;
 use super::tree::{Tree, local};
+use super::upload::{REMOVED_WITHIN, open_up, set_directory};
 use super::walk::{Known, are_one};
+use super::{Copy, Held, Last, Shared};
 use crate::failure::Usage;
 use crate::show;
 use anyhow::{Context, anyhow, bail};
@@ -217,6 +220,8 @@ struct Level<'a> {
     doomed: Vec<Doomed>,
     /// Directories that the source has in another spelling, with what it has.
     respelled: Vec<(Entry, Doomed)>,
+    /// What is removed from it holds it open for changes, once something is.
+    held: Option<Arc<Held>>,
 }
 
 impl Level<'_> {
@@ -277,6 +282,83 @@ impl Level<'_> {
     }
 }
 
+impl Level<'_> {
+    /// Removes what was found in it.
+    async fn remove(&mut self, source: &Tree, dest: &Tree, copy: &mut Copy) -> anyhow::Result<()> {
+        if self.doomed.is_empty() {
+            return Ok(());
+        }
+        let held = match &self.held {
+            Some(held) => Arc::clone(held),
+            None => {
+                let held = self.hold(source, dest, &copy.shared).await;
+                Arc::clone(self.held.insert(held))
+            }
+        };
+        for gone in self.doomed.drain(..) {
+            let (shared, held) = (copy.shared.clone(), Arc::clone(&held));
+            copy.begin(async move {
+                let (tree, path) = (gone.tree.clone(), gone.entry.path.clone());
+                let all = match shared.options.dry_run {
+                    true => true,
+                    // It may take long, and be what the user did not want.
+                    false => {
+                        let removed = gone.remove(&shared.options);
+                        shared.interrupt.unless(removed).await?
+                    }
+                };
+                drop(held);
+                shared.tell(|| match all {
+                    true if shared.options.dry_run => format!("would remove {}", tree.show(&path)),
+                    true => format!("removed {}", tree.show(&path)),
+                    false => format!(
+                        "not removed: {}, as something in it is excluded",
+                        tree.show(&path)
+                    ),
+                })
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Opens it for changes if its owner has closed it, and holds it. At the end it gets the mode and the times that the
+    /// copy gave it: removing changes both.
+    async fn hold(&self, source: &Tree, dest: &Tree, shared: &Shared) -> Arc<Held> {
+        if shared.options.dry_run {
+            return shared.hold(None, None);
+        }
+        let mut about = self.source.about;
+        if let (Tree::Local, true) = (source, shared.options.preserves) {
+            about.mode = mode_for_others(local(&self.source.path), &about);
+        }
+        let mode = self.dest.about.mode;
+        let wanted = Wanted::of(&about, &shared.options, 0o777);
+        let last: Option<Last> = match (&self.within, dest, self.dest.node) {
+            (Within::Local(dir), _, _) => {
+                let opened = opened_mode(mode).is_some_and(|mode| dir.set_mode(mode).is_ok());
+                let dir = Arc::clone(dir);
+                wanted
+                    .last_of_existing(mode, opened)
+                    .map(|wanted| -> Last { Box::pin(async move { wanted.set_directory(&dir) }) })
+            }
+            (Within::Remote(_), Tree::Remote(export, _), Some(node)) => {
+                let opened = open_up(export.nfs(), &node).await;
+                let (export, path) = (Arc::clone(export), self.dest.path.clone());
+                wanted.last_of_existing(mode, opened).map(|wanted| -> Last {
+                    let interrupt = shared.interrupt.clone();
+                    Box::pin(async move {
+                        let set = set_directory(export.nfs(), node.handle, &path, &wanted);
+                        interrupt.unless_late(REMOVED_WITHIN, set).await
+                    })
+                })
+            }
+            (Within::Remote(_), _, _) => None,
+        };
+        shared.hold(None, last)
+    }
+}
+
 /// Whether a server has no such names.
 fn cannot_be_there(error: &anyhow::Error) -> bool {
     let error = error.downcast_ref::<nfs_client::Error>();
@@ -306,6 +388,7 @@ impl Sweep<'_> {
             name,
             doomed: Vec::new(),
             respelled: Vec::new(),
+            held: None,
         });
         Ok(())
     }
@@ -315,11 +398,11 @@ impl Sweep<'_> {
         while let Some(level) = self.levels.last_mut() {
             if level.doomed.len() >= MAX_DOOMED {
                 level.spare(self.source, self.dest, &options).await?;
-                remove(copy, &mut level.doomed).await?;
+                level.remove(self.source, self.dest, copy).await?;
             }
             let Some((name, there)) = level.entries.next().await? else {
                 level.spare(self.source, self.dest, &options).await?;
-                remove(copy, &mut level.doomed).await?;
+                level.remove(self.source, self.dest, copy).await?;
                 if let Some((from, spared)) = level.respelled.pop() {
                     let Doomed {
                         name, entry, path, ..
@@ -366,34 +449,6 @@ impl Sweep<'_> {
         }
         Ok(())
     }
-}
-
-/// Removes what was found in a directory.
-async fn remove(copy: &mut Copy, doomed: &mut Vec<Doomed>) -> anyhow::Result<()> {
-    for gone in doomed.drain(..) {
-        let shared = copy.shared.clone();
-        copy.begin(async move {
-            let (tree, path) = (gone.tree.clone(), gone.entry.path.clone());
-            let all = match shared.options.dry_run {
-                true => true,
-                // It may take long, and be what the user did not want.
-                false => {
-                    let removed = gone.remove(&shared.options);
-                    shared.interrupt.unless(removed).await?
-                }
-            };
-            shared.tell(|| match all {
-                true if shared.options.dry_run => format!("would remove {}", tree.show(&path)),
-                true => format!("removed {}", tree.show(&path)),
-                false => format!(
-                    "not removed: {}, as something in it is excluded",
-                    tree.show(&path)
-                ),
-            })
-        })
-        .await?;
-    }
-    Ok(())
 }
 
 /// Something that is removed with all that is in it, but for what is excluded.

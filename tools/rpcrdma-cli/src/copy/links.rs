@@ -69,6 +69,13 @@ impl<T> Links<T> {
     }
 }
 
+/// Notes a copy that an earlier run has made, unless another one is made now.
+pub(crate) fn note_kept<T>(first: &FirstCopy<T>, copy: T) {
+    if let Ok(mut first) = first.try_lock() {
+        first.get_or_insert(copy);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

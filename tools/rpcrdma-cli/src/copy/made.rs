@@ -1,45 +1,116 @@
 //! Names and files that a copy has made in a directory of its destination, none of which it replaces.
 //!
 //! Two names of a source can be one name there: `Makefile` and `makefile` on vfat, exFAT, NTFS, SMB, and in a directory
-//! of ext4 that folds case. Whether a destination does so cannot be asked in all cases, so files are compared by their
-//! numbers, and names only to find out for which of them a look at the destination is worth a call.
+//! of ext4 that folds case; two spellings of one text in Unicode on APFS, HFS+ and some ZFS. Whether a destination does
+//! so cannot be asked in all cases, so files are compared by their numbers, and names only to find out for which of them
+//! a look at the destination is worth a call.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use unicode_normalization::UnicodeNormalization;
 
 /// Names and files that are remembered in the directories on the way down. Of further ones, it is not found out whether
 /// two have one name.
 const MAX_MADE: usize = 1 << 20;
 
-/// The same spelling for names that a file system may take for one.
-fn folded(name: &[u8]) -> Vec<u8> {
-    let name = match std::str::from_utf8(name) {
+/// The same spelling for names that differ in what a file system that folds case does not tell apart.
+fn of_one_case(name: &[u8]) -> Vec<u8> {
+    trimmed(match std::str::from_utf8(name) {
         // Some letters have a case that only one of the two directions tells: U+017F is an s.
         Ok(name) => name.to_uppercase().to_lowercase().into_bytes(),
         Err(_) => name.to_ascii_lowercase(),
-    };
-    // FAT and SMB leave out dots and spaces at the end.
+    })
+}
+
+/// The same spelling for all names that any file system may take for one: those of one case, and of one text in Unicode.
+/// The forms KC and KD take the most names for one; ext4 and f2fs leave out what is not shown besides.
+fn of_one_text(name: &[u8]) -> Vec<u8> {
+    match std::str::from_utf8(name) {
+        Ok(text) if !text.is_ascii() => {
+            let text: String = text.nfkd().filter(|c| !is_ignorable(*c)).collect();
+            let text = text.to_uppercase().to_lowercase();
+            trimmed(text.nfkd().collect::<String>().into_bytes())
+        }
+        Ok(_) | Err(_) => trimmed(name.to_ascii_lowercase()),
+    }
+}
+
+/// FAT and SMB leave out dots and spaces at the end.
+fn trimmed(mut name: Vec<u8>) -> Vec<u8> {
     let end = name.iter().rposition(|byte| !matches!(byte, b'.' | b' '));
-    name[..end.map_or(name.len(), |last| last + 1)].to_vec()
+    if let Some(last) = end {
+        name.truncate(last + 1);
+    }
+    name
+}
+
+/// Whether a character has the property `Default_Ignorable_Code_Point` (Unicode 16, DerivedCoreProperties.txt).
+fn is_ignorable(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fff8}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 /// Names, of which those that a file system may take for one are equal.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FoldedNames {
+    spelling: fn(&[u8]) -> Vec<u8>,
     hasher: RandomState,
     taken: HashSet<u64>,
 }
 
+/// No names, of which those are equal that any file system may take for one.
+impl Default for FoldedNames {
+    fn default() -> Self {
+        Self::with(of_one_text)
+    }
+}
+
 impl FoldedNames {
+    /// No names, of which those are equal that differ in case alone.
+    pub(super) fn by_case() -> Self {
+        Self::with(of_one_case)
+    }
+
+    fn with(spelling: fn(&[u8]) -> Vec<u8>) -> Self {
+        Self {
+            spelling,
+            hasher: RandomState::default(),
+            taken: HashSet::new(),
+        }
+    }
+
+    fn hash(&self, name: &[u8]) -> u64 {
+        self.hasher.hash_one((self.spelling)(name))
+    }
+
     /// Adds a name; returns whether it is new.
     pub(super) fn insert(&mut self, name: &[u8]) -> bool {
-        self.taken.insert(self.hasher.hash_one(folded(name)))
+        let hash = self.hash(name);
+        self.taken.insert(hash)
     }
 
     pub(super) fn contains(&self, name: &[u8]) -> bool {
-        self.taken.contains(&self.hasher.hash_one(folded(name)))
+        self.taken.contains(&self.hash(name))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -137,8 +208,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings_that_a_file_system_may_take_for_one_name_are_equal() {
+    fn spellings_of_one_text_are_equal() {
         let mut names = FoldedNames::default();
+        let mut by_case = FoldedNames::by_case();
+        for name in [
+            "\u{e9}t\u{e9}",
+            "\u{1112}\u{1161}\u{11ab}",
+            "file",
+            "\u{3a9}",
+        ] {
+            assert!(names.insert(name.as_bytes()) && by_case.insert(name.as_bytes()));
+        }
+        for name in [
+            "e\u{301}te\u{301}",
+            "E\u{301}TE\u{301}",
+            "\u{d55c}",
+            "\u{fb01}le",
+            "fi\u{ad}le",
+            "f\u{200d}ile",
+            "\u{2126}",
+        ] {
+            assert!(names.contains(name.as_bytes()), "{name:?}");
+        }
+        // On a file system that folds case they are names of their own.
+        for name in ["e\u{301}te\u{301}", "\u{d55c}", "fi\u{ad}le"] {
+            assert!(!by_case.contains(name.as_bytes()), "{name:?}");
+        }
+        assert!(!names.contains("ete".as_bytes()));
+    }
+
+    #[test]
+    fn spellings_that_a_file_system_may_take_for_one_name_are_equal() {
+        check_case(FoldedNames::default());
+        check_case(FoldedNames::by_case());
+    }
+
+    fn check_case(mut names: FoldedNames) {
         for name in ["Makefile", "\u{c9}t\u{e9}", "\u{17f}hort", "a", "\u{ff}"] {
             assert!(names.insert(name.as_bytes()), "{name}");
         }

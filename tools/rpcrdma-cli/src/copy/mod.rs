@@ -15,6 +15,7 @@ mod exclude;
 mod held;
 pub(crate) mod links;
 mod listing;
+pub(crate) mod lists;
 pub(crate) mod made;
 mod options;
 mod plan;
@@ -41,15 +42,17 @@ use crate::output;
 use crate::progress::{self, Progress};
 use crate::session::FileError;
 use anyhow::anyhow;
+use lists::Lists;
 use made::Made;
-use nfs_client::NfsUrl;
-use nfs_proto::Status;
+use nfs_client::{Nfs3, NfsUrl};
+use nfs_proto::{FileHandle, Status};
 use resume::{Kept as KeptFile, RESUME_WINDOW, Version};
+use rpcrdma::Client;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
 /// What stands for standard input or output.
@@ -93,7 +96,13 @@ pub(crate) struct Shared {
     ends: UnboundedSender<Last>,
     /// What goes into the directory that the user named.
     made: Arc<Made>,
+    /// Access control lists on the server that is copied to.
+    pub(crate) lists: Arc<Lists>,
 }
+
+/// Permissions that new files in a directory of a server may have, once they are known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Permitted(Arc<OnceCell<u32>>);
 
 /// The server of all URLs, if it is one.
 pub(crate) fn server(urls: &[NfsUrl]) -> Option<NfsUrl> {
@@ -119,6 +128,7 @@ impl Copy {
             left: Arc::default(),
             ends,
             made: Arc::new(Made::new()),
+            lists: Arc::default(),
         };
         Ok(Self {
             shared,
@@ -277,6 +287,27 @@ impl Shared {
     /// What the copy has made in a directory; without one, in that which the user named.
     pub(crate) fn made_in(&self, held: Option<&Arc<Held>>) -> Arc<Made> {
         Arc::clone(held.map_or(&self.made, |held| &held.made))
+    }
+
+    /// Permissions that new files in a directory of a server may have, as is found out for the first of them. With
+    /// `--preserve` that does not matter.
+    ///
+    /// # Errors
+    ///
+    /// The user wants the copy to end.
+    pub(crate) async fn permitted(
+        &self,
+        nfs: &Nfs3<Client>,
+        dir: FileHandle,
+        known: &Permitted,
+    ) -> anyhow::Result<u32> {
+        let umask = self.options.umask;
+        if self.options.preserves {
+            return Ok(0o777 & !umask);
+        }
+        let ask = async { Ok(self.lists.permitted(nfs, dir, umask).await) };
+        let ask = || self.interrupt.unless(ask);
+        known.0.get_or_try_init(ask).await.copied()
     }
 
     /// Notes an incomplete file that could not be removed.

@@ -77,7 +77,7 @@ impl Plan {
             looked_at: 0,
         };
         let mut folded = match dest.says_it_folds_case().await {
-            true => Some(FoldedNames::default()),
+            true => Some(FoldedNames::by_case()),
             false => None,
         };
         let mut walk = Walk::new(dest, options, roots);
@@ -298,6 +298,7 @@ mod tests {
                 source: Entry::local(path.clone(), &about),
                 to: path,
                 there: None,
+                replaced: None,
                 action: Action::Copy { replaces: false },
             }))
         };

@@ -1,7 +1,7 @@
 //! Attributes of a local file that is replaced, which the file in its place takes on; and its access control list.
 
 use super::attributes::Unkept;
-use super::directory::LocalName;
+use super::directory::{LocalDir, LocalName};
 use super::entry::About;
 use nfs_proto::FileType;
 use rustix::fs::XattrFlags;
@@ -14,15 +14,20 @@ use std::path::{Path, PathBuf};
 /// The extended attribute with the access control list of a file (acl(5)).
 const ACCESS: &str = "system.posix_acl_access";
 
+/// The one with the default list of a directory.
+const DEFAULT: &str = "system.posix_acl_default";
+
 /// Bytes of a list; Linux has no longer attributes (`XATTR_SIZE_MAX`).
 const MAX_LIST: usize = 64 << 10;
 
 /// Bytes of a list before its first entry: the version.
 const VERSION: usize = 4;
 
-/// Tags of the entries of the owning group, and of the mask.
+/// Tags of the entries of the owner, the owning group, the mask and others.
+const OWNER: u16 = 0x01;
 const OWNING_GROUP: u16 = 0x04;
 const MASK: u16 = 0x10;
+const OTHERS: u16 = 0x20;
 
 /// An access control list as Linux keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,20 +44,45 @@ impl AccessList {
         Some(Self(list))
     }
 
+    /// The default list of a directory; none if it has none, or its file system knows none.
+    fn default_of(dir: &LocalDir) -> Option<Self> {
+        let path = format!("/proc/self/fd/{}", dir.as_fd().as_raw_fd());
+        let len = rustix::fs::getxattr_query(&path, DEFAULT).ok()?;
+        let mut list = vec![0; len.min(MAX_LIST)];
+        let len = rustix::fs::getxattr(&path, DEFAULT, &mut list[..]).ok()?;
+        list.truncate(len);
+        Some(Self(list))
+    }
+
+    /// The rights of an entry.
+    fn rights(&self, tag: u16) -> Option<u32> {
+        let entries = self.0.get(VERSION..).unwrap_or_default();
+        let mut entries = entries.as_chunks::<8>().0.iter();
+        let found = entries.find(|entry| u16::from_le_bytes([entry[0], entry[1]]) == tag);
+        found.map(|entry| u32::from(u16::from_le_bytes([entry[2], entry[3]])) & 0o7)
+    }
+
+    /// Permissions that a default list leaves to new files; none if it is not a whole list.
+    fn left(&self) -> Option<u32> {
+        let group = self.rights(MASK).or_else(|| self.rights(OWNING_GROUP))?;
+        Some(self.rights(OWNER)? << 6 | group << 3 | self.rights(OTHERS)?)
+    }
+
     /// A mode for a file without this list: its rights of the group are those of the mask where there is one
     /// (acl(5)), which the owning group need not have.
     pub(crate) fn mode_without(&self, mode: u32) -> u32 {
-        let rights = |tag: u16| {
-            let entries = self.0.get(VERSION..).unwrap_or_default();
-            let mut entries = entries.as_chunks::<8>().0.iter();
-            let found = entries.find(|entry| u16::from_le_bytes([entry[0], entry[1]]) == tag);
-            found.map(|entry| u32::from(u16::from_le_bytes([entry[2], entry[3]])) & 0o7)
-        };
-        let (Some(group), Some(mask)) = (rights(OWNING_GROUP), rights(MASK)) else {
+        let (Some(group), Some(mask)) = (self.rights(OWNING_GROUP), self.rights(MASK)) else {
             return mode;
         };
         mode & !0o070 | (group & mask) << 3
     }
+}
+
+/// Permissions that new files in a local directory may have: those that its default list leaves to them, or all but
+/// those of the umask, which does not count where there is such a list (acl(5)).
+pub(crate) fn permitted(dir: &LocalDir, umask: u32) -> u32 {
+    let left = AccessList::default_of(dir).and_then(|list| list.left());
+    left.unwrap_or(0o777 & !umask)
 }
 
 /// Attributes of a file that is replaced.
@@ -127,7 +157,6 @@ fn in_directory(name: &LocalName) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::super::directory::LocalDir;
     use super::*;
 
     /// A list as Linux has it: tag, rights, user or group.

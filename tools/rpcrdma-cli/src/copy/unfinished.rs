@@ -1,24 +1,26 @@
-//! Files that an earlier copy did not finish: what is left of one that was killed is removed by the next one into
-//! the same directory.
+//! What an earlier copy did not finish: what is left of one that was killed is removed by the next one into the same
+//! directory.
 //!
-//! A file is taken for left over if it has a name that copies give, is a regular file, belongs to the user that
-//! this copy makes files as, has not been written to for [`OLD`], and no copy on this machine has it locked.
+//! Something is taken for left over if it has a name that copies give, is no directory, belongs to the user that
+//! this copy makes files as, was neither written to nor changed for [`OLD`], and no copy on this machine has it locked.
+//! Its ctime counts too: a file that is about to get its name may have the times of its source.
 
-use super::entry::{About, Entry, join};
+use super::directory::{LocalDir, LocalName};
+use super::entry::{Entry, join};
 use super::root::Root;
 use super::tree::{Tree, local};
 use nfs_client::{Export, Fault};
 use nfs_proto::{Attributes, FileHandle, FileType, Name, SetAttributes};
 use rpcrdma::Client;
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, Stat};
 use std::collections::HashSet;
-use std::fs::{OpenOptions, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::time::SystemTime;
+use std::ffi::OsStr;
+use std::fs::{File, TryLockError};
+use std::os::unix::ffi::OsStrExt;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long an unfinished file was not written to that is removed, in seconds.
-const OLD: u64 = 24 * 60 * 60;
+/// How long something unfinished was not changed that is removed, in seconds.
+const OLD: i64 = 24 * 60 * 60;
 
 /// Entries of a directory that are looked at for unfinished files, where only files are put into it.
 const MAX_LOOKED_AT: usize = 4096;
@@ -54,41 +56,86 @@ async fn names_in(tree: &Tree, dir: &Entry) -> Vec<Vec<u8>> {
     names
 }
 
-/// Removes of these files in a directory those that are left over. It is done for what comes later: what fails
+/// Removes of these names in a directory those of what is left over. It is done for what comes later: what fails
 /// is left as it is.
 pub(crate) async fn remove(tree: &Tree, dir: &Entry, names: &[Vec<u8>]) {
     match (tree, &dir.node) {
+        _ if names.is_empty() => {}
         (Tree::Local, _) => {
+            let Ok(dir) = LocalDir::open(local(&dir.path)) else {
+                return;
+            };
             for name in names {
-                remove_locally(local(&join(&dir.path, name)));
+                remove_locally(&dir.name(OsStr::from_bytes(name)), SystemTime::now());
             }
         }
-        (Tree::Remote(export, _), Some(node)) if !names.is_empty() => {
+        (Tree::Remote(export, _), Some(node)) => {
             // What fails is left.
             let _ = remove_remotely(export, (node.handle, &dir.path), names).await;
         }
-        (Tree::Remote(..), _) => {}
+        (Tree::Remote(..), None) => {}
     }
 }
 
-fn remove_locally(path: &Path) {
-    let nonblocking = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(nonblocking.bits().cast_signed())
-        .open(path);
-    let Ok(file) = file else { return };
-    let Ok(about) = file.metadata() else { return };
-    let modified = about.modified().ok();
-    let age = modified.and_then(|modified| SystemTime::now().duration_since(modified).ok());
-    let about = About::from(&about);
-    if about.kind == FileType::Regular
-        && about.uid == rustix::process::geteuid().as_raw()
-        && age.is_some_and(|age| age.as_secs() >= OLD)
+/// What its age and its owner are known by.
+struct About {
+    is_directory: bool,
+    uid: u32,
+    /// The second of its last change, of any kind.
+    changed: i64,
+}
+
+impl From<&Stat> for About {
+    fn from(about: &Stat) -> Self {
+        Self {
+            is_directory: rustix::fs::FileType::from_raw_mode(about.st_mode).is_dir(),
+            uid: about.st_uid,
+            changed: about.st_mtime.max(about.st_ctime),
+        }
+    }
+}
+
+impl From<&Attributes> for About {
+    fn from(about: &Attributes) -> Self {
+        Self {
+            is_directory: about.file_type == FileType::Directory,
+            uid: about.uid,
+            changed: about.mtime.seconds.max(about.ctime.seconds).into(),
+        }
+    }
+}
+
+impl About {
+    /// Whether it is left over for a user at this second.
+    fn is_left_over(&self, user: u32, now: i64) -> bool {
+        let age = now.saturating_sub(self.changed);
+        !self.is_directory && self.uid == user && age >= OLD
+    }
+}
+
+fn remove_locally(at: &LocalName, now: SystemTime) {
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    let user = rustix::process::geteuid().as_raw();
+    let Ok(mut about) = at.about() else { return };
+    let mut file = None;
+    if rustix::fs::FileType::from_raw_mode(about.st_mode).is_file() {
+        // It is the one that was opened whose lock and age count.
+        let Ok(opened) = at.open(OFlags::RDONLY, 0) else {
+            return;
+        };
+        let Ok(found) = rustix::fs::fstat(&opened) else {
+            return;
+        };
+        about = found;
+        file = Some(opened);
+    }
+    let locked = file.as_ref().map(File::try_lock);
+    if About::from(&about).is_left_over(user, now)
         // Where files cannot be locked, its age has to do.
-        && !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+        && !matches!(locked, Some(Err(TryLockError::WouldBlock)))
     {
-        let _ = std::fs::remove_file(path);
+        let _ = at.remove(false);
     }
 }
 
@@ -104,68 +151,97 @@ async fn remove_remotely(
     let mut made = made.map_err(|error| error.fault)?;
     let now = export.nfs().get_attributes(made.stream().handle()).await;
     made.abandon().await.map_err(|error| error.fault)?;
-    let now = now?;
+    let now = About::from(&now?);
     for name in names {
-        let name = Name::new(name)?;
-        let (handle, attributes) = export.nfs().lookup(dir, name).await?;
-        let about = match attributes {
-            Some(about) => about,
-            None => export.nfs().get_attributes(handle).await?,
-        };
-        if is_left_over(&about, &now) {
-            export.nfs().remove(dir, name).await?;
+        match remove_one(export, dir, name, &now).await {
+            // Another copy may have removed it, or it is somebody else's.
+            Ok(()) | Err(Fault::Status(_)) => {}
+            Err(fault) => return Err(fault),
         }
     }
     Ok(())
 }
 
-fn is_left_over(about: &Attributes, now: &Attributes) -> bool {
-    let age = u64::from(now.mtime.seconds).checked_sub(about.mtime.seconds.into());
-    about.file_type == FileType::Regular
-        && about.uid == now.uid
-        && age.is_some_and(|age| age >= OLD)
+async fn remove_one(
+    export: &Export<Client>,
+    dir: FileHandle,
+    name: &[u8],
+    now: &About,
+) -> Result<(), Fault> {
+    let name = Name::new(name)?;
+    let (handle, attributes) = export.nfs().lookup(dir, name).await?;
+    let about = match attributes {
+        Some(about) => about,
+        None => export.nfs().get_attributes(handle).await?,
+    };
+    if About::from(&about).is_left_over(now.uid, now.changed) {
+        export.nfs().remove(dir, name).await?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::{File, FileTimes};
+    use std::fs::{self, FileTimes};
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
     use std::time::Duration;
 
-    /// Whether a file of this age, in seconds, is still there.
-    fn stays(path: &Path, age: u64) -> bool {
-        let file = File::options()
-            .append(true)
-            .create(true)
-            .open(path)
-            .unwrap();
-        let modified = SystemTime::now() - Duration::from_secs(age);
-        file.set_times(FileTimes::new().set_modified(modified))
-            .unwrap();
-        remove_locally(path);
-        path.exists()
+    const NAME: &str = ".a.rpcrdma-0000000000000001";
+
+    /// Whether what was changed just now is still there this many seconds after it was old enough.
+    fn stays(dir: &Path, after: i64) -> bool {
+        let at = LocalDir::open(dir).unwrap().name(NAME);
+        let age = Duration::from_secs(u64::try_from(OLD + after).unwrap());
+        remove_locally(&at, SystemTime::now() + age);
+        at.about().is_ok()
     }
 
     #[test]
-    fn old_file_is_removed_unless_somebody_has_it_locked() {
+    fn what_is_old_is_removed_whatever_it_is() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join(".a.rpcrdma-0000000000000001");
-        assert!(stays(&path, OLD - 60));
-        let writer = File::options().append(true).open(&path).unwrap();
-        writer.lock().unwrap();
-        assert!(stays(&path, OLD + 60));
-        drop(writer);
-        assert!(!stays(&path, OLD + 60));
-    }
-
-    #[test]
-    fn link_to_an_old_file_stays() {
-        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(NAME);
+        let special = |is_socket| {
+            let at = LocalDir::open(dir.path()).unwrap().name(NAME);
+            at.make_special(is_socket, 0o600).unwrap();
+        };
         let file = dir.path().join("file");
-        assert!(stays(&file, 0));
-        let link = dir.path().join(".a.rpcrdma-0000000000000001");
-        std::os::unix::fs::symlink(&file, &link).unwrap();
-        assert!(stays(&link, OLD + 60));
-        assert!(file.exists());
+        fs::write(&file, "content").unwrap();
+        let make: [&dyn Fn(); 5] = [
+            &|| fs::write(&path, "half").unwrap(),
+            &|| special(false),
+            &|| special(true),
+            &|| symlink(&file, &path).unwrap(),
+            &|| symlink("nowhere", &path).unwrap(),
+        ];
+        for make in make {
+            make();
+            assert!(stays(dir.path(), -60));
+            assert!(!stays(dir.path(), 60));
+        }
+        assert_eq!(fs::read(&file).unwrap(), b"content");
+        fs::create_dir(&path).unwrap();
+        assert!(stays(dir.path(), 60), "no copy makes such a directory");
+    }
+
+    #[test]
+    fn file_that_somebody_has_locked_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = File::create(dir.path().join(NAME)).unwrap();
+        writer.lock().unwrap();
+        assert!(stays(dir.path(), 60));
+        drop(writer);
+        assert!(!stays(dir.path(), 60));
+    }
+
+    #[test]
+    fn file_with_the_times_of_its_source_is_as_young_as_its_last_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = File::create(dir.path().join(NAME)).unwrap();
+        let times = FileTimes::new().set_modified(UNIX_EPOCH);
+        file.set_times(times).unwrap();
+        drop(file);
+        assert!(stays(dir.path(), -60));
     }
 }

@@ -4,13 +4,13 @@
 use super::Shared;
 use super::attributes::{Wanted, is_of_attributes, opened_mode};
 use super::entry::split;
-use super::made::{Collision, Made};
+use super::made::{Collision, FileId, Made};
 use super::resume::{Changed, Kept as KeptFile, RESUME_WINDOW, Version, is_ours};
 use super::sparse::runs;
 use crate::interrupt::Interrupted;
 use bytes::Bytes;
 use nfs_client::{Export, Fault, Nfs3, Node, Resume, Upload};
-use nfs_proto::{FileHandle, FileType, Name, SetAttributes, Status, args};
+use nfs_proto::{Attributes, FileHandle, FileType, Name, SetAttributes, Status, args};
 use oncrpc::xdr::Gather;
 use rpcrdma::Client;
 use std::hash::{BuildHasher, RandomState};
@@ -21,9 +21,23 @@ use tokio::time::timeout;
 /// incomplete: who interrupts a copy may do so because the server does not answer.
 pub(crate) const REMOVED_WITHIN: Duration = Duration::from_secs(3);
 
+/// A file that a copy has made on a server, under its name.
+#[derive(Debug)]
+pub(crate) struct Uploaded {
+    pub(crate) handle: FileHandle,
+    /// Its numbers, if the server tells them.
+    pub(crate) id: Option<FileId>,
+    /// Why it lacks attributes, if it does.
+    pub(crate) set: anyhow::Result<()>,
+}
+
 impl Shared {
     /// Makes a file that gets its name when `send` is through; an interrupt removes it, unless it can be
-    /// continued. Returns its handle.
+    /// continued.
+    ///
+    /// # Errors
+    ///
+    /// There is no file of that name, or still the one that was there before.
     pub(crate) async fn upload(
         &self,
         (export, dir, to): (&Export<Client>, FileHandle, &[u8]),
@@ -32,13 +46,24 @@ impl Shared {
         wanted: &Wanted,
         resume: Option<(Version, KeptFile)>,
         send: impl AsyncFnOnce(&mut Upload<'_, Client>) -> anyhow::Result<()>,
-    ) -> anyhow::Result<FileHandle> {
+    ) -> anyhow::Result<Uploaded> {
         self.progress.begin(size);
+        let interrupt = &self.interrupt;
+        let list = match wanted.replaced {
+            Some(replaced) => {
+                let list = async { Ok(self.lists.of(export.nfs(), replaced).await) };
+                interrupt.unless(list).await?
+            }
+            None => None,
+        };
         let attributes = SetAttributes {
-            mode: Some(wanted.first_mode()),
+            mode: Some(match &list {
+                // It may take rights away that the mode gives.
+                Some(_) => 0o600,
+                None => wanted.first_mode(),
+            }),
             ..SetAttributes::default()
         };
-        let interrupt = &self.interrupt;
         let begun = async {
             let Some((version, kept)) = resume else {
                 return Ok((export.upload_in(dir, to, attributes).await?, None));
@@ -68,18 +93,25 @@ impl Shared {
                 self.leave_incomplete();
             }
         })?;
-        if let Some(begun) = upload.begun() {
-            made.note((begun.fsid, begun.file_id.0));
-        }
+        let id_of = |about: &Attributes| (about.fsid, about.file_id.0);
+        let mut id = upload.begun().map(id_of);
         let owner = upload.begun().map(|begun| (begun.uid, begun.gid));
         let sent = async {
             send(&mut upload).await?;
+            if id.is_none() {
+                let about = export.nfs().get_attributes(upload.handle()).await;
+                id = about.ok().as_ref().map(id_of);
+            }
+            if let Some(id) = id {
+                made.note(id);
+            }
             // All of it is written first: that would change the times.
             upload.settle_data().await?;
             let set = async {
                 upload.settle_attributes().await?;
+                let file = (upload.handle(), to);
                 wanted
-                    .set_remote(export.nfs(), upload.handle(), to, owner)
+                    .set_remote(export.nfs(), file, list.as_ref(), owner)
                     .await
             };
             match set.await {
@@ -107,7 +139,8 @@ impl Shared {
                 if let Some(kept) = kept {
                     kept.done();
                 }
-                return set.map(|()| upload.handle());
+                let handle = upload.handle();
+                return Ok(Uploaded { handle, id, set });
             }
             Err(error) => error,
         };
@@ -129,16 +162,16 @@ impl Shared {
 }
 
 /// Looks whether what has a name was made by the same copy: another name of it may lead there, as some servers do not
-/// tell the two apart.
+/// tell the two apart. Returns its numbers if so.
 ///
 /// # Errors
 ///
-/// [`Collision`] if that is so, and what the server says.
-pub(crate) async fn refuse_made(
+/// What the server says.
+pub(crate) async fn find_made(
     nfs: &Nfs3<Client>,
     (dir, to): (FileHandle, &[u8]),
     made: &Made,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<FileId>> {
     let found = async {
         let (handle, attributes) = nfs.lookup(dir, Name::new(split(to).1)?).await?;
         match attributes {
@@ -147,13 +180,16 @@ pub(crate) async fn refuse_made(
         }
     };
     match found.await {
-        Ok(found) if made.has((found.fsid, found.file_id.0)) => {
-            let error = anyhow::Error::new(Collision);
-            Err(error.context(format!("cannot copy to {}", nfs_client::printable(to))))
-        }
-        Ok(_) | Err(Fault::Status(Status::NoEntry)) => Ok(()),
+        Ok(found) => Ok(Some((found.fsid, found.file_id.0)).filter(|found| made.has(*found))),
+        Err(Fault::Status(Status::NoEntry)) => Ok(None),
         Err(fault) => Err(fault.at("find", to).into()),
     }
+}
+
+/// The error of what is not copied, as the same copy has made what has its name.
+pub(crate) fn collision(to: &[u8]) -> anyhow::Error {
+    let error = anyhow::Error::new(Collision);
+    error.context(format!("cannot copy to {}", nfs_client::printable(to)))
 }
 
 /// Whether something was not copied because there is something by now.

@@ -4,7 +4,7 @@
 //! A walk changes nothing, so that a plan can be made from it. It holds, for each directory on the way down, a
 //! page of its entries, and of what is at the destination no more than [`MAX_KNOWN`] names in all.
 
-use super::decide::{self, Action, Conflict, Streams};
+use super::decide::{self, Action, Conflict, Skip, Streams};
 use super::entry::{About, Entry, join};
 use super::exclude::Exclude;
 use super::listing::{Begun, Listing};
@@ -14,7 +14,7 @@ use super::root::Root;
 use super::tree::Tree;
 use anyhow::anyhow;
 use nfs_client::Node;
-use nfs_proto::FileType;
+use nfs_proto::{FileHandle, FileType};
 use std::collections::{HashMap, VecDeque};
 
 /// Directories within directories that are copied; a server that invents more is given up.
@@ -39,9 +39,9 @@ const AHEAD: usize = 8;
 /// Those of all directories on the way down.
 const MAX_AHEAD: usize = 32;
 
-/// Whether something is a file that a copy, this one or another, has not finished.
+/// Whether something is what a copy, this one or another, has not finished.
 fn is_unfinished(name: &[u8], entry: &Entry) -> bool {
-    entry.about.kind == FileType::Regular && nfs_client::is_temporary_name(name)
+    !entry.about.is_directory() && nfs_client::is_temporary_name(name)
 }
 
 /// A step of a copy.
@@ -82,7 +82,7 @@ pub(crate) struct Inside {
     pub(crate) to: Vec<u8>,
     /// The directory that is there.
     pub(crate) there: Option<Entry>,
-    /// Names there of files that a copy has not finished.
+    /// Names there of what a copy has not finished.
     pub(crate) unfinished: Vec<Vec<u8>>,
     /// Whether what is in it goes to where the user said, and not it itself.
     pub(crate) is_contents: bool,
@@ -97,7 +97,24 @@ pub(crate) struct Other {
     pub(crate) to: Vec<u8>,
     /// What is there.
     pub(crate) there: Option<About>,
+    /// Its handle, on a server.
+    pub(crate) replaced: Option<FileHandle>,
     pub(crate) action: Action,
+}
+
+impl Other {
+    /// What is there, if it is left as it is for a copy of this file, which has further names: they are made links to it.
+    /// A file of another size is not taken for a copy.
+    pub(crate) fn kept_copy(&self) -> Option<&About> {
+        let source = &self.source.about;
+        let is_copy = |there: &&About| {
+            self.action == Action::Skip(Skip::NotOlder)
+                && source.links > 1
+                && (source.kind, source.size) == (there.kind, there.size)
+        };
+        let is_file = source.kind == FileType::Regular;
+        self.there.as_ref().filter(is_copy).filter(|_| is_file)
+    }
 }
 
 /// A walk through what the user named.
@@ -222,6 +239,7 @@ impl<'a> Walk<'a> {
 
     /// Something that is no directory.
     fn other(&self, source: Entry, to: Vec<u8>, there: Option<&Entry>, streams: Streams) -> Step {
+        let replaced = there.and_then(|there| there.node).map(|node| node.handle);
         let there = there.map(|there| &there.about);
         match decide::other(&source.about, there, streams, self.options) {
             Action::Refuse(conflict) => self.conflict(&conflict, &source, &to),
@@ -230,6 +248,7 @@ impl<'a> Walk<'a> {
                 source,
                 to,
                 there: there.copied(),
+                replaced,
                 action,
             })),
         }

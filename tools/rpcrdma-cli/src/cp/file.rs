@@ -4,8 +4,8 @@ use super::with_url;
 use crate::copy::attributes::Wanted;
 use crate::copy::entry::About;
 use crate::copy::made::Made;
-use crate::copy::upload::{Dataless, refuse_made, write_data};
-use crate::copy::{Held, Shared};
+use crate::copy::upload::{Dataless, collision, find_made, write_data};
+use crate::copy::{Held, Permitted, Shared};
 use crate::session::{FileError, Follow, Of, Place};
 use anyhow::bail;
 use nfs_client::{Again, Export, Fault, Node, ReadStream, Upload};
@@ -32,6 +32,8 @@ pub(super) struct File {
     pub(super) made: Arc<Made>,
     /// Whether what has got a name there may have the same.
     pub(super) may_collide: bool,
+    /// Permissions that new files there may have.
+    pub(super) permitted: Permitted,
 }
 
 impl File {
@@ -42,7 +44,10 @@ impl File {
         let name = name.map_err(|status| target.fault("create", status))?;
         let nfs = target.export.nfs();
         if self.may_collide {
-            refuse_made(nfs, (self.dir, &target.path), &self.made).await?;
+            let to = (self.dir, &target.path[..]);
+            if find_made(nfs, to, &self.made).await?.is_some() {
+                return Err(collision(&target.path));
+            }
         }
         let options = &shared.options;
         // With `--preserve` it does not matter what is replaced.
@@ -52,13 +57,14 @@ impl File {
         };
         let there = match there {
             Ok(_) if options.keeps_existing => return Ok(()),
-            Ok((_, about)) => about.as_ref().map(About::from),
+            Ok((file, about)) => about.as_ref().map(|about| (file, About::from(about))),
             Err(Fault::Status(Status::NoEntry)) => None,
             Err(fault) => bail!(target.fault("find", fault)),
         };
-        let wanted = Wanted::of(&(&self.node.attributes).into(), &shared.options);
+        let permitted = shared.permitted(nfs, self.dir, &self.permitted).await?;
+        let wanted = Wanted::of(&(&self.node.attributes).into(), options, permitted);
         let copied = match self.node.attributes.file_type {
-            FileType::Regular => self.data(shared, there.as_ref()).await,
+            FileType::Regular => self.data(shared, permitted, there.as_ref()).await,
             FileType::Symlink => self.symlink(shared, name, &wanted).await,
             _ => self.special(shared, name, &wanted).await,
         };
@@ -146,19 +152,25 @@ impl File {
     }
 
     /// Copies the data of a regular file. An interrupt removes what is incomplete.
-    async fn data(&mut self, shared: &Shared, there: Option<&About>) -> anyhow::Result<()> {
+    async fn data(
+        &mut self,
+        shared: &Shared,
+        permitted: u32,
+        there: Option<&(FileHandle, About)>,
+    ) -> anyhow::Result<()> {
         let _room = shared.room(self.node.attributes.size).await;
         let export = Arc::clone(&self.source.export);
         let begun = self.begin(&export).await?;
         let size = self.node.attributes.size;
-        let wanted =
-            Wanted::of(&(&self.node.attributes).into(), &shared.options).in_place_of(there);
+        let about = (&self.node.attributes).into();
+        let wanted = Wanted::of(&about, &shared.options, permitted);
+        let (file, there) = there.map(|(file, there)| (*file, there)).unzip();
+        let wanted = wanted.in_place_of(there, file);
         let to = (&*self.target.export, self.dir, &self.target.path[..]);
         let sent = shared.upload(to, &self.made, size, &wanted, None, async |upload| {
             self.send(upload, shared, begun).await
         });
-        sent.await?;
-        Ok(())
+        sent.await?.set
     }
 
     /// Begins to read it. What was replaced since it was found is looked up again.

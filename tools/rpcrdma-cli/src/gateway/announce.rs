@@ -140,9 +140,14 @@ impl PairLine {
         if self.hide_pnfs {
             writeln!(f, "{indent}pNFS of the server is hidden from clients")?;
         }
-        self.mount
-            .iter()
-            .try_for_each(|mount| writeln!(f, "{indent}{mount}"))?;
+        // Version 3 first, which every server has: that of `rpcrdma serve` has no other.
+        for mount in self.mount.iter().rev() {
+            let remark = match mount.contains("vers=4.2,") {
+                true => "    # if the server has NFS version 4",
+                false => "",
+            };
+            writeln!(f, "{indent}{mount}{remark}")?;
+        }
         match self.mount.is_empty() {
             true => writeln!(
                 f,

@@ -11,6 +11,7 @@ use crate::log::LogFormat;
 use crate::serve::Given;
 use crate::serve::MAX_THREADS;
 use crate::serve::given::{FileOptions, OptionTable};
+use crate::serve::listen::MAX_LISTEN;
 use crate::serve::plan::Clients;
 use crate::serve::reports::ReportArgs;
 use crate::transport::TransportArgs;
@@ -49,10 +50,10 @@ reads the file of --config again. SIGUSR1 logs statistics.
 The upstream sees the address of the gateway, not those of clients: its exports must allow the \
 gateway, and --allow says who may use it.")]
 pub(crate) struct GatewayArgs {
-    /// Where clients connect: rdma://ADDR[:PORT] or tcp://ADDR[:PORT] [default ports: 20049, 2049; 0 = any
-    /// free port]
+    /// Address that clients connect to: rdma://ADDR[:PORT] or tcp://ADDR[:PORT]; repeatable, a pair for each [default
+    /// ports: 20049, 2049; 0 = any free port]
     #[arg(short, long, value_name = "URL", requires = "upstream")]
-    listen: Option<ListenUrl>,
+    listen: Vec<ListenUrl>,
 
     /// The server: tcp://HOST[:PORT] or rdma://HOST[:PORT] [default ports: 2049, 20049]
     #[arg(short, long, value_name = "URL", requires = "listen")]
@@ -171,7 +172,7 @@ impl GatewayArgs {
     /// If the command line makes no sense, or the file cannot be read or is no TOML.
     pub(super) fn read(&self) -> anyhow::Result<(Settings, Vec<anyhow::Error>)> {
         let Some(path) = &self.config else {
-            let pairs = vec![self.only_pair()?];
+            let pairs = self.pairs()?;
             let twice = plan::ports_given_twice(&pairs).into_iter();
             let twice = twice.map(|(_, what)| Usage(what).into());
             failure::check_none(twice.collect())?;
@@ -206,15 +207,20 @@ impl GatewayArgs {
         self.given.name_of(long, "gateway", self.config.is_some())
     }
 
-    /// The pair of the command line.
-    fn only_pair(&self) -> anyhow::Result<PairPlan> {
-        let (Some(listen), Some(upstream)) = (self.listen, self.upstream.clone()) else {
+    /// The pairs of the command line: one for each address to listen at.
+    fn pairs(&self) -> anyhow::Result<Vec<PairPlan>> {
+        let (Some(&listen), Some(upstream)) = (self.listen.first(), self.upstream.clone()) else {
             bail!(Usage(
-                "a gateway has --listen and --upstream, or --config".to_owned()
+                "a gateway needs --listen and --upstream, or --config".to_owned()
             ));
         };
+        if self.listen.len() > MAX_LISTEN {
+            bail!(Usage(format!(
+                "there are more than {MAX_LISTEN} addresses to listen at"
+            )));
+        }
         let pair = PairPlan {
-            allow: plan::clients_or_local(&self.allow, &listen),
+            allow: Vec::new(),
             listen,
             upstream,
             mount_port: self.mount_port,
@@ -224,13 +230,15 @@ impl GatewayArgs {
             hide_pnfs: self.hide_pnfs,
             provider: self.transport.provider().clone(),
         };
-        let contradictions = pair.contradictions().into_iter();
+        let allow = |listen: &ListenUrl| plan::clients_or_local(&self.allow, listen);
+        let pairs = plan::at_each(&pair, &self.listen, allow);
+        let contradictions = plan::contradictions(&pairs).into_iter();
         let contradictions = contradictions.map(|(option, what)| {
             let option = option.replace('_', "-");
             Usage(format!("--{option}: {what}")).into()
         });
         failure::check_none(contradictions.collect())?;
-        Ok(pair)
+        Ok(pairs)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::checks::{PortsInUse, shares_network};
 use crate::control::{GatewayStatus, ListenerStatus, asking};
 use crate::endpoint::meet;
 use crate::failure::{Ended, check_none, plain};
+use crate::output;
 use crate::serve::check::may_write;
 use crate::serve::listen;
 use crate::serve::registration::Registered;
@@ -116,7 +117,7 @@ pub(super) async fn check(
         found: &found,
         warnings: &warnings,
     };
-    let mut out = io::stdout();
+    let mut out = output::stdout();
     match json {
         true => writeln!(out, "{}", described.json()?)?,
         false => write!(out, "{described}")?,

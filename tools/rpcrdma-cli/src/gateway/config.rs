@@ -6,8 +6,11 @@ use super::plan::{self, PairPlan};
 use super::side::{ListenUrl, UpstreamUrl};
 use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options};
 use crate::provider::{ProviderArgs, ProviderName};
+use crate::serve::listen::MAX_LISTEN;
 use crate::serve::plan::Clients;
 use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
+use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
@@ -55,7 +58,7 @@ struct File {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PairTable {
-    listen: Option<Spanned<String>>,
+    listen: Option<Spanned<ListenAt>>,
     upstream: Option<Spanned<String>>,
     #[serde(default)]
     allow: Vec<Spanned<String>>,
@@ -69,6 +72,41 @@ struct PairTable {
     hide_pnfs: bool,
     provider: Option<Spanned<String>>,
     device: Option<Spanned<String>>,
+}
+
+/// One address to listen at, or several.
+#[derive(Debug)]
+enum ListenAt {
+    One(String),
+    Several(Vec<Spanned<String>>),
+}
+
+impl<'de> Deserialize<'de> for ListenAt {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Value;
+
+        impl<'de> Visitor<'de> for Value {
+            type Value = ListenAt;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text, in quotes, or a list of them")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<ListenAt, E> {
+                Ok(ListenAt::One(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ListenAt, A::Error> {
+                let mut texts = Vec::new();
+                while let Some(text) = list.next_element()? {
+                    texts.push(text);
+                }
+                Ok(ListenAt::Several(texts))
+            }
+        }
+
+        deserializer.deserialize_any(Value)
+    }
 }
 
 impl Config {
@@ -109,12 +147,17 @@ impl Config {
         errors: &mut ConfigErrors,
     ) -> Vec<PairPlan> {
         let tables = self.pairs.iter().enumerate();
-        let (indices, pairs): (Vec<usize>, Vec<PairPlan>) = tables
-            .filter_map(|(index, table)| {
-                let pair = self.pair(index, table, allow, provider, errors)?;
-                Some((index, pair))
+        let (indices, mut pairs): (Vec<usize>, Vec<PairPlan>) = tables
+            .flat_map(|(index, table)| {
+                let pairs = self.pairs_of(index, table, allow, provider, errors);
+                pairs.into_iter().map(move |pair| (index, pair))
             })
             .unzip();
+        if pairs.len() > MAX_PAIRS {
+            let what = format!("there are more than {MAX_PAIRS} with all addresses of listen");
+            errors.push(self.file.error(0..0, "pair", what));
+            pairs.truncate(MAX_PAIRS);
+        }
         for (at, what) in plan::ports_given_twice(&pairs) {
             let index = indices[at];
             let at = self.pairs[index].get_ref().listen.as_ref();
@@ -124,27 +167,31 @@ impl Config {
         pairs
     }
 
-    fn pair(
+    /// The pairs of a table: one for each address to listen at.
+    fn pairs_of(
         &self,
         index: usize,
         table: &Spanned<PairTable>,
         allow: &[Clients],
         provider: &ProviderArgs,
         errors: &mut ConfigErrors,
-    ) -> Option<PairPlan> {
+    ) -> Vec<PairPlan> {
         let whole = format!("pair[{index}]");
         let key = |name: &str| format!("{whole}.{name}");
         let (at, table) = (table.span(), table.get_ref());
         // A key that is not known may be the one that is missing.
-        if !errors.tells_of(&whole) {
-            for (name, side) in [("listen", &table.listen), ("upstream", &table.upstream)] {
-                if side.is_none() {
+        if !errors.tells_of(&self.file, &whole) {
+            for (name, is_there) in [
+                ("listen", table.listen.is_some()),
+                ("upstream", table.upstream.is_some()),
+            ] {
+                if !is_there {
                     let what = format!("{name} is missing");
                     errors.push(self.file.error(at.clone(), &whole, what));
                 }
             }
         }
-        let listen: Option<ListenUrl> = self.parsed(&table.listen, || key("listen"), errors);
+        let listen = self.listen(table, &key("listen"), errors);
         let upstream: Option<UpstreamUrl> =
             self.parsed(&table.upstream, || key("upstream"), errors);
         let listen_at = table.listen.as_ref().map_or(at, Spanned::span);
@@ -157,13 +204,12 @@ impl Config {
             true => ProviderArgs::new(name, device),
             false => provider.clone(),
         };
-        let (listen, upstream) = (listen?, upstream?);
+        let (Some(&first), Some(upstream)) = (listen.first(), upstream) else {
+            return Vec::new();
+        };
         let pair = PairPlan {
-            allow: match own.is_empty() {
-                true => plan::clients_of_all(allow, &listen),
-                false => own,
-            },
-            listen,
+            allow: Vec::new(),
+            listen: first,
             upstream,
             mount_port: table.mount_port,
             upstream_mount: upstream_mount.unwrap_or_default(),
@@ -172,23 +218,54 @@ impl Config {
             hide_pnfs: table.hide_pnfs,
             provider,
         };
+        let pairs = plan::at_each(&pair, &listen, |listen| match own.is_empty() {
+            true => plan::clients_of_all(allow, listen),
+            false => own.clone(),
+        });
         // What contradicts a value that is not understood may not contradict the right one.
-        if !errors.tells_of(&whole) {
-            for (option, what) in pair.contradictions() {
+        if !errors.tells_of(&self.file, &whole) {
+            for (option, what) in plan::contradictions(&pairs) {
                 let at = match (option, &table.upstream, &table.device) {
                     ("upstream", Some(upstream), _) => upstream.span(),
                     ("device", _, Some(device)) => device.span(),
                     _ => listen_at.clone(),
                 };
-                if option != "allow" || !errors.tells_of("gateway") {
+                if option != "allow" || !errors.tells_of(&self.file, "gateway") {
                     errors.push(self.file.error(at, key(option), what));
                 }
             }
         }
         let knows_provider = ["provider", "device"]
             .iter()
-            .all(|name| !errors.tells_of(&key(name)));
-        knows_provider.then_some(pair)
+            .all(|name| !errors.tells_of(&self.file, &key(name)));
+        match knows_provider {
+            true => pairs,
+            false => Vec::new(),
+        }
+    }
+
+    /// The addresses at which a pair listens, as far as they are understood.
+    fn listen(&self, table: &PairTable, key: &str, errors: &mut ConfigErrors) -> Vec<ListenUrl> {
+        let Some(listen) = &table.listen else {
+            return Vec::new();
+        };
+        let texts = match listen.get_ref() {
+            ListenAt::One(text) => {
+                let text = Spanned::new(listen.span(), text.clone());
+                let url = self.parse(&text, || key.to_owned(), errors);
+                return url.into_iter().collect();
+            }
+            ListenAt::Several(texts) => texts,
+        };
+        if texts.is_empty() || texts.len() > MAX_LISTEN {
+            let what = format!("there has to be one address at least, and {MAX_LISTEN} at most");
+            errors.push(self.file.error(listen.span(), key, what));
+            return Vec::new();
+        }
+        let numbered = texts.iter().enumerate();
+        numbered
+            .filter_map(|(at, text)| self.parse(text, || format!("{key}[{at}]"), errors))
+            .collect()
     }
 
     /// The clients that a pair has itself.
@@ -272,6 +349,55 @@ mod tests {
         refused(
             &pair.repeat(2),
             "gateway.toml:5: pair[1]: rdma://127.0.0.1:7 and rdma://127.0.0.1:7 have the same port",
+        );
+    }
+
+    #[test]
+    fn each_address_of_a_pair_is_a_pair() {
+        let listen =
+            |list: &str| format!("[[pair]]\nlisten = {list}\nupstream = \"tcp://filer\"\n");
+        let found = pairs(&listen("[\"rdma://192.0.2.1\", \"rdma://127.0.0.1:7\"]"));
+        let [first, second] = &found[..] else {
+            panic!("two pairs");
+        };
+        assert_eq!(first.listen.to_string(), "rdma://192.0.2.1:20049");
+        assert_eq!(second.listen.to_string(), "rdma://127.0.0.1:7");
+        assert_eq!(first.upstream, second.upstream);
+        let [here, too] = Network::LOOPBACK;
+        assert_eq!(first.describe_clients(), "192.0.2.0/24");
+        assert_eq!(
+            second.describe_clients(),
+            format!("192.0.2.0/24, {here}, {too}")
+        );
+        refused(
+            &listen("[\"rdma://192.0.2.1\", \"here\"]"),
+            "gateway.toml:2: pair[0].listen[1]: 'here': it begins with rdma:// or tcp://",
+        );
+        refused(
+            &listen("[]"),
+            "gateway.toml:2: pair[0].listen: there has to be one address at least",
+        );
+        refused(
+            &listen("7"),
+            "gateway.toml:2: pair[0].listen: 7 does not fit: it is a text, in quotes, or a list of them",
+        );
+        refused(
+            &listen("[\"rdma://192.0.2.1\", 7]"),
+            "gateway.toml:2: pair[0].listen[1]: 7 does not fit: it is a text, in quotes",
+        );
+        refused(
+            &listen("[\"rdma://192.0.2.1\", \"rdma://0.0.0.0\"]"),
+            "gateway.toml:2: pair[0]: rdma://192.0.2.1:20049 and rdma://0.0.0.0:20049 have the same port",
+        );
+        // What holds of each is said once.
+        refused(
+            &listen("[\"tcp://192.0.2.1\", \"tcp://192.0.2.2\"]"),
+            "gateway.toml:3: pair[0].upstream: both sides are TCP",
+        );
+        let many = "\"rdma://192.0.2.1\", ".repeat(MAX_LISTEN + 1);
+        refused(
+            &listen(&format!("[{many}]")),
+            "gateway.toml:2: pair[0].listen: there has to be",
         );
     }
 

@@ -137,7 +137,7 @@ impl Service for Forward {
             let outcome = mount.pass_on(vers, call, &caller, None).await;
             Reply::Message(match outcome {
                 MountOutcome::Answered(reply) => reply,
-                MountOutcome::Unanswered | MountOutcome::Unknown => system_err(xid),
+                MountOutcome::Unanswered => system_err(xid),
             })
         }))
     }

@@ -136,7 +136,7 @@ impl MountServer {
             }
             Err(NoAnswer::Unknown) => {
                 self.handle_failure(&self.unknown(), log);
-                MountOutcome::Unknown
+                MountOutcome::Unanswered
             }
         }
     }

@@ -459,7 +459,7 @@ impl Tells for Observed {
         let with = |up: f64| move |labels| (labels, up);
         let served = labels.iter().map(|labels| &labels[..]).map(with(1.0));
         let lacking = not_served.iter().map(|labels| &labels[..]).map(with(0.0));
-        let help = "Whether a pair is served: 0 if it could not be started.";
+        let help = "1 for a pair that is served, 0 if it could not be started.";
         let up: Vec<(Labels<'_>, f64)> = served.chain(lacking).collect();
         all.gauges("gateway_pair_up", help, &up);
         let labelled = || labels.iter().map(|labels| &labels[..]).zip(&pairs);

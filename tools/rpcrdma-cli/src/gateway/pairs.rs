@@ -342,9 +342,9 @@ impl Pairs {
                     ))
                     .with_connections_hint(MORE_CONNECTIONS);
                 let software = args.transport.iwarp_refusing(refusals(self.descriptors));
-                let providers =
-                    plan.provider
-                        .server_providers(software, addr, self.sockets.at(addr)?)?;
+                let held = self.sockets.at(addr)?.map(|socket| (addr, socket));
+                let held = held.into_iter().collect();
+                let providers = plan.provider.server_providers(software, &[addr], held)?;
                 config.max_connections = connections;
                 config.max_connections = providers.connections_with_memory(&config);
                 config.max_connections_per_address = config.max_connections.div_ceil(2);
@@ -466,7 +466,7 @@ impl OverDevices {
         let mut beside = match self.beside {
             Some(devices) => {
                 let listen = async |at| gateway.listen_also(Arc::clone(&devices), at).await;
-                Beside::listen(at, listen).await
+                Beside::listen(&[at], listen).await
             }
             None => Beside::default(),
         };
@@ -477,7 +477,7 @@ impl OverDevices {
         for warning in &beside.warnings {
             tracing::warn!(target: "gateway", listen = %plan.listen, "{warning}");
         }
-        Listening::new(at, first_is_devices, beside.listening).listeners()
+        Listening::new(vec![at], first_is_devices, beside.listening).listeners()
     }
 }
 
@@ -595,7 +595,7 @@ fn describe_share(shares: &Shares, wanted: usize) -> Option<String> {
 pub(super) fn entries(scheme: Scheme, nfs: SocketAddr, mount: SocketAddr) -> Vec<Registration> {
     if scheme == Scheme::Rdma {
         // MOUNT is passed on over RDMA too.
-        return registration::entries(nfs, mount);
+        return registration::entries(&[nfs], &[mount]);
     }
     let over_tcp = [
         (NFS_PROGRAM, NFS_V3, nfs),
@@ -604,7 +604,7 @@ pub(super) fn entries(scheme: Scheme, nfs: SocketAddr, mount: SocketAddr) -> Vec
     ];
     over_tcp
         .into_iter()
-        .flat_map(|(prog, vers, addr)| registration::of_families(prog, vers, NetId::tcp, addr))
+        .flat_map(|(prog, vers, addr)| registration::of_families(prog, vers, NetId::tcp, &[addr]))
         .collect()
 }
 

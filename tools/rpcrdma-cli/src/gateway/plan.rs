@@ -2,8 +2,9 @@
 
 use super::mount_place::MountPlace;
 use super::side::{ListenUrl, Scheme, UpstreamUrl};
-use crate::endpoint::{at_port, meet};
+use crate::endpoint::{at_port, has_host_of, meet};
 use crate::provider::ProviderArgs;
+use crate::serve::listen::mount_addresses;
 use crate::serve::names::Names;
 use crate::serve::plan::{Addresses, Clients, HostName};
 use nfs_server::{AccessList, Network};
@@ -121,6 +122,47 @@ impl PairPlan {
     }
 }
 
+/// A pair at each of these addresses, which are those of one pair of an administrator, with those who may connect there. They
+/// differ in nothing else, but that MOUNT is once at each host, and rpcbind, which has one address for each family, is told of
+/// one: that of all addresses if there is one, or else the first.
+pub(crate) fn at_each(
+    pair: &PairPlan,
+    listen: &[ListenUrl],
+    allow: impl Fn(&ListenUrl) -> Vec<Clients>,
+) -> Vec<PairPlan> {
+    let addrs: Vec<SocketAddr> = listen.iter().map(|url| url.addr).collect();
+    let mut hosts = mount_addresses(&addrs, 0);
+    let pairs = listen.iter().map(|url| {
+        let host = at_port(url.addr, 0);
+        let at = hosts.iter().position(|other| *other == host);
+        let has_mount = at.map(|at| hosts.swap_remove(at)).is_some();
+        PairPlan {
+            listen: *url,
+            allow: allow(url),
+            mount_port: pair.mount_port.filter(|_| has_mount),
+            ..pair.clone()
+        }
+    });
+    let mut pairs: Vec<PairPlan> = pairs.collect();
+    // Without a port of MOUNT it contradicts itself in each of them.
+    if pair.rpcbind && pair.mount_port.is_some() {
+        let is_other = |one: &PairPlan| !one.listen.addr.ip().is_unspecified();
+        let mut order: Vec<&mut PairPlan> = pairs.iter_mut().collect();
+        order.sort_by_key(|one| is_other(one));
+        let mut registered: Vec<SocketAddr> = Vec::new();
+        for one in order {
+            let addr = one.listen.addr;
+            let is_same_family =
+                |other: &SocketAddr| other.is_ipv4() == addr.is_ipv4() || has_host_of(*other, addr);
+            one.rpcbind = one.mount_port.is_some() && !registered.iter().any(is_same_family);
+            if one.rpcbind {
+                registered.push(addr);
+            }
+        }
+    }
+    pairs
+}
+
 /// Who may connect to an address if nobody is named: this machine, if only it can.
 pub(crate) fn clients_or_local(given: &[Clients], listen: &ListenUrl) -> Vec<Clients> {
     let loopback = listen.addr.ip().to_canonical().is_loopback();
@@ -137,6 +179,17 @@ pub(crate) fn clients_of_all(all: &[Clients], listen: &ListenUrl) -> Vec<Clients
     let here = clients_or_local(&[], listen);
     clients.extend(here.into_iter().filter(|client| !all.contains(client)));
     clients
+}
+
+/// Contradictions in the pairs of one table, each with the name of the option, and once.
+pub(crate) fn contradictions(pairs: &[PairPlan]) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    for one in pairs.iter().flat_map(PairPlan::contradictions) {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    found
 }
 
 /// Listeners that would have the port of one before them, in words, each with the number of its pair among these.
@@ -183,5 +236,59 @@ pub(crate) async fn addresses(
     match hosts.is_empty() {
         true => Addresses::new(),
         false => names.look_up(hosts, known).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::circles::tests::plan;
+
+    #[test]
+    fn addresses_of_a_pair_differ_in_mount_and_rpcbind_alone() {
+        let check = |listen: &[&str], expected: &[(Option<u16>, bool)]| {
+            let (mut pair, _) = plan("rdma://0.0.0.0:7", "tcp://192.0.2.7:2049");
+            (pair.mount_port, pair.rpcbind) = (Some(20048), true);
+            let urls: Vec<ListenUrl> = listen.iter().map(|url| url.parse().unwrap()).collect();
+            let pairs = at_each(&pair, &urls, |listen| clients_or_local(&[], listen));
+            let found: Vec<_> = pairs
+                .iter()
+                .map(|one| (one.mount_port, one.rpcbind))
+                .collect();
+            assert_eq!(found, expected, "{listen:?}");
+            for (one, url) in pairs.iter().zip(&urls) {
+                assert_eq!(one.listen, *url);
+                let same = PairPlan {
+                    listen: pair.listen,
+                    mount_port: pair.mount_port,
+                    rpcbind: true,
+                    ..one.clone()
+                };
+                assert!(same.is_same_but_for_clients(&pair));
+            }
+            assert_eq!(ports_given_twice(&pairs), []);
+        };
+        let mount = Some(20048);
+        check(&["rdma://192.0.2.1"], &[(mount, true)]);
+        check(
+            &[
+                "rdma://192.0.2.1",
+                "rdma://192.0.2.1:7",
+                "rdma://[2001:db8::1]",
+            ],
+            &[(mount, true), (None, false), (mount, true)],
+        );
+        check(
+            &[
+                "rdma://192.0.2.1",
+                "rdma://0.0.0.0:7",
+                "rdma://198.51.100.1",
+            ],
+            &[(None, false), (mount, true), (None, false)],
+        );
+        check(
+            &["rdma://192.0.2.1", "rdma://198.51.100.1"],
+            &[(mount, true), (mount, false)],
+        );
     }
 }

@@ -106,7 +106,9 @@ impl Pairs {
             return Ok((vec![over_tcp(addr)], Vec::new()));
         }
         let software = self.args.transport.iwarp();
-        let providers = plan.provider.server_providers(software, addr, None)?;
+        let providers = plan
+            .provider
+            .server_providers(software, &[addr], Vec::new())?;
         if providers.first_is_devices {
             match providers.first.listen(addr).await {
                 Err(error) if !(is_in_use(&error) && has(addr)) => {
@@ -116,10 +118,10 @@ impl Pairs {
             }
         }
         let beside = match &providers.beside {
-            Some(devices) => Beside::try_out(addr, devices, has).await,
+            Some(devices) => Beside::try_out(&[addr], devices, has).await,
             None => Beside::default(),
         };
-        let listening = Listening::new(addr, providers.first_is_devices, beside.listening);
+        let listening = Listening::new(vec![addr], providers.first_is_devices, beside.listening);
         Ok((listening.listeners(), beside.warnings))
     }
 }

@@ -73,7 +73,7 @@ impl Scheme {
             Some((scheme, rest)) if scheme == "rdma" => Ok((Self::Rdma, rest)),
             Some((scheme, rest)) if scheme == "tcp" => Ok((Self::Tcp, rest)),
             Some((scheme, _)) => Err(format!("there is no transport {scheme}: write rdma or tcp")),
-            None => Err("it begins with rdma:// or tcp://".to_owned()),
+            None => Err("it must begin with rdma:// or tcp://".to_owned()),
         }
     }
 }
@@ -152,7 +152,7 @@ mod tests {
             let error = text.parse::<UpstreamUrl>().unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
         };
-        check("filer:2049", "it begins with rdma:// or tcp://");
+        check("filer:2049", "it must begin with rdma:// or tcp://");
         check("udp://filer", "there is no transport udp");
         check("nfs://filer", "write rdma or tcp");
         check("tcp://", "");

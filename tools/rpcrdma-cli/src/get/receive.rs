@@ -74,7 +74,7 @@ impl Remote {
                 Err(error) if again.after(&error.fault) => {
                     self.node = find(export, &self.path, self.follows).await?;
                     let about = (&self.node.attributes).into();
-                    self.wanted = Wanted::of(&about, &self.shared.options);
+                    self.wanted = Wanted::of(&about, &self.shared.options, self.permitted);
                 }
                 first => return Ok((stream, first?)),
             }
@@ -223,6 +223,15 @@ fn write_whole(
         })
         .and_then(|()| partial.finish(naming));
     cannot_write(written, dest)
+}
+
+/// Whether an error is that of a file which has its name, and lacks attributes.
+pub(super) fn lacks_attributes(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let error = cause.downcast_ref::<io::Error>();
+        let error = error.and_then(io::Error::get_ref);
+        error.is_some_and(|error| error.is::<Unkept>())
+    })
 }
 
 fn cannot_write(written: io::Result<()>, dest: &LocalName) -> anyhow::Result<()> {

@@ -3,6 +3,7 @@
 
 use super::Remote;
 use crate::copy::STREAM;
+use crate::output;
 use crate::show;
 use anyhow::{Context, anyhow};
 use oncrpc::xdr::{Gather, gather_len};
@@ -72,6 +73,7 @@ fn write_all(to: &Path, mut pieces: mpsc::Receiver<Gather>) -> io::Result<()> {
 /// Opens what is there, and makes nothing.
 fn open(to: &Path) -> io::Result<File> {
     if to == Path::new(STREAM) {
+        output::check()?;
         // Without the buffer for lines.
         return Ok(io::stdout().as_fd().try_clone_to_owned()?.into());
     }

@@ -4,6 +4,7 @@
 use oncrpc::xdr;
 use oncrpc::{Credential, Procedure};
 use rpcrdma_proto::header::{self, Lists, WriteChunk, procedure};
+use rpcrdma_proto::v2::Foreign;
 use rpcrdma_proto::v2::header::Direction;
 use rpcrdma_proto::v2::operations::Operation;
 use std::future::poll_fn;
@@ -38,6 +39,10 @@ pub(super) struct Conversation {
     refusal: Option<Buffer>,
     /// Messages that came and answered nothing.
     pub(super) strays: u64,
+    /// Whether version two is spoken, of which there are several drafts.
+    two: bool,
+    /// What showed that the peer uses another draft.
+    foreign: Option<Foreign>,
 }
 
 /// What came back.
@@ -57,6 +62,8 @@ pub(super) enum NoAnswer {
     TimedOut(Duration),
     #[error("no answer came")]
     Closed(#[source] CloseReason),
+    #[error("no answer came, but {0}")]
+    OtherDraft(Foreign),
 }
 
 /// The Receives to post in making such a connection.
@@ -90,6 +97,8 @@ impl Conversation {
             told: None,
             refusal: None,
             strays: 0,
+            two: false,
+            foreign: None,
         }
     }
 
@@ -143,6 +152,7 @@ impl Conversation {
 
     /// Sends an operation of version two and waits for what it draws.
     pub(super) async fn operate(&mut self, operation: &Operation) -> Result<Heard, NoAnswer> {
+        self.two = true;
         let message = self.operation(operation);
         self.ask(message).await
     }
@@ -201,7 +211,7 @@ impl Conversation {
                 took: begin.elapsed(),
                 invalidated,
             }),
-            Ok(Err(reason)) => Err(NoAnswer::Closed(reason)),
+            Ok(Err(no_answer)) => Err(no_answer),
             Err(_) => Err(NoAnswer::TimedOut(limit)),
         }
     }
@@ -221,7 +231,7 @@ impl Conversation {
     }
 
     /// Waits for a message with the last XID.
-    async fn hear(&mut self) -> Result<(Buffer, Option<Handle>), CloseReason> {
+    async fn hear(&mut self) -> Result<(Buffer, Option<Handle>), NoAnswer> {
         poll_fn(|cx| {
             let moved = self.qp.progress();
             while let Some(completion) = self.qp.poll_cq() {
@@ -229,8 +239,11 @@ impl Conversation {
                     return Poll::Ready(Ok(answer));
                 }
             }
+            if let Some(foreign) = self.foreign {
+                return Poll::Ready(Err(NoAnswer::OtherDraft(foreign)));
+            }
             if let Some(reason) = self.qp.closed() {
-                return Poll::Ready(Err(reason.clone()));
+                return Poll::Ready(Err(NoAnswer::Closed(reason.clone())));
             }
             // A peer that goes on talking does not keep the time from passing.
             if moved || self.qp.poll_ready(cx).is_ready() {
@@ -257,6 +270,9 @@ impl Conversation {
                     self.refusal = Some(buffer);
                 } else {
                     self.strays += 1;
+                    let foreign = Foreign::in_message(&buffer);
+                    let of_header = |foreign: &Foreign| matches!(foreign, Foreign::HeaderType(_));
+                    self.foreign = foreign.filter(|foreign| self.two && of_header(foreign));
                 }
                 None
             }

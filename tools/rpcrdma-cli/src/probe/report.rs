@@ -6,6 +6,7 @@ use crate::latency::{Latencies, milliseconds};
 use crate::provider;
 use iwarp_proto::mpa::{Enhanced, HeaderView, Kind, NOT_NEGOTIATED, Revision};
 use rpcrdma_proto::private_data::{FORMAT_IDENTIFIER, FORMATS, PrivateData, PrivateDataView};
+use rpcrdma_proto::v2::Dialect;
 use serde::Serialize;
 use std::net::SocketAddr;
 use verbs::QueuePair;
@@ -205,6 +206,8 @@ pub(super) struct PrivateDataSeen {
     pub(super) receive_size: Option<usize>,
     /// Whether the peer supports remote invalidation.
     pub(super) remote_invalidation: Option<bool>,
+    /// The draft of version two that the peer announces.
+    pub(super) version_two: Option<&'static str>,
 }
 
 /// The inline thresholds between the peer and our commands (RFC 8797 §4.2), in bytes.
@@ -360,6 +363,7 @@ impl PrivateDataSeen {
             send_size: parsed.map(|parsed| parsed.send.bytes()),
             receive_size: parsed.map(|parsed| parsed.receive.bytes()),
             remote_invalidation: parsed.map(|parsed| parsed.remote_invalidation),
+            version_two: Dialect::announced(received).map(Dialect::name),
         }
     }
 }

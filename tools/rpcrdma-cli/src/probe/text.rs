@@ -244,7 +244,7 @@ fn private_data_rows(rows: &mut Columns, seen: &PrivateDataSeen) {
             if seen.reserved_bits.is_some_and(|bits| bits != 0) {
                 shown += "; reserved bits are set";
             }
-            row(rows, "", &shown)
+            row(rows, "", &shown);
         }
         (_, _, Some(version)) => row(
             rows,
@@ -252,6 +252,9 @@ fn private_data_rows(rows: &mut Columns, seen: &PrivateDataSeen) {
             &format!("its version {version} is not known: ignored"),
         ),
         (_, _, None) => {}
+    }
+    if let Some(dialect) = seen.version_two {
+        row(rows, "", &format!("it announces version 2 ({dialect})"));
     }
 }
 
@@ -270,6 +273,7 @@ pub(super) fn hint(report: &Report, error: &NoAnswer) -> &'static str {
         _ if !announces(report) => "",
         NoAnswer::TimedOut(_) => "; a gateway is silent like that while its server is away",
         NoAnswer::Closed(_) => "; if it is a gateway, its log says why",
+        NoAnswer::OtherDraft(_) => "",
     }
 }
 
@@ -296,7 +300,10 @@ fn rpcrdma_rows(rows: &mut Columns, found: &RpcRdma, announced: bool) {
         Some(VersionTwo::ErrVers { low, high }) => {
             format!("; version 2 is refused (ERR_VERS, {low} to {high})")
         }
-        Some(VersionTwo::Spoken(_)) => ", version 2".to_owned(),
+        Some(VersionTwo::Spoken(spoken)) => format!(", version 2 ({})", spoken.dialect),
+        Some(VersionTwo::OtherDraft { detail, .. }) => {
+            format!("; another draft of version 2: {detail}")
+        }
         Some(VersionTwo::Error { detail } | VersionTwo::Nothing { detail }) => {
             format!("; to version 2: {detail}")
         }
@@ -336,6 +343,14 @@ fn version_two_rows(rows: &mut Columns, spoken: &Spoken) {
         };
         let fixed = if seen.fixed { " (fixed)" } else { "" };
         row(rows, "", &format!("{name}: {value}{fixed}"));
+    }
+    if !spoken.designs_offered.is_empty() && spoken.design_selected.is_none() {
+        let offered = spoken.designs_offered.join(", ");
+        row(
+            rows,
+            "",
+            &format!("it selects none of these designs: {offered}"),
+        );
     }
     if let Some(odd) = &spoken.odd {
         row(rows, "", odd);

@@ -21,6 +21,7 @@ use rpcrdma_proto::v2::header::{BodyView, ErrorView, HeaderView, VERSION, WordLa
 use rpcrdma_proto::v2::operations::{
     InitXch, Operation, OperationFields, OperationView, ReqXch, UpdXch, code,
 };
+use rpcrdma_proto::v2::{Dialect, Foreign};
 use rpcrdma_proto::{Design, PrivateData};
 use serde::Serialize;
 use serde_json::Value;
@@ -39,6 +40,13 @@ pub(super) enum VersionTwo {
     },
     /// A message of version two came back.
     Spoken(Spoken),
+    /// A message of another draft of version two came back.
+    OtherDraft {
+        /// What shows it, in words.
+        detail: String,
+        /// The drafts that have it, if there are any.
+        drafts: Option<&'static str>,
+    },
     /// Something else came back.
     Error {
         /// What it was, in words.
@@ -52,17 +60,37 @@ pub(super) enum VersionTwo {
 }
 
 /// How a peer speaks version two.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Spoken {
+    /// The draft of version two (`v2::Dialect`).
+    pub(super) dialect: &'static str,
     /// None where it has none.
     pub(super) characteristics: Option<Vec<Characteristic>>,
     /// Those that it takes in.
     pub(super) operations: Vec<&'static str>,
     /// Credits that the peer granted.
     pub(super) credits_granted: u32,
+    /// Remote invalidation designs that were offered to the peer.
+    pub(super) designs_offered: Vec<&'static str>,
+    /// The one that it selected.
+    pub(super) design_selected: Option<&'static str>,
     /// What is wrong with what it said.
     pub(super) odd: Option<String>,
+}
+
+impl Default for Spoken {
+    fn default() -> Self {
+        Self {
+            dialect: Dialect::default().name(),
+            characteristics: None,
+            operations: Vec::new(),
+            credits_granted: 0,
+            designs_offered: Vec::new(),
+            design_selected: None,
+            odd: None,
+        }
+    }
 }
 
 /// What a peer says of itself.
@@ -97,6 +125,11 @@ pub(super) async fn look(
     }
     let mut found = first_answer(&heard, &known);
     if let VersionTwo::Spoken(spoken) = &mut found
+        && said_designs
+    {
+        spoken.designs_offered = designs.iter().map(|design| design.name()).collect();
+    }
+    if let VersionTwo::Spoken(spoken) = &mut found
         && spoken.characteristics.is_some()
     {
         spoken.operations.push("ROPT_INITXCH");
@@ -127,9 +160,20 @@ fn receive_size(ours: PrivateData) -> ReceiveSize {
 fn first_answer(heard: &Result<Heard, NoAnswer>, known: &Registry) -> VersionTwo {
     match heard {
         Ok(heard) => of_message(&heard.message, known),
-        Err(error) => VersionTwo::Nothing {
+        Err(NoAnswer::OtherDraft(foreign)) => other_draft(*foreign),
+        Err(error @ NoAnswer::TimedOut(_)) => VersionTwo::Nothing {
+            detail: format!("{error}; ietf-03 to ietf-07 take the offer for RDMA2_GRANT"),
+        },
+        Err(error @ NoAnswer::Closed(_)) => VersionTwo::Nothing {
             detail: Chain(error).to_string(),
         },
+    }
+}
+
+fn other_draft(foreign: Foreign) -> VersionTwo {
+    VersionTwo::OtherDraft {
+        detail: foreign.to_string(),
+        drafts: foreign.drafts(),
     }
 }
 
@@ -151,6 +195,9 @@ fn of_message(message: &[u8], known: &Registry) -> VersionTwo {
             ),
         };
     }
+    if let Some(foreign) = Foreign::in_message(message) {
+        return other_draft(foreign);
+    }
     let mut spoken = Spoken {
         credits_granted: header.credits(),
         ..Spoken::default()
@@ -164,6 +211,8 @@ fn of_message(message: &[u8], known: &Registry) -> VersionTwo {
                     error,
                     ..
                 }) => {
+                    let mut all = start.values.iter().filter_map(read_design);
+                    spoken.design_selected = all.next();
                     spoken.characteristics = Some(characteristics(&start, &nochg, known));
                     error.map(|error| format!("its ROPT_INITXCH is malformed: {error}"))
                 }
@@ -217,6 +266,16 @@ fn characteristics(
         }
     });
     shown.collect()
+}
+
+/// The design that a value names, if it is that of the designs.
+fn read_design(value: &XcharValView<'_>) -> Option<&'static str> {
+    let value = XcharVal {
+        which: XcharId(value.which),
+        data: value.data.to_vec(),
+    };
+    let designs = value.read::<InvalidationDesigns>().ok()??;
+    designs.answered().map(Design::name)
 }
 
 /// A value that is known, as a program reads it.
@@ -331,6 +390,23 @@ mod tests {
             &[7, 2, 32, 5, 1, code::RESPXCH, 0],
             "it answered ROPT_INITXCH with operation 3",
         );
+    }
+
+    #[test]
+    fn another_draft_is_named() {
+        let check = |words: &[u32], detail: &str, drafts| {
+            let expected = VersionTwo::OtherDraft {
+                detail: detail.to_owned(),
+                drafts,
+            };
+            assert_eq!(of(&message(words)), expected);
+        };
+        check(
+            &[7, 2, 32, procedure::ERROR, 9],
+            "error code 9 of cel-04 to cel-09 or ietf-00 to ietf-07",
+            Some("cel-04 to cel-09 or ietf-00 to ietf-07"),
+        );
+        check(&[7, 2, 32, 77], "header type 77, which no draft has", None);
     }
 
     #[test]

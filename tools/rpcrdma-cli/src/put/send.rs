@@ -6,7 +6,7 @@ use crate::copy::attributes::Wanted;
 use crate::copy::made::Made;
 use crate::copy::resume::{Changed, Version, are_equal};
 use crate::copy::sparse::Sparse;
-use crate::copy::upload::write_data;
+use crate::copy::upload::{Uploaded, write_data};
 use crate::show;
 use anyhow::Context;
 use bytes::Bytes;
@@ -19,13 +19,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl Put {
-    /// Copies a file that was read as a whole, and returns the handle of the copy.
+    /// Copies a file that was read as a whole.
     pub(super) async fn small(
         &self,
         data: Bytes,
         wanted: &Wanted,
         (dir, to, made): (FileHandle, &[u8], &Made),
-    ) -> anyhow::Result<FileHandle> {
+    ) -> anyhow::Result<Uploaded> {
         let len = data.len() as u64;
         let to = (&*self.export, dir, to);
         let sent = self
@@ -38,14 +38,14 @@ impl Put {
         sent.await
     }
 
-    /// Copies a file that is read while it is sent, and returns its handle.
+    /// Copies a file that is read while it is sent.
     pub(super) async fn large(
         &self,
         source: &Path,
         (file, size): (File, u64),
         wanted: &Wanted,
         (dir, to, made): (FileHandle, &[u8], &Made),
-    ) -> anyhow::Result<FileHandle> {
+    ) -> anyhow::Result<Uploaded> {
         let unreadable = || format!("{}: cannot read", show::path(source));
         let about = file.metadata().with_context(unreadable)?;
         let file = Arc::new(file);

@@ -9,11 +9,13 @@ use anyhow::Context;
 use buffer::{Buffer, Pool};
 use nfs_proto::FileHandle;
 use oncrpc::xdr::Gather;
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread;
+use syscalls::{StandardStream, was_closed};
 use tokio::sync::mpsc;
 
 /// Bytes of a piece.
@@ -43,8 +45,7 @@ impl Put {
                 }
                 Ok(())
             });
-        sent.await?;
-        Ok(())
+        sent.await?.set
     }
 }
 
@@ -76,6 +77,18 @@ fn read(source: &Path, pool: &Pool) -> anyhow::Result<mpsc::Receiver<io::Result<
     let thread = thread::Builder::new().name("input".to_owned()).spawn(read);
     thread.context("cannot start a thread")?;
     Ok(next)
+}
+
+/// Checks that there is a standard input. One that was closed when the program began is not an empty one.
+///
+/// # Errors
+///
+/// If there is none.
+pub(super) fn check_input() -> io::Result<()> {
+    match was_closed(StandardStream::Input) {
+        true => Err(Errno::BADF.into()),
+        false => Ok(()),
+    }
 }
 
 fn open(source: &Path) -> io::Result<File> {

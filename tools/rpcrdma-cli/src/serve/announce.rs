@@ -1,11 +1,12 @@
 //! The announcement of `serve` when it is ready.
 
 use super::exports::Export;
+use super::listen;
 use super::listening::Listening;
 use super::plan::{self, ClientPlan, Plan, Presence};
 use super::served::AbsentExports;
 use crate::control::{ListenerStatus, RuleStatus};
-use crate::endpoint::at_port;
+use crate::endpoint::has_host_of;
 use crate::json;
 use crate::show;
 use nfs_client::{NfsUrl, printable};
@@ -26,8 +27,8 @@ pub(crate) struct Announcement<'a> {
     pub(super) absent: &'a AbsentExports,
     /// Where RPC-over-RDMA is served.
     pub(super) listening: Listening,
-    /// Port of MOUNT over TCP, at the same address.
-    pub(crate) mount_port: u16,
+    /// Addresses of MOUNT over TCP: one at least.
+    pub(crate) mount: &'a [SocketAddr],
     /// Of RPC-over-RDMA.
     pub(crate) versions: Versions,
     /// By which clients may have their handles invalidated.
@@ -48,12 +49,14 @@ pub(crate) struct Announcement<'a> {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Line<'a> {
-    /// Where RPC-over-RDMA is served.
+    /// Address of RPC-over-RDMA: the first of `listen`.
     listening: SocketAddr,
-    /// Where it is served over each provider: the address above, and those of RDMA devices beside it.
+    /// Listeners over each provider: the addresses of `listen`, and those of RDMA devices beside them.
     listeners: Vec<ListenerStatus>,
-    /// Port of MOUNT over TCP, at the same address.
+    /// Port of MOUNT over TCP, at the same addresses.
     mount_port: u16,
+    /// Each address of MOUNT over TCP.
+    mounts: Vec<SocketAddr>,
     /// Where metrics are served over HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     metrics: Option<SocketAddr>,
@@ -75,10 +78,12 @@ struct ExportLine<'a> {
     directory: String,
     /// Whether nobody can change anything.
     read_only: bool,
-    /// Its URL for the other commands.
+    /// Its URL for the other commands, with the first address that clients reach.
     url: String,
-    /// The command that mounts it on Linux.
+    /// The command that mounts it on Linux, from that address.
     mount: String,
+    /// The commands that mount it on Linux, one for each address that clients reach.
+    mounts: Vec<String>,
     /// Why it is not served now.
     #[serde(skip_serializing_if = "Option::is_none")]
     absent: Option<&'a str>,
@@ -87,18 +92,24 @@ struct ExportLine<'a> {
 impl Announcement<'_> {
     /// One line of JSON.
     pub(crate) fn json(&self) -> serde_json::Result<String> {
+        let from = self.listening.mounted_from();
         let exports = self.exports.iter().map(|plan| ExportLine {
             name: &plan.export.name,
             directory: plan.export.dir.to_string_lossy().into_owned(),
             read_only: plan.read_only(),
             url: self.url(&plan.export).escaped(),
-            mount: self.mount(&plan.export),
+            mount: self.mount(&plan.export, self.reached()),
+            mounts: from
+                .iter()
+                .map(|at| self.mount(&plan.export, *at))
+                .collect(),
             absent: self.absent.get(&plan.export.name).map(|why| &**why),
         });
         json::line(&Line {
-            listening: self.listening.first,
+            listening: self.listening.first(),
             listeners: self.listening.listeners(),
-            mount_port: self.mount_port,
+            mount_port: self.mount_port(),
+            mounts: self.mount.to_vec(),
             metrics: self.metrics,
             control: self.control.map(Path::to_string_lossy),
             remote_invalidation: self.designs(),
@@ -111,57 +122,59 @@ impl Announcement<'_> {
         designs.map(|design| design.name()).collect()
     }
 
-    /// The address as clients are to write it, without a port or brackets.
-    fn host(&self) -> String {
-        match self.listening.first.ip() {
-            ip if ip.is_unspecified() => "THIS-HOST".to_owned(),
-            ip => ip.to_string(),
-        }
+    /// The first address that clients are to mount from.
+    fn reached(&self) -> SocketAddr {
+        let from = self.listening.mounted_from();
+        from.first().copied().unwrap_or(self.listening.first())
     }
 
-    /// The same, with brackets around an IPv6 address, before a colon.
-    fn bracketed_host(&self) -> String {
-        match self.host() {
-            host if host.contains(':') => format!("[{host}]"),
-            host => host,
-        }
+    /// The port of MOUNT that clients of the first address are told.
+    fn mount_port(&self) -> u16 {
+        self.mount_port_at(self.reached())
+    }
+
+    /// The port of MOUNT for clients of this address: sockets of a service manager may have several.
+    fn mount_port_at(&self, at: SocketAddr) -> u16 {
+        let of_host = self.mount.iter().find(|mount| has_host_of(**mount, at));
+        of_host.or(self.mount.first()).map_or(0, SocketAddr::port)
     }
 
     /// What our own client calls the export.
     fn url(&self, export: &Export) -> NfsUrl {
+        let at = self.reached();
         NfsUrl {
-            host: self.host(),
-            port: self.listening.first.port(),
+            host: host(at),
+            port: at.port(),
             path: export.name.clone().into_bytes(),
         }
     }
 
-    /// The command for a Linux client.
-    fn mount(&self, export: &Export) -> String {
+    /// The command for a Linux client that reaches this address.
+    fn mount(&self, export: &Export, at: SocketAddr) -> String {
         format!(
             "mount -t nfs -o vers=3,nolock,proto={},port={},mountproto={},mountport={} {} /mnt",
-            self.family("rdma"),
-            self.listening.first.port(),
-            self.family("tcp"),
-            self.mount_port,
-            quoted(&format!("{}:{}", self.bracketed_host(), export.name)),
+            of_family("rdma", at),
+            at.port(),
+            of_family("tcp", at),
+            self.mount_port_at(at),
+            quoted(&format!("{}:{}", bracketed_host(at), export.name)),
         )
     }
 
     /// The commands for a Linux client without an RDMA device: a gateway there, and the mount of it.
     fn mount_over_tcp(&self, export: &Export) -> [String; 2] {
-        let listening = self.listening.first;
+        let (listening, mount_port) = (self.reached(), self.mount_port());
         // A client that can only be on this machine finds our own MOUNT at its usual port.
-        let ours = listening.ip().to_canonical().is_loopback() && self.mount_port == MOUNT_PORT;
+        let ours = listening.ip().to_canonical().is_loopback() && mount_port == MOUNT_PORT;
         let port = if ours { MOUNT_PORT + 2 } else { MOUNT_PORT };
-        let elsewhere = match self.mount_port {
+        let elsewhere = match mount_port {
             MOUNT_PORT => String::new(),
             other => format!(" --upstream-mount {other}"),
         };
         [
             format!(
                 "rpcrdma gateway --listen tcp://127.0.0.1 --upstream rdma://{}:{} --mount-port {port}{elsewhere}",
-                self.bracketed_host(),
+                bracketed_host(listening),
                 listening.port()
             ),
             format!(
@@ -171,15 +184,41 @@ impl Announcement<'_> {
         ]
     }
 
-    /// The netid for our kind of address (RFC 5665 §5.1).
-    fn family(&self, netid: &str) -> String {
-        let six = if self.listening.first.is_ipv6() {
-            "6"
-        } else {
-            ""
-        };
-        format!("{netid}{six}")
+    /// The commands for Linux clients, for each export from each address, and how many more there are than are shown.
+    fn mounts(&self) -> (Vec<String>, usize) {
+        let from = self.listening.mounted_from();
+        let exports = self.exports.iter().map(|plan| &plan.export);
+        let all = exports.flat_map(|export| from.iter().map(move |at| (export, *at)));
+        let shown = MOST_MOUNTS.max(self.exports.len());
+        let more = all.clone().count().saturating_sub(shown);
+        let commands = all.take(shown).map(|(export, at)| self.mount(export, at));
+        (commands.collect(), more)
     }
+}
+
+/// Commands to mount in the text, unless there are more exports.
+const MOST_MOUNTS: usize = 16;
+
+/// An address as clients are to write it, without a port or brackets.
+fn host(at: SocketAddr) -> String {
+    match at.ip() {
+        ip if ip.is_unspecified() => "THIS-HOST".to_owned(),
+        ip => ip.to_string(),
+    }
+}
+
+/// The same, with brackets around an IPv6 address, before a colon.
+fn bracketed_host(at: SocketAddr) -> String {
+    match host(at) {
+        host if host.contains(':') => format!("[{host}]"),
+        host => host,
+    }
+}
+
+/// The netid for a kind of address (RFC 5665 §5.1).
+fn of_family(netid: &str, at: SocketAddr) -> String {
+    let six = if at.is_ipv6() { "6" } else { "" };
+    format!("{netid}{six}")
 }
 
 /// A word as a shell reads it: in quotes, if it has characters that mean something to the shell.
@@ -221,13 +260,12 @@ impl fmt::Display for Announcement<'_> {
             };
             writeln!(f, "  {} ({}{also}{absent}){clients}", is(plan), how(plan))?;
         }
-        let (ip, mount) = (self.listening.first.ip(), self.mount_port);
-        let mount = SocketAddr::new(ip, mount);
         writeln!(f)?;
         writeln!(
             f,
-            "listening  {}, {mount} over TCP for MOUNT",
-            self.listening.addresses()
+            "listening  {}, {} over TCP for MOUNT",
+            self.listening.addresses(),
+            listen::shown(self.mount)
         )?;
         if let Some(clients) = &common {
             writeln!(f, "allowed    {clients}")?;
@@ -250,10 +288,14 @@ impl fmt::Display for Announcement<'_> {
             false => ", over InfiniBand or RoCE, or else over iWARP",
         };
         writeln!(f, "\nmount from Linux, as root{over}:")?;
-        for plan in self.exports {
-            writeln!(f, "  {}", self.mount(&plan.export))?;
+        let (mounts, more) = self.mounts();
+        for mount in mounts {
+            writeln!(f, "  {mount}")?;
         }
-        if self.listening.first.ip().to_canonical().is_loopback() {
+        if more > 0 {
+            writeln!(f, "  and {more} more with other addresses (--json has all)")?;
+        }
+        if self.reached().ip().to_canonical().is_loopback() {
             writeln!(
                 f,
                 "The software iWARP of Linux (siw) does not work over loopback: to mount this way, on this machine \
@@ -302,19 +344,21 @@ pub(super) struct Described<'a> {
     /// What its administrator may not have meant.
     pub(super) warnings: &'a [String],
     pub(super) listening: Listening,
-    pub(super) mount_port: u16,
+    pub(super) mount: &'a [SocketAddr],
 }
 
 /// The line that `--check --json` prints.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct CheckLine<'a> {
-    /// Where RPC-over-RDMA would be served.
+    /// Address of RPC-over-RDMA: the first of `listen`.
     listen: SocketAddr,
-    /// Where it would be served over each provider: the address above, and those of RDMA devices beside it.
+    /// Listeners over each provider: the addresses of `listen`, and those of RDMA devices beside them.
     listeners: Vec<ListenerStatus>,
     /// Port of MOUNT over TCP.
     mount_port: u16,
+    /// Each address of MOUNT over TCP.
+    mounts: &'a [SocketAddr],
     /// The exports, in order.
     exports: Vec<CheckedExport<'a>>,
     /// What an administrator may not have meant.
@@ -359,9 +403,10 @@ impl Described<'_> {
             clients: plan.clients.iter().map(rule_status).collect(),
         });
         json::line(&CheckLine {
-            listen: self.listening.first,
+            listen: self.listening.first(),
             listeners: self.listening.listeners(),
-            mount_port: self.mount_port,
+            mount_port: self.mount.first().map_or(0, SocketAddr::port),
+            mounts: self.mount,
             exports: exports.collect(),
             warnings: self.warnings,
         })
@@ -388,11 +433,11 @@ pub(super) fn rule_status(rule: &ClientPlan) -> RuleStatus {
 
 impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mount = at_port(self.listening.first, self.mount_port);
         writeln!(
             f,
-            "would listen at {}, {mount} over TCP for MOUNT",
-            self.listening.addresses()
+            "would listen at {}, {} over TCP for MOUNT",
+            self.listening.addresses(),
+            listen::shown(self.mount)
         )?;
         for plan in self.plans {
             let fsid = plan
@@ -420,21 +465,32 @@ impl fmt::Display for Described<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::endpoint::at_port;
+    use crate::serve::listen::mount_addresses;
     use nfs_server::ClientOptions;
     use std::collections::BTreeMap;
 
     fn announce(exports: &[Plan], listening: &str, check: impl FnOnce(&mut Announcement<'_>)) {
+        announce_at(exports, &[listening], check);
+    }
+
+    fn announce_at(
+        exports: &[Plan],
+        listening: &[&str],
+        check: impl FnOnce(&mut Announcement<'_>),
+    ) {
+        let asked: Vec<SocketAddr> = listening.iter().map(|at| at.parse().unwrap()).collect();
         check(&mut Announcement {
             exports,
             absent: &AbsentExports::from([("/gone".to_owned(), "no disk".to_owned())]),
+            mount: &mount_addresses(&asked, 815),
             listening: Listening {
-                first: listening.parse().unwrap(),
-                first_is_devices: false,
+                asked,
+                asked_are_devices: false,
                 devices: Vec::new(),
                 socket: None,
                 names: BTreeMap::new(),
             },
-            mount_port: 815,
             versions: Versions::Auto,
             remote_invalidation: &[Design::PerCall, Design::PerConnection],
             crc: "CRC on",
@@ -472,14 +528,14 @@ mod tests {
     fn mount_command_names_ports_and_transport() {
         announce(&[export("/data")], "192.0.2.1:4711", |announcement| {
             assert_eq!(
-                announcement.mount(&announcement.exports[0].export),
+                announcement.mount(&announcement.exports[0].export, announcement.reached()),
                 "mount -t nfs -o vers=3,nolock,proto=rdma,port=4711,mountproto=tcp,mountport=815 \
                  192.0.2.1:/data /mnt"
             );
         });
         announce(&[export("/data")], "[::1]:20049", |announcement| {
             assert_eq!(
-                announcement.mount(&announcement.exports[0].export),
+                announcement.mount(&announcement.exports[0].export, announcement.reached()),
                 "mount -t nfs -o vers=3,nolock,proto=rdma6,port=20049,mountproto=tcp6,\
                  mountport=815 '[::1]:/data' /mnt"
             );
@@ -496,7 +552,15 @@ mod tests {
     fn commands_of_a_mount_over_tcp_name_ports_that_are_free_on_the_client() {
         let check = |listening: &str, mount_port, expected: [&str; 2]| {
             announce(&[export("/data")], listening, |announcement| {
-                announcement.mount_port = mount_port;
+                let mount = [at_port(announcement.reached(), mount_port)];
+                let announcement = Announcement {
+                    listening: announcement.listening.clone(),
+                    mount: &mount,
+                    user: String::new(),
+                    limits: String::new(),
+                    state: String::new(),
+                    ..*announcement
+                };
                 let export = &announcement.exports[0].export;
                 assert_eq!(announcement.mount_over_tcp(export), expected);
             });
@@ -529,6 +593,58 @@ mod tests {
     }
 
     #[test]
+    fn each_address_that_clients_reach_has_a_command_to_mount() {
+        let at = ["127.0.0.1:20049", "192.0.2.1:4711", "[2001:db8::1]:20049"];
+        announce_at(&[export("/a"), export("/b")], &at, |announcement| {
+            let text = announcement.to_string();
+            let mounts = text.lines().filter(|line| line.contains("proto=rdma"));
+            let mounts: Vec<&str> = mounts.map(str::trim).collect();
+            let expected = |name: &str| {
+                [
+                    format!(
+                        "mount -t nfs -o vers=3,nolock,proto=rdma,port=4711,mountproto=tcp,mountport=815 192.0.2.1:{name} \
+                         /mnt"
+                    ),
+                    format!(
+                        "mount -t nfs -o vers=3,nolock,proto=rdma6,port=20049,mountproto=tcp6,mountport=815 \
+                         '[2001:db8::1]:{name}' /mnt"
+                    ),
+                ]
+            };
+            assert_eq!(mounts, [expected("/a"), expected("/b")].concat());
+            assert!(!text.contains("--listen ADDR --allow ADDR"), "{text}");
+            let listening = "listening  127.0.0.1:20049, 192.0.2.1:4711, [2001:db8::1]:20049 over RDMA, \
+                             127.0.0.1:815, 192.0.2.1:815, [2001:db8::1]:815 over TCP for MOUNT\n";
+            assert!(text.contains(listening), "{text}");
+            let said: serde_json::Value =
+                serde_json::from_str(&announcement.json().unwrap()).unwrap();
+            assert_eq!(said["listening"], "127.0.0.1:20049");
+            assert_eq!(said["exports"][1]["url"], "nfs://192.0.2.1:4711/b");
+            assert_eq!(
+                said["exports"][1]["mounts"],
+                serde_json::json!(expected("/b"))
+            );
+            assert_eq!(said["mounts"][2], "[2001:db8::1]:815");
+        });
+    }
+
+    #[test]
+    fn commands_to_mount_are_bounded() {
+        let at: Vec<String> = (1..=MOST_MOUNTS)
+            .map(|n| format!("192.0.2.{n}:1"))
+            .collect();
+        let at: Vec<&str> = at.iter().map(String::as_str).collect();
+        announce_at(&[export("/a"), export("/b")], &at, |announcement| {
+            let text = announcement.to_string();
+            assert_eq!(text.matches("proto=rdma").count(), MOST_MOUNTS);
+            assert!(
+                text.contains("  and 16 more with other addresses"),
+                "{text}"
+            );
+        });
+    }
+
+    #[test]
     fn names_are_escaped_for_urls_and_quoted_for_shells() {
         let exports = [export("/it's a %"), export("/tab\t'")];
         announce(&exports, "0.0.0.0:20049", |announcement| {
@@ -539,12 +655,12 @@ mod tests {
                 announcement.url(&first.export).to_string(),
                 "nfs://THIS-HOST/it%27s%20a%20%25"
             );
-            let mount = announcement.mount(&first.export);
+            let mount = announcement.mount(&first.export, announcement.reached());
             assert!(
                 mount.ends_with(r" 'THIS-HOST:/it'\''s a %' /mnt"),
                 "{mount}"
             );
-            let mount = announcement.mount(&second.export);
+            let mount = announcement.mount(&second.export, announcement.reached());
             assert!(mount.ends_with(r" $'THIS-HOST:/tab\x09\'' /mnt"), "{mount}");
             assert!(announcement.to_string().contains(r"/tab\x09' is /srv/data"));
         });
@@ -639,13 +755,13 @@ mod tests {
             absent: &AbsentExports::new(),
             warnings: &["careful".to_owned()],
             listening: Listening {
-                first: "192.0.2.1:20049".parse().unwrap(),
-                first_is_devices: true,
+                asked: vec!["192.0.2.1:20049".parse().unwrap()],
+                asked_are_devices: true,
                 devices: Vec::new(),
                 socket: None,
                 names: BTreeMap::new(),
             },
-            mount_port: 20048,
+            mount: &["192.0.2.1:20048".parse().unwrap()],
         };
         let text = described.to_string();
         assert!(text.contains("\n/data is /srv/data\n"), "{text}");

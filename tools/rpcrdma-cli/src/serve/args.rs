@@ -25,12 +25,13 @@ use std::time::Duration;
       two directories under other names
   rpcrdma serve . --listen 0.0.0.0 --allow 192.168.1.0/24
       one directory to a network
+  rpcrdma serve . --listen 192.168.1.1 --listen 10.0.0.1 \\
+    --allow 192.168.1.0/24 --allow 10.0.0.0/8
+      one directory to two networks
   rpcrdma serve --config /etc/rpcrdma/rpcrdma.toml
       exports and options from a file: see rpcrdma.toml(5)
   rpcrdma serve --config /etc/rpcrdma/rpcrdma.toml --check
       whether that file can be served, and what it exports
-  rpcrdma serve . --invalidation per_call,per_connection
-      the first of these designs that the client offers
 
 SIGTERM or Ctrl-C finishes calls and exits with code 0; a second one exits at once. SIGHUP reads \
 the file of --config again. SIGUSR1 logs statistics.
@@ -51,12 +52,12 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(super) check: CheckArgs,
 
-    /// Address to listen on, or localhost [default port: 20049; 0 = any free port]
+    /// Address to listen on, or localhost; repeatable [default port: 20049; 0 = any free port]
     #[arg(short, long, value_name = "ADDR[:PORT]", default_value = "127.0.0.1",
         value_parser = listen::parse)]
-    pub(super) listen: SocketAddr,
+    pub(super) listen: Vec<SocketAddr>,
 
-    /// TCP port of MOUNT, at the same address (0 = any free port)
+    /// TCP port of MOUNT, at the same addresses (0 = any free port)
     #[arg(long, value_name = "PORT", default_value_t = MOUNT_PORT)]
     pub(super) mount_port: u16,
 
@@ -102,6 +103,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DURATION", default_value = "6m", value_parser = units::parse_duration)]
     pub(super) idle_timeout: Duration,
 
+    /// Close the connection of a client whose message is longer than this server has announced
+    /// that it receives, as other servers do, instead of logging it
+    #[arg(long)]
+    pub(super) strict: bool,
+
     #[command(flatten)]
     pub(super) reports: ReportArgs,
 
@@ -116,9 +122,9 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(super) transport: TransportArgs,
 
-    /// Where a socket listens that this process was started with.
+    /// Addresses of the sockets that this process was started with. They take the place of `listen`.
     #[arg(skip)]
-    pub(super) activated: Option<SocketAddr>,
+    pub(super) activated: Vec<SocketAddr>,
 
     /// What of this was given on the command line.
     #[arg(skip)]

@@ -25,7 +25,7 @@ pub(crate) struct Beside {
 impl Beside {
     /// Whether a server could listen over devices too, once one that `has` an address has ended.
     pub(crate) async fn try_out(
-        at: SocketAddr,
+        at: &[SocketAddr],
         devices: &Arc<dyn Provider>,
         has: impl Fn(SocketAddr) -> bool,
     ) -> Self {
@@ -37,46 +37,65 @@ impl Beside {
         Self::listen(at, listen).await
     }
 
-    /// Listens over devices too, by `listen`, where a server listens `at` an address over software iWARP: at each address
+    /// Listens over devices too, by `listen`, where a server listens `at` addresses over software iWARP: at each address
     /// that a device may have.
     pub(crate) async fn listen(
-        at: SocketAddr,
+        at: &[SocketAddr],
         listen: impl AsyncFn(SocketAddr) -> Result<SocketAddr, SetupError>,
     ) -> Self {
         let mut all = Self::default();
+        for &at in at {
+            all.listen_at(at, &listen).await;
+        }
+        all
+    }
+
+    /// The same where it listens at one address.
+    async fn listen_at(
+        &mut self,
+        at: SocketAddr,
+        listen: &impl AsyncFn(SocketAddr) -> Result<SocketAddr, SetupError>,
+    ) {
         let addrs = match addresses(at) {
             Ok(addrs) => addrs,
             Err(error) => {
                 let why = format!("the addresses of this machine cannot be listed: {error}");
-                all.warnings.push(without(at, &why));
-                return all;
+                self.warnings.push(without(at, &why));
+                return;
             }
         };
+        let warned = self.warnings.len();
         let is_wildcard = at.ip().is_unspecified();
         for addr in addrs {
-            if all.listening.len() == MAX_DEVICE_ADDRESSES {
+            // Sockets at all addresses of IPv4 and of IPv6 have some of them both.
+            if self.listening.contains(&addr) {
+                continue;
+            }
+            if self.listening.len() == MAX_DEVICE_ADDRESSES {
                 let why = format!(
-                    "there are {MAX_DEVICE_ADDRESSES} listeners, the most there can be: name an address with --listen"
+                    "there are {MAX_DEVICE_ADDRESSES} listeners, the most there can be: name addresses with --listen"
                 );
-                all.warnings.push(without(addr, &why));
+                self.warnings.push(without(addr, &why));
                 break;
             }
             match listen(addr).await {
-                Ok(local) => all.listening.push(local),
+                Ok(local) => self.listening.push(local),
                 // Of the addresses of a machine most have none.
                 Err(SetupError::NoDevice(error)) if is_wildcard => {
                     tracing::debug!(%addr, %error, "not over an RDMA device");
                 }
-                Err(SetupError::NoDevice(_)) => all.warnings.push(without(at, &no_device(at))),
-                Err(error) => all.warnings.push(without(addr, &Chain(&error).to_string())),
+                Err(SetupError::NoDevice(_)) => self.warnings.push(without(at, &no_device(at))),
+                Err(error) => {
+                    let why = Chain(&error).to_string();
+                    self.warnings.push(without(addr, &why));
+                }
             }
         }
-        if is_wildcard && all.listening.is_empty() && all.warnings.is_empty() {
+        if is_wildcard && self.listening.is_empty() && self.warnings.len() == warned {
             let why = "no InfiniBand or RoCE device has an IP address (`rpcrdma devices` shows them and their \
                        interfaces; `ip address add` gives an interface one)";
-            all.warnings.push(without(at, why));
+            self.warnings.push(without(at, why));
         }
-        all
     }
 }
 
@@ -115,6 +134,7 @@ fn without(at: SocketAddr, why: &str) -> String {
 mod tests {
     use super::*;
     use crate::serve::listen::parse;
+    use std::collections::BTreeSet;
     use std::io::Error;
 
     fn no_device() -> SetupError {
@@ -122,7 +142,7 @@ mod tests {
     }
 
     async fn tried(at: &str, listen: fn(SocketAddr) -> Result<SocketAddr, SetupError>) -> Beside {
-        Beside::listen(parse(at).unwrap(), async |at| listen(at)).await
+        Beside::listen(&[parse(at).unwrap()], async |at| listen(at)).await
     }
 
     #[tokio::test]
@@ -155,6 +175,14 @@ mod tests {
         assert!(addrs.iter().all(|addr| !addr.ip().is_loopback()));
         let found = tried("0.0.0.0:7", Ok).await;
         assert_eq!(found.listening, addrs);
+    }
+
+    #[tokio::test]
+    async fn address_that_two_wildcards_have_is_listened_at_once() {
+        let all = ["0.0.0.0:7", "[::]:7"].map(|at| at.parse().unwrap());
+        let found = Beside::listen(&all, async |at| Ok(at)).await;
+        let once: BTreeSet<_> = found.listening.iter().collect();
+        assert_eq!(once.len(), found.listening.len(), "{:?}", found.listening);
     }
 
     #[tokio::test]

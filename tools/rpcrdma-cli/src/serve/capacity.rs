@@ -7,6 +7,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// MOUNT, one event queue for each thread, the state on the disk.
 pub(crate) const RESERVED: usize = 256;
 
+/// Descriptors of an address to listen at beside the first: a listener for NFS, and one for MOUNT.
+const OF_ADDRESS: usize = 2;
+
 /// Descriptors that one file kept open takes at most.
 const PER_FILE: usize = 3;
 
@@ -45,10 +48,11 @@ pub(super) enum Short {
 impl Capacity {
     /// With as many descriptors as this process may have, which are raised to that now, and memory for
     /// so many connections of those that are wanted, in so many bytes. Any of them may come over an RDMA device, if
-    /// those are used.
+    /// those are used, and to any of so many addresses.
     pub(super) fn find(
         wanted: usize,
         over_devices: bool,
+        addresses: usize,
         (with_memory, bytes): (usize, usize),
     ) -> Self {
         let limit = raise_limit();
@@ -59,16 +63,18 @@ impl Capacity {
             true => OF_DEVICE,
             false => OF_SOFTWARE,
         };
-        Self::within(wanted, each, limit, (with_memory, bytes))
+        let reserved = RESERVED + OF_ADDRESS * addresses.saturating_sub(1);
+        Self::within(wanted, (each, reserved), limit, (with_memory, bytes))
     }
 
+    /// The same with so many descriptors for each connection, and so many for everything else but files.
     fn within(
         wanted: usize,
-        each: usize,
+        (each, reserved): (usize, usize),
         limit: usize,
         (with_memory, bytes): (usize, usize),
     ) -> Self {
-        let left = limit.saturating_sub(RESERVED);
+        let left = limit.saturating_sub(reserved);
         let with_descriptors = (left.saturating_sub(PER_FILE * LEAST_FILES) / each).max(1);
         let connections = wanted.min(with_descriptors).min(with_memory);
         let open_files = left.saturating_sub(connections.saturating_mul(each)) / PER_FILE;
@@ -141,7 +147,7 @@ mod tests {
         memory: (usize, usize),
         expected: (usize, Option<Short>),
     ) {
-        let capacity = Capacity::within(wanted, OF_SOFTWARE, limit, memory);
+        let capacity = Capacity::within(wanted, (OF_SOFTWARE, RESERVED), limit, memory);
         assert_eq!((capacity.connections, capacity.short_of), expected);
         let used = RESERVED + capacity.connections + PER_FILE * capacity.open_files;
         assert!(used <= limit || capacity.open_files == LEAST_FILES);
@@ -165,7 +171,9 @@ mod tests {
 
     #[test]
     fn files_leave_room_for_connections() {
-        let files = |wanted, limit| Capacity::within(wanted, OF_SOFTWARE, limit, MEMORY).open_files;
+        let files = |wanted, limit| {
+            Capacity::within(wanted, (OF_SOFTWARE, RESERVED), limit, MEMORY).open_files
+        };
         assert_eq!(files(1024, 20_000), 5000, "a quarter");
         assert_eq!(files(10_000, 20_000), (20_000 - 256 - 10_000) / 3);
         assert_eq!(files(1, usize::MAX), MOST_FILES);
@@ -174,7 +182,7 @@ mod tests {
 
     #[test]
     fn connections_over_devices_take_more_descriptors() {
-        let of = |limit| Capacity::within(1024, OF_DEVICE, limit, MEMORY);
+        let of = |limit| Capacity::within(1024, (OF_DEVICE, RESERVED), limit, MEMORY);
         assert_eq!(of(1024).connections, (1024 - 256 - 192) / 3);
         assert_eq!(of(1024).short_of, Some(Short::Descriptors(1024)));
         let many = of(20_000);
@@ -184,8 +192,16 @@ mod tests {
     }
 
     #[test]
+    fn further_addresses_take_descriptors_of_connections() {
+        let of = |reserved| Capacity::within(1024, (OF_SOFTWARE, reserved), 1024, MEMORY);
+        let further = of(RESERVED + 7 * OF_ADDRESS);
+        assert_eq!(further.connections, of(RESERVED).connections - 14);
+    }
+
+    #[test]
     fn too_few_descriptors_for_one_client_are_a_warning() {
-        let warning = |limit| Capacity::within(64, OF_SOFTWARE, limit, MEMORY).warning();
+        let warning =
+            |limit| Capacity::within(64, (OF_SOFTWARE, RESERVED), limit, MEMORY).warning();
         let said = warning(24).unwrap();
         assert!(
             said.contains("open files is 24") && said.contains("ulimit -n"),
@@ -198,7 +214,9 @@ mod tests {
 
     #[test]
     fn limit_is_reported_with_its_basis() {
-        let of = |limit, memory| Capacity::within(5000, OF_SOFTWARE, limit, memory).describe();
+        let of = |limit, memory| {
+            Capacity::within(5000, (OF_SOFTWARE, RESERVED), limit, memory).describe()
+        };
         assert_eq!(of(20_000, MEMORY), "5000 connections");
         assert!(of(1024, MEMORY).contains("576 connections, as the limit of open files is 1024"));
         assert!(

@@ -7,17 +7,19 @@ use super::listen;
 use super::listening::Listening;
 use super::names::Names;
 use super::plan::{Addresses, Plan};
-use super::registration::{Registered, entries};
+use super::registration::{Registered, entries, ports_not_registered};
 use super::served;
 use super::settings::{NO_HOME, Settings, unusable, without_state};
 use super::systemd;
 use crate::checks::{PortsInUse, shares_network};
 use crate::control::{ServerStatus, asking};
-use crate::endpoint::{at_port, meet};
+use crate::endpoint::meet;
 use crate::failure::{Ended, check_none, plain};
+use crate::output;
 use anyhow::Context;
 use nfs_server::HandleKey;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -57,11 +59,7 @@ pub(super) async fn check(
     };
     let listening = listeners.check(&mut warnings, &mut errors).await;
     let listening = listening.map_err(|error| errors.push(error)).ok();
-    warnings.extend(hints::warnings(
-        plans,
-        &addresses,
-        settings.args.listen.ip(),
-    ));
+    warnings.extend(hints::warnings(plans, &addresses, &settings.args.hosts()));
     // Of a file that is not understood some would not be true.
     if file_is_right {
         for warning in &warnings {
@@ -75,9 +73,9 @@ pub(super) async fn check(
             absent: &absent,
             warnings: &warnings,
             listening,
-            mount_port: settings.args.mount_port,
+            mount: &settings.args.mount_addresses(),
         };
-        let mut out = io::stdout();
+        let mut out = output::stdout();
         match json {
             true => writeln!(out, "{}", described.json()?)?,
             false => write!(out, "{described}")?,
@@ -164,35 +162,33 @@ impl Listeners<'_> {
     ) -> anyhow::Result<Listening> {
         let args = &self.settings.args;
         // Whether a socket is there is not looked at: nothing is served with it.
-        let providers = args.transport.server_providers(args.listen, None)?;
+        let providers = args.transport.server_providers(&args.listen, Vec::new())?;
         let mut in_use = PortsInUse::of("server");
         self.try_out(providers.first_is_devices, &mut in_use, errors);
         let is_served = |addr| has(self.running, addr).is_some();
         let mut beside = Vec::new();
-        let mut cannot = None;
+        let mut cannot = Vec::new();
         if let Some(devices) = &providers.beside {
-            let found = Beside::try_out(args.listen, devices, is_served).await;
+            let found = Beside::try_out(&args.listen, devices, is_served).await;
             warnings.extend(found.warnings);
             beside = found.listening;
-        } else if providers.first_is_devices
-            && let Err(error) = providers.first.listen(args.listen).await
-        {
-            // Where a server listens over devices, another cannot now.
-            match has(self.running, args.listen) {
-                Some(pid) if beside::is_in_use(&error) => in_use.add(pid, args.listen),
-                _ => cannot = Some(listen::cannot(error, args.listen)),
+        } else if providers.first_is_devices {
+            for &addr in &args.listen {
+                let Err(error) = providers.first.listen(addr).await else {
+                    continue;
+                };
+                // Where a server listens over devices, another cannot now.
+                match has(self.running, addr) {
+                    Some(pid) if beside::is_in_use(&error) => in_use.add(pid, addr),
+                    _ => cannot.push(listen::cannot(error, addr)),
+                }
             }
         }
         warnings.extend(in_use.describe_taken());
         self.check_rpcbind(warnings, errors).await;
-        match cannot {
-            Some(error) => Err(error),
-            None => Ok(Listening::new(
-                args.listen,
-                providers.first_is_devices,
-                beside,
-            )),
-        }
+        check_none(cannot)?;
+        let asked = args.listen.clone();
+        Ok(Listening::new(asked, providers.first_is_devices, beside))
     }
 
     /// Tries the ports of TCP.
@@ -203,14 +199,16 @@ impl Listeners<'_> {
         errors: &mut Vec<anyhow::Error>,
     ) {
         let args = &self.settings.args;
-        let mount = at_port(args.listen, args.mount_port);
         let metrics_option = self.settings.metrics_option();
-        let software = args.activated.is_none() && !listens_over_devices;
-        let software = software.then_some((args.listen, listen::LISTEN_OPTION));
-        let mount = (!self.mount_is_held).then_some((mount, "--mount-port"));
+        let software = args.activated.is_empty() && !listens_over_devices;
+        let software = args.listen.iter().filter(|_| software);
+        let software = software.map(|addr| (*addr, listen::LISTEN_OPTION));
+        let mount = args.mount_addresses().into_iter();
+        let mount = mount.filter(|_| !self.mount_is_held);
+        let mount = mount.map(|addr| (addr, "--mount-port"));
         let metrics = args.reports.metrics.map(|addr| (addr, &*metrics_option));
-        let mut refused = None;
-        for (addr, option) in software.into_iter().chain(mount).chain(metrics) {
+        let mut refused = BTreeSet::new();
+        for (addr, option) in software.chain(mount).chain(metrics) {
             let Err(error) = listen::try_out(addr) else {
                 continue;
             };
@@ -218,7 +216,7 @@ impl Listeners<'_> {
             match has(self.running, addr) {
                 Some(pid) if is_in_use => in_use.add(pid, addr),
                 // At the same address the other port cannot be had either.
-                _ if !is_in_use && refused.replace(addr.ip()) == Some(addr.ip()) => {}
+                _ if !is_in_use && !refused.insert(addr.ip()) => {}
                 _ => errors.push(listen::explain(error, addr, option)),
             }
         }
@@ -230,9 +228,10 @@ impl Listeners<'_> {
         if !args.rpcbind {
             return;
         }
-        let mount = at_port(args.listen, args.mount_port);
         let is_served = |addr| has(self.running, addr).is_some();
-        match Registered::try_out(&entries(args.listen, mount), is_served).await {
+        warnings.extend(ports_not_registered(&args.listen));
+        let entries = entries(&args.listen, &args.mount_addresses());
+        match Registered::try_out(&entries, is_served).await {
             Ok(replaced) => {
                 let mut registered = PortsInUse::of("server");
                 for addr in replaced {
@@ -257,7 +256,10 @@ async fn running(state_dir: Option<&Path>) -> Vec<ServerStatus> {
 fn has(running: &[ServerStatus], addr: SocketAddr) -> Option<u32> {
     let has = |server: &&ServerStatus| {
         let addrs = [&server.listening, &server.mount].into_iter();
+        let others = server.listeners.iter().map(|listener| &listener.address);
         addrs
+            .chain(others)
+            .chain(&server.mounts)
             .chain(&server.metrics)
             .filter_map(|text| text.parse::<SocketAddr>().ok())
             .any(|other| meet(addr, other))

@@ -150,6 +150,13 @@ impl OptionTable<'_> {
         let arg = command.get_arguments().find(is_this);
         let arg = arg.filter(|_| !self.without.contains(&&*long));
         let arg = arg.ok_or_else(|| vec![error(key.span(), self.unknown(command))])?;
+        if let toml::Value::Array(list) = value.get_ref()
+            && list.is_empty()
+            && !arg.get_default_values().is_empty()
+        {
+            let what = "it is empty: name one at least, or leave it out".to_owned();
+            return Err(vec![of_value(what)]);
+        }
         let values = words_of(arg, value.get_ref());
         let values = values.map_err(|wrong| wrong.into_iter().map(of_value).collect::<Vec<_>>())?;
         let tried = |option: &[OsString]| {

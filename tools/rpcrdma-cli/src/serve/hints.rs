@@ -7,15 +7,15 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::fs::MetadataExt;
 
 /// Logs what an administrator may not have meant with these exports; of hosts these addresses are known,
-/// and clients connect to this one.
-pub(super) fn warn(plans: &[Plan], addresses: &Addresses, listen: IpAddr) {
+/// and clients connect to those in `listen`.
+pub(super) fn warn(plans: &[Plan], addresses: &Addresses, listen: &[IpAddr]) {
     for warning in warnings(plans, addresses, listen) {
         tracing::warn!(target: "serve", "{warning}");
     }
 }
 
 /// What an administrator may not have meant, one sentence each.
-pub(super) fn warnings(plans: &[Plan], addresses: &Addresses, listen: IpAddr) -> Vec<String> {
+pub(super) fn warnings(plans: &[Plan], addresses: &Addresses, listen: &[IpAddr]) -> Vec<String> {
     let mut warnings = dangers(plans);
     let plans = &plans[..plans.len().min(COMPARED)];
     for (index, plan) in plans.iter().enumerate() {
@@ -131,13 +131,14 @@ fn rules_that_never_count(plan: &Plan, addresses: &Addresses) -> Vec<String> {
 }
 
 /// Rules for clients that cannot connect to where the server listens.
-fn rules_of_no_listener(plan: &Plan, addresses: &Addresses, listen: IpAddr) -> Vec<String> {
-    let listen = listen.to_canonical();
+fn rules_of_no_listener(plan: &Plan, addresses: &Addresses, listen: &[IpAddr]) -> Vec<String> {
+    let listen: Vec<IpAddr> = listen.iter().map(IpAddr::to_canonical).collect();
     // A socket at :: takes IPv4 too.
-    let everywhere = listen == IpAddr::from(Ipv6Addr::UNSPECIFIED);
+    let everywhere = listen.contains(&Ipv6Addr::UNSPECIFIED.into());
     let comes_here = |network: &Network| {
         let is_loopback = Network::LOOPBACK.iter().any(|here| here.covers(*network));
-        let may_come = !listen.is_loopback() && network.is_ipv4() == listen.is_ipv4();
+        let mut others = listen.iter().filter(|ip| !ip.is_loopback());
+        let may_come = others.any(|ip| network.is_ipv4() == ip.is_ipv4());
         everywhere || is_loopback || network.is_everybody() || may_come
     };
     let rules = plan.clients.iter().take(COMPARED);
@@ -145,14 +146,18 @@ fn rules_of_no_listener(plan: &Plan, addresses: &Addresses, listen: IpAddr) -> V
         let own = networks(rule, addresses);
         !own.is_empty() && !own.iter().any(comes_here)
     });
-    let why = match listen.is_loopback() {
-        true => "where only this machine connects",
-        false if listen.is_ipv4() => "an IPv4 address, and they have IPv6 addresses",
-        false => "an IPv6 address, and they have IPv4 addresses",
+    let (at, are_several) = (crate::serve::listen::shown(&listen), listen.len() > 1);
+    let mut others = listen.iter().filter(|ip| !ip.is_loopback());
+    let why = match (others.next(), are_several) {
+        (None, _) => "where only this machine connects",
+        (Some(IpAddr::V4(_)), false) => "an IPv4 address, and they have IPv6 addresses",
+        (Some(IpAddr::V6(_)), false) => "an IPv6 address, and they have IPv4 addresses",
+        (Some(IpAddr::V4(_)), true) => "where others come over IPv4, and they have IPv6 addresses",
+        (Some(IpAddr::V6(_)), true) => "where others come over IPv6, and they have IPv4 addresses",
     };
     let said = unreached.map(|rule| {
         format!(
-            "the rule of {} for {} never counts: the server listens at {listen}, {why} (--listen)",
+            "the rule of {} for {} never counts: the server listens at {at}, {why} (--listen)",
             name(plan),
             rule.clients
         )
@@ -271,7 +276,8 @@ mod tests {
     fn rules_for_clients_that_cannot_connect_are_hinted_at() {
         let said = |clients: &[&str], listen: &str| {
             let plan = plan("/srv", clients, false);
-            let said = rules_of_no_listener(&plan, &Addresses::new(), listen.parse().unwrap());
+            let listen: Vec<IpAddr> = listen.split(' ').map(|ip| ip.parse().unwrap()).collect();
+            let said = rules_of_no_listener(&plan, &Addresses::new(), &listen);
             said.into_iter().next().unwrap_or_default()
         };
         for listen in ["0.0.0.0", "192.0.2.1", "::", "::ffff:192.0.2.1"] {
@@ -281,7 +287,13 @@ mod tests {
                 "{listen}"
             );
         }
-        for listen in ["127.0.0.1", "::1"] {
+        for listen in ["127.0.0.1 192.0.2.1 2001:db8::1", "0.0.0.0 2001:db8::1"] {
+            assert_eq!(said(&["2001:db8::/32", "198.51.100.0/24"], listen), "");
+        }
+        let both = said(&["2001:db8::/32"], "192.0.2.1 198.51.100.1 ::1");
+        let says = "listens at 192.0.2.1, 198.51.100.1, ::1, where others come over IPv4, and they have IPv6";
+        assert!(both.contains(says), "{both}");
+        for listen in ["127.0.0.1", "::1", "127.0.0.1 ::1"] {
             assert_eq!(
                 said(&["127.0.0.0/8", "::1", "0.0.0.0/0", "laptop"], listen),
                 ""
@@ -326,7 +338,11 @@ mod tests {
         assert!(twice(&usr, &lib).is_none());
         let said = twice(&usr, &usr).unwrap();
         assert!(said.starts_with("/data and /data are both /usr"), "{said}");
-        let said = warnings(&[usr, lib], &Addresses::new(), Ipv6Addr::UNSPECIFIED.into());
+        let said = warnings(
+            &[usr, lib],
+            &Addresses::new(),
+            &[Ipv6Addr::UNSPECIFIED.into()],
+        );
         let says = "is read-only, but lies within /data, through which clients can change it";
         assert!(said[0].contains(says), "{said:?}");
     }

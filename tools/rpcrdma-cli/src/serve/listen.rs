@@ -1,10 +1,12 @@
 //! Addresses and ports to listen on.
 
+use crate::endpoint::{at_port, has_host_of};
 use nfs_client::ipv6_host;
 use nfs_proto::NFS_RDMA_PORT;
 use rustix::io::Errno;
 use socket2::{Domain, Socket, Type};
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use verbs::SetupError;
@@ -71,6 +73,27 @@ fn parse_with_zone(text: &str, port: u16) -> Result<SocketAddr, String> {
         let zone = host.split_once('%').map_or("", |(_, zone)| zone);
         format!("this machine has no interface {zone}")
     })
+}
+
+/// Addresses at which a server can listen at most. Each takes a descriptor, and a wildcard one for each address of a device.
+pub(crate) const MAX_LISTEN: usize = 64;
+
+/// Addresses of MOUNT at a port of the same hosts: each once, and none that a socket at all addresses has.
+pub(crate) fn mount_addresses(listen: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
+    let mut hosts: Vec<SocketAddr> = Vec::new();
+    for &addr in listen {
+        if !hosts.iter().any(|&host| has_host_of(host, addr)) {
+            hosts.retain(|&host| !has_host_of(addr, host));
+            hosts.push(addr);
+        }
+    }
+    hosts.into_iter().map(|host| at_port(host, port)).collect()
+}
+
+/// Addresses in words.
+pub(crate) fn shown<'a, A: Display + 'a>(addrs: impl IntoIterator<Item = &'a A>) -> String {
+    let addrs: Vec<String> = addrs.into_iter().map(ToString::to_string).collect();
+    addrs.join(", ")
 }
 
 /// The same with 127.0.0.1 for the host `localhost` (RFC 6761 §6.3).
@@ -157,6 +180,23 @@ mod tests {
         }
         let error = parse("[fe80::1%no-such-one]:7").unwrap_err();
         assert_eq!(error, "this machine has no interface no-such-one");
+    }
+
+    #[test]
+    fn mount_is_once_at_each_host() {
+        let check = |listen: &[&str], expected: &[&str]| {
+            let listen: Vec<_> = listen.iter().map(|addr| parse(addr).unwrap()).collect();
+            let mount = mount_addresses(&listen, 635).into_iter();
+            let mount: Vec<String> = mount.map(|addr| addr.to_string()).collect();
+            assert_eq!(mount, expected, "{listen:?}");
+        };
+        let (one, other) = ("192.0.2.1", "198.51.100.1:7");
+        check(&[one], &["192.0.2.1:635"]);
+        check(&[one, "192.0.2.1:7"], &["192.0.2.1:635"]);
+        check(&[one, other], &["192.0.2.1:635", "198.51.100.1:635"]);
+        check(&[one, "0.0.0.0:7", other], &["0.0.0.0:635"]);
+        check(&["0.0.0.0", "::1"], &["0.0.0.0:635", "[::1]:635"]);
+        check(&["::1", "::"], &["[::]:635"]);
     }
 
     #[test]

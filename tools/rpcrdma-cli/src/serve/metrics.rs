@@ -1,6 +1,7 @@
 //! Metrics of a server in the text format of Prometheus, over HTTP.
 
 pub(crate) mod families;
+mod process;
 
 use super::listen;
 use super::reports::Tells;

@@ -11,7 +11,9 @@ use crate::control::{
 };
 use crate::log;
 use crate::provider;
-use nfs_server::{DuplicateRequestStats, Mount3, Nfs3, NfsAcl3, ProcedureStats, ProgramStats};
+use nfs_server::{
+    DuplicateRequestStats, ExportStats, Mount3, Nfs3, NfsAcl3, ProcedureStats, ProgramStats,
+};
 use rpcrdma::{ConnectionState, ConnectionStats, ServerMonitor, ServerStats};
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -22,8 +24,8 @@ pub(crate) struct Observed {
     monitor: ServerMonitor,
     programs: CountedPrograms,
     listening: Listening,
-    /// Where MOUNT is, and the name of the socket of the service manager that it uses, if it uses one.
-    mount: (SocketAddr, Option<&'static str>),
+    /// Addresses of MOUNT, and the name of the sockets of the service manager that it uses, if it uses any.
+    mount: (Vec<SocketAddr>, Option<&'static str>),
     metrics: OnceLock<SocketAddr>,
     started: Instant,
     started_at: SystemTime,
@@ -81,13 +83,14 @@ pub(super) struct Snapshot {
     pub(super) server: ServerStats,
     pub(super) connections: Vec<ConnectionStats>,
     pub(super) programs: [ProgramStats; 3],
+    pub(super) export_stats: Vec<ExportStats>,
     pub(super) duplicates: DuplicateRequestStats,
     pub(super) open_files: usize,
     pub(super) started_at: SystemTime,
     pub(super) exports: Vec<ExportStatus>,
     pub(super) reloads: Reloads,
     pub(super) listeners: Vec<ListenerStatus>,
-    pub(super) mount: (SocketAddr, Option<&'static str>),
+    pub(super) mount: (Vec<SocketAddr>, Option<&'static str>),
 }
 
 /// Names and numbers as text, without those that are zero.
@@ -100,12 +103,12 @@ fn counts<'a>(all: impl Iterator<Item = (&'a str, u64)>) -> String {
 }
 
 impl Observed {
-    /// A server that listens there, and for MOUNT at the other address, with a socket of this name of the service manager.
+    /// A server that listens there, and for MOUNT at the other addresses, with sockets of this name of the service manager.
     pub(super) fn new(
         monitor: ServerMonitor,
         programs: CountedPrograms,
         listening: Listening,
-        mount: (SocketAddr, Option<&'static str>),
+        mount: (Vec<SocketAddr>, Option<&'static str>),
     ) -> Self {
         Self {
             monitor,
@@ -148,7 +151,7 @@ impl Observed {
 
     /// Where RPC-over-RDMA is served.
     pub(super) fn listening(&self) -> SocketAddr {
-        self.listening.first
+        self.listening.first()
     }
 
     /// Logs what it did so far, as one event.
@@ -219,13 +222,14 @@ impl Observed {
                 self.programs.acl.stats(),
                 self.programs.mount.stats(),
             ],
+            export_stats: self.programs.nfs.export_stats(),
             duplicates: self.programs.nfs.duplicate_requests(),
             open_files: self.programs.nfs.open_files(),
             started_at: self.started_at,
             exports,
             reloads,
             listeners: self.listening.listeners(),
-            mount: self.mount,
+            mount: self.mount.clone(),
         }
     }
 
@@ -234,7 +238,13 @@ impl Observed {
         let now = self.snapshot();
         ServerStatus {
             listeners: now.listeners.clone(),
-            mount: self.mount.0.to_string(),
+            mount: self
+                .mount
+                .0
+                .first()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+            mounts: self.mount.0.iter().map(ToString::to_string).collect(),
             mount_socket: self.mount.1.map(str::to_owned),
             metrics: self.metrics.get().map(ToString::to_string),
             exports: now.exports.clone(),
@@ -248,7 +258,7 @@ impl Observed {
         ServerStatistics {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            listening: self.listening.first.to_string(),
+            listening: self.listening.first().to_string(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             connections: now.connection_counts(),
             credits_granted: now.credits_granted(),
@@ -284,8 +294,17 @@ impl Observed {
         };
         connections
             .iter()
-            .map(|now| Self::client(now, again(now)))
+            .map(|now| ClientStatus {
+                listen: self.listener_of(now),
+                ..Self::client(now, again(now))
+            })
             .collect()
+    }
+
+    /// The address that a client has connected to, as a URL, if the server has several.
+    fn listener_of(&self, now: &ConnectionStats) -> Option<String> {
+        let has_several = self.listening.asked.len() > 1;
+        has_several.then(|| format!("rdma://{}", now.listener))
     }
 
     /// A connection, and how many calls on it came again and were not executed twice.
@@ -377,6 +396,15 @@ impl Snapshot {
             } += 1;
         }
         counts
+    }
+
+    /// Connections that came to a listener. One over software iWARP and one over devices may have the same address.
+    pub(super) fn connections_to(&self, on: &ListenerStatus) -> usize {
+        let over_devices = on.provider == provider::name(true);
+        let here = self.connections.iter().filter(|now| {
+            now.listener.to_string() == on.address && now.device.is_some() == over_devices
+        });
+        here.count()
     }
 
     pub(super) fn credits_granted(&self) -> u64 {

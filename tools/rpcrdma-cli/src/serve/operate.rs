@@ -111,8 +111,8 @@ impl Operation<'_> {
                 self.observed.was_reloaded(Ok(()));
                 self.observed.serves(&self.served);
                 tracing::info!(target: "serve", %file, "exports read again: {replaced}");
-                let listen = settings.args.listen.ip();
-                hints::warn(self.served.plans(), self.served.addresses(), listen);
+                let listen = settings.args.hosts();
+                hints::warn(self.served.plans(), self.served.addresses(), &listen);
                 let changed = settings.changed_options(&self.settings);
                 if !changed.is_empty() {
                     tracing::warn!(

@@ -1,6 +1,7 @@
 //! Registers NFS, NFSACL and MOUNT with rpcbind.
 
 use super::listen;
+use crate::endpoint::binds_ipv6_only;
 use anyhow::Context;
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFSACL_PROGRAM, NFSACL_V3};
 use oncrpc::{Chain, Transport};
@@ -24,15 +25,6 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    /// Registers NFS, NFSACL and MOUNT over RDMA at `rdma`, and MOUNT over TCP at `mount`.
-    ///
-    /// # Errors
-    ///
-    /// If rpcbind is not running or refuses; then nothing stays registered.
-    pub(crate) async fn new(rdma: SocketAddr, mount: SocketAddr) -> anyhow::Result<Self> {
-        Self::of(&entries(rdma, mount)).await
-    }
-
     /// Registers these.
     ///
     /// # Errors
@@ -231,7 +223,7 @@ fn registered_already(entry: &Registration, found: Option<SocketAddr>) -> String
 }
 
 /// What is registered: all programs over RDMA, MOUNT over TCP. NFS itself is not served over TCP.
-pub(crate) fn entries(rdma: SocketAddr, mount: SocketAddr) -> Vec<Registration> {
+pub(crate) fn entries(rdma: &[SocketAddr], mount: &[SocketAddr]) -> Vec<Registration> {
     let programs = [
         (NFS_PROGRAM, NFS_V3),
         (NFSACL_PROGRAM, NFSACL_V3),
@@ -242,22 +234,55 @@ pub(crate) fn entries(rdma: SocketAddr, mount: SocketAddr) -> Vec<Registration> 
     over_rdma.into_iter().flatten().chain(mount).collect()
 }
 
-/// A program in each family in which clients reach it.
+/// A program in each family in which clients reach it. rpcbind has one address for each (RFC 1833 §2.1): that
+/// of all addresses of the family if there is one, or else the first.
 pub(crate) fn of_families(
     prog: u32,
     vers: u32,
     netid: fn(IpAddr) -> NetId,
-    addr: SocketAddr,
-) -> impl Iterator<Item = Registration> {
-    [addr]
-        .into_iter()
-        .chain(ipv4_of(addr))
-        .map(move |addr| Registration {
-            prog,
-            vers,
-            netid: netid(addr.ip()),
-            addr,
-        })
+    addrs: &[SocketAddr],
+) -> Vec<Registration> {
+    let all = addrs.iter();
+    let mut all: Vec<_> = all
+        .flat_map(|addr| [*addr].into_iter().chain(ipv4_of(*addr)))
+        .collect();
+    // In the order that was given otherwise.
+    all.sort_by_key(|addr| !addr.ip().is_unspecified());
+    let mut registered: Vec<Registration> = Vec::new();
+    for addr in all {
+        let netid = netid(addr.ip());
+        if registered.iter().all(|other| other.netid != netid) {
+            registered.push(Registration {
+                prog,
+                vers,
+                netid,
+                addr,
+            });
+        }
+    }
+    registered
+}
+
+/// A warning of addresses whose clients rpcbind sends to another port, if there are some: it has one port for each family.
+pub(crate) fn ports_not_registered(addrs: &[SocketAddr]) -> Option<String> {
+    let registered = of_families(NFS_PROGRAM, NFS_V3, NetId::rdma, addrs);
+    let is_other = |addr: &&SocketAddr| {
+        let mut same = registered.iter();
+        !same.any(|one| one.addr.is_ipv4() == addr.is_ipv4() && one.addr.port() == addr.port())
+    };
+    let others: Vec<String> = addrs
+        .iter()
+        .filter(is_other)
+        .map(ToString::to_string)
+        .collect();
+    (!others.is_empty()).then(|| {
+        let registered: Vec<String> = registered.iter().map(|one| one.addr.to_string()).collect();
+        format!(
+            "rpcbind has one port for each family of addresses: {} is registered, and clients of {} have to name its port",
+            registered.join(", "),
+            others.join(", ")
+        )
+    })
 }
 
 /// The address of IPv4 at which what listens at this one is reached, too: that of a socket at all addresses of IPv6, unless
@@ -268,12 +293,6 @@ fn ipv4_of(addr: SocketAddr) -> Option<SocketAddr> {
         |addr| listen::try_out(addr).is_err_and(|error| error.kind() == ErrorKind::AddrInUse);
     let may = addr.ip() == Ipv6Addr::UNSPECIFIED && !binds_ipv6_only();
     (may && (is_in_use(ipv4) || !is_in_use(addr))).then_some(ipv4)
-}
-
-/// Whether sockets at all addresses of IPv6 take no IPv4 here.
-fn binds_ipv6_only() -> bool {
-    let setting = std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only");
-    setting.is_ok_and(|setting| setting.trim() == "1")
 }
 
 #[cfg(test)]
@@ -354,7 +373,7 @@ mod tests {
         let asking = async {
             let client = oncrpc_tcp::Client::connect(addr, DEADLINE).await.unwrap();
             let rpcbind = Rpcbind::new(client);
-            let at = |rdma: SocketAddr, mount: SocketAddr| entries(rdma, mount);
+            let at = |rdma: SocketAddr, mount: SocketAddr| entries(&[rdma], &[mount]);
             let port = |port| SocketAddr::from(([0, 0, 0, 0], port));
             let before = at(([192, 0, 2, 1], 20049).into(), ([192, 0, 2, 1], 1).into());
             register(&rpcbind, &before[0], &before).await.unwrap();
@@ -404,9 +423,31 @@ mod tests {
     }
 
     #[test]
+    fn one_address_of_each_family_is_registered() {
+        let check = |addrs: &[&str], expected: &[&str]| {
+            let addrs: Vec<_> = addrs.iter().map(|addr| addr.parse().unwrap()).collect();
+            let entries = entries(&addrs, &addrs);
+            let nfs = entries.iter().filter(|entry| entry.prog == NFS_PROGRAM);
+            let nfs: Vec<String> = nfs.map(|entry| entry.addr.to_string()).collect();
+            assert_eq!(nfs, expected);
+            let keys = entries.iter().map(|entry| (entry.prog, entry.netid));
+            let keys: Vec<_> = keys.collect();
+            let is_first = |at: usize| !keys[..at].contains(&keys[at]);
+            assert!((0..keys.len()).all(is_first), "{entries:?}");
+            ports_not_registered(&addrs)
+        };
+        let (one, other) = ("192.0.2.1:20049", "198.51.100.1:20049");
+        let six = "[2001:db8::1]:20050";
+        assert_eq!(check(&[one, other, six], &[one, six]), None);
+        let everywhere = "0.0.0.0:20051";
+        let said = check(&[one, everywhere], &[everywhere]).unwrap();
+        assert!(said.contains("clients of 192.0.2.1:20049"), "{said}");
+    }
+
+    #[test]
     fn netids_follow_the_family_of_the_address() {
         let netids = |rdma: &str, mount: &str| {
-            let entries = entries(rdma.parse().unwrap(), mount.parse().unwrap()).into_iter();
+            let entries = entries(&[rdma.parse().unwrap()], &[mount.parse().unwrap()]).into_iter();
             entries
                 .map(|entry| entry.netid.as_str())
                 .collect::<Vec<_>>()
@@ -426,7 +467,7 @@ mod tests {
             "rdma6", "rdma", "rdma6", "rdma", "rdma6", "rdma", "tcp6", "tcp",
         ];
         assert_eq!(netids("[::]:1", "[::]:2"), both);
-        let all = entries("[::]:1".parse().unwrap(), "[::]:2".parse().unwrap());
+        let all = entries(&["[::]:1".parse().unwrap()], &["[::]:2".parse().unwrap()]);
         assert_eq!(all[7].addr, "0.0.0.0:2".parse().unwrap());
         // A socket for IPv6 alone, as a service manager makes it.
         let socket = Socket::new(Domain::IPV6, Type::STREAM, None).unwrap();

@@ -5,10 +5,11 @@ use super::capacity::Capacity;
 use super::config::Config;
 use super::exports;
 use super::given::FileOptions;
+use super::listen::{self, MAX_LISTEN};
 use super::plan::{ClientPlan, Clients, Plan, Presence};
 use super::served::HowToOpen;
 use super::systemd;
-use crate::endpoint::{at_port, meet};
+use crate::endpoint::{has_host_of, meet};
 use crate::failure::{self, Misconfigured, Usage, plain};
 use crate::interrupt::CALLS_END_WITHIN;
 use crate::provider::ServerProviders;
@@ -20,6 +21,7 @@ use nfs_server::{
 };
 use rpcrdma::ServerConfig;
 use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// Options of a server, and what it serves.
@@ -51,9 +53,9 @@ impl ServeArgs {
     pub(super) fn read(&self) -> anyhow::Result<(Settings, Vec<anyhow::Error>)> {
         let Some(file) = &self.config else {
             let mut args = self.clone();
-            args.listen = self.activated.unwrap_or(args.listen);
-            if let Some(twice) = args.port_given_twice() {
-                bail!(Usage(twice));
+            args.listen_where_activated();
+            if let Some(wrong) = args.wrong_with_listeners() {
+                bail!(Usage(wrong));
             }
             let plans = args.plans()?;
             let settings = Settings {
@@ -65,11 +67,11 @@ impl ServeArgs {
         };
         let (config, mut errors) = Config::load(file)?;
         let mut args = self.with_options_of(&config, &mut errors)?;
-        args.listen = self.activated.unwrap_or(args.listen);
+        args.listen_where_activated();
         // An option that is not understood may have been a port.
-        let twice = match errors.tells_of("server") {
+        let wrong = match errors.tells_of(&config.file, "server") {
             true => None,
-            false => args.port_given_twice(),
+            false => args.wrong_with_listeners(),
         };
         let plans = config.plans(&args.allowed(), &mut errors);
         let settings = Settings {
@@ -77,33 +79,62 @@ impl ServeArgs {
             plans,
             server: FileOptions::new(&config.server, &["allow"]),
         };
-        let twice = twice.map(|twice| {
-            let what = format!("{}: [server]: {twice}", file.display());
+        let wrong = wrong.map(|wrong| {
+            let what = format!("{}: [server]: {wrong}", file.display());
             Misconfigured(what).into()
         });
         Ok((
             settings,
-            twice.into_iter().chain(errors.into_errors()).collect(),
+            wrong.into_iter().chain(errors.into_errors()).collect(),
         ))
     }
 
-    /// What is to be said if two of the listeners would have the same port.
-    fn port_given_twice(&self) -> Option<String> {
-        let mount = at_port(self.listen, self.mount_port);
-        let metrics = self.reports.metrics.map(|addr| ("metrics", addr));
-        let listeners = [("listen", self.listen), ("mount_port", mount)];
-        let listeners: Vec<_> = listeners.into_iter().chain(metrics).collect();
+    /// Listens where sockets do that this process was started with, if there are some.
+    fn listen_where_activated(&mut self) {
+        if !self.activated.is_empty() {
+            self.listen.clone_from(&self.activated);
+        }
+    }
+
+    /// The addresses of MOUNT.
+    pub(super) fn mount_addresses(&self) -> Vec<SocketAddr> {
+        listen::mount_addresses(&self.listen, self.mount_port)
+    }
+
+    /// An error in words if there are too many listeners, or two of them cannot listen at the same time.
+    fn wrong_with_listeners(&self) -> Option<String> {
+        if self.listen.len() > MAX_LISTEN {
+            return Some(format!("listen has more than {MAX_LISTEN} addresses"));
+        }
+        let nfs = self.listen.iter().map(|addr| match self.listen.len() {
+            1 => ("listen".to_owned(), *addr),
+            _ => (format!("listen {addr}"), *addr),
+        });
+        let mount = self.mount_addresses().into_iter();
+        let mount = mount.map(|addr| ("mount_port".to_owned(), addr));
+        let metrics = self.reports.metrics.iter();
+        let metrics = metrics.map(|addr| ("metrics".to_owned(), *addr));
+        let listeners: Vec<_> = nfs.chain(mount).chain(metrics).collect();
+        // Sockets that listen already can.
+        let held = self.activated.len();
         let mut pairs = listeners.iter().enumerate().flat_map(|(at, one)| {
-            let others = listeners.get(at + 1..).unwrap_or_default();
+            let others = listeners.get((at + 1).max(held)..).unwrap_or_default();
             others.iter().map(move |other| (one, other))
         });
         let (one, other) = pairs.find(|(one, other)| meet(one.1, other.1))?;
-        Some(format!(
-            "{} and {} are both port {}: each needs one of its own",
-            one.0,
-            other.0,
-            one.1.port()
-        ))
+        let are_listened_at = self.listen.contains(&other.1);
+        Some(
+            match (has_host_of(one.1, other.1), one.1.ip() == other.1.ip()) {
+                (true, false) if are_listened_at => is_part_of(&other.0, &one.0),
+                (false, false) if are_listened_at => is_part_of(&one.0, &other.0),
+                (_, _) => format!(
+                    "{} and {} are both port {}: each needs one of its own",
+                    one.0,
+                    other.0,
+                    one.1.port()
+                ),
+            },
+        )
     }
 
     /// The exports of the command line.
@@ -113,7 +144,9 @@ impl ServeArgs {
             bail!(Usage(format!(
                 "listening at {} serves other machines: say which ones with --allow, as in \
                  --allow 192.168.1.0/24",
-                self.listen.ip()
+                self.for_others()
+                    .next()
+                    .map_or(String::new(), |ip| ip.to_string())
             )));
         }
         let options = ClientOptions {
@@ -145,11 +178,21 @@ impl ServeArgs {
     /// Whom exports without clients of their own are for: nobody, if the server listens for other
     /// machines and is not told for which.
     fn allowed(&self) -> Vec<Clients> {
-        let loopback = self.listen.ip().to_canonical().is_loopback();
-        match self.allow.is_empty() && loopback {
+        match self.allow.is_empty() && self.for_others().next().is_none() {
             true => Network::LOOPBACK.map(Clients::Network).into(),
             false => self.allow.clone(),
         }
+    }
+
+    /// The addresses at which other machines connect.
+    fn for_others(&self) -> impl Iterator<Item = IpAddr> {
+        let all = self.listen.iter().map(|addr| addr.ip());
+        all.filter(|ip| !ip.to_canonical().is_loopback())
+    }
+
+    /// The addresses that clients connect to, without ports.
+    pub(super) fn hosts(&self) -> Vec<IpAddr> {
+        self.listen.iter().map(|addr| addr.ip()).collect()
     }
 }
 
@@ -238,12 +281,14 @@ impl Settings {
                 (!self.args.idle_timeout.is_zero()).then_some(self.args.idle_timeout),
             )
             .with_drain_timeout(CALLS_END_WITHIN)
+            .with_strict(self.args.strict)
             .with_workers(self.args.threads.map_or(usual.workers, usize::from))
             .with_spin(self.args.transport.spin());
         let with_memory = providers.connections_with_memory(&config);
         let capacity = Capacity::find(
             self.args.max_connections.into(),
             providers.use_devices(),
+            self.args.listen.len(),
             (with_memory, config.receive_memory),
         );
         config.max_connections = capacity.connections;
@@ -252,6 +297,11 @@ impl Settings {
         config.max_connections_per_address = capacity.connections.div_ceil(2);
         (config, capacity)
     }
+}
+
+/// An error in words for an address to listen at that another one has.
+fn is_part_of(part: &str, all: &str) -> String {
+    format!("{part} is a part of {all}: leave it out, or give it a port of its own")
 }
 
 /// Why there is no usual place for state.

@@ -7,8 +7,9 @@ use listenfd::ListenFd;
 use rustix::fs::fstat;
 use sd_notify::NotifyState;
 use socket2::SockRef;
+use std::collections::BTreeMap;
 use std::future::pending;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -78,13 +79,13 @@ pub(crate) fn runtime_dir() -> Option<PathBuf> {
 pub(super) const RDMA_SOCKET: &str = "rdma";
 pub(super) const MOUNT_SOCKET: &str = "mount";
 
-/// Sockets that listen already.
+/// Sockets that listen already, each with its address, in the order of their units.
 #[derive(Default)]
 pub(super) struct Sockets {
     /// For RPC-over-RDMA on software iWARP, which is plain TCP below.
-    pub(super) rdma: Option<TcpListener>,
+    pub(super) rdma: Vec<(SocketAddr, TcpListener)>,
     /// For MOUNT over TCP.
-    pub(super) mount: Option<TcpListener>,
+    pub(super) mount: Vec<(SocketAddr, TcpListener)>,
 }
 
 impl Sockets {
@@ -92,7 +93,7 @@ impl Sockets {
     ///
     /// # Errors
     ///
-    /// If there is one that is no TCP socket, has another name, or is the second of its name.
+    /// If there is one that is no TCP socket, has another name, or does not listen, or if two are one.
     pub(super) fn take() -> anyhow::Result<Self> {
         let mut given = ListenFd::from_env();
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
@@ -108,15 +109,10 @@ impl Sockets {
                      FileDescriptorName= of its unit has to be rdma or mount"
                 ))),
             };
-            let socket = given
-                .take_tcp_listener(index)
-                .with_context(|| format!("the socket {name} that was handed to this process"))?;
-            if place.is_some() {
-                bail!(Usage(format!(
-                    "two sockets named {name} were handed to this process: it can use one"
-                )));
+            let handed = || format!("the socket {name} that was handed to this process");
+            if let Some(socket) = given.take_tcp_listener(index).with_context(handed)? {
+                place.push((socket.local_addr().with_context(handed)?, socket));
             }
-            *place = socket;
         }
         sockets.check()?;
         Ok(sockets)
@@ -126,13 +122,12 @@ impl Sockets {
     ///
     /// # Errors
     ///
-    /// If one does not listen, or both are one.
+    /// If one does not listen, or two are one.
     fn check(&self) -> anyhow::Result<()> {
-        let mut seen = None;
-        for (name, socket) in [(RDMA_SOCKET, &self.rdma), (MOUNT_SOCKET, &self.mount)] {
-            let Some(socket) = socket else {
-                continue;
-            };
+        let mut seen = BTreeMap::new();
+        let rdma = self.rdma.iter().map(|held| (RDMA_SOCKET, held));
+        let mount = self.mount.iter().map(|held| (MOUNT_SOCKET, held));
+        for (name, (_, socket)) in rdma.chain(mount) {
             if !SockRef::from(socket).is_listener()? {
                 bail!(Usage(format!(
                     "the socket {name} that was handed to this process does not listen: its unit needs ListenStream= \
@@ -141,10 +136,10 @@ impl Sockets {
             }
             // Descriptors of one socket have one inode.
             let inode = fstat(socket)?.st_ino;
-            if seen.replace(inode) == Some(inode) {
+            if let Some(other) = seen.insert(inode, name) {
                 bail!(Usage(format!(
-                    "the sockets {RDMA_SOCKET} and {MOUNT_SOCKET} that were handed to this process are one: each \
-                     needs a port of its own"
+                    "the sockets {other} and {name} that were handed to this process are one: each needs an address \
+                     or a port of its own"
                 )));
             }
         }
@@ -167,24 +162,34 @@ mod tests {
     fn socket_that_does_not_listen_is_refused() {
         let bound = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let sockets = Sockets {
-            rdma: None,
-            mount: Some(bound.into()),
+            rdma: Vec::new(),
+            mount: vec![(([127, 0, 0, 1], 0).into(), bound.into())],
         };
         assert!(refused(&sockets).contains("the socket mount that was handed"));
     }
 
     #[test]
-    fn one_socket_for_both_roles_is_refused() {
-        let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
-        let first = listener();
-        let sockets = Sockets {
-            rdma: Some(first.try_clone().unwrap()),
-            mount: Some(first),
+    fn each_role_may_have_several_sockets_but_none_twice() {
+        let listener = || {
+            let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+            (socket.local_addr().unwrap(), socket)
         };
-        assert!(refused(&sockets).contains("are one"));
+        let again =
+            |(addr, socket): &(SocketAddr, TcpListener)| (*addr, socket.try_clone().unwrap());
+        let first = listener();
+        let both = Sockets {
+            rdma: vec![again(&first)],
+            mount: vec![again(&first)],
+        };
+        assert!(refused(&both).contains("rdma and mount that were handed to this process are one"));
+        let twice = Sockets {
+            rdma: vec![again(&first), listener(), again(&first)],
+            mount: vec![listener()],
+        };
+        assert!(refused(&twice).contains("rdma and rdma that were handed to this process are one"));
         let sockets = Sockets {
-            rdma: Some(listener()),
-            mount: Some(listener()),
+            rdma: vec![first, listener()],
+            mount: vec![listener(), listener()],
         };
         sockets.check().unwrap();
     }

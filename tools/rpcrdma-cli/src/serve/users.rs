@@ -20,7 +20,7 @@ pub(super) fn describe(plans: &[Plan], for_callers: bool, trust: &Trust) -> Stri
 fn of_one(plans: &[Plan], trust: &Trust, uid: u32, gid: u32) -> String {
     let why = match uid {
         0 => "the only user of this user namespace",
-        _ => "who runs the server; as root, it acts as each caller",
+        _ => "run as root to act as each caller",
     };
     let mut rules = plans.iter().flat_map(|plan| &plan.clients);
     let mut idle = Vec::new();
@@ -34,7 +34,7 @@ fn of_one(plans: &[Plan], trust: &Trust, uid: u32, gid: u32) -> String {
         true => String::new(),
         false => format!("; {} cannot have an effect", idle.join(" and ")),
     };
-    format!("all callers as uid {uid}, gid {gid}, {why}{idle}")
+    format!("every caller acts as uid {uid}, gid {gid} ({why}){idle}")
 }
 
 /// A server that acts for its callers.
@@ -97,7 +97,7 @@ mod tests {
         let said = of_one(&plans, &trust(&[]), 1000, 100);
         assert_eq!(
             said,
-            "all callers as uid 1000, gid 100, who runs the server; as root, it acts as each caller"
+            "every caller acts as uid 1000, gid 100 (run as root to act as each caller)"
         );
         plans[0].clients[0].options.anonymous.uid = 7;
         let said = of_one(&plans, &trust(&["--manage-gids"]), 1000, 100);
@@ -108,6 +108,6 @@ mod tests {
             said.contains("the only user of this user namespace"),
             "{said}"
         );
-        assert!(!said.contains("as root"), "{said}");
+        assert!(!said.contains("run as root"), "{said}");
     }
 }

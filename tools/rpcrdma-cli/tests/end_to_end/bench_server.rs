@@ -375,6 +375,32 @@ fn call_without_a_reply_ends_the_measurement_with_what_was_measured() {
 }
 
 #[test]
+fn design_in_force_is_shown_and_its_absence_is_explained() {
+    let served = Served::new(&[]);
+    let shown = |how: &str| {
+        let how = format!("--remote-invalidation={how}");
+        let args = ["bench", "--time", "50ms", &how, &served.listening];
+        text(&ok(&args))
+    };
+    let per_connection = shown("per_call,per_connection");
+    assert!(
+        per_connection.contains("invalidation  per_connection\n")
+            && !per_connection.contains("agrees to no"),
+        "{per_connection}"
+    );
+    let none = shown("per_call");
+    assert!(
+        none.contains("invalidation  none\n")
+            && none.contains("agrees to no remote invalidation by per_call"),
+        "{none}"
+    );
+    let off = shown("off");
+    assert!(!off.contains("agrees to no"), "{off}");
+    let found = bench(&["--remote-invalidation=per_call", &served.listening]);
+    assert_eq!(found["options"]["remote_invalidation"][0], "per_call");
+}
+
+#[test]
 fn report_and_progress_fit_the_terminal() {
     let served = Served::new(&[]);
     let args = [

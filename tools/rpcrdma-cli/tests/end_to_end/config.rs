@@ -197,6 +197,43 @@ fn file_is_read_again_without_losing_a_connection() {
 }
 
 #[test]
+fn files_of_an_included_directory_are_read_again_with_the_file() {
+    let around = tempfile::tempdir().unwrap();
+    let dir = around.path().join("exports.d");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("books.toml"), export(around.path(), "books", "")).unwrap();
+    let path = around.path().join("exports.toml");
+    let mut served = Served::configured_in(around, |around| export(around, "stuff", ""), &[], &[]);
+    let file = fs::read_to_string(&path).unwrap();
+    let reloaded = |served: &mut Served| {
+        served.signal(Signal::HUP);
+        served.hear("exports")
+    };
+    fs::write(&path, "include = \"exports.d\"\n".to_owned() + &file).unwrap();
+    let said = reloaded(&mut served);
+    assert!(said.contains("added /books; 1 as before"), "{said}");
+    let music = export(served.around.path(), "music", "");
+    fs::write(dir.join("music.toml"), &music).unwrap();
+    fs::remove_file(dir.join("books.toml")).unwrap();
+    let said = reloaded(&mut served);
+    assert!(
+        said.contains("added /music; removed /books; 1 as before"),
+        "{said}"
+    );
+    let check = ["serve", "--check=file", "--config", path.to_str().unwrap()];
+    assert!(ok(&check).is_empty());
+    fs::write(dir.join("music.toml"), music + "redonly = true\n").unwrap();
+    let says = "exports.d/music.toml:5: export[0].redonly: there is no key redonly";
+    let said = reloaded(&mut served);
+    assert!(
+        said.contains("the exports stay as they are") && said.contains(says),
+        "{said}"
+    );
+    fails(&check, 78, says);
+    assert_eq!(text(&ok(&["ls", &served.url("music")])), "");
+}
+
+#[test]
 fn check_says_what_would_be_served_and_serves_nothing() {
     let (around, path) = written("");
     let data = export(

@@ -156,6 +156,7 @@ fn example_of_a_file_exports_nothing_until_its_comments_are_removed() {
     fs::write(&path, &begun).unwrap();
     assert!(text(&ok(&check)).contains("127.0.0.0/8: read-only"));
     // And all of it.
+    fs::create_dir(dir.path().join("exports.d")).unwrap();
     fs::write(&path, uncommented(&example, |_| true)).unwrap();
     let said = text(&ok(&check));
     assert!(said.contains("\n/srv is "), "{said}");

@@ -53,7 +53,7 @@ fn run_with_input(args: &[&str], input: &[u8]) -> Output {
 
 /// Runs the program with a umask, which must succeed.
 #[track_caller]
-fn ok_with_umask(umask: &str, args: &[&str]) {
+pub(crate) fn ok_with_umask(umask: &str, args: &[&str]) {
     let script = format!("umask {umask}; exec \"$0\" \"$@\"");
     let output = Command::new("sh")
         .args(["-c", &script, PROGRAM])
@@ -71,7 +71,7 @@ pub(crate) fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
 }
 
-fn set_mode(path: &Path, mode: u32) {
+pub(crate) fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
@@ -705,4 +705,62 @@ fn destination_is_the_name_itself_with_no_target_directory() {
         1,
         "cannot replace the directory",
     );
+}
+
+#[test]
+fn names_that_begin_with_a_hyphen_are_sources_behind_two_hyphens() {
+    let served = Served::new(&[]);
+    let names = ["-n", "--help", "-r"];
+    for name in names {
+        served.local(name, name.as_bytes());
+    }
+    let mut put = Command::new(PROGRAM);
+    put.args(["put", "--"]).args(names).arg(served.url(""));
+    let output = put.current_dir(served.around.path()).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for name in names {
+        assert_eq!(fs::read(served.dir.join(name)).unwrap(), name.as_bytes());
+    }
+    fails(&["put", "file"], 2, "a source and the URL of a destination");
+    fails(&["put", "file", "other"], 2, "other: ");
+}
+
+#[test]
+fn directories_keep_mode_and_times_where_delete_removes_something() {
+    let served = Served::new(&[]);
+    let (from, back) = (served.around.path().join("t"), served.beside("back"));
+    let dirs = ["", "dir", "dir/deep"];
+    fs::create_dir_all(from.join("dir/deep")).unwrap();
+    fs::create_dir(&back).unwrap();
+    for dir in dirs {
+        for name in ["stays", "goes"] {
+            fs::write(from.join(dir).join(name), name).unwrap();
+        }
+    }
+    let both = || {
+        for dir in dirs.iter().rev() {
+            set_mode(&from.join(dir), 0o555);
+            set_times(&from.join(dir), 1000);
+        }
+        let all = format!("{}/.", path(&from));
+        ok(&["put", "-rp", "--delete", &all, &served.url("")]);
+        ok(&["get", "-rp", "--delete", &served.url("."), &back]);
+    };
+    both();
+    for dir in dirs {
+        set_mode(&from.join(dir), 0o755);
+        fs::remove_file(from.join(dir).join("goes")).unwrap();
+    }
+    both();
+    for copy in [&served.dir, Path::new(&back)] {
+        for dir in dirs {
+            let copied = copy.join(dir);
+            assert_eq!(
+                (modified(&copied), mode(&copied)),
+                (at(1000), 0o555),
+                "{dir}"
+            );
+            assert!(copied.join("stays").exists() && !copied.join("goes").exists());
+        }
+    }
 }

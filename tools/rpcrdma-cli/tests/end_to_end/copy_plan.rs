@@ -1,14 +1,13 @@
-//! What `get` and `put` find out before they copy anything, and what an earlier copy left behind.
+//! What `get` and `put` find out before they copy anything.
 
 use crate::commands::data;
-use crate::copies::{mode, set_times};
+use crate::copies::mode;
 use crate::running::{PROGRAM, Running, Served, fails, ok, run, text, tree};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 fn path(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -194,65 +193,6 @@ fn tree_of_any_size_is_copied() {
     let back = served.around.path().join("back");
     ok(&["get", "-r", &url, path(&back)]);
     assert!(tree(&back) == expected);
-}
-
-/// A name that a copy gives to a file that it has not finished.
-const UNFINISHED: &str = ".name.rpcrdma-0123456789abcdef";
-
-#[test]
-fn what_a_killed_copy_left_behind_is_removed_when_it_is_old() {
-    let served = Served::new(&[]);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let old = now.as_secs() - 25 * 60 * 60;
-    let source = served.local("source", b"content");
-    let dest = served.around.path().join("dest");
-    fs::create_dir(&dest).unwrap();
-    let leave = |dir: &Path, name: &str, second: u64| {
-        fs::write(dir.join(name), "half").unwrap();
-        set_times(&dir.join(name), second);
-    };
-    let check = |copy: &[&str], dir: &Path| {
-        let young = UNFINISHED.replace('0', "1");
-        leave(dir, UNFINISHED, old);
-        leave(dir, "old", old);
-        leave(dir, &young, now.as_secs());
-        ok(copy);
-        assert!(!dir.join(UNFINISHED).exists());
-        assert!(dir.join("old").exists() && dir.join(&young).exists());
-        assert!(dir.read_dir().unwrap().all(|entry| {
-            !entry
-                .unwrap()
-                .file_name()
-                .to_str()
-                .unwrap()
-                .starts_with(".age")
-        }));
-        fs::remove_file(dir.join(young)).unwrap();
-    };
-    check(&["put", &source, &served.url("")], &served.dir);
-    check(&["get", &served.url("source"), path(&dest)], &dest);
-    // In the directories of a tree too.
-    served.local("tree/dir/file", b"f");
-    let from = served.around.path().join("tree");
-    fs::create_dir_all(served.dir.join("tree/dir")).unwrap();
-    let put = ["put", "-r", path(&from), &served.url("")];
-    check(&put, &served.dir.join("tree/dir"));
-    fs::create_dir_all(dest.join("tree/dir")).unwrap();
-    let get = ["get", "-r", &served.url("tree"), path(&dest)];
-    check(&get, &dest.join("tree/dir"));
-}
-
-#[test]
-fn unfinished_files_are_neither_copied_nor_removed_as_extraneous() {
-    let served = Served::new(&[]);
-    let source = served.around.path().join("tree");
-    served.local("tree/file", b"f");
-    served.local(&format!("tree/{UNFINISHED}"), b"half");
-    ok(&["put", "-r", path(&source), &served.url("")]);
-    assert_eq!(served.dir.join("tree").read_dir().unwrap().count(), 1);
-    fs::write(served.dir.join("tree").join(UNFINISHED), "half").unwrap();
-    ok(&["put", "-r", "--delete", path(&source), &served.url("")]);
-    assert!(served.dir.join("tree").join(UNFINISHED).exists());
 }
 
 /// Makes a file whose copy does not end before somebody notices that it has begun.

@@ -3,6 +3,7 @@
 use crate::running::{PROGRAM, Served, text};
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -45,6 +46,71 @@ fn output_that_is_full_is_said_once_and_is_status_1() {
     }
 }
 
+/// Runs the program with standard streams redirected by a shell.
+fn redirected(redirects: &str, args: &[&str]) -> Output {
+    let script = format!("exec \"$0\" \"$@\" {redirects}");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, PROGRAM]).args(args);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn closed_input_of_put_is_an_error_and_replaces_nothing() {
+    let served = Served::new(&[]);
+    let (file, url) = (served.dir.join("file"), served.url("file"));
+    fs::write(&file, "content").unwrap();
+    for source in ["-", "/dev/stdin"] {
+        let output = redirected("<&-", &["put", source, &url]);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{source}: {errors}");
+        let said = "cannot read standard input: Bad file descriptor";
+        assert!(errors.contains(said), "{source}: {errors}");
+        assert_eq!(fs::read(&file).unwrap(), b"content");
+        assert_eq!(served.dir.read_dir().unwrap().count(), 1);
+    }
+    // An empty input is one.
+    let output = redirected("</dev/null", &["put", "-", &url]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(fs::read(&file).unwrap(), b"");
+}
+
+#[test]
+fn closed_output_is_said_once_and_is_status_1_if_anything_is_written() {
+    let served = Served::new(&[]);
+    fs::write(served.dir.join("file"), "content").unwrap();
+    let (file, root) = (served.url("file"), served.url(""));
+    for args in [
+        &["cat", &file][..],
+        &["get", &file, "-"],
+        &["ls", &root],
+        &["stat", &file],
+        &["df", &root],
+        &["chmod", "-v", "600", &file],
+        &["completions", "bash"],
+        &["--version"],
+        &["help", "ls"],
+    ] {
+        let output = redirected(">&-", args);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {errors}");
+        let said = "cannot write the output: Bad file descriptor";
+        assert_eq!(errors.matches(said).count(), 1, "{args:?}: {errors}");
+        assert_eq!(errors.lines().count(), 1, "{args:?}: {errors}");
+    }
+    fs::write(served.dir.join("empty"), "").unwrap();
+    for args in [
+        &["mkdir", &served.url("dir")][..],
+        &["cat", &served.url("empty")],
+    ] {
+        let output = redirected(">&-", args);
+        assert!(
+            output.status.success(),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
+    }
+}
+
 /// A library that has close(2) fail for files of this name, as file systems with quotas do.
 const FAILING: &str = r#"
 #define _GNU_SOURCE
@@ -74,10 +140,10 @@ int close(int fd)
 }
 "#;
 
-/// None where there is no C compiler.
-fn failing_library(dir: &Path) -> Option<std::path::PathBuf> {
-    let (source, library) = (dir.join("failing.c"), dir.join("failing.so"));
-    fs::write(&source, FAILING).unwrap();
+/// A library of this source. None where there is no C compiler.
+pub(crate) fn library(dir: &Path, text: &str) -> Option<std::path::PathBuf> {
+    let (source, library) = (dir.join("library.c"), dir.join("library.so"));
+    fs::write(&source, text).unwrap();
     let made = Command::new("cc")
         .args(["-shared", "-fPIC", "-o"].map(OsStr::new))
         .args([&library, &source])
@@ -95,7 +161,7 @@ fn failing_library(dir: &Path) -> Option<std::path::PathBuf> {
 #[test]
 fn file_of_which_close_fails_is_status_1() {
     let served = Served::new(&[]);
-    let Some(library) = failing_library(served.around.path()) else {
+    let Some(library) = library(served.around.path(), FAILING) else {
         return;
     };
     let run = |args: &[&str], to: Option<File>| {
@@ -122,5 +188,45 @@ fn file_of_which_close_fails_is_status_1() {
         }
         let (code, errors) = run(&["get", &url, &served.beside("copy")], None);
         assert_eq!(code, Some(0), "{errors}");
+    }
+}
+
+/// A library that has fchmod(2) fail.
+const NO_MODES: &str = r#"
+#include <errno.h>
+#include <sys/stat.h>
+
+int fchmod(int fd, mode_t mode)
+{
+    (void)fd, (void)mode;
+    errno = EPERM;
+    return -1;
+}
+"#;
+
+#[test]
+fn hard_links_are_made_where_attributes_are_refused() {
+    let served = Served::new(&[]);
+    let Some(library) = library(served.around.path(), NO_MODES) else {
+        return;
+    };
+    let tree = served.dir.join("t");
+    fs::create_dir(&tree).unwrap();
+    for (name, size) in [("one", 100), ("large", 3 << 20)] {
+        fs::write(tree.join(name), vec![7; size]).unwrap();
+        let link = tree.join(format!("{name}-too"));
+        fs::hard_link(tree.join(name), link).unwrap();
+    }
+    let here = served.beside("here");
+    let mut command = Command::new(PROGRAM);
+    command.args(["get", "-rp", &served.url("t"), &here]);
+    let output = command.env("LD_PRELOAD", &library).output().unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    let said = "its mode could not be kept";
+    assert_eq!(errors.matches(said).count(), 3, "{errors}");
+    for name in ["one", "one-too", "large", "large-too"] {
+        let about = Path::new(&here).join(name).metadata().unwrap();
+        assert_eq!(about.nlink(), 2, "{name}");
     }
 }

@@ -103,7 +103,7 @@ impl Filer {
 }
 
 /// A running gateway. Dropped, it is killed.
-struct Gateway {
+pub(crate) struct Gateway {
     child: Running,
     log: BufReader<ChildStderr>,
     said: Value,
@@ -115,7 +115,7 @@ impl Gateway {
         Self::within(tempfile::tempdir().unwrap(), args, &[])
     }
 
-    fn between(listen: &str, upstream: &str, args: &[&str]) -> Self {
+    pub(crate) fn between(listen: &str, upstream: &str, args: &[&str]) -> Self {
         let sides = ["--listen", listen, "--upstream", upstream];
         Self::new(&[&sides[..], args].concat())
     }
@@ -233,7 +233,7 @@ impl Gateway {
     }
 
     /// What Prometheus gets.
-    fn metrics(&self) -> String {
+    pub(crate) fn metrics(&self) -> String {
         let mut stream = TcpStream::connect(self.said["metrics"].as_str().unwrap()).unwrap();
         let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
         stream.write_all(request).unwrap();
@@ -330,7 +330,7 @@ fn tcp_clients_use_a_server_over_rdma() {
     assert_eq!(of("upstream_provider"), "iwarp");
     let url = pair(&gateway)["listen"].clone();
     assert_eq!(of("listen"), url);
-    let shown = gateway.ask(&["clients"]);
+    let shown = gateway.ask(&["clients", "-l"]);
     let shown = shown.lines().find(|line| line.contains(&own)).unwrap();
     assert!(shown.ends_with(url.as_str().unwrap()), "{shown}");
 }

@@ -55,3 +55,41 @@ fn names_of_one_file_are_names_of_one_copy_both_ways() {
         check(&back.join("tree"));
     }
 }
+
+#[test]
+fn further_name_of_a_file_that_is_not_copied_again_is_a_link_to_its_copy() {
+    let served = Served::new(&[]);
+    let (from, back) = (served.around.path(), served.beside("back"));
+    for dir in ["d", "e", "back"] {
+        std::fs::create_dir(from.join(dir)).unwrap();
+    }
+    std::fs::write(from.join("d/1"), "content").unwrap();
+    hard_link(from.join("d/1"), from.join("d/2")).unwrap();
+    let both = || {
+        let dirs = ["d", "e"].map(|name| served.beside(name));
+        ok(&["put", "-rpu", &dirs[0], &dirs[1], &served.url("")]);
+        ok(&["get", "-rpu", &served.url("d"), &served.url("e"), &back]);
+    };
+    both();
+    hard_link(from.join("d/1"), from.join("e/3")).unwrap();
+    both();
+    for dir in [&served.dir, Path::new(&back)] {
+        let about = ["d/1", "d/2", "e/3"].map(|name| dir.join(name).metadata().unwrap());
+        let expected = about[0].ino();
+        assert!(
+            about
+                .iter()
+                .all(|about| (about.ino(), about.nlink()) == (expected, 3))
+        );
+    }
+    // What has another size there is no copy of it.
+    for dir in [&served.dir, Path::new(&back)] {
+        std::fs::remove_file(dir.join("e/3")).unwrap();
+        std::fs::write(dir.join("d/1"), "newer content").unwrap();
+    }
+    std::fs::remove_file(from.join("e/3")).unwrap();
+    hard_link(from.join("d/1"), from.join("e/4")).unwrap();
+    let dirs = ["d", "e"].map(|name| served.beside(name));
+    ok(&["put", "-rpu", &dirs[0], &dirs[1], &served.url("")]);
+    assert_eq!(std::fs::read(served.dir.join("e/4")).unwrap(), b"content");
+}

@@ -1,5 +1,7 @@
 //! The program against itself: a server, and every command that works on it.
 
+mod access_lists;
+mod addresses;
 mod bench;
 mod bench_server;
 mod commands;
@@ -26,6 +28,7 @@ mod ls;
 mod manual;
 mod memory;
 mod mistakes;
+mod monitoring;
 mod mount;
 mod operation;
 mod outage;
@@ -40,6 +43,7 @@ mod statistics;
 mod systemd;
 mod terminal;
 mod thresholds;
+mod unfinished;
 mod zones;
 
 use running::{Served, text};

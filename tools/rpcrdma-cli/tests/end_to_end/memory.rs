@@ -64,10 +64,22 @@ impl<F: Fn(Procedure, usize) -> Option<Status> + Send + Sync> Program for Refusi
     }
 }
 
-/// A server of these files, and its URL. It ends with the process.
-fn serve(
+/// A server of these files with some calls refused, and its URL. It ends with the process.
+pub(crate) fn serve(
     files: MemFs,
     refuses: impl Fn(Procedure, usize) -> Option<Status> + Send + Sync + 'static,
+) -> String {
+    serve_by(files, |nfs| Refusing {
+        nfs,
+        refuses,
+        calls: Default::default(),
+    })
+}
+
+/// A server of these files with another program in the place of NFS.
+pub(crate) fn serve_by<P: Program + 'static>(
+    files: MemFs,
+    program: impl FnOnce(Nfs3) -> P + Send + 'static,
 ) -> String {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
@@ -79,13 +91,7 @@ fn serve(
             let options = ExportOptions::default().with_squash(Squash::None);
             let exports = Exports::new(HandleKey::random().unwrap());
             let exports = exports.with("/", Arc::new(files), options).unwrap();
-            let nfs = Nfs3::new(exports.clone(), buffer::Pool::new(1 << 20));
-            let calls = Default::default();
-            let nfs = Refusing {
-                nfs,
-                refuses,
-                calls,
-            };
+            let nfs = program(Nfs3::new(exports.clone(), buffer::Pool::new(1 << 20)));
             let programs = Programs::new().with(nfs).with(Mount3::new(exports));
             let anywhere = "127.0.0.1:0".parse().unwrap();
             let (provider, config) = (Arc::new(Iwarp::default()), ServerConfig::default());
@@ -98,23 +104,23 @@ fn serve(
     told.recv().unwrap()
 }
 
-fn files() -> MemFs {
+pub(crate) fn files() -> MemFs {
     MemFs::new(64 << 20)
 }
 
-fn nothing(_: Procedure, _: usize) -> Option<Status> {
+pub(crate) fn nothing(_: Procedure, _: usize) -> Option<Status> {
     None
 }
 
 /// A server that folds case, and does not say so.
-fn folds_in_silence() -> String {
+pub(crate) fn folds_in_silence() -> String {
     serve(files().folding_case(), |procedure, _| {
         (procedure == Procedure::PathConf).then_some(Status::NotSupported)
     })
 }
 
 /// A directory with files of these names, which have their names for content.
-fn with(names: &[&str]) -> tempfile::TempDir {
+pub(crate) fn with(names: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for name in names {
         let path = dir.path().join(name);
@@ -124,7 +130,7 @@ fn with(names: &[&str]) -> tempfile::TempDir {
     dir
 }
 
-fn contents(dir: &Path) -> String {
+pub(crate) fn contents(dir: &Path) -> String {
     format!("{}/.", dir.to_str().unwrap())
 }
 
@@ -132,7 +138,7 @@ fn path(dir: &Path) -> &str {
     dir.to_str().unwrap()
 }
 
-fn names(url: &str) -> Vec<String> {
+pub(crate) fn names(url: &str) -> Vec<String> {
     let listed = text(&ok(&["ls", url]));
     listed.lines().map(str::to_owned).collect()
 }
@@ -180,6 +186,106 @@ fn what_a_copy_has_made_is_not_replaced_by_it_where_the_server_folds_case_in_sil
             assert_eq!(ok(&["cat", &format!("{url}/other")]), b"other");
             assert_eq!(names(&url).len(), 3);
         }
+    }
+}
+
+/// The two forms of Unicode of a name, and a server which takes them for one.
+const FORMS: [&str; 2] = ["caf\u{e9}", "cafe\u{301}"];
+
+fn normalizes() -> String {
+    let key = |name: &[u8]| match str::from_utf8(name) {
+        Ok(name) => name.replace('\u{e9}', "e\u{301}").into_bytes(),
+        Err(_) => name.to_vec(),
+    };
+    serve(files().folding_by(key), nothing)
+}
+
+#[test]
+fn what_a_copy_has_made_is_not_replaced_by_it_where_the_server_normalizes_names() {
+    let source = with(&FORMS);
+    let all = contents(source.path());
+    let (from, to) = (serve(files(), nothing), normalizes());
+    ok(&["put", "-r", &all, &format!("{from}/")]);
+    for copy in [
+        &["put", "-r", &all, &format!("{}/", normalizes())][..],
+        &["put", "-rn", &all, &format!("{}/", normalizes())],
+        &["cp", "-r", &format!("{from}/"), &format!("{to}/")],
+    ] {
+        let url = copy[copy.len() - 1];
+        for _ in 0..2 {
+            let output = run(copy);
+            let errors = text(&output.stderr);
+            // What an earlier copy has made stays with -n.
+            let second = copy[1] == "-rn" && output.status.success();
+            assert!(
+                second || errors.contains("does not tell apart"),
+                "{copy:?}: {errors}"
+            );
+            let there = names(url);
+            assert_eq!(there.len(), 1, "{copy:?}: {there:?}");
+            // It has the content of its own name.
+            let file = format!("{url}{}", there[0]);
+            assert_eq!(text(&ok(&["cat", &file])), there[0], "{copy:?}");
+        }
+    }
+}
+
+#[test]
+fn delete_keeps_what_was_copied_to_another_form_of_unicode() {
+    let url = normalizes();
+    let root = format!("{url}/");
+    let before = with(&[FORMS[0], "gone"]);
+    ok(&["put", "-r", &contents(before.path()), &root]);
+    let after = with(&[FORMS[1]]);
+    ok(&["put", "-r", "--delete", &contents(after.path()), &root]);
+    assert_eq!(names(&url).len(), 1);
+    let file = format!("{root}{}", FORMS[0]);
+    assert_eq!(text(&ok(&["cat", &file])), FORMS[1]);
+}
+
+#[test]
+fn hard_link_that_a_copy_has_made_is_not_replaced_by_it_where_the_server_folds_case() {
+    let source = with(&["x/one", "x/two", "d/other"]);
+    let link = |from: &str, to: &str| {
+        let (from, to) = (source.path().join(from), source.path().join(to));
+        fs::hard_link(from, to).unwrap();
+    };
+    link("x/one", "d/A");
+    link("x/two", "d/a");
+    let url = folds_in_silence();
+    let trees = ["x", "d"].map(|name| source.path().join(name));
+    let put = [
+        "put",
+        "-r",
+        path(&trees[0]),
+        path(&trees[1]),
+        &format!("{url}/"),
+    ];
+    for _ in 0..2 {
+        fails(&put, 1, "does not tell apart");
+        let there = names(&format!("{url}/d"));
+        assert_eq!(there.len(), 2, "{there:?}");
+        // The first of them stays, whichever that is.
+        let expected: &[u8] = if there.contains(&"A".to_owned()) {
+            b"x/one"
+        } else {
+            b"x/two"
+        };
+        assert_eq!(ok(&["cat", &format!("{url}/d/a")]), expected);
+        assert_eq!(ok(&["cat", &format!("{url}/x/one")]), b"x/one");
+        assert_eq!(ok(&["cat", &format!("{url}/x/two")]), b"x/two");
+    }
+}
+
+#[test]
+fn two_names_of_one_file_that_the_server_takes_for_one_are_no_collision() {
+    let source = with(&["one"]);
+    fs::hard_link(source.path().join("one"), source.path().join("ONE")).unwrap();
+    let url = folds_in_silence();
+    for _ in 0..2 {
+        ok(&["put", "-r", &contents(source.path()), &format!("{url}/")]);
+        assert_eq!(names(&url).len(), 1);
+        assert_eq!(ok(&["cat", &format!("{url}/one")]), b"one");
     }
 }
 
@@ -355,6 +461,32 @@ fn data_is_kept_where_the_server_refuses_attributes() {
         let (from, to) = (format!("{url}/t/file"), format!("{url}/t/copy"));
         fails(&["cp", "-p", &from, &to], 1, "change attributes");
         assert_eq!(ok(&["cat", &to]), b"t/file");
+    }
+}
+
+#[test]
+fn hard_links_are_made_where_the_server_refuses_attributes() {
+    let url = serve(files(), |procedure, _| {
+        (procedure == Procedure::SetAttr).then_some(Status::Invalid)
+    });
+    let source = with(&["t/one", "t/large"]);
+    let tree = source.path().join("t");
+    fs::write(tree.join("large"), vec![7; 100_000]).unwrap();
+    for name in ["one", "large"] {
+        let link = tree.join(format!("{name}-too"));
+        fs::hard_link(tree.join(name), link).unwrap();
+    }
+    let put = ["put", "-rp", path(&tree), &format!("{url}/")];
+    let output = run(&put);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    // Each file once, and the directory.
+    let said = "cannot change attributes";
+    assert_eq!(errors.matches(said).count(), 3, "{errors}");
+    for name in ["one", "one-too", "large", "large-too"] {
+        let about = text(&ok(&["ls", "-l", &format!("{url}/t/{name}")]));
+        let links = about.split_whitespace().nth(1);
+        assert_eq!(links, Some("2"), "{name}: {about}");
     }
 }
 

@@ -109,12 +109,13 @@ fn probe_of_our_server_fits_on_one_screen() {
   TCP            connected in T ms
   MPA            revision 2 enhanced, CRC32C always, no markers
                  IRD 32, ORD 32 (offered: 32, 32)
-  private data   f6ab0e1801010703
+  private data   f6ab0e18010107037270633263653031
                  RPC-over-RDMA version 1 CM Private Data, at the head
                  sends up to 8192 bytes, receives up to 4096
+                 it announces version 2 (cel-01)
   inline         4096 bytes to it, 8192 bytes from it
   invalidation   announced and used
-  RPC-over-RDMA  version 1, version 2
+  RPC-over-RDMA  version 1, version 2 (cel-01)
                  its operations: ROPT_INITXCH, ROPT_REQXCH, ROPT_RESPXCH, ROPT_UPDXCH
                  Receive Buffer Size: 8192
                  Requester Remote Invalidation: true (fixed)
@@ -354,13 +355,63 @@ fn version_two_is_shown_with_characteristics_and_operations() {
     assert_eq!(two["characteristics"], characteristics);
 
     let shown = text(&ok(&["probe", "-c", "1", &addr]));
-    let expected = "  RPC-over-RDMA  version 1, version 2
+    let expected = "  RPC-over-RDMA  version 1, version 2 (cel-01)
                  its operations: ROPT_INITXCH, ROPT_REQXCH, ROPT_RESPXCH
                  Receive Buffer Size: 16384
                  characteristic 77: 00000005
                  Requester Remote Invalidation: true (fixed)
 ";
     assert!(shown.contains(expected), "{shown}");
+}
+
+/// Speaks version one, and version two as ietf-07 has it: RDMA2_CONNPROP_FINAL comes unasked.
+fn later_draft(message: &[u32]) -> Vec<Vec<u32>> {
+    match *message {
+        [xid, 1, ..] => vec![done(xid)],
+        _ => vec![vec![0, 2, 128, 7, 0]],
+    }
+}
+
+#[test]
+fn draft_of_version_two_is_named() {
+    let addr = scripted(later_draft);
+    let found = probe(&addr, &["-c", "1", "--timeout", "60"]);
+    let other = json!({"answer": "other_draft", "drafts": "cel-03 to cel-07 or ietf-03 to ietf-07",
+        "detail": "header type 7 of cel-03 to cel-07 or ietf-03 to ietf-07"});
+    assert_eq!(found["rpcrdma"]["version_two"], other);
+    assert_eq!(found["private_data"]["version_two"], Value::Null);
+    let shown = text(&ok(&["probe", "-c", "1", &addr]));
+    let expected = "version 1; another draft of version 2: header type 7 of cel-03";
+    assert!(shown.contains(expected), "{shown}");
+    // Silence may mean that the offer was taken for something else.
+    let addr = scripted(|message| match *message {
+        [xid, 1, ..] => vec![done(xid)],
+        _ => Vec::new(),
+    });
+    let found = probe(&addr, &["-c", "1", "--timeout", "0.5"]);
+    let detail = found["rpcrdma"]["version_two"]["detail"].as_str().unwrap();
+    assert!(detail.contains("RDMA2_GRANT"), "{detail}");
+}
+
+#[test]
+fn designs_that_the_server_does_not_select_are_shown() {
+    let served = Served::new(&[]);
+    let offer = "--remote-invalidation=fixed,per_call";
+    let found = probe(&served.listening, &["-c", "1", offer]);
+    let two = &found["rpcrdma"]["version_two"];
+    assert_eq!(two["dialect"], "cel-01");
+    assert_eq!(two["designs_offered"], json!(["fixed", "per_call"]));
+    assert_eq!(two["design_selected"], Value::Null);
+    let shown = text(&ok(&["probe", "-c", "1", offer, &served.listening]));
+    let expected = "it selects none of these designs: fixed, per_call\n";
+    assert!(shown.contains(expected), "{shown}");
+    let served = Served::new(&["--remote-invalidation=per_call"]);
+    let found = probe(&served.listening, &["-c", "1", offer]);
+    assert_eq!(
+        found["rpcrdma"]["version_two"]["design_selected"],
+        "per_call"
+    );
+    assert_eq!(found["private_data"]["version_two"], "cel-01");
 }
 
 /// Says something of its own before each reply, and refuses all calls but those of NFS version 3

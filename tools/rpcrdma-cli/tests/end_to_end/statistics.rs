@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// A value of the announcement.
-fn said(served: &Served, key: &str) -> String {
+pub(crate) fn said(served: &Served, key: &str) -> String {
     let said: serde_json::Value = serde_json::from_str(&served.said).unwrap();
     said[key].as_str().unwrap().to_owned()
 }
@@ -74,6 +74,9 @@ fn metrics_are_in_the_text_format_of_prometheus() {
         "rpcrdma_exports{state=\"absent\"} 0",
         "rpcrdma_reloads_total{result=\"failure\"} 0",
         "rpcrdma_last_reload_successful 1",
+        "rpcrdma_export_bytes_total{export=\"/stuff\",class=\"write\"} 100000",
+        "rpcrdma_export_bytes_total{export=\"/stuff\",class=\"read\"} 0",
+        "rpcrdma_export_errors_total{export=\"/stuff\",class=\"not_found\"} 2",
         "# TYPE rpcrdma_connections gauge",
     ] {
         assert!(body.lines().any(|l| l == line), "{line} is not in {body}");
@@ -142,7 +145,12 @@ fn stats_shows_calls_failures_and_latencies() {
     };
     assert_eq!(row("CREATE")[1..3], ["1", "0"]);
     assert_eq!(row("mount/MNT")[1..3], ["2", "0"]);
-    assert_eq!(row("LOOKUP").last().unwrap(), "2", "{shown}");
+    assert_eq!(row("LOOKUP")[2], "2", "{shown}");
+    assert!(
+        shown.ends_with("\nfailures\nLOOKUP  not_found 2\n"),
+        "{shown}"
+    );
+    assert!(shown.lines().all(|line| line.len() <= 80), "{shown}");
     assert!(!shown.contains("MKNOD"), "{shown}");
 
     let json: serde_json::Value =
@@ -155,7 +163,7 @@ fn stats_shows_calls_failures_and_latencies() {
 
     let twice = ["stats", "--interval", "0.01", "--count", "2"];
     let shown = ask(&twice, &socket);
-    assert!(shown.contains("calls/s; by RDMA "), "{shown}");
+    assert!(shown.contains("\ncalls        0/s\nRDMA"), "{shown}");
 }
 
 /// Calls of a procedure so far.

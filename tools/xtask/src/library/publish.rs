@@ -1,10 +1,7 @@
 //! `cargo xtask publish`: whether each published crate could go to the registry. Nothing is uploaded.
 
-use std::collections::HashSet;
-use std::env;
 use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -24,8 +21,11 @@ const FIELDS: [&str; 5] = [
 /// Most keywords and categories that the registry takes.
 const MOST: usize = 5;
 
-/// Packages all published crates and builds each of them as it would be downloaded, with those it depends
-/// on from their packages too.
+/// Packages all published crates and checks each as it would be downloaded, with those it depends on from
+/// their packages too.
+///
+/// `cargo publish --dry-run` does the same and builds every dependency anew for it. Here the packages are
+/// unpacked as a workspace of their own, which shares what other checks have compiled of the registry's crates.
 ///
 /// # Errors
 ///
@@ -36,76 +36,96 @@ pub(crate) fn run() -> Result<()> {
     let metadata: Value = serde_json::from_str(&output(&mut metadata)?)?;
     let packages = metadata["packages"].as_array();
     let packages = packages.context("cargo metadata has another form")?;
-    let published = packages.iter().filter(|package| is_published(package));
-    let faults: Vec<String> = published.flat_map(faults).collect();
+    let published: Vec<_> = packages
+        .iter()
+        .filter(|package| is_published(package))
+        .collect();
+    let faults: Vec<String> = published.iter().copied().flat_map(faults).collect();
     if !faults.is_empty() {
         bail!("{}", faults.join("\n"));
     }
-    // In a new directory: cargo takes a package of the same name and version for what it unpacked or built before from
-    // the same directory, whatever is in the package now.
     let target = target_dir()?;
     fs::create_dir_all(&target)?;
-    let target = tempfile::Builder::new()
+    // A new directory, so that no package is taken for an earlier one of the same name and version.
+    let folder = tempfile::Builder::new()
         .prefix("publish-")
-        .tempdir_in(target)?;
-    let unpacked = Unpacked::new()?;
-    let mut publish = cargo();
-    publish.args(["publish", "--workspace", "--dry-run", "--quiet"]);
-    // What is not committed yet is checked too.
-    publish
-        .arg("--allow-dirty")
-        .arg("--target-dir")
-        .arg(target.path());
-    publish.envs([("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "0")]);
-    let status = publish.status();
-    unpacked.remove_new()?;
-    target.close()?;
+        .tempdir_in(&target)?;
+    let names: Vec<_> = published.iter().map(|package| Name::of(package)).collect();
+    pack(&names, folder.path())?;
+    let unpacked = folder.path().join("package");
+    unpack(&names, &unpacked)?;
+    let mut check = cargo();
+    check.args(["check", "--workspace", "--quiet", "--manifest-path"]);
+    check.arg(unpacked.join("Cargo.toml"));
+    check.arg("--target-dir").arg(&target);
+    let status = check.status();
+    folder.close()?;
     if !status?.success() {
-        bail!("{} failed", line(&publish));
+        bail!("{} failed", line(&check));
     }
     Ok(())
 }
 
-/// Directories into which cargo unpacked packages from directories of this machine.
-struct Unpacked {
-    folder: PathBuf,
-    before: HashSet<PathBuf>,
+/// A package by name and version.
+struct Name<'a> {
+    name: &'a str,
+    version: &'a str,
 }
 
-impl Unpacked {
-    fn new() -> Result<Self> {
-        let home = env::var_os("CARGO_HOME").map(PathBuf::from);
-        let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
-        let home = home.context("cargo has no directory: set CARGO_HOME")?;
-        let folder = home.join("registry/src");
-        let before = Self::all(&folder)?;
-        Ok(Self { folder, before })
+impl<'a> Name<'a> {
+    fn of(package: &'a Value) -> Self {
+        let text = |field| package[field].as_str().unwrap_or_default();
+        Self {
+            name: text("name"),
+            version: text("version"),
+        }
     }
 
-    /// A registry of the network has its host before the first hyphen, and a directory has nothing.
-    fn all(folder: &Path) -> Result<HashSet<PathBuf>> {
-        let entries = match fs::read_dir(folder) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(HashSet::new()),
-            entries => entries.with_context(|| format!("cannot read {}", folder.display()))?,
-        };
-        let mut all = HashSet::new();
-        for entry in entries {
-            let entry = entry?;
-            if entry.file_name().as_encoded_bytes().starts_with(b"-") {
-                all.insert(entry.path());
-            }
-        }
-        Ok(all)
+    /// The directory in its archive.
+    fn folder(&self) -> String {
+        format!("{}-{}", self.name, self.version)
     }
+}
 
-    /// Removes what was unpacked since, which nobody uses again.
-    fn remove_new(self) -> Result<()> {
-        for path in Self::all(&self.folder)?.difference(&self.before) {
-            fs::remove_dir_all(path)
-                .with_context(|| format!("cannot remove {}", path.display()))?;
-        }
-        Ok(())
+/// Writes the archive of each package into `package` below this directory.
+fn pack(names: &[Name<'_>], folder: &Path) -> Result<()> {
+    let mut package = cargo();
+    package.args(["package", "--no-verify", "--quiet"]);
+    // What is not committed yet is checked too.
+    package.arg("--allow-dirty");
+    package.arg("--target-dir").arg(folder);
+    for name in names {
+        package.args(["--package", name.name]);
     }
+    if !package.status()?.success() {
+        bail!("{} failed", line(&package));
+    }
+    Ok(())
+}
+
+/// Unpacks the archives in a directory and makes them a workspace, whose members depend on each other.
+fn unpack(names: &[Name<'_>], folder: &Path) -> Result<()> {
+    for name in names {
+        let archive = fs::File::open(folder.join(format!("{}.crate", name.folder())))?;
+        tar::Archive::new(flate2::read::GzDecoder::new(archive)).unpack(folder)?;
+    }
+    fs::write(folder.join("Cargo.toml"), workspace(names))?;
+    // The versions that all other checks take.
+    fs::copy(crate::root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
+    Ok(())
+}
+
+/// The manifest of that workspace.
+fn workspace(names: &[Name<'_>]) -> String {
+    let mut manifest = String::from("[workspace]\nresolver = \"3\"\nmembers = [\n");
+    for name in names {
+        manifest += &format!("  \"{}\",\n", name.folder());
+    }
+    manifest += "]\n\n[patch.crates-io]\n";
+    for name in names {
+        manifest += &format!("{} = {{ path = \"{}\" }}\n", name.name, name.folder());
+    }
+    manifest
 }
 
 /// Whether a package goes to the registry.
@@ -152,22 +172,23 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_was_unpacked_meanwhile_is_removed() {
-        let home = tempfile::tempdir().unwrap();
-        let folder = home.path().join("registry/src");
-        let names = ["-1", "index.example-2", "-3", "index.example-4"];
-        let [old, registry, new, other] = names.map(|name| folder.join(name));
-        for path in [&old, &registry] {
-            fs::create_dir_all(path).unwrap();
-        }
-        let before = Unpacked::all(&folder).unwrap();
-        let unpacked = Unpacked { folder, before };
-        fs::create_dir_all(new.join("package-0.1.0")).unwrap();
-        fs::create_dir(&other).unwrap();
-        unpacked.remove_new().unwrap();
+    fn unpacked_packages_depend_on_each_other() {
+        let names = [
+            Name {
+                name: "a",
+                version: "0.1.0",
+            },
+            Name {
+                name: "b",
+                version: "0.2.0",
+            },
+        ];
         assert_eq!(
-            [old, registry, new, other].map(|path| path.exists()),
-            [true, true, false, true]
+            workspace(&names),
+            concat!(
+                "[workspace]\nresolver = \"3\"\nmembers = [\n  \"a-0.1.0\",\n  \"b-0.2.0\",\n]\n\n",
+                "[patch.crates-io]\na = { path = \"a-0.1.0\" }\nb = { path = \"b-0.2.0\" }\n",
+            )
         );
     }
 

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::facts::{self, Progress};
-use super::share;
+use super::{pages, share};
 use crate::command::{build, output};
 use crate::tool::Tool;
 
@@ -46,18 +46,20 @@ pub(super) fn make(
     progress: &Progress,
 ) -> Result<PathBuf> {
     check_tools()?;
+    let version = facts::debian_version()?;
     let profile = format!("--profile={profile}");
     progress.say(&format!("the program, with cargo build {profile}"));
     let program = build(&[&profile, "--package=rpcrdma-cli"], "rpcrdma")?;
+    check_commit(&program, &version)?;
     let cargo_deb = CARGO_DEB.find(&staging().join("tools"), |what| progress.say(what))?;
-    progress.say("manual pages, completions and licenses");
+    progress.say("manual pages, completions, documentation and licenses");
     let staging = staging();
     let share = share::make(&staging, &program)?;
     let time = facts::source_time()?;
     let maintainer = maintainer.map_or_else(default_maintainer, |given| Ok(given.to_owned()))?;
     fs::write(
         share.join("changelog.Debian"),
-        changelog(&maintainer, time)?,
+        changelog(&version, &maintainer, time)?,
     )?;
     for (place, unit) in UNITS {
         let place = staging.join(place);
@@ -80,6 +82,7 @@ pub(super) fn make(
                 "--strip",
                 "--no-dbgsym",
             ])
+            .args(["--deb-version", &version])
             .args(["--compress-type", "xz", "--maintainer", &maintainer])
             .arg("--output")
             .arg(folder)
@@ -91,8 +94,35 @@ pub(super) fn make(
         .map(|line| PathBuf::from(line.trim()));
     let package = package.filter(|path| path.is_file());
     let package = package.context("cargo-deb does not say what it has made")?;
+    check_documentation(&package)?;
+    progress.say("all links of the documentation lead somewhere");
     lint(&package, progress)?;
     Ok(package)
+}
+
+/// Checks that a program is of the commit that the version of its package names: another one may have been checked out while it
+/// was built.
+fn check_commit(program: &Path, version: &str) -> Result<()> {
+    let said = output(Command::new(program).arg("--version"))?;
+    let said = said.lines().next().unwrap_or_default();
+    if !facts::is_of_commit(said, version) {
+        bail!(
+            "the program is {said}, and the package {version}: the sources have changed while it was built"
+        );
+    }
+    Ok(())
+}
+
+/// Checks the documentation as it is in the package.
+fn check_documentation(package: &Path) -> Result<()> {
+    let unpacked = tempfile::tempdir()?;
+    output(
+        Command::new("dpkg-deb")
+            .arg("--extract")
+            .arg(package)
+            .arg(unpacked.path()),
+    )?;
+    pages::check(unpacked.path(), crate::root())
 }
 
 /// What cargo-deb runs.
@@ -124,15 +154,14 @@ fn default_maintainer() -> Result<String> {
 
 /// The changelog of the package itself, which has one entry: what changes in the program is in that of the
 /// program.
-fn changelog(maintainer: &str, time: u64) -> Result<String> {
-    let version = facts::version();
+fn changelog(version: &str, maintainer: &str, time: u64) -> Result<String> {
     let date = output(
         Command::new("date")
             .args(["--utc", "--rfc-email", &format!("--date=@{time}")])
             .env("LC_ALL", "C"),
     )?;
     Ok(format!(
-        "rpcrdma ({version}-1) unstable; urgency=medium\n\n  * New version; what changed is in changelog.gz.\n\n \
+        "rpcrdma ({version}) unstable; urgency=medium\n\n  * New version; what changed is in changelog.gz.\n\n \
          -- {maintainer}  {}\n",
         date.trim()
     ))

@@ -1,4 +1,5 @@
-//! Files of the packages that are made of the program: manual pages, completions, licenses of libraries.
+//! Files of the packages that are made of the program and the work tree: manual pages, completions, documentation, licenses of
+//! libraries.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -8,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};
 
-use super::licenses;
+use super::{licenses, pages};
 use crate::command::output;
 
 /// Names of completions, by shell, as their shells look for them.
@@ -39,6 +40,7 @@ pub(super) fn make(folder: &Path, program: &Path) -> Result<PathBuf> {
         let script = output(Command::new(program).args(["completions", shell]))?;
         fs::write(completions.join(name), script)?;
     }
+    pages::make(crate::root(), &share).context("documentation")?;
     // Without a time in it, so that it is the same each time.
     let file = File::create(share.join("third-party-licenses.gz"))?;
     let mut packed = GzBuilder::new().write(file, Compression::best());

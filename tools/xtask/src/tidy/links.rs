@@ -51,6 +51,35 @@ impl Pages {
         Ok(pages)
     }
 
+    /// Reads all pages below a folder, which need not be a work tree.
+    ///
+    /// # Errors
+    ///
+    /// A folder or a page cannot be read.
+    pub(crate) fn below(root: &Path) -> Result<Self> {
+        let mut pages = Self(BTreeMap::new());
+        pages.enter(root, root, true)?;
+        Ok(pages)
+    }
+
+    /// The links that lead nowhere, of pages below `root`, each in a line with its page.
+    pub(crate) fn dead_links(&self, root: &Path) -> Vec<String> {
+        self.faults(root).iter().map(Fault::to_string).collect()
+    }
+
+    /// The links that lead nowhere.
+    fn faults(&self, root: &Path) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for (path, page) in &self.0 {
+            for link in &page.links {
+                if let Some(what) = fault_of(self, root, path, &link.target) {
+                    faults.push(Fault::new(path, link.line, what));
+                }
+            }
+        }
+        faults
+    }
+
     /// Reads the pages of a folder. A symbolic link is not one: its page is read where that is.
     fn enter(&mut self, root: &Path, folder: &Path, deep: bool) -> Result<()> {
         let list = fs::read_dir(folder).with_context(|| format!("{}", folder.display()))?;
@@ -130,7 +159,7 @@ impl Page {
 }
 
 /// Whether the link leads out of the work tree, as `https://...` and `mailto:...` do.
-fn has_scheme(target: &str) -> bool {
+pub(crate) fn has_scheme(target: &str) -> bool {
     let scheme = target.split_once(':').map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| scheme.chars().all(|c| c.is_ascii_alphanumeric()))
 }
@@ -147,7 +176,7 @@ fn anchor(heading: &str) -> String {
 }
 
 /// The path from the root of what a page links to; `None` outside of the work tree.
-fn resolve(page: &Path, target: &str) -> Option<PathBuf> {
+pub(crate) fn resolve(page: &Path, target: &str) -> Option<PathBuf> {
     let mut path = page.parent()?.to_owned();
     for component in Path::new(target).components() {
         match component {
@@ -166,13 +195,7 @@ fn resolve(page: &Path, target: &str) -> Option<PathBuf> {
 
 /// Checks every link, and that the book has all the pages it needs.
 pub(super) fn check(pages: &Pages, root: &Path, faults: &mut Vec<Fault>) {
-    for (path, page) in &pages.0 {
-        for link in &page.links {
-            if let Some(what) = fault_of(pages, root, path, &link.target) {
-                faults.push(Fault::new(path, link.line, what));
-            }
-        }
-    }
+    faults.extend(pages.faults(root));
     let chapters: BTreeSet<PathBuf> = pages.linked_from(Path::new(SUMMARY)).into_iter().collect();
     for path in pages.0.keys() {
         let is_chapter = chapters.contains(path);

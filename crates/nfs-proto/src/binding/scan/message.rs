@@ -3,7 +3,7 @@
 use super::machine::{Absent, Mismatch};
 use super::{CallScan, Edit, ItemPlace, ReplyScan, ScannedCall, ScannedReply};
 use buffer::Buffer;
-use oncrpc::xdr::{Item, Payload, padded};
+use oncrpc::xdr::{Item, Parts, Payload, padded};
 use smallvec::SmallVec;
 
 /// Why the results of a reply cannot be put in their places.
@@ -140,7 +140,12 @@ pub fn place_results(call: &ScannedCall, reply: Payload) -> Result<Payload, Misp
     if absent.found != absent.lengths.len() || !scan.is_known() {
         return Err(Misplaced::NoResult);
     }
-    let (head, start, items) = reply.into_parts();
+    let Parts {
+        head,
+        start,
+        items,
+        lease,
+    } = reply.into_parts();
     let mut data = items.into_iter().map(|item| item.data);
     let mut placed = SmallVec::new();
     for (place, at, taken) in scan.scan.reduced_places() {
@@ -150,7 +155,7 @@ pub fn place_results(call: &ScannedCall, reply: Payload) -> Result<Payload, Misp
         };
         placed.extend(data.map(|data| Item { at, data }));
     }
-    Ok(Payload::with_items(head, start, placed))
+    Ok(Payload::with_items(head, start, placed).keeping(lease))
 }
 
 /// Returns the first `length` bytes: without padding.
@@ -179,7 +184,12 @@ pub fn apply(message: Payload, edits: &[Edit]) -> Payload {
     let places: SmallVec<[usize; 1]> = (0..message.items().len())
         .map(|index| message.position(index))
         .collect();
-    let (head, start, mut items) = message.into_parts();
+    let Parts {
+        head,
+        start,
+        mut items,
+        lease,
+    } = message.into_parts();
     let head = &head[start..];
     let moved_before = |offset: usize| -> usize {
         let before = places.iter().zip(&items).filter(|(at, _)| **at < offset);
@@ -204,5 +214,5 @@ pub fn apply(message: Payload, edits: &[Edit]) -> Payload {
             .checked_add_signed(shift)
             .expect("it moves with what is before it");
     }
-    Payload::with_items(edited, 0, items)
+    Payload::with_items(edited, 0, items).keeping(lease)
 }

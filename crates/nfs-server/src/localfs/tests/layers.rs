@@ -212,8 +212,7 @@ impl Fuse {
     fn open(&self) -> LocalFs {
         let options = LocalFsOptions::default().with_changes(Changes::Cached);
         let path = fs::canonicalize(&self.at).unwrap();
-        let inner = Arc::new(Inner::open(path, options).unwrap());
-        LocalFs { inner }
+        LocalFs::of(Inner::open(path, options).unwrap())
     }
 }
 

@@ -199,7 +199,7 @@ fn thread_closes_what_is_idle_and_rests_then() {
     for _ in 0..2 {
         export.write("f", "data");
         assert!(export.find("f").is_ok());
-        export.fs().inner.sweeper.0.wait_for_rest();
+        export.fs().inner.sweeper.wait_for_rest();
         assert_eq!(export.fs().inner.caches().open.len(), 0);
     }
 }
@@ -211,4 +211,28 @@ in_both_ways! {
     file_that_is_written_to_stays_open_for_writing
     file_with_uncommitted_data_stays_open_for_as_long_as_it_takes_to_write_back
     file_in_use_by_a_call_is_not_closed_under_it
+}
+
+#[test]
+fn export_is_opened_again_right_after_it_was_closed_while_a_round_ends() {
+    let mut export = Export::with_table();
+    let sweeper = Arc::clone(&export.fs().inner.sweeper);
+    let inner = Arc::downgrade(&export.fs().inner);
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let round = sweeper.begin_now().unwrap();
+            let used = inner.upgrade().unwrap();
+            tell.send(()).unwrap();
+            while !sweeper.is_ending() {
+                std::thread::yield_now();
+            }
+            drop(used);
+            drop(round);
+        });
+        told.recv().unwrap();
+        // The state cannot be opened while the thread uses the one that was open before.
+        export.restart();
+    });
+    assert!(sweeper.begin_now().is_none());
 }

@@ -85,8 +85,11 @@ fn handles_of_an_export_that_is_gone_are_stale() {
     let (old, new) = (with("/old"), with("/new"));
     let handle = old.seal(old.all().exports[0].id(), fs.root());
     let caller = Caller::new(LOOPBACK.parse().unwrap());
-    assert!(old.open(&handle, &caller).is_ok());
-    assert_eq!(new.open(&handle, &caller).err(), Some(Status::Stale));
+    assert!(old.open(&handle, &caller, &Default::default()).is_ok());
+    assert_eq!(
+        new.open(&handle, &caller, &Default::default()).err(),
+        Some(Status::Stale)
+    );
 }
 
 #[test]

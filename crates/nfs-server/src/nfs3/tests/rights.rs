@@ -126,9 +126,11 @@ fn read_only_export_changes_nothing() {
     let writable = Peer::over(Arc::clone(&fs), ExportOptions::default());
     let id = {
         let file = create(&writable, "f");
-        let opened = writable
-            .exports
-            .open(&file, &Caller::new(LOOPBACK.parse().unwrap()));
+        let opened = writable.exports.open(
+            &file,
+            &Caller::new(LOOPBACK.parse().unwrap()),
+            &Default::default(),
+        );
         opened.ok().unwrap().file
     };
     let options = ExportOptions::default()

@@ -1,7 +1,7 @@
 //! What is counted of calls.
 
 use super::*;
-use crate::{ErrorClass, ProcedureStats};
+use crate::{ErrorClass, ExportStats, OperationClass, ProcedureStats};
 
 /// A peer of the program, and the program.
 fn watched(mut peer: Peer) -> (Peer, Nfs3) {
@@ -78,4 +78,53 @@ fn calls_that_come_again_are_hits_of_the_cache() {
     assert_eq!((duplicates.misses, duplicates.hits), (2, 2));
     assert_eq!(duplicates.entries, 2);
     assert_eq!(nfs.duplicate_requests_on(again.connection), 2);
+}
+
+/// Operations of the only export by class.
+fn operations(stats: &[ExportStats]) -> [u64; OperationClass::ALL.len()] {
+    let [export] = stats else { panic!("{stats:?}") };
+    assert_eq!(export.name.as_deref(), Some("/data"));
+    export.operations.map(|(_, count)| count)
+}
+
+#[test]
+fn operations_are_counted_for_their_export_whether_they_wait_or_not() {
+    let dir = tempfile::tempdir_in(".").unwrap();
+    let local = LocalFs::open(dir.path(), LocalFsOptions::default()).unwrap();
+    let file_systems: [Arc<dyn FileSystem>; 2] = [Arc::new(MemFs::new(1 << 20)), Arc::new(local)];
+    for fs in file_systems {
+        let options = ExportOptions::default().with_squash(Squash::None);
+        let (peer, nfs) = watched(Peer::over(fs, options));
+        let file = create(&peer, "f");
+        call!(peer, write_args(file, 0, b"seven b")).unwrap();
+        let read = peer.payload(&read_args(file, 2, 100));
+        assert_eq!(read_reply(&read, 7).unwrap().u32(), Ok(0));
+        call!(peer, args::GetAttr { object: file }).unwrap();
+        let object = place(peer.root(), "none");
+        assert_eq!(status!(peer, args::Remove { object }), Status::NoEntry);
+        let stats = nfs.export_stats();
+        assert_eq!(operations(&stats), [1, 1, 1, 2]);
+        assert_eq!((stats[0].bytes_read, stats[0].bytes_written), (5, 7));
+        let errors = stats[0].errors.iter().filter(|(_, count)| *count > 0);
+        let errors: Vec<_> = errors.collect();
+        assert_eq!(errors, [&(ErrorClass::NotFound, 1)]);
+    }
+}
+
+#[test]
+fn counts_of_an_export_go_on_while_it_is_absent_and_in_a_replaced_list() {
+    let (peer, nfs) = watched(Peer::new());
+    let root = peer.root();
+    let get = || args::GetAttr { object: root };
+    call!(peer, get()).unwrap();
+    let absent = peer.exports.none();
+    let absent = absent.with_absent("/data", "no disk", ExportOptions::default());
+    peer.exports.replace(&absent.unwrap());
+    assert_eq!(status!(peer, get()), Status::Jukebox);
+    let stats = nfs.export_stats();
+    assert_eq!(operations(&stats), [0, 0, 2, 0]);
+    assert!(stats[0].errors.contains(&(ErrorClass::Jukebox, 1)));
+    peer.exports.replace(&peer.exports.none());
+    assert_eq!(status!(peer, get()), Status::Stale);
+    assert_eq!(nfs.export_stats(), []);
 }

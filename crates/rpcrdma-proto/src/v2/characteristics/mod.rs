@@ -117,6 +117,14 @@ pub trait Characteristic: 'static {
             MayChange::Unasked
         }
     }
+
+    /// Whether the peer permits less with `to` than with `from`. Such a change counts even where
+    /// [`FIXED`](Self::FIXED) or `optixch_nochg` excludes changes: permission that is withdrawn
+    /// must not be used (xcharext §3.2). By default no value permits anything.
+    fn withdraws(from: &Self::Value, to: &Self::Value) -> bool {
+        let _ = (from, to);
+        false
+    }
 }
 
 /// How a value may change during a connection.

@@ -24,6 +24,7 @@ pub struct Descriptor {
     check: fn(&[u8]) -> Result<usize, ValueError>,
     show: fn(&[u8]) -> Result<String, ValueError>,
     may_change: fn(&[u8], &[u8]) -> Result<MayChange, ValueError>,
+    withdraws: fn(&[u8], &[u8]) -> Result<bool, ValueError>,
 }
 
 /// Why a characteristic cannot be added.
@@ -160,6 +161,11 @@ impl Descriptor {
                 let to = C::parse(&mut Reader::new(to))?;
                 Ok(C::may_change(&from, &to))
             },
+            withdraws: |from, to| {
+                let from = C::parse(&mut Reader::new(from))?;
+                let to = C::parse(&mut Reader::new(to))?;
+                Ok(C::withdraws(&from, &to))
+            },
         }
     }
 
@@ -204,6 +210,15 @@ impl Descriptor {
     /// If one of them is not a valid value.
     pub fn may_change(&self, from: &[u8], to: &[u8]) -> Result<MayChange, ValueError> {
         (self.may_change)(from, to)
+    }
+
+    /// [`Characteristic::withdraws`] with the bytes of both values.
+    ///
+    /// # Errors
+    ///
+    /// If one of them is not a valid value.
+    pub fn withdraws(&self, from: &[u8], to: &[u8]) -> Result<bool, ValueError> {
+        (self.withdraws)(from, to)
     }
 }
 

@@ -78,6 +78,11 @@ impl Characteristic for ReceiveBufferSize {
             MayChange::Unasked
         }
     }
+
+    /// Longer messages would not fit.
+    fn withdraws(from: &ReceiveSize, to: &ReceiveSize) -> bool {
+        to < from
+    }
 }
 
 /// Requester Remote Invalidation, XCHAR_REQREMINV (xcharext §3.2): whether the sender, as a
@@ -103,6 +108,11 @@ impl Characteristic for RequesterRemoteInvalidation {
 
     fn emit(value: &bool, w: &mut Writer) {
         w.bool(*value);
+    }
+
+    /// With false, replies must be Sends (xcharext §3.2).
+    fn withdraws(from: &bool, to: &bool) -> bool {
+        *from && !*to
     }
 }
 
@@ -150,5 +160,10 @@ impl Characteristic for BackwardRequestSupport {
             BackwardSupport::Inline => 1,
             BackwardSupport::General => 2,
         });
+    }
+
+    /// Calls of the level before are no longer accepted (xcharext §3.3).
+    fn withdraws(from: &BackwardSupport, to: &BackwardSupport) -> bool {
+        to < from
     }
 }

@@ -1,6 +1,6 @@
 //! Messages of the peer on their way to a role or to the session, and control messages of this end.
 
-use super::{Connection, Phase, unused_xid};
+use super::{Connection, Oversized, Phase, unused_xid};
 use crate::codec::{Body, Control, Header, Invalid, PeerError, Rejection};
 use crate::event::Violation;
 use crate::limits::FIRST_MESSAGE;
@@ -9,7 +9,8 @@ use crate::role::Role;
 use crate::v2::codec::{error_of, malformed};
 use crate::v2::header::{RdmaError, emit_error, emit_optional};
 use crate::v2::session::{Message, Opening, Session};
-use crate::version::Version;
+use crate::v2::versions::DEFAULT_INLINE;
+use crate::version::{Version, version_of};
 use crate::wire::direction::{Direction, REPLY, prefix};
 use crate::work::Purpose;
 use buffer::{Buffer, Gather};
@@ -20,6 +21,12 @@ impl<O: Owner> Connection<O> {
     /// Handles a message, with the handle that the peer invalidated.
     pub(super) fn handle_message(&mut self, message: Buffer, invalidated: Option<Invalidated>) {
         self.core.shared.counters.inline_bytes_received += message.len() as u64;
+        let limit = self.largest_expected(&message);
+        if message.len() > limit {
+            self.core.shared.counters.oversized += 1;
+            let bytes = message.len();
+            self.oversized.get_or_insert(Oversized { bytes, limit });
+        }
         match self.phase {
             Phase::Settled => {
                 let header = self.core.receive(&message);
@@ -40,6 +47,20 @@ impl<O: Owner> Connection<O> {
         }
         self.core.replace_receive();
         self.note_receives();
+    }
+
+    /// Returns the bytes of the largest message that the peer may send now.
+    fn largest_expected(&self, message: &[u8]) -> usize {
+        match (self.phase, self.session.as_deref()) {
+            // cel-01 §5: whatever the server announced, the first message may be for one of version
+            // one without private data.
+            (Phase::Listening, _) if version_of(message) == Some(Version::Two.number()) => {
+                FIRST_MESSAGE
+            }
+            (Phase::Settled, Some(session)) => session.announced_receive_size(),
+            (Phase::Offered { .. }, _) => self.announced.max(DEFAULT_INLINE.bytes()),
+            (Phase::Listening, _) | (Phase::Settled, None) => self.announced,
+        }
     }
 
     /// Passes a message to a role, or to the session if it is for no role.
@@ -121,7 +142,7 @@ impl<O: Owner> Connection<O> {
         let done = self.with_session(|session| {
             let before = session.opening();
             session.handle_optional(xid, control, rest);
-            before == Opening::Exchanging && session.opening() == Opening::Done
+            before != Opening::Done && session.opening() == Opening::Done
         });
         match control.direction {
             Direction::Call => self.control_asked = credits,

@@ -65,6 +65,20 @@ pub struct Connection<O: Owner> {
     by_version: bool,
     /// Credits that the peer's last control message requested.
     control_asked: u32,
+    /// Bytes of the largest message that this end's private data permits to the peer.
+    announced: usize,
+    oversized: Option<Oversized>,
+}
+
+/// A message of the peer that was longer than this end had announced that it receives. A provider
+/// whose Receives are no larger than announced ends the connection for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Oversized {
+    /// Bytes of the message.
+    pub bytes: usize,
+    /// Bytes that were announced (RFC 8797 §4.2, xcharext §3.1), or that a first message of version
+    /// two may have (cel-01 §5).
+    pub limit: usize,
 }
 
 /// Largest messages without chunks, in bytes of the RPC message: without the transport header.
@@ -114,6 +128,8 @@ impl<O: Owner> Connection<O> {
             all_may_go: config.own.remote_invalidation || by_version,
             by_version,
             control_asked: 0,
+            announced: config.own.receive.bytes(),
+            oversized: None,
             core,
         };
         match (config.role, config.versions) {
@@ -296,6 +312,12 @@ impl<O: Owner> Connection<O> {
     /// Returns why the connection must be closed, if it must.
     pub fn violation(&self) -> Option<Violation> {
         self.core.shared.violation
+    }
+
+    /// Returns the first message of the peer that was longer than announced, if there was one. Each
+    /// is processed, and [counted](Counters::oversized).
+    pub fn oversized(&self) -> Option<Oversized> {
+        self.oversized
     }
 
     /// Handles a completion.
@@ -588,6 +610,10 @@ impl<O: Owner> Connection<O> {
             peer_chunks,
             rule: match design {
                 Some(design) => Rule::By(design),
+                // reminv §4.1: always, unless the peer has a way to say otherwise (xcharext §3.2).
+                None if self.by_version && !session.peer_names_characteristics() => {
+                    Rule::By(Design::PerVersion)
+                }
                 None if !session.peer_allows_invalidation() => Rule::Never,
                 None if self.by_version => Rule::By(Design::PerVersion),
                 None if self.all_may_go => Rule::By(Design::PerConnection),

@@ -2,17 +2,19 @@
 
 use super::{Connection, Phase};
 use crate::agreed::{Agreed, OurCalls};
-use crate::codec::{Body, Header, Invalid, Rejection};
+use crate::codec::{Body, Header, Invalid, Refused, Rejection};
 use crate::event::Violation;
 use crate::owner::Owner;
 use crate::v2::answer::Answer;
 use crate::v2::codec::codec;
+use crate::v2::dialect::Foreign;
 use crate::v2::header::WordLayout;
 use crate::v2::operations::{InitXch, Operation};
 use crate::v2::session::{Message, Opening};
 use crate::version::{Version, version_of};
 use crate::wire::codec::VersionOne;
 use crate::wire::direction::Direction;
+use crate::wire::header::HeaderView;
 use tracing::debug;
 
 impl<O: Owner> Connection<O> {
@@ -69,6 +71,10 @@ impl<O: Owner> Connection<O> {
             true => codec(self.dialect, WordLayout::None),
             false => &VersionOne,
         };
+        let is_foreign = matches!(Foreign::in_message(message), Some(Foreign::HeaderType(_)));
+        if is_foreign && self.versions.speak(Version::One) {
+            return Err(self.refuse_dialect(message));
+        }
         let header = self.core.receive(message);
         let is_call = header.as_ref().is_ok_and(|header| match &header.body {
             Body::Rpc(rpc) => self.core.role().direction_of(rpc, || false) == Direction::Call,
@@ -81,10 +87,43 @@ impl<O: Owner> Connection<O> {
         header
     }
 
+    /// Handles the first message of a client that uses another draft of version two. It is answered
+    /// as if this end lacked version two: any other error would mean something else to the client.
+    fn refuse_dialect(&mut self, message: &[u8]) -> Invalid {
+        self.core.shared.flow.handle_message();
+        let Some(view) = HeaderView::new(message) else {
+            return Invalid::Nothing;
+        };
+        let header_type = view.procedure();
+        debug!(header_type, "of another draft of version two than cel-01");
+        let one = Version::One.number();
+        Invalid::Malformed {
+            refused: Refused {
+                xid: view.xid(),
+                version: view.version(),
+                credits: view.credits(),
+                rejection: Rejection::Versions {
+                    low: one,
+                    high: one,
+                },
+            },
+            is_call: true,
+        }
+    }
+
     /// Handles a message to a client that waits for the answer to its offer with XID `offer`.
     pub(super) fn take_answer(&mut self, offer: u32, message: &[u8]) {
         match Answer::of(self.dialect, offer, message) {
             Answer::None => return self.core.shared.counters.discarded += 1,
+            Answer::Introduction {
+                xid,
+                credits,
+                control,
+                stream,
+            } => {
+                debug!(xid, "an INITXCH that does not answer ours (xcharext §4.1)");
+                self.take_control(xid, credits, &control, &message[stream..]);
+            }
             Answer::Operation {
                 credits,
                 control,
@@ -104,6 +143,10 @@ impl<O: Owner> Connection<O> {
                     self.core.shared.fail(violation);
                 }
                 return;
+            }
+            Answer::Foreign(foreign) => {
+                let violation = Violation::OtherDialect(foreign);
+                return self.core.shared.fail(violation);
             }
             Answer::Nonsense => {
                 let violation = Violation::OfferNotUnderstood;

@@ -12,6 +12,7 @@ impl Session {
     pub(super) fn answered(&mut self, xid: u32, is: impl Fn(&What) -> bool) -> Option<What> {
         let answered = self.outstanding.answered(xid, is)?;
         if answered.updates {
+            self.unanswered = false;
             self.own.handle_heard();
         }
         Some(answered.what)
@@ -33,17 +34,29 @@ impl Session {
         }
     }
 
+    /// Queues an answer. One too many ends the connection, and the peer is told by an error for the
+    /// operation that was one too many: no error code says so, and this one is for messages that
+    /// are not processed.
     fn answer(&mut self, answer: Answer) {
         if self.answers.len() < CONTROL_RECEIVES {
             self.answers.push_back(answer);
-        } else {
-            self.flooded = true;
+        } else if !std::mem::replace(&mut self.flooded, true) {
+            let xid = match answer {
+                Answer::Initial { xid }
+                | Answer::Response { xid, .. }
+                | Answer::Error { xid, .. } => xid,
+            };
+            let error = RdmaError::BadHeader;
+            self.answers.push_back(Answer::Error { xid, error });
         }
     }
 
-    /// Handles an INITXCH of the peer. Each one is answered with this end's.
+    /// Handles an INITXCH of the peer that is no answer. Each one is answered with this end's. It
+    /// proves version two to a client that still waits for an answer: the server may send none
+    /// (xcharext §2.3, §4.1).
     pub(super) fn take_initial(&mut self, xid: u32, init: &InitXch, first: bool) {
         self.counters.taken += 1;
+        self.be_cautious();
         if self.peer.has_said() {
             self.counters.ignored += init.start.len() as u64;
         } else {
@@ -61,11 +74,11 @@ impl Session {
     pub(super) fn take_initial_answer(&mut self, xid: u32, init: &InitXch, first: bool) {
         let ours = |what: &What| *what == What::Initial;
         if self.answered(xid, ours).is_none() {
-            self.counters.stray_replies += 1;
-            return;
+            return self.take_stray_initial(init);
         }
         self.counters.taken += 1;
         self.opening = Opening::Done;
+        self.unanswered = false;
         let chosen = self.agreement.handle_choice(init, first);
         self.take_choice(chosen);
         if self.peer.has_said() {
@@ -73,6 +86,26 @@ impl Session {
             return;
         }
         self.peer.handle_initial(init, self.own.registry());
+    }
+
+    /// Handles an INITXCH that claims to answer a message that was not sent. It counts if it is the
+    /// first.
+    fn take_stray_initial(&mut self, init: &InitXch) {
+        if self.peer.has_said() {
+            self.counters.stray_replies += 1;
+            return;
+        }
+        self.counters.taken += 1;
+        self.be_cautious();
+        self.peer.handle_initial(init, self.own.registry());
+    }
+
+    /// Ends a client's wait for the answer to its INITXCH before anything else: the server has shown
+    /// that it has version two.
+    fn be_cautious(&mut self) {
+        if self.opening == Opening::Exchanging {
+            self.opening = Opening::Cautious;
+        }
     }
 
     /// Handles the design that a server has chosen of the offered ones.

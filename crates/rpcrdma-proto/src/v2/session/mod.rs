@@ -80,6 +80,10 @@ pub struct Session {
     answers: VecDeque<Answer>,
     /// Whether a message of the peer has arrived.
     heard: bool,
+    /// Whether this end has sent its INITXCH.
+    introduced: bool,
+    /// Whether the peer may be unaware of this end's INITXCH: a client's that is not answered.
+    unanswered: bool,
     flooded: bool,
     unclear_design: bool,
     /// Size of the peer's Receives, or the smaller one that was requested. Cached, because every
@@ -95,7 +99,8 @@ pub enum Opening {
     /// Only the client's INITXCH, until it is answered (cel-01 §5).
     Exchanging,
     /// One call at a time, of at most [`FIRST_MESSAGE`] bytes, until the first reply that is not an
-    /// error: there are no characteristics (cel-01 §5).
+    /// error: there are no characteristics (cel-01 §5), or the server has announced its own and not
+    /// answered the client's (xcharext §4.1).
     Cautious,
     /// Everything within credits and limits.
     Done,
@@ -163,6 +168,8 @@ impl Session {
             outstanding: Outstanding::default(),
             answers: VecDeque::new(),
             heard: false,
+            introduced: false,
+            unanswered: role == Role::Client,
             flooded: false,
             unclear_design: false,
             peer_receives: ReceiveSize::DEFAULT,
@@ -199,13 +206,25 @@ impl Session {
     /// Returns the size of the largest reply for which a call needs no Reply chunk: the smaller
     /// Receive size of both ends, because each end sends as much as it receives.
     pub fn reply_limit(&self) -> usize {
-        let own = self.own.sizes.for_replies();
+        let own = match self.unanswered {
+            true => ReceiveSize::DEFAULT,
+            false => self.own.sizes.for_replies(),
+        };
         own.min(self.peer_receives).bytes()
     }
 
     /// Returns the size of Receives to post from now on, in bytes.
     pub fn receive_size(&self) -> usize {
         self.own.sizes.next().bytes()
+    }
+
+    /// Returns the size of the largest message that the peer may send, in bytes: what this end has
+    /// announced of its Receives, or the default.
+    pub fn announced_receive_size(&self) -> usize {
+        match self.introduced {
+            true => self.own.sizes.announced().bytes(),
+            false => ReceiveSize::DEFAULT.bytes(),
+        }
     }
 
     /// Returns the last announced value of a characteristic of this end, or the default.
@@ -226,6 +245,12 @@ impl Session {
     /// Whether the peer has announced its characteristics.
     pub fn peer_has_characteristics(&self) -> bool {
         self.peer.has_said()
+    }
+
+    /// Whether the peer has named a characteristic. One that does not, because it lacks or refuses
+    /// xcharext, has sent no INITXCH or an empty one.
+    pub fn peer_names_characteristics(&self) -> bool {
+        self.peer.names_any()
     }
 
     /// Returns the backward direction support of both ends. A client infers that of the server from
@@ -324,7 +349,10 @@ impl Session {
         let unsupported = error == RdmaError::InvalOption;
         match what {
             // Whatever is wrong with it: the peer has version two and knows nothing of us.
-            What::Initial => self.opening = Opening::Cautious,
+            What::Initial if self.opening == Opening::Exchanging => {
+                self.opening = Opening::Cautious;
+            }
+            What::Initial => {}
             What::Request(ids) => {
                 self.peer
                     .handle_refused(&ids, unsupported, &mut self.events);
@@ -360,6 +388,8 @@ impl Session {
     pub fn handle_message(&mut self) {
         if self.opening == Opening::Cautious {
             self.opening = Opening::Done;
+            // Its Receive is free again, and an answer could change nothing any more.
+            self.outstanding.forget_initial();
         }
     }
 

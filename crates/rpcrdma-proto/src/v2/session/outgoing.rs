@@ -13,6 +13,7 @@ impl Session {
         }
         let xid = next_xid();
         self.outstanding.push(xid, What::Initial);
+        self.introduced = true;
         Some(call(xid, Operation::InitXch(self.own.initial())))
     }
 
@@ -20,6 +21,7 @@ impl Session {
         let (xid, operation) = match self.answers.pop_front()? {
             Answer::Initial { xid } => {
                 self.agreement.handle_answered();
+                self.introduced = true;
                 (xid, Operation::InitXch(self.own.initial()))
             }
             Answer::Response { xid, response } => (xid, Operation::RespXch(response)),

@@ -81,6 +81,11 @@ impl Outstanding {
         self.sent.push(Sent { xid, what });
     }
 
+    /// Gives up waiting for the answer to an INITXCH.
+    pub(super) fn forget_initial(&mut self) {
+        self.sent.retain(|sent| sent.what != What::Initial);
+    }
+
     /// Acknowledges the message with this XID, if `is` accepts it, and each UPDXCH sent before it:
     /// messages are processed in order.
     pub(super) fn answered(&mut self, xid: u32, is: impl Fn(&What) -> bool) -> Option<Answered> {

@@ -3,8 +3,8 @@
 use super::event::{Event, Settled};
 use crate::limits::FIRST_MESSAGE;
 use crate::v2::characteristics::{
-    BackwardSupport, Characteristic, InvalidationDesigns, ReceiveBufferSize, ReceiveSize, Registry,
-    SpecError, XcharId, XcharSpec, XcharVal,
+    BackwardRequestSupport, BackwardSupport, Characteristic, Descriptor, InvalidationDesigns,
+    ReceiveBufferSize, ReceiveSize, Registry, SpecError, XcharId, XcharSpec, XcharVal,
 };
 use crate::v2::operations::{InitXch, Operation, Outcome, ReqXch, RespXch, UpdXch, Update};
 use std::collections::VecDeque;
@@ -19,6 +19,8 @@ pub(super) struct Peer {
     fixed: Vec<XcharId>,
     /// Whether its INITXCH has arrived.
     said: bool,
+    /// Whether that named any characteristic, known or not.
+    names_any: bool,
     /// Whether it has refused a REQXCH or an UPDXCH.
     no_requests: bool,
     no_updates: bool,
@@ -86,6 +88,10 @@ impl Peer {
         self.said
     }
 
+    pub(super) fn names_any(&self) -> bool {
+        self.names_any
+    }
+
     pub(super) fn takes_updates(&self) -> bool {
         self.said && !self.no_updates
     }
@@ -124,6 +130,7 @@ impl Peer {
 
     pub(super) fn handle_initial(&mut self, init: &InitXch, registry: &Registry) {
         self.said = true;
+        self.names_any = !init.start.is_empty();
         for (at, value) in init.start.values().iter().enumerate() {
             if !is_taken(value.which, registry) {
                 continue;
@@ -143,15 +150,23 @@ impl Peer {
         events: &mut VecDeque<Event>,
     ) -> Option<Update> {
         let id = update.now.which;
-        // One that never changes does not either where its owner has left it out of `nochg`.
-        let never = registry.get(id).is_some_and(|known| known.is_fixed());
-        if !is_taken(id, registry) || never || self.fixed.contains(&id) {
-            return None;
-        }
         let pending = self
             .wanted
             .iter()
             .position(|wanted| wanted.value.which == id && wanted.state == State::Pending);
+        let known = registry.get(id).filter(|_| is_taken(id, registry))?;
+        let withdraws = known.withdraws(&self.value_or_default(known).data, &update.now.data);
+        let withdraws = withdraws.unwrap_or(false);
+        // One that never changes does not either where its owner has left it out of `nochg`, unless
+        // this end asked for it. What is withdrawn must not be relied on in any case (xcharext
+        // §3.2, §4.4).
+        let never = self.fixed.contains(&id) || (known.is_fixed() && pending.is_none());
+        if never && !withdraws {
+            return None;
+        }
+        if withdraws && id == BackwardRequestSupport::ID {
+            self.shown = None;
+        }
         let meaning = update.meaning(pending.is_some());
         if let (Update::Final, Some(at)) = (meaning, pending) {
             let Wanted { value, before, .. } = self.wanted.remove(at);
@@ -167,6 +182,14 @@ impl Peer {
         }
         self.change(update.now, events);
         Some(meaning)
+    }
+
+    /// The announced value of a characteristic, or the default.
+    fn value_or_default(&self, known: &Descriptor) -> XcharVal {
+        match self.values.position(known.id()) {
+            Some(at) => self.values.values()[at].clone(),
+            None => known.default_value(),
+        }
     }
 
     fn change(&mut self, value: XcharVal, events: &mut VecDeque<Event>) {
@@ -209,12 +232,9 @@ impl Peer {
         }
         for value in want {
             let id = value.which;
-            let known = registry.get(id).map(|known| known.default_value());
-            let said = self.values.position(id);
-            let said = said.map(|at| self.values.values()[at].clone());
-            let before = said
-                .or(known)
-                .expect("only what is registered is asked for");
+            let known = registry.get(id);
+            let before =
+                self.value_or_default(known.expect("only what is registered is asked for"));
             let state = State::Queued;
             self.wanted.push(Wanted {
                 value,

@@ -86,6 +86,11 @@ impl ReceiveSizes {
         self.most
     }
 
+    /// What the peer was told last.
+    pub(super) fn announced(&self) -> ReceiveSize {
+        self.announced
+    }
+
     /// Bytes of the next Receive to be posted.
     pub(super) fn next(&self) -> ReceiveSize {
         match self.change {

@@ -24,6 +24,7 @@ use load::{Load, Outcome};
 use nfs_client::{Nfs3, current_user};
 use progress::Progress;
 pub(super) use report::Report;
+use rpcrdma::Design;
 use server_stats::ServerStats;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -107,6 +108,13 @@ pub(super) struct ServerArgs {
     session: SessionArgs,
 }
 
+impl ServerArgs {
+    /// Remote invalidation designs that the client wants.
+    fn designs(&self) -> Vec<Design> {
+        self.session.connect.transport.remote_invalidation()
+    }
+}
+
 /// Most bytes of one READ or WRITE; a server may take less.
 const MAX_BS: u64 = nfs_proto::limits::MAX_DATA as u64;
 
@@ -126,7 +134,7 @@ pub(super) async fn run(args: &ServerArgs, target: &Target) -> Result<Ended> {
     let mut report = match measured(args, target, workload, &interrupt).await {
         Ok(report) => report,
         // Where nothing was measured, an error says all there is to say to people.
-        Err(error) if args.json => Report::failed(target, &workload, error),
+        Err(error) if args.json => Report::failed(target, &workload, &args.designs(), error),
         Err(error) => return Err(error),
     };
     report.counts = args.counts || args.server_stats.is_some();
@@ -159,7 +167,8 @@ async fn measured(
             let outcome = Load::null(client.clone(), nfs, workload)
                 .run(stats, interrupt, &progress)
                 .await;
-            let report = Report::new(target, &workload, None, &client, outcome);
+            let wanted = args.designs();
+            let report = Report::new(target, &workload, &wanted, None, &client, outcome);
             // Nothing is lost with a connection on which no call waits.
             let _ = timeout(CLOSED_WITHIN, client.close()).await;
             Ok(report)
@@ -179,7 +188,9 @@ async fn measured(
                     Some(_) => Ended::Well.failed(&left),
                 }
             }
-            let report = Report::new(target, &workload, Some(&subject), subject.client(), outcome);
+            let wanted = args.designs();
+            let (about, client) = (Some(&subject), subject.client());
+            let report = Report::new(target, &workload, &wanted, about, client, outcome);
             session.close().await;
             Ok(report)
         }

@@ -123,11 +123,14 @@ struct Options {
     sync: Stability,
     /// Seed of random offsets.
     randseed: u64,
+    /// Remote invalidation designs that the client wants.
+    remote_invalidation: Vec<&'static str>,
 }
 
 impl Options {
-    fn new(workload: &Workload) -> Self {
+    fn new(workload: &Workload, wanted: &[Design]) -> Self {
         Self {
+            remote_invalidation: wanted.iter().map(|design| design.name()).collect(),
             rw: workload.pattern,
             bs: workload.bs,
             iodepth: workload.depth,
@@ -226,6 +229,7 @@ impl Report {
     pub(super) fn new(
         target: &Target,
         workload: &Workload,
+        wanted: &[Design],
         subject: Option<&Subject>,
         client: &Client,
         outcome: Outcome,
@@ -257,7 +261,7 @@ impl Report {
                 credits: connections.iter().map(|info| info.credits).min(),
                 reconnects: client.reconnects(),
             },
-            options: Options::new(workload),
+            options: Options::new(workload, wanted),
             null: Figures::new(&outcome.null, outcome.elapsed),
             read: Figures::new(&outcome.read, outcome.elapsed),
             write: Figures::new(&outcome.write, outcome.elapsed),
@@ -273,12 +277,17 @@ impl Report {
     }
 
     /// A measurement that did not begin.
-    pub(super) fn failed(target: &Target, workload: &Workload, error: Error) -> Self {
+    pub(super) fn failed(
+        target: &Target,
+        workload: &Workload,
+        wanted: &[Design],
+        error: Error,
+    ) -> Self {
         Self {
             target: target.to_string(),
             file: None,
             connection: Connection::default(),
-            options: Options::new(workload),
+            options: Options::new(workload, wanted),
             null: None,
             read: None,
             write: None,
@@ -369,6 +378,7 @@ impl Report {
             rwmixread,
             sync,
             randseed,
+            ..
         } = self.options;
         let mut about = Columns::new(&[0, 1]);
         about.add(["target", &self.target]);
@@ -381,6 +391,10 @@ impl Report {
             .as_deref()
             .unwrap_or("no connection at the end");
         about.add(["transport", &format!("RPC-over-RDMA{version} ({how})")]);
+        if connection.rpcrdma_version.is_some() {
+            let design = connection.remote_invalidation.unwrap_or("none");
+            about.add(["invalidation", design]);
+        }
         let mut what = rw.name().to_owned();
         if matches!(rw, Pattern::Rw | Pattern::RandRw) {
             what += &format!(" ({rwmixread}% reads)");
@@ -451,6 +465,16 @@ impl Report {
                 remarks.add(["note", &note]);
             }
             _ => {}
+        }
+        let wanted = &self.options.remote_invalidation;
+        let without = self.connection.rpcrdma_version.is_some()
+            && self.connection.remote_invalidation.is_none();
+        if without && !wanted.is_empty() {
+            let note = format!(
+                "the server agrees to no remote invalidation by {}: the client invalidates handles itself",
+                wanted.join(", ")
+            );
+            remarks.add(["note", &note]);
         }
         match (&self.server_work, &self.work) {
             (Some(server), Some(client)) if server.calls() > client.calls() => {

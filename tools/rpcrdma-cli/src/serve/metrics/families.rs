@@ -4,7 +4,7 @@
 
 use crate::control::ListenerStatus;
 use crate::serve::observed::{Reloads, Snapshot};
-use nfs_server::LatencyHistogram;
+use nfs_server::{ExportStats, LatencyHistogram};
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
@@ -13,11 +13,15 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Label of the exports that have no counters of their own; names of exports begin with `/`.
+const FURTHER_EXPORTS: &str = "other";
+
 /// Every metric, with its values of that moment.
 pub(in crate::serve) fn families(now: &Snapshot) -> Vec<MetricFamily> {
     let mut all = Families::default();
     all.process(now);
     all.nfs(now);
+    all.exports(now);
     all.duplicate_requests(now);
     all.connections(now);
     all.clients(now);
@@ -81,12 +85,16 @@ pub(crate) struct Families(pub(crate) Vec<MetricFamily>);
 
 impl Families {
     fn add(&mut self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) {
+        self.push(format!("rpcrdma_{name}"), help, kind, metrics);
+    }
+
+    fn push(&mut self, name: String, help: &str, kind: MetricType, metrics: Vec<Metric>) {
         // A family without values is none.
         if metrics.is_empty() {
             return;
         }
         let mut family = MetricFamily::default();
-        family.set_name(format!("rpcrdma_{name}"));
+        family.set_name(name);
         family.set_help(help.to_owned());
         family.set_field_type(kind);
         family.set_metric(metrics);
@@ -94,28 +102,30 @@ impl Families {
     }
 
     pub(crate) fn counters(&mut self, name: &str, help: &str, values: &[(Labels<'_>, u64)]) {
-        let metrics = values.iter().map(|(labels, value)| {
-            let mut counter = Counter::default();
-            counter.set_value(*value as f64);
-            let mut metric = labelled(labels);
-            metric.set_counter(counter);
-            metric
-        });
+        let metrics = values
+            .iter()
+            .map(|(labels, value)| counter(labels, *value as f64));
         self.add(name, help, MetricType::COUNTER, metrics.collect());
     }
 
     pub(crate) fn gauges(&mut self, name: &str, help: &str, values: &[(Labels<'_>, f64)]) {
-        let metrics = values.iter().map(|(labels, value)| {
-            let mut gauge = Gauge::default();
-            gauge.set_value(*value);
-            let mut metric = labelled(labels);
-            metric.set_gauge(gauge);
-            metric
-        });
+        let metrics = values.iter().map(|(labels, value)| gauge(labels, *value));
         self.add(name, help, MetricType::GAUGE, metrics.collect());
     }
 
-    /// What every long-running command tells.
+    /// A counter of the process, which has the same name in every program.
+    pub(super) fn process_counter(&mut self, name: &str, help: &str, value: f64) {
+        let name = format!("process_{name}");
+        self.push(name, help, MetricType::COUNTER, vec![counter(&[], value)]);
+    }
+
+    /// A gauge of the process, which has the same name in every program.
+    pub(super) fn process_gauge(&mut self, name: &str, help: &str, value: f64) {
+        let name = format!("process_{name}");
+        self.push(name, help, MetricType::GAUGE, vec![gauge(&[], value)]);
+    }
+
+    /// Version, start time and resources of the process, of every long-running command.
     pub(crate) fn start(&mut self, started_at: SystemTime) {
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         self.gauges(
@@ -129,6 +139,7 @@ impl Families {
             "Time at which the server started, in seconds since 1970.",
             &[(&[], started.unwrap_or_default().as_secs_f64())],
         );
+        self.process_resources();
     }
 
     /// Reloads of a configuration file.
@@ -145,7 +156,8 @@ impl Families {
         let is_good = reloads.last_error.is_none();
         self.gauges(
             "last_reload_successful",
-            "Whether what is served is what the file said when it was to be read last.",
+            "1 if the last reload succeeded, or there was none; a pair of a gateway that could not be started is a failure \
+             until it has started.",
             &[(&[], f64::from(u8::from(is_good)))],
         );
     }
@@ -165,8 +177,9 @@ impl Families {
         let url = format!("rdma://{first}");
         let listeners = now.listeners.iter();
         let mut listeners: Vec<_> = listeners.map(|on| Listener::of_nfs(&url, on)).collect();
-        let (mount, socket) = now.mount;
-        listeners.push(Listener::of_mount(&url, mount, socket));
+        let (mount, socket) = &now.mount;
+        let mount = mount.iter();
+        listeners.extend(mount.map(|addr| Listener::of_mount(&url, *addr, *socket)));
         self.listeners(&listeners);
         self.gauges(
             "open_files",
@@ -230,6 +243,51 @@ impl Families {
         );
     }
 
+    /// By export, of which [`nfs_server::MAX_COUNTED_EXPORTS`] have values of their own.
+    fn exports(&mut self, now: &Snapshot) {
+        let named = now.export_stats.iter();
+        let named: Vec<(&str, &ExportStats)> = named
+            .map(|export| (export.name.as_deref().unwrap_or(FURTHER_EXPORTS), export))
+            .collect();
+        let operations: Vec<_> = named
+            .iter()
+            .flat_map(|(name, export)| {
+                let classes = export.operations.iter();
+                classes.map(|(class, count)| ([("export", *name), ("class", class.name())], *count))
+            })
+            .collect();
+        let errors: Vec<_> = named
+            .iter()
+            .flat_map(|(name, export)| {
+                let classes = export.errors.iter();
+                classes.map(|(class, count)| ([("export", *name), ("class", class.name())], *count))
+            })
+            .collect();
+        let bytes: Vec<_> = named
+            .iter()
+            .flat_map(|(name, export)| {
+                let ways = [("read", export.bytes_read), ("write", export.bytes_written)];
+                ways.map(|(class, count)| ([("export", *name), ("class", class)], count))
+            })
+            .collect();
+        self.counters(
+            "export_operations_total",
+            "Executed operations of NFS and NFSACL, by export and class: read, write (and COMMIT), metadata (attributes, \
+             names and directories are read), change.",
+            &values(&operations),
+        );
+        self.counters(
+            "export_errors_total",
+            "Operations that failed, by export and kind of failure.",
+            &values(&errors),
+        );
+        self.counters(
+            "export_bytes_total",
+            "Bytes of file data that were read and written, by export.",
+            &values(&bytes),
+        );
+    }
+
     fn duplicate_requests(&mut self, now: &Snapshot) {
         let duplicates = &now.duplicates;
         self.counters(
@@ -276,6 +334,18 @@ impl Families {
                 (&[("version", "1")], counts.version_one as f64),
                 (&[("version", "2")], counts.version_two as f64),
             ],
+        );
+        let listeners = now.listeners.iter();
+        let of_listeners =
+            listeners.map(|on| ([("address", &*on.address)], now.connections_to(on)));
+        let of_listeners: Vec<_> = of_listeners.collect();
+        let of_listeners = of_listeners
+            .iter()
+            .map(|(label, count)| (&label[..], *count as f64));
+        self.gauges(
+            "connections_by_listener",
+            "Connections, by the address of the server that they came to.",
+            &of_listeners.collect::<Vec<_>>(),
         );
         let mut one = |name, help, value| self.counters(name, help, &[(&[], value)]);
         one(
@@ -424,11 +494,22 @@ impl Families {
             &[(&[], counters.invalidations_sent)],
         );
         self.counters(
+            "oversized_messages_total",
+            "Messages of clients that were longer than was announced to them.",
+            &[(&[], counters.oversized)],
+        );
+        self.counters(
             "memory_waits_total",
             "Calls that waited for chunk memory.",
             &[(&[], counters.memory_waits)],
         );
     }
+}
+
+/// Values of a counter that has two labels.
+fn values<'a>(labelled: &'a [([(&'a str, &'a str); 2], u64)]) -> Vec<(Labels<'a>, u64)> {
+    let all = labelled.iter();
+    all.map(|(labels, count)| (&labels[..], *count)).collect()
 }
 
 /// Values of a counter in both directions.
@@ -437,6 +518,22 @@ fn both_ways(received: u64, sent: u64) -> [(Labels<'static>, u64); 2] {
         (&[("direction", "in")], received),
         (&[("direction", "out")], sent),
     ]
+}
+
+fn counter(labels: Labels<'_>, value: f64) -> Metric {
+    let mut counter = Counter::default();
+    counter.set_value(value);
+    let mut metric = labelled(labels);
+    metric.set_counter(counter);
+    metric
+}
+
+fn gauge(labels: Labels<'_>, value: f64) -> Metric {
+    let mut gauge = Gauge::default();
+    gauge.set_value(value);
+    let mut metric = labelled(labels);
+    metric.set_gauge(gauge);
+    metric
 }
 
 fn labelled(labels: Labels<'_>) -> Metric {

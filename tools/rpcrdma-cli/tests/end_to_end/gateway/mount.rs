@@ -40,7 +40,7 @@ fn mount_at_an_unknown_place_is_said_and_not_taken_from_another_server() {
     let (dir, _) = stuff();
     let filer = Filer::with_mount_apart(dir.path());
     let mut gateway = Gateway::between("rdma://127.0.0.1:0", &filer.url(), &[]);
-    let why = "MOUNT over TCP at port 20048 is not asked, as it may be that of another server";
+    let why = "upstream_mount of the gateway or --mount-port here names the place";
     let listening = gateway.listening(0);
     fails(&["exports", &listening], 1, why);
     fails(&["ls", &gateway.url("stuff/")], 1, why);

@@ -88,7 +88,7 @@ fn reload_ends_no_pair_for_one_that_cannot_be_started() {
         assert!(ok(&["cat", &url]) == content);
         // The log comes before what is told of the reload.
         let stats = loop {
-            let stats = gateway.ask(&["stats"]);
+            let stats = gateway.ask(&["stats", "-l"]);
             if stats.contains(why) {
                 break stats;
             }

@@ -189,7 +189,7 @@ fn socket_of_the_service_manager_is_told_with_its_name_and_address() {
     ] {
         assert!(said.contains(part), "{part} is not in {said}");
     }
-    let shown = gateway.ask(&["stats"]);
+    let shown = gateway.ask(&["stats", "-l"]);
     let sockets = format!("\nsockets of the service manager: edge at {addr}\n");
     assert!(shown.contains(&sockets), "{shown}");
     let shown: Value = serde_json::from_str(&gateway.ask(&["stats", "--json"])).unwrap();

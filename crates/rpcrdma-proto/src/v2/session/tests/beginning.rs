@@ -19,9 +19,6 @@ fn client_sends_its_characteristics_and_nothing_else_until_the_answer_with_the_s
     server.handle_optional(xid, &init, &[]);
     let (answered, answer) = optional(server);
     assert_eq!((answered, answer.direction), (xid, Direction::Reply));
-    // An answer to something else is none.
-    client.handle_optional(xid + 1, &answer, &[]);
-    assert_eq!(client.opening(), Opening::Exchanging);
     client.handle_optional(xid, &answer, &[]);
     for end in [client, server] {
         assert_eq!(
@@ -148,15 +145,61 @@ fn server_may_say_what_it_is_before_it_is_asked() {
     let (xid, init) = optional(client);
     let unasked = server.own.initial();
     say(client, 3, Direction::Call, Operation::InitXch(unasked));
-    // One message at a time (cel-01 §5).
-    assert_eq!(next(client), None);
-    server.handle_optional(xid, &init, &[]);
-    deliver(next(server).expect("an answer"), client);
+    // It has version two, and may leave it at that (xcharext §4.1).
     assert!(matches!(operation(client), (3, Operation::InitXch(_))));
+    assert_eq!(next(client), None);
     assert_eq!(
         (client.opening(), client.send_limit()),
-        (Opening::Done, 8192)
+        (Opening::Cautious, 1024)
     );
+    server.handle_optional(xid, &init, &[]);
+    deliver(next(server).expect("an answer"), client);
+    assert_eq!(
+        (client.opening(), client.send_limit(), client.reply_limit()),
+        (Opening::Done, 8192, 8192)
+    );
+}
+
+#[test]
+fn client_of_a_server_that_leaves_its_offer_unanswered_goes_on_after_the_first_reply() {
+    for direction in [Direction::Call, Direction::Reply] {
+        let mut pair = Pair::with(|config| config.receive_size = size(8192));
+        let Pair { client, server, .. } = &mut pair;
+        let (xid, _) = optional(client);
+        let unasked = server.own.initial();
+        say(
+            client,
+            xid + 1,
+            direction,
+            Operation::InitXch(unasked.clone()),
+        );
+        assert_eq!(
+            (client.opening(), client.send_limit()),
+            (Opening::Cautious, 1024)
+        );
+        // A request is answered, and nothing else is.
+        assert_eq!(next(client).is_some(), direction == Direction::Call);
+        assert_eq!(next(client), None);
+        assert_eq!(client.outstanding(), 1);
+        client.handle_message();
+        // Nothing shows that the server has taken note of the size of the client's Receives.
+        assert_eq!(
+            (client.opening(), client.send_limit(), client.reply_limit()),
+            (Opening::Done, 8192, 4096)
+        );
+        assert_eq!(client.outstanding(), 0);
+        // Neither an answer nor an error takes anything back by now.
+        say(client, xid, Direction::Reply, Operation::InitXch(unasked));
+        assert!(!client.handle_error(xid, RdmaError::InvalOption));
+        assert_eq!(
+            (client.opening(), client.counters().stray_replies),
+            (Opening::Done, 1)
+        );
+        // What the server acknowledges counts.
+        assert_eq!(client.raise_receive_size(size(16_384)), Ok(()));
+        pair.drive();
+        assert_eq!(pair.client.reply_limit(), 8192);
+    }
 }
 
 #[test]

@@ -69,6 +69,17 @@ fn peer_that_does_not_wait_for_answers_is_cut_off() {
     }
     request(&mut pair.server, &[]);
     assert!(pair.server.is_flooded());
+    request(&mut pair.server, &[]);
+    // It is told what became of the one that was too many.
+    for _ in 0..CONTROL_RECEIVES {
+        response(&mut pair.server);
+    }
+    let error = RdmaError::BadHeader;
+    assert_eq!(
+        next(&mut pair.server),
+        Some(Message::Error { xid: 40, error })
+    );
+    assert_eq!(next(&mut pair.server), None);
 }
 
 #[test]
@@ -113,4 +124,68 @@ fn what_never_changes_is_not_changed_by_an_update_though_nochg_left_it_out() {
     let update = UpdXch { now, pendclr };
     say(&mut session, 2, Direction::Call, Operation::UpdXch(update));
     assert!(!session.peer::<RequesterRemoteInvalidation>());
+}
+
+#[test]
+fn what_is_withdrawn_counts_although_it_was_not_to_change() {
+    for fixed in [true, false] {
+        let mut session = Session::new(config(Role::Client)).expect("it is in order");
+        let mut init = InitXch::default()
+            .with::<RequesterRemoteInvalidation>(&true)
+            .with::<BackwardRequestSupport>(&BackwardSupport::General)
+            .with::<ReceiveBufferSize>(&size(8192));
+        init.nochg.insert(2);
+        if !fixed {
+            init.nochg = Default::default();
+        }
+        say(&mut session, 1, Direction::Call, Operation::InitXch(init));
+        session.handle_backward_call(true);
+        let said = |session: &Session| {
+            (
+                session.peer::<RequesterRemoteInvalidation>(),
+                session.peer::<BackwardRequestSupport>(),
+                session.peer::<ReceiveBufferSize>().bytes(),
+            )
+        };
+        let values = |invalidation: bool, backward: BackwardSupport, receives: u32| {
+            [
+                XcharVal::of::<RequesterRemoteInvalidation>(&invalidation),
+                XcharVal::of::<BackwardRequestSupport>(&backward),
+                XcharVal::of::<ReceiveBufferSize>(&size(receives)),
+            ]
+        };
+        for value in values(false, BackwardSupport::Inline, 4096) {
+            let changed = Event::PeerChanged(value.which);
+            tell(&mut session, value, false);
+            assert!(events(&mut session).contains(&changed));
+        }
+        assert_eq!(said(&session), (false, BackwardSupport::Inline, 4096));
+        // Calls with chunks have shown more, before.
+        assert_eq!(session.peer.shown_backward(), None);
+        // What is given again need not be used, and is not; a size that may change is.
+        for value in values(true, BackwardSupport::General, 16_384) {
+            tell(&mut session, value, false);
+        }
+        let receives = if fixed { 4096 } else { 16_384 };
+        assert_eq!(said(&session), (false, BackwardSupport::Inline, receives));
+    }
+}
+
+#[test]
+fn change_that_was_asked_for_ends_the_request_whatever_it_is() {
+    let mut session = Session::new(config(Role::Server)).expect("it is in order");
+    let mut init = InitXch::default().with::<RequesterRemoteInvalidation>(&false);
+    init.nochg = Default::default();
+    say(&mut session, 1, Direction::Call, Operation::InitXch(init));
+    let wanted = XcharVal::of::<RequesterRemoteInvalidation>(&true);
+    assert_eq!(session.request_peer(vec![wanted.clone()]), Ok(()));
+    assert!(matches!(
+        operation(&mut session),
+        (1, Operation::InitXch(_))
+    ));
+    let (xid, _) = operation(&mut session);
+    respond(&mut session, xid, &[Outcome::Pending]);
+    tell(&mut session, wanted.clone(), true);
+    assert!(events(&mut session).contains(&settled(wanted, Settled::Done)));
+    assert!(session.peer::<RequesterRemoteInvalidation>());
 }

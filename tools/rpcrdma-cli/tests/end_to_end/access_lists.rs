@@ -1,0 +1,167 @@
+//! Access control lists (acl(5)) at the destination of copies.
+
+use crate::copies::{mode, ok_with_umask, set_mode};
+use crate::memory::{files, serve, with};
+use crate::running::{Served, ok};
+use rustix::fs::XattrFlags;
+use std::fs;
+use std::path::Path;
+
+const ACCESS: &str = "system.posix_acl_access";
+const DEFAULT: &str = "system.posix_acl_default";
+
+/// A list with the rights of owner, user 1001, owning group, mask and others.
+fn list(rights: [u16; 5]) -> Vec<u8> {
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    let none = u32::MAX;
+    let who = [
+        (0x01, none),
+        (0x02, 1001),
+        (0x04, none),
+        (0x10, none),
+        (0x20, none),
+    ];
+    for ((tag, id), rights) in who.into_iter().zip(rights) {
+        list.extend(u16::to_le_bytes(tag));
+        list.extend(rights.to_le_bytes());
+        list.extend(u32::to_le_bytes(id));
+    }
+    list
+}
+
+fn set(path: &Path, name: &str, list: &[u8]) {
+    rustix::fs::setxattr(path, name, list, XattrFlags::empty()).unwrap();
+}
+
+fn get(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut list = [0; 1000];
+    let len = rustix::fs::getxattr(path, name, &mut list[..]).ok()?;
+    Some(list[..len].to_vec())
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A tree with a file, one that may not be written, a program, and a directory with a file.
+fn tree() -> tempfile::TempDir {
+    let source = with(&["t/file", "t/closed", "t/program", "t/dir/file"]);
+    let t = source.path().join("t");
+    for (name, mode) in [("file", 0o666), ("closed", 0o444), ("program", 0o777)] {
+        set_mode(&t.join(name), mode);
+    }
+    set_mode(&t.join("dir/file"), 0o666);
+    set_mode(&t.join("dir"), 0o777);
+    source
+}
+
+const NAMES: [&str; 5] = ["file", "closed", "program", "dir", "dir/file"];
+
+/// What mkdir(2) and open(2) leave of the modes of [`tree`] where a default list has these rights.
+fn left(by: u32) -> [u32; 5] {
+    [0o666, 0o444, 0o777, 0o777, 0o666].map(|mode| mode & by)
+}
+
+#[test]
+fn default_list_of_the_destination_counts_and_the_umask_does_not() {
+    let source = tree();
+    let tree = source.path().join("t");
+    let lists = [
+        [7, 7, 7, 7, 7],
+        [7, 7, 5, 7, 0],
+        [7, 5, 5, 5, 5],
+        [6, 0, 0, 0, 0],
+    ];
+    for rights in lists {
+        let [owner, _, _, mask, others] = rights.map(u32::from);
+        let expected = left(owner << 6 | mask << 3 | others);
+        let served = Served::new(&[]);
+        let here = served.around.path().join("here");
+        fs::create_dir(&here).unwrap();
+        fs::create_dir(served.dir.join("from")).unwrap();
+        fs::create_dir(served.dir.join("to")).unwrap();
+        ok_with_umask("0", &["put", "-r", path(&tree), &served.url("from")]);
+        for dir in [&here, &served.dir, &served.dir.join("to")] {
+            set(dir, DEFAULT, &list(rights));
+        }
+        let (all, to) = (served.url("from/t"), served.url("to"));
+        ok_with_umask("077", &["put", "-r", path(&tree), &served.url("")]);
+        ok_with_umask("077", &["get", "-r", &all, path(&here)]);
+        ok_with_umask("077", &["cp", "-r", &all, &to]);
+        for dir in [&here, &served.dir, &served.dir.join("to")] {
+            let modes = NAMES.map(|name| mode(&dir.join("t").join(name)) & 0o777);
+            assert_eq!(
+                modes,
+                expected,
+                "{rights:?} in {}: {modes:?}",
+                dir.display()
+            );
+            let deep = get(&dir.join("t/dir"), DEFAULT);
+            assert_eq!(deep.unwrap(), list(rights), "it is inherited");
+        }
+        // A file that is made in what was made before.
+        let file = tree.join("file");
+        ok_with_umask("077", &["put", path(&file), &served.url("t/dir/new")]);
+        assert_eq!(mode(&served.dir.join("t/dir/new")) & 0o777, expected[0]);
+        ok_with_umask(
+            "077",
+            &["put", "--resume", path(&file), &served.url("t/one")],
+        );
+        assert_eq!(mode(&served.dir.join("t/one")) & 0o777, expected[0]);
+    }
+}
+
+#[test]
+fn umask_counts_where_there_is_no_default_list() {
+    let source = tree();
+    let tree = source.path().join("t");
+    let served = Served::new(&[]);
+    ok_with_umask("027", &["put", "-r", path(&tree), &served.url("")]);
+    ok_with_umask("027", &["cp", "-r", &served.url("t"), &served.url("u")]);
+    for dir in ["t", "u"] {
+        let modes = NAMES.map(|name| mode(&served.dir.join(dir).join(name)) & 0o777);
+        assert_eq!(modes, left(0o750), "{modes:?}");
+    }
+    // A server without such lists.
+    let url = serve(files(), |_, _| None);
+    ok_with_umask(
+        "027",
+        &["put", path(&tree.join("file")), &format!("{url}/")],
+    );
+    let about = ok(&["ls", "-l", &format!("{url}/file")]);
+    assert!(about.starts_with(b"-rw-r-----"));
+}
+
+#[test]
+fn replaced_file_passes_on_its_access_control_list() {
+    let served = Served::new(&[]);
+    let source = with(&["small", "large"]);
+    fs::write(source.path().join("large"), vec![7; 1 << 20]).unwrap();
+    let rights = list([6, 6, 0, 6, 0]);
+    for name in ["small", "large"] {
+        let (file, there) = (source.path().join(name), served.dir.join(name));
+        set_mode(&file, 0o644);
+        fs::write(&there, "before").unwrap();
+        set(&there, ACCESS, &rights);
+        assert_eq!(mode(&there), 0o660);
+        for copy in [
+            &["put", path(&file), &served.url("")][..],
+            &["put", "--resume", path(&file), &served.url("")],
+            &[
+                "cp",
+                "--sparse=never",
+                &served.url("from"),
+                &served.url(name),
+            ],
+        ] {
+            fs::write(served.dir.join("from"), fs::read(&file).unwrap()).unwrap();
+            ok(copy);
+            assert_eq!(fs::read(&there).unwrap(), fs::read(&file).unwrap());
+            assert_eq!(get(&there, ACCESS).as_ref(), Some(&rights), "{copy:?}");
+            assert_eq!(mode(&there), 0o660);
+        }
+        // With -p, mode and all are those of the source.
+        ok(&["put", "-p", path(&file), &served.url("")]);
+        assert_eq!((get(&there, ACCESS), mode(&there)), (None, 0o644));
+    }
+}
