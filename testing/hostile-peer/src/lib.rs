@@ -1,6 +1,6 @@
 //! A peer that can send anything, and a real server and client for it to attack. For tests only.
 //!
-//! [`Peer`] speaks iWARP over a plain TCP socket with code of its own: it shares nothing with the
+//! [`Peer`] speaks iWARP over a plain TCP socket with the frames of `conform`: it shares nothing with the
 //! crates it is used against, so that a mistake made there is not made here once more. It can be
 //! exactly as wrong as a test wants: at MPA, at DDP and RDMAP, in the transport header and in the
 //! RPC message. Messages are written down as words, and answers are compared word by word.
@@ -16,13 +16,8 @@
 
 mod attacks;
 mod backward;
-mod crc;
-mod ddp;
-pub mod header;
-mod mpa;
 mod peer;
 mod poster;
-pub mod rpc;
 mod scene;
 mod target;
 mod victim;
@@ -31,10 +26,10 @@ use std::time::{Duration, Instant};
 
 pub use attacks::{ATTACKS, Attack, Side};
 pub use backward::BackwardTarget;
-pub use ddp::{Segment, opcode};
-pub use header::Version;
-pub use mpa::{Request, private_data};
-pub use peer::{Cause, Heard, Peer, framed};
+pub use conform::header::Version;
+pub use conform::iwarp::{Cause, Heard, Request, Segment, opcode, private_data};
+pub use conform::{as_words, header, rpc, words};
+pub use peer::{Peer, framed};
 pub use poster::{Poster, Told};
 pub use scene::{Scene, assert_goes_on};
 pub use target::{PROGRAM, Target, procedure, quick, steady};
@@ -57,20 +52,4 @@ pub fn wait_until(reached: impl Fn() -> bool) {
         assert!(Instant::now() < deadline, "waited in vain");
         std::thread::yield_now();
     }
-}
-
-/// Bytes of these words, as XDR has them.
-pub fn words(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_be_bytes()).collect()
-}
-
-/// Words of these bytes, whose number is a multiple of four.
-///
-/// # Panics
-///
-/// If it is not.
-pub fn as_words(bytes: &[u8]) -> Vec<u32> {
-    let (chunks, rest) = bytes.as_chunks();
-    assert!(rest.is_empty(), "{} bytes are no words", bytes.len());
-    chunks.iter().copied().map(u32::from_be_bytes).collect()
 }

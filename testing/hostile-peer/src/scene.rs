@@ -1,10 +1,10 @@
 //! A call of a client, for a hostile server to answer.
 
 use crate::header::{Version, procedure};
-use crate::peer::{Cause, Peer};
 use crate::rpc::accepted;
 use crate::victim::{Calling, Offered, Victim};
 use crate::words;
+use crate::{Cause, Peer};
 use oncrpc::TransportError;
 
 /// A client with one call on its way, which offers a Read chunk and a Write chunk.

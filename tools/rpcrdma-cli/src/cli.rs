@@ -6,6 +6,7 @@ use crate::chmod::{self, ChmodArgs};
 use crate::chown::{self, ChownArgs};
 use crate::clients::{self, ClientsArgs};
 use crate::completions::{self, CompletionsArgs};
+use crate::conform::{self, ConformArgs};
 use crate::connection::{self, ConnectionArgs};
 use crate::cp::{self, CpArgs};
 use crate::devices::{self, DevicesArgs};
@@ -98,6 +99,7 @@ enum Command {
     Exports(ExportsArgs),
     Ping(PingArgs),
     Probe(ProbeArgs),
+    Conform(ConformArgs),
     Devices(DevicesArgs),
     Bench(BenchArgs),
     Connection(ConnectionArgs),
@@ -189,6 +191,7 @@ impl Cli {
             Command::Exports(args) => exports::run(&args).await,
             Command::Ping(args) => ping::run(&args).await,
             Command::Probe(args) => probe::run(&args).await,
+            Command::Conform(args) => conform::run(args).await,
             Command::Devices(args) => devices::run(&args),
             Command::Bench(args) => bench::run(args).await,
             Command::Connection(_) => connection::run(&mut Self::command()),

@@ -248,6 +248,17 @@ impl WrapProvider for FirstWithin {
     }
 }
 
+/// Whether a connection is made to this address over a provider within this time. It is closed again.
+pub(crate) async fn answers(
+    provider: &Arc<dyn Provider>,
+    addr: SocketAddr,
+    limit: Duration,
+) -> bool {
+    let options = QpOptions::default().with_setup_timeout(limit);
+    let connected = provider.connect(addr, &options, &[], Vec::new()).await;
+    connected.is_ok()
+}
+
 /// Whether software iWARP may find a server that was not found over a device: nobody is there, or a server refuses
 /// connections of its own machine over devices, because it cannot tell whose they are.
 pub(crate) fn try_software(addr: SocketAddr, error: &SetupError) -> bool {

@@ -5,6 +5,9 @@ use std::fmt::Write;
 /// The exit code of a command line that was not understood.
 pub(crate) const USAGE: u8 = 2;
 
+/// The exit code of a test of which nothing could be carried out, as automake has it.
+pub(crate) const UNTESTED: u8 = 77;
+
 /// The exit code for what is wrong in a configuration file: `EX_CONFIG` of sysexits(3).
 pub(crate) const CONFIG: u8 = 78;
 
@@ -22,6 +25,8 @@ enum Of {
     Servers,
     /// The others.
     Others,
+    /// One of them.
+    Only(&'static str),
 }
 
 impl ExitCode {
@@ -31,6 +36,7 @@ impl ExitCode {
             Of::All => true,
             Of::Servers => SERVERS.contains(&command),
             Of::Others => !SERVERS.contains(&command),
+            Of::Only(name) => command == name,
         }
     }
 }
@@ -39,7 +45,7 @@ impl ExitCode {
 const SERVERS: [&str; 2] = ["serve", "gateway"];
 
 /// All exit codes.
-pub(crate) const EXIT_CODES: [ExitCode; 5] = [
+pub(crate) const EXIT_CODES: [ExitCode; 6] = [
     ExitCode {
         code: "0",
         means: "Success.",
@@ -54,6 +60,11 @@ pub(crate) const EXIT_CODES: [ExitCode; 5] = [
         code: "2",
         means: "Wrong command line; nothing was done.",
         of: Of::All,
+    },
+    ExitCode {
+        code: "77",
+        means: "Nothing could be tested.",
+        of: Of::Only("conform"),
     },
     ExitCode {
         code: "78",
@@ -92,7 +103,7 @@ mod tests {
                 "{code} is not in the page"
             );
         }
-        for code in [USAGE, CONFIG] {
+        for code in [USAGE, UNTESTED, CONFIG] {
             assert!(
                 EXIT_CODES
                     .iter()

@@ -26,6 +26,11 @@ pub(crate) struct Usage(pub(crate) String);
 #[error("{0}")]
 pub(crate) struct Misconfigured(pub(crate) String);
 
+/// Nothing could be tested: exit code 77, as automake has it for a test that was skipped.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing could be tested: {0}")]
+pub(crate) struct Untested(pub(crate) String);
+
 /// Several things that are wrong at the same time. Each has a line of its own where they end a command.
 #[derive(Debug)]
 pub(crate) struct Several(Vec<anyhow::Error>);
@@ -114,8 +119,8 @@ pub(crate) fn ended_by(ended: &anyhow::Result<Ended>) -> Option<Signal> {
     Some(error.downcast_ref::<Interrupted>()?.0)
 }
 
-/// What the shell is told: 0 if all was done, 1 if something was not, 2 if it was not understood, 78 if a file
-/// of exports is wrong, 128 and the number of a signal if that ended it.
+/// What the shell is told: 0 if all was done, 1 if something was not, 2 if it was not understood, 77 if nothing could be
+/// tested, 78 if a file of exports is wrong, 128 and the number of a signal if that ended it.
 pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
     match ended {
         Ok(Ended::Well) => ExitCode::SUCCESS,
@@ -131,6 +136,7 @@ pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
                 Some(Ok(code)) => code,
                 _ if parts(&error).iter().any(is_usage) => exit_codes::USAGE,
                 _ if parts(&error).iter().any(is_misconfigured) => exit_codes::CONFIG,
+                _ if error.is::<Untested>() => exit_codes::UNTESTED,
                 _ => 1,
             };
             for part in parts(&error) {

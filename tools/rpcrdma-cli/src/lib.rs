@@ -18,6 +18,7 @@ mod cli;
 mod clients;
 mod completions;
 mod config_file;
+mod conform;
 mod connect;
 mod connection;
 mod control;

@@ -27,6 +27,11 @@ fn schemas() -> BTreeMap<&'static str, Schema> {
         of::<control::ClientStatus>(),
         &line("clients --json"),
     );
+    add(
+        "conform",
+        of::<::conform::Report>(),
+        &document("conform --json"),
+    );
     add("devices", of::<devices::Line>(), &line("devices --json"));
     add("df", of::<df::Line>(), &line("df --json"));
     add(

@@ -36,7 +36,7 @@ pub(crate) struct SessionArgs {
     /// TCP port of MOUNT, for servers that do not answer MOUNT over RDMA [default: 20048 for a server at port
     /// 20049, none for another port]
     #[arg(long, value_name = "PORT", help_heading = "Connection")]
-    mount_port: Option<u16>,
+    pub(crate) mount_port: Option<u16>,
 
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,

@@ -112,6 +112,8 @@ pub(crate) fn kernels() -> Vec<&'static str> {
 /// One run of one test: what it may use, and where it leaves things.
 struct TestRun<'a> {
     name: &'static str,
+    /// Version of the kernel that is booted.
+    kernel: &'static str,
     image: &'a Image,
     /// The program under test; empty if no test has it take part.
     program: &'a Path,
@@ -155,6 +157,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let folder = format!("{}-{}", options.kernel.name(), test.name);
         let run = TestRun {
             name: test.name,
+            kernel: options.kernel.name(),
             image: &image,
             program: &program,
             report: &report,
@@ -194,6 +197,7 @@ fn timed<T>(
     let folder = format!("{}-{name}", kernel.name());
     let run = TestRun {
         name,
+        kernel: kernel.name(),
         image: &image,
         program,
         report: &report,

@@ -7,6 +7,7 @@ mod bench_server;
 mod commands;
 mod common_options;
 mod config;
+mod conform;
 mod contrib;
 mod copies;
 mod copy_plan;

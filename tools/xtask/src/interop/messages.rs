@@ -98,6 +98,7 @@ fn record(options: &Options, report: &Report) -> Result<PathBuf> {
     let image = super::image(options.kernel, options.install, report)?;
     let run = TestRun {
         name: NAME,
+        kernel: options.kernel.name(),
         image: &image,
         program: Path::new(""),
         report,

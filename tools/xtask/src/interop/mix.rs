@@ -66,6 +66,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for (version, name) in VERSIONS {
         let run = TestRun {
             name,
+            kernel: options.kernel.name(),
             image: &image,
             program: Path::new(""),
             report: &report,

@@ -75,6 +75,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let folder = format!("{}-program-{}", options.kernel.name(), links.join("-"));
     let run = TestRun {
         name: "guest",
+        kernel: options.kernel.name(),
         image: &image,
         program: Path::new(""),
         report: &report,

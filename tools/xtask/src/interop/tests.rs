@@ -2,6 +2,7 @@
 
 mod both_versions;
 mod capture;
+mod conform;
 mod cut_connection;
 mod deb_under_systemd;
 mod gateway;
@@ -61,7 +62,7 @@ pub(super) enum Runs {
     Named,
 }
 
-pub(super) const TESTS: [Test; 48] = [
+pub(super) const TESTS: [Test; 49] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -145,6 +146,13 @@ pub(super) const TESTS: [Test; 48] = [
         runs: Runs::Usual,
         ours: true,
         run: probe::run,
+    },
+    Test {
+        name: "conform-knfsd",
+        about: "`rpcrdma conform` on the kernel's server, beside the baseline of its version",
+        runs: Runs::Named,
+        ours: true,
+        run: conform::run,
     },
     Test {
         name: "server-restart",

@@ -51,3 +51,39 @@ pub fn opaque(bytes: &[u8]) -> Vec<u32> {
     let length = u32::try_from(bytes.len()).expect("test data is short");
     [vec![length], crate::as_words(&padded)].concat()
 }
+
+/// An RPC message in words, whatever it is.
+pub(crate) fn describe(stream: &[u8]) -> String {
+    let word = |at: usize| {
+        let bytes = stream.get(4 * at..).and_then(<[u8]>::first_chunk);
+        bytes.copied().map(u32::from_be_bytes)
+    };
+    let len = stream.len();
+    match (word(1), word(2)) {
+        (Some(0), Some(2)) => match (word(3), word(4), word(5)) {
+            (Some(program), Some(version), Some(procedure)) => {
+                format!(
+                    "call of program {program} version {version} procedure {procedure}, {len} octets"
+                )
+            }
+            _ => format!("a call that is cut off, {len} octets"),
+        },
+        (Some(1), Some(0)) => {
+            // Behind the verifier (RFC 5531 §9).
+            let verifier = word(4).unwrap_or(0) as usize;
+            let status = verifier.checked_add(20).and_then(|at| word(at.div_ceil(4)));
+            let status = match status {
+                Some(accept::SUCCESS) => "SUCCESS",
+                Some(accept::PROG_UNAVAIL) => "PROG_UNAVAIL",
+                Some(accept::PROG_MISMATCH) => "PROG_MISMATCH",
+                Some(accept::PROC_UNAVAIL) => "PROC_UNAVAIL",
+                Some(accept::GARBAGE_ARGS) => "GARBAGE_ARGS",
+                Some(_) => "an unknown status",
+                None => "no status",
+            };
+            format!("reply, {status}, {len} octets")
+        }
+        (Some(1), Some(1)) => format!("denied reply, {len} octets"),
+        _ => format!("{len} octets that are no RPC message"),
+    }
+}

@@ -57,8 +57,12 @@ impl Request {
         }
     }
 
-    pub(crate) fn asks_for_markers(&self) -> bool {
+    pub(super) fn asks_for_markers(&self) -> bool {
         self.flags & MARKERS != 0
+    }
+
+    pub(super) fn asks_for_crc(&self) -> bool {
+        self.flags & CRC != 0
     }
 
     /// Its bytes.
@@ -83,36 +87,41 @@ pub fn private_data(remote_invalidation: bool) -> [u8; 8] {
     [0xf6, 0xab, 0x0e, 0x18, 1, remote_invalidation.into(), 3, 3]
 }
 
-/// Announces version two as cel-01 has it (`docs/design/version-two.md`).
-pub(crate) const ANNOUNCEMENT: [u8; 8] = *b"rpc2ce01";
+/// Private data that announces version two as cel-01 has it (`docs/design/version-two.md`).
+pub const ANNOUNCEMENT: [u8; 8] = *b"rpc2ce01";
 
-/// The header of a good frame.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Header([u8; Self::LEN]);
+/// The header of a frame: every field, checked for nothing but its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header([u8; Self::LEN]);
 
 impl Header {
-    pub(crate) const LEN: usize = 20;
+    /// Bytes before the private data.
+    pub const LEN: usize = 20;
 
-    pub(crate) fn of_request(bytes: [u8; Self::LEN]) -> Self {
-        assert_eq!(bytes[..16], *b"MPA ID Req Frame");
-        Self(bytes)
+    /// Of a request; `None` if it has another key.
+    pub fn of_request(bytes: [u8; Self::LEN]) -> Option<Self> {
+        (bytes[..16] == *b"MPA ID Req Frame").then_some(Self(bytes))
     }
 
-    pub(crate) fn of_reply(bytes: [u8; Self::LEN]) -> Self {
-        assert_eq!(bytes[..16], *b"MPA ID Rep Frame");
-        Self(bytes)
+    /// Of a reply; `None` if it has another key.
+    pub fn of_reply(bytes: [u8; Self::LEN]) -> Option<Self> {
+        (bytes[..16] == *b"MPA ID Rep Frame").then_some(Self(bytes))
     }
 
-    /// A reply that accepts, with this IRD, ORD of 8 and this private data.
-    pub(crate) fn accepting(request: Self, ird: u8, private_data: &[u8]) -> Vec<u8> {
+    /// A reply that accepts this request, with this IRD, ORD of 8 and this private data.
+    ///
+    /// # Panics
+    ///
+    /// If the private data is longer than a length can say.
+    pub fn accepting(self, ird: u8, private_data: &[u8]) -> Vec<u8> {
         let mut bytes = b"MPA ID Rep Frame".to_vec();
-        let enhanced: &[u8] = if request.enhanced() {
+        let enhanced: &[u8] = if self.enhanced() {
             &[0, ird, 0, 8]
         } else {
             &[]
         };
         let data = [enhanced, private_data].concat();
-        bytes.extend([CRC | request.0[16] & ENHANCED, request.0[17]]);
+        bytes.extend([CRC | self.0[16] & ENHANCED, self.0[17]]);
         bytes.extend(
             u16::try_from(data.len())
                 .expect("it is short")
@@ -122,19 +131,33 @@ impl Header {
         bytes
     }
 
-    pub(crate) fn rejected(self) -> bool {
+    /// M, C, R, S and the reserved bits.
+    pub fn flags(self) -> u8 {
+        self.0[16]
+    }
+
+    /// Revision.
+    pub fn revision(self) -> u8 {
+        self.0[17]
+    }
+
+    /// Whether the frame rejects.
+    pub fn rejected(self) -> bool {
         self.0[16] & 0x20 != 0
     }
 
-    pub(crate) fn crc(self) -> bool {
+    /// Whether CRCs are wanted.
+    pub fn crc(self) -> bool {
         self.0[16] & CRC != 0
     }
 
-    pub(crate) fn enhanced(self) -> bool {
+    /// Whether the frame begins with IRD and ORD.
+    pub fn enhanced(self) -> bool {
         self.0[16] & ENHANCED != 0
     }
 
-    pub(crate) fn data_len(self) -> usize {
+    /// PD_Length.
+    pub fn data_len(self) -> usize {
         usize::from(u16::from_be_bytes([self.0[18], self.0[19]]))
     }
 }

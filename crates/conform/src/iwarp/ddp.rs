@@ -80,41 +80,40 @@ impl Segment {
         bytes
     }
 
-    /// From bytes, as a good peer sends them.
-    ///
-    /// # Panics
-    ///
-    /// If it is too short for its header.
-    pub(crate) fn read(bytes: &[u8]) -> Self {
-        let header = if bytes[0] & TAGGED != 0 { 14 } else { 18 };
-        Self {
-            ddp: bytes[0],
-            rdmap: bytes[1],
-            rest: bytes[2..header].to_vec(),
-            payload: bytes[header..].to_vec(),
-        }
+    /// From bytes; `None` if they are too few for a header.
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let tagged = bytes.first()? & TAGGED != 0;
+        let (header, payload) = bytes.split_at_checked(if tagged { 14 } else { 18 })?;
+        Some(Self {
+            ddp: header[0],
+            rdmap: header[1],
+            rest: header[2..].to_vec(),
+            payload: payload.to_vec(),
+        })
     }
 
-    pub(crate) fn is_tagged(&self) -> bool {
+    /// Whether it is a tagged segment.
+    pub fn is_tagged(&self) -> bool {
         self.ddp & TAGGED != 0
     }
 
-    pub(crate) fn is_last(&self) -> bool {
+    pub(super) fn is_last(&self) -> bool {
         self.ddp & LAST != 0
     }
 
-    pub(crate) fn opcode(&self) -> u8 {
+    /// The RDMAP opcode.
+    pub fn opcode(&self) -> u8 {
         self.rdmap & 0x0f
     }
 
     /// The word at this place of what follows the control bytes.
-    pub(crate) fn word(&self, at: usize) -> u32 {
+    pub(super) fn word(&self, at: usize) -> u32 {
         let bytes = self.rest[at..].first_chunk();
         u32::from_be_bytes(*bytes.expect("a header has its words"))
     }
 
     /// The tagged offset.
-    pub(crate) fn offset(&self) -> usize {
+    pub(super) fn offset(&self) -> usize {
         let offset = u64::from(self.word(4)) << 32 | u64::from(self.word(8));
         usize::try_from(offset).unwrap_or(usize::MAX)
     }

@@ -4,7 +4,7 @@
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 /// CRC32C of these bytes.
-pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+pub(super) fn crc32c(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for byte in bytes {
         crc ^= u32::from(*byte);

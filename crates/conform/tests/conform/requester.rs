@@ -1,0 +1,162 @@
+//! Every case against a Requester passes against our own client.
+
+use conform::requester::{Driver, EXPORT, Requester, Workload};
+use conform::{Finding, Known, Report, Told, Verdict};
+use rpcrdma::nfs::client::{Export, current_user};
+use rpcrdma::nfs::proto::SetAttributes;
+use rpcrdma::{Client, ClientConfig, Iwarp, Provider, Versions};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// A client of ours on a thread of its own.
+pub(crate) struct OurClient {
+    provider: Arc<dyn Provider>,
+    versions: Versions,
+    running: Option<Running>,
+}
+
+struct Running {
+    stop: oneshot::Sender<()>,
+    done: Receiver<Result<(), String>>,
+    thread: JoinHandle<()>,
+    ended: Option<Workload>,
+}
+
+impl OurClient {
+    pub(crate) fn speaking(versions: Versions) -> Self {
+        Self::over(Arc::new(Iwarp::default()), versions)
+    }
+
+    /// One over this provider.
+    pub(crate) fn over(provider: Arc<dyn Provider>, versions: Versions) -> Self {
+        Self {
+            provider,
+            versions,
+            running: None,
+        }
+    }
+}
+
+impl Driver for OurClient {
+    fn start(&mut self, at: SocketAddr) -> io::Result<()> {
+        let (stop, stopped) = oneshot::channel();
+        let (tell, done) = channel();
+        let (provider, versions) = (Arc::clone(&self.provider), self.versions);
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            let worked = runtime.block_on(async {
+                tokio::select! {
+                    worked = work(provider, at, versions) => worked.map_err(|why| why.to_string()),
+                    _ = stopped => Err("it was stopped".to_owned()),
+                }
+            });
+            // Nobody may wait for it any more.
+            let _ = tell.send(worked);
+        });
+        self.running = Some(Running {
+            stop,
+            done,
+            thread,
+            ended: None,
+        });
+        Ok(())
+    }
+
+    fn ended(&mut self) -> Option<Workload> {
+        let running = self.running.as_mut()?;
+        let worked = match running.done.try_recv() {
+            Ok(Ok(())) => Workload::Done,
+            Ok(Err(why)) => Workload::Failed(why),
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => return running.ended.clone(),
+        };
+        running.ended = Some(worked);
+        running.ended.clone()
+    }
+
+    fn stop(&mut self) {
+        if let Some(Running { stop, thread, .. }) = self.running.take() {
+            // It may have ended by itself.
+            let _ = stop.send(());
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// Writes and reads files, and lists directories.
+async fn work(
+    provider: Arc<dyn Provider>,
+    at: SocketAddr,
+    versions: Versions,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let config = ClientConfig::default()
+        .with_call_timeout(Duration::from_secs(20))
+        .with_versions(versions);
+    let client = Client::connect(provider, at, config).await?;
+    let export = Export::mount(client.clone(), current_user(), EXPORT).await?;
+    for length in [10, 100_001] {
+        let data = vec![7; length];
+        export
+            .write_all("file", data.clone(), SetAttributes::default())
+            .await?;
+        assert!(export.read_all("file", 1 << 20).await? == data);
+        export.entries("").await?;
+    }
+    export.remove("file").await?;
+    client.close().await;
+    Ok(())
+}
+
+/// A run of these cases against a client.
+pub(crate) fn run(client: OurClient, only: &[&str]) -> Report {
+    let requester = Requester::over_software(
+        Iwarp::default(),
+        (Ipv4Addr::LOCALHOST, 0).into(),
+        Duration::from_secs(30),
+        Duration::from_secs(30),
+        Box::new(client),
+    );
+    let only = only.iter().map(|&pattern| pattern.to_owned()).collect();
+    let requester = requester.unwrap().with(only, Known::default());
+    let report = requester.run(|told| {
+        if let Told::Ended(finding) = told {
+            print!("{}", conform::report::verdict_line(finding, true));
+        }
+    });
+    report.unwrap()
+}
+
+#[track_caller]
+fn passes(versions: Versions, only: &[&str], skipped: &[&str]) {
+    let report = run(OurClient::speaking(versions), only);
+    let of = |verdict| -> Vec<&Finding> {
+        let all = report.findings.iter();
+        all.filter(|finding| finding.verdict == verdict).collect()
+    };
+    assert!(of(Verdict::Fail).is_empty(), "{:?}", report.new_failures);
+    assert!(of(Verdict::Error).is_empty(), "{:?}", report.new_failures);
+    let found: Vec<&str> = of(Verdict::Skip)
+        .iter()
+        .map(|finding| finding.code)
+        .collect();
+    assert_eq!(found, skipped);
+}
+
+#[test]
+fn our_client_passes_every_case() {
+    // No call of this work is too long for a message, and version one alone is spoken.
+    passes(Versions::One, &[], &["RBASE-04", "RV2-01", "RV2-02"]);
+}
+
+#[test]
+fn our_client_of_version_two_passes_the_cases_about_it() {
+    passes(Versions::Auto, &["RV2-*"], &[]);
+}
