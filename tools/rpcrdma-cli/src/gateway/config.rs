@@ -371,7 +371,7 @@ mod tests {
         );
         refused(
             &listen("[\"rdma://192.0.2.1\", \"here\"]"),
-            "gateway.toml:2: pair[0].listen[1]: 'here': it begins with rdma:// or tcp://",
+            "gateway.toml:2: pair[0].listen[1]: 'here': it must begin with rdma:// or tcp://",
         );
         refused(
             &listen("[]"),
