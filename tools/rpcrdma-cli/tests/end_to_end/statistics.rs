@@ -63,7 +63,7 @@ fn metrics_are_in_the_text_format_of_prometheus() {
         "# TYPE rpcrdma_nfs_calls_total counter",
         "rpcrdma_nfs_calls_total{program=\"nfs\",procedure=\"CREATE\"} 1",
         "rpcrdma_nfs_calls_total{program=\"nfs\",procedure=\"MKNOD\"} 0",
-        "rpcrdma_nfs_calls_total{program=\"nfsacl\",procedure=\"GETACL\"} 0",
+        "rpcrdma_nfs_calls_total{program=\"nfsacl\",procedure=\"SETACL\"} 0",
         "rpcrdma_nfs_calls_total{program=\"mount\",procedure=\"MNT\"} 2",
         "rpcrdma_nfs_errors_total{program=\"mount\",procedure=\"MNT\",class=\"denied\"} 0",
         "rpcrdma_nfs_errors_total{program=\"nfs\",procedure=\"LOOKUP\",class=\"not_found\"} 2",
