@@ -67,6 +67,11 @@ impl Case {
             .map_or(self.code, |(area, _)| area)
     }
 
+    /// Whether one of the patterns selects the case.
+    pub(crate) fn is_one_of(&self, patterns: &[String]) -> bool {
+        patterns.iter().any(|pattern| self.is_selected_by(pattern))
+    }
+
     /// Whether a pattern selects the case: a code, or the beginning of one with `*` behind it, in any case of letters.
     pub fn is_selected_by(&self, pattern: &str) -> bool {
         match pattern.strip_suffix('*') {

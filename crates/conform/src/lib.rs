@@ -32,7 +32,7 @@ pub use fixture::Fixture;
 pub use known::Known;
 pub use report::Report;
 pub use requester::requester_cases;
-pub use run::{NobodyThere, Responder, Told, estimate, responder_cases, selected};
+pub use run::{NobodyThere, Responder, Selection, Told, estimate, responder_cases};
 pub use verdict::{Direction, Exchanged, Finding, Level, Verdict};
 
 /// Bytes of these words, as XDR has them.

@@ -27,8 +27,8 @@ pub struct Responder {
     pub patience: Duration,
     /// Files for the cases that need some.
     pub files: Option<Fixture>,
-    /// Patterns that select cases; empty selects all.
-    pub only: Vec<String>,
+    /// Its cases.
+    pub selection: Selection,
     /// Baseline.
     pub known: Known,
 }
@@ -51,11 +51,23 @@ pub fn responder_cases() -> Vec<&'static Case> {
     responder::cases().collect()
 }
 
-/// The cases that patterns select; all without any.
-pub fn selected(cases: Vec<&'static Case>, only: &[String]) -> Vec<&'static Case> {
-    let is_selected =
-        |case: &&Case| only.is_empty() || only.iter().any(|pattern| case.is_selected_by(pattern));
-    cases.into_iter().filter(is_selected).collect()
+/// The cases of a run, by patterns of their codes.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Patterns of cases that run; empty stands for all.
+    pub only: Vec<String>,
+    /// Patterns of cases that do not run, although `only` selects them.
+    pub except: Vec<String>,
+}
+
+impl Selection {
+    /// The cases that are selected, in their order.
+    pub fn of(&self, cases: Vec<&'static Case>) -> Vec<&'static Case> {
+        let is_selected = |case: &&Case| {
+            (self.only.is_empty() || case.is_one_of(&self.only)) && !case.is_one_of(&self.except)
+        };
+        cases.into_iter().filter(is_selected).collect()
+    }
 }
 
 /// How long a run of so many cases takes, if every answer comes at once.
@@ -66,7 +78,7 @@ pub fn estimate(cases: usize) -> Duration {
 impl Responder {
     /// The cases of the run.
     pub fn cases(&self) -> Vec<&'static Case> {
-        selected(responder_cases(), &self.only)
+        self.selection.of(responder_cases())
     }
 
     /// Runs the cases, one after the other. After each, the Responder must serve a new connection.

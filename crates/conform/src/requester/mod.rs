@@ -10,7 +10,7 @@ pub(crate) mod stage;
 use crate::case::{Case, Test};
 use crate::known::Known;
 use crate::report::Report;
-use crate::run::{NobodyThere, Told, finding, selected};
+use crate::run::{NobodyThere, Selection, Told, finding};
 use crate::verdict::{Finding, Stop};
 use oncrpc::Service;
 use stage::{Over, Stage};
@@ -33,7 +33,7 @@ pub fn requester_cases() -> Vec<&'static Case> {
 /// A Responder that waits for Requesters, and what of them is tested.
 pub struct Requester {
     stage: Stage,
-    only: Vec<String>,
+    selection: Selection,
     known: Known,
 }
 
@@ -79,16 +79,16 @@ impl Requester {
         let stage = Stage::new(over, at, patience, connects_within, driver);
         Ok(Self {
             stage: stage.map_err(NobodyThere)?,
-            only: Vec::new(),
+            selection: Selection::default(),
             known: Known::default(),
         })
     }
 
-    /// Patterns that select cases, and a baseline.
+    /// The cases of the run, and a baseline.
     #[must_use]
-    pub fn with(self, only: Vec<String>, known: Known) -> Self {
+    pub fn with(self, selection: Selection, known: Known) -> Self {
         Self {
-            only,
+            selection,
             known,
             ..self
         }
@@ -101,7 +101,7 @@ impl Requester {
 
     /// The cases of the run.
     pub fn cases(&self) -> Vec<&'static Case> {
-        selected(requester_cases(), &self.only)
+        self.selection.of(requester_cases())
     }
 
     /// Runs the cases, one after the other. Each has a connection of its own, or more; those that only look share one.

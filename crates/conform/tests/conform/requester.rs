@@ -1,5 +1,6 @@
 //! Every case against a Requester passes against our own client.
 
+use crate::only_these;
 use conform::requester::{Driver, EXPORT, Requester, Workload};
 use conform::{Finding, Known, Report, Told, Verdict};
 use rpcrdma::nfs::client::{Export, current_user};
@@ -124,8 +125,7 @@ pub(crate) fn run(client: OurClient, only: &[&str]) -> Report {
         Duration::from_secs(30),
         Box::new(client),
     );
-    let only = only.iter().map(|&pattern| pattern.to_owned()).collect();
-    let requester = requester.unwrap().with(only, Known::default());
+    let requester = requester.unwrap().with(only_these(only), Known::default());
     let report = requester.run(|told| {
         if let Told::Ended(finding) = told {
             print!("{}", conform::report::verdict_line(finding, true));

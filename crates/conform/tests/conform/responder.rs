@@ -1,5 +1,6 @@
 //! Every case against a Responder passes against our own server.
 
+use crate::only_these;
 use conform::{Finding, Fixture, Known, Report, Responder, Told, Verdict};
 use rpcrdma::nfs::client::{Export, current_user};
 use rpcrdma::nfs::server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
@@ -71,7 +72,7 @@ impl Served {
             over_tcp: true,
             patience: Duration::from_secs(30),
             files: Some(self.files.clone()),
-            only: only.iter().map(|&pattern| pattern.to_owned()).collect(),
+            selection: only_these(only),
             known: Known::default(),
         };
         let report = responder.run(|told| {

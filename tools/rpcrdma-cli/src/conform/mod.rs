@@ -12,7 +12,7 @@ use crate::failure::{self, Ended, Untested, Usage};
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::session::{Of, Session, SessionArgs};
 use crate::units::parse_duration;
-use ::conform::{Case, Fixture, Known, NobodyThere, Report, Responder, Told, report};
+use ::conform::{Case, Fixture, Known, NobodyThere, Report, Responder, Selection, Told, report};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use nfs_client::NfsUrl;
@@ -32,6 +32,7 @@ use verbs::Provider;
   rpcrdma conform 192.0.2.7
   rpcrdma conform --directory /export/scratch 192.0.2.7
   rpcrdma conform --only 'HDR-*,CRED-*' -v 192.0.2.7
+  rpcrdma conform --except RDCH-03 192.0.2.7
   rpcrdma conform --write-known filer.known 192.0.2.7
   rpcrdma conform --known filer.known --tap 192.0.2.7
   rpcrdma conform --serve 0.0.0.0:20049
@@ -71,6 +72,10 @@ pub(crate) struct ConformArgs {
     /// Run only these cases: codes, or their beginnings with `*`, comma-separated
     #[arg(long, value_name = "CODE[,CODE...]", value_delimiter = ',')]
     only: Vec<String>,
+
+    /// Leave out these cases, such as one that a server does not survive
+    #[arg(long, value_name = "CODE[,CODE...]", value_delimiter = ',')]
+    except: Vec<String>,
 
     /// Baseline of expected failures: these do not count
     #[arg(long, value_name = "FILE")]
@@ -160,18 +165,30 @@ impl ConformArgs {
 
     fn check_patterns(&self) -> anyhow::Result<()> {
         let cases = self.all_cases();
-        for pattern in &self.only {
-            if !cases.iter().any(|case| case.is_selected_by(pattern)) {
-                bail!(Usage(format!(
-                    "--only: no case has the code {pattern} (`rpcrdma conform --list` lists them)"
-                )));
+        for (option, patterns) in [("--only", &self.only), ("--except", &self.except)] {
+            for pattern in patterns {
+                if !cases.iter().any(|case| case.is_selected_by(pattern)) {
+                    bail!(Usage(format!(
+                        "{option}: no case has the code {pattern} (`rpcrdma conform --list` lists them)"
+                    )));
+                }
             }
+        }
+        if self.selection().of(cases).is_empty() {
+            bail!(Usage("--except leaves no case of --only".to_owned()));
         }
         Ok(())
     }
 
+    fn selection(&self) -> Selection {
+        Selection {
+            only: self.only.clone(),
+            except: self.except.clone(),
+        }
+    }
+
     fn print_list(&self) -> anyhow::Result<Ended> {
-        let cases = ::conform::selected(self.all_cases(), &self.only);
+        let cases = self.selection().of(self.all_cases());
         show::list(&cases)?;
         Ok(Ended::Well)
     }
@@ -196,7 +213,7 @@ impl ConformArgs {
         let Some(&address) = addresses.first() else {
             bail!(Untested(format!("{server}: {NO_ADDRESS}")));
         };
-        let count = ::conform::selected(self.all_cases(), &self.only).len();
+        let count = self.selection().of(self.all_cases()).len();
         show.begin(&server.to_string(), count, self.patience)?;
         let (provider, over_tcp) = self.provider(address).await?;
         let files = self.create_files(server).await?;
@@ -207,7 +224,7 @@ impl ConformArgs {
             over_tcp,
             patience: self.patience,
             files,
-            only: self.only.clone(),
+            selection: self.selection(),
             known,
         };
         let tested = shown(&interrupt, show, |tell| responder.run(tell)).await;

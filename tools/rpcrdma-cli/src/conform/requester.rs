@@ -25,7 +25,7 @@ impl ConformArgs {
         mut show: Show,
     ) -> anyhow::Result<Report> {
         let interrupt = Interrupt::listen()?;
-        let count = ::conform::selected(::conform::requester_cases(), &self.only).len();
+        let count = self.selection().of(self.all_cases()).len();
         show.begin(
             &format!("clients at {at} (export {EXPORT})"),
             count,
@@ -42,7 +42,7 @@ impl ConformArgs {
         };
         let runtime = Handle::current();
         let (patience, wait) = (self.patience, self.client_wait);
-        let (run, only) = (self.run.clone(), self.only.clone());
+        let (run, selection) = (self.run.clone(), self.selection());
         shown(&interrupt, show, move |tell| {
             let driver: Box<dyn Driver> = match run {
                 Some(command) => Box::new(Started::new(command)),
@@ -62,7 +62,7 @@ impl ConformArgs {
                 }));
                 stop
             });
-            requester.with(only, known).run(tell)
+            requester.with(selection, known).run(tell)
         })
         .await
     }

@@ -154,6 +154,19 @@ fn list_has_every_case() {
     for code in ["BASE-01", "MPA-22", "XCH-18", "RDIS-01", "RV2-02"] {
         assert!(listed.contains(&format!("{code} ")), "{code}");
     }
+    let without = text(&ok(&["conform", "--list", "--except=HDR-*,rdch-03"]));
+    assert!(!without.contains("HDR-") && !without.contains("RDCH-03 "));
+    assert!(without.contains("RDCH-04 "));
+    fails(
+        &["conform", "--list", "--except=RDCH-99"],
+        2,
+        "--except: no case has the code RDCH-99",
+    );
+    fails(
+        &["conform", "--list", "--only=HDR-01", "--except=HDR-*"],
+        2,
+        "--except leaves no case of --only",
+    );
     let some = text(&ok(&["conform", "--list", "--only=hdr-0*"]));
     assert_eq!(some.matches("HDR-").count(), 9, "{some}");
 }
