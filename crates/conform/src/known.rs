@@ -37,11 +37,16 @@ impl Known {
         Ok(Self(known))
     }
 
-    /// A baseline with the failures of a report. Reasons that this one has for them stay.
+    /// A baseline with the failures of a report. Reasons that this one has for them stay. Cases that came to no verdict,
+    /// as they do behind one that ends the peer, are in it only if they are in this one.
     pub fn updated(&self, report: &Report) -> String {
         let peer = &report.peer;
         let mut text = format!("# Expected failures of {peer}, for `rpcrdma conform --known`.\n");
-        let failed = |finding: &&Finding| matches!(finding.verdict, Verdict::Fail | Verdict::Error);
+        let failed = |finding: &&Finding| match finding.verdict {
+            Verdict::Fail => true,
+            Verdict::Error => self.has(finding.code),
+            _ => false,
+        };
         for finding in report.findings.iter().filter(failed) {
             let reason = match self.0.get(finding.code) {
                 Some(reason) if !reason.is_empty() => reason,
@@ -85,23 +90,27 @@ mod tests {
     }
 
     #[test]
-    fn update_keeps_reasons_and_drops_what_passes() {
+    fn update_keeps_reasons_and_drops_what_passes_or_was_not_tested() {
         let cases = crate::responder_cases();
         let case = |code: &str| *cases.iter().find(|case| case.code == code).unwrap();
         let of = |code, tested| crate::run::finding(case(code), tested, std::time::Duration::ZERO);
         let fails = |why: &str| Err(crate::verdict::Stop::Fail(why.to_owned()));
-        let known = Known::parse("HDR-01 the reason\nHDR-02 gone", &cases).unwrap();
+        let gone = || Err(crate::verdict::Stop::Error("the peer has ended".to_owned()));
+        let known = Known::parse("HDR-01 the reason\nHDR-02 gone\nHDR-05 hangs", &cases).unwrap();
         let findings = vec![
             known.marked(of("HDR-01", fails("again"))),
             known.marked(of("HDR-02", Ok(()))),
             known.marked(of("HDR-03", fails("new\nline"))),
+            known.marked(of("HDR-04", gone())),
+            known.marked(of("HDR-05", gone())),
         ];
         let report = Report::new("peer".to_owned(), "responder", findings, &known);
         assert_eq!(report.now_pass, ["HDR-02"]);
-        assert_eq!(report.unexpected(), 1);
+        assert_eq!(report.unexpected(), 2);
         let text = known.updated(&report);
         let lines: Vec<&str> = text.lines().skip(1).collect();
-        assert_eq!(lines, ["HDR-01  the reason", "HDR-03  new line"]);
+        let expected = ["HDR-01  the reason", "HDR-03  new line", "HDR-05  hangs"];
+        assert_eq!(lines, expected);
         Known::parse(&text, &cases).unwrap();
     }
 }
