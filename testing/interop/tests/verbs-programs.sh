@@ -94,7 +94,7 @@ wait $! || die 'write over the device'
 cmp /tmp/data /export/ours/both && cmp /tmp/data /export/ours/both-2 || die 'what the server holds'
 has '"provider":"verbs","device":"rxe0"' ping -c 1 --json $at
 has '"provider":"iwarp",' ping -c 1 --json --provider iwarp $at
-has ' rxe0' clients --socket /run/control
+has ' rxe0' clients -l --socket /run/control
 has '"verdict":"rpcrdma"' probe -c 1 --json $at
 for seen in '"provider":"verbs","device":"rxe0"' '"tcp_connect_ms":null' '"valid":true' '"version_one":true' \
   '"answer":"spoken"' '"nfs_versions":[3]' '"invalidates":true'; do

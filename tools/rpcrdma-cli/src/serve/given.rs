@@ -211,6 +211,7 @@ impl ServeArgs {
         let mut merged: Self = table.under(&self.given, errors)?;
         merged.given = self.given.clone();
         merged.config = self.config.clone();
+        merged.activated.clone_from(&self.activated);
         Ok(merged)
     }
 }

@@ -93,13 +93,16 @@ fn watchdog_is_fed_while_the_event_loops_run() {
     assert_eq!(manager.hear().trim(), "WATCHDOG=1");
 }
 
-/// A server that is started with a socket as its descriptor 3.
+/// A server that is started with a file of exports and a socket as its descriptor 3, as the service of our package is.
 fn activated(name: &str, args: &[&str]) -> (Served, SocketAddr) {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = socket.local_addr().unwrap();
     let around = tempfile::tempdir().unwrap();
     let dir = around.path().join("stuff");
     std::fs::create_dir(&dir).unwrap();
+    let exports = format!("[[export]]\npath = {dir:?}\nsquash = \"none\"\n");
+    let config = around.path().join("exports.toml");
+    std::fs::write(&config, exports).unwrap();
     let mut command = Command::new("sh");
     command
         .args([
@@ -108,10 +111,10 @@ fn activated(name: &str, args: &[&str]) -> (Served, SocketAddr) {
             PROGRAM,
             "serve",
             "--json",
+            "--config",
         ])
-        .args(["--squash", "none"])
+        .arg(config)
         .args(args)
-        .arg(&dir)
         .env("LISTEN_FDS", "1")
         .env("LISTEN_FDNAMES", name)
         .env("STATE_DIRECTORY", around.path().join("state:/elsewhere"))
