@@ -29,7 +29,7 @@ pub trait Driver {
     /// If it cannot be started.
     fn start(&mut self, at: SocketAddr) -> io::Result<()>;
 
-    /// How its work ended, if it has ended. Does not wait.
+    /// How its work ended, if it has ended. Does not wait. It is not asked again for what it has told once.
     fn ended(&mut self) -> Option<Workload>;
 
     /// Ends it, if it has not ended.
@@ -100,6 +100,8 @@ pub(crate) struct Stage {
     connects_within: Duration,
     driver: RefCell<Box<dyn Driver>>,
     running: Cell<bool>,
+    /// How the work of the one that runs ended, as the driver told.
+    ended: RefCell<Option<Workload>>,
     pub(super) service: Arc<dyn Service>,
     pub(super) observed: OnceCell<Result<Observed, String>>,
 }
@@ -148,6 +150,7 @@ impl Stage {
             connects_within,
             driver: RefCell::new(driver),
             running: Cell::new(false),
+            ended: RefCell::default(),
             service: service()?,
             observed: OnceCell::new(),
         })
@@ -166,16 +169,21 @@ impl Stage {
     /// Ends the Requester, if it has not ended.
     pub(super) fn stop(&self) {
         if self.running.replace(false) {
+            self.ended.take();
             self.driver.borrow_mut().stop();
         }
     }
 
     /// How the work of the Requester ended, if that is so.
     fn ended(&self) -> Option<Workload> {
-        match self.running.get() {
-            true => self.driver.borrow_mut().ended(),
-            false => Some(Workload::Unknown),
+        if !self.running.get() {
+            return Some(Workload::Unknown);
         }
+        let mut ended = self.ended.borrow_mut();
+        if ended.is_none() {
+            *ended = self.driver.borrow_mut().ended();
+        }
+        ended.clone()
     }
 
     /// The next connection while the Requester works, if it makes another one. Where somebody else runs it, none is waited

@@ -1,42 +1,26 @@
 //! Each of these cases fails against a client that breaks its rule, and against ours, which does not, it passes.
 
+use crate::assert_fails;
 use crate::faulty::{Faults, Faulty};
 use crate::requester::{OurClient, run};
-use conform::{Verdict, rpc};
+use conform::rpc;
 use rpcrdma::Versions;
 
 #[track_caller]
 fn caught(faults: Faults, codes: &[&str]) {
     let client = OurClient::over(Faulty::with(faults), Versions::One);
     let report = run(client, codes);
-    assert_eq!(report.findings.len(), codes.len(), "{codes:?}");
-    for finding in &report.findings {
-        assert_eq!(finding.verdict, Verdict::Fail, "{finding:?}");
-    }
+    assert_fails(&report, codes);
 }
 
 #[track_caller]
 fn sending(sent: fn(&mut Vec<u32>), codes: &[&str]) {
-    let sent = Some(sent);
-    caught(
-        Faults {
-            sent,
-            ..Faults::default()
-        },
-        codes,
-    );
+    caught(Faults::sending(sent), codes);
 }
 
 #[track_caller]
 fn receiving(received: fn(&mut Vec<u8>), codes: &[&str]) {
-    let received = Some(received);
-    caught(
-        Faults {
-            received,
-            ..Faults::default()
-        },
-        codes,
-    );
+    caught(Faults::receiving(received), codes);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Each of these cases fails against a server that breaks its rule, and against ours, which does not, it passes.
 
+use crate::assert_fails;
 use crate::faulty::{Faults, Faulty};
 use crate::responder::Served;
 use conform::Verdict;
@@ -11,34 +12,17 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 #[track_caller]
 fn caught(faults: Faults, codes: &[&str]) {
     let report = Served::over(Faulty::with(faults)).run(codes);
-    assert_eq!(report.findings.len(), codes.len(), "{codes:?}");
-    for finding in &report.findings {
-        assert_eq!(finding.verdict, Verdict::Fail, "{finding:?}");
-    }
+    assert_fails(&report, codes);
 }
 
 #[track_caller]
 fn sending(sent: fn(&mut Vec<u32>), codes: &[&str]) {
-    let sent = Some(sent);
-    caught(
-        Faults {
-            sent,
-            ..Faults::default()
-        },
-        codes,
-    );
+    caught(Faults::sending(sent), codes);
 }
 
 #[track_caller]
 fn receiving(received: fn(&mut Vec<u8>), codes: &[&str]) {
-    let received = Some(received);
-    caught(
-        Faults {
-            received,
-            ..Faults::default()
-        },
-        codes,
-    );
+    caught(Faults::receiving(received), codes);
 }
 
 /// RDMA_ERROR with this code, of a message.
@@ -332,10 +316,7 @@ fn caught_below(request: fn(&mut [u8]), reply: fn(&mut [u8]), codes: &[&str]) {
     let served = Served::start();
     let at = relay(served.address(), request, reply);
     let report = served.run_at(at, codes);
-    assert_eq!(report.findings.len(), codes.len(), "{codes:?}");
-    for finding in &report.findings {
-        assert_eq!(finding.verdict, Verdict::Fail, "{finding:?}");
-    }
+    assert_fails(&report, codes);
 }
 
 #[test]

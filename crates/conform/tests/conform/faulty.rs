@@ -29,6 +29,22 @@ pub(crate) struct Faults {
     pub(crate) told: Option<fn(&mut Vec<u8>)>,
 }
 
+impl Faults {
+    pub(crate) fn sending(sent: fn(&mut Vec<u32>)) -> Self {
+        Self {
+            sent: Some(sent),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn receiving(received: fn(&mut Vec<u8>)) -> Self {
+        Self {
+            received: Some(received),
+            ..Self::default()
+        }
+    }
+}
+
 /// Software iWARP with such faults.
 pub(crate) struct Faulty {
     inner: Iwarp,

@@ -6,12 +6,21 @@ mod faulty;
 mod requester;
 mod responder;
 
-use conform::Selection;
+use conform::{Report, Selection, Verdict};
 
 /// The cases that patterns select; all without any.
 fn only_these(patterns: &[&str]) -> Selection {
     Selection {
         only: patterns.iter().map(|&pattern| pattern.to_owned()).collect(),
         ..Selection::default()
+    }
+}
+
+/// A run of these cases, each with its code alone, has failed them all.
+#[track_caller]
+fn assert_fails(report: &Report, codes: &[&str]) {
+    assert_eq!(report.findings.len(), codes.len(), "{codes:?}");
+    for finding in &report.findings {
+        assert_eq!(finding.verdict, Verdict::Fail, "{finding:?}");
     }
 }

@@ -25,7 +25,6 @@ struct Running {
     stop: oneshot::Sender<()>,
     done: Receiver<Result<(), String>>,
     thread: JoinHandle<()>,
-    ended: Option<Workload>,
 }
 
 impl OurClient {
@@ -62,25 +61,17 @@ impl Driver for OurClient {
             // Nobody may wait for it any more.
             let _ = tell.send(worked);
         });
-        self.running = Some(Running {
-            stop,
-            done,
-            thread,
-            ended: None,
-        });
+        self.running = Some(Running { stop, done, thread });
         Ok(())
     }
 
     fn ended(&mut self) -> Option<Workload> {
-        let running = self.running.as_mut()?;
-        let worked = match running.done.try_recv() {
-            Ok(Ok(())) => Workload::Done,
-            Ok(Err(why)) => Workload::Failed(why),
-            Err(TryRecvError::Empty) => return None,
-            Err(TryRecvError::Disconnected) => return running.ended.clone(),
-        };
-        running.ended = Some(worked);
-        running.ended.clone()
+        match self.running.as_ref()?.done.try_recv() {
+            Ok(Ok(())) => Some(Workload::Done),
+            Ok(Err(why)) => Some(Workload::Failed(why)),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Workload::Failed("it panicked".to_owned())),
+        }
     }
 
     fn stop(&mut self) {
