@@ -7,15 +7,15 @@
 mod build;
 mod engine;
 
-use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::Mutex;
 
 use anyhow::{Result, bail};
 use clap::Args;
 
 use engine::Run;
+
+use crate::parallel::{self, lock};
 
 /// Seconds for each target in CI: all of them together take about a minute.
 const CI_SECONDS: u64 = 4;
@@ -49,7 +49,7 @@ impl Options {
         Self {
             target: Vec::new(),
             seconds: CI_SECONDS,
-            jobs: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            jobs: parallel::one_for_each_cpu(),
             minimise: false,
             list: false,
             install,
@@ -77,22 +77,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         [] => known,
         some => some.to_vec(),
     };
-    let waiting = Mutex::new(VecDeque::from(chosen));
     let failed = Mutex::new(Vec::new());
-    let work = || {
-        // The lock must not be held while a target runs.
-        let next = || lock(&waiting).pop_front();
-        while let Some(target) = next() {
-            let run = Run::new(&program, &target);
-            if let Err(error) = run.fuzz(options.seconds, options.minimise) {
-                eprintln!("{target}: {error:#}");
-                lock(&failed).push(target);
-            }
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..options.jobs.get() {
-            scope.spawn(work);
+    parallel::each(options.jobs, chosen, |target| {
+        let run = Run::new(&program, &target);
+        if let Err(error) = run.fuzz(options.seconds, options.minimise) {
+            eprintln!("{target}: {error:#}");
+            lock(&failed).push(target);
         }
     });
     let failed = lock(&failed);
@@ -100,8 +90,4 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     bail!("findings in {}", failed.join(", "))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

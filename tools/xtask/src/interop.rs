@@ -24,6 +24,7 @@ mod ways;
 mod write_log;
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -34,6 +35,7 @@ use self::report::Report;
 use self::series::Series;
 use self::tests::{Runs, TESTS, Test};
 use crate::command::build;
+use crate::parallel;
 
 pub(crate) use self::image::debian_root::{CHROOT, Purpose};
 pub(crate) use self::messages::{Options as MessageOptions, run as record_messages};
@@ -64,6 +66,9 @@ pub(crate) struct Options {
     /// Test this program instead of building the one in the work tree
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+    /// Tests to run at a time; each boots a machine of 1 GiB, or two
+    #[arg(long, value_name = "N", default_value = "1")]
+    jobs: NonZeroUsize,
     /// Say which tests there are
     #[arg(long)]
     list: bool,
@@ -79,6 +84,7 @@ impl Options {
             keep_captures: false,
             install,
             program: None,
+            jobs: parallel::one_for_each_cpu(),
             list: false,
         }
     }
@@ -125,7 +131,7 @@ struct TestRun<'a> {
     work: PathBuf,
 }
 
-/// Builds what is missing, runs the tests one after the other and prints a table.
+/// Builds what is missing, runs the tests, as many at a time as is asked for, and prints a table.
 ///
 /// # Errors
 ///
@@ -153,22 +159,27 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         None => PathBuf::new(),
     };
-    for test in selected {
-        let folder = format!("{}-{}", options.kernel.name(), test.name);
-        let run = TestRun {
-            name: test.name,
-            kernel: options.kernel.name(),
-            image: &image,
-            program: &program,
-            report: &report,
-            keep_captures: options.keep_captures,
-            logs: empty_folder("logs", &folder)?,
-            work: empty_folder("work", &folder)?,
-        };
-        report.test(test.name, &run.logs, || (test.run)(&run));
-        fs::remove_dir_all(&run.work)?;
-    }
-    report.summary(options.kernel.name())
+    let kernel = options.kernel.name();
+    parallel::each(options.jobs, selected, |test| {
+        let folder = format!("{kernel}-{}", test.name);
+        let logs = lab().join("logs").join(&folder);
+        report.test(test.name, &logs, || {
+            let run = TestRun {
+                name: test.name,
+                kernel,
+                image: &image,
+                program: &program,
+                report: &report,
+                keep_captures: options.keep_captures,
+                logs: empty_folder("logs", &folder)?,
+                work: empty_folder("work", &folder)?,
+            };
+            let ran = (test.run)(&run);
+            fs::remove_dir_all(&run.work)?;
+            ran
+        });
+    });
+    report.summary(kernel)
 }
 
 /// The guest, after a look whether all is there that it takes.

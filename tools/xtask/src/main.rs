@@ -16,6 +16,7 @@ mod interop;
 mod library;
 mod lines;
 mod package;
+mod parallel;
 mod pcap;
 mod root;
 mod scale;

@@ -8,14 +8,15 @@
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::TestRun;
@@ -363,19 +364,28 @@ impl Drop for Guest<'_> {
     }
 }
 
-/// Ports of the host's loopback interface that were free a moment ago: QEMU cannot choose one
-/// itself and say which. They are found together, so they differ.
+/// Where [`free_ports`] begins: below the ports that Linux gives to sockets that ask for none, which another test may
+/// be given at any time (`net.ipv4.ip_local_port_range`).
+const FIRST_PORT: u16 = 12_000;
+const LAST_PORT: u16 = 31_999;
+
+/// Ports of the host's loopback interface that were free a moment ago: QEMU cannot choose one itself and say which.
+/// Each is returned once only, so tests that run at the same time have ports of their own.
 ///
 /// # Errors
 ///
 /// There is none.
 pub(super) fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    let mut held = Vec::with_capacity(N);
+    static NEXT: AtomicU16 = AtomicU16::new(FIRST_PORT);
     let mut ports = [0; N];
     for port in &mut ports {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        *port = listener.local_addr()?.port();
-        held.push(listener);
+        *port = loop {
+            let port = NEXT.fetch_add(1, Ordering::Relaxed);
+            ensure!(port <= LAST_PORT, "no port of 127.0.0.1 is free");
+            if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                break port;
+            }
+        };
     }
     Ok(ports)
 }
@@ -456,6 +466,7 @@ fn follow(output: impl Read + Send + 'static, mut log: File) -> Receiver<String>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn marked_lines_reach_the_host_and_all_lines_the_log() {
@@ -482,7 +493,9 @@ mod tests {
 
     #[test]
     fn free_ports_differ() {
-        let [a, b, c] = free_ports().unwrap();
-        assert!(a != b && b != c && a != c && a != 0);
+        let first: [u16; 3] = free_ports().unwrap();
+        let second: [u16; 3] = free_ports().unwrap();
+        let all: BTreeSet<u16> = first.into_iter().chain(second).collect();
+        assert_eq!(all.len(), 6);
     }
 }

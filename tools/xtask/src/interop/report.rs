@@ -1,18 +1,19 @@
 //! Progress messages of a run, and its table at the end.
 
-use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
 use crate::command::tail;
+use crate::parallel::lock;
 
 /// Progress and results of a run.
 pub(super) struct Report {
     start: Instant,
-    results: RefCell<Vec<TestResult>>,
+    results: Mutex<Vec<TestResult>>,
 }
 
 struct TestResult {
@@ -30,7 +31,7 @@ impl Report {
     pub(super) fn start() -> Self {
         Self {
             start: Instant::now(),
-            results: RefCell::default(),
+            results: Mutex::default(),
         }
     }
 
@@ -56,7 +57,7 @@ impl Report {
             None => self.say(name, &format!("ok, {:.1} s", took.as_secs_f64())),
             Some(Failure { why, .. }) => self.say(name, &format!("FAILED: {why}")),
         }
-        self.results.borrow_mut().push(TestResult {
+        lock(&self.results).push(TestResult {
             name,
             took,
             failure,
@@ -70,7 +71,7 @@ impl Report {
     ///
     /// A test failed.
     pub(super) fn summary(&self, kernel: &str) -> Result<()> {
-        let results = self.results.borrow();
+        let results = lock(&self.results);
         let total = self.start.elapsed().as_secs_f64();
         let failures = || {
             results
