@@ -23,7 +23,7 @@ const PATIENCE: &str = "10s";
 const FATAL: &str = "RDCH-03,RDCH-12";
 
 /// Cases behind which siw, the kernel's software iWARP, takes no connection any more.
-const FATAL_TO_SIW: &str = "MPA-05,MPA-12";
+const FATAL_TO_SIW: &str = "MPA-05,MPA-12,MPA-21";
 
 pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
     let server = KernelServer::start(run, 1, GUEST_LIMIT)?;
