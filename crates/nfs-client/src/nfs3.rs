@@ -1,6 +1,6 @@
 //! The procedures of NFS version 3, one method each.
 
-use crate::error::Full;
+use crate::error::{Error, Full};
 use crate::{Fault, Reply, Rpc};
 use bytes::Buf;
 use nfs_proto::args::{self, CreateHow, Node, Place};
@@ -80,6 +80,14 @@ impl<T: Transport> Nfs3<T> {
             export: &self.export,
             path,
         }
+    }
+
+    /// Makes an error of an operation on a path of the export, which begins with the export's name as those of [`Export`]
+    /// do.
+    ///
+    /// [`Export`]: crate::Export
+    pub fn error_at(&self, fault: Fault, doing: &'static str, path: &[u8]) -> Error {
+        fault.at(doing, &self.full(path).to_vec())
     }
 
     /// Returns the transport.

@@ -2,7 +2,7 @@
 
 use crate::Fault;
 use buffer::Pool;
-use nfs_proto::{Arguments, NFS_PROGRAM, Status, Wire};
+use nfs_proto::{Arguments, NFS_PROGRAM, NFSACL_PROGRAM, Status, Wire};
 use oncrpc::xdr::{Payload, Reader, Writer};
 use oncrpc::{Credential, EncodedCredential, Procedure, Transport, read_reply};
 use std::marker::PhantomData;
@@ -121,7 +121,7 @@ impl<'a, A: Arguments<'a>> Reply<'a, A> {
     }
 
     fn is_jukebox(&self) -> Result<bool, Fault> {
-        if A::PROGRAM != NFS_PROGRAM || A::PROCEDURE == 0 {
+        if ![NFS_PROGRAM, NFSACL_PROGRAM].contains(&A::PROGRAM) || A::PROCEDURE == 0 {
             return Ok(false);
         }
         let status = self.reader().u32()?;

@@ -144,10 +144,21 @@ async fn named(copy: &mut Copy, source: Place, target: Place) -> anyhow::Result<
         bail!(source.fault("find", Status::NoEntry));
     };
     let there = target.find(Follow::Yes).await?;
-    if let Some(there) = &there
-        && source.is_same(&node, &target, there)
-    {
-        bail!("{} and {} are the same file", source.url, target.url);
+    if let Some(there) = &there {
+        if source.is_same(&node, &target, there) {
+            bail!("{} and {} are the same file", source.url, target.url);
+        }
+        if node.attributes.file_type == FileType::Symlink
+            && let Some(led_to) = source.find(Follow::Yes).await?
+            && led_to.attributes.file_type != FileType::Directory
+            && source.is_same(&led_to, &target, there)
+        {
+            bail!(
+                "{} is a symbolic link to {}, which a copy of it would replace",
+                source.url,
+                target.url
+            );
+        }
     }
     if node.attributes.file_type == FileType::Directory {
         if !recursive {

@@ -344,7 +344,8 @@ impl Put {
             None => {
                 let mode = wanted.first_directory_mode();
                 let made = make_directory(nfs, parent.handle, split(&inside.to).1, mode).await;
-                let made = made.map_err(|fault| fault.at("make directory", &inside.to))?;
+                let made =
+                    made.map_err(|fault| nfs.error_at(fault, "make directory", &inside.to))?;
                 (made.node, made.is_new)
             }
         };
@@ -528,7 +529,10 @@ impl Put {
             what.make(self.export.nfs(), into.handle, name, replaces)
                 .await
         };
-        Ok(made.await.map_err(|fault| fault.at(doing, &other.to))?)
+        let nfs = self.export.nfs();
+        Ok(made
+            .await
+            .map_err(|fault| nfs.error_at(fault, doing, &other.to))?)
     }
 
     /// Permissions that new files in a directory may have.
@@ -590,7 +594,12 @@ impl Put {
             }
             Ok(true)
         };
-        let linked = async { linked.await.map_err(|fault| fault.at("link", to)) };
+        let nfs = self.export.nfs();
+        let linked = async {
+            linked
+                .await
+                .map_err(|fault| nfs.error_at(fault, "link", to))
+        };
         let interrupt = &self.shared.interrupt;
         interrupt.unless_late(REMOVED_WITHIN, linked).await
     }

@@ -131,7 +131,7 @@ impl Wanted {
                     ..no_owner
                 };
                 let set = set_first(nfs, file, &[all, no_owner, neither]).await;
-                Ok(set.map_err(|fault| fault.at("change attributes of", path))?)
+                Ok(set.map_err(|fault| nfs.error_at(fault, "change attributes of", path))?)
             }
             (None, _, _) => Ok(()),
         }
@@ -305,9 +305,9 @@ impl Kept {
             };
             let _ = set_first(nfs, object, &[mode]).await;
             let _ = set_first(nfs, object, &[times]).await;
-            return Err(fault.at("change attributes of", path).into());
+            return Err(nfs.error_at(fault, "change attributes of", path).into());
         }
-        set.map_err(|fault| fault.at("change attributes of", path))?;
+        set.map_err(|fault| nfs.error_at(fault, "change attributes of", path))?;
         match self.atime.for_nfs().and(self.mtime.for_nfs()) {
             Some(_) => Ok(()),
             None => {

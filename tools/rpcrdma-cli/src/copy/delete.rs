@@ -539,7 +539,8 @@ impl Doomed {
             }
             (Within::Remote(dir), Tree::Remote(export, _)) => {
                 let removed = remove_remote(export, *dir, &self.name, is_directory).await;
-                Ok(removed.map_err(|fault| fault.at("remove", &self.entry.path))?)
+                Ok(removed
+                    .map_err(|fault| export.nfs().error_at(fault, "remove", &self.entry.path))?)
             }
             (Within::Remote(_), Tree::Local) => Err(anyhow!("a local file has no handle")),
         }

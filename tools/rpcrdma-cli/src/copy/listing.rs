@@ -170,7 +170,7 @@ impl<'a> RemoteListing<'a> {
             match self.export.node_of(entries.handle(), &entry).await {
                 Ok(node) => return Ok(Some((entry.name, Entry::remote(path, node)))),
                 Err(Fault::Status(Status::NoEntry | Status::Stale)) => {}
-                Err(fault) => return Err(fault.at("find", &path).into()),
+                Err(fault) => return Err(self.export.nfs().error_at(fault, "find", &path).into()),
             }
         }
     }

@@ -71,7 +71,7 @@ impl RemoteList {
         (mode, owner): (u32, (u32, u32)),
         made: Option<(u32, u32)>,
     ) -> anyhow::Result<()> {
-        let cannot = |fault: Fault| fault.at("change attributes of", path);
+        let cannot = |fault: Fault| nfs.error_at(fault, "change attributes of", path);
         let has_group = made == Some(owner) || set_owner(nfs, file, owner).await.map_err(cannot)?;
         let refused = match has_group {
             true => match self.set(nfs, file).await {

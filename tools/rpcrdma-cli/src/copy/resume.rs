@@ -104,7 +104,7 @@ pub(crate) async fn are_equal<T: Transport + Send + Sync>(
         let count = u32::try_from(expected.len()).unwrap_or(u32::MAX);
         let count = count.min(export.tuning().read_size);
         let read = export.nfs().read(remote, at, count).await;
-        let read = read.map_err(|fault| fault.at("read", path))?;
+        let read = read.map_err(|fault| export.nfs().error_at(fault, "read", path))?;
         if read.data.is_empty() {
             return Ok(false);
         }

@@ -147,7 +147,11 @@ impl Tree {
         match (self, &link.node) {
             (Self::Remote(export, _), Some(node)) => {
                 let text = export.nfs().read_link(node.handle).await;
-                Ok(text.map_err(|fault| fault.at("read symbolic link", &link.path))?)
+                Ok(text.map_err(|fault| {
+                    export
+                        .nfs()
+                        .error_at(fault, "read symbolic link", &link.path)
+                })?)
             }
             (Self::Remote(export, _), None) => Ok(export.read_link(&link.path).await?),
             (Self::Local, _) => {

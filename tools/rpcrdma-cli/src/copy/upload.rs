@@ -182,7 +182,7 @@ pub(crate) async fn find_made(
     match found.await {
         Ok(found) => Ok(Some((found.fsid, found.file_id.0)).filter(|found| made.has(*found))),
         Err(Fault::Status(Status::NoEntry)) => Ok(None),
-        Err(fault) => Err(fault.at("find", to).into()),
+        Err(fault) => Err(nfs.error_at(fault, "find", to).into()),
     }
 }
 
@@ -284,7 +284,7 @@ pub(crate) async fn set_directory(
         ..SetAttributes::default()
     };
     let set = nfs.set_attributes(dir, attributes, None).await;
-    Ok(set.map_err(|fault| fault.at("change attributes of", path))?)
+    Ok(set.map_err(|fault| nfs.error_at(fault, "change attributes of", path))?)
 }
 
 /// What has no data.

@@ -104,13 +104,13 @@ pub(crate) struct Other {
 
 impl Other {
     /// What is there, if it is left as it is for a copy of this file, which has further names: they are made links to it.
-    /// A file of another size is not taken for a copy.
+    /// A file of another size or modification time is not taken for a copy: what is newer may have other data.
     pub(crate) fn kept_copy(&self) -> Option<&About> {
         let source = &self.source.about;
         let is_copy = |there: &&About| {
             self.action == Action::Skip(Skip::NotOlder)
                 && source.links > 1
-                && (source.kind, source.size) == (there.kind, there.size)
+                && (source.kind, source.size, source.mtime) == (there.kind, there.size, there.mtime)
         };
         let is_file = source.kind == FileType::Regular;
         self.there.as_ref().filter(is_copy).filter(|_| is_file)

@@ -3,6 +3,7 @@
 use super::args::ServeArgs;
 use super::config::Config;
 use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options};
+use crate::failure::Misconfigured;
 use clap::builder::ValueRange;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -53,6 +54,21 @@ impl Given {
             true => format!("{key} of [{table}]"),
             false => format!("--{long}"),
         }
+    }
+
+    /// Whether it has an option, or one that cannot be used with it.
+    fn overrides(&self, command: &Command, arg: &Arg) -> bool {
+        let conflict = |one: &Arg, other: &Arg| {
+            let all = command.get_arg_conflicts_with(one);
+            all.iter().any(|with| with.get_id() == other.get_id())
+        };
+        // The file has taken the place of --config.
+        let given = command
+            .get_arguments()
+            .filter(|other| self.values(other).is_some() && other.get_id().as_str() != "config");
+        given.into_iter().any(|given| {
+            given.get_id() == arg.get_id() || conflict(arg, given) || conflict(given, arg)
+        })
     }
 
     fn values(&self, arg: &Arg) -> Option<&[OsString]> {
@@ -114,7 +130,7 @@ impl OptionTable<'_> {
         let mut words = vec![OsString::from("rpcrdma")];
         for (key, value) in self.options {
             match self.option(&command, key, value) {
-                Ok((arg, option)) if given.values(arg).is_none() => words.extend(option),
+                Ok((arg, option)) if !given.overrides(&command, arg) => words.extend(option),
                 // The command line says otherwise.
                 Ok(_) => {}
                 Err(wrong) => wrong.into_iter().for_each(|error| errors.push(error)),
@@ -127,8 +143,19 @@ impl OptionTable<'_> {
                 words.extend(options(arg, values));
             }
         }
-        let matches = command.try_get_matches_from(words)?;
+        // The command line was understood by itself.
+        let matches = command.try_get_matches_from(words);
+        let matches = matches.map_err(|error| self.cannot_be_together(&error))?;
         Ok(A::from_arg_matches(&matches)?)
+    }
+
+    /// The error of options of the table that cannot be used together.
+    fn cannot_be_together(&self, error: &clap::Error) -> Misconfigured {
+        let said = error.to_string();
+        let said = said.lines().next().unwrap_or_default();
+        let said = said.strip_prefix("error: ").unwrap_or(said);
+        let file = self.file.path().display();
+        Misconfigured(format!("{file}: [{}]: {said}", self.name))
     }
 
     /// An option of the table with its values, as on the command line.
@@ -165,6 +192,10 @@ impl OptionTable<'_> {
             let tried = command.clone().try_get_matches_from(alone);
             tried.map(drop).map_err(|error| explain(arg, &error))
         };
+        // A flag that is not set.
+        if values.is_empty() && !takes_values(arg) {
+            return Ok((arg, Vec::new()));
+        }
         let option = options(arg, &values);
         let Err(what) = tried(&option) else {
             return Ok((arg, option));
@@ -292,6 +323,59 @@ mod tests {
     use super::*;
     use clap::FromArgMatches;
     use std::path::Path;
+
+    /// The arguments of this command line, with these lines in the table of a file.
+    fn merged(words: &[&str], lines: &str) -> anyhow::Result<ServeArgs> {
+        let text = format!("[server]\n{lines}\n[[export]]\npath = \"/usr\"\n");
+        let file = ConfigFile::new(Path::new("exports.toml"), text);
+        let (config, mut errors) = Config::of(file).unwrap();
+        let words = [&["rpcrdma", "--config=exports.toml"], words].concat();
+        let matches = command::<ServeArgs>().get_matches_from(words);
+        let mut args = ServeArgs::from_arg_matches(&matches).unwrap();
+        args.given = Given::of::<ServeArgs>(&matches);
+        let merged = args.with_options_of(&config, &mut errors);
+        assert!(errors.into_vec().is_empty());
+        merged
+    }
+
+    #[test]
+    fn flag_of_a_file_is_as_the_file_says() {
+        let without = format!("{:?}", merged(&[], "").unwrap());
+        let command = command::<ServeArgs>();
+        let flags = command.get_arguments().filter(|arg| !takes_values(arg));
+        let flags = flags.filter_map(Arg::get_long);
+        let mut found = 0;
+        for flag in flags.filter(|flag| !NOT_IN_FILES.contains(flag)) {
+            let said = |value: &str| {
+                let line = format!("{} = {value}", flag.replace('-', "_"));
+                format!("{:?}", merged(&[], &line).unwrap())
+            };
+            assert_eq!(said("false"), without, "{flag}");
+            assert_ne!(said("true"), without, "{flag}");
+            found += 1;
+        }
+        assert!(found > 3);
+    }
+
+    #[test]
+    fn option_of_the_command_line_goes_before_those_of_the_file_that_conflict_with_it() {
+        for (word, line) in [
+            ("--no-crc", "crc = \"strict\""),
+            ("--crc=strict", "no_crc = true"),
+        ] {
+            let both = merged(&[word], line).unwrap();
+            let alone = merged(&[word], "").unwrap();
+            assert_eq!(
+                both.transport.describe_crc(),
+                alone.transport.describe_crc()
+            );
+        }
+        let error = merged(&[], "crc = \"strict\"\nno_crc = true").unwrap_err();
+        let says =
+            "exports.toml: [server]: the argument '--crc <WHEN>' cannot be used with '--no-crc'";
+        assert_eq!(error.to_string(), says);
+        assert!(error.is::<Misconfigured>());
+    }
 
     #[test]
     fn every_value_of_a_list_that_is_not_understood_is_told() {

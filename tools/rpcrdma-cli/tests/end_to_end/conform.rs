@@ -200,3 +200,21 @@ fn our_client_fails_no_case() {
     let printed = text(&ok(&args));
     assert!(printed.contains(" passed, 0 failed, "), "{printed}");
 }
+
+#[test]
+fn options_for_clients_are_refused_where_a_server_is_tested() {
+    for option in ["--run=true", "--client-wait=3s"] {
+        fails(
+            &["conform", option, "127.0.0.1:9"],
+            2,
+            "cannot be used with",
+        );
+    }
+}
+
+#[test]
+fn run_in_which_no_case_has_a_verdict_ends_with_its_own_code() {
+    let served = Served::new(&[]);
+    let args = ["conform", "--only=NFS-01", &served.listening];
+    fails(&args, 77, "no case came to a verdict");
+}

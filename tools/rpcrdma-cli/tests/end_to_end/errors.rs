@@ -226,6 +226,13 @@ fn read_only_export_is_not_changed() {
     );
     fails(&["rm", &served.url("file")], 1, "read-only file system");
     fails(&["mkdir", &served.url("dir")], 1, "read-only file system");
+    fs::create_dir(served.around.path().join("tree")).unwrap();
+    let says = format!("{}: cannot make directory", served.url("tree"));
+    fails(
+        &["put", "-r", &served.beside("tree"), &served.url("")],
+        1,
+        &says,
+    );
     assert_eq!(ok(&["cat", &served.url("file")]), b"before");
 }
 

@@ -649,8 +649,18 @@ fn copied_links_and_pipes_replace_files_and_no_directories() {
         assert_eq!(from.modified().unwrap(), to.modified().unwrap(), "{name}");
         fails(&["cp", "-aT", &url, &dir], 1, "cannot make ");
     }
+    // It would be a link to itself.
+    fs::write(path("file"), "data").unwrap();
+    symlink("file", path("to-file")).unwrap();
+    let (link, file) = (served.url("to-file"), served.url("file"));
+    fails(
+        &["cp", "-aT", &link, &file],
+        1,
+        "a copy of it would replace",
+    );
+    assert_eq!(fs::read(path("file")).unwrap(), b"data");
     // Nothing else is left.
-    assert_eq!(fs::read_dir(&served.dir).unwrap().count(), 4);
+    assert_eq!(fs::read_dir(&served.dir).unwrap().count(), 6);
     assert!(path("dir").is_dir());
 }
 

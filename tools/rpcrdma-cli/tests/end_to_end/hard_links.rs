@@ -82,14 +82,16 @@ fn further_name_of_a_file_that_is_not_copied_again_is_a_link_to_its_copy() {
                 .all(|about| (about.ino(), about.nlink()) == (expected, 3))
         );
     }
-    // What has another size there is no copy of it.
-    for dir in [&served.dir, Path::new(&back)] {
-        std::fs::remove_file(dir.join("e/3")).unwrap();
-        std::fs::write(dir.join("d/1"), "newer content").unwrap();
+    // What was changed there is no copy of it, even if it has the same size.
+    for (name, changed) in [("e/4", "newer content"), ("e/5", "CONTENT")] {
+        for dir in [&served.dir, Path::new(&back)] {
+            std::fs::write(dir.join("d/1"), changed).unwrap();
+        }
+        hard_link(from.join("d/1"), from.join(name)).unwrap();
+        both();
+        for dir in [&served.dir, Path::new(&back)] {
+            assert_eq!(std::fs::read(dir.join(name)).unwrap(), b"content");
+            assert_eq!(std::fs::read(dir.join("d/1")).unwrap(), changed.as_bytes());
+        }
     }
-    std::fs::remove_file(from.join("e/3")).unwrap();
-    hard_link(from.join("d/1"), from.join("e/4")).unwrap();
-    let dirs = ["d", "e"].map(|name| served.beside(name));
-    ok(&["put", "-rpu", &dirs[0], &dirs[1], &served.url("")]);
-    assert_eq!(std::fs::read(served.dir.join("e/4")).unwrap(), b"content");
 }

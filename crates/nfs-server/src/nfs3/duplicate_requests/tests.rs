@@ -177,7 +177,10 @@ fn results_of_clients_that_are_gone_are_forgotten_with_the_calls_of_others() {
     }
     assert_eq!(cache.0.shared.store.check(), (64, 64));
     let stats = cache.0.stats();
-    assert_eq!((stats.misses, stats.expired, stats.entries), (2199, 199, 64));
+    assert_eq!(
+        (stats.misses, stats.expired, stats.entries),
+        (2199, 199, 64)
+    );
 }
 
 /// A client's calls of names in one directory, and how many of them were executed.
