@@ -27,6 +27,8 @@ local MIN_HEADER = 20
 local UNTAGGED_HEADER = 18
 -- Handles for remote invalidation in one call (docs/design/version-two.md).
 local MAX_INVALIDATE_HANDLES = 16
+-- Words of a subset of the characteristics in one message.
+local MAX_SUBSET_WORDS = 4
 -- Bytes of the smallest valid Receive Buffer Size.
 local MIN_RECEIVE_SIZE = 1024
 -- Bytes of one message put together from chunks, and of all chunk data kept for a capture.
@@ -248,6 +250,16 @@ local function padded(length)
     return math.ceil(length / 4) * 4
 end
 
+-- The padding of opaque data of this length at the cursor (RFC 4506, section 4.10). The caller has seen that it is there.
+local function check_padding(c, tree, length)
+    for at = c.at + length, c.at + padded(length) - 1 do
+        if c.tvb(at, 1):uint() ~= 0 then
+            tree:add_proto_expert_info(e.invalid, "Padding that is not zero")
+            return
+        end
+    end
+end
+
 local function bit_is_set(word, bit)
     return math.floor(word / 2 ^ bit) % 2 == 1
 end
@@ -259,7 +271,11 @@ local function dissect_segment(c, tree, with_position)
     local item = tree:add(f.segment, c.tvb(start, math.min(c:left(), with_position and 20 or 16)))
     local segment = {}
     if with_position then
-        segment.position = c:u32(item, f.position, "a Position")
+        local position
+        segment.position, position = c:u32(item, f.position, "a Position")
+        if segment.position % 4 ~= 0 then
+            position:add_proto_expert_info(e.invalid, "A Position is a multiple of four")
+        end
     end
     segment.handle = c:u32(item, f.handle, "a handle")
     segment.length = c:u32(item, f.length, "a length")
@@ -427,6 +443,7 @@ local function dissect_characteristic(c, tree, ids, found)
     local id, item = c:u32(tree, f.xchar, "a characteristic")
     local length = c:u32(item, f.xchar_length, "the length of a value")
     c:need(padded(length), item, "the value")
+    check_padding(c, item, length)
     if found.seen[id] then
         item:add_proto_expert_info(e.invalid, "The same characteristic a second time")
     end
@@ -456,7 +473,11 @@ local function dissect_subset(c, tree, field, name, ids)
     local start, members = c.at, {}
     local item = tree:add(f.subset, c.tvb(start, math.min(c:left(), 4)))
     item:set_text(name)
-    local count = c:u32(item, f.subset_words, "the words of a subset")
+    local count, counted = c:u32(item, f.subset_words, "the words of a subset")
+    if count > MAX_SUBSET_WORDS then
+        counted:add_proto_expert_info(e.invalid,
+            string.format("More than %u words", MAX_SUBSET_WORDS))
+    end
     for index = 0, count - 1 do
         local word, shown = c:u32(item, field, "a word of a subset")
         for bit = 0, 31 do
@@ -508,6 +529,11 @@ local function dissect_optional(c, tree, message)
     message.name = operations[operation] or string.format("operation %u", operation)
     local length = c:u32(tree, f.info_length, "the length of the information")
     c:need(padded(length), tree, "the information")
+    check_padding(c, tree, length)
+    if operation == REQXCH and message.direction == REPLY
+        or operation == RESPXCH and message.direction == CALL then
+        item:add_proto_expert_info(e.invalid, "ROPT_REQXCH is a Call, and ROPT_RESPXCH a Reply")
+    end
     if operations[operation] then
         dissect_operation(cursor(c.tvb, c.at, c.at + length), tree, message, operation)
     else

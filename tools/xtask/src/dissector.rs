@@ -3,7 +3,7 @@
 //!
 //! Our client and our server talk to each other through a relay that records them. What `tshark` finds in
 //! the recording is compared with the bytes that passed and with the files that were copied. Then it reads
-//! the messages of `docs/design/version-two.md`, and recordings with bytes changed and cut off, which must not
+//! the vectors of `docs/xdr`, whose fields it must show, and recordings with bytes changed and cut off, which must not
 //! make the script fail.
 
 mod broken;
@@ -139,12 +139,12 @@ pub(crate) fn check(
         }
         recorded.push(conversation.connections);
     }
-    let private = private_data::check(&tshark)?;
+    let vectors = samples::vectors()?;
+    let private = vectors["private_data"].as_array();
+    let private = private_data::check(&tshark, private.context("no private data")?)?;
     say(&format!("{private} forms of private data are decoded"));
-    let samples = samples::check(&tshark)?;
-    say(&format!(
-        "{samples} messages of the documentation are decoded"
-    ));
+    let samples = samples::check(&tshark, &vectors)?;
+    say(&format!("{samples} vectors are decoded to their fields"));
     let broken = broken::check(&tshark, &recorded)?;
     say(&format!(
         "{broken} conversations with broken messages make no error in Lua"

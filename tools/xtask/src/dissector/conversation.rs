@@ -226,14 +226,14 @@ pub(super) fn start(to: To) -> Frame {
     Frame::Start([key.as_slice(), &[0x40, 1, 0, 0]].concat())
 }
 
-/// The bytes of words in hexadecimal.
-pub(super) fn words(text: &str) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    for word in text.split_whitespace() {
-        let word = u32::from_str_radix(word, 16).with_context(|| format!("\"{word}\""))?;
-        bytes.extend_from_slice(&word.to_be_bytes());
-    }
-    Ok(bytes)
+/// The bytes that hexadecimal digits stand for; between bytes there may be spaces.
+pub(super) fn octets(text: &str) -> Result<Vec<u8>> {
+    let digits: Vec<char> = text.split_whitespace().flat_map(str::chars).collect();
+    let byte = |pair: &[char]| {
+        let pair: String = pair.iter().collect();
+        u8::from_str_radix(&pair, 16).with_context(|| format!("\"{pair}\""))
+    };
+    digits.chunks(2).map(byte).collect()
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Private data in connection setup: at any offset, of unknown versions, with reserved bits, behind the Enhanced word of
 //! RFC 6581 or without it.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use super::capture::Capture;
-use super::conversation::{Frame, To};
-use super::tshark::Tshark;
+use super::conversation::{Frame, To, octets};
+use super::tshark::{Row, Tshark};
 use crate::pcap;
 
 /// The fields that tell how private data was read.
@@ -14,6 +15,14 @@ const FIELDS: [&str; 4] = [
     "rpcrdma_cm.receive_size",
     "rpcrdma_cm.reserved_bits",
     "rpcrdma_cm.unknown_version",
+];
+
+/// Those that show the fields of a vector.
+const VECTOR_FIELDS: [&str; 4] = [
+    "rpcrdma_cm.send_size",
+    "rpcrdma_cm.receive_size",
+    "rpcrdma_cm.remote_invalidation",
+    "rpcrdma_cm.version_two",
 ];
 
 /// Flags of MPA: CRC, and S of RFC 6581 with CRC.
@@ -90,41 +99,66 @@ const SAMPLES: [Sample; 9] = [
     },
 ];
 
-/// Has `tshark` read a Reply for each; how many there were.
-pub(super) fn check(tshark: &Tshark) -> Result<usize> {
+/// Has `tshark` read a Reply for each sample, and for each vector; how many there were.
+pub(super) fn check(tshark: &Tshark, vectors: &[Value]) -> Result<usize> {
     for (index, sample) in SAMPLES.iter().enumerate() {
-        let mut capture = Capture::new()?;
-        let mut connection = capture.connect()?;
-        let request = super::conversation::start(To::Server).bytes()?;
-        connection.say(To::Server, &request, pcap::MAX_PAYLOAD)?;
-        let length = u16::try_from(sample.data.len())?.to_be_bytes();
-        let fixed = [sample.flags, sample.revision, length[0], length[1]];
-        let reply = [&b"MPA ID Rep Frame"[..], &fixed, sample.data].concat();
-        let reply = Frame::Start(reply).bytes()?;
-        connection.say(To::Client, &reply, pcap::MAX_PAYLOAD)?;
-        let file = tshark.write(&format!("private-data-{index}"), &capture.finish())?;
-        let rows = tshark.rows(&file, "iwarp_mpa.rep", &FIELDS, &[])?;
-        let all = |field: &str| {
-            rows.iter()
-                .flat_map(|row| row.all(field))
-                .collect::<Vec<_>>()
-        };
-        let shown = all(FIELDS[0]).first().map(|version| {
-            let receive = all(FIELDS[1]).first().map(|size| size.as_str());
-            let marked = |field: &str| !all(field).is_empty();
-            (
-                version.as_str(),
-                receive,
-                marked(FIELDS[2]),
-                marked(FIELDS[3]),
-            )
+        let fixed = [sample.flags, sample.revision];
+        let row = read(tshark, &format!("private-data-{index}"), fixed, sample.data)?;
+        let shown = row.first(FIELDS[0]).map(|version| {
+            let receive = row.first(FIELDS[1]);
+            let marked = |field: &str| row.first(field).is_some();
+            (version, receive, marked(FIELDS[2]), marked(FIELDS[3]))
         });
         ensure!(
             shown == sample.shown,
-            "{}: {shown:?} is shown, not {:?}",
-            file.display(),
+            "private-data-{index}: {shown:?} is shown, not {:?}",
             sample.shown
         );
     }
-    Ok(SAMPLES.len())
+    for (index, vector) in vectors.iter().enumerate() {
+        let octets = octets(vector["octets"].as_str().context("no octets")?)?;
+        let name = format!("private-data-vector-{index}");
+        let row = read(tshark, &name, [CRC, 1], &octets)?;
+        let fields = &vector["fields"];
+        let size = |name: &str| fields[name].as_u64().map(|size| size.to_string());
+        let flag = fields["remote_invalidation"].as_bool();
+        let said = [
+            size("send"),
+            size("receive"),
+            flag.map(|flag| u8::from(flag).to_string()),
+            vector["announces"].as_str().map(str::to_owned),
+        ];
+        let shown = VECTOR_FIELDS.map(|field| {
+            let value = row.first(field);
+            value.map(|value| value.replace("True", "1").replace("False", "0"))
+        });
+        ensure!(
+            shown == said,
+            "{name}, {}: {shown:?}, not {said:?}",
+            vector["name"]
+        );
+    }
+    Ok(SAMPLES.len() + vectors.len())
+}
+
+/// The fields of an MPA Reply with these flags, this revision and this private data.
+fn read(tshark: &Tshark, name: &str, fixed: [u8; 2], data: &[u8]) -> Result<Row> {
+    let mut capture = Capture::new()?;
+    let mut connection = capture.connect()?;
+    let request = super::conversation::start(To::Server).bytes()?;
+    connection.say(To::Server, &request, pcap::MAX_PAYLOAD)?;
+    let length = u16::try_from(data.len())?.to_be_bytes();
+    let reply = [&b"MPA ID Rep Frame"[..], &fixed, &length, data].concat();
+    let reply = Frame::Start(reply).bytes()?;
+    connection.say(To::Client, &reply, pcap::MAX_PAYLOAD)?;
+    let file = tshark.write(name, &capture.finish())?;
+    let fields: Vec<_> = FIELDS.into_iter().chain(VECTOR_FIELDS).collect();
+    let mut rows = tshark.rows(&file, "iwarp_mpa.rep", &fields, &[])?;
+    ensure!(
+        rows.len() == 1,
+        "{}: {} Replies",
+        file.display(),
+        rows.len()
+    );
+    rows.pop().context("no Reply")
 }

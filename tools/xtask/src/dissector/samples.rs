@@ -1,58 +1,116 @@
-//! The messages of `docs/design/version-two.md`, byte by byte, and what Wireshark must say of them.
+//! The messages of `docs/xdr/vectors.json`, and what Wireshark must show of them.
 
-use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 
 use super::capture::Capture;
-use super::conversation::{Pieces, To, send, start, words};
+use super::conversation::{Pieces, To, octets, send, start};
 use super::tshark::{Row, Tshark};
 
-/// The page with the messages, from the root of the work tree.
-const PAGE: &str = "docs/design/version-two.md";
+/// The file with the messages, from the root of the work tree.
+const VECTORS: &str = "docs/xdr/vectors.json";
 
 /// Bytes of the DDP segments: so few that each message has several.
 const SEGMENT: usize = 24;
 
-/// Designs for remote invalidation that put handles into the chunk lists, as they are in a
-/// characteristic (reminv §4.4, §4.5).
-const ONE_HANDLE: u8 = 0x08;
-const SEVERAL_HANDLES: u8 = 0x10;
+/// The first message of a client that offers all designs, and the answers of servers, by the layout that they agree on.
+const OFFER: &str = "ROPT_INITXCH of a client that offers the four designs that are negotiated";
+const ANSWERS: [(&str, &str); 3] = [
+    ("none", "ROPT_INITXCH of a server that announces nothing"),
+    ("one", "ROPT_INITXCH of a server that selects per_call"),
+    (
+        "several",
+        "ROPT_INITXCH of a server that selects per_call_several",
+    ),
+];
 
-const FIELDS: [&str; 9] = [
+/// Fields of a vector, and those of the dissector that show them.
+const SHOWN: [(&str, &str); 27] = [
+    ("rdma_xid", "rpcordma2.xid"),
+    ("rdma_vers", "rpcordma2.version"),
+    ("rdma_credit", "rpcordma2.credits"),
+    ("rdma_proc", "rpcordma2.procedure"),
+    ("rdma_direction", "rpcordma2.direction"),
+    ("rdma_optdir", "rpcordma2.direction"),
+    ("rdma_inv_handle", "rpcordma2.inv_handle"),
+    ("rdma_inv_handles", "rpcordma2.inv_handle"),
+    ("rdma_position", "rpcordma2.position"),
+    ("rdma_handle", "rpcordma2.handle"),
+    ("rdma_length", "rpcordma2.length"),
+    ("rdma_offset", "rpcordma2.offset"),
+    ("rdma_err", "rpcordma2.error"),
+    ("rdma_vers_low", "rpcordma2.vers_low"),
+    ("rdma_vers_high", "rpcordma2.vers_high"),
+    ("rdma_opttype", "rpcordma2.operation"),
+    ("xchv_which", "rpcordma2.xchar"),
+    ("rbsiz", "rpcordma2.rbsiz"),
+    ("reqreminv", "rpcordma2.reqreminv"),
+    ("brs", "rpcordma2.brs"),
+    ("designs", "rpcordma2.designs"),
+    ("optixch_nochg", "rpcordma2.nochg"),
+    ("optrespxch_done", "rpcordma2.done"),
+    ("optrespxch_rej", "rpcordma2.rejected"),
+    ("optrespxch_pend", "rpcordma2.pending"),
+    ("optupdxch_pendclr", "rpcordma2.pendclr"),
+    // The number of segments of a chunk.
+    ("rdma_target", "rpcordma2.segments"),
+];
+
+/// Names of enum members in a vector.
+const NAMES: [(&str, u64); 12] = [
+    ("RDMA2_MSG", 0),
+    ("RDMA2_NOMSG", 1),
+    ("RDMA2_ERROR", 4),
+    ("RDMA2_OPTIONAL", 5),
+    ("RDMA2_CALL", 0),
+    ("RDMA2_REPLY", 1),
+    ("RDMA2_ERR_VERS", 1),
+    ("RDMA2_ERR_BAD_HEADER", 2),
+    ("RDMA2_ERR_INVAL_OPTION", 3),
+    ("BKREQSUP_NONE", 0),
+    ("BKREQSUP_INLINE", 1),
+    ("BKREQSUP_GENL", 2),
+];
+
+/// Further fields that are asked for.
+const MARKS: [&str; 5] = [
     "tcp.stream",
-    "rpcordma2.procedure",
-    "rpcordma2.direction",
-    "rpcordma2.operation",
-    "rpcordma2.error",
     "rpcordma2.layout",
     "rpcordma2.cut",
     "rpcordma2.invalid",
     "rpcordma2.unusual",
 ];
 
-/// One message of the page.
+/// One vector.
 struct Sample {
+    name: String,
     /// `none`, `one` or `several`: the handles for remote invalidation in its chunk lists.
     layout: String,
-    /// What it is, or which answer it draws.
-    meaning: String,
+    /// The answer that it draws, if it is not valid.
+    draws: Option<String>,
+    /// Whether a receiver ignores part of it.
+    is_odd: bool,
+    to: To,
     message: Vec<u8>,
+    /// What the dissector is to show, by its fields; `None` if the message cannot be decoded.
+    shown: Option<BTreeMap<&'static str, Vec<u64>>>,
 }
 
-/// Has Wireshark read each message of the page on a connection of its own; how many there are.
-pub(super) fn check(tshark: &Tshark) -> Result<usize> {
-    let page = std::fs::read_to_string(crate::root().join(PAGE))?;
-    let samples = samples(&page)?;
-    let offer = find(&samples, "none", "RDMA2_OPTIONAL CALL ROPT_INITXCH", 1)?;
-    let answer = find(&samples, "none", "RDMA2_OPTIONAL REPLY ROPT_INITXCH", 1)?;
-    let plain_answer = find(&samples, "none", "RDMA2_OPTIONAL REPLY ROPT_INITXCH", 0)?;
+/// Has Wireshark read each message on a connection of its own; how many there are.
+pub(super) fn check(tshark: &Tshark, vectors: &Value) -> Result<usize> {
+    let samples = samples(vectors)?;
+    let message = |name: &str| {
+        let found = samples.iter().find(|sample| sample.name == name);
+        let found = found.with_context(|| format!("{VECTORS} has no \"{name}\""))?;
+        Ok::<_, anyhow::Error>(found.message.clone())
+    };
+    let offer = message(OFFER)?;
     let conversations = samples.iter().map(|sample| {
-        let answer = match sample.layout.as_str() {
-            "none" => plain_answer.clone(),
-            "one" => with_design(answer, ONE_HANDLE)?,
-            "several" => with_design(answer, SEVERAL_HANDLES)?,
-            other => anyhow::bail!("{PAGE} has a layout \"{other}\""),
-        };
-        let setup = [(To::Server, offer.clone()), (To::Client, answer)];
+        let answer = ANSWERS.iter().find(|(layout, _)| *layout == sample.layout);
+        let (_, answer) = answer.with_context(|| format!("layout \"{}\"", sample.layout))?;
+        let setup = [(To::Server, offer.clone()), (To::Client, message(answer)?)];
         Ok((sample, setup.to_vec()))
     });
     let conversations: Vec<_> = conversations.collect::<Result<_>>()?;
@@ -61,7 +119,10 @@ pub(super) fn check(tshark: &Tshark) -> Result<usize> {
     for (layout, chosen) in [("one", "One handle"), ("several", "Several handles")] {
         let of_layout = samples.iter().filter(|sample| sample.layout == layout);
         let late: Vec<_> = of_layout.map(|sample| (sample, Vec::new())).collect();
-        ensure!(!late.is_empty(), "{PAGE} has no message of layout {layout}");
+        ensure!(
+            !late.is_empty(),
+            "{VECTORS} has no message of layout {layout}"
+        );
         let preference = format!("rpcordma2.layout:{chosen}");
         read(tshark, &format!("late-{layout}"), &late, &[&preference])?;
     }
@@ -81,39 +142,36 @@ fn read(
         for to in [To::Server, To::Client] {
             connection.say(to, &start(to).bytes()?, usize::MAX)?;
         }
-        let last = (direction_of(&sample.message), sample.message.clone());
-        for (number, (to, message)) in setup.iter().chain([&last]).enumerate() {
-            for segment in send(u32::try_from(number)? + 1, message, SEGMENT)? {
+        let last = (sample.to, sample.message.clone());
+        let mut sent = [0_u32; 2];
+        for (to, message) in setup.iter().chain([&last]) {
+            // Message Sequence Numbers count for each direction.
+            sent[*to as usize] += 1;
+            for segment in send(sent[*to as usize], message, SEGMENT)? {
                 connection.say(*to, &segment.bytes()?, usize::MAX)?;
             }
         }
     }
     let file = tshark.write(name, &capture.finish())?;
-    let rows = tshark.rows(&file, "rpcordma2.procedure", &FIELDS, preferences)?;
+    let mut fields: Vec<_> = MARKS
+        .into_iter()
+        .chain(SHOWN.map(|(_, field)| field))
+        .collect();
+    fields.sort_unstable();
+    fields.dedup();
+    let rows = tshark.rows(&file, "rpcordma2.procedure", &fields, preferences)?;
     for (stream, (sample, setup)) in conversations.iter().enumerate() {
         let stream = stream.to_string();
         let mut of_stream = rows.iter().filter(|row| row.is("tcp.stream", &stream));
         let read = of_stream.nth(setup.len());
-        check_one(sample, read).with_context(|| {
-            format!("{name}, \"{} {}\": {read:?}", sample.layout, sample.meaning)
-        })?;
+        check_one(sample, read)
+            .with_context(|| format!("{name}, \"{}\": {read:?}", sample.name))?;
     }
     Ok(())
 }
 
-/// Which end a message goes to; a reply goes to the client.
-fn direction_of(message: &[u8]) -> To {
-    let word = |at: usize| message.get(at..at + 4) == Some(&[0, 0, 0, 1]);
-    let is_error = message.get(12..16) == Some(&[0, 0, 0, 4]);
-    if is_error || word(16) {
-        To::Client
-    } else {
-        To::Server
-    }
-}
-
 fn check_one(sample: &Sample, read: Option<&Row>) -> Result<()> {
-    if sample.meaning == "draws RDMA2_ERR_VERS" {
+    if sample.draws.as_deref() == Some("RDMA2_ERR_VERS") {
         ensure!(
             read.is_none(),
             "a message of version one is read as version two"
@@ -126,106 +184,141 @@ fn check_one(sample: &Sample, read: Option<&Row>) -> Result<()> {
         "several" => "2",
         _ => "0",
     };
-    ensure!(!read.has("rpcordma2.cut"), "it seems cut");
     let has_lists = read.is("rpcordma2.procedure", "0") || read.is("rpcordma2.procedure", "1");
     ensure!(
         has_lists == read.has("rpcordma2.layout")
             && (!has_lists || read.is("rpcordma2.layout", layout)),
         "another layout"
     );
-    match sample.meaning.as_str() {
-        "draws RDMA2_ERR_BAD_HEADER" => {
-            ensure!(read.has("rpcordma2.invalid"), "nothing is invalid")
+    let is_cut = read.has("rpcordma2.cut");
+    let is_invalid = is_cut || read.has("rpcordma2.invalid");
+    let is_unusual = read.has("rpcordma2.unusual");
+    match sample.draws.as_deref() {
+        None => {
+            ensure!(!is_invalid, "it has a fault");
+            ensure!(is_unusual == sample.is_odd, "unusual: {is_unusual}");
         }
-        "draws RDMA2_ERR_INVAL_OPTION" | "draws nothing" => {
-            ensure!(read.has("rpcordma2.unusual"), "nothing is unusual");
-        }
-        meaning => {
-            let faults = read.has("rpcordma2.invalid") || read.has("rpcordma2.unusual");
-            ensure!(!faults, "it has a fault");
-            let name = name(read);
-            ensure!(name == meaning, "it is named {name}");
-        }
+        Some("RDMA2_ERR_BAD_HEADER") => ensure!(is_invalid, "nothing is invalid"),
+        Some("RDMA2_ERR_INVAL_OPTION") => ensure!(is_unusual, "nothing is unusual"),
+        Some(_) => ensure!(is_invalid || is_unusual, "nothing is invalid or unusual"),
+    }
+    let Some(shown) = &sample.shown else {
+        return Ok(());
+    };
+    for (_, field) in SHOWN {
+        let values: Result<Vec<_>> = read.all(field).iter().map(|text| number(text)).collect();
+        let values = values.context(field)?;
+        let said = shown.get(field).map_or(&[][..], Vec::as_slice);
+        ensure!(values == said, "{field}: {values:?}, not {said:?}");
     }
     Ok(())
 }
 
-/// The name of a message, as the page has it.
-fn name(read: &Row) -> String {
-    let named = |field: &str, names: &[(&str, &'static str)]| {
-        let found = names.iter().find(|(value, _)| read.is(field, value));
-        found.map(|(_, name)| *name)
-    };
-    let procedures = [
-        ("0", "RDMA2_MSG"),
-        ("1", "RDMA2_NOMSG"),
-        ("4", "RDMA2_ERROR REPLY"),
-        ("5", "RDMA2_OPTIONAL"),
-    ];
-    let errors = [
-        ("1", "RDMA2_ERR_VERS"),
-        ("2", "RDMA2_ERR_BAD_HEADER"),
-        ("3", "RDMA2_ERR_INVAL_OPTION"),
-    ];
-    let operations = [
-        ("1", "ROPT_INITXCH"),
-        ("2", "ROPT_REQXCH"),
-        ("3", "ROPT_RESPXCH"),
-        ("4", "ROPT_UPDXCH"),
-    ];
-    let parts = [
-        named("rpcordma2.procedure", &procedures),
-        named("rpcordma2.direction", &[("0", "CALL"), ("1", "REPLY")]),
-        named("rpcordma2.operation", &operations),
-        named("rpcordma2.error", &errors),
-    ];
-    let parts: Vec<&str> = parts.into_iter().flatten().collect();
-    parts.join(" ")
+/// A number as `tshark` writes it.
+fn number(text: &str) -> Result<u64> {
+    Ok(match (text, text.strip_prefix("0x")) {
+        ("True", _) => 1,
+        ("False", _) => 0,
+        (_, Some(digits)) => u64::from_str_radix(digits, 16)?,
+        (decimal, None) => decimal.parse()?,
+    })
 }
 
-/// The message with this heading, of which there may be several.
-fn find<'a>(samples: &'a [Sample], layout: &str, meaning: &str, nth: usize) -> Result<&'a Vec<u8>> {
-    let mut found = samples
-        .iter()
-        .filter(|sample| sample.layout == layout && sample.meaning == meaning);
-    let sample = found.nth(nth);
-    Ok(&sample
-        .with_context(|| format!("{PAGE} has no {nth}. \"{layout} {meaning}\""))?
-        .message)
-}
-
-/// An answer that agrees on one design, with this one in its place.
-fn with_design(answer: &[u8], design: u8) -> Result<Vec<u8>> {
-    let agreed = [0, 0, 0, ONE_HANDLE];
-    let at = answer.windows(4).position(|word| word == agreed);
-    let at = at.with_context(|| format!("the answer of {PAGE} agrees on no design"))?;
-    let mut answer = answer.to_vec();
-    answer[at + 3] = design;
-    Ok(answer)
-}
-
-/// The blocks of the page that begin with ` ```words `, in their order.
-fn samples(page: &str) -> Result<Vec<Sample>> {
-    let mut samples = Vec::new();
-    let mut rest = page;
-    while let Some((_, block)) = rest.split_once("```words ") {
-        let (heading, block) = block.split_once('\n').context("a block without lines")?;
-        let (lines, after) = block.split_once("```").context("a block without end")?;
-        let (layout, meaning) = heading.split_once(' ').context("a heading of one word")?;
-        // Behind three spaces is a remark.
-        let hexadecimal = lines
-            .lines()
-            .map(|line| line.split("   ").next().unwrap_or_default());
-        let hexadecimal: Vec<&str> = hexadecimal.collect();
-        samples.push(Sample {
-            layout: layout.to_owned(),
-            meaning: meaning.trim().to_owned(),
-            message: words(&hexadecimal.join(" "))?,
-        });
-        rest = after;
+/// Adds the fields that the dissector shows of a value, in the order of the message.
+fn collect(value: &Value, shown: &mut BTreeMap<&'static str, Vec<u64>>) -> Result<()> {
+    match value {
+        Value::Array(values) => values.iter().try_for_each(|value| collect(value, shown)),
+        Value::Object(fields) => {
+            // By name, the Reply chunk would come before the Write list.
+            let (last, first): (Vec<_>, Vec<_>) =
+                fields.iter().partition(|(name, _)| *name == "rdma_reply");
+            for (name, value) in first.into_iter().chain(last) {
+                let field = SHOWN.iter().find(|(field, _)| field == name);
+                let Some((_, field)) = field else {
+                    collect(value, shown)?;
+                    continue;
+                };
+                let values = shown.entry(field).or_default();
+                match value {
+                    Value::Array(segments) if name == "rdma_target" => {
+                        values.push(segments.len() as u64);
+                    }
+                    // That of a Read segment.
+                    Value::Object(_) => (),
+                    numbers => add(numbers, values)?,
+                }
+                collect(value, shown)?;
+            }
+            Ok(())
+        }
+        _ => Ok(()),
     }
-    ensure!(!samples.is_empty(), "{PAGE} has no messages");
-    Ok(samples)
+}
+
+fn add(value: &Value, values: &mut Vec<u64>) -> Result<()> {
+    match value {
+        Value::Number(number) => values.push(number.as_u64().context("a negative number")?),
+        Value::Bool(flag) => values.push((*flag).into()),
+        Value::String(name) => {
+            let known = NAMES.iter().find(|(known, _)| known == name);
+            values.push(known.with_context(|| format!("{name} is unknown"))?.1);
+        }
+        Value::Array(all) => all.iter().try_for_each(|value| add(value, values))?,
+        Value::Object(_) | Value::Null => bail!("{value} is no number"),
+    }
+    Ok(())
+}
+
+/// The file of vectors.
+pub(super) fn vectors() -> Result<Value> {
+    let text = std::fs::read_to_string(crate::root().join(VECTORS))?;
+    serde_json::from_str(&text).context(VECTORS)
+}
+
+/// The messages among the vectors, in their order.
+fn samples(vectors: &Value) -> Result<Vec<Sample>> {
+    let messages = vectors["messages"].as_array().context("no messages")?;
+    messages.iter().map(sample).collect()
+}
+
+fn sample(vector: &Value) -> Result<Sample> {
+    let text = |key: &str| {
+        let text = vector[key].as_str().map(str::to_owned);
+        text.with_context(|| format!("{vector} has no {key}"))
+    };
+    let lines = vector["octets"].as_array().context("no octets")?;
+    let lines: Vec<_> = lines.iter().filter_map(Value::as_str).collect();
+    let message = octets(&lines.join(" "))?;
+    let shown = vector.get("fields").map(|fields| {
+        let mut shown = BTreeMap::new();
+        collect(fields, &mut shown)?;
+        Ok::<_, anyhow::Error>(shown)
+    });
+    let to = match vector["to"].as_str() {
+        Some("server") => To::Server,
+        Some("client") => To::Client,
+        _ => direction_of(&message),
+    };
+    Ok(Sample {
+        name: text("name")?,
+        layout: text("layout")?,
+        draws: vector["draws"].as_str().map(str::to_owned),
+        is_odd: vector.get("ignored").is_some(),
+        to,
+        message,
+        shown: shown.transpose()?,
+    })
+}
+
+/// The end to which a message of the forward direction goes; a reply goes to the client.
+fn direction_of(message: &[u8]) -> To {
+    let word = |at: usize| message.get(at..at + 4) == Some(&[0, 0, 0, 1]);
+    let is_error = message.get(12..16) == Some(&[0, 0, 0, 4]);
+    if is_error || word(16) {
+        To::Client
+    } else {
+        To::Server
+    }
 }
 
 #[cfg(test)]
@@ -233,16 +326,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_read_from_the_page() {
-        let page = std::fs::read_to_string(crate::root().join(PAGE)).unwrap();
-        let samples = samples(&page).unwrap();
+    fn messages_are_read_from_the_vectors() {
+        let samples = samples(&vectors().unwrap()).unwrap();
         let first = &samples[0];
         assert_eq!(first.layout, "none");
-        assert_eq!(first.meaning, "RDMA2_OPTIONAL CALL ROPT_INITXCH");
         assert_eq!(first.message[..8], [0, 0, 0, 7, 0, 0, 0, 2]);
-        assert_eq!(direction_of(&first.message), To::Server);
-        assert_eq!(direction_of(&samples[1].message), To::Client);
-        let answer = find(&samples, "none", "RDMA2_OPTIONAL REPLY ROPT_INITXCH", 1).unwrap();
-        assert_ne!(with_design(answer, SEVERAL_HANDLES).unwrap(), *answer);
+        assert_eq!(first.to, To::Server);
+        assert_eq!(samples[1].to, To::Client);
+        let shown = first.shown.as_ref().unwrap();
+        assert_eq!(shown["rpcordma2.xchar"], [1, 2, 3]);
+        assert_eq!(shown["rpcordma2.nochg"], [6]);
+        let chunks = samples
+            .iter()
+            .find(|sample| sample.name.starts_with("per_version"));
+        let shown = chunks.unwrap().shown.as_ref().unwrap();
+        assert_eq!(shown["rpcordma2.segments"], [2, 0, 1]);
+        assert_eq!(shown["rpcordma2.handle"], [0xa, 0xb, 0xc, 0xd, 0xe]);
     }
 }

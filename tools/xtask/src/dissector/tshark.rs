@@ -37,6 +37,11 @@ impl Row {
         self.0.get(field).map_or(&[], Vec::as_slice)
     }
 
+    /// The first value of a field.
+    pub(super) fn first(&self, field: &str) -> Option<&str> {
+        self.all(field).first().map(String::as_str)
+    }
+
     pub(super) fn has(&self, field: &str) -> bool {
         !self.all(field).is_empty()
     }

@@ -19,7 +19,7 @@ const DOC: &str = "usr/share/doc/rpcrdma";
 
 /// Folders and files of the work tree, and where they are in the package: those that are copied with their links set right.
 /// Longer paths count before shorter ones that they begin with.
-const COPIED: [(&str, &str); 10] = [
+const COPIED: [(&str, &str); 11] = [
     ("README.md", "README.md"),
     ("ARCHITECTURE.md", "ARCHITECTURE.md"),
     ("docs/README.md", "contents.md"),
@@ -27,13 +27,14 @@ const COPIED: [(&str, &str); 10] = [
     ("docs/design", "design"),
     ("docs/library", "library"),
     ("docs/schemas", "schemas"),
+    ("docs/xdr", "xdr"),
     ("contrib/wireshark", "wireshark"),
     ("contrib/rpcrdma.toml", "examples/rpcrdma.toml"),
     ("contrib/gateway.toml", "examples/gateway.toml"),
 ];
 
 /// Endings of the files that are copied out of folders. Tables that programs read, as those of compliance, are not.
-const ENDINGS: [&str; 4] = ["md", "svg", "json", "lua"];
+const ENDINGS: [&str; 5] = ["md", "svg", "json", "lua", "x"];
 
 /// Files of the work tree that the package has from elsewhere, from the root of the package.
 const ELSEWHERE: [(&str, &str); 7] = [
