@@ -136,6 +136,9 @@ impl Link {
                 Ok((buffer.memory().to_vec(), remote))
             }
             Some((Memory::Source(pieces), remote)) => Ok((pieces.concat(), remote)),
+            Some((Memory::Parts(_), _)) => {
+                error("memory comes back in parts, as no case registers it".to_owned())
+            }
             None => error(match self.closed() {
                 Some(why) => format!("memory was lost with the connection: {why}"),
                 None => "memory could not be invalidated".to_owned(),

@@ -7,7 +7,7 @@ use crate::timers::Timers;
 use iwarp_proto::mpa::{Agreed, Frame, MAX_DEPTH, Revision};
 use iwarp_proto::terminate::Cause;
 use iwarp_proto::{
-    Endpoint, EndpointConfig, MAX_MESSAGE, MAX_REGION, MAX_REGIONS, MAX_SENDS, Role,
+    Endpoint, EndpointConfig, MAX_MESSAGE, MAX_PARTS, MAX_REGION, MAX_REGIONS, MAX_SENDS, Role,
 };
 use rustix::net::Shutdown;
 use std::io;
@@ -75,6 +75,7 @@ pub(crate) fn limits(options: &QpOptions) -> Limits {
         max_message: MAX_MESSAGE,
         regions: MAX_REGIONS,
         max_region: MAX_REGION,
+        parts: MAX_PARTS,
         remote_invalidation: Invalidation::Region,
         keepalive: true,
     }

@@ -266,7 +266,14 @@ impl End {
             State::Open => {}
             State::Closing { .. } | State::Closed(_) => return Err(RegisterError::Closed(memory)),
         }
-        if memory.is_empty() || memory.len() > self.limits.max_region {
+        let (most, max_region) = (self.limits.parts, self.limits.max_region);
+        let registrable = match &memory {
+            Memory::Parts(parts) => parts.are_registrable(most, max_region),
+            Memory::Source(_) | Memory::Sink(_) | Memory::Persistent(..) => {
+                !memory.is_empty() && memory.len() <= max_region
+            }
+        };
+        if !registrable {
             return Err(RegisterError::Size(memory));
         }
         let refused = match self.faults.refuse_registration {

@@ -59,6 +59,7 @@
 mod completion;
 mod counters;
 mod limits;
+mod parts;
 mod provider;
 mod reason;
 mod shared;
@@ -69,6 +70,7 @@ pub use buffer::{Buffer, Gather};
 pub use completion::{CloseReason, Completion, Invalidated, WorkError};
 pub use counters::{IoCounters, WorkCounters};
 pub use limits::{Invalidation, Limits, PrivateDataCapacity};
+pub use parts::{Part, Parts};
 pub use provider::{
     BoxFuture, Connected, Incoming, Listener, NotPersistent, PostError, Provider, QpOptions,
     QueuePair, RegisterError, SetupError,

@@ -30,8 +30,11 @@ pub struct Limits {
     pub max_message: u32,
     /// Regions that can be registered at a time.
     pub regions: usize,
-    /// Bytes of the largest region.
+    /// Bytes of the largest region, or of the largest part of one.
     pub max_region: usize,
+    /// Parts that a region can have ([`Memory::Parts`](crate::Memory::Parts)); 0 if the provider
+    /// registers only memory in one piece.
+    pub parts: usize,
     /// What a Send with Invalidate of the peer can invalidate.
     pub remote_invalidation: Invalidation,
     /// Whether a dead peer is detected without traffic, as by TCP keepalive. InfiniBand has no

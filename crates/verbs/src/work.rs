@@ -1,5 +1,6 @@
 //! Work requests and the memory they refer to.
 
+use crate::Parts;
 use buffer::{Buffer, Gather, gather_len};
 use smallvec::SmallVec;
 use std::fmt;
@@ -48,7 +49,7 @@ impl Segment {
     }
 }
 
-/// Memory to register, open to the peer for reading or for writing, never both.
+/// Memory to register. Each byte is open to the peer for reading or for writing, never both.
 #[derive(Debug)]
 pub enum Memory {
     /// The peer may read these bytes (RDMA Read).
@@ -57,6 +58,11 @@ pub enum Memory {
     /// back, the buffer's length is as at registration: only the protocol above knows how much was
     /// written.
     Sink(Buffer),
+    /// Several pieces of memory under one handle, each for its own kind of access. Only where
+    /// [`Limits::parts`] permits it.
+    ///
+    /// [`Limits::parts`]: crate::Limits::parts
+    Parts(Parts),
     /// Memory that stays registered between uses, open for one kind of access in the whole capacity
     /// of the buffer. Only this end can invalidate it: if the peer tries to, the connection ends.
     /// The owner accesses it with [`QueuePair::copy_in`] and [`QueuePair::copy_out`].
@@ -80,6 +86,7 @@ impl Memory {
     pub fn len(&self) -> usize {
         match self {
             Self::Source(pieces) => gather_len(pieces),
+            Self::Parts(parts) => parts.len(),
             Self::Sink(buffer) | Self::Persistent(_, buffer) => buffer.capacity(),
         }
     }

@@ -459,6 +459,7 @@ impl End {
         let region = self.regions.remove(&handle).expect("it was registered");
         match memory {
             Memory::Source(pieces) => assert!(pieces.concat() == region.bytes),
+            Memory::Parts(_) => unreachable!("none is registered"),
             Memory::Sink(buffer) | Memory::Persistent(_, buffer) => {
                 assert!(*buffer.memory() == region.bytes[..]);
             }

@@ -549,6 +549,7 @@ impl Stage {
                 }
                 assert!(buffer.memory_mut().iter().all(|byte| *byte == 0));
             }
+            Memory::Parts(_) => unreachable!("none is registered"),
         }
     }
 

@@ -440,3 +440,96 @@ fn persistent_memory_cannot_be_invalidated_and_is_not_listed() {
     drop(server);
     client.assert_nothing_is_left();
 }
+
+/// A client that registers both chunks of a call under one handle, and a server of this design.
+fn with_one_region(design: Design) -> (Victim, Peer) {
+    let config = config(&[design]).with_one_region(true);
+    meeting(config, bit(design))
+}
+
+impl Called {
+    /// Offsets of the Read chunk and of the Write chunk in the region that they share.
+    fn offsets(&self) -> [u64; 2] {
+        assert_eq!(self.source(), self.sink(), "one handle");
+        let offset = |[_, _, high, low]: [u32; 4]| u64::from(high) << 32 | u64::from(low);
+        [self.offered.reads[0], self.offered.writes[0][0]].map(offset)
+    }
+}
+
+#[test]
+fn one_region_of_a_call_ends_with_one_invalidation_and_is_named_once() {
+    for design in SELECTABLE {
+        let (client, mut server) = with_one_region(design);
+        let before = naming(design, &[]);
+        let called = Called::hear(Some(design), &client, &mut server);
+        let [source, sink] = called.offsets();
+        let handle = called.sink();
+        assert!(called.named.len() <= 1 && called.named.iter().all(|&named| named == handle));
+        server.read_request(handle, source, 4);
+        assert_eq!(server.hear(), Heard::Read(vec![3; 4]));
+        server.write(handle, sink, b"written");
+        server.send_and_invalidate(&called.reply(&before), handle);
+        client.outcome(called.calling).expect("a reply");
+        // Neither chunk is in reach any more.
+        server.write(handle, sink, b"gone");
+        server.assert_terminated(TAGGED_INVALID_STAG);
+        drop(server);
+        client.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn chunk_of_one_region_is_open_for_its_own_access_and_within_its_own_bounds() {
+    const DDP_BOUNDS: Cause = Cause(1, 1, 1);
+    const RDMA_BOUNDS: Cause = Cause(0, 1, 1);
+    const RDMA_ACCESS: Cause = Cause(0, 1, 2);
+    type Offence = fn(&mut Peer, u32, [u64; 2]);
+    let offences: [(Offence, Cause); 5] = [
+        (
+            |server, handle, [source, _]| server.write(handle, source, b"mine"),
+            RDMA_ACCESS,
+        ),
+        (
+            |server, handle, [_, sink]| server.read_request(handle, sink, 4),
+            RDMA_ACCESS,
+        ),
+        (
+            |server, handle, [source, _]| server.read_request(handle, source + 49_999, 2),
+            RDMA_BOUNDS,
+        ),
+        (
+            |server, handle, [_, sink]| server.write(handle, sink + (1 << 39), b"far"),
+            DDP_BOUNDS,
+        ),
+        (
+            |server, handle, [_, sink]| server.write(handle, sink + (1 << 40), b"none"),
+            DDP_BOUNDS,
+        ),
+    ];
+    for (offence, cause) in offences {
+        let (client, mut server) = with_one_region(Design::PerCall);
+        let called = Called::hear(Some(Design::PerCall), &client, &mut server);
+        let offsets = called.offsets();
+        offence(&mut server, called.sink(), offsets);
+        server.assert_terminated(cause);
+        assert_lost(&client, called);
+        drop(server);
+        client.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn one_region_of_another_call_cannot_be_invalidated_under_any_design() {
+    for design in SELECTABLE {
+        let (client, mut server) = with_one_region(design);
+        let first = Called::hear(Some(design), &client, &mut server);
+        let second = Called::hear(Some(design), &client, &mut server);
+        let reply = second.reply(&naming(design, &[]));
+        server.send_and_invalidate(&reply, first.sink());
+        server.drain();
+        assert_lost(&client, first);
+        assert_lost(&client, second);
+        drop(server);
+        client.assert_nothing_is_left();
+    }
+}

@@ -39,8 +39,11 @@ use verbs::{
 /// Largest number of regions registered at a time on one connection.
 pub const MAX_REGIONS: usize = 2048;
 
-/// Octets of the largest region.
+/// Octets of the largest region, or of the largest part of one.
 pub const MAX_REGION: usize = 1 << 30;
+
+/// Largest number of parts of a region: more than the chunks of any RPC call.
+pub const MAX_PARTS: usize = 64;
 
 /// Octets of the largest message, Write or Read.
 pub const MAX_MESSAGE: u32 = 1 << 30;
@@ -244,7 +247,7 @@ impl Endpoint {
     pub fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
         if !matches!(self.phase, Phase::Open) {
             Err(RegisterError::Closed(memory))
-        } else if memory.is_empty() || memory.len() > MAX_REGION {
+        } else if !is_registrable(&memory) {
             Err(RegisterError::Size(memory))
         } else if self.places.table.regions() >= MAX_REGIONS {
             Err(RegisterError::Full(memory))
@@ -372,6 +375,16 @@ impl Endpoint {
         self.places.trim();
         if self.cq.is_empty() {
             self.cq = VecDeque::new();
+        }
+    }
+}
+
+/// Whether memory has a size, and a number of parts, that can be registered.
+fn is_registrable(memory: &Memory) -> bool {
+    match memory {
+        Memory::Parts(parts) => parts.are_registrable(MAX_PARTS, MAX_REGION),
+        Memory::Source(_) | Memory::Sink(_) | Memory::Persistent(..) => {
+            (1..=MAX_REGION).contains(&memory.len())
         }
     }
 }

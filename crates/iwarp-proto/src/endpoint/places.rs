@@ -21,8 +21,8 @@ pub(super) enum Target {
     Receive,
     /// The sink of the first outstanding Read.
     ReadSink,
-    /// A region.
-    Region(SlotId),
+    /// The part of a region with this number; 0 where the memory is in one piece.
+    Region(SlotId, usize),
 }
 
 /// All memory that the peer's payload can reach, and the state of its incoming messages.
@@ -94,7 +94,7 @@ impl Places {
                 .buffer
                 .memory_mut(),
             Target::ReadSink => self.reads.sink_mut(),
-            Target::Region(slot) => self.table.sink_mut(slot),
+            Target::Region(slot, part) => self.table.sink_mut(slot, part),
         }
     }
 

@@ -461,7 +461,7 @@ impl Endpoint {
         let got = payload.len();
         self.places.memory_mut(target)[start..start + got].copy_from_slice(payload);
         self.counters.copied_in += got as u64;
-        if let Target::Region(slot) = target {
+        if let Target::Region(slot, _) = target {
             self.places.table.hold(slot);
         }
         self.rx.consume(header_len + got);
@@ -518,7 +518,7 @@ impl Endpoint {
                 unreachable!("only what has a place is placed")
             }
         }
-        if let Target::Region(slot) = placing.target {
+        if let Target::Region(slot, _) = placing.target {
             self.unhold(slot);
         }
         Step::Moved

@@ -5,6 +5,7 @@
 mod conversation;
 mod hostile;
 mod memory;
+mod parts;
 mod stream;
 mod wire;
 

@@ -57,6 +57,10 @@ pub struct Config {
     /// Persistent memory for arguments, if any. With it, `registrations` must have
     /// [`Registration::Persistent`](crate::Registration::Persistent).
     pub persistent: Option<PersistentArguments>,
+    /// Whether all memory of a call's chunks is registered under one handle (reminv §2.4), where the
+    /// provider permits regions in [parts](verbs::Limits::parts). Otherwise, and for a call with
+    /// more chunks than parts are permitted, each chunk has a handle of its own.
+    pub one_region: bool,
     /// Source of Receives.
     pub receives: Receives,
     /// Source of memory.
@@ -137,6 +141,7 @@ impl Config {
             max_segment: self.max_segment,
             registrations: self.registrations,
             persistent: self.persistent,
+            one_region: self.one_region,
             receives: self.receives,
             receive_size: self.receive_size(),
             pool: self.pool.clone(),

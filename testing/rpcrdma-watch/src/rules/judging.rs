@@ -121,9 +121,8 @@ impl Rules {
         }
         for (segment, source) in segments(lists) {
             let right = self.regions.get(&segment.handle).is_some_and(|region| {
-                let begin = segment.offset.checked_sub(region.base);
-                let end = begin.and_then(|begin| begin.checked_add(u64::from(segment.length)));
-                region.source == source && end.is_some_and(|end| end <= region.len)
+                let mut parts = region.parts.iter();
+                parts.any(|part| part.takes(&segment, source))
             });
             // One without bytes needs no memory behind it.
             if !right && segment.length > 0 {

@@ -15,7 +15,7 @@ use rpcrdma_proto::{Design, Designs, Direction, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use verbs::{Completion, Handle, RemoteAddress, Segment, SharedReceiveQueue, WrId};
+use verbs::{Completion, Handle, Segment, SharedReceiveQueue, WrId};
 
 /// Role of this end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,12 +102,28 @@ impl Default for Two {
 const DEFAULT_SIZE: usize = 4096;
 const FIRST_SIZE: usize = 1024;
 
+/// Memory in one piece, for one kind of access.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// The address of its first byte.
+    pub(super) base: u64,
+    pub(super) len: u64,
+    pub(super) source: bool,
+}
+
+impl Part {
+    /// Whether a call may offer this segment to be read, or to be written.
+    fn takes(&self, segment: &Segment, source: bool) -> bool {
+        let begin = segment.offset.checked_sub(self.base);
+        let end = begin.and_then(|begin| begin.checked_add(u64::from(segment.length)));
+        self.source == source && end.is_some_and(|end| end <= self.len)
+    }
+}
+
 #[derive(Debug)]
 struct Region {
-    /// The address of its first byte.
-    base: u64,
-    len: u64,
-    source: bool,
+    /// One, unless it was registered in parts.
+    parts: Vec<Part>,
     /// It is registered from one call to the next.
     stays: bool,
     /// A call without a reply has offered it.
@@ -308,12 +324,9 @@ impl Rules {
         }
     }
 
-    pub(super) fn registered(&mut self, at: RemoteAddress, len: usize, source: bool, stays: bool) {
-        let handle = at.handle;
+    pub(super) fn registered(&mut self, handle: Handle, parts: Vec<Part>, stays: bool) {
         let region = Region {
-            base: at.offset,
-            len: len as u64,
-            source,
+            parts,
             stays,
             offered: false,
         };

@@ -33,7 +33,11 @@ fn files_are_the_same_under_each_design() {
         let how = invalidation(name);
         let served = Served::new(&[&how]);
         assert_eq!(agreed(&served, &[&how]), name);
-        for args in [&[&how[..]][..], &[&how, "--persistent-memory=65536"]] {
+        for args in [
+            &[&how[..]][..],
+            &[&how, "--persistent-memory=65536"],
+            &[&how, "--one-region"],
+        ] {
             let source = served.local("tree/large", &content);
             served.local("tree/small", &content[..10_000]);
             served.local("tree/empty", b"");
