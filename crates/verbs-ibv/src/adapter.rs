@@ -211,6 +211,7 @@ pub(crate) fn upper_limits() -> Limits {
         // A window of type 2 is bound to one registration, which is one range of addresses.
         parts: 0,
         remote_invalidation: Invalidation::Region,
+        invalidations: 1,
         keepalive: false,
     }
 }

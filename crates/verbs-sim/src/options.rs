@@ -168,6 +168,7 @@ fn default_limits() -> Limits {
         max_region: 1 << 30,
         parts: 64,
         remote_invalidation: Invalidation::Region,
+        invalidations: 16,
         keepalive: true,
     }
 }

@@ -79,5 +79,7 @@ pub use reason::{Loss, ProtocolError, ProtocolMismatch, Reason, RejectReason};
 pub use shared::{
     NoBlock, ReceiveShare, SHARED_RECEIVE_KEEP, SharedReceiveQueue, SharedReceiveStats,
 };
-pub use work::{Access, Handle, Memory, RemoteAddress, Segment, WorkKind, WorkRequest, WrId};
+pub use work::{
+    Access, Handle, Handles, Memory, RemoteAddress, Segment, WorkKind, WorkRequest, WrId,
+};
 pub use wrap::{WrapProvider, WrapQueuePair};

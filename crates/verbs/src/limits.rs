@@ -37,6 +37,9 @@ pub struct Limits {
     pub parts: usize,
     /// What a Send with Invalidate of the peer can invalidate.
     pub remote_invalidation: Invalidation,
+    /// Handles that one Send can invalidate, of this end and of the peer: 1 as InfiniBand and iWARP
+    /// define it. With more, the peer's provider must have the same extension.
+    pub invalidations: usize,
     /// Whether a dead peer is detected without traffic, as by TCP keepalive. InfiniBand has no
     /// equivalent.
     pub keepalive: bool,

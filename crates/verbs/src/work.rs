@@ -15,6 +15,54 @@ impl fmt::Debug for Handle {
     }
 }
 
+/// Handles of the peer that one Send invalidates: at least one.
+///
+/// More than one only where [`Limits::invalidations`](crate::Limits::invalidations) permits it
+/// (draft-cel-nfsv4-reminv-design-03 §2.4). One handle takes no memory of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handles {
+    first: Handle,
+    more: Vec<Handle>,
+}
+
+impl Handles {
+    /// Combines handles in this order; `None` if there are none.
+    pub fn new(handles: impl IntoIterator<Item = Handle>) -> Option<Self> {
+        let mut handles = handles.into_iter();
+        Some(Self {
+            first: handles.next()?,
+            more: handles.collect(),
+        })
+    }
+
+    /// Returns the first handle.
+    pub fn first(&self) -> Handle {
+        self.first
+    }
+
+    /// Returns the handles behind the first.
+    pub fn more(&self) -> &[Handle] {
+        &self.more
+    }
+
+    /// Returns all handles.
+    pub fn iter(&self) -> impl Iterator<Item = Handle> + '_ {
+        std::iter::once(self.first).chain(self.more.iter().copied())
+    }
+
+    /// Returns the number of handles.
+    pub fn count(&self) -> usize {
+        1 + self.more.len()
+    }
+}
+
+impl From<Handle> for Handles {
+    fn from(first: Handle) -> Self {
+        let more = Vec::new();
+        Self { first, more }
+    }
+}
+
 /// Identifier of a work request, chosen by the poster and returned in the completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WrId(pub u64);
@@ -119,9 +167,10 @@ pub enum WorkRequest {
         buffer: Buffer,
         /// The rest of the same message, by reference. Empty if the buffer has all of it.
         rest: Gather,
-        /// Handle of the peer to invalidate with the message (Send with Invalidate). It must not be
-        /// the source of an outstanding Read: that ends the connection, or the Read ends first.
-        invalidate: Option<Handle>,
+        /// Handles of the peer to invalidate with the message (Send with Invalidate): one, or as
+        /// many as [`Limits::invalidations`](crate::Limits::invalidations) permits. None may be the
+        /// source of an outstanding Read: that ends the connection, or the Read ends first.
+        invalidate: Option<Handles>,
     },
     /// Write into the peer's memory. A Write without bytes touches no memory, and the peer does not
     /// check its handle (RFC 5041 §5.2). A Write that the peer refuses may have been placed in

@@ -43,6 +43,7 @@ impl Hand {
                 max_region: 1 << 20,
                 parts: 64,
                 remote_invalidation: Invalidation::Region,
+                invalidations: 16,
                 keepalive: false,
             },
             next_handle: 1,
@@ -96,7 +97,7 @@ impl Hand {
             WorkRequest::Invalidate { wr, handle } => match self.regions.remove(&handle) {
                 Some(memory) => Completion::Invalidate {
                     wr,
-                    invalidated: Invalidated { handle, memory },
+                    invalidated: Invalidated::new(handle, memory),
                 },
                 None => Completion::Failed {
                     wr,
@@ -121,7 +122,7 @@ impl Hand {
         buffer.extend_from_slice(message);
         let invalidated = invalidate.and_then(|handle| {
             let memory = self.regions.remove(&handle)?;
-            Some(Invalidated { handle, memory })
+            Some(Invalidated::new(handle, memory))
         });
         Some(Completion::Receive {
             wr,

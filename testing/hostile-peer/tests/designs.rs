@@ -8,8 +8,8 @@ use hostile_peer::header::operation::INITXCH;
 use hostile_peer::header::procedure::{ERROR, MSG, OPTIONAL};
 use hostile_peer::header::{initial, optional};
 use hostile_peer::{
-    Calling, Cause, Heard, Offered, PROGRAM, Peer, Target, Victim, as_words, offer_to, offering,
-    procedure, rpc, words,
+    Calling, Cause, Heard, Offered, PROGRAM, Peer, Segment, Target, Victim, as_words, offer_to,
+    offering, procedure, rpc, words,
 };
 use oncrpc::{Chain, TransportError};
 use rpcrdma::{ClientConfig, Design, PersistentArguments, Versions};
@@ -33,6 +33,7 @@ fn bit(design: Design) -> u32 {
         Design::PerCall => 8,
         Design::PerCallSeveral => 16,
         Design::InterCall => 32,
+        Design::PerCallAll => 64,
     }
 }
 
@@ -40,7 +41,7 @@ fn bit(design: Design) -> u32 {
 fn naming(design: Design, named: &[u32]) -> Vec<u32> {
     match design {
         Design::PerCall => vec![named.first().copied().unwrap_or(0)],
-        Design::PerCallSeveral => {
+        Design::PerCallSeveral | Design::PerCallAll => {
             let count = u32::try_from(named.len()).unwrap();
             [&[count], named].concat()
         }
@@ -97,6 +98,9 @@ fn server_invalidates_only_handles_that_the_design_allows() {
         (Design::PerCallSeveral, &[FOREIGN], None),
         (Design::PerCallSeveral, &[FOREIGN, 0, SINK], Some(SINK)),
         (Design::PerCallSeveral, &[FOREIGN; 16], None),
+        (Design::PerCallAll, &[], None),
+        (Design::PerCallAll, &[FOREIGN; 16], None),
+        (Design::PerCallAll, &[FOREIGN, SINK, 0, SINK], Some(SINK)),
     ] {
         let target = Target::taking(&[design]);
         let mut peer = agreed(&target, design);
@@ -108,7 +112,7 @@ fn server_invalidates_only_handles_that_the_design_allows() {
             // The word is copied; an array is not.
             let copied: &[u32] = match design {
                 Design::PerCall => &named[..1],
-                Design::PerCallSeveral => &[0],
+                Design::PerCallSeveral | Design::PerCallAll => &[0],
                 _ => &[],
             };
             assert!(reply[5..].starts_with(copied));
@@ -222,7 +226,7 @@ impl Called {
         };
         let named = match design {
             Some(Design::PerCall) => vec![message.remove(5)],
-            Some(Design::PerCallSeveral) => {
+            Some(Design::PerCallSeveral | Design::PerCallAll) => {
                 let count = message.remove(5);
                 message.drain(5..5 + count as usize).collect()
             }
@@ -266,11 +270,12 @@ fn assert_lost(client: &Victim, called: Called) {
     }
 }
 
-const SELECTABLE: [Design; 4] = [
+const SELECTABLE: [Design; 5] = [
     Design::Fixed,
     Design::PerCall,
     Design::PerCallSeveral,
     Design::InterCall,
+    Design::PerCallAll,
 ];
 
 #[test]
@@ -400,6 +405,7 @@ fn handle_list_of_a_reply_is_ignored_if_well_formed() {
     for (design, meaningless, wrong) in [
         (Design::PerCall, &[FOREIGN][..], &[][..]),
         (Design::PerCallSeveral, &[2, FOREIGN, FOREIGN], &[17]),
+        (Design::PerCallAll, &[2, FOREIGN, FOREIGN], &[17]),
     ] {
         let (client, mut server) = answered(&[design], bit(design));
         let called = Called::hear(Some(design), &client, &mut server);
@@ -532,4 +538,99 @@ fn one_region_of_another_call_cannot_be_invalidated_under_any_design() {
         drop(server);
         client.assert_nothing_is_left();
     }
+}
+
+/// Opcode of the extension by which a Send invalidates several handles.
+const INVALIDATE: u8 = 15;
+
+/// Says ahead of the next Send that it invalidates this handle too.
+fn invalidate_ahead(server: &mut Peer, handle: u32) {
+    server.segment(&Segment::tagged(INVALIDATE, handle, 0, &[]));
+}
+
+#[test]
+fn both_handles_of_a_call_go_with_its_reply_and_only_once() {
+    let design = Design::PerCallAll;
+    let (client, mut server) = answered(&[design], bit(design));
+    let before = naming(design, &[]);
+    for _ in 0..3 {
+        let called = Called::hear(Some(design), &client, &mut server);
+        let (source, sink) = (called.source(), called.sink());
+        assert_eq!(called.named, [source, sink]);
+        invalidate_ahead(&mut server, source);
+        server.send_and_invalidate(&called.reply(&before), sink);
+        client.outcome(called.calling).expect("a reply");
+    }
+    let called = Called::hear(Some(design), &client, &mut server);
+    invalidate_ahead(&mut server, called.source());
+    server.send_and_invalidate(&called.reply(&before), called.source());
+    server.assert_terminated(CANNOT_INVALIDATE);
+    assert_lost(&client, called);
+    drop(server);
+    client.assert_nothing_is_left();
+}
+
+#[test]
+fn handle_of_another_call_among_several_ends_the_connection() {
+    let design = Design::PerCallAll;
+    for foreign in [Called::source, Called::sink] {
+        let (client, mut server) = answered(&[design], bit(design));
+        let first = Called::hear(Some(design), &client, &mut server);
+        let second = Called::hear(Some(design), &client, &mut server);
+        invalidate_ahead(&mut server, foreign(&first));
+        server.send_and_invalidate(&second.reply(&naming(design, &[])), second.sink());
+        server.drain();
+        assert_lost(&client, first);
+        assert_lost(&client, second);
+        drop(server);
+        client.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn list_of_unknown_handles_or_longer_than_agreed_on_is_refused() {
+    let design = Design::PerCallAll;
+    let (client, mut server) = answered(&[design], bit(design));
+    let called = Called::hear(Some(design), &client, &mut server);
+    invalidate_ahead(&mut server, called.sink() ^ 1);
+    server.assert_terminated(CANNOT_INVALIDATE);
+    assert_lost(&client, called);
+    // As many calls as there are credits offer eight handles; the limit is sixteen with that of the Send.
+    let (client, mut server) =
+        Victim::offering(config(&[design]).with_credits(10), |server, offer| {
+            choose(server, offer, bit(design), 1);
+        });
+    let first = Called::hear(Some(design), &client, &mut server);
+    server.send(&with_credits(first.reply(&naming(design, &[])), 10));
+    client.outcome(first.calling).expect("a reply");
+    let calls: Vec<Called> = (0..9)
+        .map(|_| Called::hear(Some(design), &client, &mut server))
+        .collect();
+    for called in &calls[..8] {
+        invalidate_ahead(&mut server, called.source());
+        invalidate_ahead(&mut server, called.sink());
+    }
+    server.assert_terminated(CANNOT_INVALIDATE);
+    for called in calls {
+        assert_lost(&client, called);
+    }
+    drop(server);
+    client.assert_nothing_is_left();
+}
+
+/// A reply that grants so many credits.
+fn with_credits(mut reply: Vec<u8>, credits: u32) -> Vec<u8> {
+    reply[8..12].copy_from_slice(&credits.to_be_bytes());
+    reply
+}
+
+#[test]
+fn several_handles_cannot_be_invalidated_where_that_was_not_agreed_on() {
+    const UNEXPECTED_OPCODE: Cause = Cause(0, 2, 6);
+    let design = Design::PerCallSeveral;
+    let (client, mut server) = answered(&[design], bit(design));
+    let called = Called::hear(Some(design), &client, &mut server);
+    invalidate_ahead(&mut server, called.sink());
+    server.assert_terminated(UNEXPECTED_OPCODE);
+    assert_lost(&client, called);
 }

@@ -25,8 +25,12 @@ pub(super) struct Admitted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Write,
+    /// Ahead of a Send: a region that goes with it.
+    Invalidate(SlotId),
     ReadResponse,
-    Send { invalidate: Option<u32> },
+    Send {
+        invalidate: Option<u32>,
+    },
     ReadRequest,
     Terminate,
 }
@@ -52,6 +56,7 @@ impl Places {
                         let place = (len > 0).then_some((Target::ReadSink, start));
                         (What::ReadResponse, place)
                     }
+                    Opcode::Invalidate => (self.admit_invalidate(stag, offset, len, last)?, None),
                     _ => return Err(Cause::RDMA_OPCODE),
                 };
                 Ok(Admitted { what, place, last })
@@ -102,6 +107,29 @@ impl Places {
                 Ok(Admitted { what, place, last })
             }
         }
+    }
+
+    /// Our extension: where it was not agreed on, the opcode is a reserved one (RFC 5040 §4.1).
+    fn admit_invalidate(
+        &self,
+        stag: u32,
+        offset: u64,
+        len: usize,
+        last: bool,
+    ) -> Result<What, Cause> {
+        if self.invalidations < 2 {
+            return Err(Cause::RDMA_OPCODE);
+        }
+        if len > 0 || offset > 0 || !last {
+            return Err(Cause::RDMA_OPERATION);
+        }
+        // More than one Send can invalidate.
+        if !self.has_room_ahead() {
+            return Err(Cause::RDMA_CANNOT_INVALIDATE);
+        }
+        let slot = self.mortal_region(stag);
+        slot.map(What::Invalidate)
+            .ok_or(Cause::RDMA_CANNOT_INVALIDATE)
     }
 
     /// RFC 5041 §7.1: nothing is checked for a segment without payload.

@@ -1,12 +1,13 @@
 //! Memory into which the peer's payload is placed: regions, Receives and sinks of Reads.
 
+use super::MAX_INVALIDATIONS;
 use super::reads::Reads;
 use crate::ddp::Header;
 use crate::rdmap::QUEUE_SEND;
 use crate::stag::{Entry, SlotId, StagTable};
 use buffer::Buffer;
 use std::collections::VecDeque;
-use verbs::{Memory, NoBlock, ReceiveShare, SharedReceiveQueue, WrId};
+use verbs::{Invalidated, Memory, NoBlock, ReceiveShare, SharedReceiveQueue, WrId};
 
 /// A posted Receive.
 pub(super) struct Receive {
@@ -32,6 +33,10 @@ pub(super) struct Places {
     pub(super) receives: VecDeque<Receive>,
     pub(super) share: Option<ReceiveShare>,
     pub(super) reads: Reads,
+    /// STags that one Send of the peer can invalidate.
+    pub(super) invalidations: usize,
+    /// Regions that the peer invalidated ahead of the Send that is arriving, or next.
+    pub(super) ahead: Vec<Invalidated>,
     /// MSN of the Send that is arriving, or next.
     pub(super) send_sequence: u32,
     /// Octets of that Send that have arrived.
@@ -43,9 +48,16 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn new(seed: [u8; 32], ord: u16, share: Option<ReceiveShare>) -> Self {
+    pub(super) fn new(
+        seed: [u8; 32],
+        ord: u16,
+        share: Option<ReceiveShare>,
+        invalidations: usize,
+    ) -> Self {
         Self {
             share,
+            invalidations,
+            ahead: Vec::new(),
             table: StagTable::new(seed),
             receives: VecDeque::new(),
             reads: Reads::new(ord),
@@ -112,6 +124,12 @@ impl Places {
             Entry::Region(Memory::Persistent(..))
         );
         (!stays && !self.table.is_held(slot)).then_some(slot)
+    }
+
+    /// Whether one more region may be invalidated with the Send that is arriving, or next, beside its
+    /// own.
+    pub(super) fn has_room_ahead(&self) -> bool {
+        self.ahead.len() + 1 < self.invalidations.min(MAX_INVALIDATIONS)
     }
 
     /// Invalidates a region and returns its memory.

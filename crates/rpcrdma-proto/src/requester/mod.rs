@@ -360,8 +360,8 @@ impl<O: Owner> Requester<O> {
         self.answered(shared, key, outcome);
     }
 
-    /// Takes back the handle that a reply to the call `key` invalidated. Returns false if the peer
-    /// was not permitted to do that.
+    /// Takes back the handles that a reply to the call `key` invalidated. Returns false if the peer
+    /// was not permitted to do that. Each is judged by itself, whatever the others are.
     ///
     /// In version one it does not matter whether the peer set R: a Linux server never does, and
     /// invalidates.
@@ -371,7 +371,12 @@ impl<O: Owner> Requester<O> {
         key: u32,
         invalidated: Option<Invalidated>,
     ) -> bool {
-        let Some(Invalidated { handle, memory }) = invalidated else {
+        let Some(Invalidated {
+            handle,
+            memory,
+            also,
+        }) = invalidated
+        else {
             return true;
         };
         if shared.agreed.accepts == Accepts::Nothing {
@@ -403,7 +408,8 @@ impl<O: Owner> Requester<O> {
         if !shared.agreed.peer_announces {
             shared.counters.remote_invalidations_without_r += 1;
         }
-        true
+        also.into_iter()
+            .all(|other| self.take_back(shared, key, Some(other)))
     }
 
     /// Handles the reply of a call: frees the credit, and invalidates what is still exposed.
@@ -481,7 +487,7 @@ impl<O: Owner> Requester<O> {
         invalidated: Invalidated,
     ) {
         let call = &mut self.calls[key as usize];
-        let Invalidated { handle, memory } = invalidated;
+        let Invalidated { handle, memory, .. } = invalidated;
         let named = take_back(&mut call.regions, handle, memory);
         assert!(named, "a provider invalidates the handle that was named");
         self.exposed -= 1;

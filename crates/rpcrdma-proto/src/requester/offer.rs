@@ -3,8 +3,9 @@
 use super::Call;
 use super::outcome::{Region, RegionUse, exposed};
 use crate::codec::Invalidate;
+use crate::invalidation::design::Design;
 use crate::invalidation::persistent::PersistentPool;
-use crate::invalidation::rule::{self};
+use crate::invalidation::rule::{self, Rule};
 use crate::limits::MAX_INVALIDATE_HANDLES;
 use crate::owner::Owner;
 use crate::plan::{CallForm, CallPlan};
@@ -173,7 +174,11 @@ pub(super) fn may_go<O: Owner>(
             let header = shared.agreed.codec.plain_len() + chunks_len_of(lists);
             let sent = header + plan.inline(&call.request.sizes());
             let room = shared.agreed.sizes.send.saturating_sub(sent);
-            let most = MAX_INVALIDATE_HANDLES.min(room / size_of::<u32>());
+            let mut most = MAX_INVALIDATE_HANDLES.min(room / size_of::<u32>());
+            if shared.agreed.rule == Rule::By(Design::PerCallAll) {
+                // More of them would end the connection.
+                most = most.min(shared.limits.invalidations);
+            }
             Invalidate::Several(exposed(regions).take(most).collect())
         }
         other => other,

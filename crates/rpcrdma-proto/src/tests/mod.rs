@@ -16,6 +16,7 @@ mod owner;
 mod pair;
 mod random;
 mod replies;
+mod several;
 mod tight;
 mod versions;
 mod waiting;

@@ -184,12 +184,14 @@ impl Config {
 
     /// Returns the designs that this end can agree to: with memory that must not be invalidated, or
     /// a provider without Send with Invalidate, the Requester must be the one who selects (reminv
-    /// §2.3).
+    /// §2.3). Several handles at once need a provider that invalidates them.
     fn designs(&self, limits: &Limits) -> Vec<Design> {
         let select = !self.may_lose_any(limits);
+        let several = limits.invalidations > 1;
         let designs = self.characteristics.designs.iter().copied();
         designs
             .filter(|design| !select || design.tolerates_persistent())
+            .filter(|design| several || !design.needs_several())
             .collect()
     }
 

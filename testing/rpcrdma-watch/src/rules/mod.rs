@@ -15,7 +15,7 @@ use rpcrdma_proto::{Design, Designs, Direction, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use verbs::{Completion, Handle, Segment, SharedReceiveQueue, WrId};
+use verbs::{Completion, Handle, Handles, Segment, SharedReceiveQueue, WrId};
 
 /// Role of this end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +153,7 @@ pub(super) struct ReadOut {
 pub(super) enum Outcome {
     Receive,
     /// With the handle that goes with it.
-    Message(Message, Option<Handle>),
+    Message(Message, Option<Handles>),
     Read(Option<ReadOut>),
     Other,
 }
@@ -216,7 +216,7 @@ impl Rules {
         match outcome {
             Outcome::Receive => self.receives += 1,
             Outcome::Message(message, invalidate) if !over => {
-                if let Some(handle) = invalidate {
+                for handle in invalidate.iter().flat_map(Handles::iter) {
                     self.calls_in
                         .values_mut()
                         .for_each(|call| call.gone.push(handle));
@@ -361,6 +361,9 @@ impl Rules {
             let message = Message::parse(buffer, &[], self.words());
             if let Some(lost) = invalidated {
                 self.invalidated_by_peer(&message, lost.handle);
+                for lost in &lost.also {
+                    self.invalidated_by_peer(&message, lost.handle);
+                }
             }
             self.received(&message);
             return Some(message);

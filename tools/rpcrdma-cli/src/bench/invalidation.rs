@@ -371,7 +371,11 @@ fn config(role: Role, design: Option<Design>, memory: Memory, shape: Shape) -> C
     };
     let agreed_by_characteristic = design.filter(|design| match design {
         Design::PerVersion | Design::PerConnection => false,
-        Design::Fixed | Design::PerCall | Design::PerCallSeveral | Design::InterCall => true,
+        Design::Fixed
+        | Design::PerCall
+        | Design::PerCallSeveral
+        | Design::InterCall
+        | Design::PerCallAll => true,
     });
     Config {
         role,

@@ -5,13 +5,14 @@ use crate::running::{Served, fails, ok, text, tree};
 use serde_json::{Value, json};
 use std::fs;
 
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 7] = [
     "per_version",
     "per_connection",
     "fixed",
     "per_call",
     "per_call_several",
     "inter_call",
+    "per_call_all",
 ];
 
 fn invalidation(how: &str) -> String {
@@ -125,6 +126,10 @@ fn unknown_design_is_reported_with_the_known_ones() {
 fn probe_takes_no_design_that_cannot_be_offered() {
     for how in ["on", "off", "per_version", "fixed,per_connection", "often"] {
         let args = ["probe", &invalidation(how), "127.0.0.1"];
-        fails(&args, 2, "there are fixed, per_call, per_call_several and");
+        fails(
+            &args,
+            2,
+            "there are fixed, per_call, per_call_several, inter_call and",
+        );
     }
 }

@@ -58,6 +58,13 @@ fn each_design_costs_what_its_text_says() {
     let plain = alone("none", 4, "header_bytes");
     assert_eq!(alone("per_call", 4, "header_bytes"), plain + 8.0);
     assert_eq!(alone("per_call_several", 4, "header_bytes"), plain + 24.0);
+    // All of them at once: nothing is left.
+    let of_none = alone("none", 4, "work_requests");
+    assert_eq!(alone("per_call_all", 4, "work_requests"), of_none - 4.0);
+    assert_eq!(alone("per_call_all", 4, "header_bytes"), plain + 24.0);
+    assert_eq!(alone("per_call_all", 4, "local_share"), 0.0);
+    let gain = alone("per_call_all", 4, "latency_us") / alone("none", 4, "latency_us");
+    assert!(gain < 0.9, "{gain}");
     // Nobody has to be woken for the only handle of a call.
     assert!(alone("per_call", 1, "latency_us") < alone("none", 1, "latency_us"));
     // Between calls a second one goes, where there are replies that have none of their own.
@@ -97,7 +104,7 @@ fn each_design_costs_what_its_text_says() {
     assert!(
         designs
             .into_iter()
-            .eq(["none", "per_call", "per_call_several"])
+            .eq(["none", "per_call", "per_call_all", "per_call_several"])
     );
 }
 

@@ -153,7 +153,7 @@ impl Case {
     /// responder takes one handle.
     pub(super) fn takes(&self, design: Option<Design>) -> bool {
         let stands_for_others = || {
-            let one = [Design::PerConnection, Design::InterCall];
+            let one = [Design::PerConnection, Design::InterCall, Design::PerCallAll];
             design.is_none_or(|design| one.contains(&design))
         };
         let fits = match self.memory {
@@ -163,7 +163,9 @@ impl Case {
             }
             Memory::OneRegion => self.shape.stags > 1 && self.provider != ProviderName::Verbs,
         };
-        fits && (self.varied.is_none() || stands_for_others())
+        let several = design.is_some_and(Design::needs_several);
+        let able = !several || self.provider != ProviderName::Verbs;
+        fits && able && (self.varied.is_none() || stands_for_others())
     }
 }
 
