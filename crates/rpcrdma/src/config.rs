@@ -188,6 +188,8 @@ pub struct ClientConfig {
     /// If the provider does not support Send with Invalidate, or some memory [stays
     /// registered](Self::persistent_arguments), the client agrees only to designs in which each
     /// call names the handles, and with [`Design::PerVersion`] it does not speak version two.
+    /// [`Design::PerCallAll`] needs a provider that invalidates several handles with one Send
+    /// ([`verbs::Limits::invalidations`]), at both ends; it is left out otherwise.
     pub remote_invalidation: Vec<Design>,
     /// Persistent memory for small arguments (reminv §2.2): arguments that fit are copied into
     /// regions that stay registered. The server can read the previous content of a region until the

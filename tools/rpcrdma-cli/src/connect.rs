@@ -32,8 +32,8 @@ pub(crate) struct ConnectArgs {
     pub(crate) nconnect: u8,
 
     /// Copy arguments up to this size into memory that stays registered, one buffer for each
-    /// credit. The server can read the previous content. Remote invalidation then needs per_call or
-    /// per_call_several
+    /// credit. The server can read the previous content. Remote invalidation then needs
+    /// per_call, per_call_several or per_call_all
     #[arg(long, value_name = "SIZE", help_heading = "Connection",
         value_parser = units::size_within::<u32>(1..=MAX_PERSISTENT))]
     persistent_memory: Option<u32>,
