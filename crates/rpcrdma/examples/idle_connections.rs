@@ -13,7 +13,7 @@ use std::sync::Arc;
 use verbs_sim::{EndOptions, Fabric};
 
 /// Connections that are counted.
-const CONNECTIONS: usize = 100;
+const CONNECTIONS: usize = 20;
 
 /// Calls at a time of a busy client, and how many times.
 const AT_A_TIME: usize = 128;

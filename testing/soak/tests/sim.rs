@@ -3,6 +3,7 @@
 use rpcrdma::Design::{Fixed, InterCall, PerCall, PerCallAll, PerCallSeveral};
 use soak::{Files, Load, Report, SCENARIOS, Scenario, Tally, scenario};
 use std::collections::BTreeSet;
+use std::thread;
 
 /// Seeds of each scenario.
 const SEEDS: std::ops::Range<u64> = 1..9;
@@ -18,13 +19,20 @@ fn play(scenario: &Scenario, seed: u64) -> Report {
 #[test]
 fn no_scenario_has_findings() {
     let (mut designs, mut between) = (BTreeSet::new(), 0);
-    for scenario in SCENARIOS {
-        let reports = SEEDS.map(|seed| play(scenario, seed));
+    // Each takes seconds of one CPU.
+    let played: Vec<Vec<Report>> = thread::scope(|scope| {
+        let all = SCENARIOS
+            .iter()
+            .map(|scenario| scope.spawn(|| SEEDS.map(|seed| play(scenario, seed)).collect()));
+        let all: Vec<_> = all.collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    for (scenario, reports) in SCENARIOS.iter().zip(played) {
         let mut all = Tally::default();
-        reports.for_each(|report| {
+        for report in reports {
             all += report.tally;
             designs.extend(report.designs.into_keys());
-        });
+        }
         between += all.invalidated_between;
         // It was no empty promise.
         let name = scenario.name;

@@ -17,8 +17,8 @@ use engine::Run;
 
 use crate::parallel::{self, lock};
 
-/// Seconds for each target in CI: all of them together take about a minute.
-const CI_SECONDS: u64 = 4;
+/// Seconds for each target in CI: all of them together take about half a minute.
+const CI_SECONDS: u64 = 2;
 
 #[derive(Args)]
 pub(crate) struct Options {

@@ -346,7 +346,7 @@ pub(super) const TESTS: [Test; 49] = [
     Test {
         name: "gateway-to-rdma",
         about: "clients without RDMA on the kernel's server over RDMA, through our gateway",
-        runs: Runs::Usual,
+        runs: Runs::All,
         ours: true,
         run: gateway::to_rdma,
     },
@@ -432,7 +432,7 @@ fn dashboard(run: &TestRun<'_>) -> Result<()> {
 const INLINE: &str = "4096/4096";
 
 /// Entries of the large directory.
-const ENTRIES: usize = 10_000;
+const ENTRIES: usize = 3_000;
 
 const MIB: usize = 1 << 20;
 

@@ -14,11 +14,11 @@ use super::{pages, share};
 use crate::command::{build, output};
 use crate::tool::Tool;
 
-/// What the packages are made with.
+/// What the packages are made with. A debug build of it compiles in half the time.
 const CARGO_DEB: Tool = Tool {
     name: "cargo-deb",
     version: "3.8.0",
-    arguments: &[],
+    arguments: &["--debug"],
 };
 
 /// Units of systemd but for the first service, by the folder where cargo-deb finds each alone: beside that service

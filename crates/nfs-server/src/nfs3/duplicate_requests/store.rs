@@ -1,8 +1,9 @@
 //! Storage and eviction of the entries of the duplicate request cache.
 //!
 //! Each connection keeps the results of its last calls, twice as many as it was granted credits.
-//! That is sufficient: a client with that many calls in flight has received the replies to all
-//! earlier ones. Results of a lost connection stay for [`MAX_AGE`](super::entry::MAX_AGE), however
+//! A client with that many calls in flight has received the replies to all earlier ones. A copy of
+//! an earlier one may still come, on a connection that the client has given up: a connection with few
+//! credits keeps more results for that. Results of a lost connection stay for [`MAX_AGE`](super::entry::MAX_AGE), however
 //! busy the client's next connection is. All connections share a total number of entries: an
 //! address may have as many as it leaves free; beyond that its own oldest results are evicted.
 //!
@@ -25,6 +26,9 @@ pub(super) const MAX_REPLIES: usize = 65_536;
 /// Results kept for each credit of a connection. A client may have twice as many calls as credits
 /// in service: one that gives up a call may already send the next.
 const REPLIES_PER_CREDIT: u32 = 2;
+
+/// Number of results kept for a connection at least, however few its credits are.
+const MIN_REPLIES_OF_CONNECTION: u32 = 64;
 
 /// Largest number of results kept for a connection, regardless of its credits.
 const MAX_REPLIES_OF_CONNECTION: u32 = 2048;
@@ -223,7 +227,7 @@ impl Store {
     /// Keeps the results of an executed call.
     pub(super) fn keep(&self, entry: &Arc<Entry>) {
         let most = entry.credits.saturating_mul(REPLIES_PER_CREDIT);
-        let most = most.clamp(1, MAX_REPLIES_OF_CONNECTION) as usize;
+        let most = most.clamp(MIN_REPLIES_OF_CONNECTION, MAX_REPLIES_OF_CONNECTION) as usize;
         let mut shard = self.shard(entry.client);
         let evicted = shard.keep(entry, most);
         drop(shard);

@@ -86,32 +86,43 @@ fn old_replies_are_forgotten_beside_a_slow_call_and_recent_ones_are_kept() {
 fn connection_keeps_the_results_of_as_many_calls_as_can_be_unanswered() {
     let cache = Cache::with_limit(1000);
     let now = Instant::now();
-    let caller = connection(1, 4);
-    for xid in 0..9 {
+    let caller = connection(1, 40);
+    for xid in 0..81 {
         assert!(cache.execute(&caller, xid, now));
     }
-    for xid in 1..9 {
+    for xid in 1..81 {
         assert!(!cache.execute(&caller, xid, now), "{xid} is remembered");
     }
     assert!(cache.execute(&caller, 0, now), "it was answered long ago");
 }
 
 #[test]
+fn late_copy_of_a_call_finds_its_results_although_the_grant_is_small() {
+    let cache = Cache::with_limit(1000);
+    let now = Instant::now();
+    let (given_up, next) = (connection(1, 1), connection(1, 1));
+    for xid in 0..64 {
+        assert!(cache.execute(&next, xid, now));
+    }
+    assert!(!cache.execute(&given_up, 0, now), "it is executed twice");
+}
+
+#[test]
 fn results_of_a_lost_connection_outlast_many_calls_on_the_next() {
     let cache = Cache::with_limit(1000);
     let now = Instant::now();
-    let lost = connection(1, 4);
-    for xid in 0..8 {
+    let lost = connection(1, 32);
+    for xid in 0..64 {
         assert!(cache.execute(&lost, xid, now));
     }
-    let next = connection(1, 4);
+    let next = connection(1, 32);
     for xid in 100..10_000 {
         assert!(cache.execute(&next, xid, now));
     }
-    for xid in 0..8 {
+    for xid in 0..64 {
         assert!(!cache.execute(&next, xid, now), "{xid} is remembered");
     }
-    assert_eq!(cache.0.shared.store.check(), (16, 16));
+    assert_eq!(cache.0.shared.store.check(), (128, 128));
 }
 
 #[test]
@@ -164,9 +175,9 @@ fn results_of_clients_that_are_gone_are_forgotten_with_the_calls_of_others() {
     for xid in 0..2000 {
         assert!(cache.execute(&one, xid, later));
     }
-    assert_eq!(cache.0.shared.store.check(), (2, 2));
+    assert_eq!(cache.0.shared.store.check(), (64, 64));
     let stats = cache.0.stats();
-    assert_eq!((stats.misses, stats.expired, stats.entries), (2199, 199, 2));
+    assert_eq!((stats.misses, stats.expired, stats.entries), (2199, 199, 64));
 }
 
 /// A client's calls of names in one directory, and how many of them were executed.
