@@ -123,9 +123,10 @@ impl Endpoint {
         };
         let queue = config.shared_receives.as_ref();
         let share = queue.map(|queue| queue.attach(config.receives));
+        let invalidations = config.invalidations.min(MAX_INVALIDATIONS);
         let mut endpoint = Self {
             phase: Phase::Open,
-            places: Places::new(config.seed, ord, share, config.invalidations),
+            places: Places::new(config.seed, ord, share, invalidations),
             rx: Rx::new(config.crc, config.strict, config.pool.clone()),
             tx: Tx::new(config.crc, config.markers, max_ulpdu, config.pool.clone()),
             cq: VecDeque::new(),
@@ -246,7 +247,7 @@ impl Endpoint {
             } => {
                 let handles = invalidate.as_ref().map_or(0, Handles::count);
                 fits((buffer.len() + buffer::gather_len(rest)) as u64)
-                    && handles <= self.config.invalidations
+                    && handles <= self.config.invalidations.min(MAX_INVALIDATIONS)
             }
             // Where it goes is for the peer to judge.
             WorkRequest::Write { source, .. } => fits(buffer::gather_len(source) as u64),

@@ -1,6 +1,5 @@
 //! Memory into which the peer's payload is placed: regions, Receives and sinks of Reads.
 
-use super::MAX_INVALIDATIONS;
 use super::reads::Reads;
 use crate::ddp::Header;
 use crate::rdmap::QUEUE_SEND;
@@ -33,7 +32,7 @@ pub(super) struct Places {
     pub(super) receives: VecDeque<Receive>,
     pub(super) share: Option<ReceiveShare>,
     pub(super) reads: Reads,
-    /// STags that one Send of the peer can invalidate.
+    /// STags that one Send of the peer can invalidate, within the limit of endpoints.
     pub(super) invalidations: usize,
     /// Regions that the peer invalidated ahead of the Send that is arriving, or next.
     pub(super) ahead: Vec<Invalidated>,
@@ -129,7 +128,7 @@ impl Places {
     /// Whether one more region may be invalidated with the Send that is arriving, or next, beside its
     /// own.
     pub(super) fn has_room_ahead(&self) -> bool {
-        self.ahead.len() + 1 < self.invalidations.min(MAX_INVALIDATIONS)
+        self.ahead.len() + 1 < self.invalidations
     }
 
     /// Invalidates a region and returns its memory.

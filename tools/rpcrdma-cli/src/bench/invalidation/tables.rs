@@ -57,7 +57,11 @@ impl Report {
             return Ok(());
         }
         let said = payloads.iter().map(|&payload| bytes(payload));
-        head(out, "| traffic | memory | chunks | design |", said.collect())?;
+        head(
+            out,
+            "| traffic | memory | chunks | design |",
+            said.collect(),
+        )?;
         for traffic in ["alone", "mixed"] {
             for memory in Memory::ALL {
                 for stags in STAGS {
