@@ -104,6 +104,8 @@ local f = {
         "rpcordma2.designs.per_call_several", "per_call_several (reminv 4.5)", 32, nil, 0x10),
     design_inter = ProtoField.bool(
         "rpcordma2.designs.inter_call", "inter_call (reminv 4.6)", 32, nil, 0x20),
+    design_all = ProtoField.bool(
+        "rpcordma2.designs.per_call_all", "per_call_all (reminv 4.5, 2.4)", 32, nil, 0x40),
     subset = ProtoField.none("rpcordma2.subset", "Subset"),
     subset_words = ProtoField.uint32("rpcordma2.subset_words", "Words"),
     nochg = ProtoField.uint32("rpcordma2.nochg", "Will not change", base.HEX),
@@ -427,7 +429,8 @@ local function dissect_value(id, range, item, found)
         end
     else
         local designs = item:add(f.designs, word)
-        for _, bit in ipairs({ f.design_fixed, f.design_one, f.design_several, f.design_inter }) do
+        local bits = { f.design_fixed, f.design_one, f.design_several, f.design_inter, f.design_all }
+        for _, bit in ipairs(bits) do
             designs:add(bit, word)
         end
         item:append_text(string.format(": 0x%02x", value))
@@ -793,6 +796,8 @@ local function learn_layout(connection, message, source, destination)
     if designs == 0x08 and bit_is_set(offered, 3) then
         connection.layout = LAYOUT_ONE
     elseif designs == 0x10 and bit_is_set(offered, 4) then
+        connection.layout = LAYOUT_SEVERAL
+    elseif designs == 0x40 and bit_is_set(offered, 6) then
         connection.layout = LAYOUT_SEVERAL
     end
 end

@@ -136,6 +136,9 @@ impl Link {
                 Ok((buffer.memory().to_vec(), remote))
             }
             Some((Memory::Source(pieces), remote)) => Ok((pieces.concat(), remote)),
+            Some((Memory::Parts(_), _)) => {
+                error("memory comes back in parts, as no case registers it".to_owned())
+            }
             None => error(match self.closed() {
                 Some(why) => format!("memory was lost with the connection: {why}"),
                 None => "memory could not be invalidated".to_owned(),
@@ -166,7 +169,7 @@ impl Link {
             wr: UNWATCHED,
             buffer: Buffer::from(message.to_vec()),
             rest: Gather::new(),
-            invalidate: handle.map(Handle),
+            invalidate: handle.map(|handle| Handle(handle).into()),
         })?;
         self.qp.progress();
         Ok(())
@@ -307,7 +310,7 @@ impl Link {
                 ..
             } => {
                 let bytes = buffer.to_vec();
-                let invalidated = invalidated.map(|Invalidated { handle, memory }| {
+                let invalidated = invalidated.map(|Invalidated { handle, memory, .. }| {
                     self.returned.insert(handle.0, (memory, true));
                     handle.0
                 });
@@ -328,7 +331,7 @@ impl Link {
                 self.ended.insert(wr.0, Ok(sink));
             }
             Completion::Invalidate { invalidated, .. } => {
-                let Invalidated { handle, memory } = invalidated;
+                let Invalidated { handle, memory, .. } = invalidated;
                 self.returned.insert(handle.0, (memory, false));
             }
             Completion::Failed { wr, error } => {

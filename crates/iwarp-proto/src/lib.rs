@@ -55,6 +55,6 @@ mod stag;
 pub mod terminate;
 
 pub use endpoint::{
-    Counters, Endpoint, EndpointConfig, FPDUS_PER_TURN, MAX_MESSAGE, MAX_REGION, MAX_REGIONS,
-    MAX_SENDS, Role,
+    Counters, Endpoint, EndpointConfig, FPDUS_PER_TURN, MAX_INVALIDATIONS, MAX_MESSAGE, MAX_PARTS,
+    MAX_REGION, MAX_REGIONS, MAX_SENDS, Role,
 };

@@ -33,7 +33,14 @@ pub enum Opcode {
     SendSolicitedInvalidate,
     /// Terminate.
     Terminate,
+    /// Invalidate: an extension of this implementation. A tagged message without payload whose STag
+    /// is invalidated with the Send behind it.
+    Invalidate,
 }
+
+/// Number of [`Opcode::Invalidate`], the last of those that RFC 5040 §4.1 and RFC 7306 reserve. Ends
+/// that did not both agree on the extension send none, and refuse it.
+const INVALIDATE: u8 = 0b1111;
 
 impl Opcode {
     const ALL: [Self; 8] = [
@@ -49,12 +56,18 @@ impl Opcode {
 
     /// Decodes the number; other numbers are reserved.
     pub fn parse(number: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(number)).copied()
+        match number {
+            INVALIDATE => Some(Self::Invalidate),
+            defined => Self::ALL.get(usize::from(defined)).copied(),
+        }
     }
 
     /// Number of the opcode.
     pub fn number(self) -> u8 {
-        self as u8
+        match self {
+            Self::Invalidate => INVALIDATE,
+            defined => defined as u8,
+        }
     }
 
     /// Whether the message invalidates an STag of the receiver.
@@ -135,11 +148,12 @@ mod tests {
         for number in 0..16 {
             match Opcode::parse(number) {
                 Some(opcode) => assert_eq!(opcode.number(), number),
-                None => assert!(number > 7),
+                None => assert!((8..15).contains(&number)),
             }
         }
         assert_eq!(Control::new(Opcode::Send).0, 0x43);
         assert_eq!(Control::new(Opcode::Terminate).0, 0x47);
+        assert_eq!(Control::new(Opcode::Invalidate).0, 0x4f);
     }
 
     #[test]

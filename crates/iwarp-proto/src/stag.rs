@@ -2,7 +2,7 @@
 //! §6.2).
 
 use std::hash::{DefaultHasher, Hasher};
-use verbs::{Access, Handle, Memory, WrId};
+use verbs::{Access, Handle, Memory, Part, WrId};
 
 /// Number of entries of a table: STags that are valid at a time.
 pub(crate) const SLOTS: usize = 1 << SLOT_BITS;
@@ -11,6 +11,9 @@ pub(crate) const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 12;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 const DRAWN_BITS: u32 = 32 - SLOT_BITS;
+
+/// Why a slot in which octets are placed is a sink.
+const PLACED: &str = "placement was admitted into a sink, which stays until it is done";
 
 /// The STags of one connection.
 ///
@@ -145,16 +148,22 @@ impl StagTable {
         &self.slots[usize::from(slot.index)].entry
     }
 
-    /// Returns the memory of a slot that receives octets.
-    pub(crate) fn sink_mut(&mut self, slot: SlotId) -> &mut [u8] {
-        match &mut self.slots[usize::from(slot.index)].entry {
-            Entry::Region(Memory::Sink(buffer) | Memory::Persistent(Access::Write, buffer))
-            | Entry::Draining(
-                Memory::Sink(buffer) | Memory::Persistent(Access::Write, buffer),
-                _,
-            ) => buffer.memory_mut(),
-            _ => unreachable!("placement was admitted into a sink, which stays until it is done"),
-        }
+    /// Returns the memory of a slot that receives octets: the part with this number, if it has
+    /// parts.
+    pub(crate) fn sink_mut(&mut self, slot: SlotId, part: usize) -> &mut [u8] {
+        let memory = match &mut self.slots[usize::from(slot.index)].entry {
+            Entry::Region(memory) | Entry::Draining(memory, _) => memory,
+            Entry::Free | Entry::ReadSink => unreachable!("{PLACED}"),
+        };
+        let sink = match memory {
+            Memory::Sink(buffer) | Memory::Persistent(Access::Write, buffer) => Some(buffer),
+            Memory::Parts(parts) => match parts.get_mut(part) {
+                Some(Part::Sink(buffer)) => Some(buffer),
+                Some(Part::Source(_)) | None => None,
+            },
+            Memory::Source(_) | Memory::Persistent(Access::Read, _) => None,
+        };
+        sink.expect(PLACED).memory_mut()
     }
 
     /// Returns the persistent memory of a slot, if it has any.
@@ -358,7 +367,7 @@ mod tests {
         table.hold(slot);
         assert!(table.retire(slot, WrId(5)).is_none());
         assert_eq!(table.find(handle.0), None);
-        assert_eq!(table.sink_mut(slot).len(), 16);
+        assert_eq!(table.sink_mut(slot, 0).len(), 16);
         assert!(table.unhold(slot).is_none());
         assert!(matches!(table.unhold(slot), Some((WrId(5), _))));
         assert_eq!(table.regions(), 0);

@@ -46,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) max_segment: usize,
     pub(crate) registrations: Registrations,
     pub(crate) persistent: Option<PersistentArguments>,
+    pub(crate) one_region: bool,
     pub(crate) receives: Receives,
     /// Initial size of each Receive in bytes.
     pub(crate) receive_size: usize,
@@ -181,6 +182,10 @@ impl<O: Owner> Connection<O> {
                     // Its length is a word.
                     0 => max_chunk.clamp(1, u32::MAX as usize),
                     bytes => bytes.min(u32::MAX as usize),
+                },
+                max_parts: match settings.one_region {
+                    true => limits.parts,
+                    false => 0,
                 },
                 pool: settings.pool.clone(),
                 posts: Posts::new(limits.sends),

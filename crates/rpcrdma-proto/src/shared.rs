@@ -5,6 +5,7 @@ use crate::counters::Counters;
 use crate::event::{CallId, Ended, Violation};
 use crate::flow::FlowControl;
 use crate::owner::Owner;
+use crate::plan::CallPlan;
 use crate::work::{Posts, Purpose};
 use buffer::{Buffer, Pool};
 use oncrpc::xdr::Payload;
@@ -24,6 +25,9 @@ pub(crate) struct Shared<O: Owner> {
     pub(crate) max_chunk: usize,
     /// Bytes of the largest segment to offer.
     pub(crate) max_segment: usize,
+    /// Largest number of chunks of a call that are registered under one handle (reminv §2.4); 0 if
+    /// each has its own.
+    pub(crate) max_parts: usize,
     pub(crate) pool: Pool,
     pub(crate) posts: Posts,
     /// Finished calls of this end.
@@ -50,6 +54,11 @@ impl<O: Owner> Shared<O> {
             let buffer = self.pool.take(size);
             self.posts.push(receive(buffer));
         }
+    }
+
+    /// Whether a plan's chunks are registered under one handle.
+    pub(crate) fn has_one_region(&self, plan: &CallPlan) -> bool {
+        (2..=self.max_parts).contains(&plan.regions())
     }
 
     /// Records a reply that has, or would have, `bytes` bytes as one message.

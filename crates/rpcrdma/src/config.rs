@@ -188,12 +188,20 @@ pub struct ClientConfig {
     /// If the provider does not support Send with Invalidate, or some memory [stays
     /// registered](Self::persistent_arguments), the client agrees only to designs in which each
     /// call names the handles, and with [`Design::PerVersion`] it does not speak version two.
+    /// [`Design::PerCallAll`] needs a provider that invalidates several handles with one Send
+    /// ([`verbs::Limits::invalidations`]), at both ends; it is left out otherwise.
     pub remote_invalidation: Vec<Design>,
     /// Persistent memory for small arguments (reminv §2.2): arguments that fit are copied into
     /// regions that stay registered. The server can read the previous content of a region until the
     /// region is reused, so the default is none. Each connection needs regions × bytes for this, in
     /// addition to [`chunk_memory`](Self::chunk_memory).
     pub persistent_arguments: Option<PersistentArguments>,
+    /// Whether all memory that a call offers to the server is registered under one handle (reminv
+    /// §2.4), so that one invalidation ends all of it. A Linux server, and one under any design,
+    /// then leaves nothing to invalidate locally, also for a call with several chunks. It has no
+    /// effect where the provider cannot do it ([`verbs::Limits::parts`]), as RDMA devices, nor on
+    /// calls with one chunk. The default is false: each chunk has a handle of its own.
+    pub one_region: bool,
     /// Verifies remote invalidation with a scratch region first. If the region is not invalidated
     /// as the provider promises, or the test does not end, the client reconnects without remote
     /// invalidation. Meant for unknown hardware. A provider that fails at it later is not asked for
@@ -267,6 +275,7 @@ impl ClientConfig {
         with_max_segment(max_segment: usize),
         with_remote_invalidation(remote_invalidation: Vec<Design>),
         with_persistent_arguments(persistent_arguments: PersistentArguments),
+        with_one_region(one_region: bool),
         with_test_remote_invalidation(test_remote_invalidation: bool),
         with_call_timeout(call_timeout: Duration),
         with_first_reply_timeout(first_reply_timeout: Duration),
@@ -308,6 +317,7 @@ impl Default for ClientConfig {
             max_segment: 0,
             remote_invalidation: vec![Design::PerConnection],
             persistent_arguments: None,
+            one_region: false,
             test_remote_invalidation: false,
             call_timeout: Duration::from_secs(60),
             first_reply_timeout: Duration::from_secs(15),

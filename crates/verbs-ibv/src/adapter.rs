@@ -208,7 +208,10 @@ pub(crate) fn upper_limits() -> Limits {
         max_message: MAX_MESSAGE,
         regions: MAX_REGIONS,
         max_region: MAX_REGION,
+        // A window of type 2 is bound to one registration, which is one range of addresses.
+        parts: 0,
         remote_invalidation: Invalidation::Region,
+        invalidations: 1,
         keepalive: false,
     }
 }

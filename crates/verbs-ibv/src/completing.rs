@@ -117,7 +117,7 @@ impl IbvQp {
         if let Some(window) = window {
             self.windows.give_back(window);
         }
-        Some(Invalidated { handle, memory })
+        Some(Invalidated::new(handle, memory))
     }
 
     fn handle_send(&mut self, completion: &ibv_wc) {

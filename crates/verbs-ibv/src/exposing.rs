@@ -31,7 +31,8 @@ impl IbvQp {
         if !self.is_open() {
             return Err(RegisterError::Closed(memory));
         }
-        if memory.is_empty() || memory.len() > self.limits.max_region {
+        let in_parts = matches!(memory, Memory::Parts(_));
+        if in_parts || memory.is_empty() || memory.len() > self.limits.max_region {
             return Err(RegisterError::Size(memory));
         }
         if self.exposed.len() >= self.limits.regions {
@@ -41,6 +42,7 @@ impl IbvQp {
             Memory::Source(pieces) => self.prepare_source(pieces),
             Memory::Sink(buffer) => self.prepare_buffer(buffer, Access::Write),
             Memory::Persistent(access, buffer) => self.prepare_buffer(buffer, *access),
+            Memory::Parts(_) => unreachable!("refused above: `Limits::parts` is 0"),
         };
         let exposed = prepared.and_then(|prepared| Ok((prepared, self.new_window()?)));
         let (prepared, window) = match exposed {

@@ -84,7 +84,7 @@ impl IbvQp {
                 wr,
                 buffer,
                 rest,
-                invalidate,
+                invalidate: invalidate.map(|handles| handles.first()),
             },
             WorkRequest::Write { wr, source, to } => Work::Write { wr, source, to },
             WorkRequest::Read { wr, sink, from } => Work::Read { wr, sink, from },
@@ -122,7 +122,15 @@ impl IbvQp {
         let most = self.limits.max_message as usize;
         match work {
             WorkRequest::Receive { .. } | WorkRequest::Invalidate { .. } => true,
-            WorkRequest::Send { buffer, rest, .. } => buffer.len() + gather_len(rest) <= most,
+            WorkRequest::Send {
+                buffer,
+                rest,
+                invalidate,
+                ..
+            } => {
+                let several = invalidate.as_ref().is_some_and(|all| all.count() > 1);
+                buffer.len() + gather_len(rest) <= most && !several
+            }
             WorkRequest::Write { source, .. } => gather_len(source) <= most,
             WorkRequest::Read { sink, from, .. } => {
                 let length: u64 = from.iter().map(|segment| u64::from(segment.length)).sum();

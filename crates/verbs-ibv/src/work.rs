@@ -124,6 +124,7 @@ impl Exposed {
             Memory::Source(_) => Access::Read,
             Memory::Sink(_) => Access::Write,
             Memory::Persistent(access, _) => access,
+            Memory::Parts(_) => unreachable!("never exposed: `Limits::parts` is 0"),
         }
     }
 

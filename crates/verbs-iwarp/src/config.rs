@@ -42,6 +42,12 @@ pub struct Config {
     /// How long the first message of an initiator may stay unanswered before a zero-length RDMA
     /// Write is sent behind it. Linux's siw can overlook the first message until more arrives.
     pub nudge_after: Duration,
+    /// Whether one Send can invalidate several STags, up to
+    /// [`Limits::invalidations`](verbs::Limits::invalidations). This is an extension of RDMAP by an
+    /// opcode that RFC 5040 reserves, so it is off by default, and the user of the provider uses it
+    /// only towards a peer that has agreed to it. A peer that sends it unasked is refused while it is
+    /// off.
+    pub several_invalidations: bool,
     /// Largest number of peers of one listener that are refused at a time whose Request is still to be
     /// read. Each has a descriptor meanwhile. Further ones are closed without an answer.
     pub refusals: usize,
@@ -58,6 +64,7 @@ impl Config {
         with_message_timeout(message_timeout: Duration),
         with_linger(linger: Duration),
         with_nudge_after(nudge_after: Duration),
+        with_several_invalidations(several_invalidations: bool),
         with_refusals(refusals: usize),
     }
 
@@ -85,6 +92,7 @@ impl Default for Config {
             message_timeout: Duration::from_secs(30),
             linger: Duration::from_secs(2),
             nudge_after: Duration::from_millis(50),
+            several_invalidations: false,
             refusals: 64,
         }
     }

@@ -148,7 +148,8 @@ impl Iwarp {
 
 impl Provider for Iwarp {
     fn limits(&self) -> Limits {
-        queue_pair::limits(&QpOptions::default().with_receives(MAX_RECEIVES))
+        let options = QpOptions::default().with_receives(MAX_RECEIVES);
+        queue_pair::limits(&self.shared.config, &options)
     }
 
     fn connect<'a>(

@@ -1,13 +1,14 @@
 //! Queue pair: the protocol state of one end of a connection, with its socket.
 
-use crate::config::CrcMode;
+use crate::config::{Config, CrcMode};
 use crate::shared::Shared;
 use crate::socket;
 use crate::timers::Timers;
 use iwarp_proto::mpa::{Agreed, Frame, MAX_DEPTH, Revision};
 use iwarp_proto::terminate::Cause;
 use iwarp_proto::{
-    Endpoint, EndpointConfig, MAX_MESSAGE, MAX_REGION, MAX_REGIONS, MAX_SENDS, Role,
+    Endpoint, EndpointConfig, MAX_INVALIDATIONS, MAX_MESSAGE, MAX_PARTS, MAX_REGION, MAX_REGIONS,
+    MAX_SENDS, Role,
 };
 use rustix::net::Shutdown;
 use std::io;
@@ -57,7 +58,7 @@ pub(crate) struct IwarpQp {
 }
 
 /// What a connection can do at most, before anything is negotiated.
-pub(crate) fn limits(options: &QpOptions) -> Limits {
+pub(crate) fn limits(config: &Config, options: &QpOptions) -> Limits {
     let capacity = Frame::capacity(true);
     Limits {
         private_data: PrivateDataCapacity {
@@ -75,7 +76,12 @@ pub(crate) fn limits(options: &QpOptions) -> Limits {
         max_message: MAX_MESSAGE,
         regions: MAX_REGIONS,
         max_region: MAX_REGION,
+        parts: MAX_PARTS,
         remote_invalidation: Invalidation::Region,
+        invalidations: match config.several_invalidations {
+            true => MAX_INVALIDATIONS,
+            false => 1,
+        },
         keepalive: true,
     }
 }
@@ -107,8 +113,8 @@ impl IwarpQp {
         let peer = stream.peer_addr()?;
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
-        let base = limits(options);
         let config = &provider.config;
+        let base = limits(config, options);
         let endpoint = Endpoint::new(EndpointConfig {
             role,
             crc: agreed.crc,
@@ -121,6 +127,7 @@ impl IwarpQp {
             pool: provider.pool.clone(),
             max_ulpdu: socket::max_ulpdu(&stream, config.fpdu, agreed.markers),
             rtr: agreed.rtr,
+            invalidations: base.invalidations,
             seed,
         });
         Ok(Self {

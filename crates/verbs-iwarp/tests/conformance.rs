@@ -23,6 +23,15 @@ impl Loopback {
         }
     }
 
+    /// With the extension by which a Send invalidates several handles.
+    fn with_several_invalidations(self) -> Self {
+        Self {
+            connector: self.connector.with_several_invalidations(true),
+            acceptor: self.acceptor.with_several_invalidations(true),
+            ..self
+        }
+    }
+
     fn with_shared_receives(self) -> Self {
         Self {
             shared_receives: true,
@@ -64,22 +73,25 @@ mod as_by_default {
 
 mod without_crc {
     use super::*;
-    verbs_conformance::suite!(Loopback::new(CrcMode::Off, CrcMode::Off, FpduPolicy::Large));
+    verbs_conformance::suite!(
+        Loopback::new(CrcMode::Off, CrcMode::Off, FpduPolicy::Large).with_several_invalidations()
+    );
 }
 
 mod strict_and_in_jumbo_segments {
     use super::*;
-    verbs_conformance::suite!(Loopback::new(
-        CrcMode::Off,
-        CrcMode::Strict,
-        FpduPolicy::Max(8954)
-    ));
+    verbs_conformance::suite!(
+        Loopback::new(CrcMode::Off, CrcMode::Strict, FpduPolicy::Max(8954))
+            .with_several_invalidations()
+    );
 }
 
 mod with_shared_receives {
     use super::*;
     verbs_conformance::suite!(
-        Loopback::new(CrcMode::On, CrcMode::On, FpduPolicy::Path).with_shared_receives()
+        Loopback::new(CrcMode::On, CrcMode::On, FpduPolicy::Path)
+            .with_several_invalidations()
+            .with_shared_receives()
     );
 }
 

@@ -149,12 +149,12 @@ impl Clock {
         self.rnic
     }
 
-    /// A message is here: when its Receive can be seen.
-    pub(crate) fn receive(&mut self, now: Duration, invalidates: bool) -> Duration {
-        let time = match invalidates {
-            true => self.varied(self.costs.invalidate),
-            false => Duration::ZERO,
-        };
+    /// A message is here that invalidates so many handles, one after the other: when its Receive can
+    /// be seen.
+    pub(crate) fn receive(&mut self, now: Duration, invalidates: usize) -> Duration {
+        let time = (0..invalidates)
+            .map(|_| self.varied(self.costs.invalidate))
+            .sum();
         self.received = self.received.max(now + time);
         self.received
     }

@@ -14,9 +14,9 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use verbs::{
-    CloseReason, Completion, Handle, IoCounters, Limits, Loss, Memory, NoBlock, NotPersistent,
-    PostError, ReceiveShare, RegisterError, RemoteAddress, SharedReceiveQueue, WorkError,
-    WorkRequest, WrId,
+    CloseReason, Completion, Handle, Handles, IoCounters, Limits, Loss, Memory, NoBlock,
+    NotPersistent, PostError, ReceiveShare, RegisterError, RemoteAddress, SharedReceiveQueue,
+    WorkError, WorkRequest, WrId,
 };
 
 /// How long an orderly close may take before it is over anyway.
@@ -228,7 +228,15 @@ impl End {
             // As hardware has it: who takes from a shared queue has none of its own.
             WorkRequest::Receive { .. } => self.share.is_none(),
             WorkRequest::Invalidate { .. } => true,
-            WorkRequest::Send { buffer, rest, .. } => buffer.len() + gather_len(rest) <= most,
+            WorkRequest::Send {
+                buffer,
+                rest,
+                invalidate,
+                ..
+            } => {
+                let handles = invalidate.as_ref().map_or(0, Handles::count);
+                buffer.len() + gather_len(rest) <= most && handles <= self.limits.invalidations
+            }
             WorkRequest::Write { source, .. } => gather_len(source) <= most,
             WorkRequest::Read { sink, from, .. } => {
                 let length: u64 = from.iter().map(|segment| u64::from(segment.length)).sum();
@@ -266,7 +274,14 @@ impl End {
             State::Open => {}
             State::Closing { .. } | State::Closed(_) => return Err(RegisterError::Closed(memory)),
         }
-        if memory.is_empty() || memory.len() > self.limits.max_region {
+        let (most, max_region) = (self.limits.parts, self.limits.max_region);
+        let registrable = match &memory {
+            Memory::Parts(parts) => parts.are_registrable(most, max_region),
+            Memory::Source(_) | Memory::Sink(_) | Memory::Persistent(..) => {
+                !memory.is_empty() && memory.len() <= max_region
+            }
+        };
+        if !registrable {
             return Err(RegisterError::Size(memory));
         }
         let refused = match self.faults.refuse_registration {

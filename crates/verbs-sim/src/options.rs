@@ -166,7 +166,9 @@ fn default_limits() -> Limits {
         max_message: 1 << 30,
         regions: 4096,
         max_region: 1 << 30,
+        parts: 64,
         remote_invalidation: Invalidation::Region,
+        invalidations: 16,
         keepalive: true,
     }
 }

@@ -4,7 +4,7 @@ use crate::rng::Rng;
 use buffer::Gather;
 use std::collections::BTreeMap;
 use std::fmt;
-use verbs::{Access, Handle, Memory, NotPersistent, RemoteAddress, Segment};
+use verbs::{Access, Handle, Memory, NotPersistent, Part, RemoteAddress, Segment};
 
 /// Where memory begins whose addresses are virtual.
 pub(crate) const VIRTUAL_BASE: u64 = 0x7f00_0000_0000;
@@ -78,7 +78,7 @@ impl Regions {
     pub(crate) fn invalidate_for_peer(&mut self, handle: Handle) -> Result<Memory, Refusal> {
         match self.live.get(&handle).map(|region| &region.memory) {
             Some(Memory::Persistent(..)) => Err(Refusal::Persistent(handle)),
-            Some(Memory::Source(_) | Memory::Sink(_)) | None => {
+            Some(Memory::Source(_) | Memory::Sink(_) | Memory::Parts(_)) | None => {
                 self.invalidate(handle).ok_or(Refusal::Unknown(handle))
             }
         }
@@ -108,19 +108,26 @@ impl Regions {
         let Some(Region { memory, base }) = self.live.get_mut(&to.handle) else {
             return Err(Refusal::Unknown(to.handle));
         };
-        match memory {
-            Memory::Source(_) | Memory::Persistent(Access::Read, _) => {
-                Err(Refusal::Rights(to.handle))
-            }
+        let bounds = Refusal::Bounds(to.handle);
+        let offset = to.offset.checked_sub(*base);
+        let (sink, offset) = match memory {
+            Memory::Source(_) | Memory::Persistent(Access::Read, _) => (None, offset),
             Memory::Sink(buffer) | Memory::Persistent(Access::Write, buffer) => {
-                let memory = buffer.memory_mut();
-                let range = to.offset.checked_sub(*base);
-                let range = range.and_then(|offset| range_of(offset, bytes.len(), memory.len()));
-                let range = range.ok_or(Refusal::Bounds(to.handle))?;
-                memory[range].copy_from_slice(bytes);
-                Ok(())
+                (Some(buffer), offset)
             }
-        }
+            Memory::Parts(parts) => {
+                let found = offset.and_then(|offset| parts.find(offset));
+                let (part, offset) = found.ok_or(bounds)?;
+                match parts.get_mut(part) {
+                    Some(Part::Sink(buffer)) => (Some(buffer), Some(offset)),
+                    Some(Part::Source(_)) | None => (None, Some(offset)),
+                }
+            }
+        };
+        let memory = sink.ok_or(Refusal::Rights(to.handle))?.memory_mut();
+        let range = offset.and_then(|offset| range_of(offset, bytes.len(), memory.len()));
+        memory[range.ok_or(bounds)?].copy_from_slice(bytes);
+        Ok(())
     }
 
     /// Carries out an RDMA Read of the peer. Its length meets the region's bounds before anything
@@ -132,10 +139,11 @@ impl Regions {
         let length = usize::try_from(from.length).unwrap_or(usize::MAX);
         let region = self.live.get(&from.handle);
         let region = region.ok_or(Refusal::Unknown(from.handle))?;
+        let bounds = Refusal::Bounds(from.handle);
+        let offset = from.offset.checked_sub(region.base);
         let within = |size| {
-            let offset = from.offset.checked_sub(region.base);
             let range = offset.and_then(|offset| range_of(offset, length, size));
-            range.ok_or(Refusal::Bounds(from.handle))
+            range.ok_or(bounds)
         };
         match &region.memory {
             Memory::Sink(_) | Memory::Persistent(Access::Write, _) => {
@@ -144,6 +152,15 @@ impl Regions {
             Memory::Source(pieces) => {
                 let range = within(buffer::gather_len(pieces))?;
                 Ok(copy_out(pieces, range))
+            }
+            Memory::Parts(parts) => {
+                let found = offset.and_then(|offset| parts.find(offset));
+                let (part, offset) = found.ok_or(bounds)?;
+                let Some(Part::Source(pieces)) = parts.get(part) else {
+                    return Err(Refusal::Rights(from.handle));
+                };
+                let range = range_of(offset, length, buffer::gather_len(pieces));
+                Ok(copy_out(pieces, range.ok_or(bounds)?))
             }
             Memory::Persistent(Access::Read, buffer) => {
                 let range = within(buffer.capacity())?;

@@ -82,7 +82,13 @@ pub(crate) fn of_work(work: &WorkRequest) -> String {
         } => {
             let len = buffer.len() + gather_len(rest);
             match invalidate {
-                Some(handle) => format!("a Send of {len} bytes that invalidates {handle:?}"),
+                Some(handles) => {
+                    let mut text = format!("a Send of {len} bytes that invalidates");
+                    for handle in handles.iter() {
+                        write!(text, " {handle:?}").expect("memory takes all");
+                    }
+                    text
+                }
                 None => format!("a Send of {len} bytes"),
             }
         }
@@ -113,7 +119,13 @@ pub(crate) fn of_completion(completion: &Completion) -> String {
         } => {
             let len = buffer.len();
             match invalidated {
-                Some(lost) => format!("a message of {len} bytes, and the end of {:?}", lost.handle),
+                Some(lost) => {
+                    let mut text = format!("a message of {len} bytes, and the end of");
+                    for lost in std::iter::once(lost).chain(&lost.also) {
+                        write!(text, " {:?}", lost.handle).expect("memory takes all");
+                    }
+                    text
+                }
                 None => format!("a message of {len} bytes"),
             }
         }

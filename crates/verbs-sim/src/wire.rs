@@ -3,13 +3,13 @@
 use crate::options::Cut;
 use std::collections::VecDeque;
 use std::time::Duration;
-use verbs::{Handle, Loss, ProtocolError, Reason, RemoteAddress, Segment};
+use verbs::{Handles, Loss, ProtocolError, Reason, RemoteAddress, Segment};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     Send {
         bytes: Vec<u8>,
-        invalidate: Option<Handle>,
+        invalidate: Option<Handles>,
     },
     Write {
         bytes: Vec<u8>,
@@ -184,7 +184,7 @@ mod tests {
         let write = Message::Write {
             bytes: b"abcdef".to_vec(),
             to: RemoteAddress {
-                handle: Handle(1),
+                handle: verbs::Handle(1),
                 offset: 0,
             },
         };

@@ -53,7 +53,7 @@ fn send(qp: &mut SimQp, bytes: usize, invalidate: Option<verbs::Handle>) {
         wr: WrId(2),
         buffer: Buffer::from(vec![7; bytes]),
         rest: verbs::Gather::new(),
-        invalidate,
+        invalidate: invalidate.map(Into::into),
     })
     .unwrap();
 }

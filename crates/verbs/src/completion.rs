@@ -16,7 +16,8 @@ pub enum Completion {
         wr: WrId,
         /// The message.
         buffer: Buffer,
-        /// Handle of this end that the peer invalidated with the message, with its memory.
+        /// Handle of this end that the peer invalidated with the message, with its memory; and
+        /// [further ones](Invalidated::also).
         invalidated: Option<Invalidated>,
     },
     /// A Send completed: the message is on its way and its buffer is returned.
@@ -60,6 +61,28 @@ pub struct Invalidated {
     pub handle: Handle,
     /// Its memory, returned to its owner.
     pub memory: Memory,
+    /// Further handles that the same message of the peer invalidated, each without others.
+    pub also: Vec<Invalidated>,
+}
+
+impl Invalidated {
+    /// Creates the value for one handle.
+    pub fn new(handle: Handle, memory: Memory) -> Self {
+        let also = Vec::new();
+        Self {
+            handle,
+            memory,
+            also,
+        }
+    }
+
+    /// Combines the handles of one message; `None` if there are none.
+    pub fn together(all: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let mut all = all.into_iter();
+        let mut first = all.next()?;
+        first.also.extend(all);
+        Some(first)
+    }
 }
 
 /// Why a work request failed. All but the first also end the connection.

@@ -135,16 +135,15 @@ impl WorkCounters {
         } += 1;
     }
 
-    /// Counts what a completion tells of the peer: a handle that it invalidated.
+    /// Counts what a completion tells of the peer: handles that it invalidated.
     pub fn note(&mut self, completion: Option<&Completion>) {
-        let invalidates = matches!(
-            completion,
-            Some(Completion::Receive {
-                invalidated: Some(_),
-                ..
-            })
-        );
-        self.remote_invalidations += u64::from(invalidates);
+        if let Some(Completion::Receive {
+            invalidated: Some(invalidated),
+            ..
+        }) = completion
+        {
+            self.remote_invalidations += 1 + invalidated.also.len() as u64;
+        }
     }
 
     /// All work requests.

@@ -59,6 +59,7 @@
 mod completion;
 mod counters;
 mod limits;
+mod parts;
 mod provider;
 mod reason;
 mod shared;
@@ -69,6 +70,7 @@ pub use buffer::{Buffer, Gather};
 pub use completion::{CloseReason, Completion, Invalidated, WorkError};
 pub use counters::{IoCounters, WorkCounters};
 pub use limits::{Invalidation, Limits, PrivateDataCapacity};
+pub use parts::{Part, Parts};
 pub use provider::{
     BoxFuture, Connected, Incoming, Listener, NotPersistent, PostError, Provider, QpOptions,
     QueuePair, RegisterError, SetupError,
@@ -77,5 +79,7 @@ pub use reason::{Loss, ProtocolError, ProtocolMismatch, Reason, RejectReason};
 pub use shared::{
     NoBlock, ReceiveShare, SHARED_RECEIVE_KEEP, SharedReceiveQueue, SharedReceiveStats,
 };
-pub use work::{Access, Handle, Memory, RemoteAddress, Segment, WorkKind, WorkRequest, WrId};
+pub use work::{
+    Access, Handle, Handles, Memory, RemoteAddress, Segment, WorkKind, WorkRequest, WrId,
+};
 pub use wrap::{WrapProvider, WrapQueuePair};

@@ -30,10 +30,16 @@ pub struct Limits {
     pub max_message: u32,
     /// Regions that can be registered at a time.
     pub regions: usize,
-    /// Bytes of the largest region.
+    /// Bytes of the largest region, or of the largest part of one.
     pub max_region: usize,
+    /// Parts that a region can have ([`Memory::Parts`](crate::Memory::Parts)); 0 if the provider
+    /// registers only memory in one piece.
+    pub parts: usize,
     /// What a Send with Invalidate of the peer can invalidate.
     pub remote_invalidation: Invalidation,
+    /// Handles that one Send can invalidate, of this end and of the peer: 1 as InfiniBand and iWARP
+    /// define it. With more, the peer's provider must have the same extension.
+    pub invalidations: usize,
     /// Whether a dead peer is detected without traffic, as by TCP keepalive. InfiniBand has no
     /// equivalent.
     pub keepalive: bool,

@@ -284,7 +284,7 @@ pub enum RegisterError {
     /// The table is full: as many regions as [`Limits`] allows are registered.
     #[error("too many regions are registered")]
     Full(Memory),
-    /// The region is larger than [`Limits`] allows, or empty.
+    /// The region or a part of it is larger than [`Limits`] allows, or empty, or it has too many parts.
     #[error("a region of this size cannot be registered")]
     Size(Memory),
     /// The connection has ended.

@@ -1,5 +1,6 @@
 //! Work requests and the memory they refer to.
 
+use crate::Parts;
 use buffer::{Buffer, Gather, gather_len};
 use smallvec::SmallVec;
 use std::fmt;
@@ -11,6 +12,54 @@ pub struct Handle(pub u32);
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Handle({:#010x})", self.0)
+    }
+}
+
+/// Handles of the peer that one Send invalidates: at least one.
+///
+/// More than one only where [`Limits::invalidations`](crate::Limits::invalidations) permits it
+/// (draft-cel-nfsv4-reminv-design-03 §2.4). One handle takes no memory of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handles {
+    first: Handle,
+    more: Vec<Handle>,
+}
+
+impl Handles {
+    /// Combines handles in this order; `None` if there are none.
+    pub fn new(handles: impl IntoIterator<Item = Handle>) -> Option<Self> {
+        let mut handles = handles.into_iter();
+        Some(Self {
+            first: handles.next()?,
+            more: handles.collect(),
+        })
+    }
+
+    /// Returns the first handle.
+    pub fn first(&self) -> Handle {
+        self.first
+    }
+
+    /// Returns the handles behind the first.
+    pub fn more(&self) -> &[Handle] {
+        &self.more
+    }
+
+    /// Returns all handles.
+    pub fn iter(&self) -> impl Iterator<Item = Handle> + '_ {
+        std::iter::once(self.first).chain(self.more.iter().copied())
+    }
+
+    /// Returns the number of handles.
+    pub fn count(&self) -> usize {
+        1 + self.more.len()
+    }
+}
+
+impl From<Handle> for Handles {
+    fn from(first: Handle) -> Self {
+        let more = Vec::new();
+        Self { first, more }
     }
 }
 
@@ -48,7 +97,7 @@ impl Segment {
     }
 }
 
-/// Memory to register, open to the peer for reading or for writing, never both.
+/// Memory to register. Each byte is open to the peer for reading or for writing, never both.
 #[derive(Debug)]
 pub enum Memory {
     /// The peer may read these bytes (RDMA Read).
@@ -57,6 +106,11 @@ pub enum Memory {
     /// back, the buffer's length is as at registration: only the protocol above knows how much was
     /// written.
     Sink(Buffer),
+    /// Several pieces of memory under one handle, each for its own kind of access. Only where
+    /// [`Limits::parts`] permits it.
+    ///
+    /// [`Limits::parts`]: crate::Limits::parts
+    Parts(Parts),
     /// Memory that stays registered between uses, open for one kind of access in the whole capacity
     /// of the buffer. Only this end can invalidate it: if the peer tries to, the connection ends.
     /// The owner accesses it with [`QueuePair::copy_in`] and [`QueuePair::copy_out`].
@@ -80,6 +134,7 @@ impl Memory {
     pub fn len(&self) -> usize {
         match self {
             Self::Source(pieces) => gather_len(pieces),
+            Self::Parts(parts) => parts.len(),
             Self::Sink(buffer) | Self::Persistent(_, buffer) => buffer.capacity(),
         }
     }
@@ -112,9 +167,10 @@ pub enum WorkRequest {
         buffer: Buffer,
         /// The rest of the same message, by reference. Empty if the buffer has all of it.
         rest: Gather,
-        /// Handle of the peer to invalidate with the message (Send with Invalidate). It must not be
-        /// the source of an outstanding Read: that ends the connection, or the Read ends first.
-        invalidate: Option<Handle>,
+        /// Handles of the peer to invalidate with the message (Send with Invalidate): one, or as
+        /// many as [`Limits::invalidations`](crate::Limits::invalidations) permits. None may be the
+        /// source of an outstanding Read: that ends the connection, or the Read ends first.
+        invalidate: Option<Handles>,
     },
     /// Write into the peer's memory. A Write without bytes touches no memory, and the peer does not
     /// check its handle (RFC 5041 §5.2). A Write that the peer refuses may have been placed in

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use verbs::{
     Access, CloseReason, Completion, Handle, Invalidated, Invalidation, Limits, Memory,
-    NotPersistent, PostError, PrivateDataCapacity, QueuePair, RegisterError, RemoteAddress,
+    NotPersistent, Part, PostError, PrivateDataCapacity, QueuePair, RegisterError, RemoteAddress,
     WorkError, WorkRequest, WrId,
 };
 
@@ -41,7 +41,9 @@ impl Hand {
                 max_message: 1 << 20,
                 regions: script.pick(&[1, 3, 64]),
                 max_region: 1 << 20,
+                parts: 64,
                 remote_invalidation: Invalidation::Region,
+                invalidations: 16,
                 keepalive: false,
             },
             next_handle: 1,
@@ -95,7 +97,7 @@ impl Hand {
             WorkRequest::Invalidate { wr, handle } => match self.regions.remove(&handle) {
                 Some(memory) => Completion::Invalidate {
                     wr,
-                    invalidated: Invalidated { handle, memory },
+                    invalidated: Invalidated::new(handle, memory),
                 },
                 None => Completion::Failed {
                     wr,
@@ -120,7 +122,7 @@ impl Hand {
         buffer.extend_from_slice(message);
         let invalidated = invalidate.and_then(|handle| {
             let memory = self.regions.remove(&handle)?;
-            Some(Invalidated { handle, memory })
+            Some(Invalidated::new(handle, memory))
         });
         Some(Completion::Receive {
             wr,
@@ -151,12 +153,20 @@ impl Hand {
 
     /// Bytes that the peer can write.
     pub(crate) fn sink_mut(&mut self, handle: Handle) -> Option<&mut [u8]> {
-        match self.regions.get_mut(&handle)? {
-            Memory::Sink(buffer) | Memory::Persistent(Access::Write, buffer) => {
-                Some(buffer.memory_mut())
+        let buffer = match self.regions.get_mut(&handle)? {
+            Memory::Sink(buffer) | Memory::Persistent(Access::Write, buffer) => buffer,
+            Memory::Parts(parts) => {
+                let mut numbers = 0..parts.iter().len();
+                let is_sink = |&number: &usize| matches!(parts.get(number), Some(Part::Sink(_)));
+                let number = numbers.find(is_sink)?;
+                match parts.get_mut(number)? {
+                    Part::Sink(buffer) => buffer,
+                    Part::Source(_) => return None,
+                }
             }
-            Memory::Source(_) | Memory::Persistent(Access::Read, _) => None,
-        }
+            Memory::Source(_) | Memory::Persistent(Access::Read, _) => return None,
+        };
+        Some(buffer.memory_mut())
     }
 }
 
@@ -173,7 +183,9 @@ impl Hand {
                 let range = end.and_then(|end| buffer.memory_mut().get_mut(offset..end));
                 range.ok_or(NotPersistent(handle))
             }
-            Some(Memory::Source(_) | Memory::Sink(_)) | None => Err(NotPersistent(handle)),
+            Some(Memory::Source(_) | Memory::Sink(_) | Memory::Parts(_)) | None => {
+                Err(NotPersistent(handle))
+            }
         }
     }
 }
@@ -198,7 +210,12 @@ impl QueuePair for Hand {
     }
 
     fn register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError> {
-        if memory.is_empty() || memory.len() > self.limits.max_region {
+        let (most, max_region) = (self.limits.parts, self.limits.max_region);
+        let registrable = match &memory {
+            Memory::Parts(parts) => parts.are_registrable(most, max_region),
+            memory => !memory.is_empty() && memory.len() <= max_region,
+        };
+        if !registrable {
             return Err(RegisterError::Size(memory));
         }
         if self.regions.len() == self.limits.regions {

@@ -6,7 +6,7 @@ use crate::memory::within_and_back;
 use crate::script::Script;
 use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
-use iwarp_proto::{Endpoint, EndpointConfig, Role, fpdu};
+use iwarp_proto::{Endpoint, EndpointConfig, MAX_INVALIDATIONS, Role, fpdu};
 use std::collections::{BTreeMap, VecDeque};
 use verbs::{
     CloseReason, Completion, Handle, Loss, Memory, RemoteAddress, Segment, SharedReceiveQueue,
@@ -102,6 +102,7 @@ impl Pair {
                 pool: Pool::new(0),
                 max_ulpdu: script.pick(&[128, 1442, fpdu::LARGE_MULPDU, usize::MAX]),
                 rtr: None,
+                invalidations: MAX_INVALIDATIONS,
                 seed: [script.byte(); 32],
             };
             End {
@@ -208,7 +209,7 @@ impl Pair {
             wr: end.ledger.name(),
             buffer: Buffer::from(first.to_vec()),
             rest: Gather::from_elem(Bytes::copy_from_slice(second), 1),
-            invalidate,
+            invalidate: invalidate.map(Into::into),
         };
         let taken = end.ledger.post(work, &mut end.endpoint);
         assert!(taken);
@@ -459,6 +460,7 @@ impl End {
         let region = self.regions.remove(&handle).expect("it was registered");
         match memory {
             Memory::Source(pieces) => assert!(pieces.concat() == region.bytes),
+            Memory::Parts(_) => unreachable!("none is registered"),
             Memory::Sink(buffer) | Memory::Persistent(_, buffer) => {
                 assert!(*buffer.memory() == region.bytes[..]);
             }

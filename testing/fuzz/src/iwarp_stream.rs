@@ -8,7 +8,7 @@ use bytes::Bytes;
 use iwarp_proto::ddp::{Control, Header};
 use iwarp_proto::mpa::RtrMessage;
 use iwarp_proto::rdmap::{self, Opcode, ReadRequest};
-use iwarp_proto::{Endpoint, EndpointConfig, FPDUS_PER_TURN, Role, crc, fpdu};
+use iwarp_proto::{Endpoint, EndpointConfig, FPDUS_PER_TURN, MAX_INVALIDATIONS, Role, crc, fpdu};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
@@ -104,6 +104,7 @@ impl Stage {
             pool: Pool::new(0),
             max_ulpdu: script.pick(&[128, 1442, fpdu::LARGE_MULPDU, usize::MAX]),
             rtr: script.pick(&[None, None, Some(RtrMessage::Write), Some(RtrMessage::Read)]),
+            invalidations: MAX_INVALIDATIONS,
             seed: [script.byte(); 32],
         };
         let config = EndpointConfig {
@@ -236,7 +237,7 @@ impl Stage {
                 wr,
                 buffer: Buffer::from(vec![2; 28]),
                 rest: source,
-                invalidate: Some(Handle(script.number())),
+                invalidate: Some(Handle(script.number()).into()),
             },
             2 => WorkRequest::Write {
                 wr,
@@ -297,6 +298,10 @@ impl Stage {
             Opcode::Write => {
                 let stag = self.handle(script).0;
                 let offset = script.long();
+                // Not drawn itself, so that the scripts of the corpus mean what they meant.
+                if len == 0 && fill < 0x80 {
+                    return self.tagged(script, Opcode::Invalidate, true, stag, 0, &[]);
+                }
                 self.tagged(script, opcode, last, stag, offset, &vec![fill; len]);
             }
             Opcode::ReadResponse => self.response(script, last, len, fill),
@@ -317,7 +322,8 @@ impl Stage {
             Opcode::Send
             | Opcode::SendInvalidate
             | Opcode::SendSolicited
-            | Opcode::SendSolicitedInvalidate => {
+            | Opcode::SendSolicitedInvalidate
+            | Opcode::Invalidate => {
                 let stag = if opcode.invalidates() {
                     self.handle(script).0
                 } else {
@@ -509,20 +515,25 @@ impl Stage {
                 );
             }
             if let Completion::Receive {
-                invalidated: Some(Invalidated { memory, .. }),
+                invalidated: Some(first),
                 ..
             } = &completion
             {
-                assert!(!matches!(memory, Memory::Persistent(..)), "it is to stay");
+                assert!(first.also.len() < MAX_INVALIDATIONS);
+                for Invalidated { memory, .. } in std::iter::once(first).chain(&first.also) {
+                    assert!(!matches!(memory, Memory::Persistent(..)), "it is to stay");
+                }
             }
-            if let Some(back) = self.ledger.complete(completion) {
+            if let Some(mut back) = self.ledger.complete(completion) {
+                let also = std::mem::take(&mut back.also);
                 self.back(back);
+                also.into_iter().for_each(|back| self.back(back));
             }
         }
     }
 
     /// Memory that the peer cannot reach any more.
-    fn back(&mut self, Invalidated { handle, memory }: Invalidated) {
+    fn back(&mut self, Invalidated { handle, memory, .. }: Invalidated) {
         let region = self.regions.remove(&handle).expect("it was registered");
         self.dead.push(handle);
         assert_eq!(memory.len(), region.len);
@@ -549,6 +560,7 @@ impl Stage {
                 }
                 assert!(buffer.memory_mut().iter().all(|byte| *byte == 0));
             }
+            Memory::Parts(_) => unreachable!("none is registered"),
         }
     }
 

@@ -21,7 +21,7 @@ use rpcrdma_proto::v2::session::Session;
 use rpcrdma_proto::{Config, Design, Direction, Role, Versions, Violation};
 use setup::{Setup, setup};
 use std::time::Instant;
-use verbs::{Handle, Invalidation, QueuePair, WorkError, WorkRequest};
+use verbs::{Handle, Handles, Invalidation, QueuePair, WorkError, WorkRequest};
 
 type Event = rpcrdma_proto::Event<Owner>;
 
@@ -197,8 +197,8 @@ impl Stage {
                         "a second message before it is settled what is spoken"
                     );
                 }
-                if let Some(handle) = invalidate {
-                    self.judge_invalidation(message.xid, *handle);
+                for handle in invalidate.iter().flat_map(Handles::iter) {
+                    self.judge_invalidation(message.xid, handle);
                 }
                 if let Body::Rpc {
                     direction, lists, ..
@@ -377,7 +377,7 @@ impl Stage {
             return;
         };
         match design {
-            Some(Design::PerCall | Design::PerCallSeveral) => {
+            Some(Design::PerCall | Design::PerCallSeveral | Design::PerCallAll) => {
                 assert!(call.named.contains(&handle), "{handle:?} was not named");
             }
             Some(Design::InterCall) if !call.offers(handle) => {

@@ -112,7 +112,7 @@ impl Poster {
             wr: WrId(1),
             buffer: Buffer::from(message.to_vec()),
             rest: Gather::new(),
-            invalidate,
+            invalidate: invalidate.map(Into::into),
         });
     }
 

@@ -132,6 +132,12 @@ pub fn quick() -> ServerConfig {
     steady().with_setup_timeout(Duration::from_secs(1))
 }
 
+/// Software iWARP with what these designs need.
+pub(crate) fn able(designs: &[Design]) -> Iwarp {
+    let several = designs.iter().any(|design| design.needs_several());
+    Iwarp::new(verbs_iwarp::Config::default().with_several_invalidations(several))
+}
+
 impl Target {
     /// A server of [`PROGRAM`].
     pub fn start() -> Self {
@@ -163,7 +169,7 @@ impl Target {
     pub fn taking(designs: &[Design]) -> Self {
         let mut config = steady();
         config.remote_invalidation = designs.to_vec();
-        Self::configured(config)
+        Self::with(able(designs), config, echo(), PROGRAM, 2)
     }
 
     /// A server of this service, of which the client calls the procedure NULL of this program and

@@ -4,7 +4,7 @@ use crate::header::{
     Version, characteristic, direction, initial, operation, optional, procedure as proc,
 };
 use crate::peer::Peer;
-use crate::target::{PROGRAM, ask, echo, procedure};
+use crate::target::{PROGRAM, able, ask, echo, procedure};
 use crate::words;
 use buffer::Gather;
 use bytes::Bytes;
@@ -110,7 +110,7 @@ fn connecting(
 ) -> (TcpListener, JoinHandle<Result<Client, ConnectError>>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let to = listener.local_addr().expect("its address");
-    let connecting = Client::connect(Arc::new(Iwarp::default()), to, config);
+    let connecting = Client::connect(Arc::new(able(&config.remote_invalidation)), to, config);
     (listener, runtime.spawn(connecting))
 }
 

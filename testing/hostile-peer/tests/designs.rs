@@ -8,8 +8,8 @@ use hostile_peer::header::operation::INITXCH;
 use hostile_peer::header::procedure::{ERROR, MSG, OPTIONAL};
 use hostile_peer::header::{initial, optional};
 use hostile_peer::{
-    Calling, Cause, Heard, Offered, PROGRAM, Peer, Target, Victim, as_words, offer_to, offering,
-    procedure, rpc, words,
+    Calling, Cause, Heard, Offered, PROGRAM, Peer, Segment, Target, Victim, as_words, offer_to,
+    offering, procedure, rpc, words,
 };
 use oncrpc::{Chain, TransportError};
 use rpcrdma::{ClientConfig, Design, PersistentArguments, Versions};
@@ -33,6 +33,7 @@ fn bit(design: Design) -> u32 {
         Design::PerCall => 8,
         Design::PerCallSeveral => 16,
         Design::InterCall => 32,
+        Design::PerCallAll => 64,
     }
 }
 
@@ -40,7 +41,7 @@ fn bit(design: Design) -> u32 {
 fn naming(design: Design, named: &[u32]) -> Vec<u32> {
     match design {
         Design::PerCall => vec![named.first().copied().unwrap_or(0)],
-        Design::PerCallSeveral => {
+        Design::PerCallSeveral | Design::PerCallAll => {
             let count = u32::try_from(named.len()).unwrap();
             [&[count], named].concat()
         }
@@ -97,6 +98,9 @@ fn server_invalidates_only_handles_that_the_design_allows() {
         (Design::PerCallSeveral, &[FOREIGN], None),
         (Design::PerCallSeveral, &[FOREIGN, 0, SINK], Some(SINK)),
         (Design::PerCallSeveral, &[FOREIGN; 16], None),
+        (Design::PerCallAll, &[], None),
+        (Design::PerCallAll, &[FOREIGN; 16], None),
+        (Design::PerCallAll, &[FOREIGN, SINK, 0, SINK], Some(SINK)),
     ] {
         let target = Target::taking(&[design]);
         let mut peer = agreed(&target, design);
@@ -108,7 +112,7 @@ fn server_invalidates_only_handles_that_the_design_allows() {
             // The word is copied; an array is not.
             let copied: &[u32] = match design {
                 Design::PerCall => &named[..1],
-                Design::PerCallSeveral => &[0],
+                Design::PerCallSeveral | Design::PerCallAll => &[0],
                 _ => &[],
             };
             assert!(reply[5..].starts_with(copied));
@@ -222,7 +226,7 @@ impl Called {
         };
         let named = match design {
             Some(Design::PerCall) => vec![message.remove(5)],
-            Some(Design::PerCallSeveral) => {
+            Some(Design::PerCallSeveral | Design::PerCallAll) => {
                 let count = message.remove(5);
                 message.drain(5..5 + count as usize).collect()
             }
@@ -266,11 +270,12 @@ fn assert_lost(client: &Victim, called: Called) {
     }
 }
 
-const SELECTABLE: [Design; 4] = [
+const SELECTABLE: [Design; 5] = [
     Design::Fixed,
     Design::PerCall,
     Design::PerCallSeveral,
     Design::InterCall,
+    Design::PerCallAll,
 ];
 
 #[test]
@@ -400,6 +405,7 @@ fn handle_list_of_a_reply_is_ignored_if_well_formed() {
     for (design, meaningless, wrong) in [
         (Design::PerCall, &[FOREIGN][..], &[][..]),
         (Design::PerCallSeveral, &[2, FOREIGN, FOREIGN], &[17]),
+        (Design::PerCallAll, &[2, FOREIGN, FOREIGN], &[17]),
     ] {
         let (client, mut server) = answered(&[design], bit(design));
         let called = Called::hear(Some(design), &client, &mut server);
@@ -439,4 +445,192 @@ fn persistent_memory_cannot_be_invalidated_and_is_not_listed() {
     assert_lost(&client, called);
     drop(server);
     client.assert_nothing_is_left();
+}
+
+/// A client that registers both chunks of a call under one handle, and a server of this design.
+fn with_one_region(design: Design) -> (Victim, Peer) {
+    let config = config(&[design]).with_one_region(true);
+    meeting(config, bit(design))
+}
+
+impl Called {
+    /// Offsets of the Read chunk and of the Write chunk in the region that they share.
+    fn offsets(&self) -> [u64; 2] {
+        assert_eq!(self.source(), self.sink(), "one handle");
+        let offset = |[_, _, high, low]: [u32; 4]| u64::from(high) << 32 | u64::from(low);
+        [self.offered.reads[0], self.offered.writes[0][0]].map(offset)
+    }
+}
+
+#[test]
+fn one_region_of_a_call_ends_with_one_invalidation_and_is_named_once() {
+    for design in SELECTABLE {
+        let (client, mut server) = with_one_region(design);
+        let before = naming(design, &[]);
+        let called = Called::hear(Some(design), &client, &mut server);
+        let [source, sink] = called.offsets();
+        let handle = called.sink();
+        assert!(called.named.len() <= 1 && called.named.iter().all(|&named| named == handle));
+        server.read_request(handle, source, 4);
+        assert_eq!(server.hear(), Heard::Read(vec![3; 4]));
+        server.write(handle, sink, b"written");
+        server.send_and_invalidate(&called.reply(&before), handle);
+        client.outcome(called.calling).expect("a reply");
+        // Neither chunk is in reach any more.
+        server.write(handle, sink, b"gone");
+        server.assert_terminated(TAGGED_INVALID_STAG);
+        drop(server);
+        client.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn chunk_of_one_region_is_open_for_its_own_access_and_within_its_own_bounds() {
+    const DDP_BOUNDS: Cause = Cause(1, 1, 1);
+    const RDMA_BOUNDS: Cause = Cause(0, 1, 1);
+    const RDMA_ACCESS: Cause = Cause(0, 1, 2);
+    type Offence = fn(&mut Peer, u32, [u64; 2]);
+    let offences: [(Offence, Cause); 5] = [
+        (
+            |server, handle, [source, _]| server.write(handle, source, b"mine"),
+            RDMA_ACCESS,
+        ),
+        (
+            |server, handle, [_, sink]| server.read_request(handle, sink, 4),
+            RDMA_ACCESS,
+        ),
+        (
+            |server, handle, [source, _]| server.read_request(handle, source + 49_999, 2),
+            RDMA_BOUNDS,
+        ),
+        (
+            |server, handle, [_, sink]| server.write(handle, sink + (1 << 39), b"far"),
+            DDP_BOUNDS,
+        ),
+        (
+            |server, handle, [_, sink]| server.write(handle, sink + (1 << 40), b"none"),
+            DDP_BOUNDS,
+        ),
+    ];
+    for (offence, cause) in offences {
+        let (client, mut server) = with_one_region(Design::PerCall);
+        let called = Called::hear(Some(Design::PerCall), &client, &mut server);
+        let offsets = called.offsets();
+        offence(&mut server, called.sink(), offsets);
+        server.assert_terminated(cause);
+        assert_lost(&client, called);
+        drop(server);
+        client.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn one_region_of_another_call_cannot_be_invalidated_under_any_design() {
+    for design in SELECTABLE {
+        let (client, mut server) = with_one_region(design);
+        let first = Called::hear(Some(design), &client, &mut server);
+        let second = Called::hear(Some(design), &client, &mut server);
+        let reply = second.reply(&naming(design, &[]));
+        server.send_and_invalidate(&reply, first.sink());
+        server.drain();
+        assert_lost(&client, first);
+        assert_lost(&client, second);
+        drop(server);
+        client.assert_nothing_is_left();
+    }
+}
+
+/// Opcode of the extension by which a Send invalidates several handles.
+const INVALIDATE: u8 = 15;
+
+/// Says ahead of the next Send that it invalidates this handle too.
+fn invalidate_ahead(server: &mut Peer, handle: u32) {
+    server.segment(&Segment::tagged(INVALIDATE, handle, 0, &[]));
+}
+
+#[test]
+fn both_handles_of_a_call_go_with_its_reply_and_only_once() {
+    let design = Design::PerCallAll;
+    let (client, mut server) = answered(&[design], bit(design));
+    let before = naming(design, &[]);
+    for _ in 0..3 {
+        let called = Called::hear(Some(design), &client, &mut server);
+        let (source, sink) = (called.source(), called.sink());
+        assert_eq!(called.named, [source, sink]);
+        invalidate_ahead(&mut server, source);
+        server.send_and_invalidate(&called.reply(&before), sink);
+        client.outcome(called.calling).expect("a reply");
+    }
+    let called = Called::hear(Some(design), &client, &mut server);
+    invalidate_ahead(&mut server, called.source());
+    server.send_and_invalidate(&called.reply(&before), called.source());
+    server.assert_terminated(CANNOT_INVALIDATE);
+    assert_lost(&client, called);
+    drop(server);
+    client.assert_nothing_is_left();
+}
+
+#[test]
+fn handle_of_another_call_among_several_ends_the_connection() {
+    let design = Design::PerCallAll;
+    for foreign in [Called::source, Called::sink] {
+        let (client, mut server) = answered(&[design], bit(design));
+        let first = Called::hear(Some(design), &client, &mut server);
+        let second = Called::hear(Some(design), &client, &mut server);
+        invalidate_ahead(&mut server, foreign(&first));
+        server.send_and_invalidate(&second.reply(&naming(design, &[])), second.sink());
+        server.drain();
+        assert_lost(&client, first);
+        assert_lost(&client, second);
+        drop(server);
+        client.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn list_of_unknown_handles_or_longer_than_agreed_on_is_refused() {
+    let design = Design::PerCallAll;
+    let (client, mut server) = answered(&[design], bit(design));
+    let called = Called::hear(Some(design), &client, &mut server);
+    invalidate_ahead(&mut server, called.sink() ^ 1);
+    server.assert_terminated(CANNOT_INVALIDATE);
+    assert_lost(&client, called);
+    // As many calls as there are credits offer eight handles; the limit is sixteen with that of the Send.
+    let (client, mut server) =
+        Victim::offering(config(&[design]).with_credits(10), |server, offer| {
+            choose(server, offer, bit(design), 1);
+        });
+    let first = Called::hear(Some(design), &client, &mut server);
+    server.send(&with_credits(first.reply(&naming(design, &[])), 10));
+    client.outcome(first.calling).expect("a reply");
+    let calls: Vec<Called> = (0..9)
+        .map(|_| Called::hear(Some(design), &client, &mut server))
+        .collect();
+    for called in &calls[..8] {
+        invalidate_ahead(&mut server, called.source());
+        invalidate_ahead(&mut server, called.sink());
+    }
+    server.assert_terminated(CANNOT_INVALIDATE);
+    for called in calls {
+        assert_lost(&client, called);
+    }
+    drop(server);
+    client.assert_nothing_is_left();
+}
+
+/// A reply that grants so many credits.
+fn with_credits(mut reply: Vec<u8>, credits: u32) -> Vec<u8> {
+    reply[8..12].copy_from_slice(&credits.to_be_bytes());
+    reply
+}
+
+#[test]
+fn several_handles_cannot_be_invalidated_where_that_was_not_agreed_on() {
+    const UNEXPECTED_OPCODE: Cause = Cause(0, 2, 6);
+    let design = Design::PerCallSeveral;
+    let (client, mut server) = answered(&[design], bit(design));
+    let called = Called::hear(Some(design), &client, &mut server);
+    invalidate_ahead(&mut server, called.sink());
+    server.assert_terminated(UNEXPECTED_OPCODE);
+    assert_lost(&client, called);
 }

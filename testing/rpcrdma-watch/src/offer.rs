@@ -40,7 +40,7 @@ impl Offer {
                 let first = all.find(|segment| segment.length > 0);
                 first.is_some_and(|first| first.handle == handle)
             }
-            Design::PerCall | Design::PerCallSeveral => {
+            Design::PerCall | Design::PerCallSeveral | Design::PerCallAll => {
                 self.has(handle) && self.named.contains(&handle)
             }
         }

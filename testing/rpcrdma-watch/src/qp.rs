@@ -2,12 +2,12 @@
 
 use super::call::Kind;
 use super::party::Party;
-use super::rules::{Outcome, Role, Rules};
+use super::rules::{Outcome, Part, Role, Rules};
 use super::shared::lock;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use verbs::{
-    Access, CloseReason, Completion, Handle, Memory, NotPersistent, PostError, QpOptions,
+    Access, CloseReason, Completion, Handle, Memory, NotPersistent, Parts, PostError, QpOptions,
     QueuePair, RegisterError, RemoteAddress, WorkRequest, WrapQueuePair,
 };
 
@@ -119,14 +119,29 @@ impl<Q: QueuePair + ?Sized> WrapQueuePair for WatchedQp<Q> {
     }
 
     fn wrap_register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError> {
-        let len = memory.len();
         let stays = matches!(memory, Memory::Persistent(..));
-        let source = match memory {
-            Memory::Source(_) | Memory::Persistent(Access::Read, _) => true,
-            Memory::Sink(_) | Memory::Persistent(Access::Write, _) => false,
+        let parts: Vec<(u64, usize, bool)> = match &memory {
+            Memory::Source(_) | Memory::Persistent(Access::Read, _) => {
+                vec![(0, memory.len(), true)]
+            }
+            Memory::Sink(_) | Memory::Persistent(Access::Write, _) => {
+                vec![(0, memory.len(), false)]
+            }
+            Memory::Parts(parts) => {
+                let numbered = parts.iter().enumerate();
+                let source = |part: &verbs::Part| matches!(part, verbs::Part::Source(_));
+                numbered
+                    .map(|(i, part)| (Parts::offset_of(i), part.len(), source(part)))
+                    .collect()
+            }
         };
         let at = self.inner.register(memory)?;
-        lock(&self.rules).registered(at, len, source, stays);
+        let parts = parts.into_iter().map(|(offset, len, source)| Part {
+            base: at.offset + offset,
+            len: len as u64,
+            source,
+        });
+        lock(&self.rules).registered(at.handle, parts.collect(), stays);
         Ok(at)
     }
 

@@ -149,7 +149,7 @@ impl Bench {
             wr: WrId(1),
             buffer,
             rest: Gather::new(),
-            invalidate,
+            invalidate: invalidate.map(Into::into),
         };
         qp.post(work).expect("there is room");
         self.turn();

@@ -168,6 +168,8 @@ pub(crate) fn client_config(scenario: &Scenario, dice: &mut Dice) -> ClientConfi
         .with_receive_size(terms.receive)
         .with_remote_invalidation(terms.remote_invalidation);
     config.persistent_arguments = persistent(scenario, dice);
+    // Handles of such a call are not spared for others, which is all that some scenarios are for.
+    config.one_region = scenario.designs.len() > 1 && dice.once_in(3);
     config
         .with_max_segment(dice.of(scenario.segments))
         .with_call_timeout(call_timeout)

@@ -80,11 +80,9 @@ struct Loopback {
 
 impl Net for Loopback {
     fn provider(&self, dice: &mut Dice) -> Arc<dyn Provider> {
-        Arc::new(Iwarp::new(Config::default().with_crc(dice.of(&[
-            CrcMode::On,
-            CrcMode::Off,
-            CrcMode::Strict,
-        ]))))
+        let crc = dice.of(&[CrcMode::On, CrcMode::Off, CrcMode::Strict]);
+        let config = Config::default().with_crc(crc);
+        Arc::new(Iwarp::new(config.with_several_invalidations(true)))
     }
 
     fn listen_at(&self) -> SocketAddr {

@@ -64,7 +64,8 @@ pub struct Scenario {
     /// Whether a client decides anew for each connection if the server may invalidate its handles.
     pub varying_invalidation: bool,
     /// Designs for remote invalidation beside R (reminv §4). Each client offers some of them, and each
-    /// server accepts some, in any order. With them one client in three has persistent registrations.
+    /// server accepts some, in any order. With them one client in three has persistent registrations,
+    /// and if there are several, one in three registers all memory of a call under one handle.
     pub designs: &'static [Design],
     /// Whether both ends are configured to invalidate any handle in version two (reminv §4.1).
     pub by_version: bool,
@@ -218,6 +219,7 @@ const DESIGNS: &[Design] = &[
     Design::PerCall,
     Design::PerCallSeveral,
     Design::InterCall,
+    Design::PerCallAll,
 ];
 
 /// The tables, from the simplest scenarios to those with every fault.

@@ -1,6 +1,6 @@
 //! A few seeds of each scenario; `cargo xtask soak` plays as many as one likes.
 
-use rpcrdma::Design::{Fixed, InterCall, PerCall, PerCallSeveral};
+use rpcrdma::Design::{Fixed, InterCall, PerCall, PerCallAll, PerCallSeveral};
 use soak::{Files, Load, Report, SCENARIOS, Scenario, Tally, scenario};
 use std::collections::BTreeSet;
 use std::thread;
@@ -40,7 +40,7 @@ fn no_scenario_has_findings() {
         let back = all.called_back > 50;
         assert_eq!(back, scenario.backward.is_some(), "{name}: {all:?}");
     }
-    let agreed_on = [Fixed, PerCall, PerCallSeveral, InterCall];
+    let agreed_on = [Fixed, PerCall, PerCallSeveral, InterCall, PerCallAll];
     assert!(designs.into_iter().eq(agreed_on) && between > 0);
 }
 

@@ -25,9 +25,11 @@ pub mod limits;
 pub mod messages;
 pub mod mixture;
 pub mod ordering;
+pub mod parts;
 pub mod persistent;
 pub mod reads;
 pub mod setup;
+pub mod several;
 pub mod shared;
 pub mod teardown;
 pub mod writes;
@@ -109,6 +111,18 @@ macro_rules! suite {
                 peer_cannot_invalidate_persistent_memory,
                 its_owner_can_invalidate_persistent_memory,
                 other_memory_cannot_be_copied_in_or_out;
+            parts:
+                parts_are_reached_at_their_addresses_and_come_back_together,
+                peer_invalidates_all_parts_at_once,
+                each_part_has_its_own_access_right,
+                access_past_the_end_of_a_part_is_refused,
+                parts_beyond_the_limits_are_not_registered;
+            several:
+                handles_of_one_send_come_back_with_its_message,
+                each_handle_of_one_send_is_invalid_at_once,
+                unknown_handle_among_several_ends_the_connection,
+                handle_named_twice_ends_the_connection,
+                more_handles_than_the_limit_are_not_accepted;
             limits:
                 receives_beyond_the_limit_are_refused,
                 work_beyond_the_limit_is_refused,

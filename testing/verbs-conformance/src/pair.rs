@@ -307,6 +307,10 @@ pub(crate) fn whole(memory: Memory) -> Vec<u8> {
     match memory {
         Memory::Sink(buffer) | Memory::Persistent(_, buffer) => buffer.memory().to_vec(),
         Memory::Source(pieces) => pieces.concat(),
+        Memory::Parts(parts) => parts
+            .into_iter()
+            .flat_map(|part| whole(part.into()))
+            .collect(),
     }
 }
 

@@ -4,8 +4,8 @@ use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use verbs::{
-    Completion, Handle, Memory, PostError, QueuePair, RegisterError, RemoteAddress, Segment,
-    SharedReceiveQueue, WorkError, WorkRequest, WrId,
+    Completion, Handle, Handles, Memory, PostError, QueuePair, RegisterError, RemoteAddress,
+    Segment, SharedReceiveQueue, WorkError, WorkRequest, WrId,
 };
 
 /// Bytes that the memory of one end may keep for reuse.
@@ -195,6 +195,10 @@ impl Peer {
     }
 
     pub(crate) fn send_and(&mut self, bytes: &[u8], invalidate: Option<Handle>) -> WrId {
+        self.send_and_all(bytes, invalidate.map(Into::into))
+    }
+
+    pub(crate) fn send_and_all(&mut self, bytes: &[u8], invalidate: Option<Handles>) -> WrId {
         let buffer = self.filled(bytes);
         self.post(|wr| WorkRequest::Send {
             wr,

@@ -32,11 +32,16 @@ pub(crate) struct ConnectArgs {
     pub(crate) nconnect: u8,
 
     /// Copy arguments up to this size into memory that stays registered, one buffer for each
-    /// credit. The server can read the previous content. Remote invalidation then needs per_call or
-    /// per_call_several
+    /// credit. The server can read the previous content. Remote invalidation then needs
+    /// per_call, per_call_several or per_call_all
     #[arg(long, value_name = "SIZE", help_heading = "Connection",
         value_parser = units::size_within::<u32>(1..=MAX_PERSISTENT))]
     persistent_memory: Option<u32>,
+
+    /// Register all memory of a call under one handle, which one invalidation ends. Only over
+    /// software iWARP; it has no effect over RDMA devices
+    #[arg(long, help_heading = "Connection")]
+    one_region: bool,
 }
 
 /// Most bytes of arguments that are copied.
@@ -60,6 +65,7 @@ impl ConnectArgs {
             .with_send_size(self.transport.inline_size_or(usual.send_size))
             .with_receive_size(self.transport.inline_size_or(usual.receive_size))
             .with_remote_invalidation(self.transport.remote_invalidation())
+            .with_one_region(self.one_region)
             .with_call_timeout(self.timeout)
             .with_setup_timeout(usual.setup_timeout.min(self.timeout))
             .with_spin(self.transport.spin());

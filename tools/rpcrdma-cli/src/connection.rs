@@ -11,7 +11,7 @@ use std::io::Write;
 const NAME: &str = "connection";
 
 /// The options that help leaves out, as clap names them.
-const LEFT_OUT: [&str; 8] = [
+const LEFT_OUT: [&str; 9] = [
     "crc",
     "no_crc",
     "rpcrdma_version",
@@ -20,6 +20,7 @@ const LEFT_OUT: [&str; 8] = [
     "remote_invalidation",
     "spin",
     "persistent_memory",
+    "one_region",
 ];
 
 /// Those of them that administrators use to limit what clients take.
@@ -44,7 +45,7 @@ const POINTER: &str =
   rpcrdma ls --rpcrdma-version 1 nfs://127.0.0.1/
 
 Every command that connects to a server has these options. `serve` and `gateway` have those that are not of a client alone: \
---timeout, --nconnect and --persistent-memory are. Few are worth changing: docs/guide/connection.md says when.")]
+--timeout, --nconnect, --persistent-memory and --one-region are. Few are worth changing: docs/guide/connection.md says when.")]
 pub(crate) struct ConnectionArgs {
     #[command(flatten)]
     _options: ConnectArgs,

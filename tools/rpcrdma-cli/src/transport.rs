@@ -40,8 +40,8 @@ pub(crate) struct TransportArgs {
 
     /// Remote invalidation: `on` (per_connection), `off` (for hardware that announces it but
     /// fails), or a comma-separated list of designs, best first: per_version, per_connection,
-    /// fixed, per_call, per_call_several, inter_call. A client offers the list; `serve` selects its
-    /// first design that is offered. All but per_connection need version two at both ends
+    /// fixed, per_call, per_call_several, inter_call, per_call_all (only over software iWARP). A
+    /// client offers the list; `serve` selects its first design that is offered. All but per_connection need version two at both ends
     #[arg(long, visible_alias = "invalidation", default_value = "on", value_name = "HOW",
         value_parser = invalidation)]
     remote_invalidation: Invalidation,
@@ -79,6 +79,13 @@ enum Crc {
 /// The designs for remote invalidation that may be used.
 #[derive(Clone, Debug)]
 pub(crate) struct Invalidation(pub(crate) Vec<Design>);
+
+impl Invalidation {
+    /// Whether one of them needs a provider that invalidates several handles with one Send.
+    pub(crate) fn needs_several(&self) -> bool {
+        self.0.iter().any(|design| design.needs_several())
+    }
+}
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum SpinName {
@@ -141,13 +148,19 @@ impl TransportArgs {
 
     /// Software iWARP.
     pub(crate) fn iwarp(&self) -> Iwarp {
-        Iwarp::new(Config::default().with_crc(self.crc_mode()))
+        Iwarp::new(self.iwarp_config())
+    }
+
+    /// With the extension that one of the designs needs, if that is asked for.
+    fn iwarp_config(&self) -> Config {
+        Config::default()
+            .with_crc(self.crc_mode())
+            .with_several_invalidations(self.remote_invalidation.needs_several())
     }
 
     /// The same, which refuses so many clients of a listener at a time with a word.
     pub(crate) fn iwarp_refusing(&self, refusals: usize) -> Iwarp {
-        let config = Config::default().with_crc(self.crc_mode());
-        Iwarp::new(config.with_refusals(refusals))
+        Iwarp::new(self.iwarp_config().with_refusals(refusals))
     }
 
     fn crc_mode(&self) -> CrcMode {

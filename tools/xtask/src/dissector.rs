@@ -30,10 +30,11 @@ use crate::pcap::MAX_PAYLOAD;
 use crate::server::Server;
 
 /// Designs for remote invalidation, and the layout of chunk lists that each leads to.
-const DESIGNS: [(&str, &str); 3] = [
+const DESIGNS: [(&str, &str); 4] = [
     ("per_connection", "0"),
     ("per_call", "1"),
     ("per_call_several", "2"),
+    ("per_call_all", "2"),
 ];
 
 /// Bytes of TCP payload in a packet: as on loopback, and as on Ethernet.

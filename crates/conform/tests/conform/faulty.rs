@@ -199,7 +199,7 @@ impl WrapQueuePair for Qp {
                     wr,
                     buffer: Buffer::from(conform::words(&words)),
                     rest: Gather::new(),
-                    invalidate: invalidate.map(handle),
+                    invalidate: invalidate.map(|handles| handle(handles.first()).into()),
                 }
             }
             WorkRequest::Write { wr, source, to } => {

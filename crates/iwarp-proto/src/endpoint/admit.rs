@@ -9,7 +9,7 @@ use crate::rdmap::{self, Control, Opcode, QUEUE_READ, QUEUE_SEND, QUEUE_TERMINAT
 use crate::stag::{Entry, SlotId};
 use crate::terminate::{Cause, Terminate};
 use bytes::Bytes;
-use verbs::{Access, Gather, Memory};
+use verbs::{Access, Buffer, Gather, Memory, Part};
 
 /// A segment that passed all checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +25,12 @@ pub(super) struct Admitted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Write,
+    /// Ahead of a Send: a region that goes with it.
+    Invalidate(SlotId),
     ReadResponse,
-    Send { invalidate: Option<u32> },
+    Send {
+        invalidate: Option<u32>,
+    },
     ReadRequest,
     Terminate,
 }
@@ -52,6 +56,7 @@ impl Places {
                         let place = (len > 0).then_some((Target::ReadSink, start));
                         (What::ReadResponse, place)
                     }
+                    Opcode::Invalidate => (self.admit_invalidate(stag, offset, len, last)?, None),
                     _ => return Err(Cause::RDMA_OPCODE),
                 };
                 Ok(Admitted { what, place, last })
@@ -104,6 +109,29 @@ impl Places {
         }
     }
 
+    /// Our extension: where it was not agreed on, the opcode is a reserved one (RFC 5040 §4.1).
+    fn admit_invalidate(
+        &self,
+        stag: u32,
+        offset: u64,
+        len: usize,
+        last: bool,
+    ) -> Result<What, Cause> {
+        if self.invalidations < 2 {
+            return Err(Cause::RDMA_OPCODE);
+        }
+        if len > 0 || offset > 0 || !last {
+            return Err(Cause::RDMA_OPERATION);
+        }
+        // More than one Send can invalidate.
+        if !self.has_room_ahead() {
+            return Err(Cause::RDMA_CANNOT_INVALIDATE);
+        }
+        let slot = self.mortal_region(stag);
+        slot.map(What::Invalidate)
+            .ok_or(Cause::RDMA_CANNOT_INVALIDATE)
+    }
+
     /// RFC 5041 §7.1: nothing is checked for a segment without payload.
     fn admit_write(
         &self,
@@ -115,17 +143,16 @@ impl Places {
             return Ok(None);
         }
         let slot = self.table.find(stag).ok_or(Cause::DDP_INVALID_STAG)?;
-        let Entry::Region(Memory::Sink(sink) | Memory::Persistent(Access::Write, sink)) =
-            self.table.entry(slot)
-        else {
+        let Entry::Region(memory) = self.table.entry(slot) else {
             return Err(Cause::RDMA_ACCESS);
         };
+        let (part, sink, offset) = sink_at(memory, offset, len)?;
         let end = offset.checked_add(len as u64).ok_or(Cause::DDP_WRAP)?;
         if end > sink.capacity() as u64 {
             return Err(Cause::DDP_BOUNDS);
         }
         let start = usize::try_from(offset).map_err(|_| Cause::DDP_BOUNDS)?;
-        Ok(Some((Target::Region(slot), start)))
+        Ok(Some((Target::Region(slot, part), start)))
     }
 
     fn admit_send(
@@ -192,24 +219,51 @@ impl Places {
         let end = begin
             .checked_add(u64::from(request.length))
             .ok_or(Cause::RDMA_WRAP)?;
-        let within = |len: usize| match end > len as u64 {
+        let within = |end: u64, len: usize| match end > len as u64 {
             true => Err(Cause::RDMA_BOUNDS),
             false => Ok(()),
         };
         match self.table.entry(slot) {
             Entry::Region(Memory::Source(pieces)) => {
-                within(buffer::gather_len(pieces))?;
+                within(end, buffer::gather_len(pieces))?;
+                Ok((slice(pieces, begin, end), Some(slot)))
+            }
+            // Access rights are those of the part (RFC 5042 §6.3), and so are the bounds.
+            Entry::Region(Memory::Parts(parts)) => {
+                let (part, begin) = parts.find(begin).ok_or(Cause::RDMA_BOUNDS)?;
+                let Some(Part::Source(pieces)) = parts.get(part) else {
+                    return Err(Cause::RDMA_ACCESS);
+                };
+                let end = begin + u64::from(request.length);
+                within(end, buffer::gather_len(pieces))?;
                 Ok((slice(pieces, begin, end), Some(slot)))
             }
             // Persistent memory is copied: its owner may change it before the response is sent.
             Entry::Region(Memory::Persistent(Access::Read, buffer)) => {
-                within(buffer.capacity())?;
+                within(end, buffer.capacity())?;
                 let at = |offset| usize::try_from(offset).expect("within memory");
                 let bytes = &buffer.memory()[at(begin)..at(end)];
                 Ok((Gather::from_elem(Bytes::copy_from_slice(bytes), 1), None))
             }
             _ => Err(Cause::RDMA_ACCESS),
         }
+    }
+}
+
+/// Returns the sink at an offset of a region: the number of its part, its buffer, and the offset in
+/// it. Access rights are those of the part (RFC 5042 §6.3).
+fn sink_at(memory: &Memory, offset: u64, len: usize) -> Result<(usize, &Buffer, u64), Cause> {
+    match memory {
+        Memory::Sink(sink) | Memory::Persistent(Access::Write, sink) => Ok((0, sink, offset)),
+        Memory::Parts(parts) => {
+            offset.checked_add(len as u64).ok_or(Cause::DDP_WRAP)?;
+            let (part, offset) = parts.find(offset).ok_or(Cause::DDP_BOUNDS)?;
+            match parts.get(part) {
+                Some(Part::Sink(sink)) => Ok((part, sink, offset)),
+                Some(Part::Source(_)) | None => Err(Cause::RDMA_ACCESS),
+            }
+        }
+        Memory::Source(_) | Memory::Persistent(Access::Read, _) => Err(Cause::RDMA_ACCESS),
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) struct Message {
 #[derive(Clone, Copy)]
 enum Kind {
     Send { invalidate: Option<Handle> },
+    Invalidate { handle: Handle },
     Write { to: RemoteAddress },
     ReadRequest,
     ReadResponse { to: RemoteAddress },
@@ -86,6 +87,12 @@ impl Message {
             framed: 0,
             end,
         }
+    }
+
+    /// Invalidates a handle of the peer with the Send behind it.
+    pub(super) fn invalidate(handle: Handle) -> Self {
+        let nothing = Body::new(Head::None, Gather::new());
+        Self::new(Kind::Invalidate { handle }, nothing, 0, End::Nothing)
     }
 
     pub(super) fn send(
@@ -170,7 +177,10 @@ impl Message {
     }
 
     pub(super) fn is_tagged(&self) -> bool {
-        matches!(self.kind, Kind::Write { .. } | Kind::ReadResponse { .. })
+        match self.kind {
+            Kind::Write { .. } | Kind::ReadResponse { .. } | Kind::Invalidate { .. } => true,
+            Kind::Send { .. } | Kind::ReadRequest | Kind::Terminate => false,
+        }
     }
 
     /// Queue number, if the message is untagged.
@@ -179,7 +189,7 @@ impl Message {
             Kind::Send { .. } => Some(rdmap::QUEUE_SEND),
             Kind::ReadRequest => Some(rdmap::QUEUE_READ),
             Kind::Terminate => Some(rdmap::QUEUE_TERMINATE),
-            Kind::Write { .. } | Kind::ReadResponse { .. } => None,
+            Kind::Write { .. } | Kind::ReadResponse { .. } | Kind::Invalidate { .. } => None,
         }
     }
 
@@ -189,6 +199,7 @@ impl Message {
             Kind::Send {
                 invalidate: Some(_),
             } => Opcode::SendInvalidate,
+            Kind::Invalidate { .. } => Opcode::Invalidate,
             Kind::Write { .. } => Opcode::Write,
             Kind::ReadRequest => Opcode::ReadRequest,
             Kind::ReadResponse { .. } => Opcode::ReadResponse,
@@ -211,6 +222,12 @@ impl Message {
                 // The offset is the one in the Read Request (RFC 5040 §4.4); if it wraps, the peer
                 // detects that.
                 offset: to.offset.wrapping_add(at as u64),
+            },
+            Kind::Invalidate { handle } => Header::Tagged {
+                control: ddp::Control::new(true, last),
+                rsvd_ulp,
+                stag: handle.0,
+                offset: 0,
             },
             Kind::Send { .. } | Kind::ReadRequest | Kind::Terminate => Header::Untagged {
                 control: ddp::Control::new(false, last),

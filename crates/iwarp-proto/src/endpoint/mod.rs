@@ -32,15 +32,21 @@ use rx::Rx;
 use std::collections::VecDeque;
 use tx::Tx;
 use verbs::{
-    CloseReason, Completion, Handle, Invalidated, Memory, NotPersistent, PostError, RegisterError,
-    SharedReceiveQueue, WorkError, WorkRequest, WrId,
+    CloseReason, Completion, Handle, Handles, Invalidated, Memory, NotPersistent, PostError,
+    RegisterError, SharedReceiveQueue, WorkError, WorkRequest, WrId,
 };
 
 /// Largest number of regions registered at a time on one connection.
 pub const MAX_REGIONS: usize = 2048;
 
-/// Octets of the largest region.
+/// Octets of the largest region, or of the largest part of one.
 pub const MAX_REGION: usize = 1 << 30;
+
+/// Largest number of STags that one Send can invalidate, where both ends have the extension for it.
+pub const MAX_INVALIDATIONS: usize = 16;
+
+/// Largest number of parts of a region: more than the chunks of any RPC call.
+pub const MAX_PARTS: usize = 64;
 
 /// Octets of the largest message, Write or Read.
 pub const MAX_MESSAGE: u32 = 1 << 30;
@@ -84,6 +90,9 @@ pub struct EndpointConfig {
     pub max_ulpdu: usize,
     /// RTR message to send first, as initiator (RFC 6581 §9.2).
     pub rtr: Option<RtrMessage>,
+    /// STags that one Send can invalidate, of this end and of the peer, at most [`MAX_INVALIDATIONS`].
+    /// With more than 1 both ends have the extension of [`Opcode::Invalidate`](crate::rdmap::Opcode).
+    pub invalidations: usize,
     /// Random seed of the STags, used for this connection only.
     pub seed: [u8; 32],
 }
@@ -114,9 +123,10 @@ impl Endpoint {
         };
         let queue = config.shared_receives.as_ref();
         let share = queue.map(|queue| queue.attach(config.receives));
+        let invalidations = config.invalidations.min(MAX_INVALIDATIONS);
         let mut endpoint = Self {
             phase: Phase::Open,
-            places: Places::new(config.seed, ord, share),
+            places: Places::new(config.seed, ord, share, invalidations),
             rx: Rx::new(config.crc, config.strict, config.pool.clone()),
             tx: Tx::new(config.crc, config.markers, max_ulpdu, config.pool.clone()),
             cq: VecDeque::new(),
@@ -189,7 +199,13 @@ impl Endpoint {
                 buffer,
                 rest,
                 invalidate,
-            } => self.tx.push(Message::send(wr, buffer, rest, invalidate)),
+            } => {
+                for &handle in invalidate.iter().flat_map(Handles::more) {
+                    self.tx.push(Message::invalidate(handle));
+                }
+                let first = invalidate.map(|handles| handles.first());
+                self.tx.push(Message::send(wr, buffer, rest, first));
+            }
             WorkRequest::Write { wr, source, to } => {
                 self.tx.push(Message::write(wr, source, to));
             }
@@ -223,8 +239,15 @@ impl Endpoint {
         let fits = |len: u64| len <= u64::from(MAX_MESSAGE);
         match work {
             WorkRequest::Receive { .. } | WorkRequest::Invalidate { .. } => true,
-            WorkRequest::Send { buffer, rest, .. } => {
+            WorkRequest::Send {
+                buffer,
+                rest,
+                invalidate,
+                ..
+            } => {
+                let handles = invalidate.as_ref().map_or(0, Handles::count);
                 fits((buffer.len() + buffer::gather_len(rest)) as u64)
+                    && handles <= self.config.invalidations.min(MAX_INVALIDATIONS)
             }
             // Where it goes is for the peer to judge.
             WorkRequest::Write { source, .. } => fits(buffer::gather_len(source) as u64),
@@ -244,7 +267,7 @@ impl Endpoint {
     pub fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
         if !matches!(self.phase, Phase::Open) {
             Err(RegisterError::Closed(memory))
-        } else if memory.is_empty() || memory.len() > MAX_REGION {
+        } else if !is_registrable(&memory) {
             Err(RegisterError::Size(memory))
         } else if self.places.table.regions() >= MAX_REGIONS {
             Err(RegisterError::Full(memory))
@@ -283,7 +306,7 @@ impl Endpoint {
         if let Some(memory) = self.places.table.retire(slot, wr) {
             self.complete(Completion::Invalidate {
                 wr,
-                invalidated: Invalidated { handle, memory },
+                invalidated: Invalidated::new(handle, memory),
             });
         }
     }
@@ -294,7 +317,7 @@ impl Endpoint {
             let handle = slot.handle();
             self.complete(Completion::Invalidate {
                 wr,
-                invalidated: Invalidated { handle, memory },
+                invalidated: Invalidated::new(handle, memory),
             });
         }
     }
@@ -372,6 +395,16 @@ impl Endpoint {
         self.places.trim();
         if self.cq.is_empty() {
             self.cq = VecDeque::new();
+        }
+    }
+}
+
+/// Whether memory has a size, and a number of parts, that can be registered.
+fn is_registrable(memory: &Memory) -> bool {
+    match memory {
+        Memory::Parts(parts) => parts.are_registrable(MAX_PARTS, MAX_REGION),
+        Memory::Source(_) | Memory::Sink(_) | Memory::Persistent(..) => {
+            (1..=MAX_REGION).contains(&memory.len())
         }
     }
 }

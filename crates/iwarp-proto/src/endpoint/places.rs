@@ -6,7 +6,7 @@ use crate::rdmap::QUEUE_SEND;
 use crate::stag::{Entry, SlotId, StagTable};
 use buffer::Buffer;
 use std::collections::VecDeque;
-use verbs::{Memory, NoBlock, ReceiveShare, SharedReceiveQueue, WrId};
+use verbs::{Invalidated, Memory, NoBlock, ReceiveShare, SharedReceiveQueue, WrId};
 
 /// A posted Receive.
 pub(super) struct Receive {
@@ -21,8 +21,8 @@ pub(super) enum Target {
     Receive,
     /// The sink of the first outstanding Read.
     ReadSink,
-    /// A region.
-    Region(SlotId),
+    /// The part of a region with this number; 0 where the memory is in one piece.
+    Region(SlotId, usize),
 }
 
 /// All memory that the peer's payload can reach, and the state of its incoming messages.
@@ -32,6 +32,10 @@ pub(super) struct Places {
     pub(super) receives: VecDeque<Receive>,
     pub(super) share: Option<ReceiveShare>,
     pub(super) reads: Reads,
+    /// STags that one Send of the peer can invalidate, within the limit of endpoints.
+    pub(super) invalidations: usize,
+    /// Regions that the peer invalidated ahead of the Send that is arriving, or next.
+    pub(super) ahead: Vec<Invalidated>,
     /// MSN of the Send that is arriving, or next.
     pub(super) send_sequence: u32,
     /// Octets of that Send that have arrived.
@@ -43,9 +47,16 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn new(seed: [u8; 32], ord: u16, share: Option<ReceiveShare>) -> Self {
+    pub(super) fn new(
+        seed: [u8; 32],
+        ord: u16,
+        share: Option<ReceiveShare>,
+        invalidations: usize,
+    ) -> Self {
         Self {
             share,
+            invalidations,
+            ahead: Vec::new(),
             table: StagTable::new(seed),
             receives: VecDeque::new(),
             reads: Reads::new(ord),
@@ -94,7 +105,7 @@ impl Places {
                 .buffer
                 .memory_mut(),
             Target::ReadSink => self.reads.sink_mut(),
-            Target::Region(slot) => self.table.sink_mut(slot),
+            Target::Region(slot, part) => self.table.sink_mut(slot, part),
         }
     }
 
@@ -112,6 +123,12 @@ impl Places {
             Entry::Region(Memory::Persistent(..))
         );
         (!stays && !self.table.is_held(slot)).then_some(slot)
+    }
+
+    /// Whether one more region may be invalidated with the Send that is arriving, or next, beside its
+    /// own.
+    pub(super) fn has_room_ahead(&self) -> bool {
+        self.ahead.len() + 1 < self.invalidations
     }
 
     /// Invalidates a region and returns its memory.

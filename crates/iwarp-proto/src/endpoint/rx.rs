@@ -17,6 +17,7 @@ use crate::crc;
 use crate::ddp::{self, Header};
 use crate::fpdu::{self, CRC_LEN, LENGTH_LEN};
 use crate::rdmap::ReadRequest;
+use crate::stag::SlotId;
 use crate::terminate::{Cause, Terminate, TerminatedSegment};
 use buffer::Pool;
 use std::io::{self, IoSliceMut};
@@ -415,6 +416,7 @@ impl Endpoint {
         let len = payload.len();
         match admitted.what {
             What::Write => {}
+            What::Invalidate(slot) => self.invalidate_ahead(slot),
             What::ReadResponse => self.read_response(len, admitted.last),
             What::Send { invalidate } => self.send_arrived(len, admitted.last, invalidate),
             What::ReadRequest => {
@@ -461,7 +463,7 @@ impl Endpoint {
         let got = payload.len();
         self.places.memory_mut(target)[start..start + got].copy_from_slice(payload);
         self.counters.copied_in += got as u64;
-        if let Target::Region(slot) = target {
+        if let Target::Region(slot, _) = target {
             self.places.table.hold(slot);
         }
         self.rx.consume(header_len + got);
@@ -514,14 +516,21 @@ impl Endpoint {
             What::Send { invalidate } => {
                 self.send_arrived(placing.len, placing.admitted.last, invalidate);
             }
-            What::ReadRequest | What::Terminate => {
+            What::ReadRequest | What::Terminate | What::Invalidate(_) => {
                 unreachable!("only what has a place is placed")
             }
         }
-        if let Target::Region(slot) = placing.target {
+        if let Target::Region(slot, _) = placing.target {
             self.unhold(slot);
         }
         Step::Moved
+    }
+
+    /// A region is out of the peer's reach from here on, and returns with the next Send.
+    fn invalidate_ahead(&mut self, slot: SlotId) {
+        let (handle, memory) = (slot.handle(), self.places.release(slot));
+        let invalidated = Invalidated::new(handle, memory);
+        self.places.ahead.push(invalidated);
     }
 
     fn read_response(&mut self, len: usize, last: bool) {
@@ -547,7 +556,11 @@ impl Endpoint {
             };
             let handle = slot.handle();
             let memory = self.places.release(slot);
-            invalidated = Some(Invalidated { handle, memory });
+            invalidated = Some(Invalidated::new(handle, memory));
+        }
+        if !self.places.ahead.is_empty() {
+            let ahead = std::mem::take(&mut self.places.ahead);
+            invalidated = Invalidated::together(invalidated.into_iter().chain(ahead));
         }
         let length = std::mem::take(&mut self.places.send_offset) as usize;
         self.places.send_sequence = self.places.send_sequence.wrapping_add(1);

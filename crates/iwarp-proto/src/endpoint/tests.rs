@@ -5,6 +5,8 @@
 mod conversation;
 mod hostile;
 mod memory;
+mod parts;
+mod several;
 mod stream;
 mod wire;
 
@@ -28,6 +30,7 @@ pub(super) fn config(role: Role) -> EndpointConfig {
         pool: Pool::new(1 << 20),
         max_ulpdu: fpdu::LARGE_MULPDU,
         rtr: None,
+        invalidations: 1,
         seed: [match role {
             Role::Initiator => 1,
             Role::Responder => 2,

@@ -16,6 +16,9 @@ pub enum Design {
     /// A reply may also invalidate a handle that another call exposed for reading, once it was read
     /// (reminv §4.6).
     InterCall,
+    /// Each call names the handles that may be invalidated, and its reply invalidates all of them at
+    /// once (reminv §4.5, with the work request of §2.4).
+    PerCallAll,
 }
 
 /// Who selects the handle (reminv §2.3).
@@ -30,14 +33,15 @@ pub enum Selection {
 }
 
 impl Design {
-    /// All designs, in the order of reminv §4.
-    pub const ALL: [Self; 6] = [
+    /// All designs, in the order of reminv §4, with what needs a work request of §2.4 at the end.
+    pub const ALL: [Self; 7] = [
         Self::PerVersion,
         Self::PerConnection,
         Self::Fixed,
         Self::PerCall,
         Self::PerCallSeveral,
         Self::InterCall,
+        Self::PerCallAll,
     ];
 
     /// Returns the name used in tables and options.
@@ -49,6 +53,7 @@ impl Design {
             Self::PerCall => "per_call",
             Self::PerCallSeveral => "per_call_several",
             Self::InterCall => "inter_call",
+            Self::PerCallAll => "per_call_all",
         }
     }
 
@@ -57,7 +62,7 @@ impl Design {
         match self {
             Self::Fixed => Selection::FixedProtocol,
             Self::PerVersion | Self::PerConnection | Self::InterCall => Selection::RespondersChoice,
-            Self::PerCall | Self::PerCallSeveral => Selection::RequestersChoice,
+            Self::PerCall | Self::PerCallSeveral | Self::PerCallAll => Selection::RequestersChoice,
         }
     }
 
@@ -68,6 +73,14 @@ impl Design {
             Selection::RequestersChoice => true,
             Selection::FixedProtocol | Selection::RespondersChoice => false,
         }
+    }
+}
+
+impl Design {
+    /// Whether both providers must be able to invalidate several handles with one Send
+    /// ([`Limits::invalidations`](verbs::Limits::invalidations)).
+    pub fn needs_several(self) -> bool {
+        self == Self::PerCallAll
     }
 }
 
@@ -101,8 +114,8 @@ impl Designs {
     /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// Returns the known designs among these bits: bit 0 is [`Design::PerVersion`], bit 5
-    /// [`Design::InterCall`].
+    /// Returns the known designs among these bits, of which bit 0 is [`Design::PerVersion`], in the
+    /// order of [`Design::ALL`].
     pub fn from_bits(bits: u32) -> Self {
         Self(bits & Design::ALL.map(bit).iter().sum::<u32>())
     }
@@ -161,7 +174,7 @@ mod tests {
     fn sets_of_designs_keep_what_we_know() {
         let all: Designs = Design::ALL.into_iter().collect();
         assert_eq!(Designs::from_bits(u32::MAX), all);
-        assert_eq!(all.bits(), 0b11_1111);
+        assert_eq!(all.bits(), 0b111_1111);
         assert!(all.iter().eq(Design::ALL));
         assert_eq!(all.only(), None);
         assert_eq!(Designs::NONE.only(), None);
@@ -181,7 +194,8 @@ mod tests {
         let none = "none".parse::<Design>().unwrap_err().to_string();
         assert!(
             none.ends_with(
-                "per_version, per_connection, fixed, per_call, per_call_several, inter_call"
+                "per_version, per_connection, fixed, per_call, per_call_several, inter_call, \
+                 per_call_all"
             ),
             "{none}"
         );
@@ -190,6 +204,6 @@ mod tests {
     #[test]
     fn persistent_registrations_need_a_requester_who_selects() {
         let tolerant = Design::ALL.into_iter().filter(|d| d.tolerates_persistent());
-        assert!(tolerant.eq([Design::PerCall, Design::PerCallSeveral]));
+        assert!(tolerant.eq([Design::PerCall, Design::PerCallSeveral, Design::PerCallAll]));
     }
 }

@@ -7,7 +7,8 @@ use super::design::Design;
 use crate::codec::Invalidate;
 use crate::limits::MAX_SPARED;
 use crate::wire::header::{Lists, WriteChunk};
-use verbs::Handle;
+use smallvec::SmallVec;
+use verbs::{Handle, Handles};
 
 /// Rule for replies in one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +45,11 @@ pub(crate) struct Said {
     pub(crate) shared: bool,
 }
 
-/// The handle that a Responder invalidates with a reply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The handles that a Responder invalidates with a reply.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// The handle.
-    pub(crate) handle: Option<Handle>,
+    /// The handle, or several.
+    pub(crate) handles: Option<Handles>,
     /// Whether the call named a handle that it does not offer, which must not be invalidated.
     pub(crate) foreign: bool,
 }
@@ -64,7 +65,8 @@ impl Accepts {
                 | Design::PerConnection
                 | Design::Fixed
                 | Design::PerCall
-                | Design::PerCallSeveral,
+                | Design::PerCallSeveral
+                | Design::PerCallAll,
             ) => Self::OfCall,
             None if all_may_go => Self::OfCall,
             None => Self::Nothing,
@@ -73,13 +75,14 @@ impl Accepts {
 }
 
 impl Rule {
-    /// Returns the handle to invalidate with the reply to a call that offered these `lists` and
-    /// named these handles, of which some are `spent` already. `of_others` finds a handle that
-    /// another call no longer needs.
+    /// Returns the handles to invalidate with the reply to a call that offered these `lists` and
+    /// named these handles, of which some are `spent` already. `most` is how many the provider
+    /// invalidates with one Send. `of_others` finds a handle that another call no longer needs.
     pub(crate) fn take(
         self,
         offered: &Lists,
         said: Option<&Said>,
+        most: usize,
         of_others: impl FnOnce() -> Option<Handle>,
     ) -> Taken {
         let (named, spent) = said.map_or((&[][..], &[][..]), |said| {
@@ -93,28 +96,39 @@ impl Rule {
             Self::Never => None,
             Self::By(Design::PerVersion | Design::PerConnection) => any(),
             Self::By(Design::Fixed) => said.and_then(|said| said.first),
-            Self::By(Design::PerCall | Design::PerCallSeveral) => return one_of(named, offered),
+            Self::By(Design::PerCall | Design::PerCallSeveral) => {
+                return of_named(named, offered, 1);
+            }
+            Self::By(Design::PerCallAll) => return of_named(named, offered, most),
             Self::By(Design::InterCall) => any().or_else(of_others),
         };
         Taken {
-            handle,
+            handles: handle.map(Handles::from),
             foreign: false,
         }
     }
 }
 
-/// Returns the first named handle, where 0 is none (reminv §5.3), if the call offers it.
-fn one_of(named: &[Handle], offered: &Lists) -> Taken {
+/// Returns the first `most` named handles, where 0 is none (reminv §5.3), that the call offers. Each
+/// once, because invalidating it twice would end the connection.
+fn of_named(named: &[Handle], offered: &Lists, most: usize) -> Taken {
     let of_call = |handle| in_order(offered).any(|other| other == handle);
-    let mut taken = Taken::default();
+    let mut foreign = false;
+    let mut found: SmallVec<[Handle; 4]> = SmallVec::new();
     for &handle in named.iter().filter(|&&handle| handle != Handle(0)) {
-        if of_call(handle) {
-            taken.handle = Some(handle);
+        if found.len() == most {
             break;
         }
-        taken.foreign = true;
+        if !of_call(handle) {
+            foreign = true;
+        } else if !found.contains(&handle) {
+            found.push(handle);
+        }
     }
-    taken
+    Taken {
+        handles: Handles::new(found),
+        foreign,
+    }
 }
 
 /// Returns the handles that a call offered for reading, once all were read: the call can spare them
@@ -206,17 +220,24 @@ mod tests {
 
     #[track_caller]
     fn check(rule: Rule, offered: &Lists, named: &[u32], expected: Option<u32>, foreign: bool) {
+        let expected: Vec<u32> = expected.into_iter().collect();
+        check_all(rule, offered, named, &expected, foreign);
+    }
+
+    /// Where a Send can invalidate three handles.
+    #[track_caller]
+    fn check_all(rule: Rule, offered: &Lists, named: &[u32], expected: &[u32], foreign: bool) {
         let said = Said {
             named: Invalidate::Several(named.iter().copied().map(Handle).collect()),
             first: in_order(offered).next(),
             ..Said::default()
         };
         let expected = Taken {
-            handle: expected.map(Handle),
+            handles: Handles::new(expected.iter().copied().map(Handle)),
             foreign,
         };
         assert_eq!(
-            rule.take(offered, Some(&said), || Some(Handle(7))),
+            rule.take(offered, Some(&said), 3, || Some(Handle(7))),
             expected
         );
     }
@@ -266,6 +287,28 @@ mod tests {
             check(&[99], None, true);
             check(&[7, 3], Some(3), true);
         }
+    }
+
+    #[test]
+    fn all_named_handles_of_the_call_go_each_once_and_as_many_as_can() {
+        let offered = lists(&[1, 4], &[2], Some(3));
+        let check = |named: &[u32], expected: &[u32], foreign| {
+            check_all(
+                Rule::By(Design::PerCallAll),
+                &offered,
+                named,
+                expected,
+                foreign,
+            );
+        };
+        check(&[], &[], false);
+        check(&[0], &[], false);
+        check(&[3, 1], &[3, 1], false);
+        check(&[1, 1, 0, 2, 1], &[1, 2], false);
+        check(&[1, 2, 3, 4], &[1, 2, 3], false);
+        // Of another call, or without memory behind it.
+        check(&[7, 99], &[], true);
+        check(&[7, 3, 99, 4], &[3, 4], true);
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod offer;
 mod outcome;
 mod sending;
 
-use self::outcome::{Outcome, Region, RegionUse, assemble, judge};
+use self::outcome::{Outcome, Region, RegionUse, assemble, exposed, judge, take_back};
 use crate::agreed::OurCalls;
 use crate::codec::{PeerError, Rpc};
 use crate::event::Violation;
@@ -54,7 +54,7 @@ pub(crate) struct Requester<O: Owner> {
     ready: bool,
     /// Calls in flight since before the mark.
     marked: Marked,
-    /// Regions exposed to the peer, persistent ones not counted.
+    /// Handles exposed to the peer, persistent ones not counted.
     exposed: usize,
     persistent: PersistentPool,
     calls: Slab<Call<O::Call>>,
@@ -360,8 +360,8 @@ impl<O: Owner> Requester<O> {
         self.answered(shared, key, outcome);
     }
 
-    /// Takes back the handle that a reply to the call `key` invalidated. Returns false if the peer
-    /// was not permitted to do that.
+    /// Takes back the handles that a reply to the call `key` invalidated. Returns false if the peer
+    /// was not permitted to do that. Each is judged by itself, whatever the others are.
     ///
     /// In version one it does not matter whether the peer set R: a Linux server never does, and
     /// invalidates.
@@ -371,7 +371,12 @@ impl<O: Owner> Requester<O> {
         key: u32,
         invalidated: Option<Invalidated>,
     ) -> bool {
-        let Some(Invalidated { handle, memory }) = invalidated else {
+        let Some(Invalidated {
+            handle,
+            memory,
+            also,
+        }) = invalidated
+        else {
             return true;
         };
         if shared.agreed.accepts == Accepts::Nothing {
@@ -383,27 +388,28 @@ impl<O: Owner> Requester<O> {
             );
             return false;
         }
-        let of_call = region(&mut self.calls[key as usize], handle);
-        let region = match (of_call, shared.agreed.accepts) {
-            (Some(region), _) => Some(region),
-            (None, Accepts::OfAnyCall) => {
-                let found = spare_region(&mut self.calls, handle);
+        // RFC 8797 §4.1: an STag that is associated only with the XID of the reply.
+        let of_call = has_exposed(&self.calls[key as usize], handle);
+        let regions = match (of_call, shared.agreed.accepts) {
+            (true, _) => Some(&mut self.calls[key as usize].regions),
+            (false, Accepts::OfAnyCall) => {
+                let found = spare_regions(&mut self.calls, handle);
                 shared.counters.remote_invalidations_inter_call += u64::from(found.is_some());
                 found
             }
-            (None, Accepts::OfCall | Accepts::Nothing) => None,
+            (false, Accepts::OfCall | Accepts::Nothing) => None,
         };
-        let Some(region) = region else {
+        if !regions.is_some_and(|regions| take_back(regions, handle, memory)) {
             shared.fail(Violation::ForeignHandle(handle));
             return false;
-        };
-        region.back = Some(memory);
+        }
         self.exposed -= 1;
         shared.counters.remote_invalidations += 1;
         if !shared.agreed.peer_announces {
             shared.counters.remote_invalidations_without_r += 1;
         }
-        true
+        also.into_iter()
+            .all(|other| self.take_back(shared, key, Some(other)))
     }
 
     /// Handles the reply of a call: frees the credit, and invalidates what is still exposed.
@@ -424,15 +430,13 @@ impl<O: Owner> Requester<O> {
         self.persistent.give_back(std::mem::take(&mut call.lent));
         self.marked.left -= usize::from(call.epoch != self.marked.epoch);
         let mut left = 0;
-        for region in &call.regions {
-            if region.back.is_none() {
-                left += 1;
-                shared.counters.local_invalidations += 1;
-                shared.posts.push(WorkRequest::Invalidate {
-                    wr: Purpose::Invalidate { call: key }.wr(),
-                    handle: region.handle,
-                });
-            }
+        for handle in exposed(&call.regions) {
+            left += 1;
+            shared.counters.local_invalidations += 1;
+            shared.posts.push(WorkRequest::Invalidate {
+                wr: Purpose::Invalidate { call: key }.wr(),
+                handle,
+            });
         }
         if left == 0 {
             self.finish(shared, key, outcome);
@@ -483,9 +487,9 @@ impl<O: Owner> Requester<O> {
         invalidated: Invalidated,
     ) {
         let call = &mut self.calls[key as usize];
-        let region = region(call, invalidated.handle)
-            .expect("a provider invalidates the handle that was named");
-        region.back = Some(invalidated.memory);
+        let Invalidated { handle, memory, .. } = invalidated;
+        let named = take_back(&mut call.regions, handle, memory);
+        assert!(named, "a provider invalidates the handle that was named");
         self.exposed -= 1;
         let State::Invalidating { left, .. } = &mut call.state else {
             unreachable!("handles are invalidated once the reply is here");
@@ -577,15 +581,17 @@ fn xid_of(work: &WorkRequest) -> Option<u32> {
     }
 }
 
-fn region<C>(call: &mut Call<C>, handle: Handle) -> Option<&mut Region> {
-    let exposed = |region: &&mut Region| region.handle == handle && region.back.is_none();
-    call.regions.iter_mut().find(exposed)
+fn has_exposed<C>(call: &Call<C>, handle: Handle) -> bool {
+    exposed(&call.regions).any(|other| other == handle)
 }
 
-/// Returns the region with this handle that a call without a reply offers for reading.
-fn spare_region<C>(calls: &mut Slab<Call<C>>, handle: Handle) -> Option<&mut Region> {
+/// Returns the regions of a call without a reply that offers this handle for reading, and for
+/// nothing else.
+fn spare_regions<C>(calls: &mut Slab<Call<C>>, handle: Handle) -> Option<&mut Vec<Region>> {
     let waiting = calls.iter_mut().map(|(_, call)| call);
-    let waiting = waiting.filter(|call| matches!(call.state, State::Awaiting));
-    let region = waiting.filter_map(|call| region(call, handle)).next()?;
-    (region.used_as == RegionUse::Argument).then_some(region)
+    let mut waiting = waiting.filter(|call| matches!(call.state, State::Awaiting));
+    let regions = &mut waiting.find(|call| has_exposed(call, handle))?.regions;
+    let mut of_handle = regions.iter().filter(|region| region.handle == handle);
+    let is_read = of_handle.all(|region| region.used_as == RegionUse::Argument);
+    is_read.then_some(regions)
 }

@@ -1,18 +1,22 @@
 //! What a call offers to its Responder: regions for its chunks, and handles for invalidation.
 
 use super::Call;
-use super::outcome::{Region, RegionUse};
+use super::outcome::{Region, RegionUse, exposed};
 use crate::codec::Invalidate;
+use crate::invalidation::design::Design;
 use crate::invalidation::persistent::PersistentPool;
-use crate::invalidation::rule::{self};
+use crate::invalidation::rule::{self, Rule};
 use crate::limits::MAX_INVALIDATE_HANDLES;
 use crate::owner::Owner;
 use crate::plan::{CallForm, CallPlan};
 use crate::shared::Shared;
-use crate::wire::header::{ReadChunk, Segments, WriteChunk, chunks_len_of};
+use crate::wire::header::{Lists, ReadChunk, Segments, WriteChunk, chunks_len_of};
 use buffer::{Buffer, Gather, Pool};
 use smallvec::SmallVec;
-use verbs::{Invalidation, Limits, Memory, QueuePair, RegisterError, RemoteAddress, Segment};
+use verbs::{
+    Handle, Invalidation, Limits, Memory, Part, Parts, QueuePair, RegisterError, RemoteAddress,
+    Segment,
+};
 
 /// Registers the regions of the plan, and records them in the call.
 pub(super) fn offer<O: Owner>(
@@ -29,6 +33,7 @@ pub(super) fn offer<O: Owner>(
         lent,
         ..
     } = call;
+    let mut parts = shared.has_one_region(plan).then(Vec::new);
     let counters = &mut shared.counters;
     let mut arguments: SmallVec<[(usize, Gather); 1]> = SmallVec::new();
     if plan.form == CallForm::Long {
@@ -47,9 +52,8 @@ pub(super) fn offer<O: Owner>(
                 at
             }
             None => {
-                let at = qp.register(Memory::Source(data))?;
+                let at = register(Part::Source(data), &mut parts, qp)?;
                 regions.push(Region::new(at.handle, RegionUse::Argument));
-                counters.registrations += 1;
                 at
             }
         };
@@ -66,9 +70,8 @@ pub(super) fn offer<O: Owner>(
             0 => Segments::new(),
             _ => {
                 let sink = sink(&shared.pool, &shared.limits, len);
-                let at = qp.register(Memory::Sink(sink))?;
+                let at = register(Part::Sink(sink), &mut parts, qp)?;
                 regions.push(Region::new(at.handle, RegionUse::Result(index)));
-                counters.registrations += 1;
                 segments(at, len, shared.max_segment)
             }
         };
@@ -77,14 +80,58 @@ pub(super) fn offer<O: Owner>(
     }
     if let Some(len) = plan.reply_chunk {
         let sink = sink(&shared.pool, &shared.limits, len);
-        let at = qp.register(Memory::Sink(sink))?;
+        let at = register(Part::Sink(sink), &mut parts, qp)?;
         regions.push(Region::new(at.handle, RegionUse::Reply));
-        counters.registrations += 1;
         let segments = segments(at, len, shared.max_segment);
         lists.reply = Some(WriteChunk { segments });
         counters.reply_chunks_offered += 1;
     }
+    if let Some(parts) = parts.filter(|parts| !parts.is_empty()) {
+        let at = qp.register(Memory::Parts(Parts::new(parts)))?;
+        move_parts(lists, regions, at);
+    }
+    counters.registrations += exposed(regions).count() as u64;
     Ok(())
+}
+
+/// Handle of parts before their region is registered. No region has it.
+const NOT_YET: Handle = Handle(0);
+
+/// Registers memory of one chunk; or adds it to the parts of the call's one region, at an address
+/// that is counted from the beginning of that.
+///
+/// The parts are a vector of their own, one more for each call with several chunks: they go to the
+/// provider and come back.
+fn register(
+    memory: Part,
+    parts: &mut Option<Vec<Part>>,
+    qp: &mut dyn QueuePair,
+) -> Result<RemoteAddress, RegisterError> {
+    let Some(parts) = parts else {
+        return qp.register(memory.into());
+    };
+    let offset = Parts::offset_of(parts.len());
+    parts.push(memory);
+    Ok(RemoteAddress {
+        handle: NOT_YET,
+        offset,
+    })
+}
+
+/// Moves the parts of a region, and the segments in them, to where it was registered.
+fn move_parts(lists: &mut Lists, regions: &mut [Region], at: RemoteAddress) {
+    for region in regions.iter_mut() {
+        region.handle = at.handle;
+    }
+    let reads = lists.reads.iter_mut().map(|chunk| &mut chunk.segments);
+    let writes = lists.writes.iter_mut().chain(&mut lists.reply);
+    let writes = writes.map(|chunk| &mut chunk.segments);
+    // Arguments in persistent memory have handles of their own.
+    let segments = reads.chain(writes).flatten();
+    for segment in segments.filter(|segment| segment.handle == NOT_YET) {
+        segment.handle = at.handle;
+        segment.offset += at.offset;
+    }
 }
 
 /// Takes memory for `len` bytes that the peer writes. Memory of the pool may be larger, and only so
@@ -127,14 +174,12 @@ pub(super) fn may_go<O: Owner>(
             let header = shared.agreed.codec.plain_len() + chunks_len_of(lists);
             let sent = header + plan.inline(&call.request.sizes());
             let room = shared.agreed.sizes.send.saturating_sub(sent);
-            let most = MAX_INVALIDATE_HANDLES.min(room / size_of::<u32>());
-            Invalidate::Several(
-                regions
-                    .iter()
-                    .take(most)
-                    .map(|region| region.handle)
-                    .collect(),
-            )
+            let mut most = MAX_INVALIDATE_HANDLES.min(room / size_of::<u32>());
+            if shared.agreed.rule == Rule::By(Design::PerCallAll) {
+                // More of them would end the connection.
+                most = most.min(shared.limits.invalidations);
+            }
+            Invalidate::Several(exposed(regions).take(most).collect())
         }
         other => other,
     }

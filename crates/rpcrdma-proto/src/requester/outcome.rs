@@ -10,6 +10,7 @@ use oncrpc::xdr::Payload;
 use smallvec::SmallVec;
 use verbs::{Handle, Memory};
 
+/// Memory of one chunk that the peer can access: a region, or a part of one.
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) handle: Handle,
@@ -26,6 +27,40 @@ impl Region {
             back: None,
         }
     }
+}
+
+/// Returns the handles of a call that are exposed, each once: the parts of a region follow each
+/// other.
+pub(crate) fn exposed(regions: &[Region]) -> impl Iterator<Item = Handle> {
+    regions
+        .chunk_by(|one, next| one.handle == next.handle)
+        .filter_map(|parts| parts.first().filter(|part| part.back.is_none()))
+        .map(|part| part.handle)
+}
+
+/// Takes back the memory of a handle that is no longer exposed, all parts at once. Returns false if
+/// the call has no such handle exposed.
+pub(crate) fn take_back(regions: &mut [Region], handle: Handle, memory: Memory) -> bool {
+    let mut of_handle = regions
+        .iter_mut()
+        .filter(|region| region.handle == handle && region.back.is_none())
+        .peekable();
+    if of_handle.peek().is_none() {
+        return false;
+    }
+    match memory {
+        Memory::Parts(parts) => {
+            for (region, part) in of_handle.zip(parts) {
+                region.back = Some(part.into());
+            }
+        }
+        whole => {
+            if let Some(region) = of_handle.next() {
+                region.back = Some(whole);
+            }
+        }
+    }
+    true
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The way of a call from its owner to its Send.
 
 use super::offer::{may_go, offer};
-use super::outcome::Outcome;
+use super::outcome::{Outcome, exposed};
 use super::{Call, FailedCall, Requester, State};
 use crate::agreed::OurCalls;
 use crate::codec::Contents;
@@ -115,7 +115,11 @@ impl<O: Owner> Requester<O> {
             receive: shared.agreed.sizes.reply,
             max_chunk: shared.max_chunk,
             max_segment: shared.max_segment,
-            regions: shared.limits.regions - self.persistent.most(),
+            regions: match shared.limits.regions - self.persistent.most() {
+                0 => 0,
+                // Those of one call can be parts of one.
+                regions => regions.max(shared.max_parts),
+            },
             chunks,
         }
     }
@@ -123,7 +127,11 @@ impl<O: Owner> Requester<O> {
     /// Whether a credit is available, and room for the regions of a plan.
     fn has_room(&self, shared: &Shared<O>, plan: &CallPlan, need: Need) -> bool {
         let exposed = self.exposed + self.persistent.made();
-        self.credits_for(shared, need) > 0 && exposed + plan.regions() <= shared.limits.regions
+        let needed = match shared.has_one_region(plan) {
+            true => 1,
+            false => plan.regions(),
+        };
+        self.credits_for(shared, need) > 0 && exposed + needed <= shared.limits.regions
     }
 
     /// Sends waiting calls in order, as far as there is room. Plans are renewed only if the terms
@@ -196,7 +204,7 @@ impl<O: Owner> Requester<O> {
             }
             return Err(NotSent::NotRegistered);
         }
-        self.exposed += call.regions.len();
+        self.exposed += exposed(&call.regions).count();
         shared.flow.handle_call_sent();
         shared.post_receives();
         shared.counters.calls_sent += 1;

@@ -23,7 +23,7 @@ use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use tracing::debug;
-use verbs::{Handle, WorkRequest};
+use verbs::{Handle, Handles, WorkRequest};
 
 /// Calls of the peer on one connection.
 #[derive(Debug)]
@@ -515,7 +515,7 @@ impl<O: Owner> Responder<O> {
             shared.note_reply(plain + reply.stream_len());
             // Only then may a handle go that is not of the call: this one has none.
             let invalidate = match shared.agreed.rule {
-                Rule::By(Design::InterCall) => self.handle_to_take(shared, key),
+                Rule::By(Design::InterCall) => self.handles_to_take(shared, key),
                 Rule::By(_) | Rule::Never => None,
             };
             let call = &mut self.calls[key as usize];
@@ -605,7 +605,7 @@ impl<O: Owner> Responder<O> {
         let left = writer.posted + 1;
         needed += buffer.len() + buffer::gather_len(&rest);
         shared.note_reply(needed);
-        let invalidate = self.handle_to_take(shared, key);
+        let invalidate = self.handles_to_take(shared, key);
         let call = &mut self.calls[key as usize];
         // Right behind the Writes: order on the stream is enough (RFC 5040 §5.5).
         shared.posts.push(WorkRequest::Send {
@@ -619,8 +619,8 @@ impl<O: Owner> Responder<O> {
         shared.flow.handle_replied();
     }
 
-    /// Returns the handle to invalidate with the reply to the call `key`.
-    fn handle_to_take(&mut self, shared: &mut Shared<O>, key: u32) -> Option<Handle> {
+    /// Returns the handles to invalidate with the reply to the call `key`.
+    fn handles_to_take(&mut self, shared: &mut Shared<O>, key: u32) -> Option<Handles> {
         if shared.agreed.rule == Rule::Never {
             return None;
         }
@@ -628,12 +628,13 @@ impl<O: Owner> Responder<O> {
             shared.counters.invalidations_withheld += 1;
             return None;
         }
+        let most = shared.limits.invalidations;
         let call = &self.calls[key as usize];
         let mut of_other = None;
         let taken = shared
             .agreed
             .rule
-            .take(&call.lists, call.said.as_deref(), || {
+            .take(&call.lists, call.said.as_deref(), most, || {
                 of_other = self.spare(key);
                 of_other.map(|(_, handle)| handle)
             });
@@ -642,9 +643,10 @@ impl<O: Owner> Responder<O> {
             said.get_or_insert_default().spent.push(handle);
             shared.counters.invalidations_sent_inter_call += 1;
         }
-        shared.counters.invalidations_sent += u64::from(taken.handle.is_some());
+        let sent = taken.handles.as_ref().map_or(0, Handles::count);
+        shared.counters.invalidations_sent += sent as u64;
         shared.counters.foreign_handles_named += u64::from(taken.foreign);
-        taken.handle
+        taken.handles
     }
 
     /// Whether a handle of the call `key` is not its own alone, which RFC 8797 §4.1 requires: another
@@ -728,7 +730,7 @@ impl<L> Call<L> {
         key: u32,
         grant: u32,
         reply: Payload,
-        invalidate: Option<Handle>,
+        invalidate: Option<Handles>,
     ) {
         let header = shared.agreed.codec.plain(Direction::Reply, self.xid, grant);
         let (buffer, rest) = into_inline(reply, &header, || shared.send_buffer());

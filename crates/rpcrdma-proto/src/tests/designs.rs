@@ -211,7 +211,7 @@ fn with_persistent(designs: &[Design]) -> Setup {
 
 #[test]
 fn requester_that_selects_keeps_what_is_to_stay() {
-    for design in [Design::PerCall, Design::PerCallSeveral] {
+    for design in [Design::PerCall, Design::PerCallSeveral, Design::PerCallAll] {
         let mut pair = Pair::with(with_persistent(&[Design::Fixed, design]));
         for xid in 0..5 {
             let id = send(&mut pair, xid);
@@ -467,7 +467,7 @@ fn taken_along(read: impl Iterator<Item = u32>, written: usize) -> Option<Handle
     let small = take(6, &Lists::default());
     server.reply(small, Reply::Message(reply(6, 4, &[])));
     match server.poll_post() {
-        Some(WorkRequest::Send { invalidate, .. }) => invalidate,
+        Some(WorkRequest::Send { invalidate, .. }) => invalidate.map(|all| all.first()),
         other => panic!("{other:?}"),
     }
 }
@@ -521,7 +521,7 @@ fn reply_copies_the_handle_of_its_call() {
         .filter_map(|work| match work {
             WorkRequest::Send {
                 buffer, invalidate, ..
-            } => Some((buffer, invalidate)),
+            } => Some((buffer, invalidate.map(|all| all.first()))),
             _ => None,
         })
         .collect();
@@ -563,7 +563,7 @@ fn answered(server: &mut Connection) -> (Buffer, Option<Handle>) {
     let mut sent = posted.filter_map(|work| match work {
         WorkRequest::Send {
             buffer, invalidate, ..
-        } => Some((buffer, invalidate)),
+        } => Some((buffer, invalidate.map(|all| all.first()))),
         _ => None,
     });
     sent.next().expect("one reply")
@@ -659,10 +659,13 @@ fn shared_handle_stays_under_each_design() {
         Design::PerCall,
         Design::PerCallSeveral,
         Design::InterCall,
+        Design::PerCallAll,
     ] {
         let named = |handle| match design {
             Design::PerCall => Invalidate::One(Some(Handle(handle))),
-            Design::PerCallSeveral => Invalidate::Several([Handle(handle)].into_iter().collect()),
+            Design::PerCallSeveral | Design::PerCallAll => {
+                Invalidate::Several([Handle(handle)].into_iter().collect())
+            }
             _ => Invalidate::Unsaid,
         };
         let taken = |one: u32, other: u32| {

@@ -7,7 +7,9 @@ use crate::codec::{Body as CoreBody, Codec, Contents, Rejection};
 use crate::v2::header::Invalidate;
 use crate::wire::header::{self, Body, Header, Lists, RdmaError, ReadChunk, Segments, procedure};
 use oncrpc::TransportError;
-use verbs::{Completion, Handle, Limits, QueuePair, RemoteAddress, Segment, WorkRequest, WrId};
+use verbs::{
+    Completion, Handle, Handles, Limits, QueuePair, RemoteAddress, Segment, WorkRequest, WrId,
+};
 use verbs_sim::{EndOptions, Fabric, PairOptions, SimQp};
 
 /// The connection under test, and its peer.
@@ -81,11 +83,16 @@ impl Lone {
 
     /// The peer sends bytes, and may invalidate a handle with them.
     pub(super) fn send(&mut self, bytes: &[u8], invalidate: Option<Handle>) {
+        self.send_and_all(bytes, invalidate);
+    }
+
+    /// The peer sends bytes, and invalidates all of these handles with them.
+    pub(super) fn send_and_all(&mut self, bytes: &[u8], handles: impl IntoIterator<Item = Handle>) {
         let send = WorkRequest::Send {
             wr: WrId(1000),
             buffer: Buffer::from(bytes.to_vec()),
             rest: Gather::new(),
-            invalidate,
+            invalidate: Handles::new(handles),
         };
         self.peer.post(send).expect("there is room");
         self.drive();

@@ -11,10 +11,12 @@ mod designs;
 mod invalidation;
 mod lone;
 mod malformed;
+mod one_region;
 mod owner;
 mod pair;
 mod random;
 mod replies;
+mod several;
 mod tight;
 mod versions;
 mod waiting;
@@ -58,6 +60,7 @@ fn config(role: Role) -> Config {
         max_segment: 0,
         registrations: Registrations::OF_CALLS,
         persistent: None,
+        one_region: false,
         receives: Receives::Posted,
         pool: Pool::new(1 << 20),
     }

@@ -48,6 +48,7 @@ struct World {
     private_data: bool,
     budget: usize,
     mixed: bool,
+    one_region: bool,
     /// Of the client and of the server.
     versions: [Versions; 2],
     /// What becomes of Receives in version two, in KiB: of the client and of the server.
@@ -89,7 +90,7 @@ fn world() -> impl Strategy<Value = World> {
             prop_oneof![2..4_usize, Just(4096)],
             prop_oneof![1..3_u32, Just(8)],
         ),
-        any::<[bool; 3]>(),
+        any::<[bool; 4]>(),
         prop_oneof![Just(1 << 20), Just(40_000_usize)],
         versions(),
         [1..16_usize, 1..16_usize],
@@ -112,7 +113,7 @@ fn world() -> impl Strategy<Value = World> {
                 backward,
                 designs,
             )| {
-                let [remote_invalidation, private_data, mixed] = flags;
+                let [remote_invalidation, private_data, mixed, one_region] = flags;
                 World {
                     seed,
                     max_segment,
@@ -122,6 +123,7 @@ fn world() -> impl Strategy<Value = World> {
                     private_data,
                     budget,
                     mixed,
+                    one_region,
                     versions,
                     raise_to,
                     backward,
@@ -139,6 +141,7 @@ impl World {
             ..Setup::default()
         };
         setup.client.max_segment = self.max_segment;
+        setup.client.one_region = self.one_region;
         setup.client.own.remote_invalidation = self.remote_invalidation;
         setup.budget = self.budget;
         for (end, of_end) in [&mut setup.client, &mut setup.server].into_iter().zip(0..) {

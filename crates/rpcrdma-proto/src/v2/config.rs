@@ -57,6 +57,10 @@ pub struct Config {
     /// Persistent memory for arguments, if any. With it, `registrations` must have
     /// [`Registration::Persistent`](crate::Registration::Persistent).
     pub persistent: Option<PersistentArguments>,
+    /// Whether all memory of a call's chunks is registered under one handle (reminv §2.4), where the
+    /// provider permits regions in [parts](verbs::Limits::parts). Otherwise, and for a call with
+    /// more chunks than parts are permitted, each chunk has a handle of its own.
+    pub one_region: bool,
     /// Source of Receives.
     pub receives: Receives,
     /// Source of memory.
@@ -137,6 +141,7 @@ impl Config {
             max_segment: self.max_segment,
             registrations: self.registrations,
             persistent: self.persistent,
+            one_region: self.one_region,
             receives: self.receives,
             receive_size: self.receive_size(),
             pool: self.pool.clone(),
@@ -179,12 +184,14 @@ impl Config {
 
     /// Returns the designs that this end can agree to: with memory that must not be invalidated, or
     /// a provider without Send with Invalidate, the Requester must be the one who selects (reminv
-    /// §2.3).
+    /// §2.3). Several handles at once need a provider that invalidates them.
     fn designs(&self, limits: &Limits) -> Vec<Design> {
         let select = !self.may_lose_any(limits);
+        let several = limits.invalidations > 1;
         let designs = self.characteristics.designs.iter().copied();
         designs
             .filter(|design| !select || design.tolerates_persistent())
+            .filter(|design| several || !design.needs_several())
             .collect()
     }
 

@@ -317,6 +317,7 @@ fn difference(described: &Description, all: &Value) -> Result<(), String> {
         ("XCHAR_DESIGN_PER_CALL", Design::PerCall),
         ("XCHAR_DESIGN_PER_CALL_SEVERAL", Design::PerCallSeveral),
         ("XCHAR_DESIGN_INTER_CALL", Design::InterCall),
+        ("XCHAR_DESIGN_PER_CALL_ALL", Design::PerCallAll),
     ];
     let designs = designs.map(|(name, design)| (name, DesignBits::answer(design).bits().into()));
     for (name, value) in LOOSE.into_iter().chain(designs) {

@@ -275,6 +275,7 @@ impl Connector {
             max_segment: self.config.max_segment,
             registrations: self.registrations(),
             persistent: self.config.persistent_arguments,
+            one_region: self.config.one_region,
             receives: Receives::Posted,
             pool: self.pool.clone(),
         };

@@ -319,6 +319,7 @@ mod tests {
             max_segment: 0,
             registrations: Registrations::OF_CALLS,
             persistent: None,
+            one_region: false,
             receives: Receives::Posted,
             pool: Pool::new(0),
         };

@@ -10,6 +10,8 @@ pub(crate) struct Terms {
     designs: Vec<Design>,
     /// Whether any exposed handle may be invalidated.
     any: bool,
+    /// Whether one Send can invalidate several handles.
+    several: bool,
 }
 
 impl Terms {
@@ -19,6 +21,7 @@ impl Terms {
     pub(crate) fn new(designs: &[Design], exposed: Registrations, limits: &Limits) -> Self {
         Self {
             any: exposed.remote_invalidation(true, limits),
+            several: limits.invalidations > 1,
             designs: designs.to_vec(),
         }
     }
@@ -30,6 +33,7 @@ impl Terms {
         Self {
             designs: designs.iter().copied().filter(needs_none).collect(),
             any: false,
+            several: false,
         }
     }
 
@@ -45,7 +49,9 @@ impl Terms {
 
     /// Returns the designs to offer or accept, in order.
     pub(crate) fn designs(&self) -> Vec<Design> {
-        let kept = |design: &Design| self.any || design.tolerates_persistent();
+        let kept = |design: &Design| {
+            (self.any || design.tolerates_persistent()) && (self.several || !design.needs_several())
+        };
         self.designs.iter().copied().filter(kept).collect()
     }
 
@@ -116,7 +122,7 @@ mod tests {
     fn end_whose_handles_must_not_all_go_chooses_itself() {
         for terms in choosy(&Design::ALL) {
             assert!(!terms.announces() && !terms.by_version());
-            let kept = [Design::PerCall, Design::PerCallSeveral];
+            let kept = [Design::PerCall, Design::PerCallSeveral, Design::PerCallAll];
             assert_eq!(terms.designs(), kept);
         }
     }

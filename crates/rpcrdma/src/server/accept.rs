@@ -306,6 +306,7 @@ impl Arrival {
             max_segment: 0,
             registrations: Registrations::OF_CALLS,
             persistent: None,
+            one_region: false,
             receives: match &self.address.shared.receives {
                 Some(shared) => Receives::Shared {
                     size: shared.block_size(),

@@ -477,6 +477,7 @@ mod tests {
             receives: Receives::Posted,
             registrations: Registrations::OF_CALLS,
             persistent: None,
+            one_region: false,
             pool: Pool::new(0),
         };
         for receive in config.initial_receives() {

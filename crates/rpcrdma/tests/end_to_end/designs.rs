@@ -34,7 +34,7 @@ fn offered(counters: &Counters) -> u64 {
 }
 
 #[test]
-fn under_each_design_calls_of_every_shape_lose_one_handle_to_their_reply() {
+fn under_each_design_calls_of_every_shape_lose_one_handle_or_all_to_their_reply() {
     run(async {
         for provider in providers() {
             for design in Design::ALL {
@@ -51,11 +51,15 @@ fn under_each_design_calls_of_every_shape_lose_one_handle_to_their_reply() {
                 }
                 client.close().await;
                 let counters = client.counters();
-                assert_eq!(counters.remote_invalidations, with_chunks, "{design}");
+                let expected = match design.needs_several() {
+                    true => offered(&counters),
+                    false => with_chunks,
+                };
+                assert_eq!(counters.remote_invalidations, expected, "{design}");
                 let all = counters.remote_invalidations + counters.local_invalidations;
                 assert_eq!(all, offered(&counters), "{design}");
                 let stats = stage.server.shutdown().await;
-                assert_eq!(stats.counters.invalidations_sent, with_chunks, "{design}");
+                assert_eq!(stats.counters.invalidations_sent, expected, "{design}");
                 assert_eq!(stats.counters.foreign_handles_named, 0);
             }
         }
@@ -178,7 +182,7 @@ fn end_that_cannot_have_every_handle_go_does_not_speak_a_version_that_says_so() 
 fn client_whose_memory_nobody_can_invalidate_names_no_handle() {
     run(async {
         let (unable, able) = unable_and_able();
-        for design in [Design::PerCall, Design::PerCallSeveral] {
+        for design in [Design::PerCall, Design::PerCallSeveral, Design::PerCallAll] {
             let designs = [Design::Fixed, design];
             let stage = Stage::new(Arc::clone(&able), taking(&designs)).await;
             let client = stage.server.client(Arc::clone(&unable), offering(&designs));
@@ -317,6 +321,31 @@ fn provider_that_does_not_tell_is_found_out_under_each_design() {
                 client.close().await;
                 assert_eq!(stage.server.shutdown().await.accepted, 2);
             }
+        }
+    });
+}
+
+#[test]
+fn design_of_several_handles_needs_providers_that_can_at_both_ends() {
+    run(async {
+        let designs = [Design::PerCallAll, Design::PerCall];
+        let fabric = Fabric::new(5);
+        let mut unable = EndOptions::default();
+        unable.limits.invalidations = 1;
+        let unable: Arc<dyn Provider> = Arc::new(fabric.provider(unable));
+        let able: Arc<dyn Provider> = Arc::new(fabric.provider(EndOptions::default()));
+        for (at_server, at_client) in [(&able, &unable), (&unable, &able)] {
+            let stage = Stage::new(Arc::clone(at_server), taking(&designs)).await;
+            let client = stage
+                .server
+                .client(Arc::clone(at_client), offering(&designs));
+            let client = client.await.expect("it connects");
+            exchange(&client, &[50_000], &[50_000]).await;
+            let info = client.connection().expect("connected");
+            assert_eq!(info.remote_invalidation, Some(Design::PerCall));
+            let counters = client.counters();
+            assert_eq!(counters.remote_invalidations, 1);
+            assert_eq!(counters.local_invalidations, 1);
         }
     });
 }

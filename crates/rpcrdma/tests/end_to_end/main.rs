@@ -12,6 +12,7 @@ mod faults;
 mod growing;
 mod invalidation;
 mod memory;
+mod one_region;
 mod over_each;
 mod over_iwarp;
 mod over_sim;

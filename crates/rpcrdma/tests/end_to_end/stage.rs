@@ -175,7 +175,8 @@ pub(crate) fn sim_with_posted_receives() -> Arc<dyn Provider> {
 /// The providers that there are; where the environment names an RDMA device, that alone.
 pub(crate) fn providers() -> Vec<Arc<dyn Provider>> {
     let Some(device) = device() else {
-        return vec![sim().1, Arc::new(Iwarp::default())];
+        let config = verbs_iwarp::Config::default().with_several_invalidations(true);
+        return vec![sim().1, Arc::new(Iwarp::new(config))];
     };
     let config = verbs_ibv::Config {
         device: Some(device.name),

@@ -7,8 +7,8 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 use verbs::{
-    CloseReason, Completion, Handle, Invalidated, Invalidation, ProtocolError, Reason, Segment,
-    WorkError, WrId,
+    CloseReason, Completion, Handle, Handles, Invalidated, Invalidation, ProtocolError, Reason,
+    Segment, WorkError, WrId,
 };
 
 /// A violation of the transport protocol by the peer.
@@ -20,6 +20,7 @@ enum Violation {
         receive: usize,
     },
     NoRemoteInvalidation,
+    TooManyInvalidations(usize),
     Invalidation(Refusal),
     Access(Refusal),
     TooManyReads,
@@ -33,7 +34,9 @@ impl Violation {
         match self {
             Self::NoReceive | Self::TooManyReads => ProtocolError::NoBuffer,
             Self::TooLong { .. } => ProtocolError::TooLong,
-            Self::NoRemoteInvalidation | Self::Invalidation(_) => ProtocolError::Invalidation,
+            Self::NoRemoteInvalidation | Self::TooManyInvalidations(_) | Self::Invalidation(_) => {
+                ProtocolError::Invalidation
+            }
             Self::Access(_) | Self::Read(..) => ProtocolError::MemoryAccess,
             Self::UnexpectedResponse => ProtocolError::InvalidMessage,
         }
@@ -56,6 +59,9 @@ impl fmt::Display for Violation {
                 write!(f, "a Send of {bytes} bytes into a Receive of {receive}")
             }
             Self::NoRemoteInvalidation => f.write_str("remote invalidation is not offered"),
+            Self::TooManyInvalidations(handles) => {
+                write!(f, "a Send that invalidates {handles} handles")
+            }
             Self::Invalidation(refusal) | Self::Access(refusal) | Self::Read(_, refusal) => {
                 refusal.fmt(f)
             }
@@ -130,7 +136,7 @@ impl End {
         &mut self,
         now: Duration,
         bytes: &[u8],
-        invalidate: Option<Handle>,
+        invalidate: Option<Handles>,
     ) -> Result<(), Violation> {
         // Like Linux, there is no waiting for a Receive: RFC 5041 §7.2 makes it a fatal error.
         let (wr, mut buffer) = self.receives.pop_front().ok_or(Violation::NoReceive)?;
@@ -141,17 +147,17 @@ impl End {
                 receive: buffer.capacity(),
             });
         }
-        let invalidated = match invalidate.map(|handle| self.invalidate_for_peer(handle)) {
-            None => None,
-            Some(Ok(invalidated)) => Some(invalidated),
-            Some(Err(violation)) => {
+        let invalidated = match self.invalidate_all(invalidate.as_ref()) {
+            Ok(invalidated) => invalidated,
+            Err(violation) => {
                 self.fail_receive(wr, WorkError::Flushed);
                 return Err(violation);
             }
         };
         buffer.clear();
         buffer.extend_from_slice(bytes);
-        let visible = self.clock.receive(now, invalidated.is_some());
+        let handles = invalidate.as_ref().map_or(0, Handles::count);
+        let visible = self.clock.receive(now, handles);
         let done = Completion::Receive {
             wr,
             buffer,
@@ -169,6 +175,24 @@ impl End {
         }
     }
 
+    /// Invalidates the handles of one Send of the peer.
+    fn invalidate_all(
+        &mut self,
+        handles: Option<&Handles>,
+    ) -> Result<Option<Invalidated>, Violation> {
+        let Some(handles) = handles else {
+            return Ok(None);
+        };
+        if handles.count() > self.limits.invalidations {
+            return Err(Violation::TooManyInvalidations(handles.count()));
+        }
+        let all = handles
+            .iter()
+            .map(|handle| self.invalidate_for_peer(handle));
+        let all = all.collect::<Result<Vec<_>, _>>()?;
+        Ok(Invalidated::together(all))
+    }
+
     fn invalidate_for_peer(&mut self, handle: Handle) -> Result<Invalidated, Violation> {
         match self.limits.remote_invalidation {
             Invalidation::Region => {}
@@ -176,7 +200,7 @@ impl End {
         }
         let memory = self.regions.invalidate_for_peer(handle);
         let memory = memory.map_err(Violation::Invalidation)?;
-        Ok(Invalidated { handle, memory })
+        Ok(Invalidated::new(handle, memory))
     }
 
     fn take_in_read_request(&mut self, segment: Segment) -> Result<(), Violation> {

@@ -82,7 +82,7 @@ impl End {
             WorkRequest::Invalidate { wr, handle } => match self.regions.invalidate(handle) {
                 Some(memory) => {
                     self.traffic.local_invalidations += 1;
-                    let invalidated = Invalidated { handle, memory };
+                    let invalidated = Invalidated::new(handle, memory);
                     let visible = self.clock.invalidate(now);
                     let done = Completion::Invalidate { wr, invalidated };
                     self.complete_at(now, visible, Queue::Work, done);

@@ -13,7 +13,7 @@ use rpcrdma_proto::header::Lists;
 use rpcrdma_proto::{CallId, CallRequest, Direction, Role, Unfinished};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
-use verbs::Handle;
+use verbs::{Handle, Memory, Part};
 
 /// XIDs are few, so that some come again.
 const XIDS: usize = 24;
@@ -228,11 +228,18 @@ impl Calls {
         let reads = lists.reads.iter().map(|chunk| &chunk.segments);
         let writes = lists.writes.iter().chain(&lists.reply);
         for segment in reads.chain(writes.map(|chunk| &chunk.segments)).flatten() {
-            let region = hand.regions.get(&segment.handle);
-            let len = region.map_or(0, |memory| memory.len() as u64);
+            let (offset, len) = match hand.regions.get(&segment.handle) {
+                None => (segment.offset, 0),
+                Some(Memory::Parts(parts)) => {
+                    let found = parts.find(segment.offset);
+                    let (part, offset) = found.expect("a part of the region");
+                    (offset, parts.get(part).map_or(0, Part::len))
+                }
+                Some(memory) => (segment.offset, memory.len()),
+            };
             assert!(
-                segment.offset + u64::from(segment.length) <= len,
-                "{segment:?} of a region of {len}"
+                offset + u64::from(segment.length) <= len as u64,
+                "{segment:?} of memory of {len}"
             );
         }
         let reads = lists.reads.iter().map(|chunk| &chunk.segments);

@@ -47,6 +47,7 @@ pub(super) fn setup(role: Role, script: &mut Script<'_>) -> Setup {
         max_segment: script.pick(&[0, 0, 4096, 5001]),
         registrations: Registrations::OF_CALLS,
         persistent: None,
+        one_region: false,
         receives: Receives::Posted,
         pool: Pool::new(1 << 20),
     };
@@ -54,6 +55,8 @@ pub(super) fn setup(role: Role, script: &mut Script<'_>) -> Setup {
     let budget = Budget::new(script.pick(&[40_000, 1 << 20]));
     let peer = (!script.one_in(4)).then(|| private_data(script));
     let mut hand = Hand::new(script);
+    // Not drawn itself, so that the scripts of the corpus mean what they meant.
+    config.one_region = hand.limits.outstanding_reads == 3;
     if versions != Versions::One {
         of_version_two(script, &mut config, &mut hand.limits);
     }

@@ -5,7 +5,7 @@ use crate::call::{Kind, Message};
 use crate::offer::{handles, segments};
 use rpcrdma_proto::header::{Lists, Segments, WriteChunk};
 use rpcrdma_proto::{Design, Direction, Version};
-use verbs::{Handle, RemoteAddress, Segment, WorkRequest, WrId};
+use verbs::{Handle, Handles, RemoteAddress, Segment, WorkRequest, WrId};
 
 impl Rules {
     /// Checks a piece of work that is about to be posted.
@@ -19,8 +19,8 @@ impl Rules {
                 ..
             } => {
                 let message = Message::parse(buffer, rest, self.words());
-                self.judge_message(&message, *invalidate);
-                Outcome::Message(message, *invalidate)
+                self.judge_message(&message, invalidate.as_ref());
+                Outcome::Message(message, invalidate.clone())
             }
             WorkRequest::Write { source, to, .. } => {
                 self.judge_write(*to, source.iter().map(|piece| piece.len() as u64).sum());
@@ -40,13 +40,13 @@ impl Rules {
         }
     }
 
-    fn judge_message(&self, message: &Message, invalidate: Option<Handle>) {
+    fn judge_message(&self, message: &Message, invalidate: Option<&Handles>) {
         self.judge_version(message);
         match &message.kind {
             Kind::Call(lists) => {
                 self.judge_call(message, lists);
-                if let Some(handle) = invalidate {
-                    self.found(format_args!("a call invalidates {handle:?}"));
+                if let Some(handles) = invalidate {
+                    self.found(format_args!("a call invalidates {handles:?}"));
                 }
             }
             Kind::Reply(lists) => self.judge_reply(message, Some(lists), invalidate),
@@ -121,9 +121,8 @@ impl Rules {
         }
         for (segment, source) in segments(lists) {
             let right = self.regions.get(&segment.handle).is_some_and(|region| {
-                let begin = segment.offset.checked_sub(region.base);
-                let end = begin.and_then(|begin| begin.checked_add(u64::from(segment.length)));
-                region.source == source && end.is_some_and(|end| end <= region.len)
+                let mut parts = region.parts.iter();
+                parts.any(|part| part.takes(&segment, source))
             });
             // One without bytes needs no memory behind it.
             if !right && segment.length > 0 {
@@ -176,7 +175,7 @@ impl Rules {
         }
     }
 
-    fn judge_reply(&self, message: &Message, lists: Option<&Lists>, invalidate: Option<Handle>) {
+    fn judge_reply(&self, message: &Message, lists: Option<&Lists>, invalidate: Option<&Handles>) {
         let (xid, credits) = (message.xid, message.credits);
         let Some(call) = self.calls_in.get(&xid) else {
             return self.found(format_args!(
@@ -223,10 +222,15 @@ impl Rules {
     }
 
     /// Which handle goes with a reply, and what the reply says of it.
-    fn judge_invalidation(&self, message: &Message, call: &CallIn, invalidate: Option<Handle>) {
+    fn judge_invalidation(&self, message: &Message, call: &CallIn, invalidate: Option<&Handles>) {
         let xid = message.xid;
         let design = self.may_send(message.version);
-        if let Some(handle) = invalidate {
+        if invalidate.is_some_and(|all| all.count() > 1) && design != Some(Design::PerCallAll) {
+            self.found(format_args!(
+                "the reply to {xid:#010x} invalidates several handles"
+            ));
+        }
+        for handle in invalidate.into_iter().flat_map(Handles::iter) {
             let right = design.is_some_and(|design| call.offer.may_go(design, handle));
             let right = right && !call.gone.contains(&handle);
             let spare = design == Some(Design::InterCall) && self.is_spare(xid, handle);

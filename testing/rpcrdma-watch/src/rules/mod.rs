@@ -15,7 +15,7 @@ use rpcrdma_proto::{Design, Designs, Direction, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use verbs::{Completion, Handle, RemoteAddress, Segment, SharedReceiveQueue, WrId};
+use verbs::{Completion, Handle, Handles, Segment, SharedReceiveQueue, WrId};
 
 /// Role of this end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,12 +102,28 @@ impl Default for Two {
 const DEFAULT_SIZE: usize = 4096;
 const FIRST_SIZE: usize = 1024;
 
+/// Memory in one piece, for one kind of access.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// The address of its first byte.
+    pub(super) base: u64,
+    pub(super) len: u64,
+    pub(super) source: bool,
+}
+
+impl Part {
+    /// Whether a call may offer this segment to be read, or to be written.
+    fn takes(&self, segment: &Segment, source: bool) -> bool {
+        let begin = segment.offset.checked_sub(self.base);
+        let end = begin.and_then(|begin| begin.checked_add(u64::from(segment.length)));
+        self.source == source && end.is_some_and(|end| end <= self.len)
+    }
+}
+
 #[derive(Debug)]
 struct Region {
-    /// The address of its first byte.
-    base: u64,
-    len: u64,
-    source: bool,
+    /// One, unless it was registered in parts.
+    parts: Vec<Part>,
     /// It is registered from one call to the next.
     stays: bool,
     /// A call without a reply has offered it.
@@ -137,7 +153,7 @@ pub(super) struct ReadOut {
 pub(super) enum Outcome {
     Receive,
     /// With the handle that goes with it.
-    Message(Message, Option<Handle>),
+    Message(Message, Option<Handles>),
     Read(Option<ReadOut>),
     Other,
 }
@@ -200,7 +216,7 @@ impl Rules {
         match outcome {
             Outcome::Receive => self.receives += 1,
             Outcome::Message(message, invalidate) if !over => {
-                if let Some(handle) = invalidate {
+                for handle in invalidate.iter().flat_map(Handles::iter) {
                     self.calls_in
                         .values_mut()
                         .for_each(|call| call.gone.push(handle));
@@ -308,12 +324,9 @@ impl Rules {
         }
     }
 
-    pub(super) fn registered(&mut self, at: RemoteAddress, len: usize, source: bool, stays: bool) {
-        let handle = at.handle;
+    pub(super) fn registered(&mut self, handle: Handle, parts: Vec<Part>, stays: bool) {
         let region = Region {
-            base: at.offset,
-            len: len as u64,
-            source,
+            parts,
             stays,
             offered: false,
         };
@@ -348,6 +361,9 @@ impl Rules {
             let message = Message::parse(buffer, &[], self.words());
             if let Some(lost) = invalidated {
                 self.invalidated_by_peer(&message, lost.handle);
+                for lost in &lost.also {
+                    self.invalidated_by_peer(&message, lost.handle);
+                }
             }
             self.received(&message);
             return Some(message);

@@ -48,7 +48,8 @@ use verbs_sim::Costs;
 Calls carry data in chunks, each with a handle (STag): one for results, or as many for arguments \
 as for results. `mixed` traffic has eight calls in flight, every second one without data; \
 `alone` has one call in flight. `persistent` is a client whose arguments are in memory that \
-stays registered, which only some designs allow.
+stays registered, which only some designs allow. `one_region` is a client that registers all \
+chunks of a call under one handle; then `stags` counts chunks.
 
 The simulated RNIC is a model, and its times are assumptions. Posting work, taking completions \
 and registering memory cost host time; a sleeping host is woken by an interrupt; an RNIC sends \
@@ -362,7 +363,7 @@ fn config(role: Role, design: Option<Design>, memory: Memory, shape: Shape) -> C
             regions: DEPTH * shape.stags,
             bytes: shape.part(),
         }),
-        (Role::Client, Memory::Dynamic) | (Role::Server, _) => None,
+        (Role::Client, Memory::Dynamic | Memory::OneRegion) | (Role::Server, _) => None,
     };
     let registrations = match persistent {
         Some(_) => Registrations::OF_CALLS.with(Registration::Persistent),
@@ -370,7 +371,11 @@ fn config(role: Role, design: Option<Design>, memory: Memory, shape: Shape) -> C
     };
     let agreed_by_characteristic = design.filter(|design| match design {
         Design::PerVersion | Design::PerConnection => false,
-        Design::Fixed | Design::PerCall | Design::PerCallSeveral | Design::InterCall => true,
+        Design::Fixed
+        | Design::PerCall
+        | Design::PerCallSeveral
+        | Design::InterCall
+        | Design::PerCallAll => true,
     });
     Config {
         role,
@@ -395,6 +400,7 @@ fn config(role: Role, design: Option<Design>, memory: Memory, shape: Shape) -> C
         max_segment: 0,
         registrations,
         persistent,
+        one_region: role == Role::Client && memory == Memory::OneRegion,
         receives: Receives::Posted,
         pool: Pool::new(2 * DEPTH * MAX_PAYLOAD),
     }

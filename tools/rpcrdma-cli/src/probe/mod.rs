@@ -111,7 +111,7 @@ pub(crate) struct ProbeArgs {
     timeout: Duration,
 
     /// Remote invalidation designs to offer in version two (comma-separated): fixed, per_call,
-    /// per_call_several, inter_call. The answer shows which one the server selects. Experimental,
+    /// per_call_several, inter_call, per_call_all. The answer shows which one the server selects. Experimental,
     /// so nothing is offered by default
     #[arg(long, visible_alias = "invalidation", value_name = "DESIGN[,DESIGN...]",
         value_parser = offer)]
@@ -140,7 +140,7 @@ fn offer(text: &str) -> Result<Invalidation, String> {
     designs
         .filter(|Invalidation(all)| !all.is_empty() && all.iter().all(offered))
         .ok_or_else(|| {
-            "there are fixed, per_call, per_call_several and inter_call to offer; per_connection is \
+            "there are fixed, per_call, per_call_several, inter_call and per_call_all to offer; per_connection is \
              announced in any case, and per_version never"
                 .into()
         })
@@ -367,7 +367,10 @@ impl ProbeArgs {
     fn software(&self, crc: CrcMode) -> Iwarp {
         let usual = Config::default();
         let linger = usual.linger.min(self.timeout);
-        Iwarp::new(usual.with_crc(crc).with_linger(linger))
+        let designs = self.remote_invalidation.as_ref();
+        let several = designs.is_some_and(Invalidation::needs_several);
+        let config = usual.with_crc(crc).with_linger(linger);
+        Iwarp::new(config.with_several_invalidations(several))
     }
 
     /// Connects. What was said over software iWARP comes with it; devices tell nothing.

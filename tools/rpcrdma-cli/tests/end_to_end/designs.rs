@@ -5,13 +5,14 @@ use crate::running::{Served, fails, ok, text, tree};
 use serde_json::{Value, json};
 use std::fs;
 
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 7] = [
     "per_version",
     "per_connection",
     "fixed",
     "per_call",
     "per_call_several",
     "inter_call",
+    "per_call_all",
 ];
 
 fn invalidation(how: &str) -> String {
@@ -33,7 +34,11 @@ fn files_are_the_same_under_each_design() {
         let how = invalidation(name);
         let served = Served::new(&[&how]);
         assert_eq!(agreed(&served, &[&how]), name);
-        for args in [&[&how[..]][..], &[&how, "--persistent-memory=65536"]] {
+        for args in [
+            &[&how[..]][..],
+            &[&how, "--persistent-memory=65536"],
+            &[&how, "--one-region"],
+        ] {
             let source = served.local("tree/large", &content);
             served.local("tree/small", &content[..10_000]);
             served.local("tree/empty", b"");
@@ -121,6 +126,10 @@ fn unknown_design_is_reported_with_the_known_ones() {
 fn probe_takes_no_design_that_cannot_be_offered() {
     for how in ["on", "off", "per_version", "fixed,per_connection", "often"] {
         let args = ["probe", &invalidation(how), "127.0.0.1"];
-        fails(&args, 2, "there are fixed, per_call, per_call_several and");
+        fails(
+            &args,
+            2,
+            "there are fixed, per_call, per_call_several, inter_call and",
+        );
     }
 }

@@ -58,19 +58,53 @@ fn each_design_costs_what_its_text_says() {
     let plain = alone("none", 4, "header_bytes");
     assert_eq!(alone("per_call", 4, "header_bytes"), plain + 8.0);
     assert_eq!(alone("per_call_several", 4, "header_bytes"), plain + 24.0);
+    // All of them at once: nothing is left.
+    let of_none = alone("none", 4, "work_requests");
+    assert_eq!(alone("per_call_all", 4, "work_requests"), of_none - 4.0);
+    assert_eq!(alone("per_call_all", 4, "header_bytes"), plain + 24.0);
+    assert_eq!(alone("per_call_all", 4, "local_share"), 0.0);
+    let gain = alone("per_call_all", 4, "latency_us") / alone("none", 4, "latency_us");
+    assert!(gain < 0.9, "{gain}");
     // Nobody has to be woken for the only handle of a call.
     assert!(alone("per_call", 1, "latency_us") < alone("none", 1, "latency_us"));
     // Between calls a second one goes, where there are replies that have none of their own.
     let mixed = |design| figure(&rows, "mixed", design, 2, "local_share");
     assert_eq!(mixed("per_connection"), 0.5);
     assert!(mixed("inter_call") < 0.5);
+    // All chunks in one region: nothing is left under any design, and one invalidation without.
+    let together = |design: &str, name: &str| {
+        let row = rows.iter().find(|row| {
+            row["memory"] == "one_region"
+                && row["traffic"] == "alone"
+                && row["design"] == design
+                && row["stags"] == 4
+        });
+        let figure = &row.unwrap()[name];
+        let figure = figure.get("median").unwrap_or(figure);
+        figure.as_f64().unwrap()
+    };
+    // Three registrations less, and three invalidations.
+    let apart = alone("none", 4, "work_requests");
+    assert_eq!(together("none", "work_requests"), apart - 6.0);
+    for design in [
+        "per_version",
+        "per_connection",
+        "fixed",
+        "per_call",
+        "per_call_several",
+    ] {
+        assert_eq!(together(design, "work_requests"), apart - 7.0, "{design}");
+        assert_eq!(together(design, "local_share"), 0.0, "{design}");
+        let gain = together(design, "latency_us") / alone(design, 4, "latency_us");
+        assert!(gain < 0.9, "{design}: {gain}");
+    }
     // Memory that stays goes with those designs only in which the client selects, and with none.
     let stays = rows.iter().filter(|row| row["memory"] == "persistent");
     let designs: BTreeSet<_> = stays.map(|row| row["design"].as_str().unwrap()).collect();
     assert!(
         designs
             .into_iter()
-            .eq(["none", "per_call", "per_call_several"])
+            .eq(["none", "per_call", "per_call_all", "per_call_several"])
     );
 }
 

@@ -295,7 +295,7 @@ fn send_with_invalidate_returns_the_memory_to_its_owner() {
             wr: WrId(3),
             buffer: buffer(b"done"),
             rest: Gather::new(),
-            invalidate: Some(handle),
+            invalidate: Some(handle.into()),
         })
         .unwrap();
     pair.drive();

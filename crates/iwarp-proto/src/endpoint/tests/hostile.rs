@@ -302,7 +302,7 @@ fn send_with_invalidate_of_an_stag_that_cannot_be_invalidated() {
     victim.check(&frame(header, b"x"), Cause::RDMA_CANNOT_INVALIDATE);
 }
 
-fn request(stag: u32, offset: u64, length: u32) -> ReadRequest {
+pub(super) fn request(stag: u32, offset: u64, length: u32) -> ReadRequest {
     ReadRequest {
         sink_stag: 77,
         sink_offset: 5,

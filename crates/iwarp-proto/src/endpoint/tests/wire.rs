@@ -73,7 +73,7 @@ fn a_send_with_invalidate_names_the_stag_in_each_segment() {
         wr: WrId(1),
         buffer: buffer(&bytes),
         rest: Gather::new(),
-        invalidate: Some(Handle(0x1234_5678)),
+        invalidate: Some(Handle(0x1234_5678).into()),
     }]);
     assert_eq!(joined(&segments, 0, Opcode::SendInvalidate), bytes);
     for (header, _) in segments {

@@ -19,14 +19,16 @@ pub enum InvalidationDesigns {}
 /// The designs that are agreed on by this characteristic. That of reminv §4.1 is a matter of
 /// configuration, and that of §4.2 is said by
 /// [`RequesterRemoteInvalidation`](super::RequesterRemoteInvalidation).
-const AGREED_HERE: [Design; 4] = [
+const AGREED_HERE: [Design; 5] = [
     Design::Fixed,
     Design::PerCall,
     Design::PerCallSeveral,
     Design::InterCall,
+    Design::PerCallAll,
 ];
 
-/// A bitmap of designs in wire format: bit N stands for the design of reminv §4.(N+1).
+/// A bitmap of designs in wire format: bit N stands for the design of reminv §4.(N+1), and bit 6 for
+/// [`Design::PerCallAll`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DesignBits(u32);
 

@@ -310,17 +310,18 @@ fn answer_of_exactly_one_design_agrees() {
     agrees(0b1000, Some(Design::PerCall));
     agrees(0b1_0000, Some(Design::PerCallSeveral));
     agrees(0b10_0000, Some(Design::InterCall));
+    agrees(0b100_0000, Some(Design::PerCallAll));
     // None, two, those that are agreed on in another way, and what nobody knows.
     agrees(0, None);
     agrees(0b1100, None);
     agrees(0b1, None);
     agrees(0b10, None);
-    agrees(0b100_0000, None);
+    agrees(0b1000_0000, None);
     agrees(1 << 31 | 0b100, None);
     let offered: Vec<Design> = bits(u32::MAX).offered().iter().collect();
-    assert_eq!(offered.len(), 4);
+    assert_eq!(offered.len(), 5);
     let all = DesignBits::offer(Design::ALL.into_iter().collect());
-    assert_eq!(all.bits(), 0b11_1100);
+    assert_eq!(all.bits(), 0b111_1100);
     assert_eq!(
         DesignBits::answer(Design::PerConnection),
         DesignBits::default()

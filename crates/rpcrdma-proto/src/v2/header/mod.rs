@@ -112,7 +112,7 @@ impl WordLayout {
     pub fn of(agreed: Option<Design>) -> Self {
         match agreed {
             Some(Design::PerCall) => Self::One,
-            Some(Design::PerCallSeveral) => Self::Several,
+            Some(Design::PerCallSeveral | Design::PerCallAll) => Self::Several,
             Some(
                 Design::PerVersion | Design::PerConnection | Design::Fixed | Design::InterCall,
             )

@@ -20,7 +20,9 @@ pub(super) struct Over {
 impl Over {
     /// Software iWARP on loopback, without CRC.
     pub(super) fn software() -> Self {
-        let config = IwarpConfig::default().with_crc(CrcMode::Off);
+        let config = IwarpConfig::default()
+            .with_crc(CrcMode::Off)
+            .with_several_invalidations(true);
         Self {
             provider: Arc::new(Iwarp::new(config)),
             address: Ipv4Addr::LOCALHOST.into(),

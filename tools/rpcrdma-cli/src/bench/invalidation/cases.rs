@@ -10,7 +10,7 @@ use verbs_sim::Costs;
 /// Calls in flight at a time in mixed traffic.
 pub(super) const DEPTH: usize = 8;
 
-/// Handles per call.
+/// Chunks per call, each of which has a handle unless all are in one region.
 pub(super) const STAGS: [usize; 3] = [1, 2, 4];
 
 /// Bytes of data where costs are varied; where the cost of a page is, there have to be pages.
@@ -38,24 +38,27 @@ impl ProviderName {
     }
 }
 
-/// Where a client has the arguments of its calls.
+/// How a client has the memory of its calls registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Memory {
-    /// In memory that is registered for the call.
+    /// Each chunk under a handle of its own, for the call.
     Dynamic,
-    /// In memory that stays registered.
+    /// Arguments in memory that stays registered.
     Persistent,
+    /// All chunks of a call under one handle (reminv §2.4).
+    OneRegion,
 }
 
 impl Memory {
-    const ALL: [Self; 2] = [Self::Dynamic, Self::Persistent];
+    pub(super) const ALL: [Self; 3] = [Self::Dynamic, Self::Persistent, Self::OneRegion];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Dynamic => "dynamic",
             Self::Persistent => "persistent",
+            Self::OneRegion => "one_region",
         }
     }
 }
@@ -145,11 +148,12 @@ impl Case {
     /// Whether it is measured under this design.
     ///
     /// With persistent memory a client has to be the one who selects, or nothing is invalidated
-    /// remotely; a call with one handle has no arguments in chunks. Where costs are varied, one design
-    /// stands for all of which the responder takes one handle.
+    /// remotely; a call with one handle has no arguments in chunks. One region takes several chunks,
+    /// and a provider that can have it. Where costs are varied, one design stands for all of which the
+    /// responder takes one handle.
     pub(super) fn takes(&self, design: Option<Design>) -> bool {
         let stands_for_others = || {
-            let one = [Design::PerConnection, Design::InterCall];
+            let one = [Design::PerConnection, Design::InterCall, Design::PerCallAll];
             design.is_none_or(|design| one.contains(&design))
         };
         let fits = match self.memory {
@@ -157,8 +161,11 @@ impl Case {
             Memory::Persistent => {
                 self.shape.stags > 1 && design.is_none_or(Design::tolerates_persistent)
             }
+            Memory::OneRegion => self.shape.stags > 1 && self.provider != ProviderName::Verbs,
         };
-        fits && (self.varied.is_none() || stands_for_others())
+        let several = design.is_some_and(Design::needs_several);
+        let able = !several || self.provider != ProviderName::Verbs;
+        fits && able && (self.varied.is_none() || stands_for_others())
     }
 }
 

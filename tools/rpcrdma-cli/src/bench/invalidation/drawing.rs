@@ -118,7 +118,7 @@ impl Report {
 
 fn by_payload(rows: &[&Row], traffic: &str, stags: usize) -> Panel {
     let mut series = Vec::new();
-    for memory in [Memory::Dynamic, Memory::Persistent] {
+    for memory in Memory::ALL {
         let rows: Vec<&Row> = rows
             .iter()
             .filter(|row| row.memory == memory)
@@ -128,6 +128,7 @@ fn by_payload(rows: &[&Row], traffic: &str, stags: usize) -> Panel {
             let (said, line) = match memory {
                 Memory::Dynamic => ("", Line::Solid),
                 Memory::Persistent => (" (persistent memory)", Line::Dashed),
+                Memory::OneRegion => (" (one region)", Line::Dashed),
             };
             let label = format!("{}{said}", group.said(""));
             series.push(one_line(label, line, &group.rows, |row| row.payload as f64));

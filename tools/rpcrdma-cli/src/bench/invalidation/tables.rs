@@ -21,22 +21,24 @@ impl Report {
     /// What a call of the least payload costs: no model and no payload changes it.
     fn counts(&self, out: &mut impl Write) -> Result<()> {
         let alone = self.rows(|row| {
-            row.traffic == "alone" && row.memory == Memory::Dynamic && row.varied.is_none()
+            let dynamic = matches!(row.memory, Memory::Dynamic | Memory::OneRegion);
+            row.traffic == "alone" && dynamic && row.varied.is_none()
         });
         let Some(payload) = alone.iter().map(|row| row.payload).min() else {
             return Ok(());
         };
         writeln!(
             out,
-            "| design | STags | work requests | completions | bytes of header | left for local invalidation |"
+            "| memory | chunks | design | work requests | completions | bytes of header | left for local invalidation |"
         )?;
-        writeln!(out, "|---|--:|--:|--:|--:|--:|")?;
+        writeln!(out, "|---|--:|---|--:|--:|--:|--:|")?;
         for row in alone.iter().filter(|row| row.payload == payload) {
             writeln!(
                 out,
-                "| `{}` | {} | {:.0} | {:.0} | {:.0} | {:.0} % |",
-                row.design,
+                "| {} | {} | `{}` | {:.0} | {:.0} | {:.0} | {:.0} % |",
+                row.memory.name(),
                 row.stags,
+                row.design,
                 row.work_requests,
                 row.completions,
                 row.header_bytes,
@@ -55,9 +57,13 @@ impl Report {
             return Ok(());
         }
         let said = payloads.iter().map(|&payload| bytes(payload));
-        head(out, "| traffic | memory | STags | design |", said.collect())?;
+        head(
+            out,
+            "| traffic | memory | chunks | design |",
+            said.collect(),
+        )?;
         for traffic in ["alone", "mixed"] {
-            for memory in [Memory::Dynamic, Memory::Persistent] {
+            for memory in Memory::ALL {
                 for stags in STAGS {
                     let same = |row: &&&Row| {
                         row.traffic == traffic && row.memory == memory && row.stags == stags
