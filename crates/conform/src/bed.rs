@@ -1,5 +1,6 @@
 //! Environment of the cases against a Responder: connections to it, calls, and what the answers must be.
 
+use crate::deadline::Deadline;
 use crate::fixture::Fixture;
 use crate::header::{Version, direction, error as code, operation};
 use crate::iwarp::{self, Peer};
@@ -45,6 +46,7 @@ pub(crate) struct Bed {
     pub(crate) runtime: Rc<Runtime>,
     pub(crate) log: Log,
     pub(crate) patience: Duration,
+    pub(crate) deadline: Deadline,
     pub(crate) files: Option<Fixture>,
     /// The user who runs the cases.
     pub(crate) credential: Credential,
@@ -75,10 +77,11 @@ impl Bed {
             runtime: Rc::new(runtime),
             log: Log::default(),
             patience,
+            deadline: Deadline::default(),
             files,
             credential: nfs_client::current_user(),
             nfs_version: Cell::new(3),
-            xid: Cell::new(0x5a00_0000),
+            xid: Cell::new(fastrand::u32(..)),
             two: OnceCell::new(),
             characteristics: OnceCell::new(),
         })
@@ -113,7 +116,7 @@ impl Bed {
             connected.private_data,
             runtime,
             log,
-            self.patience,
+            (self.patience, &self.deadline),
         ))
     }
 
@@ -145,7 +148,7 @@ impl Bed {
 
     /// An XID of its own.
     pub(crate) fn xid(&self) -> u32 {
-        self.xid.set(self.xid.get() + 1);
+        self.xid.set(self.xid.get().wrapping_add(1));
         self.xid.get()
     }
 
@@ -214,6 +217,19 @@ impl Bed {
         answer.message.is_error(expected)
     }
 
+    /// Sends a message, which must draw ERR_CHUNK, or GARBAGE_ARGS: RFC 8166 §4.5.2 has both for chunks that do not fit
+    /// the arguments.
+    pub(crate) fn does_not_fit(&self, link: &mut Link, message: &[u32]) -> Tested {
+        let answer = self.ask(link, message)?;
+        if answer.message.error() == Some(code::HEADER) {
+            return Ok(());
+        }
+        let status = answer.accepted(message[0])?;
+        ensure(status == rpc::accept::GARBAGE_ARGS, || {
+            format!("it is answered with accept_stat {status}")
+        })
+    }
+
     /// Sends a message of version one, on a connection of its own, which must draw ERR_CHUNK.
     pub(crate) fn refused_with_err_chunk(&self, message: &[u32]) -> Tested {
         let mut link = self.connect()?;
@@ -222,7 +238,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Sends octets, on a connection of its own, which must draw nothing: a call behind them is answered first.
+    /// Sends octets, on a connection of its own, which must draw nothing: a call behind them is answered next.
     pub(crate) fn discarded(&self, version: Version, message: &[u8]) -> Tested {
         let mut link = self.connect()?;
         if version == Version::Two {
@@ -235,11 +251,13 @@ impl Bed {
 
     /// The same on a connection that is there.
     pub(crate) fn discarded_on(&self, link: &mut Link, version: Version, message: &[u8]) -> Tested {
-        link.send(message)?;
+        // Until there was a reply one credit is all that there is (RFC 8166 §3.3.3), and a message that is discarded may
+        // take its Receive for a while.
         self.goes_on(link, version)?;
+        link.send(message)?;
         loop {
             match link.hear_within(QUIET) {
-                Heard::Silence => return Ok(()),
+                Heard::Silence => return self.goes_on(link, version),
                 Heard::Message { bytes, .. } if is_own_affair(&parse(&bytes)?) => {}
                 Heard::Message { bytes, .. } => {
                     return fail(format!("it is answered: {}", parse(&bytes)?));
@@ -376,6 +394,7 @@ impl Bed {
     pub(crate) fn comes_back(&self) -> bool {
         let deadline = std::time::Instant::now() + COMES_BACK_WITHIN;
         while std::time::Instant::now() < deadline {
+            self.deadline.begin(self.patience);
             if self.is_alive().is_ok() {
                 return true;
             }
@@ -386,6 +405,7 @@ impl Bed {
 
     /// Looks whether anybody is there, and which version of NFS it has.
     pub(crate) fn look(&self) -> Result<(), String> {
+        self.deadline.begin(self.patience);
         for version in [3, 4] {
             self.nfs_version.set(version);
             let mut link = self
@@ -418,10 +438,15 @@ impl Stop {
     }
 }
 
-/// CM Private Data of RFC 8797 §4.
+/// CM Private Data of RFC 8797 §4, of an end that sends 4096 octets.
 pub(crate) fn private_data(remote_invalidation: bool, receive: usize) -> [u8; 8] {
+    private_data_of(remote_invalidation, 4096, receive)
+}
+
+/// The same of an end that sends and takes so many.
+pub(crate) fn private_data_of(remote_invalidation: bool, send: usize, receive: usize) -> [u8; 8] {
     let data = PrivateData {
-        send: InlineThreshold::at_most(4096),
+        send: InlineThreshold::at_most(send),
         receive: InlineThreshold::at_most(receive),
         remote_invalidation,
     };

@@ -14,6 +14,7 @@
 
 mod bed;
 mod case;
+mod deadline;
 mod fixture;
 pub mod header;
 pub mod iwarp;

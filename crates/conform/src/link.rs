@@ -1,5 +1,6 @@
 //! One end of a connection whose work requests are all a case's own, over any provider.
 
+use crate::deadline::Deadline;
 use crate::message::{Segment, describe};
 use crate::verdict::{Log, Stop, Tested, error, fail};
 use buffer::{Buffer, Gather};
@@ -13,6 +14,9 @@ use tokio::time::{Instant, timeout_at};
 use verbs::{
     Completion, Handle, Invalidated, Memory, QueuePair, RemoteAddress, WorkError, WorkRequest, WrId,
 };
+
+/// Most messages that wait until a case looks at them. A peer that sends more gets no further Receives.
+const MAX_HEARD: usize = 1024;
 
 /// Octet that memory has before the peer writes to it.
 pub(crate) const UNTOUCHED: u8 = 0xa5;
@@ -37,6 +41,7 @@ pub(crate) struct Link {
     runtime: Rc<Runtime>,
     log: Log,
     patience: Duration,
+    deadline: Deadline,
     /// Private data of the peer.
     pub(crate) private_data: Vec<u8>,
     next: u64,
@@ -67,13 +72,14 @@ impl Link {
         private_data: Vec<u8>,
         runtime: &Rc<Runtime>,
         log: &Log,
-        patience: Duration,
+        (patience, deadline): (Duration, &Deadline),
     ) -> Self {
         Self {
             qp,
             runtime: Rc::clone(runtime),
             log: log.clone(),
             patience,
+            deadline: deadline.clone(),
             private_data,
             next: 1,
             heard: VecDeque::new(),
@@ -246,8 +252,11 @@ impl Link {
         self.hear_within(self.patience)
     }
 
-    /// The same within this time.
+    /// The same within this time. When the time of the case is over, that is the end.
     pub(crate) fn hear_within(&mut self, limit: Duration) -> Heard {
+        if self.deadline.is_over() {
+            return Heard::End("the case has taken too long".to_owned());
+        }
         self.drive(limit, |link| !link.heard.is_empty());
         if let Some(heard) = self.heard.pop_front() {
             return heard;
@@ -281,6 +290,7 @@ impl Link {
     /// Moves the connection on until the condition holds, it has ended, or the time is over.
     fn drive(&mut self, limit: Duration, mut until: impl FnMut(&Self) -> bool) {
         let runtime = Rc::clone(&self.runtime);
+        let limit = self.deadline.at_most(limit);
         runtime.block_on(async {
             let deadline = Instant::now() + limit;
             loop {
@@ -320,6 +330,9 @@ impl Link {
                         self.log.came(what, &bytes);
                     }
                     None => self.log.came(describe(&bytes), &bytes),
+                }
+                if self.heard.len() >= MAX_HEARD {
+                    return;
                 }
                 self.heard.push_back(Heard::Message { bytes, invalidated });
                 buffer.clear();

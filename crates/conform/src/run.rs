@@ -84,7 +84,7 @@ impl Responder {
     /// Runs the cases, one after the other. After each, the Responder must serve a new connection.
     ///
     /// Blocks the thread, which must not belong to an asynchronous runtime. Each answer is waited for, and the first
-    /// that does not come ends its case, so that every case ends.
+    /// that does not come ends its case. A case ends in any case after 40 times the patience.
     ///
     /// # Errors
     ///
@@ -134,12 +134,14 @@ impl Responder {
 /// Runs a case, and looks afterwards whether the Responder is alive.
 fn judge(bed: &Bed, case: &'static Case, lost_after: &mut Option<&'static str>) -> Finding {
     let begun = Instant::now();
+    bed.deadline.begin(bed.patience);
     let tested = match case.test {
         Test::Responder(test) => test(bed),
         Test::Requester(_) => Err(Stop::Skip("it is a case against Requesters".to_owned())),
     };
     let took = begun.elapsed();
     let exchange = bed.log.take();
+    bed.deadline.begin(bed.patience);
     let alive = bed.is_alive();
     let tested = match alive {
         Ok(()) => tested,

@@ -10,4 +10,5 @@ mod peer;
 
 pub use ddp::{Segment, opcode};
 pub use mpa::{ANNOUNCEMENT, Header, Request, private_data};
+pub(crate) use mpa::{DEPTH, FLAG_A, FLAG_B};
 pub use peer::{Cause, Heard, Peer, Trouble, frame, is_end};

@@ -9,6 +9,17 @@ const CRC: u8 = 0x40;
 /// Flag of a frame: it begins with IRD and ORD.
 const ENHANCED: u8 = 0x10;
 
+/// Control flags in the word of IRD: peer-to-peer, and a Send as RTR message (RFC 6581 §9).
+pub(crate) const FLAG_A: u16 = 0x8000;
+pub(crate) const FLAG_B: u16 = 0x4000;
+
+/// Control flags in the word of ORD: a Write and a Read as RTR message.
+const FLAG_C: u16 = 0x8000;
+const FLAG_D: u16 = 0x4000;
+
+/// The bits of IRD and ORD.
+pub(crate) const DEPTH: u16 = 0x3fff;
+
 /// An MPA Request Frame. By default a good one; every field can be changed.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -114,13 +125,34 @@ impl Header {
     ///
     /// If the private data is longer than a length can say.
     pub fn accepting(self, ird: u8, private_data: &[u8]) -> Vec<u8> {
-        let mut bytes = b"MPA ID Rep Frame".to_vec();
-        let enhanced: &[u8] = if self.enhanced() {
-            &[0, ird, 0, 8]
-        } else {
-            &[]
+        self.accepting_with([u16::from(ird), 8], private_data)
+    }
+
+    /// A reply that accepts this request of an end with these words of IRD and ORD as RFC 6581 §9 has it: an ORD within the
+    /// IRD of the request, an IRD for its ORD, and where control flag A is set, that and one of the RTR messages offered.
+    ///
+    /// # Panics
+    ///
+    /// As [`accepting`](Self::accepting).
+    pub(crate) fn accepting_depths(self, depths: Option<[u16; 2]>, private_data: &[u8]) -> Vec<u8> {
+        let [ird, ord] = depths.unwrap_or_default();
+        let rtr = match (ird & FLAG_A != 0, ord & FLAG_C != 0, ird & FLAG_B != 0) {
+            (false, ..) => [0, 0],
+            (true, true, _) => [FLAG_A, FLAG_C],
+            (true, false, true) => [FLAG_A | FLAG_B, 0],
+            (true, false, false) => [FLAG_A, ord & FLAG_D],
         };
-        let data = [enhanced, private_data].concat();
+        self.accepting_with([ord & DEPTH | rtr[0], ird & DEPTH | rtr[1]], private_data)
+    }
+
+    fn accepting_with(self, [ird, ord]: [u16; 2], private_data: &[u8]) -> Vec<u8> {
+        let mut bytes = b"MPA ID Rep Frame".to_vec();
+        let mut data = Vec::new();
+        if self.enhanced() {
+            data.extend(ird.to_be_bytes());
+            data.extend(ord.to_be_bytes());
+        }
+        data.extend_from_slice(private_data);
         bytes.extend([CRC | self.0[16] & ENHANCED, self.0[17]]);
         bytes.extend(
             u16::try_from(data.len())

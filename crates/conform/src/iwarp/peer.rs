@@ -7,7 +7,7 @@ use crate::{as_words, words};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Queues of untagged messages (RFC 5040 §4).
 const QUEUES: usize = 3;
@@ -17,6 +17,9 @@ const QUEUE_TERMINATE: u32 = 2;
 /// The STag that our own Read Requests name for the answer.
 const SINK: u32 = 0x1234_5600;
 
+/// Most octets of a message, or of a Read Response, of the other end.
+const MAX_MESSAGE: usize = 16 << 20;
+
 /// Octets of a Read Response in one FPDU.
 const RESPONSE_PIECE: usize = 60_000;
 
@@ -25,6 +28,8 @@ const RESPONSE_PIECE: usize = 60_000;
 pub struct Peer {
     socket: TcpStream,
     patience: Duration,
+    /// When what is read now has to be there.
+    until: Instant,
     crc: bool,
     /// The private data of the other end, without IRD and ORD.
     pub private_data: Vec<u8>,
@@ -117,6 +122,7 @@ impl Peer {
         Ok(Self {
             socket,
             patience,
+            until: Instant::now(),
             crc: true,
             private_data: Vec::new(),
             depths: None,
@@ -150,6 +156,7 @@ impl Peer {
     /// If no request comes, or it is none.
     pub fn request(&mut self) -> Result<Header, Trouble> {
         let mut header = [0; Header::LEN];
+        self.until = Instant::now() + self.patience;
         self.read_exact(&mut header)?;
         let Some(request) = Header::of_request(header) else {
             return broken("the first frame is no MPA Request");
@@ -165,10 +172,9 @@ impl Peer {
     /// If none comes, or it is none.
     pub fn reply(&mut self, request: &Request) -> Result<Option<Header>, Trouble> {
         let mut header = [0; Header::LEN];
-        match self.socket.read_exact(&mut header) {
-            Ok(()) => {}
-            Err(error) if is_end(error.kind()) => return Ok(None),
-            Err(error) => return Err(self.trouble(error)),
+        self.until = Instant::now() + self.patience;
+        if !self.read_all(&mut header)? {
+            return Ok(None);
         }
         let Some(reply) = Header::of_reply(header) else {
             return broken("the answer to an MPA Request is no MPA Reply");
@@ -196,8 +202,34 @@ impl Peer {
     }
 
     fn read_exact(&mut self, bytes: &mut [u8]) -> Result<(), Trouble> {
-        let read = self.socket.read_exact(bytes);
-        read.map_err(|error| self.trouble(error))
+        match self.read_all(bytes)? {
+            true => Ok(()),
+            false => Err(io::Error::from(ErrorKind::UnexpectedEof).into()),
+        }
+    }
+
+    /// Reads these bytes in the time that there is, however few come at a time; false if the connection ends first.
+    fn read_all(&mut self, bytes: &mut [u8]) -> Result<bool, Trouble> {
+        let mut rest = bytes;
+        let read = loop {
+            if rest.is_empty() {
+                break Ok(true);
+            }
+            let left = self.until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break Err(Trouble::Silence(self.patience));
+            }
+            self.socket.set_read_timeout(Some(left))?;
+            match self.socket.read(rest) {
+                Ok(0) => break Ok(false),
+                Ok(count) => rest = &mut rest[count..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if is_end(error.kind()) => break Ok(false),
+                Err(error) => break Err(self.trouble(error)),
+            }
+        };
+        self.socket.set_read_timeout(Some(self.patience))?;
+        read
     }
 
     fn trouble(&self, error: io::Error) -> Trouble {
@@ -332,8 +364,9 @@ impl Peer {
     ///
     /// If nothing comes, or the other end breaks a rule.
     pub fn hear(&mut self) -> Result<Heard, Trouble> {
+        self.until = Instant::now() + self.patience;
         loop {
-            let Some(segment) = self.next_segment()? else {
+            let Some(segment) = self.segment_in_time()? else {
                 return Ok(Heard::Closed);
             };
             match (segment.is_tagged(), segment.opcode()) {
@@ -347,6 +380,9 @@ impl Peer {
                         return broken("a Read Response that nobody asked for");
                     }
                     self.response.extend_from_slice(&segment.payload);
+                    if self.response.len() > MAX_MESSAGE {
+                        return broken("a Read Response without an end");
+                    }
                     if segment.is_last() {
                         return Ok(Heard::Read(std::mem::take(&mut self.response)));
                     }
@@ -358,6 +394,9 @@ impl Peer {
                 }
                 (false, opcode::SEND | opcode::SEND_INVALIDATE) => {
                     self.message.extend_from_slice(&segment.payload);
+                    if self.message.len() > MAX_MESSAGE {
+                        return broken("a message without an end");
+                    }
                     if segment.is_last() {
                         let invalidated =
                             (segment.opcode() == opcode::SEND_INVALIDATE).then(|| segment.word(0));
@@ -387,6 +426,11 @@ impl Peer {
     ///
     /// If nothing comes, or the frame is wrong.
     pub fn next_segment(&mut self) -> Result<Option<Segment>, Trouble> {
+        self.until = Instant::now() + self.patience;
+        self.segment_in_time()
+    }
+
+    fn segment_in_time(&mut self) -> Result<Option<Segment>, Trouble> {
         self.fpdu.clear();
         if let Some(markers) = &mut self.markers {
             markers.length_field = None;
@@ -446,14 +490,11 @@ impl Peer {
     }
 
     fn fill_with_all(&mut self, bytes: &mut [u8]) -> Result<bool, Trouble> {
-        match self.socket.read_exact(bytes) {
-            Ok(()) => {
-                self.fpdu.extend_from_slice(bytes);
-                Ok(true)
-            }
-            Err(error) if is_end(error.kind()) => Ok(false),
-            Err(error) => Err(self.trouble(error)),
+        let whole = self.read_all(bytes)?;
+        if whole {
+            self.fpdu.extend_from_slice(bytes);
         }
+        Ok(whole)
     }
 
     /// Whether it can be done.
@@ -492,8 +533,15 @@ impl Peer {
         };
         let begin = usize::try_from(u64::from(high) << 32 | u64::from(low)).unwrap_or(usize::MAX);
         let end = begin.saturating_add(length as usize);
-        let memory = self.memory.get(&source);
-        let Some(bytes) = memory.and_then(|memory| memory.get(begin..end)) else {
+        let memory = match length {
+            // Its STag is not checked (RFC 5040 §5.2.1).
+            0 => Some(&[][..]),
+            _ => self
+                .memory
+                .get(&source)
+                .and_then(|memory| memory.get(begin..end)),
+        };
+        let Some(bytes) = memory else {
             return match self.refuses_access {
                 true => Ok(false),
                 false => broken(format!(
@@ -545,4 +593,29 @@ pub fn is_end(kind: ErrorKind) -> bool {
             | ErrorKind::BrokenPipe
             | ErrorKind::NotConnected
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+
+    #[test]
+    fn message_without_an_end_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let mut peer = Peer::silent(to, Duration::from_secs(60)).unwrap();
+        peer.uses_crc(false);
+        let mut other = listener.accept().unwrap().0;
+        let endless = thread::spawn(move || {
+            let piece = Segment::untagged(opcode::SEND, 0, [0, 1, 0], &[0; RESPONSE_PIECE]);
+            let fpdu = frame(&piece.not_last().emit(), 0, false);
+            while other.write_all(&fpdu).is_ok() {}
+        });
+        let said = peer.hear().unwrap_err().to_string();
+        assert_eq!(said, "a message without an end");
+        drop(peer);
+        endless.join().unwrap();
+    }
 }

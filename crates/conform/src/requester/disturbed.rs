@@ -2,7 +2,7 @@
 
 use super::observation::Received;
 use super::player::{Player, chunk_words};
-use super::stage::{QUIET, Stage, Workload};
+use super::stage::{IDLE, QUIET, Stage, Workload};
 use crate::bed::private_data;
 use crate::case::Case;
 use crate::header::{error, procedure};
@@ -29,8 +29,8 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::requester(
         "RDIS-02",
-        Must,
-        "RFC 8166 §4.5, RFC 5531 §9",
+        Robustness,
+        "RFC 8166 §4.2.1, RFC 5531 §9",
         "a reply to a call that was never made is discarded",
         |stage| {
             discards(stage, |xid| {
@@ -177,15 +177,15 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::requester(
         "RMEM-01",
-        Must,
-        "RFC 8166 §4.4.1, §8.1",
+        Robustness,
+        "RFC 8166 §4.4.1, §8.1.3",
         "memory for a result cannot be written when its call is answered",
         sink_after_the_reply,
     ),
     Case::requester(
         "RMEM-02",
-        Must,
-        "RFC 8166 §4.4.1, §8.1",
+        Robustness,
+        "RFC 8166 §4.4.1, §8.1.3",
         "memory of an argument cannot be read when its call is answered",
         source_after_the_reply,
     ),
@@ -233,14 +233,24 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// Messages that come before the reply to the first call are discarded, and the call is answered.
+/// Messages that come before the reply to a call are discarded, one for each call, and the calls are answered.
 fn discards(stage: &Stage, messages: impl Fn(u32) -> Vec<Vec<u8>>) -> Tested {
     let mut player = stage.connection()?;
-    let call = player.first_call()?;
-    for message in messages(call.message.xid) {
+    // No call comes while it is looked whether the message is discarded.
+    player.grant = 1;
+    let mut call = player.first_call()?;
+    for variant in 0..messages(0).len() {
+        let message = messages(call.message.xid).swap_remove(variant);
         player.link.send(&message)?;
+        player.discards()?;
+        player.answer(&call)?;
+        call = match player.call_within(IDLE)? {
+            Some(next) => next,
+            None if variant == 0 => return stage.work_is_done(),
+            None => break,
+        };
     }
-    player.is_quiet()?;
+    player.grant = 32;
     player.answer(&call)?;
     player.goes_on()
 }
@@ -414,7 +424,8 @@ fn sink_after_the_reply(stage: &Stage) -> Tested {
         let lists = call.message.lists_of();
         lists.is_some_and(|lists| lists.writes.iter().flatten().next().is_some())
     };
-    let Some((mut player, call)) = Player::at_call(stage, has_sink)? else {
+    // With one credit no call is on its way when the reply goes out.
+    let Some((mut player, call)) = Player::at_call_granting(stage, 1, has_sink)? else {
         return skip("the Requester made no call with a Write chunk");
     };
     let lists = call.message.lists_of().cloned().unwrap_or_default();
@@ -422,15 +433,12 @@ fn sink_after_the_reply(stage: &Stage) -> Tested {
         return skip("the Requester made no call with a Write chunk");
     };
     player.answer(&call)?;
-    // When the next call has come, or nothing does, the reply was delivered.
-    let next = player.call_within(QUIET)?;
-    if player.link.closed().is_some() {
-        return skip("the Requester ended the connection with the call");
-    }
+    // The next call shows that the reply was delivered.
+    let Some(next) = player.call_within(IDLE)? else {
+        return skip("no call follows on this connection");
+    };
     player.link.write(sink.part(0, 1), b"x")?;
-    if let Some(next) = next
-        && player.answer(&next).is_err()
-    {
+    if player.answer(&next).is_err() {
         return Ok(());
     }
     is_refused(
@@ -444,7 +452,7 @@ fn source_after_the_reply(stage: &Stage) -> Tested {
         let lists = call.message.lists_of();
         lists.is_some_and(|lists| !lists.reads.is_empty())
     };
-    let Some((mut player, call)) = Player::at_call(stage, has_source)? else {
+    let Some((mut player, call)) = Player::at_call_granting(stage, 1, has_source)? else {
         return skip("the Requester made no call with a Read chunk");
     };
     let lists = call.message.lists_of().cloned().unwrap_or_default();
@@ -452,9 +460,8 @@ fn source_after_the_reply(stage: &Stage) -> Tested {
         return skip("the Requester made no call with a Read chunk");
     };
     player.answer(&call)?;
-    let _ = player.call_within(QUIET)?;
-    if player.link.closed().is_some() {
-        return skip("the Requester ended the connection with the call");
+    if player.call_within(IDLE)?.is_none() {
+        return skip("no call follows on this connection");
     }
     match player.link.read(&[source.part(0, source.length.min(16))])? {
         Ok(octets) => fail(format!(

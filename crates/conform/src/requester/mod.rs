@@ -131,6 +131,7 @@ impl Requester {
 
 fn judge(stage: &Stage, case: &'static Case) -> Finding {
     let begun = Instant::now();
+    stage.begin_case();
     let tested = match case.test {
         Test::Requester(test) => test(stage),
         Test::Responder(_) => Err(Stop::Skip("it is a case against Responders".to_owned())),

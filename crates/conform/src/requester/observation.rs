@@ -15,6 +15,8 @@ pub(crate) struct Received {
 pub(crate) struct Observed {
     pub(super) private_data: Vec<u8>,
     pub(super) calls: Vec<Call>,
+    /// Octets of their streams.
+    pub(super) octets: usize,
     /// Calls that were unanswered at a time, and how many were granted, if they were more.
     pub(super) too_many: Option<(usize, usize)>,
 }

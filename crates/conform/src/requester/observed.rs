@@ -121,8 +121,18 @@ pub(super) const CASES: &[Case] = &[
 /// Octets that the observed Responder takes in a message.
 const RECEIVE_SIZE: usize = 4096;
 
-/// Octets of a reply beside its data: header of the transport and of RPC, attributes.
-const BESIDE: u32 = 300;
+/// Octets of a reply beside its result: header of the transport without chunks (RFC 8166 §4.2), and of RPC.
+const HEADERS: u32 = 28 + 24;
+
+/// Octets of the result of a READ beside the data: status, attributes, count, EOF and length (RFC 1813 §3.3.6).
+const BESIDE_DATA: u32 = 4 + 88 + 4 + 4 + 4;
+
+/// Octets of the result of a READDIR beside what its count is about: the status (RFC 1813 §3.3.16).
+const BESIDE_ENTRIES: u32 = 4;
+
+/// Most calls, and octets of all their streams, that are kept.
+const MAX_KEPT: usize = 20_000;
+const MAX_OCTETS: usize = 256 << 20;
 
 /// Calls that are let wait for their answers, so that it is seen how many a Requester has in flight.
 const HELD: usize = 4;
@@ -137,6 +147,7 @@ impl Observed {
         let mut observed = Self {
             private_data: player.link.private_data.clone(),
             calls: Vec::new(),
+            octets: 0,
             too_many: None,
         };
         let mut next = Some(player);
@@ -165,6 +176,11 @@ impl Observed {
             match player.call_within(limit)? {
                 Some(received) => {
                     let stream = player.stream(&received)?;
+                    self.octets += stream.as_ref().map_or(0, Vec::len);
+                    ensure(
+                        self.calls.len() < MAX_KEPT && self.octets < MAX_OCTETS,
+                        || "the Requester calls without an end".to_owned(),
+                    )?;
                     open.push(received.clone());
                     self.calls.push(Call { received, stream });
                     if open.len() > granted {
@@ -405,13 +421,16 @@ fn reply_chunk(stage: &Stage) -> Tested {
         let behind = Call::behind_handle(&arguments)?;
         let lists = call.lists()?;
         let may_come = match procedure {
-            READ if lists.writes.iter().all(Vec::is_empty) => *behind.get(2)?,
+            READ if lists.writes.is_empty() => {
+                let data = behind.get(2)?.checked_next_multiple_of(4)?;
+                data.checked_add(BESIDE_DATA)?
+            }
             // Cookie and verifier have two words each; READDIRPLUS has two limits.
-            READDIR => *behind.get(4)?,
-            READDIRPLUS => *behind.get(5)?,
+            READDIR => behind.get(4)?.checked_add(BESIDE_ENTRIES)?,
+            READDIRPLUS => behind.get(5)?.checked_add(BESIDE_ENTRIES)?,
             _ => return None,
         };
-        let may_come = may_come.saturating_add(BESIDE) as usize;
+        let may_come = may_come.saturating_add(HEADERS) as usize;
         if may_come <= threshold {
             return None;
         }

@@ -6,7 +6,7 @@ use crate::bed::private_data;
 use crate::header::{error as code, procedure};
 use crate::link::{Heard, Link};
 use crate::message::{Chunk, Message, Segment, chunk_len};
-use crate::verdict::{Tested, ensure, error, fail};
+use crate::verdict::{Tested, ensure, error, fail, skip};
 use crate::words;
 use buffer::Buffer;
 use oncrpc::xdr::Payload;
@@ -15,8 +15,11 @@ use rpcrdma_proto::{InlineThreshold, PrivateData};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// Most octets of a chunk that is pulled.
-const MAX_CHUNK: u64 = 4 << 20;
+/// Most octets of all chunks of a call that are pulled.
+const MAX_PULLED: u64 = 4 << 20;
+
+/// Most messages of version two that are kept of a connection.
+const MAX_OF_VERSION_TWO: usize = 16;
 
 /// Most messages of one connection that are served before it is taken for one without an end.
 const MAX_CALLS: usize = 20_000;
@@ -65,7 +68,7 @@ impl<'a> Player<'a> {
                 }
                 Ok(message) => {
                     let (xid, version) = (message.xid, message.version);
-                    if version == 2 {
+                    if version == 2 && self.of_version_two.len() < MAX_OF_VERSION_TWO {
                         self.of_version_two.push(bytes);
                     }
                     let answer = [xid, version, self.grant, procedure::ERROR, code::VERS, 1, 1];
@@ -90,14 +93,24 @@ impl<'a> Player<'a> {
         stage: &'a Stage,
         is_it: impl Fn(&Received) -> bool,
     ) -> Tested<Option<(Self, Received)>> {
+        Self::at_call_granting(stage, 32, is_it)
+    }
+
+    /// The same where each reply grants so many credits.
+    pub(super) fn at_call_granting(
+        stage: &'a Stage,
+        grant: u32,
+        is_it: impl Fn(&Received) -> bool,
+    ) -> Tested<Option<(Self, Received)>> {
         let said = private_data(true, 4096);
-        let mut player = stage.connection()?;
+        let granting = |player| Self { grant, ..player };
+        let mut player = granting(stage.connection()?);
         for _ in 0..MAX_CALLS {
             match player.call_within(IDLE.max(stage.patience / 4))? {
                 Some(call) if is_it(&call) => return Ok(Some((player, call))),
                 Some(call) => player.answer(&call)?,
                 None => match stage.next_connection(&said)? {
-                    Some(next) => player = next,
+                    Some(next) => player = granting(next),
                     None => return Ok(None),
                 },
             }
@@ -127,6 +140,25 @@ impl<'a> Player<'a> {
             })?;
         }
         Ok(calls)
+    }
+
+    /// Asserts that the Requester says nothing for a while. One that ends the connection may have had no Receive for what
+    /// came, as it need not have more than calls without a reply (RFC 8167 §4.3.1): its work must go on.
+    pub(super) fn discards(&mut self) -> Tested {
+        match self.link.hear_within(QUIET) {
+            Heard::End(why) => match self.stage.attend(&private_data(true, 4096), |_| ())? {
+                Workload::Failed(failed) => fail(format!(
+                    "it ends the connection ({why}), and its work fails: {failed}"
+                )),
+                Workload::Done | Workload::Unknown => {
+                    skip(format!("it ends the connection: {why}"))
+                }
+            },
+            Heard::Silence => Ok(()),
+            Heard::Message { bytes, .. } => {
+                fail(format!("it answers: {}", crate::message::describe(&bytes)))
+            }
+        }
     }
 
     /// Asserts that the Requester says nothing for a while, and does not end the connection.
@@ -163,15 +195,20 @@ impl<'a> Player<'a> {
             return Ok(Err("no call".to_owned()));
         };
         let mut stream = call.message.payload.clone();
+        let all: u64 = lists
+            .reads
+            .iter()
+            .map(|(_, part)| u64::from(part.length))
+            .sum();
+        if all > MAX_PULLED {
+            return Ok(Err("the Read chunks are too large to be pulled".to_owned()));
+        }
         let mut reads = lists.reads.iter().peekable();
         while let Some(&(position, first)) = reads.next() {
             let mut chunk = vec![first];
             while let Some(&&(_, next)) = reads.peek().filter(|(next, _)| *next == position) {
                 chunk.push(next);
                 reads.next();
-            }
-            if chunk_len(&chunk) > MAX_CHUNK {
-                return Ok(Err("a Read chunk is too large to be pulled".to_owned()));
             }
             let mut data = match self.link.read(&chunk)? {
                 Ok(data) => data,

@@ -2,14 +2,11 @@
 
 use super::stage::{QUIET, Stage};
 use crate::case::Case;
-use crate::iwarp::{Header, Heard, Peer, is_end, private_data};
+use crate::iwarp::{DEPTH, FLAG_A, Header, Heard, Peer, is_end, private_data};
 use crate::message::describe;
 use crate::verdict::Level::Must;
 use crate::verdict::{Tested, ensure, fail};
 use std::io::Read;
-
-/// The bits of IRD and ORD in their words (RFC 6581 §9).
-const DEPTH: u16 = 0x3fff;
 
 pub(super) const CASES: &[Case] = &[
     Case::requester(
@@ -98,7 +95,7 @@ fn control_flags(stage: &Stage) -> Tested {
     let Some([ird, ord]) = peer.depths else {
         return crate::verdict::skip("the Request is not enhanced");
     };
-    ensure(ird & 0x8000 != 0 || (ird | ord) & !DEPTH == 0, || {
+    ensure(ird & FLAG_A != 0 || (ird | ord) & !DEPTH == 0, || {
         format!("the words of IRD and ORD are {ird:#x} and {ord:#x}")
     })
 }
@@ -127,7 +124,7 @@ fn is_closed(stage: &Stage, peer: &mut Peer) -> Tested {
 
 fn answered_with(stage: &Stage, change: impl FnOnce(&mut Vec<u8>)) -> Tested {
     let (mut peer, request) = request(stage)?;
-    let mut reply = request.accepting(8, &private_data(true));
+    let mut reply = request.accepting_depths(peer.depths, &private_data(true));
     change(&mut reply);
     stage.log.sent("MPA Reply", &reply);
     peer.bytes(&reply)?;
@@ -148,7 +145,7 @@ fn too_much_private_data(stage: &Stage) -> Tested {
 
 fn rejected(stage: &Stage) -> Tested {
     let (mut peer, request) = request(stage)?;
-    let mut reply = request.accepting(8, b"");
+    let mut reply = request.accepting_depths(peer.depths, b"");
     reply[16] |= 0x20;
     stage.log.sent("MPA Reply that rejects", &reply);
     peer.bytes(&reply)?;
@@ -163,7 +160,7 @@ fn crc(stage: &Stage) -> Tested {
     let (mut peer, request) = request(stage)?;
     // The Reply asks for it.
     peer.uses_crc(true);
-    peer.bytes(&request.accepting(8, &private_data(true)))?;
+    peer.bytes(&request.accepting_depths(peer.depths, &private_data(true)))?;
     match peer.hear()? {
         Heard::Message { bytes, .. } => {
             stage.log.came(describe(&bytes), &bytes);

@@ -3,6 +3,7 @@
 use super::observation::{Observed, Received};
 use super::player::Player;
 use crate::bed::private_data;
+use crate::deadline::Deadline;
 use crate::iwarp::Peer;
 use crate::link::{Link, receives};
 use crate::verdict::{Log, Tested, error, fail, skip};
@@ -96,6 +97,7 @@ pub(crate) struct Stage {
     pub(super) runtime: Rc<Runtime>,
     pub(crate) log: Log,
     pub(super) patience: Duration,
+    deadline: Deadline,
     /// How long a connection may take to come.
     connects_within: Duration,
     driver: RefCell<Box<dyn Driver>>,
@@ -147,6 +149,7 @@ impl Stage {
             runtime: Rc::new(runtime),
             log: Log::default(),
             patience,
+            deadline: Deadline::default(),
             connects_within,
             driver: RefCell::new(driver),
             running: Cell::new(false),
@@ -154,6 +157,11 @@ impl Stage {
             service: service()?,
             observed: OnceCell::new(),
         })
+    }
+
+    /// Begins the time of a case.
+    pub(super) fn begin_case(&self) {
+        self.deadline.begin(self.patience.max(self.connects_within));
     }
 
     /// Has the Requester come, if it is not on its way already.
@@ -189,7 +197,7 @@ impl Stage {
     /// The next connection while the Requester works, if it makes another one. Where somebody else runs it, none is waited
     /// for.
     pub(super) fn next_connection(&self, said: &[u8]) -> Tested<Option<Player<'_>>> {
-        let deadline = Instant::now() + self.connects_within;
+        let deadline = Instant::now() + self.deadline.at_most(self.connects_within);
         while self.ended().is_none() && Instant::now() < deadline {
             if let Some(mut link) = self.accept(said, Instant::now() + LOOK_EVERY)?
                 && link.speaks()
@@ -223,7 +231,7 @@ impl Stage {
     /// The same with this private data.
     pub(super) fn connection_saying(&self, private_data: &[u8]) -> Tested<Player<'_>> {
         self.call_it()?;
-        let deadline = Instant::now() + self.connects_within;
+        let deadline = Instant::now() + self.deadline.at_most(self.connects_within);
         while Instant::now() < deadline {
             // One that ends before it says anything is that of a Requester that was stopped.
             if let Some(mut link) = self.accept(private_data, deadline)?
@@ -263,7 +271,8 @@ impl Stage {
         match accepted {
             Ok(Some((qp, request))) => {
                 let (runtime, log) = (&self.runtime, &self.log);
-                Ok(Some(Link::new(qp, request, runtime, log, self.patience)))
+                let limits = (self.patience, &self.deadline);
+                Ok(Some(Link::new(qp, request, runtime, log, limits)))
             }
             Ok(None) => Ok(None),
             Err(why) => error(format!("cannot accept a connection: {why}")),

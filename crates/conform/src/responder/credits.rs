@@ -3,7 +3,7 @@
 use crate::bed::{Bed, parse};
 use crate::case::Case;
 use crate::header::Version;
-use crate::header::{error, procedure};
+use crate::responder::header::err_chunk;
 use crate::rpc;
 use crate::verdict::Level::{Must, Robustness};
 use crate::verdict::{Tested, ensure, fail};
@@ -91,11 +91,8 @@ fn all_asked_for(bed: &Bed) -> Tested {
 
 fn granted_with_an_error(bed: &Bed) -> Tested {
     let mut link = bed.connect()?;
-    let xid = bed.xid();
-    let call = Bed::message(procedure::NOMSG, xid, &[0, 0, 0], &[]);
-    let answer = bed.ask(&mut link, &call)?;
-    answer.message.is_error(error::HEADER)?;
-    is_positive(answer.message.credits)
+    let answer = err_chunk(bed, &mut link)?;
+    is_positive(answer.credits)
 }
 
 /// Most calls that are in flight at a time: a link has Receives for as many replies.

@@ -395,7 +395,9 @@ fn read_depth(bed: &Bed) -> Tested {
             .sent(message::describe(&words(&message)), &words(&message));
         peer.send(&words(&message))?;
         let mut outstanding = 0;
-        while peer.comes_within(MORE_WITHIN).is_ok_and(|comes| comes) {
+        let mut limit = bed.patience;
+        while outstanding <= usize::from(ird) && peer.comes_within(limit).is_ok_and(|comes| comes) {
+            limit = MORE_WITHIN;
             match peer.next_segment()? {
                 Some(segment) if segment.opcode() == opcode::READ_REQUEST => outstanding += 1,
                 Some(other) => return fail(format!("no Read Request, but {other:?}")),

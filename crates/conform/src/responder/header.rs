@@ -3,15 +3,19 @@
 use crate::bed::Bed;
 use crate::case::Case;
 use crate::header::{Version, error, procedure};
-use crate::message::Body;
+use crate::link::{Heard, Link};
+use crate::message::{Body, Message};
 use crate::verdict::Level::{Must, Robustness, Should};
-use crate::verdict::{Tested, ensure, fail};
+use crate::verdict::{Tested, ensure, fail, skip};
 use crate::{rpc, words};
 use fastrand::Rng;
 
 /// RDMA_MSGP and RDMA_DONE, which are not to be used (RFC 8166 §4.6).
 const MSGP: u32 = 2;
 const DONE: u32 = 3;
+
+/// A procedure that nobody has.
+const NO_PROCEDURE: u32 = 77;
 
 /// Versions that nobody has.
 const NO_VERSIONS: [u32; 3] = [0, 77, u32::MAX];
@@ -263,7 +267,7 @@ fn version_error_has_a_range(bed: &Bed) -> Tested {
 }
 
 fn unknown_procedure(bed: &Bed) -> Tested {
-    for proc in [6, 77, u32::MAX] {
+    for proc in [6, NO_PROCEDURE, u32::MAX] {
         let xid = bed.xid();
         bed.refused_with_err_chunk(&Bed::message(proc, xid, &[0, 0, 0], &bed.null(xid)))?;
     }
@@ -364,17 +368,26 @@ fn endless_list(bed: &Bed) -> Tested {
     bed.refused_with_err_chunk(&Bed::message(procedure::MSG, bed.xid(), &endless, &[]))
 }
 
-fn form_of_an_error(bed: &Bed) -> Tested {
-    let mut link = bed.connect()?;
+/// The ERR_CHUNK that a message draws whose procedure there is not. Whether it must is for other cases to say.
+pub(super) fn err_chunk(bed: &Bed, link: &mut Link) -> Tested<Message> {
     let xid = bed.xid();
-    let message = Bed::message(procedure::NOMSG, xid, &[0, 0, 0], &[]);
-    bed.send(&mut link, &message)?;
-    let (bytes, _) = link.message()?;
+    bed.send(link, &Bed::message(NO_PROCEDURE, xid, &[0, 0, 0], &[]))?;
+    let Heard::Message { bytes, .. } = link.hear() else {
+        return skip("no RDMA_ERROR comes for a procedure that there is not");
+    };
     let answer = crate::bed::parse(&bytes)?;
-    answer.is_error(error::HEADER)?;
+    if answer.error() != Some(error::HEADER) {
+        return skip("no RDMA_ERROR comes for a procedure that there is not");
+    }
     ensure(answer.xid == xid, || {
         format!("rdma_xid is {:#x}", answer.xid)
     })?;
+    Ok(answer)
+}
+
+fn form_of_an_error(bed: &Bed) -> Tested {
+    let mut link = bed.connect()?;
+    let answer = err_chunk(bed, &mut link)?;
     ensure(answer.version == 1, || {
         format!("rdma_vers is {}", answer.version)
     })?;
@@ -386,8 +399,7 @@ fn form_of_an_error(bed: &Bed) -> Tested {
 fn goes_on_after_an_error(bed: &Bed) -> Tested {
     let mut link = bed.connect()?;
     for _ in 0..3 {
-        let message = Bed::message(procedure::NOMSG, bed.xid(), &[0, 0, 0], &[]);
-        bed.refused(&mut link, &message, error::HEADER)?;
+        err_chunk(bed, &mut link)?;
         bed.goes_on(&mut link, Version::One)?;
     }
     link.close();

@@ -2,7 +2,7 @@
 
 use crate::bed::Bed;
 use crate::case::Case;
-use crate::iwarp::{Header, Heard, Peer, Request, is_end, private_data};
+use crate::iwarp::{DEPTH, FLAG_A, FLAG_B, Header, Heard, Peer, Request, is_end, private_data};
 use crate::verdict::Level::{Must, Robustness, Should};
 use crate::verdict::{Tested, ensure, fail, skip};
 use crate::{rpc, words};
@@ -12,11 +12,6 @@ use std::time::Duration;
 /// Flags of a frame: C and S.
 const CRC: u8 = 0x40;
 const ENHANCED: u8 = 0x10;
-
-/// Control flags in the words of IRD and ORD (RFC 6581 §9).
-const FLAG_A: u16 = 0x8000;
-const FLAG_B: u16 = 0x4000;
-const DEPTH: u16 = 0x3fff;
 
 pub(super) const CASES: &[Case] = &[
     Case::responder(

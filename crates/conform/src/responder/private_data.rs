@@ -2,7 +2,7 @@
 
 use super::base::padded_null;
 use super::nfs::read_with_reply_chunk;
-use crate::bed::{Bed, private_data};
+use crate::bed::{Bed, private_data, private_data_of};
 use crate::case::Case;
 use crate::header::Version;
 use crate::link::Link;
@@ -150,7 +150,8 @@ fn cut_off_or_of_another_version(bed: &Bed) -> Tested {
 const LONGEST: usize = 256 << 10;
 
 fn announced_size(bed: &Bed) -> Tested {
-    let mut link = bed.connect()?;
+    // The smaller of what one end sends and the other takes is the threshold.
+    let mut link = bed.connect_saying(&private_data_of(true, LONGEST, 4096))?;
     of_responder(&link)?;
     let Some(found) = PrivateData::find(&link.private_data) else {
         return skip("the Responder sends no private data that is valid");

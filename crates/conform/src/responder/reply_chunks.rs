@@ -40,7 +40,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::responder(
         "RPCH-05",
-        Must,
+        Robustness,
         "RFC 8166 §4.3.3",
         "memory of a Reply chunk beyond the reply stays as it was",
         untouched,

@@ -26,7 +26,7 @@ pub(super) const CASES: &[Case] = &[
     Case::responder(
         "WRCH-03",
         Must,
-        "RFC 8166 §4.3.2.3",
+        "RFC 8166 §3.4.6",
         "an empty Write chunk comes back empty",
         empty,
     ),

@@ -7,6 +7,7 @@ use conform::Verdict;
 use conform::rpc;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// The cases are caught that this server is to fail.
 #[track_caller]
@@ -113,8 +114,29 @@ fn replies_in_place_of_err_chunk_are_caught() {
         },
         &[
             "HDR-06", "HDR-07", "HDR-11", "HDR-14", "HDR-15", "HDR-16", "HDR-17", "HDR-18",
-            "HDR-19", "HDR-20", "HDR-21", "HDR-22", "HDR-23", "RDCH-04", "RDCH-05", "RDCH-06",
+            "HDR-19", "HDR-20", "HDR-21", "RDCH-04", "RDCH-05",
         ],
+    );
+    sending(
+        |message| {
+            if message[1] == 1 && is_error(message, 2) {
+                let (xid, credits) = (message[0], message[2]);
+                *message = rpc::msg(xid, credits, &rpc::accepted(xid, 5, &[]));
+            }
+        },
+        &["RDCH-06"],
+    );
+    // The reply behind an error is that of another call.
+    static REFUSED: AtomicBool = AtomicBool::new(false);
+    sending(
+        |message| {
+            if is_error(message, 2) {
+                REFUSED.store(true, Relaxed);
+            } else if is_reply(message) && REFUSED.swap(false, Relaxed) {
+                message[0] ^= 1;
+            }
+        },
+        &["HDR-23"],
     );
     sending(
         |message| {

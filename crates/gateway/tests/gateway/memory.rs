@@ -23,7 +23,7 @@ const RESULT: u32 = (1 << 20) - (8 << 10);
 /// A client that makes its calls and reads nothing. It is connected as long as this is there.
 enum Unread {
     Tcp { _stream: TcpStream },
-    Rdma { _peer: Peer },
+    Rdma { _peer: Box<Peer> },
 }
 
 impl Unread {
@@ -51,7 +51,9 @@ impl Unread {
                     peer
                 });
                 let peer = peer.await.expect("no panic");
-                Self::Rdma { _peer: peer }
+                Self::Rdma {
+                    _peer: Box::new(peer),
+                }
             }
         }
     }
