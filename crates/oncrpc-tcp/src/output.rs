@@ -186,9 +186,10 @@ impl Output {
     /// Queues a message, and has the connection's task write it with what else waits by then.
     pub(crate) fn queue_and_wake(&self, message: Outgoing) {
         let mut state = self.lock();
+        let was_blocked = state.blocked;
         state.queue(message, &self.counts);
-        // A blocked stream wakes the task itself.
-        if !state.blocked {
+        // A stream that was blocked wakes the task itself. Of one that is now the task does not know.
+        if !was_blocked {
             state.task.wake_by_ref();
         }
     }
@@ -196,9 +197,11 @@ impl Output {
     /// Writes a message at once as far as the stream takes it; the connection's task writes the rest.
     pub(crate) fn write(&self, message: Outgoing) {
         let mut state = self.lock();
+        let was_blocked = state.blocked;
         state.push(message, &self.counts);
         state.write_unless_blocked(&self.counts);
-        if state.failed.is_some() {
+        // The task has to know when the stream blocked, for its deadline.
+        if state.failed.is_some() || state.blocked && !was_blocked {
             state.task.wake_by_ref();
         }
     }
@@ -451,6 +454,25 @@ mod tests {
         assert_eq!(wakes.0.load(Relaxed), 0);
         drop(held);
         assert_eq!(wakes.0.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn task_is_woken_when_the_stream_blocks_and_not_for_what_waits_behind() {
+        for way in [Output::queue_and_wake, Output::write] {
+            let memory = Memory::new(1 << 20);
+            let output = Output::new(Box::new(Takes(1000)), Some(memory.output(group(1))));
+            let wakes = Arc::new(Wakes::default());
+            let waker = Waker::from(Arc::clone(&wakes));
+            output.turn(&Context::from_waker(&waker));
+            while output.turn(&Context::from_waker(&waker)).blocked.is_none() {
+                let before = wakes.0.load(Relaxed);
+                way(&output, reply(4 * FREE_OUTPUT));
+                assert_eq!(wakes.0.load(Relaxed), before + 1);
+            }
+            let before = wakes.0.load(Relaxed);
+            way(&output, reply(8));
+            assert_eq!(wakes.0.load(Relaxed), before);
+        }
     }
 
     #[test]

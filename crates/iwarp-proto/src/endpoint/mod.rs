@@ -298,6 +298,11 @@ impl Endpoint {
     /// response is being sent from it (RFC 5042 §6.2.2).
     fn invalidate(&mut self, wr: WrId, handle: Handle) {
         let Some(slot) = self.places.region(handle.0) else {
+            // The peer may have been first, and its Send may never come.
+            if let Some(invalidated) = self.places.take_ahead(handle) {
+                self.complete(Completion::Invalidate { wr, invalidated });
+                return;
+            }
             // A fault of our own user: it does not know what the peer can reach.
             self.fail(wr, WorkError::NoSuchHandle);
             self.catastrophe();

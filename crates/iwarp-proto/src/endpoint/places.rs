@@ -6,7 +6,7 @@ use crate::rdmap::QUEUE_SEND;
 use crate::stag::{Entry, SlotId, StagTable};
 use buffer::Buffer;
 use std::collections::VecDeque;
-use verbs::{Invalidated, Memory, NoBlock, ReceiveShare, SharedReceiveQueue, WrId};
+use verbs::{Handle, Invalidated, Memory, NoBlock, ReceiveShare, SharedReceiveQueue, WrId};
 
 /// A posted Receive.
 pub(super) struct Receive {
@@ -129,6 +129,12 @@ impl Places {
     /// own.
     pub(super) fn has_room_ahead(&self) -> bool {
         self.ahead.len() + 1 < self.invalidations
+    }
+
+    /// Takes a region that the peer invalidated ahead of its Send, which does not report it then.
+    pub(super) fn take_ahead(&mut self, handle: Handle) -> Option<Invalidated> {
+        let at = self.ahead.iter().position(|one| one.handle == handle)?;
+        Some(self.ahead.remove(at))
     }
 
     /// Invalidates a region and returns its memory.

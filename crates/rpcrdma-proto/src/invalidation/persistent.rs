@@ -56,6 +56,11 @@ impl PersistentPool {
         self.made
     }
 
+    /// Returns the number of regions that may still be registered.
+    pub(crate) fn unmade(&self) -> usize {
+        self.most() - self.made
+    }
+
     /// Lends a region with a copy of these bytes, if one is free and large enough. Registers it on
     /// first use.
     pub(crate) fn lend(

@@ -128,7 +128,8 @@ impl<O: Owner> Requester<O> {
     fn has_room(&self, shared: &Shared<O>, plan: &CallPlan, need: Need) -> bool {
         let exposed = self.exposed + self.persistent.made();
         let needed = match shared.has_one_region(plan) {
-            true => 1,
+            // One beside those of arguments in persistent memory that is registered for them.
+            true => plan.regions().min(1 + self.persistent.unmade()),
             false => plan.regions(),
         };
         self.credits_for(shared, need) > 0 && exposed + needed <= shared.limits.regions

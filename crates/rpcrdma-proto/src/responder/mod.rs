@@ -665,14 +665,13 @@ impl<O: Owner> Responder<O> {
             .calls
             .iter()
             .filter(|&(other, call)| other != key as usize && !call.lists.is_empty());
-        let mut sharing: SmallVec<[usize; 4]> = SmallVec::new();
-        for (other, call) in others {
-            match rule::share_a_handle(&own.lists, &call.lists, &mut left) {
-                Some(true) => sharing.push(other),
-                Some(false) => {}
-                None => return true,
-            }
-        }
+        // One that is not compared, beyond the limit, counts as one that shares.
+        let sharing: SmallVec<[usize; 4]> = others
+            .filter(|(_, call)| {
+                rule::share_a_handle(&own.lists, &call.lists, &mut left) != Some(false)
+            })
+            .map(|(other, _)| other)
+            .collect();
         for &other in &sharing {
             let said = &mut self.calls[other].said;
             said.get_or_insert_default().shared = true;

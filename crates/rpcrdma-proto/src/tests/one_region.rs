@@ -209,6 +209,32 @@ fn persistent_arguments_keep_handles_of_their_own() {
     assert_eq!(pair.client.qp.inner().outstanding().regions, 2);
 }
 
+#[test]
+fn call_waits_for_room_for_its_persistent_arguments_beside_its_one_region() {
+    let mut setup = setup(Some(Design::PerCall));
+    setup.client.registrations = Registrations::OF_CALLS.with(Registration::Persistent);
+    setup.client.persistent = Some(PersistentArguments {
+        regions: 1,
+        bytes: 5000,
+    });
+    setup.ends.left.limits.regions = 3;
+    let mut pair = Pair::with(setup);
+    pair.drive();
+    // The second needs two regions at first, and one is left.
+    let in_way = [1, 2].map(|xid| {
+        pair.call(large(xid));
+        pair.arrived().0
+    });
+    pair.call(request(3, call(3, 40, &[5000]), bound(6000, &[])));
+    for (xid, id) in (1..).zip(in_way) {
+        pair.answer(id, Reply::Message(reply(xid, 5000, &RESULTS)));
+        check_reply(&pair.ended().expect("a reply"), xid, 5000, &RESULTS);
+    }
+    let (id, _) = pair.arrived();
+    pair.answer(id, Reply::Message(reply(3, 5000, &[])));
+    check_reply(&pair.ended().expect("a reply"), 3, 5000, &[]);
+}
+
 /// Two calls of a client in one region each, with which the peer does as it likes.
 fn two_calls() -> (Lone, [Lists; 2]) {
     let mut lone = Lone::new(&Config {

@@ -97,6 +97,40 @@ fn regions_invalidated_ahead_return_with_the_next_send_in_any_case() {
 }
 
 #[test]
+fn region_that_the_peer_invalidated_ahead_of_no_send_returns_to_an_invalidation_of_our_own() {
+    let (mut endpoint, handles) = responder(3, 2);
+    endpoint.recv_slice(&ahead(handles[0]));
+    let invalidate = |handle| WorkRequest::Invalidate {
+        wr: WrId(9),
+        handle,
+    };
+    endpoint.post(invalidate(handles[0])).unwrap();
+    let found = completions(&mut endpoint).pop();
+    let Some(Completion::Invalidate {
+        wr: WrId(9),
+        invalidated,
+    }) = found
+    else {
+        panic!("{found:?}");
+    };
+    assert_eq!(invalidated.handle, handles[0]);
+    // A Send that comes after all has nothing more to say of it.
+    let send = super::hostile::untagged(Opcode::Send, 0, 1, 0);
+    endpoint.recv_slice(&frame(send, b"x"));
+    let found = completions(&mut endpoint).pop();
+    assert!(
+        matches!(
+            found,
+            Some(Completion::Receive {
+                invalidated: None,
+                ..
+            })
+        ),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn invalidation_ahead_is_a_reserved_opcode_where_it_was_not_agreed_on() {
     let (endpoint, handles) = responder(1, 1);
     check(endpoint, &ahead(handles[0]), Cause::RDMA_OPCODE);

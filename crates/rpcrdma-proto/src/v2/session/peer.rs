@@ -149,6 +149,8 @@ impl Peer {
         registry: &Registry,
         events: &mut VecDeque<Event>,
     ) -> Option<Update> {
+        // It announces characteristics, even if it has named none in the first message.
+        self.names_any = true;
         let id = update.now.which;
         let pending = self
             .wanted

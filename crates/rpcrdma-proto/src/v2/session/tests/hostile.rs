@@ -127,6 +127,17 @@ fn what_never_changes_is_not_changed_by_an_update_though_nochg_left_it_out() {
 }
 
 #[test]
+fn peer_that_updates_a_characteristic_announces_them_although_its_first_message_named_none() {
+    let mut session = Session::new(config(Role::Client)).expect("it is in order");
+    let init = InitXch::default();
+    say(&mut session, 1, Direction::Call, Operation::InitXch(init));
+    assert!(!session.peer_names_characteristics());
+    let no = XcharVal::of::<RequesterRemoteInvalidation>(&false);
+    tell(&mut session, no, false);
+    assert!(session.peer_names_characteristics() && !session.peer_allows_invalidation());
+}
+
+#[test]
 fn what_is_withdrawn_counts_although_it_was_not_to_change() {
     for fixed in [true, false] {
         let mut session = Session::new(config(Role::Client)).expect("it is in order");
