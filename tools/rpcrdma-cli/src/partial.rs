@@ -7,7 +7,7 @@
 use crate::copy::attributes::{Kept, Wanted};
 use crate::copy::directory::LocalName;
 use crate::copy::made::{Collision, Made};
-use crate::copy::replaced::Replaced;
+use crate::copy::replaced::{Replaced, remove_list};
 use crate::copy::resume::RESUME_WINDOW;
 use crate::copy::unkept::Unkept;
 use anyhow::Context;
@@ -254,6 +254,7 @@ impl Partial {
     /// Sets the attributes of the source, of what is replaced, or those of a new file.
     fn set_attributes(&self) -> Result<(), Unkept> {
         if let Some(kept) = &self.kept {
+            remove_list(&self.file);
             return kept.set(&self.file);
         }
         if let Some(replaced) = self.to.as_ref().and_then(Replaced::of) {

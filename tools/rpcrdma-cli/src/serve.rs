@@ -76,11 +76,11 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let sockets = Sockets::take()?;
     let rdma = &sockets.rdma;
     args.activated = rdma.iter().map(|(addr, _)| *addr).collect();
+    args.activated_mount = sockets.mount.iter().map(|(addr, _)| *addr).collect();
     let checked = args.check.wanted(args.config.as_deref())?;
     let (settings, errors) = args.read()?;
     if checked == Some(Checked::All) {
-        let mount_is_held = !sockets.mount.is_empty();
-        return check::check(&settings, errors, mount_is_held, args.json).await;
+        return check::check(&settings, errors, args.json).await;
     }
     failure::check_none(errors)?;
     if checked == Some(Checked::File) {

@@ -125,6 +125,9 @@ impl Replaced {
         let has_list = list.is_some_and(|list| {
             rustix::fs::fsetxattr(file, ACCESS, &list.0, XattrFlags::empty()).is_ok()
         });
+        if !has_list {
+            remove_list(file);
+        }
         let mode = match (&self.list, has_group) {
             (_, false) => without_group(self.mode),
             (Some(list), true) if !has_list => list.mode_without(self.mode),
@@ -133,6 +136,13 @@ impl Replaced {
         let set = file.set_permissions(Permissions::from_mode(mode));
         set.map_err(|error| Unkept::new("mode", error))
     }
+}
+
+/// Takes the access control list from a file that the default list of its directory has given it: a mode that is set later
+/// would let its entries count.
+pub(crate) fn remove_list(file: &File) {
+    // There may be none, and a file system may have no lists.
+    let _ = rustix::fs::fremovexattr(file, ACCESS);
 }
 
 /// A mode for a file with another group, which may do no more than others.

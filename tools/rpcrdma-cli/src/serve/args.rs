@@ -126,6 +126,10 @@ pub(crate) struct ServeArgs {
     #[arg(skip)]
     pub(super) activated: Vec<SocketAddr>,
 
+    /// Addresses of such sockets for MOUNT. They take the place of `mount_port`.
+    #[arg(skip)]
+    pub(super) activated_mount: Vec<SocketAddr>,
+
     /// What of this was given on the command line.
     #[arg(skip)]
     pub(crate) given: Given,

@@ -34,7 +34,6 @@ use std::path::Path;
 pub(super) async fn check(
     settings: &Settings,
     of_file: Vec<anyhow::Error>,
-    mount_is_held: bool,
     json: bool,
 ) -> anyhow::Result<Ended> {
     let file_is_right = of_file.is_empty();
@@ -54,7 +53,6 @@ pub(super) async fn check(
     running.retain(|server| shares_network(server.pid));
     let listeners = Listeners {
         settings,
-        mount_is_held,
         running: &running,
     };
     let listening = listeners.check(&mut warnings, &mut errors).await;
@@ -142,8 +140,6 @@ async fn check_names(plans: &[Plan], warnings: &mut Vec<String>) -> Addresses {
 /// What a server would listen at.
 struct Listeners<'a> {
     settings: &'a Settings,
-    /// Whether MOUNT has a socket of the service manager.
-    mount_is_held: bool,
     /// The servers of this machine.
     running: &'a [ServerStatus],
 }
@@ -204,7 +200,7 @@ impl Listeners<'_> {
         let software = args.listen.iter().filter(|_| software);
         let software = software.map(|addr| (*addr, listen::LISTEN_OPTION));
         let mount = args.mount_addresses().into_iter();
-        let mount = mount.filter(|_| !self.mount_is_held);
+        let mount = mount.filter(|_| args.activated_mount.is_empty());
         let mount = mount.map(|addr| (addr, "--mount-port"));
         let metrics = args.reports.metrics.map(|addr| (addr, &*metrics_option));
         let mut refused = BTreeSet::new();
@@ -282,7 +278,7 @@ mod tests {
         let matches = command.get_matches_from(words.iter().chain(options));
         let args = ServeArgs::from_arg_matches(&matches).unwrap();
         let (settings, errors) = args.read().unwrap();
-        let checked = check(&settings, errors, false, false).await;
+        let checked = check(&settings, errors, false).await;
         checked.unwrap_err().to_string()
     }
 

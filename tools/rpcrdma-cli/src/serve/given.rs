@@ -243,6 +243,7 @@ impl ServeArgs {
         merged.given = self.given.clone();
         merged.config = self.config.clone();
         merged.activated.clone_from(&self.activated);
+        merged.activated_mount.clone_from(&self.activated_mount);
         Ok(merged)
     }
 }

@@ -98,7 +98,10 @@ impl ServeArgs {
 
     /// The addresses of MOUNT.
     pub(super) fn mount_addresses(&self) -> Vec<SocketAddr> {
-        listen::mount_addresses(&self.listen, self.mount_port)
+        match self.activated_mount.is_empty() {
+            true => listen::mount_addresses(&self.listen, self.mount_port),
+            false => self.activated_mount.clone(),
+        }
     }
 
     /// An error in words if there are too many listeners, or two of them cannot listen at the same time.
@@ -116,7 +119,10 @@ impl ServeArgs {
         let metrics = metrics.map(|addr| ("metrics".to_owned(), *addr));
         let listeners: Vec<_> = nfs.chain(mount).chain(metrics).collect();
         // Sockets that listen already can.
-        let held = self.activated.len();
+        let held = match self.activated.is_empty() {
+            true => 0,
+            false => self.activated.len() + self.activated_mount.len(),
+        };
         let mut pairs = listeners.iter().enumerate().flat_map(|(at, one)| {
             let others = listeners.get((at + 1).max(held)..).unwrap_or_default();
             others.iter().map(move |other| (one, other))

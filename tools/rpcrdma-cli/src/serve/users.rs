@@ -44,13 +44,13 @@ fn of_callers(plans: &[Plan], trust: &Trust) -> &'static str {
     let all_the_same = squashes.all(|rule| Some(rule.options.squash) == first);
     match first.filter(|_| all_the_same) {
         Some(Squash::RemoteRoot) if trust.trusts_local() => {
-            "each caller as itself; root as nobody, of this machine too, because --trust-local does not tell \
+            "each caller as itself; root as nobody, of this machine too, because trust_local does not tell \
              who is root here"
         }
         Some(Squash::RemoteRoot) => {
-            "each caller as itself; root of other machines as nobody (--squash)"
+            "each caller as itself; root of other machines as nobody (squash)"
         }
-        Some(Squash::Root) => "each caller as itself; root as nobody (--squash)",
+        Some(Squash::Root) => "each caller as itself; root as nobody (squash)",
         Some(Squash::All) => "every caller as nobody",
         Some(Squash::None) => "each caller as itself; root as root",
         None => "each caller as itself or as nobody, by export and machine",

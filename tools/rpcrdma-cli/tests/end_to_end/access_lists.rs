@@ -133,6 +133,29 @@ fn umask_counts_where_there_is_no_default_list() {
 }
 
 #[test]
+fn local_file_takes_no_default_list_in_place_of_one_without_a_list_nor_with_p() {
+    let served = Served::new(&[]);
+    fs::write(served.dir.join("file"), "content").unwrap();
+    set_mode(&served.dir.join("file"), 0o640);
+    let here = tempfile::tempdir().unwrap();
+    let (there, url) = (here.path().join("file"), served.url("file"));
+    for options in [&[][..], &["-p"]] {
+        fs::write(&there, "before").unwrap();
+        set_mode(&there, 0o640);
+        set(here.path(), DEFAULT, &list([7, 7, 7, 7, 5]));
+        let copy = [&["get", &*url], options, &[path(here.path())]].concat();
+        ok(&copy);
+        assert_eq!(fs::read(&there).unwrap(), b"content");
+        assert_eq!(
+            (get(&there, ACCESS), mode(&there)),
+            (None, 0o640),
+            "{options:?}"
+        );
+        rustix::fs::removexattr(here.path(), DEFAULT).unwrap();
+    }
+}
+
+#[test]
 fn replaced_file_passes_on_its_access_control_list() {
     let served = Served::new(&[]);
     let source = with(&["small", "large"]);

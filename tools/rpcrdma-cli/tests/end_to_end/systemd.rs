@@ -1,6 +1,6 @@
 //! A server as a service of systemd, which the test stands in for.
 
-use crate::running::{PROGRAM, Say, Served, fails_with, ok, text};
+use crate::running::{PROGRAM, Say, Served, fails_with, free_port, ok, text};
 use crate::statistics::get;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -163,6 +163,20 @@ fn socket_for_mount_is_used_as_it_is_given() {
     let port = addr.port().to_string();
     let exports = ok(&["exports", "--mount-port", &port, "--tcp", "127.0.0.1"]);
     assert!(text(&exports).contains("/stuff"));
+}
+
+#[test]
+fn port_of_mount_that_a_socket_replaces_may_be_that_of_metrics() {
+    let port = free_port().to_string();
+    let args = [
+        "--listen=127.0.0.1:0",
+        "--mount-port",
+        &port,
+        "--metrics",
+        &port,
+    ];
+    let (served, addr) = activated("mount", &args);
+    assert_eq!(served.mount_port, addr.port());
 }
 
 #[test]
