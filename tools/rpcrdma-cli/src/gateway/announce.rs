@@ -5,6 +5,7 @@ use super::pairs::Pair;
 use super::plan::PairPlan;
 use super::side::Scheme;
 use crate::control::{ListenerStatus, ReachedOver};
+use crate::endpoint::{at_port, has_host_of};
 use crate::json;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -183,10 +184,27 @@ fn mount(scheme: Scheme, listening: SocketAddr, mount_port: Option<u16>) -> Vec<
     versions.map(command).collect()
 }
 
+/// The port of MOUNT at the address of a pair: its own, or that of another address of one list, which has it for the host.
+fn mount_port<'a>(
+    plan: &PairPlan,
+    own: Option<SocketAddr>,
+    mounts: impl Iterator<Item = (&'a PairPlan, SocketAddr)>,
+) -> Option<u16> {
+    let of_list = |(other, addr): &(&PairPlan, SocketAddr)| {
+        other.upstream == plan.upstream && has_host_of(*addr, plan.listen.addr)
+    };
+    let shared = || mounts.into_iter().find(of_list).map(|(_, addr)| addr);
+    own.or_else(shared).map(|addr| addr.port())
+}
+
 impl Announcement<'_> {
     fn lines(&self) -> Vec<PairLine> {
+        let mount = |pair: &Pair| {
+            let all = self.pairs.iter();
+            let mounts = all.filter_map(|other| Some((&other.plan, other.mount_addr()?)));
+            mount_port(&pair.plan, pair.mount_addr(), mounts)
+        };
         let pairs = self.pairs.iter();
-        let mount = |pair: &Pair| pair.mount_addr().map(|addr| addr.port());
         pairs
             .map(|pair| PairLine::new(&pair.plan, pair.listening, pair.sides(), mount(pair)))
             .collect()
@@ -236,11 +254,15 @@ pub(super) struct Described<'a> {
 
 impl Described<'_> {
     fn lines(&self) -> Vec<PairLine> {
+        let mount_addr = |plan: &PairPlan| Some(at_port(plan.listen.addr, plan.mount_port?));
         let pairs = self.pairs.iter().zip(self.found);
         pairs
             .map(|(plan, (listeners, server))| {
                 let sides = Sides::new(plan, listeners.clone(), server);
-                PairLine::new(plan, plan.listen.addr, sides, plan.mount_port)
+                let all = self.pairs.iter();
+                let mounts = all.filter_map(|other| Some((other, mount_addr(other)?)));
+                let port = mount_port(plan, mount_addr(plan), mounts);
+                PairLine::new(plan, plan.listen.addr, sides, port)
             })
             .collect()
     }

@@ -446,3 +446,28 @@ fn check_gives_no_command_to_mount_with_a_port_that_is_chosen_at_the_start() {
     let said: Value = serde_json::from_slice(&ok(&[&check[..], &["--json"]].concat())).unwrap();
     assert_eq!(said["pairs"][0]["mount"], serde_json::json!([]));
 }
+
+#[test]
+fn addresses_of_one_host_share_its_port_of_mount() {
+    let [rdma, tcp, mount] = [(); 3].map(|()| free_port());
+    let urls = [
+        format!("rdma://127.0.0.1:{rdma}"),
+        format!("tcp://127.0.0.1:{tcp}"),
+    ];
+    let mount = mount.to_string();
+    let args = [
+        "gateway",
+        "--check",
+        "--listen",
+        &urls[0],
+        "--listen",
+        &urls[1],
+        "--upstream=rdma://127.0.0.1:9",
+        "--mount-port",
+        &mount,
+    ];
+    let said = text(&ok(&args));
+    assert!(!said.contains("no MOUNT"), "{said}");
+    let version_three = format!("mountport={mount},");
+    assert_eq!(said.matches(&version_three).count(), 2, "{said}");
+}
