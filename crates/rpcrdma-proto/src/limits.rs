@@ -54,6 +54,14 @@ pub const MAX_CHARACTERISTICS: usize = 128;
 /// so a value that is complete in its message is never too long.
 pub const MAX_CHARACTERISTIC_LEN: u32 = 262_144;
 
+/// (Version two, ietf-07) Largest number of transport properties in one message (ietf-07 §5.1). A
+/// message of the default size, 4096 bytes, cannot hold more.
+pub const MAX_PROPERTIES: usize = 512;
+
+/// (Version two, ietf-07) Largest Host Authentication Message of one message in bytes (ietf-07
+/// §5.2.6), which has the default size at most.
+pub const MAX_HOST_AUTH: u32 = 4096;
+
 /// (Version two) Largest first message of a connection in bytes, which a peer of either version can
 /// receive (cel-01 §5). No control message is longer.
 pub const FIRST_MESSAGE: usize = 1024;

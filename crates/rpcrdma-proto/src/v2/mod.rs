@@ -8,6 +8,8 @@
 //! valid values; an invalid one becomes an error that tells how to answer it. [`session`] is the
 //! protocol of both ends about characteristics.
 //!
+//! [`ietf07`] is the wire format of another dialect, draft-ietf-nfsv4-rpcrdma-version-two-07.
+//!
 //! Decisions where the drafts are silent are in `docs/design/version-two.md`.
 
 mod answer;
@@ -17,6 +19,7 @@ pub(crate) mod config;
 pub(crate) mod connection;
 mod dialect;
 pub mod header;
+pub mod ietf07;
 pub mod operations;
 pub mod session;
 pub(crate) mod versions;

@@ -3,7 +3,7 @@
 use super::{Body, ChunkLists, Direction, Header, HeaderView, Invalidate, Optional, RdmaError};
 use super::{VERSION, WordLayout, error_code, procedure};
 use crate::limits::MAX_INVALIDATE_HANDLES;
-use crate::wire::header::{Malformation, parse_lists};
+use crate::wire::header::{Counted, Malformation, parse_lists};
 use oncrpc::xdr;
 use oncrpc::xdr::Reader;
 use verbs::Handle;
@@ -235,7 +235,7 @@ fn parse_invalidate(layout: WordLayout, r: &mut Reader<'_>) -> Result<Invalidate
             let count = r.u32()? as usize;
             if count > MAX_INVALIDATE_HANDLES {
                 return Err(Malformation::TooMany {
-                    what: "handles to invalidate",
+                    of: Counted::Handles,
                     limit: MAX_INVALIDATE_HANDLES,
                 });
             }

@@ -2,7 +2,7 @@
 
 use super::chunk::emit_segment;
 use super::view::HeaderView;
-use super::{Lists, RdmaError, VERSION, WriteChunk, error_code, procedure};
+use super::{Lists, RdmaError, ReadChunk, VERSION, WriteChunk, error_code, procedure};
 use buffer::Buffer;
 
 /// Octets of a header without chunks, which is the shortest message of version one.
@@ -69,7 +69,13 @@ pub fn emit(out: &mut Buffer, proc: u32, xid: u32, credits: u32, lists: &Lists) 
 
 /// Appends the three lists, which are the same in all versions.
 pub(crate) fn emit_lists(out: &mut Buffer, lists: &Lists) {
-    for chunk in &lists.reads {
+    emit_read_list(out, &lists.reads);
+    emit_write_list(out, &lists.writes);
+    emit_reply_chunk(out, lists.reply.as_ref());
+}
+
+pub(crate) fn emit_read_list(out: &mut Buffer, chunks: &[ReadChunk]) {
+    for chunk in chunks {
         for segment in &chunk.segments {
             word(out, 1);
             word(out, chunk.position);
@@ -77,12 +83,18 @@ pub(crate) fn emit_lists(out: &mut Buffer, lists: &Lists) {
         }
     }
     word(out, 0);
-    for chunk in &lists.writes {
+}
+
+pub(crate) fn emit_write_list(out: &mut Buffer, chunks: &[WriteChunk]) {
+    for chunk in chunks {
         word(out, 1);
         emit_write_chunk(out, chunk);
     }
     word(out, 0);
-    match &lists.reply {
+}
+
+pub(crate) fn emit_reply_chunk(out: &mut Buffer, chunk: Option<&WriteChunk>) {
+    match chunk {
         Some(chunk) => {
             word(out, 1);
             emit_write_chunk(out, chunk);

@@ -13,10 +13,11 @@ mod view;
 pub use chunk::{ReadChunk, Segments, WriteChunk};
 pub use emit::{MIN_LEN, emit, emit_error, emitted_len, plain};
 pub(crate) use emit::{
-    chunks_len, chunks_len_of, emit_fixed, emit_lists, emit_words, read_segments_len, word,
+    chunks_len, chunks_len_of, emit_fixed, emit_lists, emit_read_list, emit_reply_chunk,
+    emit_words, emit_write_list, read_segments_len, word,
 };
-pub(crate) use parse::parse_lists;
-pub use parse::{Disposition, HeaderError, Malformation};
+pub use parse::{Counted, Disposition, HeaderError, Malformation};
+pub(crate) use parse::{parse_lists, parse_read_list, parse_reply_chunk, parse_write_list};
 pub use view::{ChunkView, HeaderView, ListsView};
 
 /// Version number of this header.

@@ -8,6 +8,7 @@ use super::{error_code, procedure};
 use crate::limits::{MAX_READ_CHUNKS, MAX_READ_SEGMENTS, MAX_SEGMENTS_PER_CHUNK, MAX_WRITE_CHUNKS};
 use oncrpc::xdr;
 use oncrpc::xdr::Reader;
+use std::fmt;
 
 /// Why a message has no valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,10 +54,10 @@ pub enum Malformation {
     #[error("position {0} is not aligned")]
     UnalignedPosition(u32),
     /// A number exceeds a limit.
-    #[error("more than {limit} {what}")]
+    #[error("more than {limit} {of}")]
     TooMany {
-        /// What exceeds the limit.
-        what: &'static str,
+        /// The parts of the header that are too many.
+        of: Counted,
         /// The limit.
         limit: usize,
     },
@@ -87,6 +88,33 @@ pub enum Malformation {
     /// The connection does not support RDMA Read.
     #[error("a read chunk on a connection without RDMA Read")]
     ReadImpossible,
+}
+
+/// Parts of a header whose number has a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Segments of the Read list.
+    ReadSegments,
+    /// Read chunks.
+    ReadChunks,
+    /// Write chunks.
+    WriteChunks,
+    /// Segments of one Write or Reply chunk.
+    ChunkSegments,
+    /// Handles for remote invalidation.
+    Handles,
+}
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ReadSegments => "read segments",
+            Self::ReadChunks => "read chunks",
+            Self::WriteChunks => "write chunks",
+            Self::ChunkSegments => "segments in a chunk",
+            Self::Handles => "handles to invalidate",
+        })
+    }
 }
 
 /// How a Responder answers an invalid header (RFC 8166 §4.5). A Requester discards it.
@@ -200,35 +228,35 @@ fn parse_body(proc: u32, r: &mut Reader<'_>) -> Result<Body, Malformation> {
 
 /// The three lists, which are the same in all versions.
 pub(crate) fn parse_lists(r: &mut Reader<'_>) -> Result<Lists, Malformation> {
+    let mut reads = Vec::new();
+    parse_read_list(r, &mut reads, |_| Ok::<_, Malformation>(()))?;
     Ok(Lists {
-        reads: parse_read_list(r)?,
+        reads,
         writes: parse_write_list(r)?,
-        reply: if r.bool()? {
-            Some(parse_write_chunk(r)?)
-        } else {
-            None
-        },
+        reply: parse_reply_chunk(r)?,
     })
 }
 
-fn parse_read_list(r: &mut Reader<'_>) -> Result<Vec<ReadChunk>, Malformation> {
-    let mut chunks: Vec<ReadChunk> = Vec::new();
-    let mut count = 0;
-    while r.bool()? {
+/// Reads a Read list behind those that `chunks` holds already: the limits are those of all lists
+/// of a call. The Position of each segment must pass `check`, in the order of the list.
+pub(crate) fn parse_read_list<E: From<Malformation>>(
+    r: &mut Reader<'_>,
+    chunks: &mut Vec<ReadChunk>,
+    mut check: impl FnMut(u32) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut count: usize = chunks.iter().map(|chunk| chunk.segments.len()).sum();
+    while let Some(position) = parse_position(r)? {
         count += 1;
         if count > MAX_READ_SEGMENTS {
-            return Err(too_many("read segments", MAX_READ_SEGMENTS));
+            return Err(too_many(Counted::ReadSegments, MAX_READ_SEGMENTS).into());
         }
-        let position = r.u32()?;
-        if !position.is_multiple_of(4) {
-            return Err(Malformation::UnalignedPosition(position));
-        }
-        let segment = parse_segment(r)?;
+        check(position)?;
+        let segment = parse_segment(r).map_err(Malformation::from)?;
         // RFC 8166 §3.4.5: all segments of one Position are one chunk, in the order of the list.
         match chunks.iter().position(|chunk| chunk.position == position) {
             Some(index) => chunks[index].segments.push(segment),
             None if chunks.len() == MAX_READ_CHUNKS => {
-                return Err(too_many("read chunks", MAX_READ_CHUNKS));
+                return Err(too_many(Counted::ReadChunks, MAX_READ_CHUNKS).into());
             }
             None => {
                 let segments = Segments::from_elem(segment, 1);
@@ -236,24 +264,44 @@ fn parse_read_list(r: &mut Reader<'_>) -> Result<Vec<ReadChunk>, Malformation> {
             }
         }
     }
-    Ok(chunks)
+    Ok(())
 }
 
-fn parse_write_list(r: &mut Reader<'_>) -> Result<Vec<WriteChunk>, Malformation> {
+/// Reads the Position of the next segment of a Read list, if there is one.
+fn parse_position(r: &mut Reader<'_>) -> Result<Option<u32>, Malformation> {
+    if !r.bool()? {
+        return Ok(None);
+    }
+    let position = r.u32()?;
+    if !position.is_multiple_of(4) {
+        return Err(Malformation::UnalignedPosition(position));
+    }
+    Ok(Some(position))
+}
+
+pub(crate) fn parse_write_list(r: &mut Reader<'_>) -> Result<Vec<WriteChunk>, Malformation> {
     let mut chunks = Vec::new();
     while r.bool()? {
         if chunks.len() == MAX_WRITE_CHUNKS {
-            return Err(too_many("write chunks", MAX_WRITE_CHUNKS));
+            return Err(too_many(Counted::WriteChunks, MAX_WRITE_CHUNKS));
         }
         chunks.push(parse_write_chunk(r)?);
     }
     Ok(chunks)
 }
 
+pub(crate) fn parse_reply_chunk(r: &mut Reader<'_>) -> Result<Option<WriteChunk>, Malformation> {
+    Ok(if r.bool()? {
+        Some(parse_write_chunk(r)?)
+    } else {
+        None
+    })
+}
+
 fn parse_write_chunk(r: &mut Reader<'_>) -> Result<WriteChunk, Malformation> {
     let count = r.u32()? as usize;
     if count > MAX_SEGMENTS_PER_CHUNK {
-        return Err(too_many("segments in a chunk", MAX_SEGMENTS_PER_CHUNK));
+        return Err(too_many(Counted::ChunkSegments, MAX_SEGMENTS_PER_CHUNK));
     }
     let segments: Result<Segments, xdr::Error> = (0..count).map(|_| parse_segment(r)).collect();
     Ok(WriteChunk {
@@ -276,6 +324,6 @@ fn parse_error(version: u32, body: &[u8]) -> Option<RdmaError> {
     }
 }
 
-fn too_many(what: &'static str, limit: usize) -> Malformation {
-    Malformation::TooMany { what, limit }
+fn too_many(of: Counted, limit: usize) -> Malformation {
+    Malformation::TooMany { of, limit }
 }

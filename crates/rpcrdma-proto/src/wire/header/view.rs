@@ -82,14 +82,31 @@ impl ListsView {
 
     /// Reads what is there; what was read before an error stays.
     pub(crate) fn read(&mut self, r: &mut Reader<'_>) -> Result<(), xdr::Error> {
+        self.read_reads(r)?;
+        self.read_writes(r)?;
+        self.read_reply(r)
+    }
+
+    /// Reads a Read list, behind what was read before.
+    pub(crate) fn read_reads(&mut self, r: &mut Reader<'_>) -> Result<(), xdr::Error> {
         while r.u32()? != 0 {
             self.reads.push((r.u32()?, parse_segment(r)?));
         }
+        Ok(())
+    }
+
+    /// Reads a Write list.
+    pub(crate) fn read_writes(&mut self, r: &mut Reader<'_>) -> Result<(), xdr::Error> {
         while r.u32()? != 0 {
             self.writes.push(ChunkView::default());
             let last = self.writes.last_mut().expect("one was just pushed");
             last.read(r)?;
         }
+        Ok(())
+    }
+
+    /// Reads a Reply chunk, if there is one.
+    pub(crate) fn read_reply(&mut self, r: &mut Reader<'_>) -> Result<(), xdr::Error> {
         if r.u32()? != 0 {
             self.reply.insert(ChunkView::default()).read(r)?;
         }
