@@ -7,11 +7,42 @@
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Opaque fields with XDR inside: the field that tells its type, the opaque field, the union of the types, and whether
-/// the content has all octets of the field.
-const CONTENTS: [(&str, &str, &str, bool); 2] = [
-    ("rdma_opttype", "rdma_optinfo", "optinfo", true),
-    ("xchv_which", "xchv_data", "xchv_value", false),
+/// An opaque field with XDR inside.
+struct Content {
+    /// The field that tells the type of the content.
+    tag: &'static str,
+    /// The opaque field.
+    field: &'static str,
+    /// The union of the types.
+    union: &'static str,
+    /// Whether the content has all octets of the field.
+    is_whole: bool,
+    /// Whether a field without octets has no content.
+    may_be_empty: bool,
+}
+
+const CONTENTS: [Content; 3] = [
+    Content {
+        tag: "rdma_opttype",
+        field: "rdma_optinfo",
+        union: "optinfo",
+        is_whole: true,
+        may_be_empty: false,
+    },
+    Content {
+        tag: "xchv_which",
+        field: "xchv_data",
+        union: "xchv_value",
+        is_whole: false,
+        may_be_empty: false,
+    },
+    Content {
+        tag: "rdma_which",
+        field: "rdma_data",
+        union: "rdma_value",
+        is_whole: false,
+        may_be_empty: true,
+    },
 ];
 
 /// Constants and types of a description.
@@ -252,7 +283,14 @@ impl Description {
         match value {
             Value::Array(array) => array.iter_mut().try_for_each(|value| self.open(value)),
             Value::Object(object) => {
-                for (tag, field, union, is_whole) in CONTENTS {
+                for Content {
+                    tag,
+                    field,
+                    union,
+                    is_whole,
+                    may_be_empty,
+                } in CONTENTS
+                {
                     let Some(which) = object.get(tag).and_then(Value::as_u64) else {
                         continue;
                     };
@@ -260,8 +298,9 @@ impl Description {
                         panic!("{union} is no union");
                     };
                     let arm = arm(arms, u32::try_from(which).ok()?)?;
-                    if arm.of != "void" {
-                        let octets = octets(object[field].as_str()?);
+                    let octets = octets(object[field].as_str()?);
+                    let is_default = may_be_empty && octets.is_empty();
+                    if arm.of != "void" && !is_default {
                         let mut rest = octets.as_slice();
                         let content = self.read_same(&arm.of, &mut rest)?;
                         if is_whole && !rest.is_empty() {
