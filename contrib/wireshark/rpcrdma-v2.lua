@@ -1,9 +1,14 @@
 -- Wireshark dissector for RPC-over-RDMA version two on iWARP, and for the private data of RFC 8797.
 --
--- Version two is draft-cel-nfsv4-rpcrdma-version-two-01 (cel-01), with the operations and
--- characteristics of draft-dnoveck-nfsv4-rpcrdma-xcharext-02 (xcharext) in RDMA2_OPTIONAL and the
--- handles for remote invalidation of draft-cel-nfsv4-reminv-design-03 (reminv) in the chunk lists.
--- Later drafts have another header under the same version number; this dissector does not read them.
+-- Version two is one of two dialects under the same version number:
+--
+-- * draft-cel-nfsv4-rpcrdma-version-two-01 (cel-01), with the operations and characteristics of
+--   draft-dnoveck-nfsv4-rpcrdma-xcharext-02 (xcharext) in RDMA2_OPTIONAL and the handles for remote
+--   invalidation of draft-cel-nfsv4-reminv-design-03 (reminv) in the chunk lists;
+-- * draft-ietf-nfsv4-rpcrdma-version-two-07 (ietf-07).
+--
+-- Most messages belong to one of them only; that of a connection is taken from its first such message.
+-- Other drafts have other headers under the same version number; this dissector does not read them.
 --
 -- Installation, display filters and limits: README.md beside this file.
 --
@@ -17,12 +22,20 @@ local INITXCH, REQXCH, RESPXCH, UPDXCH = 1, 2, 3, 4
 local XCHAR_RBSIZ, XCHAR_REQREMINV, XCHAR_BRS, XCHAR_DESIGNS = 1, 2, 3, 4294967040
 local ERR_VERS = 1
 
+-- Header types of ietf-07 (section 6.1); RDMA2_ERROR is the same in both.
+local GRANT, CONNPROP_MIDDLE, CONNPROP_FINAL = 5, 6, 7
+local CALL_EXTERNAL, CALL_MIDDLE, CALL_INLINE = 8, 9, 10
+local REPLY_EXTERNAL, REPLY_MIDDLE, REPLY_INLINE = 11, 12, 13
+-- Its properties (section 5.2).
+local PROP_SBSIZ, PROP_RBSIZ, PROP_RSSIZ, PROP_RCSIZ, PROP_BRS, PROP_HOSTAUTH = 1, 2, 3, 4, 5, 6
+
 -- rdma_opcode of RDMAP (RFC 5040, section 4.3).
 local RDMA_WRITE, RDMA_READ_REQUEST, RDMA_READ_RESPONSE = 0, 1, 2
 local SENDS = { [3] = true, [4] = true, [5] = true, [6] = true }
 
--- Bytes of the shortest header: an RDMA2_ERROR without a range of versions.
-local MIN_HEADER = 20
+-- Bytes of the words that all headers begin with, and of the shortest header of cel-01 and that of an
+-- RDMA2_OPTIONAL without information.
+local PREFIX, MIN_HEADER, MIN_OPTIONAL = 16, 20, 28
 -- Bytes of the DDP header of an untagged segment (RFC 5041, section 4.3), with its control fields.
 local UNTAGGED_HEADER = 18
 -- Handles for remote invalidation in one call (docs/design/version-two.md).
@@ -31,6 +44,8 @@ local MAX_INVALIDATE_HANDLES = 16
 local MAX_SUBSET_WORDS = 4
 -- Bytes of the smallest valid Receive Buffer Size.
 local MIN_RECEIVE_SIZE = 1024
+-- Properties in one message of ietf-07, and bytes of one Host Authentication Message.
+local MAX_PROPERTIES, MAX_HOSTAUTH = 512, 4096
 -- Bytes of one message put together from chunks, and of all chunk data kept for a capture.
 local MAX_MESSAGE = 64 * 1024 * 1024
 local MAX_KEPT = 512 * 1024 * 1024
@@ -59,6 +74,48 @@ local characteristics = {
     [XCHAR_BRS] = "XCHAR_BRS (Backward Request Support)",
     [XCHAR_DESIGNS] = "Remote Invalidation Designs (experimental)",
 }
+local htypes = {
+    [ERROR] = "RDMA2_ERROR",
+    [GRANT] = "RDMA2_GRANT",
+    [CONNPROP_MIDDLE] = "RDMA2_CONNPROP_MIDDLE",
+    [CONNPROP_FINAL] = "RDMA2_CONNPROP_FINAL",
+    [CALL_EXTERNAL] = "RDMA2_CALL_EXTERNAL",
+    [CALL_MIDDLE] = "RDMA2_CALL_MIDDLE",
+    [CALL_INLINE] = "RDMA2_CALL_INLINE",
+    [REPLY_EXTERNAL] = "RDMA2_REPLY_EXTERNAL",
+    [REPLY_MIDDLE] = "RDMA2_REPLY_MIDDLE",
+    [REPLY_INLINE] = "RDMA2_REPLY_INLINE",
+}
+local ietf_errors = {
+    [1] = "RDMA2_ERR_VERS",
+    [2] = "RDMA2_ERR_BAD_XDR",
+    [3] = "RDMA2_ERR_BAD_PROPVAL",
+    [4] = "RDMA2_ERR_INVAL_HTYPE",
+    [5] = "RDMA2_ERR_INVAL_CONT",
+    [6] = "RDMA2_ERR_READ_CHUNKS",
+    [7] = "RDMA2_ERR_WRITE_CHUNKS",
+    [8] = "RDMA2_ERR_SEGMENTS",
+    [9] = "RDMA2_ERR_WRITE_RESOURCE",
+    [10] = "RDMA2_ERR_REPLY_RESOURCE",
+    [11] = "RDMA2_ERR_VERS_MISMATCH",
+    [100] = "RDMA2_ERR_SYSTEM",
+}
+local properties = {
+    [PROP_SBSIZ] = "RDMA2_PROPID_SBSIZ (Maximum Send Size)",
+    [PROP_RBSIZ] = "RDMA2_PROPID_RBSIZ (Receive Buffer Size)",
+    [PROP_RSSIZ] = "RDMA2_PROPID_RSSIZ (Maximum Segment Size)",
+    [PROP_RCSIZ] = "RDMA2_PROPID_RCSIZ (Maximum Segment Count)",
+    [PROP_BRS] = "RDMA2_PROPID_BRS (Reverse-Direction Support)",
+    [PROP_HOSTAUTH] = "RDMA2_PROPID_HOSTAUTH (Host Authentication Message)",
+}
+local reverse = {
+    [0] = "RDMA2_RVRSDIR_NONE",
+    [1] = "RDMA2_RVRSDIR_SIMPLE",
+    [2] = "RDMA2_RVRSDIR_CONT",
+    [3] = "RDMA2_RVRSDIR_GENL",
+}
+local CEL_01, IETF_07 = 1, 2
+local dialects = { [CEL_01] = "cel-01", [IETF_07] = "ietf-07" }
 local backward = { [0] = "BKREQSUP_NONE", [1] = "BKREQSUP_INLINE", [2] = "BKREQSUP_GENL" }
 local layouts = { [0] = "none", [1] = "one handle", [2] = "several handles" }
 local LAYOUT_NONE, LAYOUT_ONE, LAYOUT_SEVERAL = 0, 1, 2
@@ -69,7 +126,9 @@ local f = {
     xid = ProtoField.uint32("rpcordma2.xid", "XID", base.HEX),
     version = ProtoField.uint32("rpcordma2.version", "Version"),
     credits = ProtoField.uint32("rpcordma2.credits", "Credits"),
-    procedure = ProtoField.uint32("rpcordma2.procedure", "Procedure", base.DEC, procedures),
+    -- The names of these numbers depend on the dialect.
+    procedure = ProtoField.uint32("rpcordma2.procedure", "Procedure"),
+    dialect = ProtoField.string("rpcordma2.dialect", "Dialect"),
     direction = ProtoField.uint32("rpcordma2.direction", "Direction", base.DEC, directions),
     layout = ProtoField.uint32(
         "rpcordma2.layout", "Handles for remote invalidation", base.DEC, layouts),
@@ -84,9 +143,23 @@ local f = {
     handle = ProtoField.uint32("rpcordma2.handle", "Handle", base.HEX),
     length = ProtoField.uint32("rpcordma2.length", "Length"),
     offset = ProtoField.uint64("rpcordma2.offset", "Offset", base.HEX),
-    error = ProtoField.uint32("rpcordma2.error", "Error", base.DEC, errors),
+    error = ProtoField.uint32("rpcordma2.error", "Error"),
     vers_low = ProtoField.uint32("rpcordma2.vers_low", "Lowest version"),
     vers_high = ProtoField.uint32("rpcordma2.vers_high", "Highest version"),
+    max_chunks = ProtoField.uint32("rpcordma2.max_chunks", "Largest number of chunks"),
+    max_segments = ProtoField.uint32("rpcordma2.max_segments", "Largest number of segments"),
+    chunk_index = ProtoField.uint32("rpcordma2.chunk_index", "Write chunk, counted from one"),
+    length_needed = ProtoField.uint32("rpcordma2.length_needed", "Length needed"),
+    call_chunk = ProtoField.uint32("rpcordma2.call_chunk", "Call chunk"),
+    remaining = ProtoField.uint32("rpcordma2.remaining", "Bytes that remain"),
+    property_count = ProtoField.uint32("rpcordma2.property_count", "Properties"),
+    property = ProtoField.uint32("rpcordma2.property", "Property", base.DEC, properties),
+    property_length = ProtoField.uint32("rpcordma2.property_length", "Length of the value"),
+    property_data = ProtoField.bytes("rpcordma2.property_data", "Value"),
+    sbsiz = ProtoField.uint32("rpcordma2.sbsiz", "Maximum Send Size"),
+    rssiz = ProtoField.uint32("rpcordma2.rssiz", "Maximum Segment Size"),
+    rcsiz = ProtoField.uint32("rpcordma2.rcsiz", "Maximum Segment Count"),
+    hostauth = ProtoField.bytes("rpcordma2.hostauth", "Host Authentication Message"),
     operation = ProtoField.uint32("rpcordma2.operation", "Operation", base.DEC, operations),
     info_length = ProtoField.uint32("rpcordma2.info_length", "Length of the information"),
     info = ProtoField.bytes("rpcordma2.info", "Information"),
@@ -96,7 +169,7 @@ local f = {
     xchar_data = ProtoField.bytes("rpcordma2.xchar_data", "Value"),
     rbsiz = ProtoField.uint32("rpcordma2.rbsiz", "Receive Buffer Size"),
     reqreminv = ProtoField.bool("rpcordma2.reqreminv", "Requester Remote Invalidation"),
-    brs = ProtoField.uint32("rpcordma2.brs", "Backward Request Support", base.DEC, backward),
+    brs = ProtoField.uint32("rpcordma2.brs", "Support of the other direction"),
     designs = ProtoField.uint32("rpcordma2.designs", "Remote Invalidation Designs", base.HEX),
     design_fixed = ProtoField.bool("rpcordma2.designs.fixed", "fixed (reminv 4.3)", 32, nil, 0x04),
     design_one = ProtoField.bool("rpcordma2.designs.per_call", "per_call (reminv 4.4)", 32, nil, 0x08),
@@ -141,6 +214,15 @@ local e = {
 }
 proto.experts = { e.cut, e.invalid, e.unusual, e.refused, e.missing }
 
+local DIALECT_AUTOMATIC = 3
+proto.prefs.dialect = Pref.enum("Dialect", DIALECT_AUTOMATIC,
+    "The draft that defines the messages. Automatic takes it from the first message of a connection "
+    .. "that only one of them has; choose another one for a capture that begins later",
+    {
+        { 1, "Automatic", DIALECT_AUTOMATIC },
+        { 2, "cel-01", CEL_01 },
+        { 3, "ietf-07", IETF_07 },
+    }, false)
 local LAYOUT_AUTOMATIC = 3
 proto.prefs.layout = Pref.enum("Handles for remote invalidation", LAYOUT_AUTOMATIC,
     "Layout of the chunk lists. Automatic takes it from the ROPT_INITXCH messages of the connection; "
@@ -197,7 +279,9 @@ local function connection_of(stream)
     local connection = connections[stream]
     if not connection then
         connection = {
+            dialect = nil,        -- that of the first message that only one has
             layout = LAYOUT_NONE, -- of the chunk lists from here on
+            continued = {},       -- parts of RPC messages (ietf-07), by endpoint, direction and XID
             offered = {},         -- designs in the first INITXCH of each end, by its endpoint
             calls = {},           -- frame of a message that wants an answer, by endpoint and XID
             parts = {},           -- untagged messages of several DDP segments, by endpoint and MSN
@@ -298,15 +382,15 @@ local function follows(c, tree, what)
     return value == 1
 end
 
-local function dissect_read_list(c, tree)
+local function dissect_read_list(c, tree, field, name)
     local start, segments = c.at, {}
-    local item = tree:add(f.reads, c.tvb(start, math.min(c:left(), 4)), 0)
-    while follows(c, item, "the end of the Read list") do
+    local item = tree:add(field, c.tvb(start, math.min(c:left(), 4)), 0)
+    while follows(c, item, string.format("the end of the %s", name)) do
         segments[#segments + 1] = dissect_segment(c, item, true)
     end
     item:set_len(c.at - start)
-    item:set_text(string.format("Read list: %u segments", #segments))
-    return segments
+    item:set_text(string.format("%s: %u segments", name, #segments))
+    return segments, item
 end
 
 local function dissect_write_chunk(c, tree)
@@ -371,10 +455,12 @@ end
 local function dissect_chunks(c, tree, message, layout)
     dissect_direction(c, tree, message)
     dissect_invalidation(c, tree, layout)
-    message.reads = dissect_read_list(c, tree)
+    message.inline = message.procedure == MSG
+    message.external = message.procedure == NOMSG
+    message.reads = dissect_read_list(c, tree, f.reads, "Read list")
     message.writes = dissect_write_list(c, tree)
     message.reply = dissect_reply_chunk(c, tree)
-    if message.procedure == NOMSG
+    if message.external
         and #message.reads == 0 and #message.writes == 0 and not message.reply then
         tree:add_proto_expert_info(e.invalid, "An RDMA2_NOMSG has its RPC message in a chunk")
     end
@@ -384,6 +470,7 @@ local function dissect_error(c, tree, message)
     local code, item = c:u32(tree, f.error, "the error")
     message.direction = REPLY
     message.name = errors[code] or string.format("error %u", code)
+    item:append_text(string.format(" (%s)", message.name))
     if not errors[code] then
         item:add_proto_expert_info(e.invalid, "There is no such error")
     elseif code == ERR_VERS then
@@ -424,6 +511,7 @@ local function dissect_value(id, range, item, found)
     elseif id == XCHAR_BRS then
         local level = item:add(f.brs, word)
         item:append_text(": " .. (backward[value] or value))
+        level:append_text(string.format(" (%s)", backward[value] or "unknown"))
         if not backward[value] then
             level:add_proto_expert_info(e.invalid, "There is no such level")
         end
@@ -553,32 +641,248 @@ local function dissect_optional(c, tree, message)
     end
 end
 
+-- Bytes behind a header to which nothing belongs.
+local function dissect_trailing(c, tree)
+    if c:left() > 0 then
+        tree:add(f.trailing, c.tvb(c.at, c:left()))
+        tree:add_proto_expert_info(e.unusual, "No RPC message belongs behind this header")
+        c.at = c.to
+    end
+end
+
+-- ietf-07, section 6.3.1.
+local function dissect_ietf_error(c, tree, message)
+    local code, item = c:u32(tree, f.error, "the error")
+    message.direction = REPLY
+    message.name = ietf_errors[code] or string.format("error %u", code)
+    item:append_text(string.format(" (%s)", message.name))
+    if not ietf_errors[code] then
+        item:add_proto_expert_info(e.invalid, "There is no such error")
+    elseif code == ERR_VERS then
+        local low = c:u32(tree, f.vers_low, "the lowest version")
+        local high = c:u32(tree, f.vers_high, "the highest version")
+        message.name = string.format("%s (%u to %u)", message.name, low, high)
+    elseif code == 6 or code == 7 then
+        c:u32(tree, f.max_chunks, "the number of chunks")
+    elseif code == 8 then
+        c:u32(tree, f.max_segments, "the number of segments")
+    elseif code == 9 then
+        c:u32(tree, f.chunk_index, "the Write chunk")
+        c:u32(tree, f.length_needed, "the length")
+    elseif code == 10 then
+        c:u32(tree, f.length_needed, "the length")
+    end
+    item:add_proto_expert_info(e.refused, message.name)
+end
+
+-- The value of a known property (ietf-07, section 5.2).
+local function dissect_property_value(id, range, item)
+    if range:len() < 4 then
+        item:add_proto_expert_info(e.cut, "The value is shorter than its type")
+        return
+    end
+    local word = range(0, 4)
+    local value, used = word:uint(), 4
+    if id == PROP_BRS then
+        local name = reverse[value]
+        local level = item:add(f.brs, word)
+        level:append_text(string.format(" (%s)", name or "unknown"))
+        item:append_text(": " .. (name or value))
+        if not name then
+            level:add_proto_expert_info(e.unusual, "A level that ietf-07 does not define")
+        end
+    elseif id == PROP_HOSTAUTH then
+        if padded(value) > range:len() - 4 then
+            item:add_proto_expert_info(e.cut, "The array is longer than the value")
+            return
+        end
+        used = 4 + padded(value)
+        if value > 0 then
+            item:add(f.hostauth, range(4, value))
+        end
+        item:append_text(string.format(": %u bytes", value))
+        check_padding(cursor(range:tvb(), 4, range:len()), item, value)
+        if value > MAX_HOSTAUTH then
+            item:add_proto_expert_info(e.invalid, string.format("More than %u bytes", MAX_HOSTAUTH))
+        end
+    else
+        local fields = {
+            [PROP_SBSIZ] = f.sbsiz, [PROP_RBSIZ] = f.rbsiz, [PROP_RSSIZ] = f.rssiz, [PROP_RCSIZ] = f.rcsiz,
+        }
+        item:add(fields[id], word)
+        item:append_text(string.format(": %u", value))
+    end
+    if range:len() > used then
+        item:add(f.trailing, range(used))
+        item:add_proto_expert_info(e.unusual, "Bytes behind the value are ignored")
+    end
+end
+
+local function dissect_property(c, tree, seen)
+    local start = c.at
+    local id, item = c:u32(tree, f.property, "a property")
+    local length = c:u32(item, f.property_length, "the length of a value")
+    c:need(padded(length), item, "the value")
+    check_padding(c, item, length)
+    if properties[id] and seen[id] then
+        item:add_proto_expert_info(e.invalid, "The same property a second time")
+    end
+    seen[id] = true
+    if length == 0 then
+        item:append_text(": default")
+    elseif properties[id] then
+        dissect_property_value(id, c.tvb(c.at, length), item)
+    else
+        item:add(f.property_data, c.tvb(c.at, length))
+    end
+    c.at = c.at + padded(length)
+    item:set_len(c.at - start)
+end
+
+local function dissect_properties(c, tree)
+    local seen = {}
+    local count, item = c:u32(tree, f.property_count, "the number of properties")
+    if count > MAX_PROPERTIES then
+        item:add_proto_expert_info(e.invalid, string.format("More than %u properties", MAX_PROPERTIES))
+    end
+    for _ = 1, count do
+        dissect_property(c, item, seen)
+    end
+    dissect_trailing(c, tree)
+end
+
+-- A call of ietf-07 (sections 6.3.5 and 6.3.7). The segments of its Call chunk are the first of its Read segments.
+local function dissect_ietf_call(c, tree, message)
+    c:u32(tree, f.inv_handle, "the handle to invalidate")
+    local body = {}
+    if message.external then
+        local item
+        body, item = dissect_read_list(c, tree, f.call_chunk, "Call chunk")
+        for _, segment in ipairs(body) do
+            if segment.position ~= 0 then
+                item:add_proto_expert_info(e.invalid, "The segments of a Call chunk have Position zero")
+                break
+            end
+        end
+        if #body == 0 then
+            item:add_proto_expert_info(e.invalid, "A Call chunk has one or more segments")
+        end
+    end
+    local items, item = dissect_read_list(c, tree, f.reads, "Read list")
+    local last = 0
+    for _, segment in ipairs(items) do
+        if segment.position == 0 then
+            item:add_proto_expert_info(e.invalid, "Only a Call chunk has Position zero")
+        elseif segment.position < last then
+            item:add_proto_expert_info(e.invalid, "The Positions of a Read list increase")
+        end
+        last = segment.position
+        body[#body + 1] = segment
+    end
+    message.reads = body
+    message.writes = dissect_write_list(c, tree)
+    message.reply = dissect_reply_chunk(c, tree)
+end
+
+-- A reply of ietf-07 (sections 6.3.8 and 6.3.10).
+local function dissect_ietf_reply(c, tree, message)
+    message.reads = {}
+    message.writes = dissect_write_list(c, tree)
+    if message.external then
+        message.reply = dissect_reply_chunk(c, tree)
+        if not message.reply then
+            tree:add_proto_expert_info(e.invalid, "An RDMA2_REPLY_EXTERNAL has its RPC message in a Reply chunk")
+        end
+    end
+end
+
+-- What follows the four words in ietf-07 (section 6.3).
+local function dissect_ietf_body(c, tree, message, htype, item)
+    if htype == ERROR then
+        dissect_ietf_error(c, tree, message)
+    elseif htype == GRANT then
+        if message.xid ~= 0 then
+            tree:add_proto_expert_info(e.unusual, "The XID of an RDMA2_GRANT is zero")
+        end
+        dissect_trailing(c, tree)
+    elseif htype == CONNPROP_MIDDLE or htype == CONNPROP_FINAL then
+        dissect_properties(c, tree)
+    elseif htype == CALL_EXTERNAL or htype == CALL_INLINE then
+        message.direction = CALL
+        message.external, message.inline = htype == CALL_EXTERNAL, htype == CALL_INLINE
+        dissect_ietf_call(c, tree, message)
+    elseif htype == REPLY_EXTERNAL or htype == REPLY_INLINE then
+        message.direction = REPLY
+        message.external, message.inline = htype == REPLY_EXTERNAL, htype == REPLY_INLINE
+        dissect_ietf_reply(c, tree, message)
+    elseif htype == CALL_MIDDLE or htype == REPLY_MIDDLE then
+        message.direction = htype == CALL_MIDDLE and CALL or REPLY
+        c:u32(tree, f.remaining, "the number of bytes that remain")
+        message.is_part = true
+    else
+        item:add_proto_expert_info(e.invalid, "There is no such header type")
+        c.at = c.to
+    end
+    if message.external then
+        dissect_trailing(c, tree)
+    end
+end
+
+local function dissect_cel_body(c, tree, message, procedure, item, layout)
+    if procedure == MSG or procedure == NOMSG then
+        dissect_chunks(c, tree, message, layout)
+    elseif procedure == ERROR then
+        dissect_error(c, tree, message)
+    elseif procedure == OPTIONAL then
+        dissect_optional(c, tree, message)
+    else
+        item:add_proto_expert_info(e.invalid, "There is no such procedure")
+        c.at = c.to
+    end
+end
+
+-- The dialect that a message shows by itself, or nil if both dialects have it.
+local function shown_dialect(tvb)
+    local procedure = tvb(12, 4):uint()
+    if procedure == MSG or procedure == NOMSG then
+        return CEL_01
+    elseif procedure == ERROR then
+        local code = tvb:len() >= MIN_HEADER and tvb(PREFIX, 4):uint() or 0
+        return not errors[code] and ietf_errors[code] and IETF_07 or nil
+    elseif procedure == OPTIONAL then
+        -- The same number as RDMA2_GRANT, which is the prefix alone.
+        if tvb:len() == PREFIX then
+            return IETF_07
+        end
+        return tvb:len() >= MIN_OPTIONAL and CEL_01 or nil
+    end
+    return htypes[procedure] and IETF_07 or nil
+end
+
 -- Reads a header into the tree. Returns what it says, and where the Payload stream begins; nil for
 -- the latter if the header is cut or unreadable.
-local function dissect_header(tvb, tree, layout)
-    local message = {}
+local function dissect_header(tvb, tree, dialect, layout)
+    local message = { dialect = dialect }
     local c = cursor(tvb, 0, tvb:len())
     message.xid = c:u32(tree, f.xid)
     c:u32(tree, f.version)
     local credits, credits_item = c:u32(tree, f.credits)
     local procedure, item = c:u32(tree, f.procedure)
     message.procedure = procedure
+    local names = dialect == IETF_07 and htypes or procedures
+    item:append_text(string.format(" (%s)", names[procedure] or "unknown"))
+    tree:add(f.dialect, dialects[dialect]):set_generated(true)
     local read, why = pcall(function()
-        if procedure == MSG or procedure == NOMSG then
-            dissect_chunks(c, tree, message, layout)
-        elseif procedure == ERROR then
-            dissect_error(c, tree, message)
-        elseif procedure == OPTIONAL then
-            dissect_optional(c, tree, message)
+        if dialect == IETF_07 then
+            dissect_ietf_body(c, tree, message, procedure, item)
         else
-            item:add_proto_expert_info(e.invalid, "There is no such procedure")
-            c.at = c.to
+            dissect_cel_body(c, tree, message, procedure, item, layout)
         end
     end)
     if not read and why ~= CUT then
         error(why, 0)
     end
-    if message.direction then
+    if message.direction and dialect == CEL_01 then
         credits_item:append_text(message.direction == CALL and " (requested)" or " (granted)")
         if message.direction == REPLY and credits == 0 and procedure ~= ERROR then
             credits_item:add_proto_expert_info(e.unusual, "A grant of zero stops the peer")
@@ -588,12 +892,14 @@ local function dissect_header(tvb, tree, layout)
 end
 
 local function title(message)
-    local name = procedures[message.procedure] or string.format("procedure %u", message.procedure)
-    local parts = { name }
+    local is_cel = message.dialect == CEL_01
+    local name = (is_cel and procedures or htypes)[message.procedure]
+    local parts = { name or string.format("procedure %u", message.procedure) }
     if message.name then
         parts[#parts + 1] = message.name
     end
-    if message.procedure ~= ERROR and directions[message.direction] then
+    -- The header types of ietf-07 tell the direction.
+    if is_cel and message.procedure ~= ERROR and directions[message.direction] then
         parts[#parts + 1] = directions[message.direction]
     end
     return string.format("%s, XID 0x%08x", table.concat(parts, " "), message.xid)
@@ -723,7 +1029,7 @@ local function whole_reply(connection, message, requester, inline)
             chunks[#chunks + 1] = chunk
         end
     end
-    if message.procedure == NOMSG then
+    if message.external then
         return message.reply and bytes_of_chunk(connection, requester, message.reply)
     elseif #chunks == 0 then
         return false
@@ -767,7 +1073,7 @@ end
 
 local function checks_of_rpc(tvb, at, tree, message)
     if tvb:len() - at < 8 then
-        tree:add_proto_expert_info(e.invalid, "An RDMA2_MSG has its RPC message behind the header")
+        tree:add_proto_expert_info(e.invalid, "An RPC message belongs behind this header")
         return
     end
     if tvb(at, 4):uint() ~= message.xid then
@@ -802,6 +1108,35 @@ local function learn_layout(connection, message, source, destination)
     end
 end
 
+-- The parts of an RPC message (ietf-07, section 6.6.2). Keeps a part; returns the stream of a whole message
+-- with the parts before it.
+local function put_together(connection, message, source, inline, record)
+    local key = slot(source, message.direction .. ":" .. message.xid)
+    local parts = connection.continued[key]
+    if message.is_part then
+        parts = parts or { length = 0 }
+        connection.continued[key] = parts
+        parts.length = parts.length + #inline
+        local part = parts.length <= MAX_MESSAGE and keep(inline)
+        if part then
+            parts[#parts + 1] = part
+        else
+            -- Of a message that is too long, nothing is put together.
+            parts.is_short = true
+        end
+        return inline
+    end
+    connection.continued[key] = nil
+    if not parts then
+        return inline
+    end
+    record.continues = true
+    for _, part in ipairs(parts) do
+        kept = kept - #part
+    end
+    return parts.is_short and "" or table.concat(parts) .. inline
+end
+
 -- The first pass over a message: what later passes have to know of those before it.
 local function first_pass(connection, message, frame, source, destination, inline, record)
     if message.direction == REPLY then
@@ -809,7 +1144,10 @@ local function first_pass(connection, message, frame, source, destination, inlin
     elseif message.direction == CALL then
         connection.calls[slot(source, message.xid)] = frame
     end
-    if message.procedure == OPTIONAL then
+    if inline and (message.is_part or message.inline) then
+        inline = put_together(connection, message, source, inline, record)
+    end
+    if message.operation then
         learn_layout(connection, message, source, destination)
     elseif not inline or not message.reply and not message.writes then
         return
@@ -826,6 +1164,9 @@ local function first_pass(connection, message, frame, source, destination, inlin
         record.missing = whole == nil
         record.whole = keep(whole)
         forget_chunks(connection, destination, message)
+    end
+    if record.continues and not record.whole and not record.waits then
+        record.whole = keep(inline)
     end
 end
 
@@ -844,7 +1185,9 @@ local function dissect_payload(tvb, at, pinfo, root, tree, message, record)
         tree:add_proto_expert_info(e.missing,
             "Not all data of its chunks is in the capture: the RPC message ends early")
     end
-    if message.procedure == MSG and at < tvb:len() then
+    if message.is_part and at < tvb:len() then
+        tree:add(f.part, tvb(at))
+    elseif message.inline and at < tvb:len() then
         dissect_rpc(tvb(at):tvb(), pinfo, root)
     end
 end
@@ -868,21 +1211,27 @@ local function dissect_message(tvb, pinfo, root, connection, source, destination
     if not record.layout then
         local chosen = proto.prefs.layout
         record.layout = chosen == LAYOUT_AUTOMATIC and connection.layout or chosen
+        chosen = proto.prefs.dialect
+        if chosen == DIALECT_AUTOMATIC then
+            connection.dialect = connection.dialect or shown_dialect(tvb)
+            chosen = connection.dialect or CEL_01
+        end
+        record.dialect = chosen
     end
-    local message, at = dissect_header(tvb, tree, record.layout)
+    local message, at = dissect_header(tvb, tree, record.dialect, record.layout)
     local line = title(message)
     tree:append_text(", " .. line)
     pinfo.cols.info = line
     if at then
         tree:set_len(at)
-        if message.procedure == MSG then
-            checks_of_rpc(tvb, at, tree, message)
-        end
     end
     if not record.passed then
         record.passed = true
         local inline = at and tvb:raw(at, tvb:len() - at)
         first_pass(connection, message, pinfo.number, source, destination, inline, record)
+    end
+    if at and message.inline and not record.continues then
+        checks_of_rpc(tvb, at, tree, message)
     end
     if record.request_in then
         tree:add(f.request_in, record.request_in):set_generated(true)
@@ -894,14 +1243,24 @@ local function dissect_message(tvb, pinfo, root, connection, source, destination
 end
 
 local function looks_like_version_two(tvb)
-    if tvb:len() < MIN_HEADER or tvb(4, 4):uint() ~= VERSION then
+    if tvb:len() < PREFIX or tvb(4, 4):uint() ~= VERSION then
         return false
     end
     local procedure = tvb(12, 4):uint()
-    if procedure == ERROR then
-        return errors[tvb(16, 4):uint()] ~= nil
+    if tvb:len() < MIN_HEADER then
+        return procedure == GRANT and tvb(0, 4):uint() == 0
     end
-    return procedures[procedure] ~= nil and directions[tvb(16, 4):uint()] ~= nil
+    local next_word = tvb(PREFIX, 4):uint()
+    if procedure == ERROR then
+        return errors[next_word] ~= nil or ietf_errors[next_word] ~= nil
+    elseif procedures[procedure] then
+        return directions[next_word] ~= nil
+    elseif procedure == CONNPROP_MIDDLE or procedure == CONNPROP_FINAL then
+        return next_word <= MAX_PROPERTIES
+    elseif procedure == REPLY_EXTERNAL or procedure == REPLY_INLINE then
+        return next_word <= 1
+    end
+    return htypes[procedure] ~= nil
 end
 
 -- A Send. A message may have several DDP segments; Wireshark puts them together since version 4.4,
@@ -913,7 +1272,7 @@ local function dissect_send(tvb, pinfo, root, stream, source, destination, recor
     local is_whole = tvb:len() ~= (ulpdu or 0) - UNTAGGED_HEADER or (last and mo == 0)
     local is_first = is_whole or mo == 0
     if record.parts == nil and is_first then
-        local is_ours = connection and tvb:len() >= MIN_HEADER and tvb(4, 4):uint() == VERSION
+        local is_ours = connection and tvb:len() >= PREFIX and tvb(4, 4):uint() == VERSION
         if not is_ours and not looks_like_version_two(tvb) then
             return false
         end

@@ -146,6 +146,7 @@ pub(crate) fn check(
     say(&format!("{private} forms of private data are decoded"));
     let samples = samples::check(&tshark, &vectors)?;
     say(&format!("{samples} vectors are decoded to their fields"));
+    recorded.push(vec![samples::conversation(&vectors)?]);
     let broken = broken::check(&tshark, &recorded)?;
     say(&format!(
         "{broken} conversations with broken messages make no error in Lua"

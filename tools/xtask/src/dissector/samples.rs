@@ -12,6 +12,9 @@ use super::tshark::{Row, Tshark};
 /// The file with the messages, from the root of the work tree.
 const VECTORS: &str = "docs/xdr/vectors.json";
 
+/// Bytes of the words that all headers begin with.
+const PREFIX: usize = 16;
+
 /// Bytes of the DDP segments: so few that each message has several.
 const SEGMENT: usize = 24;
 
@@ -26,12 +29,38 @@ const ANSWERS: [(&str, &str); 3] = [
     ),
 ];
 
+/// The first messages of a connection of ietf-07, whose other messages may be of either dialect.
+const PROPERTIES: [(To, &str); 2] = [
+    (
+        To::Server,
+        "ietf-07: RDMA2_CONNPROP_FINAL of a client with the five numbers",
+    ),
+    (
+        To::Client,
+        "ietf-07: RDMA2_CONNPROP_FINAL without properties",
+    ),
+];
+
+/// The short name of the dialect of messages that do not name theirs, and of the other one.
+const CEL_01: &str = "cel-01";
+const IETF_07: &str = "ietf-07";
+
 /// Fields of a vector, and those of the dissector that show them.
-const SHOWN: [(&str, &str); 27] = [
+const SHOWN: [(&str, &str); 37] = [
     ("rdma_xid", "rpcordma2.xid"),
     ("rdma_vers", "rpcordma2.version"),
     ("rdma_credit", "rpcordma2.credits"),
     ("rdma_proc", "rpcordma2.procedure"),
+    ("rdma_htype", "rpcordma2.procedure"),
+    ("rdma_remaining", "rpcordma2.remaining"),
+    ("rdma_max_chunks", "rpcordma2.max_chunks"),
+    ("rdma_max_segments", "rpcordma2.max_segments"),
+    ("rdma_chunk_index", "rpcordma2.chunk_index"),
+    ("rdma_length_needed", "rpcordma2.length_needed"),
+    ("rdma_which", "rpcordma2.property"),
+    ("sbsiz", "rpcordma2.sbsiz"),
+    ("rssiz", "rpcordma2.rssiz"),
+    ("rcsiz", "rpcordma2.rcsiz"),
     ("rdma_direction", "rpcordma2.direction"),
     ("rdma_optdir", "rpcordma2.direction"),
     ("rdma_inv_handle", "rpcordma2.inv_handle"),
@@ -74,9 +103,20 @@ const NAMES: [(&str, u64); 12] = [
     ("BKREQSUP_GENL", 2),
 ];
 
+/// Lists of a header, in the order of the message.
+const LISTS: [&str; 6] = [
+    "rdma_call",
+    "rdma_reads",
+    "rdma_writes",
+    "rdma_provisional_writes",
+    "rdma_reply",
+    "rdma_provisional_reply",
+];
+
 /// Further fields that are asked for.
-const MARKS: [&str; 5] = [
+const MARKS: [&str; 6] = [
     "tcp.stream",
+    "rpcordma2.dialect",
     "rpcordma2.layout",
     "rpcordma2.cut",
     "rpcordma2.invalid",
@@ -86,12 +126,16 @@ const MARKS: [&str; 5] = [
 /// One vector.
 struct Sample {
     name: String,
-    /// `none`, `one` or `several`: the handles for remote invalidation in its chunk lists.
+    dialect: String,
+    /// `none`, `one` or `several`: the handles for remote invalidation in its chunk lists, which
+    /// messages of ietf-07 have none of.
     layout: String,
     /// The answer that it draws, if it is not valid.
     draws: Option<String>,
     /// Whether a receiver ignores part of it.
     is_odd: bool,
+    /// The name of the message before it, if it is the last part of an RPC message.
+    follows: Option<String>,
     to: To,
     message: Vec<u8>,
     /// What the dissector is to show, by its fields; `None` if the message cannot be decoded.
@@ -107,7 +151,17 @@ pub(super) fn check(tshark: &Tshark, vectors: &Value) -> Result<usize> {
         Ok::<_, anyhow::Error>(found.message.clone())
     };
     let offer = message(OFFER)?;
+    let setup = |(to, name)| Ok::<_, anyhow::Error>((to, message(name)?));
+    let properties: Pieces = PROPERTIES.into_iter().map(setup).collect::<Result<_>>()?;
+    let before = |sample: &Sample| {
+        let message = sample.follows.as_deref().map(message).transpose()?;
+        let before = message.map(|message| (sample.to, message));
+        Ok::<Pieces, anyhow::Error>(before.into_iter().collect())
+    };
     let conversations = samples.iter().map(|sample| {
+        if sample.dialect == IETF_07 {
+            return Ok((sample, [properties.clone(), before(sample)?].concat()));
+        }
         let answer = ANSWERS.iter().find(|(layout, _)| *layout == sample.layout);
         let (_, answer) = answer.with_context(|| format!("layout \"{}\"", sample.layout))?;
         let setup = [(To::Server, offer.clone()), (To::Client, message(answer)?)];
@@ -118,15 +172,45 @@ pub(super) fn check(tshark: &Tshark, vectors: &Value) -> Result<usize> {
     // A capture without the first messages: the user says which layout the connection has.
     for (layout, chosen) in [("one", "One handle"), ("several", "Several handles")] {
         let of_layout = samples.iter().filter(|sample| sample.layout == layout);
+        let preference = format!("rpcordma2.layout:{chosen}");
         let late: Vec<_> = of_layout.map(|sample| (sample, Vec::new())).collect();
         ensure!(
             !late.is_empty(),
             "{VECTORS} has no message of layout {layout}"
         );
-        let preference = format!("rpcordma2.layout:{chosen}");
         read(tshark, &format!("late-{layout}"), &late, &[&preference])?;
     }
+    // Or which dialect. Only the errors that both have need that.
+    let of_ietf = samples
+        .iter()
+        .filter(|sample| sample.dialect == IETF_07 && sample.draws.is_none());
+    let late = of_ietf.map(|sample| Ok((sample, before(sample)?)));
+    let late: Vec<_> = late.collect::<Result<_>>()?;
+    let preference = format!("rpcordma2.dialect:{IETF_07}");
+    read(tshark, "late-ietf-07", &late, &[&preference])?;
+    let (both, one): (Vec<_>, Vec<_>) = late
+        .into_iter()
+        .partition(|(sample, _)| sample.is_of_both_dialects());
+    ensure!(both.len() == 3, "{} errors of both dialects", both.len());
+    read(tshark, "alone-ietf-07", &one, &[])?;
     Ok(samples.len())
+}
+
+/// A conversation of all messages of ietf-07.
+pub(super) fn conversation(vectors: &Value) -> Result<Pieces> {
+    let mut pieces = Pieces::new();
+    for to in [To::Server, To::Client] {
+        pieces.push((to, start(to).bytes()?));
+    }
+    let mut sent = [0_u32; 2];
+    let samples = samples(vectors)?;
+    for sample in samples.iter().filter(|sample| sample.dialect == IETF_07) {
+        sent[sample.to as usize] += 1;
+        for frame in send(sent[sample.to as usize], &sample.message, usize::MAX)? {
+            pieces.push((sample.to, frame.bytes()?));
+        }
+    }
+    Ok(pieces)
 }
 
 /// Has Wireshark read each message, on a connection on which these others precede it.
@@ -159,7 +243,7 @@ fn read(
         .collect();
     fields.sort_unstable();
     fields.dedup();
-    let rows = tshark.rows(&file, "rpcordma2.procedure", &fields, preferences)?;
+    let rows = tshark.rows(&file, "rpcordma2.xid", &fields, preferences)?;
     for (stream, (sample, setup)) in conversations.iter().enumerate() {
         let stream = stream.to_string();
         let mut of_stream = rows.iter().filter(|row| row.is("tcp.stream", &stream));
@@ -178,7 +262,15 @@ fn check_one(sample: &Sample, read: Option<&Row>) -> Result<()> {
         );
         return Ok(());
     }
+    if sample.message.len() < PREFIX {
+        ensure!(read.is_none(), "a fragment is read as version two");
+        return Ok(());
+    }
     let read = read.context("it is not read as version two")?;
+    ensure!(
+        read.is("rpcordma2.dialect", &sample.dialect),
+        "another dialect"
+    );
     let layout = match sample.layout.as_str() {
         "one" => "1",
         "several" => "2",
@@ -198,7 +290,9 @@ fn check_one(sample: &Sample, read: Option<&Row>) -> Result<()> {
             ensure!(!is_invalid, "it has a fault");
             ensure!(is_unusual == sample.is_odd, "unusual: {is_unusual}");
         }
-        Some("RDMA2_ERR_BAD_HEADER") => ensure!(is_invalid, "nothing is invalid"),
+        Some("RDMA2_ERR_BAD_HEADER" | "RDMA2_ERR_BAD_XDR" | "RDMA2_ERR_BAD_PROPVAL") => {
+            ensure!(is_invalid, "nothing is invalid");
+        }
         Some("RDMA2_ERR_INVAL_OPTION") => ensure!(is_unusual, "nothing is unusual"),
         Some(_) => ensure!(is_invalid || is_unusual, "nothing is invalid or unusual"),
     }
@@ -230,9 +324,9 @@ fn collect(value: &Value, shown: &mut BTreeMap<&'static str, Vec<u64>>) -> Resul
         Value::Array(values) => values.iter().try_for_each(|value| collect(value, shown)),
         Value::Object(fields) => {
             // By name, the Reply chunk would come before the Write list.
-            let (last, first): (Vec<_>, Vec<_>) =
-                fields.iter().partition(|(name, _)| *name == "rdma_reply");
-            for (name, value) in first.into_iter().chain(last) {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_by_key(|(name, _)| LISTS.iter().position(|list| list == name));
+            for (name, value) in fields {
                 let field = SHOWN.iter().find(|(field, _)| field == name);
                 let Some((_, field)) = field else {
                     collect(value, shown)?;
@@ -286,6 +380,7 @@ fn sample(vector: &Value) -> Result<Sample> {
         let text = vector[key].as_str().map(str::to_owned);
         text.with_context(|| format!("{vector} has no {key}"))
     };
+    let dialect = vector["dialect"].as_str().unwrap_or(CEL_01);
     let lines = vector["octets"].as_array().context("no octets")?;
     let lines: Vec<_> = lines.iter().filter_map(Value::as_str).collect();
     let message = octets(&lines.join(" "))?;
@@ -297,24 +392,42 @@ fn sample(vector: &Value) -> Result<Sample> {
     let to = match vector["to"].as_str() {
         Some("server") => To::Server,
         Some("client") => To::Client,
-        _ => direction_of(&message),
+        _ => direction_of(dialect, &message),
     };
     Ok(Sample {
         name: text("name")?,
-        layout: text("layout")?,
+        dialect: dialect.to_owned(),
+        layout: vector["layout"].as_str().unwrap_or("none").to_owned(),
         draws: vector["draws"].as_str().map(str::to_owned),
         is_odd: vector.get("ignored").is_some(),
+        follows: vector["follows"].as_str().map(str::to_owned),
         to,
         message,
         shown: shown.transpose()?,
     })
 }
 
+impl Sample {
+    /// Whether it is an RDMA2_ERROR whose code both dialects have.
+    fn is_of_both_dialects(&self) -> bool {
+        let word = |at: usize| self.message.get(at..at + 4);
+        word(12) == Some(&[0, 0, 0, 4]) && word(16) < Some(&[0, 0, 0, 4])
+    }
+}
+
 /// The end to which a message of the forward direction goes; a reply goes to the client.
-fn direction_of(message: &[u8]) -> To {
-    let word = |at: usize| message.get(at..at + 4) == Some(&[0, 0, 0, 1]);
-    let is_error = message.get(12..16) == Some(&[0, 0, 0, 4]);
-    if is_error || word(16) {
+fn direction_of(dialect: &str, message: &[u8]) -> To {
+    let word = |at: usize| {
+        let bytes = message.get(at..at + 4)?.try_into().ok()?;
+        Some(u32::from_be_bytes(bytes))
+    };
+    let is_error = word(12) == Some(4);
+    let is_reply = match dialect {
+        // The header types tell it.
+        IETF_07 => matches!(word(12), Some(11..=13)),
+        _ => word(16) == Some(1),
+    };
+    if is_error || is_reply {
         To::Client
     } else {
         To::Server
