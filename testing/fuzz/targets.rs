@@ -34,6 +34,7 @@ targets! {
     ddp
     rpcrdma_header
     rpcrdma_v2_header
+    rpcrdma_v2_ietf07
     rpcrdma_v2_operations
     rpcrdma_v2_session
     rpc

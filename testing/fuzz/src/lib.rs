@@ -10,6 +10,7 @@
 //! | [`ddp`] | DDP and RDMAP headers, Terminates | what is read can be sent again, byte by byte |
 //! | [`rpcrdma_header`] | transport headers | what is valid keeps to the limits and can be sent again |
 //! | [`rpcrdma_v2_header`] | transport headers of version two, in each layout | the same; nobody is answered who does not call |
+//! | [`rpcrdma_v2_ietf07`] | transport headers of version two as ietf-07 has them | the same; nobody is answered whose message is a reply |
 //! | [`rpcrdma_v2_operations`] | what is in RDMA2_OPTIONAL | the same; all or nothing; what is unknown is skipped |
 //! | [`rpcrdma_v2_session`] | one end that agrees about characteristics, its user, a peer that says anything | every call is answered, no reply is; messages fit what the peer has for them; each request has its end |
 //! | [`rpc`] | calls, replies, credentials, records, rpcbind | the same |
@@ -56,6 +57,7 @@ pub use rpc::rpc;
 pub use rpcrdma::{rpcrdma_client, rpcrdma_server};
 pub use rpcrdma_header::rpcrdma_header;
 pub use rpcrdma_v2::header::rpcrdma_v2_header;
+pub use rpcrdma_v2::ietf07::rpcrdma_v2_ietf07;
 pub use rpcrdma_v2::operations::rpcrdma_v2_operations;
 pub use rpcrdma_v2::session::rpcrdma_v2_session;
 pub use text::text;
