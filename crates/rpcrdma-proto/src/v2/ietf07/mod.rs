@@ -28,6 +28,7 @@
 
 mod emit;
 mod error;
+mod malformation;
 mod parse;
 mod properties;
 #[cfg(test)]
@@ -39,7 +40,8 @@ pub use emit::{
     emit_reply, plain_call, plain_reply, properties_len, reply_len,
 };
 pub use error::{RdmaError, error_code};
-pub use parse::{Disposition, HeaderError, Malformation};
+pub use malformation::Malformation;
+pub use parse::{Disposition, HeaderError};
 pub use properties::{Properties, PropertySet, ReverseSupport, property};
 pub use view::{BodyView, PropertiesView, RpcView};
 

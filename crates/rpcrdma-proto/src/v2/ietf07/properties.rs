@@ -1,6 +1,6 @@
 //! Transport properties (§5).
 
-use super::parse::Malformation;
+use super::malformation::Malformation;
 use crate::limits::{MAX_HOST_AUTH, MAX_PROPERTIES};
 use crate::wire::header::{emit_words, word};
 use buffer::Buffer;
