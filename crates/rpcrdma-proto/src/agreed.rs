@@ -7,6 +7,7 @@ use crate::plan::Chunks;
 use crate::role::Role;
 use crate::version::Version;
 use crate::wire::codec::VersionOne;
+use crate::wire::direction::Direction;
 use crate::wire::private_data::PrivateData;
 
 /// Agreed parameters: all that the roles know of the version and the peer.
@@ -19,6 +20,9 @@ pub(crate) struct Agreed {
     pub(crate) codec: &'static dyn Codec,
     /// Lowest and highest version of this end on this connection.
     pub(crate) versions: (Version, Version),
+    /// Another version that this end supports, whose messages are refused as those of another
+    /// version than the connection's (ietf-07 §7.1.2).
+    pub(crate) mismatch: Option<Version>,
     pub(crate) sizes: Sizes,
     pub(crate) our_calls: OurCalls,
     /// Whether calls of the peer may have chunks.
@@ -45,6 +49,12 @@ pub(crate) struct Sizes {
     pub(crate) reply: usize,
     /// Size of Receives posted from now on.
     pub(crate) receive: usize,
+    /// Largest RPC message in several parts; 0 if every message is one.
+    pub(crate) continued: usize,
+    /// Largest number of segments in a call that the peer accepts.
+    pub(crate) peer_segments: usize,
+    /// Largest segment that the peer accepts.
+    pub(crate) peer_segment: usize,
 }
 
 /// Whether and how calls of this end are sent.
@@ -76,12 +86,16 @@ impl Agreed {
         Self {
             codec: &VersionOne,
             versions: (Version::One, Version::One),
+            mismatch: None,
             sizes: Sizes {
                 send,
                 last_resort: send,
                 largest_sent: send,
                 reply: thresholds.receive.bytes(),
                 receive,
+                continued: 0,
+                peer_segments: usize::MAX,
+                peer_segment: usize::MAX,
             },
             our_calls: OurCalls::Sent(ours),
             peer_chunks: of_peer,
@@ -98,8 +112,17 @@ impl Agreed {
     /// Whether plans of calls are the same as under `other`.
     pub(crate) fn plans_as(&self, other: &Self) -> bool {
         let terms = |agreed: &Self| {
-            let Sizes { send, reply, .. } = agreed.sizes;
-            (agreed.codec.plain_len(), send, reply, agreed.our_calls)
+            let Sizes {
+                send,
+                reply,
+                continued,
+                peer_segments,
+                peer_segment,
+                ..
+            } = agreed.sizes;
+            let plain = agreed.codec.plain_len(Direction::Call);
+            let segments = (peer_segments, peer_segment);
+            (plain, send, reply, continued, segments, agreed.our_calls)
         };
         terms(self) == terms(other)
     }

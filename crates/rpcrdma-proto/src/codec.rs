@@ -3,8 +3,10 @@
 //! The roles do not depend on the version: they receive a [`Header`] and send a [`Contents`]. The
 //! chunk lists are the same in all versions; the codec handles the words around them.
 
+use crate::v2::ietf07;
+use crate::v2::ietf07::PropertySet;
 use crate::wire::direction::Direction;
-use crate::wire::header::Lists;
+use crate::wire::header::{Lists, Malformation};
 use buffer::Buffer;
 use std::fmt::Debug;
 use std::ops::Deref;
@@ -15,8 +17,8 @@ pub(crate) trait Codec: Debug + Sync {
     /// Returns the `rdma_vers` of this codec.
     fn version(&self) -> u32;
 
-    /// Returns the bytes of a header without chunks.
-    fn plain_len(&self) -> usize;
+    /// Returns the bytes of a header without chunks, for messages of this direction.
+    fn plain_len(&self, direction: Direction) -> usize;
 
     /// Parses the header of a received message.
     fn parse(&self, message: &[u8]) -> Result<Header, Invalid>;
@@ -32,6 +34,15 @@ pub(crate) trait Codec: Debug + Sync {
 
     /// Returns the value that names no handle to invalidate.
     fn nothing_to_invalidate(&self) -> Invalidate;
+
+    /// Appends the header of a part of an RPC message, after which so many bytes remain to be sent.
+    ///
+    /// # Panics
+    ///
+    /// If the version has no parts.
+    fn emit_part(&self, _: &mut Buffer, _: Direction, _xid: u32, _remaining: u32) {
+        unreachable!("without parts every message is one Send")
+    }
 }
 
 /// The valid header of a received message.
@@ -56,6 +67,15 @@ pub(crate) enum Body {
     Done,
     /// An operation beyond RPC, for neither role.
     Control(Control),
+    /// A part of an RPC message, after which so many bytes remain (ietf-07 §6.3.6).
+    Part {
+        direction: Direction,
+        remaining: usize,
+    },
+    /// Transport properties of the peer, the last of them or not (ietf-07 §6.3.3, §6.3.4).
+    Properties { last: bool, set: Box<PropertySet> },
+    /// Credits, and nothing else (ietf-07 §6.3.2).
+    Grant,
 }
 
 /// The header of an RPC message.
@@ -99,6 +119,14 @@ pub(crate) enum Rejection {
     Header,
     /// RDMA2_ERR_INVAL_OPTION.
     Operation,
+    /// The chunks of a call have this defect: ERR_CHUNK, and in later versions an error of its own.
+    Chunks(Malformation),
+    /// The reply has so many bytes, and fits neither inline nor the Reply chunk.
+    ReplyTooLong { len: usize },
+    /// A result has so many bytes, and does not fit the Write chunk of this index.
+    ResultTooLong { chunk: usize, len: usize },
+    /// Another error of ietf-07 (§7).
+    Ietf07(ietf07::RdmaError),
 }
 
 /// A message of the peer that is answered with an error.

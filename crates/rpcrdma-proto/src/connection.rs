@@ -10,7 +10,7 @@ use crate::event::{CallId, Ended, MemoryNeed, Violation};
 use crate::flow::{Allowance, FlowControl, Grant, Need};
 use crate::invalidation::persistent::{PersistentArguments, PersistentPool};
 use crate::invalidation::registration::{Registration, Registrations};
-use crate::limits::{MAX_CREDITS, RECEIVE_SLACK};
+use crate::limits::{MAX_CREDITS, PART_RECEIVES, RECEIVE_SLACK};
 use crate::message::CallRequest;
 use crate::owner::Owner;
 use crate::receives::{ReceiveQueue, Receives};
@@ -18,6 +18,7 @@ use crate::requester::{FailedCall, NewReply, Requester, Unfinished};
 use crate::responder::{NewCall, Pulls, Responder, StreamAt};
 use crate::role::Role;
 use crate::shared::{Shared, receive};
+use crate::v2::ietf07::RdmaError;
 use crate::version::Refusal;
 use crate::wire::direction::Direction;
 use crate::wire::private_data::PrivateData;
@@ -48,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) persistent: Option<PersistentArguments>,
     pub(crate) one_region: bool,
     pub(crate) receives: Receives,
+    /// Whether credits may count messages, some of which are parts of replies.
+    pub(crate) counts_messages: bool,
     /// Initial size of each Receive in bytes.
     pub(crate) receive_size: usize,
     pub(crate) pool: Pool,
@@ -79,11 +82,19 @@ impl Settings {
         }
     }
 
+    /// Returns the Receives for messages beyond the credits.
+    fn spare_receives(&self) -> usize {
+        match self.counts_messages {
+            true => RECEIVE_SLACK + PART_RECEIVES as usize,
+            false => RECEIVE_SLACK,
+        }
+    }
+
     /// Returns the largest number of Receives posted at a time.
     pub(crate) fn posted_receives(&self) -> usize {
         match self.receives {
             Receives::Posted => {
-                (self.credits_forward() + self.credits_backward()) as usize + RECEIVE_SLACK
+                (self.credits_forward() + self.credits_backward()) as usize + self.spare_receives()
             }
             Receives::Shared { .. } => 0,
         }
@@ -93,7 +104,7 @@ impl Settings {
     /// for replies, because no call is in flight (RFC 8166 §3.3.1, RFC 8167 §4.3).
     fn first_receives(&self) -> usize {
         match self.receives {
-            Receives::Posted => self.first_grant() as usize + RECEIVE_SLACK,
+            Receives::Posted => self.first_grant() as usize + self.spare_receives(),
             Receives::Shared { .. } => 0,
         }
     }
@@ -111,18 +122,20 @@ impl Settings {
         // in the way of all that is to be sent.
         let room = match self.receives {
             Receives::Posted => {
-                let of_calls = of_peer as usize + RECEIVE_SLACK;
+                let of_calls = of_peer as usize + self.spare_receives();
                 limits.receives.saturating_sub(of_calls)
             }
             Receives::Shared { .. } => usize::MAX,
         };
         let of_us = u32::try_from(room).map_or(of_us, |room| room.min(of_us));
         let reserve = self.reserve_credit && self.role == Role::Client;
-        FlowControl::new(
+        let mut flow = FlowControl::new(
             Allowance::new(of_us, reserve),
             Grant::new(of_peer, self.first_grant()),
             ReceiveQueue::new(self.receives, self.first_receives(), self.receive_size),
-        )
+        );
+        flow.count_messages(self.counts_messages);
+        flow
     }
 }
 
@@ -258,7 +271,9 @@ impl<O: Owner> Connection<O> {
             Completion::Send { wr } | Completion::Write { wr } => {
                 shared.posts.completed();
                 match Purpose::of(wr) {
-                    Purpose::Reply { call } => self.responder.handle_sent(call),
+                    Purpose::Reply { call } | Purpose::ReplyPart { call } => {
+                        self.responder.handle_sent(call);
+                    }
                     Purpose::Call
                     | Purpose::Control
                     | Purpose::Receive
@@ -337,7 +352,11 @@ impl<O: Owner> Connection<O> {
                 let requester = &mut self.requester;
                 return requester.handle_refused(shared, xid, refusal, invalidated);
             }
-            Body::Done | Body::Control(_) => {
+            Body::Done
+            | Body::Control(_)
+            | Body::Part { .. }
+            | Body::Properties { .. }
+            | Body::Grant => {
                 shared.refuse_invalidation(invalidated);
                 shared.counters.discarded += 1;
                 return;
@@ -407,14 +426,21 @@ impl<O: Owner> Connection<O> {
             return None;
         }
         let (low, high) = self.shared.agreed.versions;
+        let rejection = match self.shared.agreed.mismatch {
+            // ietf-07 §7.1.2: it is supported, but not on this connection.
+            Some(other) if other.number() == version => {
+                Rejection::Ietf07(RdmaError::VersionMismatch)
+            }
+            Some(_) | None => Rejection::Versions {
+                low: low.number(),
+                high: high.number(),
+            },
+        };
         Some(Refused {
             xid,
             version,
             credits,
-            rejection: Rejection::Versions {
-                low: low.number(),
-                high: high.number(),
-            },
+            rejection,
         })
     }
 
@@ -475,11 +501,46 @@ impl<O: Owner> Connection<O> {
 
     /// Returns the next work request to post.
     pub(crate) fn poll_post(&mut self) -> Option<WorkRequest> {
-        self.shared.posts.next()
+        let Shared { posts, flow, .. } = &mut self.shared;
+        if flow.messages().is_none() {
+            return posts.next();
+        }
+        let responder = &mut self.responder;
+        posts.next_if(|work| match work {
+            WorkRequest::Send { wr, buffer, .. } => {
+                // Its call makes room for the next.
+                let ends_call = matches!(Purpose::of(*wr), Purpose::Reply { .. });
+                let window = flow.window(responder.in_service() - usize::from(ends_call));
+                let messages = flow.messages().expect("looked at just now");
+                let goes = messages.stamp(buffer, window);
+                responder.note_posted(usize::from(goes && ends_call));
+                goes
+            }
+            WorkRequest::Receive { .. }
+            | WorkRequest::Write { .. }
+            | WorkRequest::Read { .. }
+            | WorkRequest::Invalidate { .. } => true,
+        })
+    }
+
+    /// Makes room for a message that goes before those that wait, and carries nothing but credits,
+    /// if one is due. Returns how many messages the peer may have outstanding.
+    pub(crate) fn poll_grant(&mut self) -> Option<u32> {
+        let window = self.shared.flow.window(self.responder.in_service());
+        let messages = self.shared.flow.messages()?;
+        let goes = messages.grant_is_due(window) && self.shared.posts.pass();
+        goes.then_some(window)
     }
 
     /// Takes back a work request for which the provider had no room.
     pub(crate) fn handle_refused(&mut self, work: WorkRequest) {
+        if let WorkRequest::Send { wr, .. } = &work
+            && let Some(messages) = self.shared.flow.messages()
+        {
+            messages.handle_refused();
+            let ended_call = matches!(Purpose::of(*wr), Purpose::Reply { .. });
+            self.responder.forget_posted(usize::from(ended_call));
+        }
         self.shared.posts.put_back(work);
     }
 

@@ -4,7 +4,8 @@
 //! a Requester, and credits it grants as a Responder. The roles report what happened and ask
 //! [`FlowControl`]; they do not count themselves.
 
-use crate::limits::{CREDIT_TOLERANCE, RECEIVE_SLACK};
+use crate::limits::{CREDIT_TOLERANCE, PART_RECEIVES, RECEIVE_SLACK};
+use crate::messages::MessageCredits;
 use crate::receives::ReceiveQueue;
 
 /// Flow control of one connection: each call needs a credit, which an earlier reply granted.
@@ -13,6 +14,8 @@ pub(crate) struct FlowControl {
     calls: Allowance,
     grant: Grant,
     receives: ReceiveQueue,
+    /// Credits that count messages, in a version that has them instead of those that count calls.
+    messages: Option<MessageCredits>,
 }
 
 impl FlowControl {
@@ -21,7 +24,35 @@ impl FlowControl {
             calls,
             grant,
             receives,
+            messages: None,
         }
+    }
+
+    /// Counts messages, from the first one of the connection on, or calls.
+    pub(crate) fn count_messages(&mut self, messages: bool) {
+        match messages {
+            true => {
+                self.messages.get_or_insert_with(MessageCredits::new);
+            }
+            false => self.messages = None,
+        }
+    }
+
+    /// Returns the credits that count messages, if the version has them.
+    pub(crate) fn messages(&mut self) -> Option<&mut MessageCredits> {
+        self.messages.as_mut()
+    }
+
+    /// Returns how many messages the peer may have outstanding: a call for each credit that no call
+    /// `in_service` has, the replies to calls of this end, and some parts of these.
+    pub(crate) fn window(&self, in_service: usize) -> u32 {
+        let in_service = u32::try_from(in_service).unwrap_or(u32::MAX);
+        let calls = self.grant.now().min(self.grant.most).saturating_sub(in_service);
+        let replies = match self.calls.asked() {
+            0 => 0,
+            _ => self.calls.used() + PART_RECEIVES,
+        };
+        calls + replies
     }
 
     /// Returns the credits that calls of this end request.
@@ -31,7 +62,10 @@ impl FlowControl {
 
     /// Returns the credits in force for calls of this end.
     pub(crate) fn in_force(&self) -> u32 {
-        self.calls.in_force()
+        match &self.messages {
+            None => self.calls.in_force(),
+            Some(_) => self.calls.asked(),
+        }
     }
 
     /// Returns the number of this end's calls in flight, cancelled ones included.
@@ -41,7 +75,11 @@ impl FlowControl {
 
     /// Returns how many calls of this end may be sent now.
     pub(crate) fn room(&self, need: Need) -> usize {
-        self.calls.room(need) as usize
+        let room = match &self.messages {
+            None => self.calls.room(need),
+            Some(messages) => self.calls.room_within(messages.room(), need),
+        };
+        room as usize
     }
 
     /// Records that a call of this end is sent.
@@ -56,7 +94,9 @@ impl FlowControl {
 
     /// Handles a grant of the peer.
     pub(crate) fn handle_grant(&mut self, credits: u32) {
-        self.calls.handle_grant(credits);
+        if self.messages.is_none() {
+            self.calls.handle_grant(credits);
+        }
     }
 
     /// Whether calls of the peer are accepted.
@@ -81,7 +121,12 @@ impl FlowControl {
 
     /// Records the credits that a call of the peer requests.
     pub(crate) fn handle_asked(&mut self, credits: u32) {
-        self.grant.handle_asked(credits);
+        // Credits that count messages are asked for by nobody.
+        let asked = match self.messages {
+            Some(_) => self.grant.most,
+            None => credits,
+        };
+        self.grant.handle_asked(asked);
     }
 
     /// Returns the credits that the last call of the peer requested.
@@ -96,7 +141,15 @@ impl FlowControl {
     }
 
     fn receives_needed(&self) -> usize {
-        self.grant.exposed() as usize + self.in_flight() + RECEIVE_SLACK
+        let calls = self.grant.exposed() as usize + self.in_flight() + RECEIVE_SLACK;
+        match &self.messages {
+            None => calls,
+            // One more than the peer was told of, for credits alone (ietf-07 §4.2.1.1).
+            Some(messages) => {
+                let parts = PART_RECEIVES as usize;
+                (calls + parts).max(messages.left_to_peer() as usize + RECEIVE_SLACK)
+            }
+        }
     }
 
     /// Returns the grant to a peer that requests `asked` credits.
@@ -117,6 +170,9 @@ impl FlowControl {
     /// Records that a message used a Receive.
     pub(crate) fn handle_message(&mut self) {
         self.receives.use_one();
+        if let Some(messages) = &mut self.messages {
+            messages.handle_message();
+        }
     }
 
     /// Returns the number of Receives of `size` bytes to post now, for both directions (RFC 8167
@@ -180,12 +236,22 @@ impl Allowance {
     /// Returns how many calls may be sent now. A single credit is not reserved, because it would
     /// never be used.
     pub(crate) fn room(&self, need: Need) -> u32 {
-        let all = self.in_force();
-        let most = match need {
+        self.reserved(self.in_force(), need).saturating_sub(self.used)
+    }
+
+    /// Returns how many calls may be sent now where the peer accepts so many messages.
+    pub(crate) fn room_within(&self, messages: u32, need: Need) -> u32 {
+        let most = self.reserved(self.asked, need).saturating_sub(self.used);
+        // The last message is not kept for a probe: it would stop a peer that accepts one.
+        most.min(messages)
+    }
+
+    /// Returns how many of `all` credits a call of this kind may use.
+    fn reserved(&self, all: u32, need: Need) -> u32 {
+        match need {
             Need::Call if self.reserve && all > 1 => all - 1,
             Need::Call | Need::HealthCheck => all,
-        };
-        most.saturating_sub(self.used)
+        }
     }
 
     pub(crate) fn spend(&mut self) {

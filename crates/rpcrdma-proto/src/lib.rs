@@ -114,6 +114,7 @@ mod flow;
 mod invalidation;
 pub mod limits;
 mod message;
+mod messages;
 mod owner;
 pub mod plan;
 mod receives;

@@ -70,6 +70,15 @@ pub const FIRST_MESSAGE: usize = 1024;
 /// counted.
 pub const MAX_CONTROL_MESSAGES: usize = 2;
 
+/// (ietf-07) Largest RPC message that is sent, or accepted, in several parts, in bytes of its Payload
+/// stream (ietf-07 §6.6.2). The draft has no limit, and no property to announce one. What is longer
+/// goes in a chunk.
+pub const MAX_CONTINUED: usize = 65_536;
+
+/// (ietf-07) Receives posted beyond the credits for parts of replies, while any call may be sent.
+/// The peer learns of those posted again before it has used up half.
+pub const PART_RECEIVES: u32 = 8;
+
 /// (Version two) Receives posted beyond the credits for control messages: for those of the peer,
 /// and for as many answers to this end's.
 pub const CONTROL_RECEIVES: usize = 4;

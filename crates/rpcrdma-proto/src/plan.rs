@@ -38,6 +38,9 @@ pub struct PlanLimits {
     pub max_segment: usize,
     /// Largest number of regions to register for a call.
     pub regions: usize,
+    /// Bytes of the largest message without a body chunk that may take several Sends, in both
+    /// directions; 0 if each takes one.
+    pub continued: usize,
     /// Whether chunks are allowed.
     pub chunks: Chunks,
 }
@@ -64,7 +67,7 @@ pub struct CallSizes {
 /// Form of a call message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallForm {
-    /// One Send (RFC 8166 §3.5.1).
+    /// One Send (RFC 8166 §3.5.1), or several parts (ietf-07 §6.6.2).
     Short,
     /// One Send, with some of its items in a Read chunk each (RFC 8166 §3.5.2).
     Chunked,
@@ -139,6 +142,14 @@ impl PlanLimits {
         self.header + header::chunks_len(read_segments, write_chunks, reply_chunk)
     }
 
+    /// Checks that a stream fits one Send of at most `limit` bytes, or several parts.
+    fn check_inline(&self, stream: usize, limit: usize) -> Result<(), TransportError> {
+        match stream <= self.continued {
+            true => Ok(()),
+            false => check(self.header + stream, limit),
+        }
+    }
+
     fn check_chunk(&self, len: usize, segments: usize) -> Result<(), TransportError> {
         check(len, self.max_chunk)?;
         check(len, segments.saturating_mul(self.max_segment))
@@ -162,11 +173,13 @@ impl CallPlan {
         let min_len = limits.header;
         let fits = min_len + whole <= limits.receive;
         if limits.chunks == Chunks::Refused {
-            check(min_len + whole, limits.receive)?;
-            check(min_len + call.stream, limits.send)?;
+            limits.check_inline(whole, limits.receive)?;
+            limits.check_inline(call.stream, limits.send)?;
         }
         // A chunk that is always empty is worth nothing on its own.
         let eligible = bound.results.iter().any(|&len| len > 0);
+        // ietf-07 A.2: a reply of moderate size rather comes in parts than in a Reply chunk.
+        let fits = fits || (!eligible && whole <= limits.continued);
         let plain = fits && !call.reply_chunk && !(call.move_items && eligible);
         if limits.chunks == Chunks::Refused || plain {
             return Self::with(call, Offer::default(), limits);
@@ -190,7 +203,8 @@ impl CallPlan {
         // and not what replies usually are.
         let writes = bound.results.iter().map(|&len| limits.segments(len));
         let left = limits.header_len(0, writes, None) + bound.fixed;
-        let long = left > limits.receive || call.reply_chunk;
+        let in_parts = bound.fixed <= limits.continued;
+        let long = (left > limits.receive && !in_parts) || call.reply_chunk;
         if long && !call.write_chunks_beside_reply_chunk {
             // With Write chunks beside a Reply chunk, Linux' server (6.1, 6.12) writes the results to
             // both, and disconnects.
@@ -242,7 +256,9 @@ impl CallPlan {
         if let Some(moved) = chunked(call, room, regions, limits) {
             return Ok(plan(CallForm::Chunked, moved));
         }
-        if whole {
+        // The last part has the chunks.
+        let in_parts = call.stream <= limits.continued && room > 0;
+        if whole || in_parts {
             return Ok(plan(CallForm::Short, SmallVec::new()));
         }
         // A region for what is at Position zero.
@@ -298,6 +314,13 @@ impl CallPlan {
             CallForm::Short | CallForm::Chunked => call.without(&self.moved),
             CallForm::Long => 0,
         }
+    }
+
+    /// Returns the segments that its header offers.
+    pub fn segments(&self, call: &CallSizes, limits: &PlanLimits) -> usize {
+        let reads = self.read_chunks(call);
+        let writes = self.write_chunks.iter().copied().chain(self.reply_chunk);
+        reads.chain(writes).map(|len| limits.segments(len)).sum()
     }
 
     /// Regions to register for it.

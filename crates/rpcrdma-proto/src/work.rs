@@ -11,7 +11,8 @@ pub(crate) enum Purpose {
     Receive,
     /// Sends a call of this end. Nothing waits for its completion.
     Call,
-    /// Sends a message that is neither call nor reply. Nothing waits for its completion.
+    /// Sends a message that is neither call nor reply, or a part of a call, which cannot be taken back
+    /// by itself. Nothing waits for its completion.
     Control,
     /// Invalidates a handle of an outstanding call.
     Invalidate { call: u32 },
@@ -19,6 +20,8 @@ pub(crate) enum Purpose {
     Pull { call: u32, chunk: u8 },
     /// Writes or sends the reply to a call in service.
     Reply { call: u32 },
+    /// Sends a part of a reply that is not the last.
+    ReplyPart { call: u32 },
 }
 
 const RECEIVE: u64 = 0;
@@ -27,6 +30,7 @@ const INVALIDATE: u64 = 2;
 const PULL: u64 = 3;
 const REPLY: u64 = 4;
 const CONTROL: u64 = 5;
+const REPLY_PART: u64 = 6;
 
 impl Purpose {
     pub(crate) fn wr(self) -> WrId {
@@ -40,6 +44,7 @@ impl Purpose {
             Self::Invalidate { call } => id(INVALIDATE, 0, call),
             Self::Pull { call, chunk } => id(PULL, chunk, call),
             Self::Reply { call } => id(REPLY, 0, call),
+            Self::ReplyPart { call } => id(REPLY_PART, 0, call),
         }
     }
 
@@ -59,6 +64,7 @@ impl Purpose {
             INVALIDATE => Self::Invalidate { call },
             PULL => Self::Pull { call, chunk },
             REPLY => Self::Reply { call },
+            REPLY_PART => Self::ReplyPart { call },
             _ => panic!("a provider completes only what was posted"),
         }
     }
@@ -104,6 +110,27 @@ impl Posts {
         let work = self.queue.pop_front()?;
         self.out += 1;
         Some(work)
+    }
+
+    /// Returns the next work request like [`next`](Self::next), if `may_go` lets it go.
+    pub(crate) fn next_if(
+        &mut self,
+        may_go: impl FnOnce(&mut WorkRequest) -> bool,
+    ) -> Option<WorkRequest> {
+        if self.receives.is_empty() && self.out < self.limit {
+            let first = self.queue.front_mut()?;
+            if !may_go(first) {
+                return None;
+            }
+        }
+        self.next()
+    }
+
+    /// Counts a work request that goes before those that wait. Returns false if none can be posted.
+    pub(crate) fn pass(&mut self) -> bool {
+        let has_room = self.out < self.limit;
+        self.out += usize::from(has_room);
+        has_room
     }
 
     /// Whether nothing waits and a work request could be posted, Receives not counted.
@@ -162,6 +189,7 @@ mod tests {
             chunk: u8::MAX,
         });
         check(Purpose::Reply { call: 1 });
+        check(Purpose::ReplyPart { call: 2 });
     }
 
     #[test]

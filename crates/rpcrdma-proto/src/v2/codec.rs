@@ -1,6 +1,7 @@
 //! The codec of version two, for each layout.
 
 use super::dialect::Dialect;
+use super::ietf07::codec::Ietf07;
 use super::header::{self, Body, ChunkLists, Disposition, HeaderError, RdmaError, WordLayout};
 use crate::codec::{
     self, Codec, Contents, Invalid, Invalidate, PeerError, Plain, Refused, Rejection,
@@ -19,6 +20,7 @@ pub(super) fn codec(dialect: Dialect, words: WordLayout) -> &'static dyn Codec {
         (Dialect::Cel01, WordLayout::None) => &VersionTwo(WordLayout::None),
         (Dialect::Cel01, WordLayout::One) => &VersionTwo(WordLayout::One),
         (Dialect::Cel01, WordLayout::Several) => &VersionTwo(WordLayout::Several),
+        (Dialect::Ietf07, _) => &Ietf07,
     }
 }
 
@@ -27,7 +29,7 @@ impl Codec for VersionTwo {
         header::VERSION
     }
 
-    fn plain_len(&self) -> usize {
+    fn plain_len(&self, _: Direction) -> usize {
         header::emitted_len(self.0, 0, 0, std::iter::empty(), None)
     }
 
@@ -76,12 +78,7 @@ impl Codec for VersionTwo {
             credits,
             rejection,
         } = error;
-        let error = match rejection {
-            Rejection::Versions { low, high } => RdmaError::Version { low, high },
-            Rejection::Header => RdmaError::BadHeader,
-            Rejection::Operation => RdmaError::InvalOption,
-        };
-        header::emit_error(out, xid, version, credits, error);
+        header::emit_error(out, xid, version, credits, error_of(rejection));
     }
 
     fn nothing_to_invalidate(&self) -> Invalidate {
@@ -106,11 +103,15 @@ fn rejection(error: RdmaError) -> Rejection {
     }
 }
 
-/// Converts an error of the peer for the session.
-pub(super) fn error_of(error: PeerError) -> RdmaError {
-    match error.cause {
+/// Converts an error for the session, and for the peer.
+pub(super) fn error_of(rejection: Rejection) -> RdmaError {
+    match rejection {
         Rejection::Versions { low, high } => RdmaError::Version { low, high },
-        Rejection::Header => RdmaError::BadHeader,
+        Rejection::Header
+        | Rejection::Chunks(_)
+        | Rejection::ReplyTooLong { .. }
+        | Rejection::ResultTooLong { .. }
+        | Rejection::Ietf07(_) => RdmaError::BadHeader,
         Rejection::Operation => RdmaError::InvalOption,
     }
 }

@@ -9,29 +9,31 @@ use std::str::FromStr;
 /// A dialect of version two: the draft that defines `rdma_vers` 2. None became an RFC, and they
 /// differ on the wire, so the dialect is configuration: both ends need the same.
 ///
-/// Another dialect has another transport header. It would get a module beside
-/// [`header`](super::header), and a variant here.
+/// Each has a transport header of its own: [`header`](super::header) and [`ietf07`](super::ietf07).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Dialect {
     /// draft-cel-nfsv4-rpcrdma-version-two-01 with draft-dnoveck-nfsv4-rpcrdma-xcharext-02.
     #[default]
     Cel01,
+    /// draft-ietf-nfsv4-rpcrdma-version-two-07.
+    Ietf07,
 }
 
 /// The name is not that of a known dialect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown dialect {0:?} of version two; known: {known}", known = Dialect::Cel01)]
+#[error("unknown dialect {0:?} of version two; known: {known}", known = Dialect::ALL.map(Dialect::name).join(", "))]
 pub struct UnknownDialect(pub String);
 
 impl Dialect {
     /// All dialects.
-    pub const ALL: [Self; 1] = [Self::Cel01];
+    pub const ALL: [Self; 2] = [Self::Cel01, Self::Ietf07];
 
     /// Returns the short name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cel01 => "cel-01",
+            Self::Ietf07 => "ietf-07",
         }
     }
 
@@ -41,6 +43,7 @@ impl Dialect {
     pub fn announcement(self) -> [u8; 8] {
         match self {
             Self::Cel01 => *b"rpc2ce01",
+            Self::Ietf07 => *b"rpc2ie07",
         }
     }
 

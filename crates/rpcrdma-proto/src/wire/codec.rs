@@ -16,7 +16,7 @@ impl Codec for VersionOne {
         header::VERSION
     }
 
-    fn plain_len(&self) -> usize {
+    fn plain_len(&self, _: Direction) -> usize {
         header::MIN_LEN
     }
 
@@ -61,8 +61,13 @@ impl Codec for VersionOne {
         } = error;
         let error = match rejection {
             Rejection::Versions { low, high } => RdmaError::Version { low, high },
-            Rejection::Header => RdmaError::Chunk,
-            Rejection::Operation => unreachable!("version one has no operations"),
+            Rejection::Header
+            | Rejection::Chunks(_)
+            | Rejection::ReplyTooLong { .. }
+            | Rejection::ResultTooLong { .. } => RdmaError::Chunk,
+            Rejection::Operation | Rejection::Ietf07(_) => {
+                unreachable!("they are of version two")
+            }
         };
         header::emit_error(out, xid, version, credits, error);
     }

@@ -26,6 +26,7 @@
 //! assert_eq!(header.body, Body::Properties { last: true, set });
 //! ```
 
+pub(crate) mod codec;
 mod emit;
 mod error;
 mod malformation;
