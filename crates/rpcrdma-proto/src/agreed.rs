@@ -49,8 +49,10 @@ pub(crate) struct Sizes {
     pub(crate) reply: usize,
     /// Size of Receives posted from now on.
     pub(crate) receive: usize,
-    /// Largest RPC message in several parts; 0 if every message is one.
+    /// Largest reply to send in several parts; 0 if every message is one.
     pub(crate) continued: usize,
+    /// Largest call, and largest reply to a call of this end, in several parts.
+    pub(crate) continued_calls: usize,
     /// Largest number of segments in a call that the peer accepts.
     pub(crate) peer_segments: usize,
     /// Largest segment that the peer accepts.
@@ -94,6 +96,7 @@ impl Agreed {
                 reply: thresholds.receive.bytes(),
                 receive,
                 continued: 0,
+                continued_calls: 0,
                 peer_segments: usize::MAX,
                 peer_segment: usize::MAX,
             },
@@ -115,14 +118,14 @@ impl Agreed {
             let Sizes {
                 send,
                 reply,
-                continued,
+                continued_calls,
                 peer_segments,
                 peer_segment,
                 ..
             } = agreed.sizes;
             let plain = agreed.codec.plain_len(Direction::Call);
             let segments = (peer_segments, peer_segment);
-            (plain, send, reply, continued, segments, agreed.our_calls)
+            (plain, send, reply, continued_calls, segments, agreed.our_calls)
         };
         terms(self) == terms(other)
     }

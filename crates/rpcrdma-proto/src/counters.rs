@@ -57,6 +57,10 @@ counters! {
     inline_bytes_received,
     /// Bytes of messages sent inline: transport headers and inline data.
     inline_bytes_sent,
+    /// Messages sent as parts of an RPC message.
+    parts_sent,
+    /// Messages received as parts of an RPC message.
+    parts_received,
     /// Regions registered for calls, as Requester.
     registrations,
     /// Read chunks requested, as Responder.

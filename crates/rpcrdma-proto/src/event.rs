@@ -1,7 +1,7 @@
 //! Events of a connection for its owner.
 
 use crate::owner::Owner;
-use crate::v2::Foreign;
+use crate::v2::{Dialect, Foreign};
 use crate::wire::header::ReadChunk;
 use oncrpc::TransportError;
 use oncrpc::xdr::{Payload, padded};
@@ -69,8 +69,8 @@ pub enum Violation {
     #[error("the peer did not understand the offer of version two (cel-01 §5)")]
     OfferNotUnderstood,
     /// The peer uses another draft of version two.
-    #[error("the peer uses another draft of version two than cel-01: it sent {0}")]
-    OtherDialect(Foreign),
+    #[error("the peer uses another draft of version two than {0}: it sent {1}")]
+    OtherDialect(Dialect, Foreign),
     /// The peer sends control messages without receiving the answers.
     #[error("the peer sends control messages without receiving the answers")]
     ControlFlood,
@@ -101,7 +101,7 @@ impl Violation {
             | Self::LostHandle
             | Self::NoCommonVersion { .. }
             | Self::OfferNotUnderstood
-            | Self::OtherDialect(_)
+            | Self::OtherDialect(..)
             | Self::NotRegistered => false,
         }
     }

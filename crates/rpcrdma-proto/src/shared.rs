@@ -4,13 +4,15 @@ use crate::agreed::Agreed;
 use crate::counters::Counters;
 use crate::event::{CallId, Ended, Violation};
 use crate::flow::FlowControl;
+use crate::message::split_front;
 use crate::owner::Owner;
 use crate::plan::CallPlan;
+use crate::wire::direction::Direction;
 use crate::work::{Posts, Purpose};
-use buffer::{Buffer, Pool};
+use buffer::{Buffer, Gather, Pool};
 use oncrpc::xdr::Payload;
 use std::collections::VecDeque;
-use verbs::{Invalidated, Limits, WorkRequest};
+use verbs::{Handles, Invalidated, Limits, WorkRequest};
 
 /// State shared by both roles of a connection.
 #[derive(Debug)]
@@ -54,6 +56,58 @@ impl<O: Owner> Shared<O> {
             let buffer = self.pool.take(size);
             self.posts.push(receive(buffer));
         }
+    }
+
+    /// Returns the bytes of the largest segment to offer.
+    pub(crate) fn max_segment(&self) -> usize {
+        self.max_segment.min(self.agreed.sizes.peer_segment)
+    }
+
+    /// Pushes a message that takes several Sends: all parts but the last, which has its own
+    /// `header`, with the chunks. Returns the number of Sends.
+    ///
+    /// # Panics
+    ///
+    /// If the header fills a Send, which a plan excludes.
+    pub(crate) fn push_parts(
+        &mut self,
+        (direction, xid): (Direction, u32),
+        header: Buffer,
+        mut stream: Gather,
+        (part, last): (Purpose, Purpose),
+        invalidate: Option<Handles>,
+    ) -> usize {
+        let (codec, most) = (self.agreed.codec, self.agreed.sizes.send);
+        let room = most.checked_sub(header.len()).filter(|room| *room > 0);
+        let room = room.expect("the last part has room for some of the stream");
+        let mut left = buffer::gather_len(&stream);
+        let mut sends = 1;
+        while left > room {
+            let mut buffer = self.pool.take(most);
+            codec.emit_part(&mut buffer, direction, xid, 0);
+            let begin = buffer.len();
+            // The last part has something of the stream.
+            let len = (most - begin).min(left - 1);
+            left -= len;
+            let remaining = u32::try_from(left).expect("the plan limits messages");
+            buffer[begin - 4..].copy_from_slice(&remaining.to_be_bytes());
+            let rest = split_front(&mut stream, len);
+            sends += 1;
+            self.posts.push(WorkRequest::Send {
+                wr: part.wr(),
+                buffer,
+                rest,
+                invalidate: None,
+            });
+        }
+        self.counters.parts_sent += sends as u64;
+        self.posts.push(WorkRequest::Send {
+            wr: last.wr(),
+            buffer: header,
+            rest: stream,
+            invalidate,
+        });
+        sends
     }
 
     /// Whether a plan's chunks are registered under one handle.

@@ -99,7 +99,12 @@ fn told(
             Some(match &header.body {
                 Body::Rpc(rpc) => role.direction_of(rpc, awaited),
                 // RFC 8166 §4.2.4: only a Responder sends errors.
-                Body::Error(_) | Body::Done | Body::Control(_) => Direction::Reply,
+                Body::Error(_)
+                | Body::Done
+                | Body::Control(_)
+                | Body::Part { .. }
+                | Body::Properties { .. }
+                | Body::Grant => Direction::Reply,
             })
         }
         Version::Two => match view.procedure() {

@@ -17,6 +17,7 @@ const LIMITS: PlanLimits = PlanLimits {
     max_chunk: 1 << 20,
     max_segment: 1 << 20,
     regions: 100,
+    continued: 0,
     chunks: Chunks::Allowed,
 };
 
@@ -354,6 +355,7 @@ fn items_of_a_long_call_have_chunks_of_their_own_only_if_that_is_allowed() {
 #[test]
 fn direction_without_chunks_has_one_send_for_each_message() {
     let limits = PlanLimits {
+        continued: 0,
         chunks: Chunks::Refused,
         max_chunk: 0,
         max_segment: 0,
@@ -420,6 +422,7 @@ fn any_limits() -> impl Strategy<Value = PlanLimits> {
                 max_chunk,
                 max_segment: max_segment.min(max_chunk),
                 regions,
+                continued: 0,
                 chunks: Chunks::Allowed,
             },
         )
@@ -498,10 +501,12 @@ proptest! {
         }
         let head = reply.head().len();
         let offered = plan.offered(&limits);
-        match plan_reply(limits.header, &offered, head, items, limits.receive) {
+        match plan_reply(limits.header, &offered, head, items, limits.receive, limits.continued) {
             ReplyPlan::Send(_) => {}
             ReplyPlan::ReplyChunk(_) => prop_assert!(plan.reply_chunk.is_some()),
-            ReplyPlan::NoRoom => prop_assert!(false, "no room"),
+            ReplyPlan::Parts(_) | ReplyPlan::NoRoom { .. } | ReplyPlan::NoRoomForResult { .. } => {
+                prop_assert!(false, "no room");
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::limits::MAX_INVALIDATE_HANDLES;
 use crate::owner::Owner;
 use crate::plan::{CallForm, CallPlan};
 use crate::shared::Shared;
+use crate::wire::direction::Direction;
 use crate::wire::header::{Lists, ReadChunk, Segments, WriteChunk, chunks_len_of};
 use buffer::{Buffer, Gather, Pool};
 use smallvec::SmallVec;
@@ -34,6 +35,7 @@ pub(super) fn offer<O: Owner>(
         ..
     } = call;
     let mut parts = shared.has_one_region(plan).then(Vec::new);
+    let max_segment = shared.max_segment();
     let counters = &mut shared.counters;
     let mut arguments: SmallVec<[(usize, Gather); 1]> = SmallVec::new();
     if plan.form == CallForm::Long {
@@ -59,7 +61,7 @@ pub(super) fn offer<O: Owner>(
         };
         lists.reads.push(ReadChunk {
             position: u32::try_from(position).expect("the plan limits messages"),
-            segments: segments(at, len, shared.max_segment),
+            segments: segments(at, len, max_segment),
         });
         counters.read_chunks_offered += 1;
         counters.read_bytes_offered += len as u64;
@@ -72,7 +74,7 @@ pub(super) fn offer<O: Owner>(
                 let sink = sink(&shared.pool, &shared.limits, len);
                 let at = register(Part::Sink(sink), &mut parts, qp)?;
                 regions.push(Region::new(at.handle, RegionUse::Result(index)));
-                segments(at, len, shared.max_segment)
+                segments(at, len, max_segment)
             }
         };
         lists.writes.push(WriteChunk { segments });
@@ -82,7 +84,7 @@ pub(super) fn offer<O: Owner>(
         let sink = sink(&shared.pool, &shared.limits, len);
         let at = register(Part::Sink(sink), &mut parts, qp)?;
         regions.push(Region::new(at.handle, RegionUse::Reply));
-        let segments = segments(at, len, shared.max_segment);
+        let segments = segments(at, len, max_segment);
         lists.reply = Some(WriteChunk { segments });
         counters.reply_chunks_offered += 1;
     }
@@ -171,7 +173,7 @@ pub(super) fn may_go<O: Owner>(
             Invalidate::One(regions.iter().max_by_key(bytes).map(|region| region.handle))
         }
         Invalidate::Several(_) if able => {
-            let header = shared.agreed.codec.plain_len() + chunks_len_of(lists);
+            let header = shared.agreed.codec.plain_len(Direction::Call) + chunks_len_of(lists);
             let sent = header + plan.inline(&call.request.sizes());
             let room = shared.agreed.sizes.send.saturating_sub(sent);
             let mut most = MAX_INVALIDATE_HANDLES.min(room / size_of::<u32>());

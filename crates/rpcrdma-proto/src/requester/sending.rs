@@ -14,7 +14,7 @@ use crate::shared::Shared;
 use crate::wire::direction::Direction;
 use crate::wire::header::Lists;
 use crate::work::Purpose;
-use buffer::Gather;
+use buffer::{Buffer, Gather};
 use oncrpc::TransportError;
 use smallvec::SmallVec;
 use std::time::Instant;
@@ -105,21 +105,27 @@ impl<O: Owner> Requester<O> {
             (1.., true, OurCalls::Sent(chunks)) => chunks,
         };
         let limits = self.limits(shared, chunks);
-        CallPlan::new(&request.sizes(), &request.bound, &limits).map(Some)
+        let sizes = request.sizes();
+        let plan = CallPlan::new(&sizes, &request.bound, &limits)?;
+        if plan.segments(&sizes, &limits) > shared.agreed.sizes.peer_segments {
+            return refused("the peer takes no call of as many segments (ietf-07 §5.2.4)");
+        }
+        Ok(Some(plan))
     }
 
     fn limits(&self, shared: &Shared<O>, chunks: Chunks) -> PlanLimits {
         PlanLimits {
-            header: shared.agreed.codec.plain_len(),
+            header: shared.agreed.codec.plain_len(Direction::Call),
             send: shared.agreed.sizes.send,
             receive: shared.agreed.sizes.reply,
             max_chunk: shared.max_chunk,
-            max_segment: shared.max_segment,
+            max_segment: shared.max_segment(),
             regions: match shared.limits.regions - self.persistent.most() {
                 0 => 0,
                 // Those of one call can be parts of one.
                 regions => regions.max(shared.max_parts),
             },
+            continued: shared.agreed.sizes.continued_calls,
             chunks,
         }
     }
@@ -219,18 +225,32 @@ impl<O: Owner> Requester<O> {
         let asked = shared.flow.asked();
         let codec = shared.agreed.codec;
         codec.emit(&mut buffer, xid, asked, &contents);
-        let rest = match plan.form {
-            CallForm::Short | CallForm::Chunked => {
-                call.request.message.put_inline(&mut buffer, &plan.moved)
-            }
-            CallForm::Long => Gather::new(),
-        };
-        shared.posts.push(WorkRequest::Send {
-            wr: Purpose::Call.wr(),
-            buffer,
-            rest,
-            invalidate: None,
-        });
+        let sizes = shared.agreed.sizes;
+        let in_parts = sizes.continued_calls > 0
+            && plan.form == CallForm::Short
+            && buffer.len() + call.request.sizes().stream > sizes.send;
+        if in_parts {
+            let mut stream = Buffer::default();
+            let rest = call.request.message.put_inline(&mut stream, &plan.moved);
+            let stream = std::iter::once(stream.freeze()).chain(rest).collect();
+            let message = (Direction::Call, xid);
+            // It can be taken back as a whole only, so it stays.
+            let purposes = (Purpose::Control, Purpose::Control);
+            shared.push_parts(message, buffer, stream, purposes, None);
+        } else {
+            let rest = match plan.form {
+                CallForm::Short | CallForm::Chunked => {
+                    call.request.message.put_inline(&mut buffer, &plan.moved)
+                }
+                CallForm::Long => Gather::new(),
+            };
+            shared.posts.push(WorkRequest::Send {
+                wr: Purpose::Call.wr(),
+                buffer,
+                rest,
+                invalidate: None,
+            });
+        }
         call.state = State::Awaiting;
         call.epoch = self.marked.epoch;
         call.sent = now;

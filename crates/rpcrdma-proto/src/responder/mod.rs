@@ -39,6 +39,8 @@ pub(crate) struct Responder<O: Owner> {
     reading: usize,
     /// Progress of pulling Read chunks.
     pulls: Pulls,
+    /// Calls whose reply was posted and is not on its way yet, where messages are counted.
+    posted: usize,
 }
 
 /// Progress of pulling Read chunks, call by call.
@@ -115,6 +117,7 @@ impl<O: Owner> Responder<O> {
             for_read: VecDeque::new(),
             reading: 0,
             pulls: Pulls::default(),
+            posted: 0,
         }
     }
 
@@ -280,11 +283,12 @@ impl<O: Owner> Responder<O> {
         let Lists { writes, reply, .. } = &self.calls[key as usize].lists;
         let segments = writes.iter().map(|chunk| chunk.segments.len());
         let of_reply = reply.as_ref().map(|chunk| chunk.segments.len());
-        let header = codec.plain_len() + chunks_len(0, segments, of_reply);
+        let header = codec.plain_len(Direction::Reply) + chunks_len(0, segments, of_reply);
         let inline = limit.saturating_sub(header);
         let chunk = reply.as_ref().filter(|_| header <= limit);
         let chunk = chunk.map_or(0, |chunk| chunk.len().min(shared.max_chunk as u64));
         let message = inline.max(usize::try_from(chunk).unwrap_or(usize::MAX));
+        let message = message.max(shared.agreed.sizes.continued);
         let room = ReplyRoom::of_message(message);
         if writes.is_empty() {
             return room;
@@ -408,7 +412,7 @@ impl<O: Owner> Responder<O> {
 
     fn malformed(&mut self, shared: &mut Shared<O>, key: u32, cause: Malformation) {
         debug!(xid = self.calls[key as usize].xid, %cause, "call refused (RFC 8166 §4.5.2)");
-        self.refuse(shared, key);
+        self.refuse(shared, key, Rejection::Chunks(cause));
     }
 
     /// Answers a message that is not processed, if it gets an answer (RFC 8166 §4.5).
@@ -432,14 +436,9 @@ impl<O: Owner> Responder<O> {
         self.send_error(shared, key, refused.version, refused.rejection);
     }
 
-    /// Answers a call in service with ERR_CHUNK, in version two BAD_HEADER.
-    fn refuse(&mut self, shared: &mut Shared<O>, key: u32) {
-        self.send_error(
-            shared,
-            key,
-            shared.agreed.codec.version(),
-            Rejection::Header,
-        );
+    /// Answers a call in service with an error: ERR_CHUNK in version one, BAD_HEADER in cel-01.
+    fn refuse(&mut self, shared: &mut Shared<O>, key: u32, rejection: Rejection) {
+        self.send_error(shared, key, shared.agreed.codec.version(), rejection);
     }
 
     /// Ends a call with an error, unless another call with the same XID has outstanding Reads: the
@@ -454,7 +453,11 @@ impl<O: Owner> Responder<O> {
             return;
         }
         match rejection {
-            Rejection::Header => shared.counters.chunk_errors_sent += 1,
+            Rejection::Header
+            | Rejection::Chunks(_)
+            | Rejection::ReplyTooLong { .. }
+            | Rejection::ResultTooLong { .. }
+            | Rejection::Ietf07(_) => shared.counters.chunk_errors_sent += 1,
             Rejection::Versions { .. } => shared.counters.version_errors_sent += 1,
             Rejection::Operation => shared.counters.option_errors_sent += 1,
         }
@@ -497,7 +500,7 @@ impl<O: Owner> Responder<O> {
             xid,
             "an item that is not eligible was reduced (RFC 8166 §6.1)"
         );
-        self.refuse(shared, key);
+        self.refuse(shared, key, Rejection::Header);
     }
 
     fn answer(&mut self, shared: &mut Shared<O>, key: u32, mut reply: Payload) {
@@ -505,7 +508,7 @@ impl<O: Owner> Responder<O> {
         call.of_reply = reply.take_lease();
         let grant = shared.flow.offer(call.asked);
         let (codec, sizes) = (shared.agreed.codec, shared.agreed.sizes);
-        let (plain, limit) = (codec.plain_len(), sizes.send);
+        let (plain, limit) = (codec.plain_len(Direction::Reply), sizes.send);
         let names = call
             .said
             .as_ref()
@@ -525,22 +528,23 @@ impl<O: Owner> Responder<O> {
         let (head, lists) = (reply.head().len(), &call.lists);
         let plan = |limit| {
             let items = reply.items().iter().map(Item::len);
-            plan_reply(plain, lists, head, items, limit)
+            plan_reply(plain, lists, head, items, limit, sizes.continued)
         };
         let planned = match plan(limit) {
-            ReplyPlan::NoRoom if sizes.last_resort > limit => plan(sizes.last_resort),
+            ReplyPlan::NoRoom { .. } if sizes.last_resort > limit => plan(sizes.last_resort),
             planned => planned,
         };
-        let (chunks, long) = match planned {
-            ReplyPlan::Send(chunks) => (chunks, false),
-            ReplyPlan::ReplyChunk(chunks) => (chunks, true),
-            ReplyPlan::NoRoom => {
-                debug!(
-                    xid = call.xid,
-                    len = reply.stream_len(),
-                    "no room for the reply"
-                );
-                return self.refuse(shared, key);
+        let (chunks, long, in_parts) = match planned {
+            ReplyPlan::Send(chunks) => (chunks, false, false),
+            ReplyPlan::ReplyChunk(chunks) => (chunks, true, false),
+            ReplyPlan::Parts(chunks) => (chunks, false, true),
+            ReplyPlan::NoRoom { len } => {
+                debug!(xid = call.xid, len, "no room for the reply");
+                return self.refuse(shared, key, Rejection::ReplyTooLong { len });
+            }
+            ReplyPlan::NoRoomForResult { chunk, len } => {
+                debug!(xid = call.xid, chunk, len, "no room for a result");
+                return self.refuse(shared, key, Rejection::ResultTooLong { chunk, len });
             }
         };
         let wr = Purpose::Reply { call: key }.wr();
@@ -582,6 +586,7 @@ impl<O: Owner> Responder<O> {
         let moved = |index: usize| chunks.get(index).is_some_and(Option::is_some);
         // Bytes that went, or would have gone, in one Send.
         let mut needed = 0;
+        let mut parts = None;
         let rest = if long {
             let offered = call
                 .lists
@@ -598,24 +603,36 @@ impl<O: Owner> Responder<O> {
             emit(&mut buffer, true, &lists);
             needed += len;
             Gather::new()
+        } else if in_parts {
+            emit(&mut buffer, false, &lists);
+            let (stream, _) = reply.into_reduced_gather(moved);
+            needed += buffer::gather_len(&stream);
+            parts = Some(stream);
+            Gather::new()
         } else {
             emit(&mut buffer, false, &lists);
             put_inline(reply.parts(), &mut buffer, moved)
         };
-        let left = writer.posted + 1;
+        let mut left = writer.posted + 1;
         needed += buffer.len() + buffer::gather_len(&rest);
         shared.note_reply(needed);
         let invalidate = self.handles_to_take(shared, key);
-        let call = &mut self.calls[key as usize];
         // Right behind the Writes: order on the stream is enough (RFC 5040 §5.5).
-        shared.posts.push(WorkRequest::Send {
-            wr,
-            buffer,
-            rest,
-            invalidate,
-        });
+        match parts {
+            Some(stream) => {
+                let purposes = (Purpose::ReplyPart { call: key }, Purpose::Reply { call: key });
+                let message = (Direction::Reply, xid);
+                left += shared.push_parts(message, buffer, stream, purposes, invalidate) - 1;
+            }
+            None => shared.posts.push(WorkRequest::Send {
+                wr,
+                buffer,
+                rest,
+                invalidate,
+            }),
+        }
         shared.counters.replies_sent += 1;
-        call.state = State::Replying { left };
+        self.calls[key as usize].state = State::Replying { left };
         shared.flow.handle_replied();
     }
 
@@ -717,7 +734,23 @@ impl<O: Owner> Responder<O> {
         *left -= 1;
         if *left == 0 {
             self.calls.remove(key as usize);
+            self.posted = self.posted.saturating_sub(1);
         }
+    }
+
+    /// Returns the number of calls whose reply was not posted, where messages are counted.
+    pub(crate) fn in_service(&self) -> usize {
+        self.calls.len() - self.posted
+    }
+
+    /// Records that so many replies were posted.
+    pub(crate) fn note_posted(&mut self, replies: usize) {
+        self.posted += replies;
+    }
+
+    /// Takes back that so many replies were posted.
+    pub(crate) fn forget_posted(&mut self, replies: usize) {
+        self.posted -= replies;
     }
 }
 

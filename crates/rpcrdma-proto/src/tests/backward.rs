@@ -178,7 +178,7 @@ fn call_that_needs_a_chunk_is_not_sent() {
             .shared
             .agreed
             .codec
-            .plain_len();
+            .plain_len(crate::Direction::Call);
         let room = 4096 - header;
         // XID, direction and the length of the fixed part.
         check(room - 12, 200, true);

@@ -174,10 +174,10 @@ fn parsed(codec: &dyn Codec, message: &[u8]) -> (Header, usize) {
         CoreBody::Error(error) => Body::Error(match error.cause {
             Rejection::Versions { low, high } => RdmaError::Version { low, high },
             Rejection::Header => RdmaError::Chunk,
-            Rejection::Operation => panic!("{error:?}"),
+            _ => panic!("{error:?}"),
         }),
         CoreBody::Done => Body::Done,
-        CoreBody::Control(control) => panic!("{control:?}"),
+        other => panic!("{other:?}"),
     };
     let (xid, credits) = (header.xid, header.credits);
     (Header { xid, credits, body }, header.stream)

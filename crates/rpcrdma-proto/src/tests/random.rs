@@ -51,6 +51,8 @@ struct World {
     one_region: bool,
     /// Of the client and of the server.
     versions: [Versions; 2],
+    /// Of both.
+    dialect: Dialect,
     /// What becomes of Receives in version two, in KiB: of the client and of the server.
     raise_to: [usize; 2],
     backward: BackwardSupport,
@@ -90,7 +92,7 @@ fn world() -> impl Strategy<Value = World> {
             prop_oneof![2..4_usize, Just(4096)],
             prop_oneof![1..3_u32, Just(8)],
         ),
-        any::<[bool; 4]>(),
+        any::<[bool; 5]>(),
         prop_oneof![Just(1 << 20), Just(40_000_usize)],
         versions(),
         [1..16_usize, 1..16_usize],
@@ -113,7 +115,7 @@ fn world() -> impl Strategy<Value = World> {
                 backward,
                 designs,
             )| {
-                let [remote_invalidation, private_data, mixed, one_region] = flags;
+                let [remote_invalidation, private_data, mixed, one_region, later] = flags;
                 World {
                     seed,
                     max_segment,
@@ -125,6 +127,7 @@ fn world() -> impl Strategy<Value = World> {
                     mixed,
                     one_region,
                     versions,
+                    dialect: if later { Dialect::Ietf07 } else { Dialect::Cel01 },
                     raise_to,
                     backward,
                     designs,
@@ -146,6 +149,7 @@ impl World {
         setup.budget = self.budget;
         for (end, of_end) in [&mut setup.client, &mut setup.server].into_iter().zip(0..) {
             end.versions = self.versions[of_end];
+            end.dialect = self.dialect;
             end.characteristics = Characteristics {
                 raise_to: InlineThreshold::at_most(self.raise_to[of_end] << 10),
                 largest: InlineThreshold::at_most(LARGEST),

@@ -252,7 +252,7 @@ fn server_of_another_draft_is_found_out_at_once() {
         assert_eq!(violation, foreign, "{rest:?}");
         assert_eq!(lone.connection().version(), None);
     };
-    let other = |foreign| Some(Violation::OtherDialect(foreign));
+    let other = |foreign| Some(Violation::OtherDialect(Dialect::Cel01, foreign));
     // RDMA2_CONNPROP_FINAL of ietf-07, which a server sends unasked; an error of cel-04.
     let properties = Foreign::HeaderType(7);
     check(9, &[2, 64, 7, 0], other(properties));

@@ -24,6 +24,8 @@ pub(super) enum Answer {
     },
     /// A message of another draft.
     Foreign(Foreign),
+    /// Any message of ietf-07 that is no error: the peer speaks it.
+    Spoken,
     /// An operation: the peer speaks version two.
     Operation {
         credits: u32,
@@ -47,7 +49,7 @@ impl Answer {
             return Self::None;
         };
         let answers = view.xid() == offer;
-        match Foreign::in_message(message) {
+        match Foreign::in_message(dialect, message) {
             Some(foreign @ Foreign::HeaderType(_)) => return Self::Foreign(foreign),
             Some(foreign @ Foreign::ErrorCode(_)) if answers => return Self::Foreign(foreign),
             Some(Foreign::ErrorCode(_)) | None => {}
@@ -65,10 +67,17 @@ impl Answer {
                         stream: header.stream,
                     }
                 }
+                // No answer is due, so there is no XID to know it by.
+                Body::Rpc(_) | Body::Part { .. } | Body::Properties { .. } | Body::Grant
+                    if dialect == Dialect::Ietf07 =>
+                {
+                    Self::Spoken
+                }
                 _ if !answers => Self::None,
                 Body::Error(error) => match error.cause {
                     Rejection::Versions { low, high } => Self::Versions { low, high },
-                    Rejection::Header | Rejection::Operation => Self::Error(error),
+                    _ if dialect == Dialect::Ietf07 => Self::Spoken,
+                    _ => Self::Error(error),
                 },
                 Body::Control(control) if control.direction == Direction::Reply => {
                     Self::Operation {
@@ -77,7 +86,12 @@ impl Answer {
                         stream: header.stream,
                     }
                 }
-                Body::Rpc(_) | Body::Control(_) | Body::Done => Self::None,
+                Body::Rpc(_)
+                | Body::Control(_)
+                | Body::Done
+                | Body::Part { .. }
+                | Body::Properties { .. }
+                | Body::Grant => Self::None,
             },
             Err(_) if !answers => Self::None,
             Err(Invalid::Reply { .. }) => Self::Unreadable,
@@ -85,9 +99,9 @@ impl Answer {
             Err(_) => match VersionOne.parse(message).map(|header| header.body) {
                 Ok(Body::Error(error)) => match error.cause {
                     Rejection::Versions { low, high } => Self::Versions { low, high },
-                    Rejection::Header | Rejection::Operation => Self::Nonsense,
+                    _ => Self::Nonsense,
                 },
-                Ok(Body::Rpc(_) | Body::Control(_) | Body::Done) | Err(_) => Self::None,
+                Ok(_) | Err(_) => Self::None,
             },
         }
     }

@@ -143,6 +143,7 @@ impl Config {
             persistent: self.persistent,
             one_region: self.one_region,
             receives: self.receives,
+            counts_messages: self.may_count_messages(),
             receive_size: self.receive_size(),
             pool: self.pool.clone(),
         }
@@ -157,9 +158,19 @@ impl Config {
         self.settings().posted_receives()
     }
 
+    /// Whether credits may turn out to count messages (ietf-07 §4.2.1).
+    pub(crate) fn may_count_messages(&self) -> bool {
+        self.dialect == Dialect::Ietf07 && self.versions.speak(Version::Two)
+    }
+
     /// Returns the initial size of a Receive in bytes.
     pub fn receive_size(&self) -> usize {
-        self.versions.receive_size(self.own.receive).bytes()
+        let size = self.versions.receive_size(self.own.receive);
+        match self.may_count_messages() {
+            // Properties are said once (ietf-07 §6.3.4), so Receives have the largest size at once.
+            true => size.max(self.characteristics.raise_to).bytes(),
+            false => size.bytes(),
+        }
     }
 
     /// Returns the Receives to post before the connection is made (RFC 8166 §3.3.2).
@@ -211,7 +222,7 @@ impl Config {
     ///
     /// If the characteristics are invalid, or do not fit a message.
     pub(crate) fn session(&self, limits: &Limits) -> Option<Session> {
-        if !self.versions.speak(Version::Two) {
+        if !self.versions.speak(Version::Two) || self.dialect != Dialect::Cel01 {
             return None;
         }
         let said = self.characteristics.clone();

@@ -1,6 +1,8 @@
 //! Dialects of version two.
 
 use super::header::{VERSION, error_code, procedure};
+use super::ietf07;
+use super::ietf07::header_type;
 use crate::wire::header::HeaderView;
 use oncrpc::xdr::Reader;
 use std::fmt;
@@ -58,8 +60,8 @@ impl Dialect {
     }
 }
 
-/// Content of a message of version two that [`Dialect::Cel01`] does not have: the peer uses another
-/// draft.
+/// Content of a message of version two that the dialect of this end does not have: the peer uses
+/// another draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
     /// An unknown header type (`rdma_proc`).
@@ -69,20 +71,25 @@ pub enum Foreign {
 }
 
 impl Foreign {
-    /// Finds such content in a message of version two.
-    pub fn in_message(message: &[u8]) -> Option<Self> {
+    /// Finds such content in a message of version two, for an end of this dialect.
+    pub fn in_message(dialect: Dialect, message: &[u8]) -> Option<Self> {
         let view = HeaderView::new(message).filter(|view| view.version() == VERSION)?;
-        match view.procedure() {
-            procedure::MSG | procedure::NOMSG | procedure::OPTIONAL => None,
-            procedure::ERROR => {
-                let code = Reader::new(&message[HeaderView::FIXED_LEN..]).u32().ok()?;
-                (!matches!(
-                    code,
-                    error_code::VERS | error_code::BAD_HEADER | error_code::INVAL_OPTION
-                ))
-                .then_some(Self::ErrorCode(code))
+        let has = match dialect {
+            Dialect::Cel01 => in_cel01,
+            Dialect::Ietf07 => in_ietf07,
+        };
+        let code = match view.procedure() {
+            procedure::ERROR => Some(Reader::new(&message[HeaderView::FIXED_LEN..]).u32().ok()?),
+            _ => None,
+        };
+        match code {
+            Some(code) => (!has(Content::Error(code))).then_some(Self::ErrorCode(code)),
+            None => {
+                let header_type = view.procedure();
+                let behind = message.len() - HeaderView::FIXED_LEN;
+                let content = Content::Header(header_type, behind);
+                (!has(content)).then_some(Self::HeaderType(header_type))
             }
-            other => Some(Self::HeaderType(other)),
         }
     }
 
@@ -90,6 +97,7 @@ impl Foreign {
     /// draft-ietf-nfsv4-rpcrdma-version-two. `None` if none has.
     pub fn drafts(self) -> Option<&'static str> {
         Some(match self {
+            Self::HeaderType(0 | 1 | 5) => "cel-01",
             Self::HeaderType(6) => "cel-03 to cel-07 or ietf-02 to ietf-07",
             Self::HeaderType(7..=9) => "cel-03 to cel-07 or ietf-03 to ietf-07",
             Self::HeaderType(10..=13) => "ietf-03 to ietf-07",
@@ -102,6 +110,41 @@ impl Foreign {
             Self::ErrorCode(100) => "ietf-01 to ietf-07",
             Self::HeaderType(_) | Self::ErrorCode(_) => return None,
         })
+    }
+}
+
+/// Content of a message, to be found in a dialect.
+enum Content {
+    /// An RDMA2_ERROR with this code.
+    Error(u32),
+    /// Any other header type, with so many octets behind the fixed part.
+    Header(u32, usize),
+}
+
+fn in_cel01(content: Content) -> bool {
+    match content {
+        Content::Error(code) => matches!(
+            code,
+            error_code::VERS | error_code::BAD_HEADER | error_code::INVAL_OPTION
+        ),
+        Content::Header(header_type, _) => matches!(
+            header_type,
+            procedure::MSG | procedure::NOMSG | procedure::OPTIONAL
+        ),
+    }
+}
+
+fn in_ietf07(content: Content) -> bool {
+    match content {
+        Content::Error(code) => {
+            (ietf07::error_code::VERS..=ietf07::error_code::VERS_MISMATCH).contains(&code)
+                || code == ietf07::error_code::SYSTEM
+        }
+        // RDMA2_OPTIONAL has the number of RDMA2_GRANT, and never ends with the fixed part.
+        Content::Header(header_type::GRANT, behind) => behind == 0,
+        Content::Header(header_type, _) => {
+            (header_type::ERROR..=header_type::REPLY_INLINE).contains(&header_type)
+        }
     }
 }
 
@@ -143,8 +186,8 @@ mod tests {
         for dialect in Dialect::ALL {
             assert_eq!(dialect.to_string().parse(), Ok(dialect));
         }
-        let error = "ietf-07".parse::<Dialect>().expect_err("not built");
-        assert!(error.to_string().contains("known: cel-01"), "{error}");
+        let error = "ietf-06".parse::<Dialect>().expect_err("not built");
+        assert!(error.to_string().contains("known: cel-01, ietf-07"), "{error}");
     }
 
     #[test]
@@ -165,7 +208,7 @@ mod tests {
     fn what_cel_01_does_not_have_is_of_another_draft() {
         let words = crate::wire::header::tests::words;
         let of =
-            |wire: &[u32]| Foreign::in_message(&words(wire)).map(|foreign| foreign.to_string());
+            |wire: &[u32]| Foreign::in_message(Dialect::Cel01, &words(wire)).map(|foreign| foreign.to_string());
         for header_type in [0, 1, 5] {
             assert_eq!(of(&[7, 2, 32, header_type]), None);
         }

@@ -38,8 +38,12 @@ impl<O: Owner> Connection<O> {
             }
             Phase::Offered { xid } => {
                 self.core.shared.flow.handle_message();
-                self.core.shared.refuse_invalidation(invalidated);
-                self.take_answer(xid, &message);
+                if self.take_answer(xid, &message) {
+                    let header = self.core.shared.agreed.codec.parse(&message);
+                    self.route(header, message, invalidated);
+                } else {
+                    self.core.shared.refuse_invalidation(invalidated);
+                }
             }
         }
         if let Some(session) = self.session.as_deref_mut() {
@@ -51,6 +55,9 @@ impl<O: Owner> Connection<O> {
 
     /// Returns the bytes of the largest message that the peer may send now.
     fn largest_expected(&self, message: &[u8]) -> usize {
+        if let (Phase::Settled, Some(exchange)) = (self.phase, self.exchange.as_deref()) {
+            return exchange.receive_size();
+        }
         match (self.phase, self.session.as_deref()) {
             // cel-01 §5: whatever the server announced, the first message may be for one of version
             // one without private data.
@@ -70,6 +77,9 @@ impl<O: Owner> Connection<O> {
         message: Buffer,
         invalidated: Option<Invalidated>,
     ) {
+        if self.exchange.is_some() && self.phase == Phase::Settled {
+            return self.route_ietf07(header, message, invalidated);
+        }
         if self.session.is_none() {
             if let Some((low, high)) = self.assumption_refuted(&header) {
                 self.core.shared.refuse_invalidation(invalidated);
@@ -130,7 +140,8 @@ impl<O: Owner> Connection<O> {
                 self.core.route(header, message, None);
             }
             Ok(Header {
-                body: Body::Done, ..
+                body: Body::Done | Body::Part { .. } | Body::Properties { .. } | Body::Grant,
+                ..
             })
             | Err(_) => self.core.route(header, message, invalidated),
         }
@@ -159,7 +170,7 @@ impl<O: Owner> Connection<O> {
         if self.core.requester.awaits(xid) {
             return false;
         }
-        let taken = self.with_session(|session| session.handle_error(xid, error_of(error)));
+        let taken = self.with_session(|session| session.handle_error(xid, error_of(error.cause)));
         taken == Some(true)
     }
 

@@ -3,14 +3,17 @@
 //! It settles the version, passes control messages to the session, and replaces what is
 //! [agreed](Agreed) when the session agrees on something else.
 
+mod ietf07;
 mod messages;
 mod negotiation;
 
+use self::ietf07::Exchange;
 use super::characteristics::{BackwardRequestSupport, BackwardSupport, ReceiveSize, XcharVal};
 use super::codec::codec;
 use super::config::Config;
 use super::dialect::Dialect;
 use super::header::WordLayout;
+use super::ietf07::Properties;
 use super::session::own::TellError;
 use super::session::peer::RequestError;
 use super::session::sizes::RaiseError;
@@ -30,6 +33,7 @@ use crate::requester::{FailedCall, Unfinished};
 use crate::responder::Pulls;
 use crate::role::Role;
 use crate::version::Version;
+use crate::wire::direction::Direction;
 use crate::wire::private_data::PrivateData;
 use crate::wire::threshold::{InlineThreshold, Thresholds};
 use crate::xid::Xids;
@@ -53,6 +57,8 @@ pub struct Connection<O: Owner> {
     xids: Xids,
     /// The session, if version two may be used or is.
     session: Option<Box<Session>>,
+    /// What ietf-07 has in its place.
+    exchange: Option<Box<Exchange>>,
     /// Parameters of version one, by private data.
     one: Agreed,
     /// Size of Receives once version two is settled, if larger than before.
@@ -122,6 +128,9 @@ impl<O: Owner> Connection<O> {
             phase: Phase::Settled,
             xids: config.xids.clone(),
             session: config.session(limits).map(Box::new),
+            exchange: config
+                .may_count_messages()
+                .then(|| Box::new(Exchange::new(config, limits))),
             one: core.shared.agreed,
             raise_to: config.characteristics.raise_to,
             largest_sent: config.characteristics.largest_sent.bytes(),
@@ -162,10 +171,12 @@ impl<O: Owner> Connection<O> {
 
     /// Returns the version; `None` until it is settled. Until then no call can be sent.
     pub fn version(&self) -> Option<Version> {
-        match (self.phase, &self.session) {
-            (Phase::Offered { .. } | Phase::Listening, _) => None,
-            (Phase::Settled, None) => Some(Version::One),
-            (Phase::Settled, Some(_)) => Some(Version::Two),
+        match self.phase {
+            Phase::Offered { .. } | Phase::Listening => None,
+            Phase::Settled if self.session.is_some() || self.exchange.is_some() => {
+                Some(Version::Two)
+            }
+            Phase::Settled => Some(Version::One),
         }
     }
 
@@ -183,7 +194,7 @@ impl<O: Owner> Connection<O> {
     /// change in version two.
     pub fn inline_sizes(&self) -> InlineSizes {
         let (header, sizes) = (
-            self.core.shared.agreed.codec.plain_len(),
+            self.core.shared.agreed.codec.plain_len(Direction::Call),
             self.core.shared.agreed.sizes,
         );
         InlineSizes {
@@ -203,7 +214,10 @@ impl<O: Owner> Connection<O> {
         if self.core.shared.agreed.accepts == Accepts::Nothing {
             return None;
         }
-        let agreed = self.session().and_then(Session::design);
+        let agreed = match self.exchange {
+            Some(_) => Some(Design::PerCall),
+            None => self.session().and_then(Session::design),
+        };
         let by_version = self.by_version && self.version() == Some(Version::Two);
         Some(agreed.unwrap_or(match by_version {
             true => Design::PerVersion,
@@ -429,7 +443,10 @@ impl<O: Owner> Connection<O> {
     /// Returns the next work request to post.
     pub fn poll_post(&mut self) -> Option<WorkRequest> {
         let next = self.core.poll_post();
-        let next = next.or_else(|| self.poll_control())?;
+        let next = next.or_else(|| match self.exchange {
+            Some(_) => self.poll_grant(),
+            None => self.poll_control(),
+        })?;
         self.core.shared.counters.inline_bytes_sent += bytes_of_send(&next);
         Some(next)
     }
@@ -483,6 +500,12 @@ impl<O: Owner> Connection<O> {
     /// Returns the session with the characteristics of both ends; `None` in version one.
     pub fn session(&self) -> Option<&Session> {
         self.session.as_deref()
+    }
+
+    /// Returns the transport properties of the peer, once it has said them; `None` in other dialects
+    /// than ietf-07 (§5).
+    pub fn peer_properties(&self) -> Option<&Properties> {
+        self.exchange.as_deref().and_then(Exchange::peer)
     }
 
     /// Asks the peer to change its characteristics to these values (xcharext §4.2). Each request
@@ -599,12 +622,14 @@ impl<O: Owner> Connection<O> {
         Agreed {
             codec: codec(self.dialect, WordLayout::of(design)),
             versions: (two, two),
+            mismatch: None,
             sizes: Sizes {
                 send: session.send_limit(),
                 last_resort: session.last_resort_limit(),
                 largest_sent: self.largest_sent,
                 reply: session.reply_limit(),
                 receive: session.receive_size(),
+                ..self.one.sizes
             },
             our_calls,
             peer_chunks,

@@ -5,6 +5,7 @@ use crate::agreed::{Agreed, OurCalls};
 use crate::codec::{Body, Header, Invalid, Refused, Rejection};
 use crate::event::Violation;
 use crate::owner::Owner;
+use crate::role::Role;
 use crate::v2::answer::Answer;
 use crate::v2::codec::codec;
 use crate::v2::dialect::Foreign;
@@ -35,7 +36,15 @@ impl<O: Owner> Connection<O> {
         match version {
             Version::One => {
                 self.session = None;
+                self.exchange = None;
+                self.core.shared.flow.count_messages(false);
                 self.core.agree(self.one);
+            }
+            Version::Two if self.exchange.is_some() => {
+                if self.core.role() == Role::Server {
+                    self.say_properties();
+                }
+                self.agree_ietf07();
             }
             Version::Two => {
                 let to = self.raise_to;
@@ -52,6 +61,9 @@ impl<O: Owner> Connection<O> {
     /// Sends the offer, the only message of a client before the version is settled (cel-01 §5).
     pub(super) fn offer(&mut self) {
         self.unsettle(Phase::Offered { xid: 0 });
+        if self.exchange.is_some() {
+            return self.say_properties();
+        }
         let posted = match self.poll_control() {
             Some(offer) => offer,
             // It supports no operation, and so says nothing by this one.
@@ -71,7 +83,8 @@ impl<O: Owner> Connection<O> {
             true => codec(self.dialect, WordLayout::None),
             false => &VersionOne,
         };
-        let is_foreign = matches!(Foreign::in_message(message), Some(Foreign::HeaderType(_)));
+        let foreign = Foreign::in_message(self.dialect, message);
+        let is_foreign = matches!(foreign, Some(Foreign::HeaderType(_)));
         if is_foreign && self.versions.speak(Version::One) {
             return Err(self.refuse_dialect(message));
         }
@@ -79,6 +92,7 @@ impl<O: Owner> Connection<O> {
         let is_call = header.as_ref().is_ok_and(|header| match &header.body {
             Body::Rpc(rpc) => self.core.role().direction_of(rpc, || false) == Direction::Call,
             Body::Control(control) => control.direction == Direction::Call,
+            Body::Part { .. } | Body::Properties { .. } | Body::Grant => true,
             Body::Error(_) | Body::Done => false,
         });
         if is_call {
@@ -95,7 +109,8 @@ impl<O: Owner> Connection<O> {
             return Invalid::Nothing;
         };
         let header_type = view.procedure();
-        debug!(header_type, "of another draft of version two than cel-01");
+        let dialect = self.dialect.name();
+        debug!(header_type, dialect, "of another draft of version two");
         let one = Version::One.number();
         Invalid::Malformed {
             refused: Refused {
@@ -111,10 +126,18 @@ impl<O: Owner> Connection<O> {
         }
     }
 
-    /// Handles a message to a client that waits for the answer to its offer with XID `offer`.
-    pub(super) fn take_answer(&mut self, offer: u32, message: &[u8]) {
+    /// Handles a message to a client that waits for the answer to its offer with XID `offer`. Returns
+    /// whether the message is one for the connection, now that it has its version.
+    pub(super) fn take_answer(&mut self, offer: u32, message: &[u8]) -> bool {
         match Answer::of(self.dialect, offer, message) {
-            Answer::None => return self.core.shared.counters.discarded += 1,
+            Answer::None => {
+                self.core.shared.counters.discarded += 1;
+                return false;
+            }
+            Answer::Spoken => {
+                self.settle(Version::Two);
+                return true;
+            }
             Answer::Introduction {
                 xid,
                 credits,
@@ -142,21 +165,24 @@ impl<O: Owner> Connection<O> {
                     let violation = Violation::NoCommonVersion { low, high };
                     self.core.shared.fail(violation);
                 }
-                return;
+                return false;
             }
             Answer::Foreign(foreign) => {
-                let violation = Violation::OtherDialect(foreign);
-                return self.core.shared.fail(violation);
+                let violation = Violation::OtherDialect(self.dialect, foreign);
+                self.core.shared.fail(violation);
+                return false;
             }
             Answer::Nonsense => {
                 let violation = Violation::OfferNotUnderstood;
-                return self.core.shared.fail(violation);
+                self.core.shared.fail(violation);
+                return false;
             }
         }
         let session = self.session.as_deref();
         if session.is_some_and(|session| session.opening() != Opening::Exchanging) {
             self.settle(Version::Two);
         }
+        false
     }
 
     /// Returns the peer's versions if they refute the assumption of version one: the peer refuses a
@@ -180,7 +206,7 @@ impl<O: Owner> Connection<O> {
                 let awaited = self.core.requester.awaits(*xid);
                 (self.one_is_assumed && refuted && awaited).then_some((low, high))
             }
-            Rejection::Header | Rejection::Operation => None,
+            _ => None,
         }
     }
 }
