@@ -125,7 +125,14 @@ impl Agreed {
             } = agreed.sizes;
             let plain = agreed.codec.plain_len(Direction::Call);
             let segments = (peer_segments, peer_segment);
-            (plain, send, reply, continued_calls, segments, agreed.our_calls)
+            (
+                plain,
+                send,
+                reply,
+                continued_calls,
+                segments,
+                agreed.our_calls,
+            )
         };
         terms(self) == terms(other)
     }

@@ -47,7 +47,11 @@ impl FlowControl {
     /// `in_service` has, the replies to calls of this end, and some parts of these.
     pub(crate) fn window(&self, in_service: usize) -> u32 {
         let in_service = u32::try_from(in_service).unwrap_or(u32::MAX);
-        let calls = self.grant.now().min(self.grant.most).saturating_sub(in_service);
+        let calls = self
+            .grant
+            .now()
+            .min(self.grant.most)
+            .saturating_sub(in_service);
         let replies = match self.calls.asked() {
             0 => 0,
             _ => self.calls.used() + PART_RECEIVES,
@@ -236,7 +240,8 @@ impl Allowance {
     /// Returns how many calls may be sent now. A single credit is not reserved, because it would
     /// never be used.
     pub(crate) fn room(&self, need: Need) -> u32 {
-        self.reserved(self.in_force(), need).saturating_sub(self.used)
+        self.reserved(self.in_force(), need)
+            .saturating_sub(self.used)
     }
 
     /// Returns how many calls may be sent now where the peer accepts so many messages.

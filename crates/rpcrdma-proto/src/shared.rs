@@ -100,7 +100,9 @@ impl<O: Owner> Shared<O> {
                 invalidate: None,
             });
         }
-        self.counters.parts_sent += sends as u64;
+        if sends > 1 {
+            self.counters.parts_sent += sends as u64;
+        }
         self.posts.push(WorkRequest::Send {
             wr: last.wr(),
             buffer: header,

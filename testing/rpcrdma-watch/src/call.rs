@@ -3,8 +3,11 @@
 use buffer::gather_len;
 use bytes::Bytes;
 use rpcrdma_proto::header::{Body, Header, Lists};
+use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::Registry;
 use rpcrdma_proto::v2::header::{self as two, WordLayout};
+use rpcrdma_proto::v2::ietf07;
+use rpcrdma_proto::v2::ietf07::PropertySet;
 use rpcrdma_proto::v2::operations::{Operation, Supported};
 use rpcrdma_proto::{Direction, Version, version_of};
 use std::fmt;
@@ -17,6 +20,8 @@ const REPLY: u32 = 1;
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) version: Version,
+    /// The dialect, where that is version two.
+    pub(super) dialect: Dialect,
     pub(super) xid: u32,
     pub(super) credits: u32,
     pub(super) kind: Kind,
@@ -32,6 +37,12 @@ pub(super) enum Kind {
     Error,
     /// What an end of version two says beside calls; none if that is no valid operation.
     Control(Direction, Option<Operation>),
+    /// A part of a call or reply, after which so many bytes are to come, and its own bytes.
+    Part(Direction, usize, usize),
+    /// What an end of ietf-07 says of itself.
+    Properties(PropertySet),
+    /// Nothing but credits.
+    Grant,
     /// No header that we know.
     Other,
 }
@@ -39,10 +50,13 @@ pub(super) enum Kind {
 impl Message {
     /// The message in these bytes, and those that follow by reference, where version two has these
     /// words for remote invalidation.
-    pub(super) fn parse(bytes: &[u8], rest: &[Bytes], words: WordLayout) -> Self {
+    pub(super) fn parse(bytes: &[u8], rest: &[Bytes], words: WordLayout, dialect: Dialect) -> Self {
         let len = bytes.len() + gather_len(rest);
         if version_of(bytes) == Some(Version::Two.number()) {
-            return Self::parse_two(bytes, len, words);
+            return match is_later(bytes, len) || dialect == Dialect::Ietf07 {
+                true => Self::parse_later(bytes, len),
+                false => Self::parse_two(bytes, len, words),
+            };
         }
         let Ok((header, stream)) = Header::parse(bytes) else {
             return Self::other(Version::One, len);
@@ -67,6 +81,7 @@ impl Message {
         };
         Self {
             version: Version::One,
+            dialect: Dialect::Cel01,
             xid,
             credits,
             kind,
@@ -100,6 +115,40 @@ impl Message {
         };
         Self {
             version,
+            dialect: Dialect::Cel01,
+            xid: header.xid,
+            credits: header.credits,
+            kind,
+            named,
+            len,
+        }
+    }
+
+    /// In ietf-07 the type of the header does.
+    fn parse_later(bytes: &[u8], len: usize) -> Self {
+        let Ok((header, stream)) = ietf07::Header::parse(bytes) else {
+            return Self::other(Version::Two, len);
+        };
+        let mut named = Vec::new();
+        let kind = match header.body {
+            ietf07::Body::Call {
+                invalidate, lists, ..
+            } => {
+                named.extend(invalidate);
+                Kind::Call(lists)
+            }
+            ietf07::Body::Reply { lists, .. } => Kind::Reply(lists),
+            ietf07::Body::Error(_) => Kind::Error,
+            ietf07::Body::Grant => Kind::Grant,
+            ietf07::Body::Properties { set, .. } => Kind::Properties(set),
+            ietf07::Body::Part {
+                direction,
+                remaining,
+            } => Kind::Part(direction, remaining as usize, len - stream),
+        };
+        Self {
+            version: Version::Two,
+            dialect: Dialect::Ietf07,
             xid: header.xid,
             credits: header.credits,
             kind,
@@ -111,6 +160,7 @@ impl Message {
     fn other(version: Version, len: usize) -> Self {
         Self {
             version,
+            dialect: Dialect::Cel01,
             xid: 0,
             credits: 0,
             kind: Kind::Other,
@@ -132,6 +182,14 @@ impl fmt::Display for Message {
             Kind::Control(direction, operation) => {
                 return write!(f, "{direction:?} {xid:#010x} of {len}: {operation:?}");
             }
+            Kind::Part(direction, remaining, _) => {
+                return write!(
+                    f,
+                    "part of {direction:?} {xid:#010x} of {len}, {remaining} left"
+                );
+            }
+            Kind::Properties(set) => return write!(f, "{set:?} of {len}, credits {credits}"),
+            Kind::Grant => return write!(f, "credits {credits}"),
             Kind::Other => return write!(f, "message of {len}"),
         };
         write!(f, "{what} {xid:#010x} of {len}, credits {credits}")?;
@@ -146,4 +204,14 @@ impl fmt::Display for Message {
         }
         Ok(())
     }
+}
+
+/// Whether a message of version two has a header type that cel-01 does not have.
+fn is_later(bytes: &[u8], len: usize) -> bool {
+    use ietf07::header_type::{CONNPROP_MIDDLE, GRANT, REPLY_INLINE};
+    let htype = bytes.get(12..16).and_then(|word| word.try_into().ok());
+    htype.map(u32::from_be_bytes).is_some_and(|htype| {
+        (CONNPROP_MIDDLE..=REPLY_INLINE).contains(&htype)
+            || (htype == GRANT && len == ietf07::GRANT_LEN)
+    })
 }

@@ -620,7 +620,10 @@ impl<O: Owner> Responder<O> {
         // Right behind the Writes: order on the stream is enough (RFC 5040 §5.5).
         match parts {
             Some(stream) => {
-                let purposes = (Purpose::ReplyPart { call: key }, Purpose::Reply { call: key });
+                let purposes = (
+                    Purpose::ReplyPart { call: key },
+                    Purpose::Reply { call: key },
+                );
                 let message = (Direction::Reply, xid);
                 left += shared.push_parts(message, buffer, stream, purposes, invalidate) - 1;
             }

@@ -8,6 +8,7 @@ mod characteristics;
 mod chunks;
 mod credits;
 mod designs;
+mod ietf07;
 mod invalidation;
 mod lone;
 mod malformed;

@@ -127,7 +127,11 @@ fn world() -> impl Strategy<Value = World> {
                     mixed,
                     one_region,
                     versions,
-                    dialect: if later { Dialect::Ietf07 } else { Dialect::Cel01 },
+                    dialect: if later {
+                        Dialect::Ietf07
+                    } else {
+                        Dialect::Cel01
+                    },
                     raise_to,
                     backward,
                     designs,

@@ -1,8 +1,8 @@
 //! The codec of version two, for each layout.
 
 use super::dialect::Dialect;
-use super::ietf07::codec::Ietf07;
 use super::header::{self, Body, ChunkLists, Disposition, HeaderError, RdmaError, WordLayout};
+use super::ietf07::codec::Ietf07;
 use crate::codec::{
     self, Codec, Contents, Invalid, Invalidate, PeerError, Plain, Refused, Rejection,
 };

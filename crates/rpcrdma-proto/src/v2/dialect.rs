@@ -187,7 +187,10 @@ mod tests {
             assert_eq!(dialect.to_string().parse(), Ok(dialect));
         }
         let error = "ietf-06".parse::<Dialect>().expect_err("not built");
-        assert!(error.to_string().contains("known: cel-01, ietf-07"), "{error}");
+        assert!(
+            error.to_string().contains("known: cel-01, ietf-07"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -207,8 +210,9 @@ mod tests {
     #[test]
     fn what_cel_01_does_not_have_is_of_another_draft() {
         let words = crate::wire::header::tests::words;
-        let of =
-            |wire: &[u32]| Foreign::in_message(Dialect::Cel01, &words(wire)).map(|foreign| foreign.to_string());
+        let of = |wire: &[u32]| {
+            Foreign::in_message(Dialect::Cel01, &words(wire)).map(|foreign| foreign.to_string())
+        };
         for header_type in [0, 1, 5] {
             assert_eq!(of(&[7, 2, 32, header_type]), None);
         }

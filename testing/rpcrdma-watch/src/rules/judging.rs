@@ -4,6 +4,7 @@ use super::{CallIn, FIRST_SIZE, Outcome, ReadOut, Role, Rules};
 use crate::call::{Kind, Message};
 use crate::offer::{handles, segments};
 use rpcrdma_proto::header::{Lists, Segments, WriteChunk};
+use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::{Design, Direction, Version};
 use verbs::{Handle, Handles, RemoteAddress, Segment, WorkRequest, WrId};
 
@@ -18,7 +19,7 @@ impl Rules {
                 invalidate,
                 ..
             } => {
-                let message = Message::parse(buffer, rest, self.words());
+                let message = Message::parse(buffer, rest, self.words(), self.two.dialect);
                 self.judge_message(&message, invalidate.as_ref());
                 Outcome::Message(message, invalidate.clone())
             }
@@ -42,7 +43,13 @@ impl Rules {
 
     fn judge_message(&self, message: &Message, invalidate: Option<&Handles>) {
         self.judge_version(message);
+        self.judge_number(message);
         match &message.kind {
+            Kind::Part(..) | Kind::Properties(_) | Kind::Grant => {
+                if let Some(handles) = invalidate {
+                    self.found(format_args!("{message} invalidates {handles:?}"));
+                }
+            }
             Kind::Call(lists) => {
                 self.judge_call(message, lists);
                 if let Some(handles) = invalidate {
@@ -79,7 +86,8 @@ impl Rules {
                 "{message} is sent before the offer is answered"
             ));
         }
-        let first = self.role == Role::Client && matches!(message.kind, Kind::Control(..));
+        let control = matches!(message.kind, Kind::Control(..) | Kind::Properties(_));
+        let first = self.role == Role::Client && control;
         let size = match first && self.two.spoken.is_none() {
             true => FIRST_SIZE,
             false => self.two.size,
@@ -94,15 +102,16 @@ impl Rules {
         if self.calls_out.contains_key(&xid) {
             self.found(format_args!("call {xid:#010x} is sent twice"));
         }
+        let counts_calls = message.version == Version::One || message.dialect == Dialect::Cel01;
         let calls = self.calls_out.len() + 1;
-        if calls > self.granted {
+        if counts_calls && calls > self.granted {
             let granted = self.granted;
             self.found(format_args!(
                 "{calls} calls in flight with {granted} credits"
             ));
         }
         let may_come = self.given.saturating_sub(self.calls_in.len());
-        if calls + may_come > self.receives {
+        if counts_calls && calls + may_come > self.receives {
             let receives = self.receives;
             self.found(format_args!(
                 "{calls} calls in flight and {may_come} that may come with {receives} Receives"
@@ -188,14 +197,15 @@ impl Rules {
                 "{xid:#010x} is answered while {reads} Reads go on"
             ));
         }
-        if credits == 0 || credits > call.asked.max(1) {
+        let counts_calls = message.version == Version::One || message.dialect == Dialect::Cel01;
+        if counts_calls && (credits == 0 || credits > call.asked.max(1)) {
             let asked = call.asked;
             self.found(format_args!("{credits} credits are granted of {asked}"));
         }
         // What the peer may send now beside the calls that are here.
         let may_come = (credits as usize).saturating_sub(self.calls_in.len() - 1);
         let replies = self.calls_out.len();
-        if may_come + replies > self.receives {
+        if counts_calls && may_come + replies > self.receives {
             let receives = self.receives;
             self.found(format_args!(
                 "{may_come} calls may come, and {replies} replies, with {receives} Receives"
@@ -208,7 +218,11 @@ impl Rules {
                 all.map(|chunk: &WriteChunk| chunk.segments.clone())
                     .collect()
             };
-            let (offered, returned) = (chunks(&call.offer.lists), chunks(lists));
+            let (mut offered, returned) = (chunks(&call.offer.lists), chunks(lists));
+            if !counts_calls && lists.reply.is_none() {
+                // ietf-07 §6.3.10: an inline reply has no place for it.
+                offered.truncate(call.offer.lists.writes.len());
+            }
             let fits = |(offered, returned): (&Segments, &Segments)| {
                 let pairs = offered.iter().zip(returned);
                 offered.len() == returned.len() && { pairs }.all(|(o, r)| r.length <= o.length)
@@ -245,7 +259,9 @@ impl Rules {
         }
         // reminv §5.3: the reply copies the one handle that its call names, and of several says none.
         let copied = match self.two.design {
-            Some(Design::PerCall) => call.offer.named.as_slice(),
+            Some(Design::PerCall) if message.dialect == Dialect::Cel01 => {
+                call.offer.named.as_slice()
+            }
             _ => &[],
         };
         if message.named != copied {

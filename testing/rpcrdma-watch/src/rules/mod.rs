@@ -1,15 +1,20 @@
 //! The rules of one end of a connection.
 
 mod judging;
+mod messages;
+
+use messages::Messages;
 
 use crate::call::{Kind, Message};
 use crate::offer::{self, Offer, handles, segments};
 use crate::shared::Shared;
+use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::{
     BackwardRequestSupport, BackwardSupport, InvalidationDesigns, ReceiveBufferSize, ReceiveSize,
     RequesterRemoteInvalidation,
 };
 use rpcrdma_proto::v2::header::WordLayout;
+use rpcrdma_proto::v2::ietf07::ReverseSupport;
 use rpcrdma_proto::v2::operations::{InitXch, Operation};
 use rpcrdma_proto::{Design, Designs, Direction, Version};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +42,7 @@ pub(super) struct Rules {
     /// Whether both ends may invalidate each other's handles, where version one is spoken.
     agreed: bool,
     two: Two,
+    messages: Messages,
     closed: bool,
     /// Receives posted and not complete.
     receives: usize,
@@ -62,6 +68,7 @@ pub(super) struct Rules {
 struct Two {
     /// What is spoken, as the first call says.
     spoken: Option<Version>,
+    dialect: Dialect,
     /// Operations of ours and of the peer that may be answered.
     out: BTreeSet<u32>,
     come: BTreeSet<u32>,
@@ -84,6 +91,7 @@ impl Default for Two {
     fn default() -> Self {
         Self {
             spoken: None,
+            dialect: Dialect::Cel01,
             out: BTreeSet::new(),
             come: BTreeSet::new(),
             offer: None,
@@ -190,6 +198,7 @@ impl Rules {
             forward: false,
             agreed,
             two: Two::default(),
+            messages: Messages::default(),
             closed: false,
             receives,
             work: receives,
@@ -236,6 +245,7 @@ impl Rules {
 
     fn sent(&mut self, message: Message) {
         self.spoken(&message);
+        self.count_sent(&message);
         match message.kind {
             Kind::Call(lists) => {
                 for handle in handles(&lists) {
@@ -271,11 +281,20 @@ impl Rules {
                     self.given = message.credits as usize;
                 }
             }
-            Kind::Other => {}
+            // They may be refused, too.
+            Kind::Properties(_) => {
+                self.two.out.insert(message.xid);
+            }
+            Kind::Part(..) | Kind::Grant | Kind::Other => {}
         }
     }
 
     fn spoken(&mut self, message: &Message) {
+        if message.version == Version::Two && message.dialect == Dialect::Ietf07 {
+            self.two.dialect = Dialect::Ietf07;
+            // §6.5: always.
+            self.two.design = Some(Design::PerCall);
+        }
         if matches!(message.kind, Kind::Call(_) | Kind::Reply(_)) {
             self.two.spoken.get_or_insert(message.version);
         }
@@ -358,7 +377,7 @@ impl Rules {
             if !is_shared {
                 self.receive_done();
             }
-            let message = Message::parse(buffer, &[], self.words());
+            let message = Message::parse(buffer, &[], self.words(), self.two.dialect);
             if let Some(lost) = invalidated {
                 self.invalidated_by_peer(&message, lost.handle);
                 for lost in &lost.also {
@@ -435,7 +454,17 @@ impl Rules {
     fn received(&mut self, message: &Message) {
         let (xid, credits) = (message.xid, message.credits);
         self.spoken(message);
+        self.count_received(message);
         match &message.kind {
+            Kind::Part(..) | Kind::Grant => {}
+            Kind::Properties(set) => {
+                self.two.come.insert(xid);
+                let size = set
+                    .receive_buffer
+                    .map_or(DEFAULT_SIZE, |size| size as usize);
+                self.two.size = size;
+                self.two.general = set.reverse == Some(ReverseSupport::General);
+            }
             Kind::Control(direction, operation) => {
                 match direction {
                     Direction::Call => {

@@ -342,10 +342,15 @@ impl<O: Owner> Connection<O> {
         if let Err(NoContinuation) = taken {
             shared.refuse_invalidation(invalidated);
             exchange.end_arriving((direction, xid), was_last);
-            debug!(xid, "a message that does not continue the one before (ietf-07 §7.1.4)");
+            debug!(
+                xid,
+                "a message that does not continue the one before (ietf-07 §7.1.4)"
+            );
             match direction {
                 Direction::Call => self.refuse_call(xid, RdmaError::InvalCont),
-                Direction::Reply => self.fail_call(xid, "the parts of its reply do not follow each other"),
+                Direction::Reply => {
+                    self.fail_call(xid, "the parts of its reply do not follow each other")
+                }
             }
         }
     }

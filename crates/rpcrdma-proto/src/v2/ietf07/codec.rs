@@ -164,9 +164,7 @@ fn why(error: RdmaError) -> &'static str {
             "the connection has another version of RPC-over-RDMA (RDMA2_ERR_VERS_MISMATCH)"
         }
         RdmaError::BadXdr => "it could not read the transport header (RDMA2_ERR_BAD_XDR)",
-        RdmaError::BadPropval => {
-            "it could not read a transport property (RDMA2_ERR_BAD_PROPVAL)"
-        }
+        RdmaError::BadPropval => "it could not read a transport property (RDMA2_ERR_BAD_PROPVAL)",
         RdmaError::InvalHtype => {
             "it does not support the header type of the call (RDMA2_ERR_INVAL_HTYPE)"
         }
@@ -185,9 +183,7 @@ fn why(error: RdmaError) -> &'static str {
         RdmaError::WriteResource { .. } => {
             "a result did not fit its Write chunk (RDMA2_ERR_WRITE_RESOURCE)"
         }
-        RdmaError::ReplyResource { .. } => {
-            "the reply did not fit (RDMA2_ERR_REPLY_RESOURCE)"
-        }
+        RdmaError::ReplyResource { .. } => "the reply did not fit (RDMA2_ERR_REPLY_RESOURCE)",
         RdmaError::System => "it could not process the call (RDMA2_ERR_SYSTEM)",
     }
 }
