@@ -168,7 +168,12 @@ impl FlowControl {
 
     /// Returns the largest number of calls of the peer that are tolerated.
     pub(crate) fn tolerated(&self) -> usize {
-        self.grant.tolerated()
+        let calls = self.grant.tolerated();
+        match self.messages {
+            None => calls,
+            // A credit is for any message: those for replies may be used for calls.
+            Some(_) => calls + (self.calls.asked() + PART_RECEIVES) as usize,
+        }
     }
 
     /// Records that a message used a Receive.

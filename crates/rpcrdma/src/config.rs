@@ -5,6 +5,7 @@ use crate::characteristics::CustomCharacteristics;
 use buffer::Pool;
 use oncrpc::admission::ConnectionLimits;
 use oncrpc::{Connections, LocalUsers, Service};
+use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::{Design, InlineThreshold, PersistentArguments, Versions};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -155,6 +156,8 @@ pub struct ClientConfig {
     /// client uses version one, and for [`REMEMBER_VERSION_ONE`] it does not offer version two
     /// again. With [`Versions::Two`] it offers version two to every server.
     pub versions: Versions,
+    /// Draft of version two that the client speaks. The default is cel-01.
+    pub dialect: Dialect,
     /// How long to wait for the server to answer the offer of version two, before the connection is
     /// given up.
     pub version_timeout: Duration,
@@ -265,6 +268,7 @@ impl ClientConfig {
     buffer::setters! {
         with_connections(connections: usize),
         with_versions(versions: Versions),
+        with_dialect(dialect: Dialect),
         with_version_timeout(version_timeout: Duration),
         with_credits(credits: u32),
         with_send_size(send_size: InlineThreshold),
@@ -307,6 +311,7 @@ impl Default for ClientConfig {
         Self {
             connections: 1,
             versions: Versions::One,
+            dialect: Dialect::default(),
             version_timeout: Duration::from_secs(5),
             credits: 128,
             send_size: InlineThreshold::DEFAULT,
@@ -360,6 +365,10 @@ pub struct ServerConfig {
     /// Versions of RPC-over-RDMA that the server speaks. With [`Versions::Auto`] each client
     /// chooses by the version of its first message.
     pub versions: Versions,
+    /// Draft of version two that the server speaks, and announces in its private data. The default
+    /// is cel-01. A client of another draft is told that there is no version two, or is not
+    /// understood if there is nothing else.
+    pub dialect: Dialect,
     /// Largest number of credits granted to a client, at least 1. A credit allows one call at a
     /// time.
     pub credits: u32,
@@ -468,6 +477,7 @@ pub struct ServerConfig {
 impl ServerConfig {
     buffer::setters! {
         with_versions(versions: Versions),
+        with_dialect(dialect: Dialect),
         with_credits(credits: u32),
         with_send_size(send_size: InlineThreshold),
         with_max_send_size(max_send_size: InlineThreshold),
@@ -511,6 +521,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             versions: Versions::Auto,
+            dialect: Dialect::default(),
             credits: 128,
             send_size: InlineThreshold::at_most(2 * InlineThreshold::DEFAULT.bytes()),
             max_send_size: InlineThreshold::at_most(8 * InlineThreshold::DEFAULT.bytes()),

@@ -107,6 +107,7 @@ pub(crate) fn server_config(scenario: &Scenario, dice: &mut Dice, pool: Pool) ->
     usual
         .clone()
         .with_versions(dice.of(scenario.versions.1))
+        .with_dialect(scenario.dialect)
         .with_max_send_size(InlineThreshold::at_most(dice.of(scenario.inline)))
         .with_credits(terms.credits)
         .with_send_size(terms.send)
@@ -161,6 +162,7 @@ pub(crate) fn client_config(scenario: &Scenario, dice: &mut Dice) -> ClientConfi
         })
         .with_health(health(scenario, dice, usual.health))
         .with_versions(dice.of(scenario.versions.0))
+        .with_dialect(scenario.dialect)
         .with_max_receive_size(InlineThreshold::at_most(dice.of(scenario.inline)))
         .with_version_timeout(Duration::from_secs(2))
         .with_credits(terms.credits)

@@ -235,7 +235,11 @@ impl Back {
                 other => Err(format!("a client without a service says {other:?}")),
             },
             // In version two it has said before that nothing is answered there (xcharext §3.3).
-            Err(TransportError::Refused(why)) if why.contains("BKREQSUP_NONE") => Ok(true),
+            Err(TransportError::Refused(why))
+                if why.contains("BKREQSUP_NONE") || why.contains("RDMA2_RVRSDIR_NONE") =>
+            {
+                Ok(true)
+            }
             Err(
                 TransportError::TimedOut(_)
                 | TransportError::Disconnected(_)

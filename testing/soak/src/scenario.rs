@@ -5,11 +5,13 @@ mod calls;
 mod connections;
 mod designs;
 mod files;
+mod ietf07;
 mod relayed;
 mod versions;
 
 use crate::echo::{EVERY_KIND, Kind, Mix};
 use crate::faults::{FaultRates, NO_FAULTS, Sizes};
+use rpcrdma::proto::v2::Dialect;
 use rpcrdma::{Design, Versions};
 
 /// One scenario: what is called, with which settings, under which faults.
@@ -29,6 +31,8 @@ pub struct Scenario {
     pub calls: (usize, usize),
     /// Protocol versions: each client draws from the first list, each server from the second.
     pub versions: (&'static [Versions], &'static [Versions]),
+    /// Draft of version two, at both ends.
+    pub dialect: Dialect,
     /// Faults of the provider.
     pub faults: FaultRates,
     /// Limits of the provider.
@@ -140,6 +144,7 @@ const FIRST: Scenario = Scenario {
     tasks: (1, 6),
     calls: (1, 8),
     versions: (&[Versions::One], &[Versions::Auto]),
+    dialect: Dialect::Cel01,
     faults: NO_FAULTS,
     sizes: Sizes::Usual,
     inline: &[1024, 1024, 2048, 4096, 4096, 8192, 65_536],
@@ -230,6 +235,7 @@ const TABLES: &[&[Scenario]] = &[
     connections::ROWS,
     versions::ROWS,
     designs::ROWS,
+    ietf07::ROWS,
     relayed::ROWS,
 ];
 

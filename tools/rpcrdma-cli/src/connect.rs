@@ -60,6 +60,7 @@ impl ConnectArgs {
             .clone()
             .with_connections(self.nconnect.into())
             .with_versions(self.transport.versions())
+            .with_dialect(self.transport.dialect())
             .with_version_timeout(usual.version_timeout.min(self.timeout))
             .with_credits(self.transport.credits)
             .with_send_size(self.transport.inline_size_or(usual.send_size))

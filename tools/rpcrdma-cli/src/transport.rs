@@ -3,6 +3,7 @@
 use crate::provider::{ProviderArgs, Providers, ServerProviders};
 use crate::units;
 use clap::{Args, ValueEnum};
+use rpcrdma::proto::v2::Dialect;
 use rpcrdma::{Design, InlineThreshold, Spin, Versions};
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
@@ -24,7 +25,8 @@ pub(crate) struct TransportArgs {
     no_crc: bool,
 
     /// RPC-over-RDMA version: `auto` offers version two (which has no RFC) to servers that announce
-    /// the same draft of it, and uses version one with others; `serve` then accepts both
+    /// the same draft of it, and uses version one with others; `serve` then accepts both. The draft
+    /// is cel-01 with xcharext-02, or ietf-07
     #[arg(long, value_enum, default_value_t, value_name = "VERSION")]
     rpcrdma_version: VersionName,
 
@@ -66,6 +68,12 @@ enum VersionName {
     One,
     #[value(name = "2")]
     Two,
+    /// Both, and of version two the draft ietf-07.
+    #[value(name = "auto:ietf-07")]
+    AutoIetf07,
+    /// Version two as draft-ietf-nfsv4-rpcrdma-version-two-07 has it.
+    #[value(name = "2:ietf-07")]
+    TwoIetf07,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -188,9 +196,17 @@ impl TransportArgs {
 
     pub(crate) fn versions(&self) -> Versions {
         match self.rpcrdma_version {
-            VersionName::Auto => Versions::Auto,
+            VersionName::Auto | VersionName::AutoIetf07 => Versions::Auto,
             VersionName::One => Versions::One,
-            VersionName::Two => Versions::Two,
+            VersionName::Two | VersionName::TwoIetf07 => Versions::Two,
+        }
+    }
+
+    /// The draft of version two.
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self.rpcrdma_version {
+            VersionName::Auto | VersionName::One | VersionName::Two => Dialect::Cel01,
+            VersionName::AutoIetf07 | VersionName::TwoIetf07 => Dialect::Ietf07,
         }
     }
 

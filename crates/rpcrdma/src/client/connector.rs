@@ -182,7 +182,7 @@ impl Connector {
     /// drafts use the number of version two for other messages, and a server of one may take the
     /// offer for something else: it is made only to a server that announces the same draft.
     fn versions_with(&self, versions: Versions, private_data: &[u8]) -> Versions {
-        let announced = Dialect::announced(private_data).is_some();
+        let announced = Dialect::announced(private_data) == Some(self.config.dialect);
         match versions {
             Versions::Auto if !announced && !self.lacks_version_one.load(Relaxed) => Versions::One,
             versions => versions,
@@ -250,7 +250,7 @@ impl Connector {
         let mut config = Config {
             role: Role::Client,
             versions,
-            dialect: Dialect::default(),
+            dialect: self.config.dialect,
             xids: self.xids.clone(),
             own,
             characteristics: Characteristics {
@@ -401,7 +401,7 @@ fn may_speak_version_one(over: &CloseReason) -> bool {
         CloseReason::Closed(_) | CloseReason::NoVersion(_) => true,
         CloseReason::Violation(violation) => matches!(
             violation,
-            Violation::OfferNotUnderstood | Violation::OtherDialect(_) | Violation::UnclearDesign
+            Violation::OfferNotUnderstood | Violation::OtherDialect(..) | Violation::UnclearDesign
         ),
         CloseReason::Impossible
         | CloseReason::ServiceFailed

@@ -20,7 +20,7 @@ use buffer::Pool;
 use oncrpc::turns::{TURNS, Turns};
 use oncrpc::warnings::WARNING_PERIOD;
 use oncrpc::{Chain, LocalUserError, Origin, PeerGroup};
-use rpcrdma_proto::limits::{CREDIT_TOLERANCE, MAX_CREDITS, RECEIVE_SLACK};
+use rpcrdma_proto::limits::{CREDIT_TOLERANCE, MAX_CREDITS, PART_RECEIVES, RECEIVE_SLACK};
 use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
@@ -284,7 +284,7 @@ impl Arrival {
             role: Role::Server,
             // The provider may say something else than when the server began.
             versions: terms.versions(settings.versions)?,
-            dialect: Dialect::default(),
+            dialect: settings.dialect,
             xids: xids::random(),
             own,
             characteristics: Characteristics {
@@ -319,8 +319,8 @@ impl Arrival {
             .with_receives(match self.address.shared.receives {
                 // A peer that has more calls here than it may is to be seen, and not only held back
                 // (RFC 5041 §8.3.2).
-                Some(_) => most_blocks(credits, backward_credits),
-                None => receives_for(credits, backward_credits),
+                Some(_) => most_blocks(&config, credits, backward_credits),
+                None => config.posted_receives(),
             })
             .with_receive_size(config.receive_size())
             .with_shared_receives(self.address.shared.receives.clone())
@@ -428,8 +428,12 @@ fn receives_for(forward: u32, backward: u32) -> usize {
 }
 
 /// Blocks of the shared receive queue that the messages of one client may hold.
-fn most_blocks(forward: u32, backward: u32) -> usize {
-    CREDIT_TOLERANCE * forward as usize + backward as usize + RECEIVE_SLACK
+fn most_blocks(config: &Config, forward: u32, backward: u32) -> usize {
+    let parts = match config.dialect {
+        Dialect::Ietf07 => PART_RECEIVES as usize,
+        _ => 0,
+    };
+    CREDIT_TOLERANCE * forward as usize + backward as usize + parts + RECEIVE_SLACK
 }
 
 /// Whether credits are granted that no Receive backs.

@@ -328,6 +328,7 @@ impl Pairs {
                 let mut config = usual
                     .clone()
                     .with_versions(args.transport.versions())
+                    .with_dialect(args.transport.dialect())
                     .with_credits(args.transport.credits)
                     .with_send_size(args.transport.inline_size_or(usual.send_size))
                     .with_receive_size(args.transport.inline_size_or(usual.receive_size))
@@ -431,6 +432,7 @@ impl Pairs {
                 let config = usual
                     .clone()
                     .with_versions(transport.versions())
+                    .with_dialect(transport.dialect())
                     .with_credits(transport.credits)
                     .with_send_size(transport.inline_size_or(usual.send_size))
                     .with_receive_size(transport.inline_size_or(usual.receive_size))

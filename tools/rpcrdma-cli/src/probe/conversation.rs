@@ -4,7 +4,7 @@
 use oncrpc::xdr;
 use oncrpc::{Credential, Procedure};
 use rpcrdma_proto::header::{self, Lists, WriteChunk, procedure};
-use rpcrdma_proto::v2::Foreign;
+use rpcrdma_proto::v2::{Dialect, Foreign};
 use rpcrdma_proto::v2::header::Direction;
 use rpcrdma_proto::v2::operations::Operation;
 use std::future::poll_fn;
@@ -270,7 +270,7 @@ impl Conversation {
                     self.refusal = Some(buffer);
                 } else {
                     self.strays += 1;
-                    let foreign = Foreign::in_message(&buffer);
+                    let foreign = Foreign::in_message(Dialect::Cel01, &buffer);
                     let of_header = |foreign: &Foreign| matches!(foreign, Foreign::HeaderType(_));
                     self.foreign = foreign.filter(|foreign| self.two && of_header(foreign));
                 }

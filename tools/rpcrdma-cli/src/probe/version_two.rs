@@ -195,7 +195,7 @@ fn of_message(message: &[u8], known: &Registry) -> VersionTwo {
             ),
         };
     }
-    if let Some(foreign) = Foreign::in_message(message) {
+    if let Some(foreign) = Foreign::in_message(Dialect::Cel01, message) {
         return other_draft(foreign);
     }
     let mut spoken = Spoken {

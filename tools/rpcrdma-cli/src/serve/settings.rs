@@ -278,6 +278,7 @@ impl Settings {
         let mut config = usual
             .clone()
             .with_versions(self.args.transport.versions())
+            .with_dialect(self.args.transport.dialect())
             .with_credits(self.args.transport.credits)
             .with_send_size(self.args.transport.inline_size_or(usual.send_size))
             .with_receive_size(self.args.transport.inline_size_or(usual.receive_size))

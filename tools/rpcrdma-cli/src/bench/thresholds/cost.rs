@@ -77,10 +77,12 @@ impl Cost {
         let (reads, rest_of_call) = pulled(&plan, &sizes, &limits);
         let result = (call.result_room > 0).then_some(call.result);
         let head = call.reply - padded(call.result);
-        let (long_reply, placed) = match plan_reply(MIN_LEN, &offered, head, result, threshold) {
+        let (long_reply, placed) = match plan_reply(MIN_LEN, &offered, head, result, threshold, 0) {
             ReplyPlan::Send(chunks) => (false, chunks),
             ReplyPlan::ReplyChunk(chunks) => (true, chunks),
-            ReplyPlan::NoRoom => bail!("there is no room for the reply"),
+            ReplyPlan::Parts(_) | ReplyPlan::NoRoom { .. } | ReplyPlan::NoRoomForResult { .. } => {
+                bail!("there is no room for the reply")
+            }
         };
         let placed = match (result, placed.first()) {
             (Some(len), Some(Some(_))) => len,
@@ -109,6 +111,7 @@ impl Cost {
 fn limits(threshold: usize) -> PlanLimits {
     let max_chunk = ClientConfig::default().max_chunk;
     PlanLimits {
+        continued: 0,
         header: MIN_LEN,
         send: threshold,
         receive: threshold,
