@@ -23,7 +23,7 @@ pub(super) use report::Report;
 #[command(after_help = "Examples:
   rpcrdma bench negotiation
   rpcrdma bench negotiation --payload 32k
-  rpcrdma bench negotiation --depth 1 --interrupt 10us
+  rpcrdma bench negotiation --interrupt 10us
   rpcrdma bench negotiation --json > negotiation.json
 
 A connection of version two begins with Receives of 4 KiB at both ends, and its calls or replies \
@@ -42,7 +42,8 @@ registrations of memory; `wakes` completions that found a host asleep; `client` 
 size of their Receives at the end of the phase.
 
 The simulated RNIC is a model, and its times are assumptions; they do not vary. Data that comes \
-in a Send is not copied in it.")]
+in a Send is not copied in it. With --depth, calls that are made together arrive together, and \
+their replies wait for each other on the wire.")]
 pub(crate) struct NegotiationArgs {
     /// Data of a call or its reply, more than 4 KiB
     #[arg(long, default_value = "8k", value_name = "SIZE",
@@ -50,7 +51,7 @@ pub(crate) struct NegotiationArgs {
     payload: u32,
 
     /// Calls in flight at a time
-    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     depth: u8,
 
     /// Number of calls before and after the change

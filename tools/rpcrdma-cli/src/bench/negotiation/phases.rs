@@ -9,6 +9,7 @@ use anyhow::{Result, ensure};
 use rpcrdma_proto::v2::characteristics::{ReceiveBufferSize, ReceiveSize, XcharVal};
 use rpcrdma_proto::{Characteristics, Config, Design, InlineThreshold, PrivateData, Role};
 use serde::Serialize;
+use std::cell::Cell;
 
 /// How the sizes of Receives come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -125,10 +126,16 @@ pub(super) fn measure(
     if asked {
         let most = run.ended() + MOST_DURING;
         let changed = |run: &Run| is_in_use(run, agreement, wanted);
+        let seen = Cell::new(None);
         phase(&mut run, Phase::During, &|run: &Run| {
-            changed(run) || run.ended() >= most
+            if seen.get().is_none() && changed(run) {
+                seen.set(Some(run.ended()));
+            }
+            // Calls in flight then were made before.
+            let last = seen.get().map_or(most, |at| at + u64::from(args.depth));
+            run.ended() >= last
         })?;
-        ensure!(changed(&run), "the sizes of Receives did not change");
+        ensure!(seen.get().is_some(), "the sizes of Receives did not change");
         let done = more(&run);
         phase(&mut run, Phase::After, &done)?;
     }
