@@ -64,7 +64,7 @@ fn each_design_costs_what_its_text_says() {
     assert_eq!(alone("per_call_all", 4, "header_bytes"), plain + 24.0);
     assert_eq!(alone("per_call_all", 4, "local_share"), 0.0);
     let gain = alone("per_call_all", 4, "latency_us") / alone("none", 4, "latency_us");
-    assert!(gain < 0.9, "{gain}");
+    assert!(gain < 0.95, "{gain}");
     // Nobody has to be woken for the only handle of a call.
     assert!(alone("per_call", 1, "latency_us") < alone("none", 1, "latency_us"));
     // Client and server once each for a call, and the client once more for a handle.
@@ -235,7 +235,12 @@ fn traffic_memory_and_chunks_are_measured_as_asked_for() {
 fn range_of_mixed_traffic_has_another_order_of_calls_too() {
     // Without variation and with one seed, nothing else differs.
     let model = ["sim", "--jitter", "0", "--design", "none", "--runs", "1"];
-    let bench = [&BENCH[..], &model, &["--json", "--memory", "dynamic"]].concat();
+    let bench = [
+        &BENCH[..],
+        &model,
+        &["--json", "--memory", "dynamic", "--chunks", "1"],
+    ]
+    .concat();
     let report: Value = serde_json::from_slice(&ok(&bench)).unwrap();
     for row in report["rows"].as_array().unwrap() {
         let [low, high] = ["low", "high"].map(|end| row["latency_us"][end].as_f64().unwrap());

@@ -4,18 +4,17 @@
 //! Both ends run in virtual time on a model of an RNIC. Messages are larger than the Receives that the connection
 //! begins with. What moves them then are chunks, until an end has asked its peer for larger Receives.
 
-mod calls;
+mod cases;
 mod phases;
 mod report;
 
-use crate::bench::model::ModelArgs;
+use crate::bench::model::{Assumptions, ModelArgs};
 use crate::bench::output::print;
 use crate::failure::Ended;
 use crate::units::size_within;
 use anyhow::Result;
-use calls::Calls;
+use cases::{Agreement, Calls};
 use clap::Args;
-use phases::Agreement;
 pub(super) use report::Report;
 
 /// Compare Receives that grow in version two with sizes that are fixed at the beginning, on a model of an RNIC
@@ -47,7 +46,7 @@ their replies wait for each other on the wire.")]
 pub(crate) struct NegotiationArgs {
     /// Data of a call or its reply, more than 4 KiB
     #[arg(long, default_value = "8k", value_name = "SIZE",
-        value_parser = size_within::<u32>(4097..=calls::MAX_PAYLOAD as u64))]
+        value_parser = size_within::<u32>(4097..=cases::MAX_PAYLOAD as u64))]
     payload: u32,
 
     /// Calls in flight at a time
@@ -77,7 +76,8 @@ pub(crate) fn run(args: &NegotiationArgs) -> Result<Ended> {
             rows.extend(phases::measure(args, calls, agreement)?);
         }
     }
-    let report = Report::new(args, rows);
+    let model = Assumptions::new(&args.model.costs(0), args.model.service);
+    let report = Report::new(model, args.payload, args.depth, rows);
     let table = match args.markdown {
         true => Report::markdown,
         false => Report::print,

@@ -1,66 +1,14 @@
 //! One run: calls before, during and after a change of the sizes.
 
 use super::NegotiationArgs;
-use super::calls::{Calls, Load};
+use super::cases::{Agreement, Calls, Load, Phase};
 use super::report::Row;
 use crate::bench::median::median;
 use crate::bench::model::{self, Order, Simulated, Snapshot, Traffic};
 use anyhow::{Result, ensure};
 use rpcrdma_proto::v2::characteristics::{ReceiveBufferSize, ReceiveSize, XcharVal};
 use rpcrdma_proto::{Characteristics, Config, Design, InlineThreshold, PrivateData, Role};
-use serde::Serialize;
 use std::cell::Cell;
-
-/// How the sizes of Receives come about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Agreement {
-    /// Both ends have 4 KiB and do not ask for more.
-    Fixed,
-    /// The server asks for Receives as large as its replies, as that of this program does.
-    Server,
-    /// Each end asks the other.
-    Both,
-    /// Both ends begin with the size that negotiation comes to.
-    Larger,
-}
-
-/// A part of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Phase {
-    /// Before anything is asked for.
-    Before,
-    /// From the request until the new sizes are in use.
-    During,
-    /// After that.
-    After,
-}
-
-impl Agreement {
-    pub(super) const ALL: [Self; 4] = [Self::Fixed, Self::Server, Self::Both, Self::Larger];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Fixed => "fixed",
-            Self::Server => "server",
-            Self::Both => "both",
-            Self::Larger => "larger",
-        }
-    }
-}
-
-impl Phase {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Before => "before",
-            Self::During => "during",
-            Self::After => "after",
-        }
-    }
-}
 
 /// Calls within which new sizes are in use, if they ever are: each uses a Receive, of which there are far fewer.
 const MOST_DURING: u64 = 10_000;

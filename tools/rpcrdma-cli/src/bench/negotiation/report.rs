@@ -1,8 +1,6 @@
 //! What was measured, and how it is shown.
 
-use super::NegotiationArgs;
-use super::calls::Calls;
-use super::phases::{Agreement, Phase};
+use super::cases::{Agreement, Calls, Phase};
 use crate::bench::model::Assumptions;
 use crate::table::Columns;
 use crate::units::size;
@@ -52,11 +50,11 @@ pub(super) struct Row {
 }
 
 impl Report {
-    pub(super) fn new(args: &NegotiationArgs, rows: Vec<Row>) -> Self {
+    pub(super) fn new(model: Assumptions, payload: u32, depth: u8, rows: Vec<Row>) -> Self {
         Self {
-            model: Assumptions::new(&args.model.costs(0), args.model.service),
-            payload: args.payload,
-            depth: args.depth,
+            model,
+            payload,
+            depth,
             rows,
         }
     }

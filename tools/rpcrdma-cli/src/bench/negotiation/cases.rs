@@ -1,4 +1,4 @@
-//! Calls whose messages outgrow the Receives.
+//! Calls whose messages outgrow the Receives, agreements on the size of these, and phases of a run.
 
 use crate::bench::model::{Sizes, Workload};
 use oncrpc::ReplyBound;
@@ -41,6 +41,57 @@ impl Calls {
         /// More than a transport header without chunks and the length of the data.
         const HEADER: usize = 64;
         HEADER + HEAD + payload.next_multiple_of(size_of::<u32>())
+    }
+}
+
+/// How the sizes of Receives come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Agreement {
+    /// Both ends have 4 KiB and do not ask for more.
+    Fixed,
+    /// The server asks for Receives as large as its replies, as that of this program does.
+    Server,
+    /// Each end asks the other.
+    Both,
+    /// Both ends begin with the size that negotiation comes to.
+    Larger,
+}
+
+/// A part of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Phase {
+    /// Before anything is asked for.
+    Before,
+    /// From the request until the new sizes are in use.
+    During,
+    /// After that.
+    After,
+}
+
+impl Agreement {
+    pub(super) const ALL: [Self; 4] = [Self::Fixed, Self::Server, Self::Both, Self::Larger];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::Server => "server",
+            Self::Both => "both",
+            Self::Larger => "larger",
+        }
+    }
+}
+
+impl Phase {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Before => "before",
+            Self::During => "during",
+            Self::After => "after",
+        }
     }
 }
 
