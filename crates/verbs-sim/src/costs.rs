@@ -59,6 +59,8 @@ pub(crate) struct Clock {
     received: Duration,
     /// When the last message of the RNIC is at the other end: they arrive in order.
     arrived: Duration,
+    /// Times that a completion found the host asleep.
+    wakeups: u64,
     rng: Rng,
 }
 
@@ -70,6 +72,7 @@ impl Clock {
             rnic: Duration::ZERO,
             received: Duration::ZERO,
             arrived: Duration::ZERO,
+            wakeups: 0,
             rng: Rng::new(costs.seed),
         }
     }
@@ -94,6 +97,11 @@ impl Clock {
         self.host
     }
 
+    /// Times that a completion found the host asleep.
+    pub(crate) fn wakeups(&self) -> u64 {
+        self.wakeups
+    }
+
     /// The host posts: when that is done.
     pub(crate) fn post(&mut self, now: Duration) -> Duration {
         self.work(now, self.costs.post)
@@ -114,6 +122,7 @@ impl Clock {
     /// The host takes a completion that it could see from `visible` on.
     pub(crate) fn complete(&mut self, now: Duration, visible: Duration) {
         if self.host <= visible {
+            self.wakeups += 1;
             self.work(now, self.costs.interrupt);
         }
         self.work(now, self.costs.completion);

@@ -55,6 +55,9 @@ pub struct Traffic {
     pub local_invalidations: u64,
     /// Most Read requests of the peer that waited for their response at a time.
     pub most_inbound_reads: usize,
+    /// Signalled completions that found the host asleep, each of which costs an
+    /// [interrupt](crate::Costs::interrupt).
+    pub wakeups: u64,
 }
 
 #[derive(Debug)]
@@ -162,7 +165,10 @@ impl End {
     }
 
     pub(crate) fn traffic(&self) -> Traffic {
-        self.traffic
+        Traffic {
+            wakeups: self.clock.wakeups(),
+            ..self.traffic
+        }
     }
 
     /// Until when its host is busy.

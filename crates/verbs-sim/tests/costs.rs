@@ -92,6 +92,7 @@ fn message_costs_post_rnic_wire_and_interrupt_time() {
     // 500 bytes at a megabyte in a second.
     assert_eq!(seen, us(1 + 3 + 500 + 200));
     assert_eq!(right.busy_until(), seen + us(50 + 2));
+    assert_eq!((left.traffic().wakeups, right.traffic().wakeups), (0, 1));
     assert_eq!(left.busy_until(), us(1), "a Send is not waited for");
 }
 
@@ -120,6 +121,33 @@ fn busy_cpu_needs_no_interrupt() {
     run_to(&fabric, right.busy_until(), [&mut left, &mut right]);
     let (seen, _) = until_seen(&fabric, &mut right, &mut left);
     assert_eq!(right.busy_until(), seen + us(2));
+    assert_eq!(right.traffic().wakeups, 0);
+}
+
+#[test]
+fn read_costs_its_owner_a_completion_and_a_wake_up() {
+    let (fabric, mut left, mut right) = pair();
+    let source = verbs::Gather::from_elem(vec![7; 500].into(), 1);
+    let at = right.register(Memory::Source(source)).unwrap();
+    fabric.advance_to(us(1000));
+    let sink = Buffer::with_capacity(500);
+    let from = [verbs::Segment {
+        handle: at.handle,
+        length: 500,
+        offset: at.offset,
+    }];
+    left.post(WorkRequest::Read {
+        wr: WrId(3),
+        sink,
+        from: from.into_iter().collect(),
+    })
+    .unwrap();
+    let (seen, completion) = until_seen(&fabric, &mut left, &mut right);
+    assert!(matches!(completion, Completion::Read { .. }));
+    // The request, and the response with its bytes.
+    assert_eq!(seen, us(1000 + 1 + (3 + 200) + (3 + 500 + 200)));
+    assert_eq!(left.busy_until(), seen + us(50 + 2));
+    assert_eq!((left.traffic().wakeups, right.traffic().wakeups), (1, 0));
 }
 
 #[test]

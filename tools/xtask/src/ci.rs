@@ -102,7 +102,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     step("features", &library::features);
     step("minimum Rust", &library::rust_version);
     step("packages", &library::publish);
-    step("book", &docs::run);
+    step("book", &|| docs::run(&docs::Options::default()));
     step("fuzzing", &|| {
         fuzz::run(&fuzz::Options::for_ci(options.install))
     });

@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: the documentation as a book.
+//! `cargo xtask docs`: the documentation as a book, and the figures in it.
 //!
 //! The pages link to files beside `docs`, such as README.md and contrib/rpcrdma.toml, which mdBook does not find.
 //! So the book is built from a copy: the pages and what they link to, at the same paths from the root as in the
@@ -10,10 +10,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 
 use crate::command::line;
+use crate::figures;
 use crate::tidy::{Pages, SUMMARY};
 use crate::tool::Tool;
+
+#[derive(Args, Default)]
+pub(crate) struct Options {
+    /// Write the figures that commands of the program make into their pages, and build no book
+    #[arg(long)]
+    write: bool,
+    /// Compare these figures with the pages, and build no book
+    #[arg(long, conflicts_with = "write")]
+    figures: bool,
+}
 
 /// Builds the book. A debug build of it compiles in half the time, and builds this book in a second.
 const MDBOOK: Tool = Tool {
@@ -25,12 +37,28 @@ const MDBOOK: Tool = Tool {
 /// Where the configuration has mdBook look for the pages, from the root of the work tree.
 const COPY: &str = "target/docs/src";
 
+/// Compares the figures of pages with those that the program makes, and builds the book; or writes the figures.
+///
+/// # Errors
+///
+/// A figure differs, or those of the book.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.write {
+        return figures::write();
+    }
+    figures::check()?;
+    match options.figures {
+        true => Ok(()),
+        false => book(),
+    }
+}
+
 /// Builds the book in `target/docs/book`; installs mdBook below `target` if it is missing.
 ///
 /// # Errors
 ///
 /// mdBook cannot be installed, or it reports an error or a warning.
-pub(crate) fn run() -> Result<()> {
+fn book() -> Result<()> {
     let root = crate::root();
     let mdbook = MDBOOK.find(&root.join("target/tools"), |what| eprintln!("docs: {what}"))?;
     copy(root, &Pages::read(root)?, &root.join(COPY))?;

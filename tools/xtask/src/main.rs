@@ -9,6 +9,7 @@ mod compared;
 mod dashboard;
 mod dissector;
 mod docs;
+mod figures;
 mod fuzz;
 mod gateway;
 mod ibv_layout;
@@ -50,8 +51,8 @@ enum Chore {
     Dashboard(dashboard::Options),
     /// Check the dissector of contrib/wireshark against tshark and conversations in version two
     Dissector(dissector::Options),
-    /// Build the documentation as a book, in target/docs/book
-    Docs,
+    /// Compare or write the figures of pages, and build the documentation as a book, in target/docs/book
+    Docs(docs::Options),
     /// Fuzz the parsers and state machines with libFuzzer
     Fuzz(fuzz::Options),
     /// Compare the bindings of verbs-ibv with the headers of rdma-core that are installed
@@ -93,7 +94,7 @@ fn main() -> ExitCode {
         Chore::Tidy(options) => tidy::run(&options),
         Chore::Dashboard(options) => dashboard::run(&options),
         Chore::Dissector(options) => dissector::run(&options),
-        Chore::Docs => docs::run(),
+        Chore::Docs(options) => docs::run(&options),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::IbvLayout => ibv_layout::run(),
         Chore::Soak(options) => soak::run(&options),

@@ -122,7 +122,7 @@ impl End {
             }
             Message::ReadResponse(bytes) => {
                 let result = if self.reads.respond(&bytes) {
-                    self.finish_reads();
+                    self.finish_reads(now);
                     Ok(())
                 } else {
                     Err(Violation::UnexpectedResponse)

@@ -77,7 +77,7 @@ impl End {
             }
             WorkRequest::Read { wr, sink, from } => {
                 self.reads.begin(wr, sink, from);
-                self.finish_reads();
+                self.finish_reads(now);
             }
             WorkRequest::Invalidate { wr, handle } => match self.regions.invalidate(handle) {
                 Some(memory) => {
@@ -102,9 +102,10 @@ impl End {
         self.complete_at(now, visible, Queue::Work, completion);
     }
 
-    pub(super) fn finish_reads(&mut self) {
+    /// Completes the Reads that are whole: their owner, who waits for them, can see that now.
+    pub(super) fn finish_reads(&mut self, now: Duration) {
         while let Some(completion) = self.reads.finished() {
-            self.complete(Queue::Work, completion);
+            self.complete_at(now, now, Queue::Work, completion);
         }
     }
 

@@ -5,35 +5,32 @@
 //! an RNIC and its host, over the software provider, and over an RDMA device. It is the code of every other command that is
 //! measured, below what makes and ends connections.
 
-mod bed;
 mod cases;
-mod counted;
 mod drawing;
 mod measured;
 mod report;
+mod shape;
 mod tables;
-mod traffic;
 
+use crate::bench::model::{
+    self, Bed, Loopback, ModelArgs, OF_THE_MODEL, Order, Outcome, Over, Simulated, Traffic,
+};
 use crate::bench::output::print;
 use crate::failure::{Ended, Usage};
 use crate::serve::Given;
-use crate::units::{parse_duration, size_within};
+use crate::units::size_within;
 use anyhow::{Context, Result, bail};
-use bed::{Bed, Loopback, Over, Simulated};
-use buffer::Pool;
-use cases::{Case, DEPTH, Memory, ProviderName};
-use clap::{Args, ValueEnum};
+use cases::{Case, DEPTH, Memory, ProviderName, TrafficKind};
+use clap::Args;
 pub(super) use report::Report;
-use report::Row;
-use rpcrdma_proto::v2::Dialect;
+use report::{Row, Runs};
 use rpcrdma_proto::{
-    Characteristics, Config, Design, InlineThreshold, PersistentArguments, PrivateData, Receives,
-    Registration, Registrations, Role, Versions, Xids,
+    Characteristics, Config, Design, InlineThreshold, PersistentArguments, PrivateData,
+    Registration, Registrations, Role,
 };
+use shape::Shape;
 use std::path::PathBuf;
 use std::time::Duration;
-use traffic::{Outcome, Shape, Traffic};
-use verbs_sim::Costs;
 
 /// Compare remote invalidation designs, and none, on a model of an RNIC or on an RDMA device
 #[derive(Args, Debug)]
@@ -55,11 +52,12 @@ The simulated RNIC is a model, and its times are assumptions. Posting work, taki
 and registering memory cost host time; a sleeping host is woken by an interrupt; an RNIC sends \
 one message after the other. Set your own times in ns, us or ms. Each time varies by --jitter, \
 and each design has the same --runs seeds. Results are the median over the runs, and the lowest \
-and highest.
+and highest. In `mixed` traffic these two are also over the same seeds with another order of the \
+calls that arrive at the same time, which nothing in the protocol decides.
 
 Columns, per call and of both ends together where they are counts: `posts` work requests, \
-registrations included; `compl.` completions that a host waits for; `header` bytes of transport \
-headers; `latency us` the time of a call with data; `of none` that time as a part of the time \
+registrations included; `compl.` completions that a host waits for; `wakes` those of them that \
+found the host asleep; `header` bytes of transport headers; `latency us` the time of a call with data; `of none` that time as a part of the time \
 without a design, with the `lowest-highest` of the runs; `local` the share of handles that the \
 client had to invalidate itself; `varied` the cost that --sensitivity changed.
 
@@ -88,59 +86,20 @@ pub(crate) struct InvalidationArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     calls: Option<u32>,
 
-    /// Host time to post a work request
-    #[arg(long, default_value = "100ns", value_name = "DURATION", value_parser = parse_duration)]
-    post: Duration,
+    /// Measure only this traffic; repeatable
+    #[arg(long, value_enum, value_name = "KIND")]
+    traffic: Vec<TrafficKind>,
 
-    /// Host time to take a completion from its queue
-    #[arg(long, default_value = "150ns", value_name = "DURATION", value_parser = parse_duration)]
-    completion: Duration,
+    /// Measure only this way to register memory; repeatable
+    #[arg(long, value_enum, value_name = "KIND")]
+    memory: Vec<Memory>,
 
-    /// Time from a completion until a sleeping host is awake
-    #[arg(long, default_value = "4us", value_name = "DURATION", value_parser = parse_duration)]
-    interrupt: Duration,
+    /// Measure only calls with so many chunks: 1, 2 or 4; repeatable
+    #[arg(long, value_name = "N", value_parser = chunks)]
+    chunks: Vec<usize>,
 
-    /// Host time to register memory
-    #[arg(long, default_value = "800ns", value_name = "DURATION", value_parser = parse_duration)]
-    register: Duration,
-
-    /// Additional host time to register each page of 4 KiB
-    #[arg(long, default_value = "20ns", value_name = "DURATION", value_parser = parse_duration)]
-    register_page: Duration,
-
-    /// RNIC time to invalidate a handle by a Send of the peer
-    #[arg(long, default_value = "500ns", value_name = "DURATION", value_parser = parse_duration)]
-    invalidate: Duration,
-
-    /// RNIC time to invalidate a handle by a work request of its host
-    #[arg(long, default_value = "1us", value_name = "DURATION", value_parser = parse_duration)]
-    local_invalidate: Duration,
-
-    /// Which of several local invalidations are signalled
-    #[arg(long, value_enum, default_value_t)]
-    signal: Signal,
-
-    /// RNIC time for each message, whatever its length
-    #[arg(long, default_value = "200ns", value_name = "DURATION", value_parser = parse_duration)]
-    message: Duration,
-
-    /// Time from one RNIC to the other
-    #[arg(long, default_value = "1500ns", value_name = "DURATION", value_parser = parse_duration)]
-    wire: Duration,
-
-    /// Rate of the wire in gigabits per second
-    #[arg(long, default_value_t = 100, value_name = "GBIT",
-        value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    line_rate: u32,
-
-    /// Rate at which a host copies, in gigabytes per second
-    #[arg(long, default_value_t = 10, value_name = "GB",
-        value_parser = clap::value_parser!(u32).range(1..=1000))]
-    copy_rate: u32,
-
-    /// Time that the server works on a call
-    #[arg(long, default_value = "10us", value_name = "DURATION", value_parser = parse_duration)]
-    service: Duration,
+    #[command(flatten)]
+    model: ModelArgs,
 
     /// Random variation of each time
     #[arg(long, default_value_t = 20, value_name = "PERCENT",
@@ -177,34 +136,15 @@ pub(crate) struct InvalidationArgs {
     pub(super) given: Given,
 }
 
-/// Options of the model, which other providers do not have.
-const OF_THE_MODEL: [&str; 16] = [
-    "post",
-    "completion",
-    "interrupt",
-    "register",
-    "register_page",
-    "invalidate",
-    "local_invalidate",
-    "signal",
-    "message",
-    "wire",
-    "line_rate",
-    "copy_rate",
-    "service",
-    "jitter",
-    "seed",
-    "sensitivity",
-];
+/// Options of this command that only the model has, beside those of the model itself.
+const SIMULATED: [&str; 3] = ["jitter", "seed", "sensitivity"];
 
-/// Which local invalidations have a completion that the host waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Signal {
-    /// All of them
-    #[default]
-    Each,
-    /// The last of those that the RNIC has at one time
-    Last,
+/// Parses a number of chunks of a call.
+fn chunks(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok();
+    number
+        .filter(|number| cases::STAGS.contains(number))
+        .ok_or_else(|| "it is not 1, 2 or 4".to_owned())
 }
 
 /// The largest payload: a chunk is no larger than this.
@@ -220,9 +160,6 @@ const PAYLOADS: [u32; 7] = [
     512 << 10,
     4 << 20,
 ];
-
-/// Credits of a connection.
-const CREDITS: u32 = 16;
 
 /// Bytes that one measurement moves, about: more for small calls would only take longer.
 const MOVED: usize = 8 << 20;
@@ -245,22 +182,24 @@ pub(crate) async fn run(args: &InvalidationArgs) -> Result<Ended> {
         ProviderName::Iwarp => Some(Over::software()),
         ProviderName::Verbs => Some(Over::device(args.device.as_deref())?),
     };
-    let mut cases = Case::all(provider, payloads, args.service, args.costs());
+    let costs = args.model.costs(args.jitter);
+    let mut cases = Case::all(provider, payloads, args.model.service, costs);
     if args.sensitivity {
-        cases.extend(Case::varied(args.service, args.costs()));
+        cases.extend(Case::varied(args.model.service, costs));
     }
+    cases.retain(|case| args.asks_for(case));
     let mut rows = Vec::new();
     for case in cases {
         let fit = designs.iter().filter(|&&design| case.takes(design));
         let fit: Vec<Option<Design>> = fit.copied().collect();
         let runs = side_by_side(args, over.as_ref(), &fit, &case).await?;
         let without = fit.iter().position(Option::is_none);
-        let without = without.map(|index| runs[index].as_slice());
+        let without = without.map(|index| &runs[index]);
         for (&design, runs) in fit.iter().zip(&runs) {
             rows.push(Row::new(name(design), &case, runs, without));
         }
     }
-    let report = Report::new(args.costs(), args, rows);
+    let report = Report::new(costs, args, rows);
     if let Some(path) = &args.svg {
         std::fs::write(path, report.plot().to_svg())
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -299,18 +238,25 @@ fn designs(asked: &[String]) -> Result<Vec<Option<Design>>> {
 }
 
 /// All runs of each design. Each has its turn with every seed, as the speed of a real machine drifts.
+///
+/// Where several calls arrive at the same time, the model runs them in both orders.
 async fn side_by_side(
     args: &InvalidationArgs,
     over: Option<&Over>,
     designs: &[Option<Design>],
     case: &Case,
-) -> Result<Vec<Vec<Outcome>>> {
-    let mut runs: Vec<Vec<Outcome>> = designs.iter().map(|_| Vec::new()).collect();
+) -> Result<Vec<Runs>> {
+    let mut runs: Vec<Runs> = designs.iter().map(|_| Runs::default()).collect();
     for seed in (args.seed..).take(args.runs.into()) {
         for (&design, runs) in designs.iter().zip(&mut runs) {
-            let outcome = measure(args, over, design, case, seed).await;
             let payload = case.shape.payload;
-            runs.push(outcome.with_context(|| format!("{}, {payload} bytes", name(design)))?);
+            let said = || format!("{}, {payload} bytes", name(design));
+            let outcome = measure(args, over, design, case, (seed, Order::Arrival)).await;
+            runs.usual.push(outcome.with_context(said)?);
+            if over.is_none() && case.shape.depth > 1 {
+                let outcome = measure(args, over, design, case, (seed, Order::MemoryLast)).await;
+                runs.reordered.push(outcome.with_context(said)?);
+            }
         }
     }
     Ok(runs)
@@ -321,7 +267,7 @@ async fn measure(
     over: Option<&Over>,
     design: Option<Design>,
     case: &Case,
-    seed: u64,
+    (seed, order): (u64, Order),
 ) -> Result<Outcome> {
     let (memory, shape) = (case.memory, case.shape);
     let client = config(Role::Client, design, memory, shape);
@@ -332,7 +278,7 @@ async fn measure(
     match over {
         None => {
             let ends = Simulated::connect(case.costs, seed, &client, &server)?;
-            run_on(ends, configs, design, shape, calls)
+            run_on(ends, configs, design, (order, shape), calls)
         }
         Some(over) => {
             let ends = Loopback::connect(over, &client, &server).await?;
@@ -341,7 +287,7 @@ async fn measure(
                 service: Duration::ZERO,
                 ..shape
             };
-            run_on(ends, configs, design, shape, calls)
+            run_on(ends, configs, design, (order, shape), calls)
         }
     }
 }
@@ -350,10 +296,10 @@ fn run_on<B: Bed>(
     ends: (B, B::Qp, B::Qp),
     configs: [&Config; 2],
     design: Option<Design>,
-    shape: Shape,
+    (order, shape): (Order, Shape),
     calls: u64,
 ) -> Result<Outcome> {
-    Traffic::new(ends, configs, design, shape).measure(calls)
+    Traffic::new(ends, configs, design, order, shape).measure(calls)
 }
 
 /// How one end is set up for a design.
@@ -377,32 +323,21 @@ fn config(role: Role, design: Option<Design>, memory: Memory, shape: Shape) -> C
         | Design::InterCall
         | Design::PerCallAll => true,
     });
+    let plain = model::config(role, InlineThreshold::DEFAULT, MAX_PAYLOAD);
     Config {
-        role,
-        versions: Versions::Two,
-        dialect: Dialect::default(),
-        xids: Xids::starting_at(0x8000_0000),
         own: PrivateData {
-            send: InlineThreshold::DEFAULT,
-            receive: InlineThreshold::DEFAULT,
             remote_invalidation: design == Some(Design::PerConnection),
+            ..plain.own
         },
         characteristics: Characteristics {
             designs: agreed_by_characteristic.into_iter().collect(),
             remote_invalidation_by_version: design == Some(Design::PerVersion),
             ..Characteristics::default()
         },
-        credits: CREDITS,
-        first_grant: 0,
-        backward_credits: 0,
-        reserve_credit: false,
-        max_chunk: MAX_PAYLOAD,
-        max_segment: 0,
         registrations,
         persistent,
         one_region: role == Role::Client && memory == Memory::OneRegion,
-        receives: Receives::Posted,
-        pool: Pool::new(2 * DEPTH * MAX_PAYLOAD),
+        ..plain
     }
 }
 
@@ -418,7 +353,8 @@ impl InvalidationArgs {
                 provider.name()
             ))),
         };
-        let of_the_model = OF_THE_MODEL.iter().find(|option| self.given.has(option));
+        let mut of_the_model = OF_THE_MODEL.iter().chain(&SIMULATED);
+        let of_the_model = of_the_model.find(|option| self.given.has(option));
         match of_the_model {
             Some(option) if provider != ProviderName::Sim => bail!(Usage(format!(
                 "--{} is an option of the model of an RNIC, which --provider {} does not use: leave it out",
@@ -429,22 +365,16 @@ impl InvalidationArgs {
         }
     }
 
-    fn costs(&self) -> Costs {
-        Costs {
-            post: self.post,
-            completion: self.completion,
-            interrupt: self.interrupt,
-            register: self.register,
-            register_page: self.register_page,
-            invalidate: self.invalidate,
-            invalidate_locally: self.local_invalidate,
-            signal_last: self.signal == Signal::Last,
-            message: self.message,
-            wire: self.wire,
-            line_rate: u64::from(self.line_rate) * 1_000_000_000 / 8,
-            copy_rate: u64::from(self.copy_rate) * 1_000_000_000,
-            jitter: self.jitter,
-            seed: 0,
-        }
+    /// Whether the calls of a case are to be measured.
+    fn asks_for(&self, case: &Case) -> bool {
+        let Self {
+            traffic,
+            memory,
+            chunks,
+            ..
+        } = self;
+        (traffic.is_empty() || traffic.contains(&case.shape.traffic()))
+            && (memory.is_empty() || memory.contains(&case.memory))
+            && (chunks.is_empty() || chunks.contains(&case.shape.stags))
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! - `bench HOST[/PATH]` ([`server`]) measures any NFS server on RPC-over-RDMA.
 //! - `bench self` ([`loopback`]) compares this client and server with plain TCP on loopback.
-//! - `bench invalidation` and `bench thresholds` evaluate designs of the protocol.
+//! - `bench invalidation`, `bench thresholds` and `bench negotiation` evaluate designs of the protocol.
 
 mod invalidation;
 mod loopback;
 mod median;
+mod model;
+mod negotiation;
 mod output;
 mod plot;
 mod server;
@@ -20,6 +22,7 @@ use anyhow::{Result, bail};
 use clap::{ArgMatches, Args, Subcommand};
 use invalidation::InvalidationArgs;
 use loopback::LoopbackArgs;
+use negotiation::NegotiationArgs;
 use server::{ServerArgs, Target};
 use std::io::Write;
 use thresholds::ThresholdsArgs;
@@ -61,7 +64,8 @@ enum BenchCommand {
     #[command(name = "self")]
     Loopback(LoopbackArgs),
     Invalidation(Box<InvalidationArgs>),
-    Thresholds(ThresholdsArgs),
+    Thresholds(Box<ThresholdsArgs>),
+    Negotiation(Box<NegotiationArgs>),
 }
 
 impl BenchArgs {
@@ -81,7 +85,8 @@ rpcrdma bench HOST[:PORT]         round trips of NULL calls to a server
 rpcrdma bench HOST[:PORT]/PATH    reads, and writes if asked for, of a file there
 rpcrdma bench self                this client and server beside plain TCP
 rpcrdma bench invalidation        designs for remote invalidation, on a model or a device
-rpcrdma bench thresholds          RDMA operations by inline threshold
+rpcrdma bench thresholds          RDMA operations and times by inline threshold, on the model
+rpcrdma bench negotiation         Receives that grow in version two, on the model
 ";
 
 /// Runs the command.
@@ -90,6 +95,7 @@ pub(crate) async fn run(args: BenchArgs) -> Result<Ended> {
         Some(BenchCommand::Loopback(args)) => loopback::run(args).await,
         Some(BenchCommand::Invalidation(args)) => invalidation::run(&args).await,
         Some(BenchCommand::Thresholds(args)) => thresholds::run(&args),
+        Some(BenchCommand::Negotiation(args)) => negotiation::run(&args),
         None => match &args.server.target {
             Some(Target::Server(Endpoint { host, .. })) if BenchCommand::has_subcommand(host) => {
                 bail!(Usage(format!(
@@ -132,6 +138,11 @@ pub(crate) fn schemas() -> Vec<(&'static str, schemars::Schema, &'static str)> {
             "bench-thresholds",
             schema_for!(thresholds::Report),
             "bench thresholds --json",
+        ),
+        (
+            "bench-negotiation",
+            schema_for!(negotiation::Report),
+            "bench negotiation --json",
         ),
     ]
 }

@@ -16,20 +16,31 @@ use scale::Span;
 pub(super) use scale::{Reach, Scale, Unit};
 use std::fmt::Write;
 
-/// A picture of lines: panels from left to right in rows. Those of a row have one y axis, so that they can be
-/// compared.
+/// A picture of lines: panels from left to right in rows.
 pub(super) struct Figure {
     pub(super) title: String,
     /// One line below the title: what was done to get this.
     pub(super) subtitle: String,
+    pub(super) y_axis: YAxis,
     /// Panels in a row.
     pub(super) columns: usize,
     pub(super) panels: Vec<Panel>,
 }
 
+/// The y axes of a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum YAxis {
+    /// All panels have the same one, so that they can be compared.
+    Same,
+    /// Each panel has its own.
+    Each,
+}
+
 /// One pair of axes with lines.
 pub(super) struct Panel {
     pub(super) title: String,
+    /// A line below the title, such as the value that others are parts of.
+    pub(super) note: String,
     pub(super) x: Axis,
     pub(super) y: Axis,
     pub(super) series: Vec<Series>,
@@ -74,6 +85,8 @@ const PLOT_HEIGHT: f64 = 250.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 30.0;
 const TITLE: f64 = 34.0;
+/// Of the line below the title of a panel, if one in a row of panels has it.
+const NOTE: f64 = 18.0;
 const BOTTOM: f64 = 62.0;
 /// The picture's title and subtitle.
 const HEAD: f64 = 66.0;
@@ -117,14 +130,15 @@ impl Figure {
         let height = HEAD + heights.iter().sum::<f64>();
         document(&self.title, &self.subtitle, (width, height), |out| {
             let mut top = HEAD;
+            let of_all = y_axis(&self.panels);
             for (row, height) in rows.iter().zip(&heights) {
-                let values = row.iter().flat_map(Panel::values);
-                let y = row.first().map(|panel| (panel.y.scale, panel.y.reach));
-                let (scale, reach) = y.unwrap_or((Scale::Linear, Reach::Zero));
-                let y = Span::of(values, scale, reach);
                 for (column, panel) in row.iter().enumerate() {
                     let corner = (PANEL_WIDTH * column as f64, top);
-                    panel.draw(out, corner, legend_height(row), &y);
+                    let y = match self.y_axis {
+                        YAxis::Same => of_all,
+                        YAxis::Each => y_axis(std::slice::from_ref(panel)),
+                    };
+                    panel.draw(out, corner, (note_height(row), legend_height(row)), &y);
                 }
                 top += height;
             }
@@ -168,18 +182,26 @@ fn document(
     out
 }
 
-/// Every how many-th tick along `width` has room to be labelled.
-fn labelled(ticks: &[(f64, String)], width: f64) -> usize {
-    let longest = ticks
-        .iter()
-        .map(|(_, said)| said.chars().count())
-        .max()
-        .unwrap_or(0);
-    let room = CHARACTER * (longest + 1) as f64;
-    let gaps = ticks.len().saturating_sub(1);
-    (1..=ticks.len())
-        .find(|&each| width * each as f64 >= room * gaps as f64)
-        .unwrap_or(ticks.len().max(1))
+/// Which ticks along an axis have room for a label, from the last one on: where the curve ends is always said.
+fn labelled(ticks: &[(f64, String)]) -> Vec<bool> {
+    let mut labelled = vec![false; ticks.len()];
+    let mut end = f64::INFINITY;
+    for (index, (at, said)) in ticks.iter().enumerate().rev() {
+        let half = CHARACTER * (said.chars().count() + 1) as f64 / 2.0;
+        if at + half <= end {
+            labelled[index] = true;
+            end = at - half;
+        }
+    }
+    labelled
+}
+
+/// The axis that all values of these panels fit.
+fn y_axis(panels: &[Panel]) -> Span {
+    let values = panels.iter().flat_map(Panel::values);
+    let y = panels.first().map(|panel| (panel.y.scale, panel.y.reach));
+    let (scale, reach) = y.unwrap_or((Scale::Linear, Reach::Zero));
+    Span::of(values, scale, reach)
 }
 
 /// Panels of a row have their axes at one height, so the largest legend counts.
@@ -188,13 +210,28 @@ fn legend_height(row: &[Panel]) -> f64 {
     LEGEND_LINE * lines as f64
 }
 
+fn note_height(row: &[Panel]) -> f64 {
+    match row.iter().all(|panel| panel.note.is_empty()) {
+        true => 0.0,
+        false => NOTE,
+    }
+}
+
 fn row_height(row: &[Panel]) -> f64 {
-    TITLE + legend_height(row) + PLOT_HEIGHT + BOTTOM
+    TITLE + note_height(row) + legend_height(row) + PLOT_HEIGHT + BOTTOM
 }
 
 impl Panel {
     fn points(&self) -> impl Iterator<Item = &(f64, f64)> {
         self.series.iter().flat_map(|series| &series.points)
+    }
+
+    /// Where there are points, each place once, if that is where ticks are to be.
+    fn places(&self) -> Option<Vec<f64>> {
+        let mut places: Vec<f64> = self.points().map(|point| point.0).collect();
+        places.sort_by(f64::total_cmp);
+        places.dedup();
+        (self.x.reach == Reach::Values).then_some(places)
     }
 
     /// All that is drawn upwards.
@@ -220,17 +257,32 @@ impl Panel {
         (places, lines)
     }
 
-    fn draw(&self, out: &mut String, (left, top): (f64, f64), legend: f64, y: &Span) {
+    fn draw(
+        &self,
+        out: &mut String,
+        (left, top): (f64, f64),
+        (note, legend): (f64, f64),
+        y: &Span,
+    ) {
         let area = Area {
             left: left + LEFT,
-            top: top + TITLE + legend,
+            top: top + TITLE + note + legend,
             width: PANEL_WIDTH - LEFT - RIGHT,
             height: PLOT_HEIGHT,
         };
         text(out, "p", (area.left, top + 18.0), "start", &self.title);
+        if !self.note.is_empty() {
+            text(
+                out,
+                "m",
+                (area.left, top + 18.0 + NOTE),
+                "start",
+                &self.note,
+            );
+        }
         for (index, (series, (at, line))) in self.series.iter().zip(self.legend().0).enumerate() {
             let x = area.left + at;
-            let y = top + TITLE + LEGEND_LINE * line as f64;
+            let y = top + TITLE + note + LEGEND_LINE * line as f64;
             series.draw(out, index, &[(x, y), (x + SAMPLE - 7.0, y)]);
             marker(out, index, (x + (SAMPLE - 7.0) / 2.0, y), None);
             text(out, "", (x + SAMPLE, y + 4.0), "start", &series.label);
@@ -282,17 +334,16 @@ impl Panel {
                 &self.y.unit.tick(value),
             );
         }
-        let ticks: Vec<(f64, String)> = x
-            .ticks()
-            .into_iter()
-            .map(|value| (value, self.x.unit.tick(value)))
-            .collect();
-        let each = labelled(&ticks, area.width);
-        for (index, (value, said)) in ticks.iter().enumerate() {
-            let at = area.left + area.width * x.part(*value);
-            line(out, "g", (at, area.top), (at, bottom));
-            if index % each == 0 {
-                text(out, "m", (at, bottom + 18.0), "middle", said);
+        let places = self.places().unwrap_or_else(|| x.ticks());
+        let ticks = places.into_iter().map(|value| {
+            let at = area.left + area.width * x.part(value);
+            (at, self.x.unit.tick(value))
+        });
+        let ticks: Vec<(f64, String)> = ticks.collect();
+        for ((at, said), labelled) in ticks.iter().zip(labelled(&ticks)) {
+            line(out, "g", (*at, area.top), (*at, bottom));
+            if labelled {
+                text(out, "m", (*at, bottom + 18.0), "middle", said);
             }
         }
         let _ = writeln!(
@@ -392,6 +443,7 @@ mod tests {
     fn figure(label: &str, panels: usize) -> Figure {
         let panel = || Panel {
             title: "panel".into(),
+            note: String::new(),
             x: Axis {
                 label: "bytes",
                 scale: Scale::Log(2),
@@ -414,6 +466,7 @@ mod tests {
         Figure {
             title: "title".into(),
             subtitle: String::new(),
+            y_axis: YAxis::Same,
             columns: 2,
             panels: std::iter::repeat_with(panel).take(panels).collect(),
         }
@@ -466,32 +519,66 @@ mod tests {
     }
 
     #[test]
-    fn ticks_without_room_have_no_labels() {
-        let ticks: Vec<_> = (0..9)
-            .map(|n| (f64::from(n), "256 KiB".to_owned()))
-            .collect();
-        assert_eq!(labelled(&ticks, 8.0 * CHARACTER * 8.1), 1);
-        assert_eq!(labelled(&ticks, 8.0 * CHARACTER * 7.9), 2);
-        assert_eq!(labelled(&ticks, 1.0), 9);
-        assert_eq!(labelled(&[], 1.0), 1);
+    fn ticks_without_room_have_no_labels_but_the_last_has() {
+        let labels = |width: f64| {
+            let ticks = (0..9).map(|n| (width * f64::from(n), "256 KiB".to_owned()));
+            let labelled = labelled(&ticks.collect::<Vec<_>>());
+            labelled.into_iter().map(usize::from).collect::<Vec<_>>()
+        };
+        assert_eq!(labels(CHARACTER * 8.1), [1; 9]);
+        assert_eq!(labels(CHARACTER * 7.9), [1, 0, 1, 0, 1, 0, 1, 0, 1]);
+        assert_eq!(labels(CHARACTER * 2.7), [0, 0, 1, 0, 0, 1, 0, 0, 1]);
+        assert_eq!(labelled(&[]), [false; 0]);
     }
 
     #[test]
-    fn panels_of_a_row_have_one_y_axis() {
+    fn ticks_stand_where_the_points_are() {
+        let mut figure = figure("line", 1);
+        figure.panels[0].series[0].points = vec![(512.0, 1.0), (2048.0, 1.0), (3072.0, 2.0)];
+        let svg = figure.to_svg();
+        for said in ["512", "2 KiB", "3 KiB"] {
+            assert!(svg.contains(&format!(">{said}</text>")), "{said} in {svg}");
+        }
+        assert!(!svg.contains(">1 KiB</text>"), "{svg}");
+    }
+
+    #[test]
+    fn note_stands_below_the_title_of_its_panel() {
+        let mut figure = figure("line", 1);
+        let before = figure.to_svg();
+        figure.panels[0].note = "without: 24 µs".into();
+        let svg = figure.to_svg();
+        assert!(svg.contains(">without: 24 µs</text>"), "{svg}");
+        let height = |svg: &str| {
+            svg.split(['"', ' '])
+                .nth(8)
+                .unwrap()
+                .parse::<f64>()
+                .unwrap()
+        };
+        assert_eq!(height(&svg), height(&before) + NOTE);
+    }
+
+    /// How high the first point of each line stands.
+    fn first_points(figure: &Figure) -> Vec<String> {
+        let svg = figure.to_svg();
+        let first = |line: &str| line.split([',', ' ']).nth(1).unwrap().to_owned();
+        // Behind each line's sample in the legend.
+        let lines = svg.split("points=\"").skip(1).map(first);
+        lines.skip(1).step_by(2).collect()
+    }
+
+    #[test]
+    fn panels_have_one_y_axis_or_each_has_its_own() {
         let mut figure = figure("line", 3);
         figure.panels[1].series[0].points[0].1 = 4.0;
-        let svg = figure.to_svg();
-        // The first of each line: half as high as the axis, at its end, and at the end of another.
-        let first = |line: &str| line.split([',', ' ']).nth(1).unwrap().to_owned();
-        let found: Vec<_> = svg.split("points=\"").skip(1).map(first).collect();
         let top = HEAD + TITLE + LEGEND_LINE;
-        let row = TITLE + LEGEND_LINE + PLOT_HEIGHT + BOTTOM;
-        for at in [top + PLOT_HEIGHT / 2.0, top, top + row] {
-            assert!(
-                found.contains(&format!("{at:.1}")),
-                "{at:.1} is not among {found:?}"
-            );
-        }
+        let below = top + TITLE + LEGEND_LINE + PLOT_HEIGHT + BOTTOM;
+        let half = PLOT_HEIGHT / 2.0;
+        let at = |places: [f64; 3]| places.map(|place| format!("{place:.1}")).to_vec();
+        assert_eq!(first_points(&figure), at([top + half, top, below + half]));
+        figure.y_axis = YAxis::Each;
+        assert_eq!(first_points(&figure), at([top, top, below]));
     }
 
     #[test]

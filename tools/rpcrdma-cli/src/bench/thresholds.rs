@@ -1,13 +1,16 @@
 //! `rpcrdma bench thresholds`: how many explicit RDMA operations the calls of a mix cost as the inline
 //! threshold grows (RFC 8797 §3.1).
 //!
-//! Nothing is measured: each call of the mix is handed to the planners of our client and our server, at
-//! each threshold, and what they decide is counted.
+//! Each call of the mix is handed to the planners of our client and our server, at each threshold, and what they
+//! decide is counted. Its time is that of the same call on a model of an RNIC.
 
 mod cost;
+mod kinds;
 mod mix;
 mod report;
+mod timed;
 
+use crate::bench::model::ModelArgs;
 use crate::bench::output::print;
 use crate::failure::{Ended, Usage};
 use crate::units;
@@ -27,10 +30,15 @@ use std::path::PathBuf;
   rpcrdma bench thresholds --svg thresholds.svg
   rpcrdma bench thresholds --json > thresholds.json
 
-Each call is planned by the code that plans calls of the other commands; nothing is sent. Reads \
+Each call is planned by the code that plans calls of the other commands. Reads \
 and writes are RDMA Reads and RDMA Writes of the server; registrations are those of the client's \
 memory. `exact`, `recorded` and `unknown` say what the client knows about the size of a reply: \
 the size itself, the bound that the recorded client had, or only the largest reply of a session.
+
+The time of a call is that of a model of an RNIC, as `bench invalidation` has it: one call at a \
+time, version one, where the server invalidates one handle of each call remotely. Data that comes \
+in a Send is copied once at --copy-rate. The costs are assumptions; set your own. `wakes` counts \
+completions that found the client or the server asleep.
 
 The built-in mix was recorded from the Linux NFS client. --mix takes tab-separated values with \
 the columns nfs, part, calls, call, argument, reply, result, room, result_room and operations: \
@@ -54,9 +62,16 @@ pub(crate) struct ThresholdsArgs {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
+    #[command(flatten)]
+    model: ModelArgs,
+
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+
+    /// Print the tables of a page in Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
 }
 
 /// The thresholds in KiB, from what every peer has to take to the largest that can be told to one
@@ -86,12 +101,16 @@ pub(crate) fn run(args: &ThresholdsArgs) -> Result<Ended> {
         .iter()
         .map(|&kib| usize::from(kib) << 10)
         .collect();
-    let report = Report::new(&calls, &thresholds)?;
+    let report = Report::new(&calls, &thresholds, &args.model)?;
     if let Some(path) = &args.svg {
         std::fs::write(path, report.plot().to_svg())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    print(args.json, &report, Report::print)?;
+    let table = match args.markdown {
+        true => Report::markdown,
+        false => Report::print,
+    };
+    print(args.json, &report, table)?;
     Ok(Ended::Well)
 }
 

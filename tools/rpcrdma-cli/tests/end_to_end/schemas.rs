@@ -128,6 +128,10 @@ fn output_of_measurements_is_what_the_schemas_say() {
         "bench-thresholds",
         &["bench", "thresholds", "--json", "--threshold=8k"],
     );
+    prints(
+        "bench-negotiation",
+        &["bench", "negotiation", "--json", "--calls=16"],
+    );
     let model = [
         "bench",
         "invalidation",

@@ -54,9 +54,16 @@ fn operations_of_a_mix_are_counted_at_each_threshold() {
 #[test]
 fn recorded_mix_is_the_default() {
     let said = text(&ok(&["bench", "thresholds"]));
-    for part in ["NFSv3, ", "NFSv4.2, ", "256 KiB"] {
+    for part in ["NFSv3, ", "NFSv4.2, ", "256 KiB", "READ of 4 KiB (NFSv3)"] {
         assert!(said.contains(part), "{part} is not in {said}");
     }
+    let few = ["bench", "thresholds", "--threshold", "4", "--markdown"];
+    let markdown = text(&ok(&few));
+    let tables = ["\n| 4 KiB | ", "| time of one call · wake-ups | 4 KiB |"];
+    assert!(
+        tables.iter().all(|part| markdown.contains(part)),
+        "{markdown}"
+    );
 }
 
 #[test]

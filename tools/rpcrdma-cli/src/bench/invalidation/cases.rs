@@ -1,6 +1,6 @@
 //! The cases that are measured under each design.
 
-use super::traffic::Shape;
+use super::shape::Shape;
 use clap::ValueEnum;
 use rpcrdma_proto::Design;
 use serde::Serialize;
@@ -38,16 +38,37 @@ impl ProviderName {
     }
 }
 
-/// How a client has the memory of its calls registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+/// Calls that are in flight together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum TrafficKind {
+    /// One call at a time
+    Alone,
+    /// Eight calls at a time, every second one without data
+    Mixed,
+}
+
+impl TrafficKind {
+    pub(super) const ALL: [Self; 2] = [Self::Alone, Self::Mixed];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "alone",
+            Self::Mixed => "mixed",
+        }
+    }
+}
+
+/// Registration of the memory of a client's calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
 pub(super) enum Memory {
-    /// Each chunk under a handle of its own, for the call.
+    /// Each chunk under a handle of its own, for the call
     Dynamic,
-    /// Arguments in memory that stays registered.
+    /// Arguments in memory that stays registered
     Persistent,
-    /// All chunks of a call under one handle (reminv §2.4).
+    /// All chunks of a call under one handle
     OneRegion,
 }
 

@@ -1,9 +1,9 @@
 //! The measurements as plots, and which designs do not differ.
 
 use super::NONE;
-use super::cases::{Cost, Memory, STAGS};
+use super::cases::{Cost, Memory, STAGS, TrafficKind};
 use super::report::{Report, Row};
-use crate::bench::plot::{Axis, Figure, Line, Panel, Reach, Scale, Series, Unit};
+use crate::bench::plot::{Axis, Figure, Line, Panel, Reach, Scale, Series, Unit, YAxis};
 
 /// Medians that differ by no more than this, everywhere, are those of one line.
 const COINCIDING: f64 = 0.015;
@@ -85,10 +85,10 @@ impl Report {
     /// The time of a call under each design beside that without any, in the model.
     pub(super) fn plot(&self) -> Figure {
         let mut panels = Vec::new();
-        for traffic in ["alone", "mixed"] {
+        for traffic in TrafficKind::ALL {
             for stags in STAGS {
                 let rows = self.rows(|row| {
-                    let same = row.traffic == traffic && row.stags == stags;
+                    let same = row.traffic == traffic.name() && row.stags == stags;
                     same && row.provider == "sim" && row.varied.is_none()
                 });
                 if !rows.is_empty() {
@@ -106,17 +106,18 @@ impl Report {
             }
         }
         Figure {
-            title: "Remote invalidation: how long a call takes under each design".into(),
-            subtitle: "Simulated RNICs, each design beside none at all: less is better. Medians over runs \
-                       that vary, with the lowest and the highest of them"
+            title: "Remote invalidation: time of a call under each design".into(),
+            subtitle: "Simulated RNICs. 1 is the median time without a design, given for each panel; less is better. \
+                       Medians over seeds; lowest and highest also over another order of calls"
                 .into(),
+            y_axis: YAxis::Same,
             columns: STAGS.len(),
             panels,
         }
     }
 }
 
-fn by_payload(rows: &[&Row], traffic: &str, stags: usize) -> Panel {
+fn by_payload(rows: &[&Row], traffic: TrafficKind, stags: usize) -> Panel {
     let mut series = Vec::new();
     for memory in Memory::ALL {
         let rows: Vec<&Row> = rows
@@ -136,6 +137,7 @@ fn by_payload(rows: &[&Row], traffic: &str, stags: usize) -> Panel {
     }
     Panel {
         title: format!("{}, {}", traffic_said(traffic), stags_said(stags)),
+        note: baseline("", rows, |row| row.memory == Memory::Dynamic),
         x: Axis {
             label: "bytes of data in a call",
             scale: Scale::Log(2),
@@ -165,8 +167,11 @@ fn by_interrupt(rows: &[&Row], stags: usize) -> Panel {
     }
     Panel {
         title: format!("8 KiB, {}", stags_said(stags)),
+        note: [("alone, ", "alone"), ("mixed, ", "mixed")]
+            .map(|(said, traffic)| baseline(said, rows, |row| row.traffic == traffic))
+            .join("; "),
         x: Axis {
-            label: "interrupt and wake-up, microseconds",
+            label: "interrupt and wake-up, µs",
             scale: Scale::Linear,
             unit: Unit::Number,
             reach: Reach::Values,
@@ -178,7 +183,7 @@ fn by_interrupt(rows: &[&Row], stags: usize) -> Panel {
 
 fn time_axis() -> Axis {
     Axis {
-        label: "time of a call, of that without",
+        label: "time of a call / time without a design",
         scale: Scale::Linear,
         unit: Unit::Number,
         reach: Reach::Ticks,
@@ -197,16 +202,27 @@ fn one_line(label: String, line: Line, rows: &[&Row], x: impl Fn(&Row) -> f64) -
     }
 }
 
-fn traffic_said(traffic: &str) -> &'static str {
+/// The times without a design that those of a panel are parts of, from the first to the last column.
+fn baseline(said: &str, rows: &[&Row], of: impl Fn(&Row) -> bool) -> String {
+    let none = rows.iter().filter(|row| row.design == NONE && of(row));
+    let times: Vec<f64> = none.map(|row| row.latency_us.median).collect();
+    match times.as_slice() {
+        [] => String::new(),
+        [only] => format!("{said}without a design: {only:.1} µs"),
+        [first, .., last] => format!("{said}without a design: {first:.1} to {last:.1} µs"),
+    }
+}
+
+fn traffic_said(traffic: TrafficKind) -> &'static str {
     match traffic {
-        "alone" => "One call at a time",
-        _ => "Eight at a time, half without data",
+        TrafficKind::Alone => "One call at a time",
+        TrafficKind::Mixed => "Eight at a time, half without data",
     }
 }
 
 fn stags_said(stags: usize) -> String {
     match stags {
-        1 => "1 STag each".to_owned(),
-        stags => format!("{stags} STags each"),
+        1 => "1 chunk each".to_owned(),
+        stags => format!("{stags} chunks each"),
     }
 }

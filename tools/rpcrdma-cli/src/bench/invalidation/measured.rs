@@ -147,31 +147,36 @@ impl Report {
 mod tests {
     use super::*;
     use crate::bench::invalidation::cases::{Case, ProviderName};
-    use crate::bench::invalidation::counted::Counts;
-    use crate::bench::invalidation::traffic::Outcome;
+    use crate::bench::invalidation::report::Runs;
+    use crate::bench::model::{Counts, Outcome};
     use rpcrdma::IoCounters;
     use rpcrdma_proto::Counters;
     use std::time::Duration;
     use verbs_sim::Costs;
 
     /// A run of ten calls, for each of which the client invalidated so many handles.
-    fn run(local_invalidations: u64, micros: u64) -> Outcome {
+    fn run(local_invalidations: u64, micros: u64) -> Runs {
         let mut io = [IoCounters::default(); 2];
         io[0].work.sends = 10;
         io[0].work.local_invalidations = 10 * local_invalidations;
-        Outcome {
+        let outcome = Outcome {
             calls: 10,
             counts: [Counts::default(); 2],
+            wakeups: [0, 0],
             io,
             client: Counters::default(),
-            latencies: vec![Duration::from_micros(micros)],
+            latencies: vec![(0, Duration::from_micros(micros))],
+        };
+        Runs {
+            usual: vec![outcome],
+            reordered: Vec::new(),
         }
     }
 
     fn rows(provider: ProviderName) -> Vec<Row> {
         let case = Case::all(provider, &[8192], Duration::ZERO, Costs::default())[0];
-        let none = [run(1, 200)];
-        let row = |design, run| Row::new(design, &case, &[run], Some(&none));
+        let none = run(1, 200);
+        let row = |design, run| Row::new(design, &case, &run, Some(&none));
         vec![
             row("none", run(1, 200)),
             row("fixed", run(0, 100)),

@@ -2,16 +2,14 @@
 
 use super::InvalidationArgs;
 use super::cases::{Case, Memory, ProviderName, Varied};
-use super::counted::Counts;
-use super::traffic::Outcome;
 use crate::bench::median::median;
+use crate::bench::model::{Assumptions, Counts, Outcome};
 use crate::bench::work::Work;
 use crate::control;
 use crate::table::Columns;
 use rpcrdma::IoCounters;
 use serde::Serialize;
 use std::io::Write;
-use std::time::Duration;
 use verbs_sim::Costs;
 
 /// All that was measured.
@@ -23,42 +21,25 @@ pub(crate) struct Report {
     rows: Vec<Row>,
 }
 
-/// What the simulated RNICs and their hosts were taken to cost, in nanoseconds.
+/// Assumed costs, and the runs of each case.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Model {
-    /// Host time to post a work request.
-    post_ns: u64,
-    /// Host time to take a completion.
-    completion_ns: u64,
-    /// From a completion to a host that was asleep.
-    interrupt_ns: u64,
-    /// Host time to register memory.
-    register_ns: u64,
-    /// The same for each page of 4 KiB.
-    register_page_ns: u64,
-    /// RNIC time to invalidate a handle with a Send of the peer.
-    invalidate_ns: u64,
-    /// RNIC time to invalidate a handle for its host.
-    invalidate_locally_ns: u64,
-    /// Whether the host is told of the last of several local invalidations only.
-    signal_last: bool,
-    /// RNIC time for a message.
-    message_ns: u64,
-    /// From one RNIC to the other.
-    wire_ns: u64,
-    /// Rate of the wire.
-    line_bytes_per_second: u64,
-    /// Rate at which a host copies.
-    copied_bytes_per_second: u64,
-    /// How long the server works on a call.
-    service_ns: u64,
-    /// How much each time varies.
-    jitter_percent: u8,
+    #[serde(flatten)]
+    costs: Assumptions,
     /// Runs of each case.
     runs: u16,
     /// Seed of the first run.
     first_seed: u64,
+}
+
+/// Runs of one design in one case, one for each seed.
+#[derive(Default)]
+pub(super) struct Runs {
+    /// With calls in the order in which the library serves them.
+    pub(super) usual: Vec<Outcome>,
+    /// With another order of calls that arrive at the same time, where there are such.
+    pub(super) reordered: Vec<Outcome>,
 }
 
 /// One measurement; counts are per call, both ends together.
@@ -88,11 +69,16 @@ pub(super) struct Row {
     pub(super) completions: f64,
     /// Completions of the client per call.
     client_completions: f64,
+    /// Of these, completions that found the host asleep and woke it; 0 where it is not known.
+    pub(super) wakeups: f64,
+    /// Wake-ups of the client per call.
+    client_wakeups: f64,
     /// Bytes of transport headers.
     pub(super) header_bytes: f64,
-    /// Time of a call with data: of the medians of all runs.
+    /// Time of a call with data in microseconds: over the medians of all runs. Low and high are also over runs
+    /// with another order of calls that arrive at the same time.
     pub(super) latency_us: Spread,
-    /// The same as a part of that with the same seed without a design.
+    /// The same as a part of the time with the same seed and order without a design.
     pub(super) of_none: Option<Spread>,
     /// Of the handles that calls exposed and that may go, the part that the client had to invalidate.
     pub(super) local_share: f64,
@@ -119,18 +105,13 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    fn of(values: impl Iterator<Item = f64>) -> Self {
-        let mut values: Vec<f64> = values.collect();
-        values.sort_by(f64::total_cmp);
-        let (low, high) = (values.first(), values.last());
-        let (low, high) = low
-            .copied()
-            .zip(high.copied())
-            .unwrap_or((f64::NAN, f64::NAN));
+    /// The median is that of `usual` alone.
+    fn of(usual: Vec<f64>, reordered: Vec<f64>) -> Self {
+        let all = || usual.iter().chain(&reordered).copied();
         Self {
-            median: median(values),
-            low,
-            high,
+            low: all().fold(f64::NAN, f64::min),
+            high: all().fold(f64::NAN, f64::max),
+            median: median(usual),
         }
     }
 }
@@ -139,19 +120,22 @@ impl Row {
     pub(super) fn new(
         design: &'static str,
         case: &Case,
-        runs: &[Outcome],
-        without: Option<&[Outcome]>,
+        runs: &Runs,
+        without: Option<&Runs>,
     ) -> Self {
         let mut calls = 0;
         let mut io = [IoCounters::default(); 2];
         let [mut client, mut server] = [Counts::default(); 2];
+        let mut wakeups = [0, 0];
         let (mut remote, mut local, mut inter_call) = (0, 0, 0);
-        for run in runs {
+        for run in &runs.usual {
             calls += run.calls;
             client += run.counts[0];
             server += run.counts[1];
             io[0] += run.io[0];
             io[1] += run.io[1];
+            wakeups[0] += run.wakeups[0];
+            wakeups[1] += run.wakeups[1];
             remote += run.client.remote_invalidations;
             local += run.client.local_invalidations;
             inter_call += run.client.remote_invalidations_inter_call;
@@ -163,19 +147,24 @@ impl Row {
             let work = Work::new(&control::work(&io), calls);
             work.filter(|_| is_device)
         });
+        let latency = |run: &Outcome| latency(run, case);
+        let latencies = |runs: &[Outcome]| runs.iter().map(latency).collect();
         let of_none = without.map(|without| {
-            let pairs = runs.iter().zip(without);
-            Spread::of(pairs.map(|(run, without)| latency(run) / latency(without)))
+            let parts = |runs: &[Outcome], without: &[Outcome]| {
+                let pairs = runs.iter().zip(without);
+                let parts = pairs.map(|(run, without)| latency(run) / latency(without));
+                parts.collect()
+            };
+            Spread::of(
+                parts(&runs.usual, &without.usual),
+                parts(&runs.reordered, &without.reordered),
+            )
         });
         Self {
             provider: case.provider.name(),
             design,
             memory: case.memory,
-            traffic: if case.shape.small_between {
-                "mixed"
-            } else {
-                "alone"
-            },
+            traffic: case.shape.traffic().name(),
             stags: case.shape.stags,
             payload: case.shape.payload,
             varied: case.varied,
@@ -184,8 +173,10 @@ impl Row {
             client_work_requests: each(work(&client)),
             completions: each(client.completions + server.completions),
             client_completions: each(client.completions),
+            wakeups: each(wakeups[0] + wakeups[1]),
+            client_wakeups: each(wakeups[0]),
             header_bytes: each(client.header_bytes + server.header_bytes),
-            latency_us: Spread::of(runs.iter().map(latency)),
+            latency_us: Spread::of(latencies(&runs.usual), latencies(&runs.reordered)),
             of_none,
             local_share: local as f64 / (remote + local).max(1) as f64,
             inter_call: each(inter_call),
@@ -196,34 +187,21 @@ impl Row {
 }
 
 /// Microseconds of the median call with data of a run.
-fn latency(run: &Outcome) -> f64 {
+fn latency(run: &Outcome, case: &Case) -> f64 {
+    let with_data = run.latencies.iter();
+    let with_data = with_data.filter(|(number, _)| case.shape.has_data(*number));
     median(
-        run.latencies
-            .iter()
-            .map(|time| time.as_secs_f64() * 1e6)
+        with_data
+            .map(|(_, time)| time.as_secs_f64() * 1e6)
             .collect(),
     )
 }
 
 impl Report {
     pub(super) fn new(costs: Costs, args: &InvalidationArgs, rows: Vec<Row>) -> Self {
-        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Self {
             model: Model {
-                post_ns: ns(costs.post),
-                completion_ns: ns(costs.completion),
-                interrupt_ns: ns(costs.interrupt),
-                register_ns: ns(costs.register),
-                register_page_ns: ns(costs.register_page),
-                invalidate_ns: ns(costs.invalidate),
-                invalidate_locally_ns: ns(costs.invalidate_locally),
-                signal_last: costs.signal_last,
-                message_ns: ns(costs.message),
-                wire_ns: ns(costs.wire),
-                line_bytes_per_second: costs.line_rate,
-                copied_bytes_per_second: costs.copy_rate,
-                service_ns: ns(args.service),
-                jitter_percent: costs.jitter,
+                costs: Assumptions::new(&costs, args.model.service),
                 runs: args.runs,
                 first_seed: args.seed,
             },
@@ -238,7 +216,7 @@ impl Report {
 
     /// The table for people.
     pub(super) fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let mut table = Columns::new(&[0, 1, 2, 5, 13]);
+        let mut table = Columns::new(&[0, 1, 2, 5, 14]);
         table.add([
             "provider",
             "traffic",
@@ -248,6 +226,7 @@ impl Report {
             "design",
             "posts",
             "compl.",
+            "wakes",
             "header",
             "latency us",
             "of none",
@@ -294,6 +273,7 @@ impl Report {
                 row.design.to_owned(),
                 format!("{:.2}", row.work_requests),
                 format!("{:.2}", row.completions),
+                format!("{:.2}", row.wakeups),
                 format!("{:.1}", row.header_bytes),
                 format!("{:.2}", row.latency_us.median),
                 share,

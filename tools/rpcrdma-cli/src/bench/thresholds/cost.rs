@@ -35,7 +35,7 @@ impl Bound {
 const LARGEST_REPLY: usize = (1 << 20) + 4096;
 
 /// How the messages of a call travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
     /// Call and reply in one Send each, with all that is in them.
     Short,
@@ -46,7 +46,7 @@ pub(super) enum Form {
 }
 
 /// What one call costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Cost {
     pub(super) form: Form,
     /// RDMA Reads by the server: segments of Read chunks.
@@ -105,6 +105,13 @@ impl Cost {
                 - in_reply_chunk,
         })
     }
+
+    /// Bytes of the argument and the result of `call` that are in its Sends, and so are copied out of a buffer of the
+    /// transport.
+    pub(super) fn copied(self, call: &Call) -> usize {
+        let in_send = |operations, bytes| if operations == 0 { bytes } else { 0 };
+        in_send(self.reads, call.argument) + in_send(self.writes, call.result)
+    }
 }
 
 /// What our client plans with where Sends are so large.
@@ -126,7 +133,7 @@ fn item(len: usize) -> SmallVec<[usize; 1]> {
     (len > 0).then_some(len).into_iter().collect()
 }
 
-fn reply_bound(call: &Call, bound: Bound) -> ReplyBound {
+pub(super) fn reply_bound(call: &Call, bound: Bound) -> ReplyBound {
     let (fixed, result) = match bound {
         Bound::Exact => (call.reply - padded(call.result), call.result),
         Bound::Recorded => (call.room, call.result_room),
@@ -310,5 +317,15 @@ mod tests {
             Bound::Recorded,
             (Form::Long, 0, 1, 1, header + 140 + header),
         );
+    }
+
+    #[test]
+    fn data_in_a_send_is_copied_and_data_in_a_chunk_is_not() {
+        let write = call(200 + 8192, 8192, 160, 0);
+        let copied = |threshold| {
+            let cost = Cost::of(&write, threshold, Bound::Recorded).unwrap();
+            cost.copied(&write)
+        };
+        assert_eq!((copied(8192), copied(16_384)), (0, 8192));
     }
 }

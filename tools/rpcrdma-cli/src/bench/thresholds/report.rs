@@ -1,7 +1,9 @@
 //! Sums over a mix, and how they are shown.
 
-use super::{Bound, Call, Cost, Form, distinct};
-use crate::bench::plot::{Axis, Figure, Line, Panel, Reach, Scale, Series, Unit};
+use super::timed::Times;
+use super::{Bound, Call, Cost, Form, distinct, kinds};
+use crate::bench::model::{Assumptions, ModelArgs};
+use crate::bench::plot::{Axis, Figure, Line, Panel, Reach, Scale, Series, Unit, YAxis};
 use crate::table::Columns;
 use crate::units::size;
 use anyhow::{Context, Result};
@@ -15,10 +17,34 @@ use std::io::Write;
 pub(crate) struct Report {
     /// Calls in flight at a time, each with a Receive of the threshold's size at either end.
     credits: u32,
+    /// Assumptions of the times: calls one at a time, one handle of each invalidated by the server.
+    model: Assumptions,
     /// Each version, knowledge of replies and threshold, over all calls of the version.
     pub(super) results: Vec<Counts>,
     /// The same of each part of the work.
     pub(super) parts: Vec<Counts>,
+    /// Times of usual calls at each threshold.
+    pub(super) kinds: Vec<Kind>,
+}
+
+/// One usual call at each threshold.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Kind {
+    /// The operation, and how much data it has.
+    pub(super) call: String,
+    /// Version of NFS.
+    pub(super) nfs: String,
+    /// The inline threshold in bytes.
+    pub(super) threshold: usize,
+    /// RDMA Reads and RDMA Writes of the server.
+    pub(super) rdma_operations: usize,
+    /// Registrations of memory of the client.
+    pub(super) registrations: usize,
+    /// Time from the call to its reply in microseconds, on the model.
+    pub(super) time_us: f64,
+    /// Completions that woke the client or the server.
+    pub(super) wakeups: u64,
 }
 
 /// What the calls of one version of NFS cost at one threshold, per call.
@@ -55,6 +81,12 @@ pub(super) struct Counts {
     pub(super) bytes_sent: f64,
     /// Bytes of Receives that either end of a connection keeps posted.
     pub(super) receives: u64,
+    /// Mean time of a call in microseconds on the model of an RNIC. Only with the recorded bounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) time_us: Option<f64>,
+    /// Completions that woke a host, of both ends together, per call on that model. Only with the recorded bounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) wakeups: Option<f64>,
 }
 
 impl Counts {
@@ -66,7 +98,9 @@ impl Counts {
         (nfs, part): (&str, Option<&str>),
         threshold: usize,
         bound: Bound,
+        times: &Times,
     ) -> Result<Self> {
+        let (mut micros, mut wakeups) = (0.0, 0.0);
         let mut all = Self {
             nfs: nfs.to_owned(),
             part: part.map(str::to_owned),
@@ -81,12 +115,15 @@ impl Counts {
             let cost = Cost::of(call, threshold, bound)
                 .with_context(|| format!("{} of {} bytes", call.operations, call.call))?;
             all.calls += u64::from(call.calls);
+            let timed = times.of(call, cost);
             let times = f64::from(call.calls);
             all.rdma_reads += times * cost.reads as f64;
             all.rdma_writes += times * cost.writes as f64;
             all.registrations += times * cost.registrations as f64;
             all.local_invalidations += times * cost.registrations.saturating_sub(1) as f64;
             all.bytes_sent += times * cost.sent as f64;
+            micros += times * timed.micros;
+            wakeups += times * timed.wakeups as f64;
             *match cost.form {
                 Form::Short => &mut all.short,
                 Form::Chunked => &mut all.chunked,
@@ -107,12 +144,16 @@ impl Counts {
         ] {
             *sum /= all.calls.max(1) as f64;
         }
+        if bound == Bound::Recorded {
+            let calls = all.calls.max(1) as f64;
+            (all.time_us, all.wakeups) = (Some(micros / calls), Some(wakeups / calls));
+        }
         Ok(all)
     }
 }
 
 /// Above the columns of a table.
-const HEAD: [&str; 13] = [
+const HEAD: [&str; 15] = [
     "threshold",
     "RDMA\nReads",
     "RDMA\nWrites",
@@ -126,20 +167,26 @@ const HEAD: [&str; 13] = [
     "Long\n%",
     "bytes\nin Sends",
     "Receives",
+    "time\nus",
+    "wakes",
 ];
 
 impl Report {
     /// # Errors
     ///
     /// If one of the calls cannot be carried.
-    pub(super) fn new(calls: &[Call], thresholds: &[usize]) -> Result<Self> {
+    pub(super) fn new(calls: &[Call], thresholds: &[usize], model: &ModelArgs) -> Result<Self> {
+        let usual = kinds::all();
+        let timed = calls.iter().chain(&usual);
+        let times = &Times::new(timed, thresholds, model)?;
         let versions = distinct(calls, |call| &call.nfs);
         let names = distinct(calls, |call| &call.part);
         let mut results = Vec::new();
         let mut parts = Vec::new();
         for nfs in &versions {
             for &threshold in thresholds {
-                let of = |part, bound| Counts::of(calls.iter(), (nfs, part), threshold, bound);
+                let of =
+                    |part, bound| Counts::of(calls.iter(), (nfs, part), threshold, bound, times);
                 for bound in Bound::ALL {
                     results.push(of(None, bound)?);
                 }
@@ -149,10 +196,16 @@ impl Report {
             }
         }
         parts.retain(|counts| counts.calls > 0);
+        let usual = usual.iter().flat_map(|call| {
+            let at = thresholds.iter();
+            at.map(move |&threshold| Kind::new(call, threshold, times))
+        });
         Ok(Self {
             credits: ClientConfig::default().credits,
+            model: Assumptions::new(&model.costs(0), model.service),
             results,
             parts,
+            kinds: usual.collect::<Result<_>>()?,
         })
     }
 
@@ -205,18 +258,103 @@ impl Report {
                 row.extend(each.map(|number| format!("{number:.3}")));
                 row.extend(shares.map(|share| format!("{:.1}", 100.0 * share)));
                 row.extend([format!("{:.0}", counts.bytes_sent), size(counts.receives)]);
+                row.extend([counts.time_us, counts.wakeups].map(two_digits));
                 table.add(row);
             }
             writeln!(out, "{table}")?;
         }
+        self.print_kinds(out)?;
         writeln!(
             out,
             "RDMA Reads and Writes are the server's, registrations the client's: if it knew how large each reply\n\
              will be, with the bounds that were recorded, and if it knew none. What else is shown is with the recorded\n\
              ones. Left to the client: handles to invalidate where the server invalidates one of each call. Receives:\n\
-             what {} credits of that size take at either end of a connection.",
+             what {} credits of that size take at either end of a connection. Times: one call at a time on the model\n\
+             of an RNIC whose costs --help lists; wakes are completions that found a host of the two asleep.",
             self.credits
         )
+    }
+
+    /// Usual calls, each in a row.
+    fn print_kinds(&self, out: &mut impl Write) -> std::io::Result<()> {
+        let mut table = Columns::new(&[0]);
+        let thresholds = self.thresholds();
+        let heads = thresholds.iter().map(|&threshold| size(threshold as u64));
+        table.add(
+            std::iter::once("time in us at".to_owned())
+                .chain(heads)
+                .collect::<Vec<_>>(),
+        );
+        for row in self.by_kind() {
+            let times = row.iter().map(|kind| format!("{:.1}", kind.time_us));
+            let said = row.first().map(|kind| kind.said());
+            table.add(said.into_iter().chain(times).collect::<Vec<_>>());
+        }
+        writeln!(out, "{table}")
+    }
+
+    /// The tables of a page, in Markdown.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be written.
+    pub(super) fn markdown(&self, out: &mut impl Write) -> std::io::Result<()> {
+        for nfs in self.versions() {
+            writeln!(
+                out,
+                "| NFSv{nfs} | RDMA Reads | RDMA Writes | registrations | registrations, replies known | Short | \
+                 bytes in Sends | Receives | time of a call | wake-ups |"
+            )?;
+            writeln!(out, "|---|{}", "--:|".repeat(9))?;
+            let exact = self.row(nfs, Bound::Exact);
+            for (counts, exact) in self.row(nfs, Bound::Recorded).zip(exact) {
+                writeln!(
+                    out,
+                    "| {} | {:.3} | {:.3} | {:.3} | {:.3} | {:.1} % | {:.0} | {} | {} µs | {} |",
+                    size(counts.threshold as u64),
+                    counts.rdma_reads,
+                    counts.rdma_writes,
+                    counts.registrations,
+                    exact.registrations,
+                    100.0 * counts.short,
+                    counts.bytes_sent,
+                    size(counts.receives),
+                    two_digits(counts.time_us),
+                    two_digits(counts.wakeups),
+                )?;
+            }
+            writeln!(out)?;
+        }
+        let thresholds = self.thresholds();
+        let heads = thresholds.iter().map(|&threshold| size(threshold as u64));
+        let heads: Vec<String> = heads.collect();
+        writeln!(
+            out,
+            "| time of one call · wake-ups | {} |",
+            heads.join(" | ")
+        )?;
+        writeln!(out, "|---|{}", "--:|".repeat(heads.len()))?;
+        for row in self.by_kind() {
+            let times = row
+                .iter()
+                .map(|kind| format!("{:.1} µs · {}", kind.time_us, kind.wakeups));
+            let times: Vec<String> = times.collect();
+            let said = row.first().map(|kind| kind.said()).unwrap_or_default();
+            writeln!(out, "| {said} | {} |", times.join(" | "))?;
+        }
+        writeln!(out)
+    }
+
+    fn thresholds(&self) -> Vec<usize> {
+        let first = self.by_kind().into_iter().next();
+        let first = first.into_iter().flatten();
+        first.map(|kind| kind.threshold).collect()
+    }
+
+    /// The usual calls, each with its thresholds.
+    fn by_kind(&self) -> Vec<&[Kind]> {
+        let same = |one: &Kind, next: &Kind| (&one.nfs, &one.call) == (&next.nfs, &next.call);
+        self.kinds.chunk_by(same).collect()
     }
 
     /// Operations and registrations of each version, and below them the operations of each part.
@@ -274,16 +412,43 @@ impl Report {
         }
         Figure {
             title: "Explicit RDMA operations by inline threshold".into(),
-            subtitle: "Recorded NFS calls, planned at each threshold; per call".into(),
+            subtitle: "Recorded NFS calls, planned at each threshold. Each panel has its own scale"
+                .into(),
+            y_axis: YAxis::Each,
             columns: self.versions().len(),
             panels,
         }
     }
 }
 
+impl Kind {
+    fn new(call: &Call, threshold: usize, times: &Times) -> Result<Self> {
+        let cost = Cost::of(call, threshold, Bound::Recorded)?;
+        let timed = times.of(call, cost);
+        Ok(Self {
+            call: call.operations.clone(),
+            nfs: call.nfs.clone(),
+            threshold,
+            rdma_operations: cost.reads + cost.writes,
+            registrations: cost.registrations,
+            time_us: timed.micros,
+            wakeups: timed.wakeups,
+        })
+    }
+
+    fn said(&self) -> String {
+        format!("{} (NFSv{})", self.call, self.nfs)
+    }
+}
+
+fn two_digits(number: Option<f64>) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| format!("{number:.2}"))
+}
+
 fn panel(title: String, series: Vec<Series>) -> Panel {
     Panel {
         title,
+        note: String::new(),
         x: Axis {
             label: "inline threshold, both ways",
             scale: Scale::Log(2),
@@ -291,7 +456,7 @@ fn panel(title: String, series: Vec<Series>) -> Panel {
             reach: Reach::Values,
         },
         y: Axis {
-            label: "per call",
+            label: "operations per call",
             scale: Scale::Linear,
             unit: Unit::Number,
             reach: Reach::Zero,
@@ -312,7 +477,8 @@ mod tests {
         3\tdata\t1\t8352\t8192\t160\t0\t200\t0\tWRITE\n";
 
     fn report() -> Report {
-        Report::new(&mix::parse(MIX).unwrap(), &[1024, 8192, 16384]).unwrap()
+        let thresholds = [1024, 8192, 16384];
+        Report::new(&mix::parse(MIX).unwrap(), &thresholds, &ModelArgs::usual()).unwrap()
     }
 
     #[test]
@@ -339,6 +505,18 @@ mod tests {
         }
         assert_eq!((at(16384).rdma_operations, at(16384).short), (0.0, 1.0));
         assert_eq!(at(16384).receives, 128 * 16384);
+    }
+
+    #[test]
+    fn time_is_the_mean_of_the_calls_and_of_recorded_bounds_only() {
+        let report = report();
+        let mut row = report.row("3", Bound::Recorded);
+        let (first, last) = (row.next().unwrap(), row.last().unwrap());
+        // What moved by RDMA fits the Sends at the last threshold.
+        assert!(first.time_us > last.time_us && last.time_us > Some(10.0));
+        assert!(first.wakeups > last.wakeups && last.wakeups >= Some(1.0));
+        let mut unknown = report.row("3", Bound::Unknown);
+        assert_eq!(unknown.next().unwrap().time_us, None);
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use rpcrdma_proto::header::Header;
 use rpcrdma_proto::v2::header::{Header as HeaderTwo, VERSION as TWO, WordLayout};
-use serde::Serialize;
 use std::ops::{AddAssign, SubAssign};
 use verbs::{
     Completion, Memory, PostError, QueuePair, RegisterError, RemoteAddress, WorkRequest,
@@ -10,21 +9,20 @@ use verbs::{
 };
 
 /// What was asked of one end, or of both.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct Counts {
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::bench) struct Counts {
     /// Work posted, Receives and invalidations of its own included.
-    pub(super) posted: u64,
+    pub(in crate::bench) posted: u64,
     /// Regions registered: on an RNIC each is a work request too.
-    pub(super) registrations: u64,
+    pub(in crate::bench) registrations: u64,
     /// Completions that the host has to wait for: of Receives, Reads and invalidations.
-    pub(super) completions: u64,
+    pub(in crate::bench) completions: u64,
     /// Invalidations of its own.
-    pub(super) local_invalidations: u64,
+    pub(in crate::bench) local_invalidations: u64,
     /// Sends with Invalidate.
-    pub(super) sends_with_invalidate: u64,
+    pub(in crate::bench) sends_with_invalidate: u64,
     /// Bytes of transport header in its Sends.
-    pub(super) header_bytes: u64,
+    pub(in crate::bench) header_bytes: u64,
 }
 
 impl AddAssign for Counts {
@@ -50,15 +48,15 @@ impl SubAssign for Counts {
 }
 
 /// Counts, and passes on.
-pub(super) struct Counted<Q> {
-    pub(super) inner: Q,
+pub(in crate::bench) struct Counted<Q> {
+    pub(in crate::bench) inner: Q,
     /// How headers are laid out on this connection.
     words: WordLayout,
-    pub(super) counts: Counts,
+    pub(in crate::bench) counts: Counts,
 }
 
 impl<Q> Counted<Q> {
-    pub(super) fn new(inner: Q, words: WordLayout) -> Self {
+    pub(in crate::bench) fn new(inner: Q, words: WordLayout) -> Self {
         Self {
             inner,
             words,

@@ -12,14 +12,14 @@ use verbs_iwarp::{Config as IwarpConfig, CrcMode, Iwarp};
 use verbs_sim::{Costs, EndOptions, Fabric, PairOptions, SimQp};
 
 /// A provider of this machine, and an address of it at which both ends are.
-pub(super) struct Over {
+pub(in crate::bench) struct Over {
     provider: Arc<dyn Provider>,
     address: IpAddr,
 }
 
 impl Over {
     /// Software iWARP on loopback, without CRC.
-    pub(super) fn software() -> Self {
+    pub(in crate::bench) fn software() -> Self {
         let config = IwarpConfig::default()
             .with_crc(CrcMode::Off)
             .with_several_invalidations(true);
@@ -34,7 +34,7 @@ impl Over {
     /// # Errors
     ///
     /// If there is none, or none with an address.
-    pub(super) fn device(asked: Option<&str>) -> Result<Self> {
+    pub(in crate::bench) fn device(asked: Option<&str>) -> Result<Self> {
         let (name, address) = devices::with_address(asked)?;
         let config = verbs_ibv::Config {
             device: Some(name),
@@ -52,7 +52,7 @@ impl Over {
 const SETUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A provider with a clock.
-pub(super) trait Bed {
+pub(in crate::bench) trait Bed {
     type Qp: QueuePair;
 
     /// The time.
@@ -61,12 +61,15 @@ pub(super) trait Bed {
     /// Until when the host of this end is busy.
     fn busy_until(&self, qp: &Self::Qp) -> Duration;
 
+    /// Times that a completion woke the host of this end, where that is known.
+    fn wakeups(&self, qp: &Self::Qp) -> u64;
+
     /// Lets time pass: until something happens, or at most until then.
     fn wait(&mut self, until: Option<Duration>);
 }
 
 /// Both ends in virtual time, with what work costs an RNIC and its host.
-pub(super) struct Simulated {
+pub(in crate::bench) struct Simulated {
     fabric: Fabric,
 }
 
@@ -76,7 +79,7 @@ impl Simulated {
     /// # Errors
     ///
     /// If there is no room for the Receives.
-    pub(super) fn connect(
+    pub(in crate::bench) fn connect(
         costs: Costs,
         seed: u64,
         client: &Config,
@@ -115,6 +118,10 @@ impl Bed for Simulated {
         qp.busy_until()
     }
 
+    fn wakeups(&self, qp: &SimQp) -> u64 {
+        qp.traffic().wakeups
+    }
+
     fn wait(&mut self, until: Option<Duration>) {
         let next = [self.fabric.next_event(), until];
         if let Some(next) = next.into_iter().flatten().min() {
@@ -124,7 +131,7 @@ impl Bed for Simulated {
 }
 
 /// Both ends in this machine over a provider, driven by one thread.
-pub(super) struct Loopback {
+pub(in crate::bench) struct Loopback {
     begun: Instant,
 }
 
@@ -134,7 +141,7 @@ impl Loopback {
     /// # Errors
     ///
     /// If the connection is not made.
-    pub(super) async fn connect(
+    pub(in crate::bench) async fn connect(
         Over { provider, address }: &Over,
         client: &Config,
         server: &Config,
@@ -177,6 +184,10 @@ impl Bed for Loopback {
 
     fn busy_until(&self, _: &Self::Qp) -> Duration {
         Duration::ZERO
+    }
+
+    fn wakeups(&self, _: &Self::Qp) -> u64 {
+        0
     }
 
     fn wait(&mut self, _: Option<Duration>) {
