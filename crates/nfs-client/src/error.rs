@@ -102,11 +102,11 @@ fn status_hint(status: Status) -> Option<&'static str> {
 fn denied_hint(root: bool) -> &'static str {
     match root {
         true => {
-            "check the owner and mode there; servers treat root as nobody: ours does so with root of other \
-             machines, unless it runs with --squash none, and with any root where an export says squash = \
-             \"root\""
+            "check the owner and mode there, and the log of the server; servers treat root as nobody: ours does so \
+             with root of other machines, unless it runs with --squash none, and with any root where an export \
+             says squash = \"root\""
         }
-        false => "check the owner and mode there",
+        false => "check the owner and mode there, and the log of the server",
     }
 }
 
@@ -263,7 +263,10 @@ mod tests {
 
     #[test]
     fn root_that_is_denied_something_is_told_that_it_may_be_nobody() {
-        assert_eq!(denied_hint(false), "check the owner and mode there");
+        assert_eq!(
+            denied_hint(false),
+            "check the owner and mode there, and the log of the server"
+        );
         let root = denied_hint(true);
         assert!(root.contains("root of other machines, unless it runs with --squash none"));
         assert!(root.contains("squash = \"root\""));

@@ -7,7 +7,7 @@ set -eu
 export LC_ALL=C
 
 # The table of handles is for the others: for btrfs there are those of the kernel.
-NAMES='overlay union bindfs'
+NAMES='overlay union unionfs bindfs'
 MANY=2000
 
 die() {
@@ -46,14 +46,14 @@ copied() {
 step 'file systems'
 ip link set lo up
 cd "$WORK"
-mkdir got overlay union bindfs below low high one two btrfs
-for branch in low high one two; do
+mkdir got overlay union unionfs bindfs below low high one two first second btrfs exfat
+for branch in low high one two first second; do
   mount -t tmpfs none $branch
 done
 mkdir high/files high/work low/d high/files/d
 # On each branch are files of the same inode numbers.
 for n in $(seq 30); do
-  for branch in low high/files one two; do
+  for branch in low high/files one two first second; do
     write $branch/${branch%/files}$n
   done
 done
@@ -61,6 +61,7 @@ write low/d/below
 write high/files/d/above
 mount -t overlay -o lowerdir=low,upperdir=high/files,workdir=high/work,xino=off none overlay || die 'no overlayfs'
 mergerfs -o inodecalc=passthrough one:two union || die 'no mergerfs'
+unionfs-fuse -o cow,use_ino first=RW:second=RO unionfs || die 'no unionfs'
 bindfs -o attr_timeout=0,entry_timeout=0,negative_timeout=0 below bindfs || die 'no bindfs'
 for n in $(seq 30); do write below/f$n; done
 truncate -s 256M disk
@@ -75,17 +76,28 @@ done
 btrfs -q subvolume snapshot btrfs/sub btrfs/snapshot || die 'no snapshot'
 echo changed >btrfs/snapshot/f
 echo sub >btrfs/sub/f
+# The server of exFAT takes no file for its disk, and gives each spelling of a name an inode number.
+truncate -s 64M cards
+mkfs.exfat cards >/dev/null || die 'mkfs.exfat'
+CARD=$(losetup --find --show cards) || die 'no loop device'
+trap 'losetup --detach $CARD' EXIT
+mount.exfat-fuse $CARD exfat >/dev/null 2>&1 || die 'no exFAT'
+mkdir -p cases/Dir cases/dir
+write cases/Makefile
+write cases/makefile
+write cases/Dir/below
+write cases/dir/too
 
 serve() {
-  "$PROGRAM" serve /overlay="$WORK/overlay" /union="$WORK/union" /bindfs="$WORK/bindfs" /btrfs="$WORK/btrfs" \
-    --squash none --state-dir "$WORK/state" >listening 2>>serve.log &
+  "$PROGRAM" serve /overlay="$WORK/overlay" /union="$WORK/union" /unionfs="$WORK/unionfs" /bindfs="$WORK/bindfs" /btrfs="$WORK/btrfs" \
+    /exfat="$WORK/exfat" /cases="$WORK/cases" --squash none --state-dir "$WORK/state" >listening 2>>serve.log &
   SERVER=$!
   wait_for grep -q ^listening listening
 }
 
 step 'server'
 serve
-same 'tables of handles' 3 "$(grep -o 'a table of file handles' listening | wc -l)"
+same 'tables of handles' 5 "$(grep -o 'a table of file handles' listening | wc -l)"
 for name in $NAMES; do copied $name first; done
 
 step 'copies to them'
@@ -142,6 +154,30 @@ for dir in . sub snapshot; do
   same "names of one file in $dir" "$(inode $dir/f)" "$(inode $dir/link)"
 done
 [ "$(inode f)" != "$(inode sub/f)" ] && [ "$(inode sub/f)" != "$(inode snapshot/f)" ] || die 'files became one'
+
+step 'two names that are one at the destination'
+# copy_of_cases TO COMMAND...: of each two names one is copied, whole, and the other is an error.
+copy_of_cases() {
+  to=$1
+  shift
+  for time in first second; do
+    if "$PROGRAM" "$@" >out 2>&1; then die "$1, the $time time: two names became one, status 0"; fi
+    same "collisions of $1" 2 "$(grep -c 'something else of this copy has that name' out)"
+  done
+  # Which of the two comes first is not said.
+  same "entries of $1" 'dir makefile' "$(ls "$to" | tr A-Z a-z | sort | xargs)"
+  same "content of $1" makefile "$(tr A-Z a-z <"$to/makefile")"
+  case $(ls "$to/dir") in below | too) ;; *) die "$1: two directories became one" ;; esac
+}
+copy_of_cases exfat/got get -rT "$(url cases)" exfat/got
+copy_of_cases exfat/put put -rT cases "$(url exfat)/put"
+copy_of_cases exfat/cp cp -rT "$(url cases)" "$(url exfat)/cp"
+rm -r cases/Makefile cases/Dir
+# (A server that renames to another spelling of a file that it has open ends exfat-fuse 1.3.)
+"$PROGRAM" get -rT --delete "$(url cases)" exfat/got || die 'get after a change of case'
+same 'content after a change of case' makefile "$(cat exfat/got/makefile)"
+same 'entries after a change of case' 'dir makefile' "$(ls exfat/got | tr A-Z a-z | sort | xargs)"
+same 'directory after a change of case' too "$(ls exfat/got/dir)"
 
 step 'an export that is made again'
 fusermount3 -u -z bindfs || umount -l bindfs

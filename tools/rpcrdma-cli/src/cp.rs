@@ -4,7 +4,9 @@ mod file;
 
 use crate::copy::attributes::Wanted;
 use crate::copy::sparse::Sparse;
-use crate::copy::upload::{MadeDirectory, REMOVED_WITHIN, make_directory, open_up, set_directory};
+use crate::copy::upload::{
+    MadeDirectory, REMOVED_WITHIN, is_listed, make_directory, open_up, set_directory,
+};
 use crate::copy::{Copy, Held, Last, Options, Permitted, Shared, server};
 use crate::failure::{Ended, Usage};
 use crate::modes::umask;
@@ -236,9 +238,15 @@ async fn tree(
         // Also at the end of a symbolic link, which the user named.
         Some(there) if there.attributes.file_type == FileType::Directory => {
             let id = (there.attributes.fsid, there.attributes.file_id.0);
+            let entered = (id, target.name().unwrap_or_default());
             let is_contents = source.name().is_none();
+            // The user named it, maybe by a symbolic link.
+            let is_listed = async || true;
             copy.shared
-                .enter_once(None, is_contents, id, || target.url.to_string())?;
+                .enter_once(None, is_contents, entered, is_listed, || {
+                    target.url.to_string()
+                })
+                .await?;
             let dir = MadeDirectory {
                 node: there,
                 is_new: false,
@@ -306,8 +314,13 @@ impl Filling {
         let made = make_directory(nfs, into.dir, name, wanted.first_directory_mode()).await;
         let dir = made.map_err(|fault| place.fault("make directory", fault))?;
         let about = &dir.node.attributes;
-        let id = (about.fsid, about.file_id.0);
-        shared.enter_once(into.held.as_ref(), false, id, || place.url.to_string())?;
+        let entered = ((about.fsid, about.file_id.0), name);
+        let is_listed = async || is_listed(&place.export, (into.dir, &place.path)).await;
+        shared
+            .enter_once(into.held.as_ref(), false, entered, is_listed, || {
+                place.url.to_string()
+            })
+            .await?;
         let permitted = match dir.is_new {
             // It has the default list of the one that it is in (acl(5)).
             true => into.permitted,

@@ -248,27 +248,35 @@ async fn enter(
     }
     let above = above.and_then(|above| above.dir.as_ref());
     let of = |permitted| Wanted::of(&inside.source.about, options, permitted);
-    let (dir, made, wanted) = match (above, &inside.there) {
+    let (at, (dir, made), wanted) = match (above, &inside.there) {
         // The user named it, maybe by a symbolic link. It keeps its permissions.
         (None, Some(there)) => {
             let path = local(&there.path);
             let opened = LocalDir::open(path);
             let cannot = || format!("{}: cannot copy into it", show::path(path));
-            (opened.with_context(cannot)?, None, of(0o777))
+            (None, (opened.with_context(cannot)?, None), of(0o777))
         }
         (above, _) => {
             let at = name_in(above, &roots[inside.root], &inside.to)?;
             let wanted = of(permitted(at.dir(), options));
-            let (dir, made) = make_directory(&at, wanted.first_directory_mode())?;
-            (dir, made, wanted)
+            let made = make_directory(&at, wanted.first_directory_mode())?;
+            (Some(at), made, wanted)
         }
     };
     let about = rustix::fs::fstat(&dir).with_context(|| show::path(dir.path()))?;
     let to = dir.path();
-    let id = (about.st_dev, about.st_ino);
-    shared.enter_once(held_above.as_ref(), inside.is_contents, id, || {
-        show::path(to)
-    })?;
+    let entered = (
+        (about.st_dev, about.st_ino),
+        to.file_name().unwrap_or_default().as_bytes(),
+    );
+    // Where the directory above cannot be listed, the numbers decide.
+    let is_listed = async || at.is_none_or(|at| at.is_listed().unwrap_or(true));
+    let above = held_above.as_ref();
+    shared
+        .enter_once(above, inside.is_contents, entered, is_listed, || {
+            show::path(to)
+        })
+        .await?;
     if let Some(there) = &inside.there
         && !options.resumes
     {
@@ -348,7 +356,8 @@ async fn one(
     }
     let held = within.map(|within| Arc::clone(&within.held));
     let made = shared.made_in(held.as_ref());
-    if made.may_have(split(&other.to).1) {
+    let may_collide = made.may_have(split(&other.to).1);
+    if may_collide {
         // Which of them is there is known when they are complete.
         copy.settle().await?;
     }
@@ -382,6 +391,7 @@ async fn one(
         // Exports of one server are as good as servers: no link leads from one to the other.
         key: other.source.about.file_key(Arc::as_ptr(export).addr()),
         made,
+        may_collide,
         links: Arc::clone(links),
         writers: Arc::clone(writers),
     };
@@ -431,6 +441,8 @@ struct Remote {
     writers: Arc<Writers>,
     /// What was made where it goes.
     made: Arc<Made>,
+    /// Whether what has got a name there may have the same.
+    may_collide: bool,
     wanted: Wanted,
     /// Permissions that new files there may have.
     permitted: u32,

@@ -28,14 +28,27 @@ pub(crate) struct Naming {
     pub(crate) replaces: bool,
     /// What the same copy has made in the directory, whose place it does not take.
     pub(crate) made: Arc<Made>,
+    /// Whether the copy has made something there under a name that a file system may take for this one.
+    pub(crate) may_collide: bool,
+}
+
+impl Naming {
+    /// Whether what has the name is of the same copy, by these numbers or by another spelling.
+    fn is_of_copy(&self, there: (u64, u64), to: &LocalName) -> bool {
+        // Where the directory cannot be listed, the numbers decide.
+        self.made.has(there) || (self.may_collide && !to.is_listed().unwrap_or(true))
+    }
 }
 
 #[cfg(test)]
 impl Naming {
     /// That of what is made first in its directory.
     pub(crate) fn first(replaces: bool) -> Self {
-        let made = Arc::new(Made::new());
-        Self { replaces, made }
+        Self {
+            replaces,
+            made: Arc::new(Made::new()),
+            may_collide: false,
+        }
     }
 }
 
@@ -75,11 +88,10 @@ pub(crate) fn link(
 /// As [`link`] has them; [`Collision`] if what has the name was made by the same copy: the file system takes two names
 /// for one.
 pub(crate) fn complete(at: &LocalName, to: &LocalName, naming: &Naming) -> io::Result<()> {
-    let Naming { replaces, made } = naming;
     // Whoever finds it under its name knows of it.
     let id = at.id()?;
-    made.note(id);
-    let named = match replaces {
+    naming.made.note(id);
+    let named = match naming.replaces {
         true => at.rename_new(to),
         false => at.name_new(to),
     };
@@ -87,8 +99,10 @@ pub(crate) fn complete(at: &LocalName, to: &LocalName, naming: &Naming) -> io::R
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists || is_unknown(&error) => {
             match to.id() {
                 // Another name of the same file, which it has already, takes the place of nothing.
-                Ok(there) if there != id && made.has(there) => Err(io::Error::other(Collision)),
-                Ok(_) | Err(_) if *replaces => at.replace(to),
+                Ok(there) if there != id && naming.is_of_copy(there, to) => {
+                    Err(io::Error::other(Collision))
+                }
+                Ok(_) | Err(_) if naming.replaces => at.replace(to),
                 Ok(_) | Err(_) => Err(error),
             }
         }

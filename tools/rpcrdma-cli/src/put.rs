@@ -13,8 +13,8 @@ use crate::copy::made::{FileId, Made};
 use crate::copy::replaced::mode_for_others;
 use crate::copy::tree::{Tree, local};
 use crate::copy::upload::{
-    Dataless, REMOVED_WITHIN, Uploaded, collision, find_made, is_taken, make_directory, open_up,
-    random, set_directory,
+    Dataless, REMOVED_WITHIN, Uploaded, collision, find_made, is_listed, is_taken, make_directory,
+    open_up, random, set_directory,
 };
 use crate::copy::{
     Copy, CopyArgs, FILES_IN_FLIGHT, Held, Inside, Last, Options, Other, Permitted, Root, STREAM,
@@ -291,7 +291,7 @@ impl Put {
                             let there = match may_collide {
                                 true => {
                                     let to = (into.handle, &other.to[..]);
-                                    find_made(put.export.nfs(), to, &made).await?
+                                    find_made(&put.export, to, &made).await?
                                 }
                                 false => None,
                             };
@@ -350,10 +350,14 @@ impl Put {
             }
         };
         let (handle, about) = (node.handle, &node.attributes);
-        let id = (about.fsid, about.file_id.0);
-        shared.enter_once(parent.held.as_ref(), inside.is_contents, id, || {
-            dest.show(&inside.to)
-        })?;
+        let entered = ((about.fsid, about.file_id.0), split(&inside.to).1);
+        let is_listed = async || is_listed(&self.export, (parent.handle, &inside.to)).await;
+        let above = parent.held.as_ref();
+        shared
+            .enter_once(above, inside.is_contents, entered, is_listed, || {
+                dest.show(&inside.to)
+            })
+            .await?;
         let last = match is_new {
             true => wanted.last_of_directory(about.mode),
             false => wanted.last_of_existing(about.mode, open_up(nfs, &node).await),

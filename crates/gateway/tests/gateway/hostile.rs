@@ -357,6 +357,26 @@ async fn call_at_which_the_server_ends_the_connection_is_named_in_the_log() {
 }
 
 #[tokio::test]
+async fn calls_that_the_server_leaves_unanswered_together_are_one_line_of_the_log() {
+    let heard = Heard::listen();
+    let upstream = answering_at(|xid| match xid {
+        1 => record_of(&success(xid, b"on")),
+        _ => Vec::new(),
+    });
+    let before = heard.count("left this call unanswered");
+    let gateway = heard_from_tcp(Upstream::tcp(upstream.await)).await;
+    let client = Lower::new(Over::Tcp, gateway.local_addr(), nobody()).await;
+    check_served(&client, 1).await;
+    let call = |xid| client.call(call_of(xid, GROW, b""), 100);
+    let replies = async { tokio::join!(call(7), call(8), call(9), call(10)) };
+    let (one, two, three, four) = within_limit(replies).await;
+    for reply in [one, two, three, four] {
+        assert!(matches!(reply, Err(TransportError::Disconnected(_))));
+    }
+    assert_eq!(heard.count("left this call unanswered"), before + 1);
+}
+
+#[tokio::test]
 async fn upstream_that_sends_no_rpc_ends_its_client_and_no_other() {
     for down in [Over::Tcp, RDMA] {
         let gateway = answering(down, |xid| match xid {

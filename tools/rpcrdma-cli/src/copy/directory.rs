@@ -4,12 +4,13 @@
 //! is entered only if it is one and no symbolic link. So whoever can change a tree while it is copied cannot lead the
 //! copy out of it: this matters where root copies into or from a directory of somebody else.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -119,6 +120,17 @@ impl LocalName {
     pub(crate) fn id(&self) -> io::Result<(u64, u64)> {
         let about = self.about()?;
         Ok((about.st_dev, about.st_ino))
+    }
+
+    /// Whether its directory lists this very name. What has the name otherwise has another spelling of it, on a file
+    /// system that does not tell the two apart. It reads the whole directory.
+    pub(crate) fn is_listed(&self) -> io::Result<bool> {
+        for entry in Dir::read_from(self.dir.readable()?)? {
+            if entry?.file_name().to_bytes() == self.name.as_bytes() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The text of a symbolic link.
@@ -235,6 +247,15 @@ mod tests {
         held.name("old").remove(false).unwrap();
         assert!(moved.join("new").is_dir() && !moved.join("old").exists());
         assert_eq!(elsewhere.read_dir().unwrap().count(), 1);
+    }
+
+    #[test]
+    fn name_is_listed_in_its_own_spelling() {
+        let around = tempfile::tempdir().unwrap();
+        std::fs::write(around.path().join("Makefile"), "").unwrap();
+        let dir = LocalDir::open(around.path()).unwrap();
+        assert!(dir.name("Makefile").is_listed().unwrap());
+        assert!(!dir.name("makefile").is_listed().unwrap());
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! Two names of a source can be one name there: `Makefile` and `makefile` on vfat, exFAT, NTFS, SMB, and in a directory
 //! of ext4 that folds case; two spellings of one text in Unicode on APFS, HFS+ and some ZFS. Whether a destination does
 //! so cannot be asked in all cases, so files are compared by their numbers, and names only to find out for which of them
-//! a look at the destination is worth a call.
+//! a look at the destination is worth a call. File systems in user space may give a file another number for each spelling
+//! that it is looked up by (exfat-fuse): what is found by a name that its directory does not list is found by another
+//! spelling.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};

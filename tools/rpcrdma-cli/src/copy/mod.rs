@@ -327,22 +327,27 @@ impl Shared {
         resumes.then(|| (version.into(), KeptFile::new(&self.kept)))
     }
 
-    /// Notes that a directory of these numbers, which is in a directory that is held, is filled.
+    /// Notes that a directory of this name and these numbers, which is in a directory that is held, is filled.
+    /// `is_listed` says whether that directory lists the very name.
     ///
     /// # Errors
     ///
     /// [`Collision`](made::Collision): it is already, as another name led to it.
-    pub(crate) fn enter_once(
+    pub(crate) async fn enter_once(
         &self,
         above: Option<&Arc<Held>>,
         is_contents: bool,
-        id: made::FileId,
+        (id, name): (made::FileId, &[u8]),
+        is_listed: impl AsyncFnOnce() -> bool,
         to: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
         let made = self.made_in(above);
         // What is in several directories may go into one.
-        if !is_contents && made.has(id) {
-            return Err(anyhow!(made::Collision).context(to()));
+        if !is_contents {
+            let may_collide = made.may_have(name);
+            if made.has(id) || (may_collide && !is_listed().await) {
+                return Err(anyhow!(made::Collision).context(to()));
+            }
         }
         made.note(id);
         Ok(())

@@ -168,10 +168,11 @@ impl Shared {
 ///
 /// What the server says.
 pub(crate) async fn find_made(
-    nfs: &Nfs3<Client>,
+    export: &Export<Client>,
     (dir, to): (FileHandle, &[u8]),
     made: &Made,
 ) -> anyhow::Result<Option<FileId>> {
+    let nfs = export.nfs();
     let found = async {
         let (handle, attributes) = nfs.lookup(dir, Name::new(split(to).1)?).await?;
         match attributes {
@@ -180,9 +181,28 @@ pub(crate) async fn find_made(
         }
     };
     match found.await {
-        Ok(found) => Ok(Some((found.fsid, found.file_id.0)).filter(|found| made.has(*found))),
+        Ok(found) => {
+            let found = (found.fsid, found.file_id.0);
+            let is_made = made.has(found) || !is_listed(export, (dir, to)).await;
+            Ok(is_made.then_some(found))
+        }
         Err(Fault::Status(Status::NoEntry)) => Ok(None),
         Err(fault) => Err(nfs.error_at(fault, "find", to).into()),
+    }
+}
+
+/// Whether a directory lists the very name of this path. What has the name otherwise has another spelling of it, which
+/// the server does not tell apart. It reads the whole directory; where that is not permitted, the name counts as listed.
+pub(crate) async fn is_listed(export: &Export<Client>, (dir, path): (FileHandle, &[u8])) -> bool {
+    let (above, name) = split(path);
+    let mut list = export.list_dir(dir, above);
+    loop {
+        match list.next().await {
+            Ok(Some(entry)) if entry.name == name => return true,
+            Ok(Some(_)) => {}
+            Ok(None) => return false,
+            Err(_) => return true,
+        }
     }
 }
 

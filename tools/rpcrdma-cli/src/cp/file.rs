@@ -45,7 +45,7 @@ impl File {
         let nfs = target.export.nfs();
         if self.may_collide {
             let to = (self.dir, &target.path[..]);
-            if find_made(nfs, to, &self.made).await?.is_some() {
+            if find_made(&target.export, to, &self.made).await?.is_some() {
                 return Err(collision(&target.path));
             }
         }

@@ -91,6 +91,7 @@ impl Remote {
         Naming {
             replaces: self.replaces(),
             made: Arc::clone(&self.made),
+            may_collide: self.may_collide,
         }
     }
 

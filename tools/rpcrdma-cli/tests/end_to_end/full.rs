@@ -226,7 +226,74 @@ fn hard_links_are_made_where_attributes_are_refused() {
     let said = "its mode could not be kept";
     assert_eq!(errors.matches(said).count(), 3, "{errors}");
     for name in ["one", "one-too", "large", "large-too"] {
-        let about = Path::new(&here).join(name).metadata().unwrap();
-        assert_eq!(about.nlink(), 2, "{name}");
+        let copy = Path::new(&here).join(name);
+        assert_eq!(copy.metadata().unwrap().nlink(), 2, "{name}");
+        let same = fs::read(&copy).unwrap() == fs::read(tree.join(name)).unwrap();
+        assert!(same, "{name} has another content");
     }
+}
+
+/// A library that has utimensat(2) and fsync(2) fail, as some file systems in user space do.
+const NEITHER_TIMES_NOR_FSYNC: &str = r#"
+#include <errno.h>
+#include <sys/stat.h>
+#include <time.h>
+
+int futimens(int fd, const struct timespec times[2])
+{
+    (void)fd, (void)times;
+    errno = EINVAL;
+    return -1;
+}
+
+int utimensat(int dir, const char *path, const struct timespec times[2], int flags)
+{
+    (void)dir, (void)path, (void)times, (void)flags;
+    errno = EINVAL;
+    return -1;
+}
+
+int fsync(int fd)
+{
+    (void)fd;
+    errno = EINVAL;
+    return -1;
+}
+"#;
+
+#[test]
+fn data_is_kept_where_times_and_fsync_are_refused() {
+    let served = Served::new(&[]);
+    let Some(library) = library(served.around.path(), NEITHER_TIMES_NOR_FSYNC) else {
+        return;
+    };
+    let tree = served.dir.join("t");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("small"), "content").unwrap();
+    fs::write(tree.join("large"), vec![7; 3 << 20]).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        let output = command.args(args).env("LD_PRELOAD", &library).output();
+        let output = output.unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    let same = |here: &str| {
+        for name in ["small", "large"] {
+            let copy = fs::read(Path::new(here).join(name)).unwrap();
+            assert!(copy == fs::read(tree.join(name)).unwrap(), "{here}/{name}");
+        }
+    };
+    let here = served.beside("with-times");
+    let (code, errors) = run(&["get", "-a", &served.url("t"), &here]);
+    assert_eq!(code, Some(1), "{errors}");
+    // The directory and two files.
+    let said = "its times could not be kept";
+    assert_eq!(errors.matches(said).count(), 3, "{errors}");
+    same(&here);
+    let here = served.beside("without");
+    let (code, errors) = run(&["get", "-r", &served.url("t"), &here]);
+    assert_eq!(code, Some(1), "{errors}");
+    let said = "its place on the disk could not be kept";
+    assert_eq!(errors.matches(said).count(), 2, "{errors}");
+    same(&here);
 }

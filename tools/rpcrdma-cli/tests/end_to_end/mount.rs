@@ -83,6 +83,13 @@ fn mount_is_asked_for_over_tcp_where_rdma_has_none() {
     let mount_port = listener.local_addr().unwrap().port().to_string();
     let args = ["cat", "--mount-port", &mount_port, &url];
 
+    // What answers at the usual port of MOUNT may be another server of that host.
+    let not_asked = "MOUNT over TCP at port 20048 is not asked";
+    fails(&["cat", &url], 1, not_asked);
+    let local = dir.path().join("file").display().to_string();
+    fails(&["put", &local, &url], 1, not_asked);
+    fails(&["exports", &server.local_addr().to_string()], 1, not_asked);
+
     let nobody = free_port().to_string();
     let args_nobody = ["cat", "--mount-port", &nobody, &url];
     fails(&args_nobody, 1, "nobody does over TCP at port");

@@ -26,7 +26,7 @@ const fn program(name: &'static str, package: &'static str) -> Need {
     }
 }
 
-const NEEDS: [Need; 29] = [
+const NEEDS: [Need; 32] = [
     program("apt-get", "apt"),
     program("dpkg-deb", "dpkg"),
     program("tar", "tar"),
@@ -62,6 +62,9 @@ const NEEDS: [Need; 29] = [
     // File systems to serve.
     program("bindfs", "bindfs"),
     program("mergerfs", "mergerfs"),
+    program("unionfs-fuse", "unionfs-fuse"),
+    program("mount.exfat-fuse", "exfat-fuse"),
+    program("mkfs.exfat", "exfatprogs"),
     program("mkfs.btrfs", "btrfs-progs"),
     // A realm for it.
     program("krb5kdc", "krb5-kdc"),
