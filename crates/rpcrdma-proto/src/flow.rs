@@ -86,6 +86,13 @@ impl FlowControl {
         room as usize
     }
 
+    /// Whether the peer accepts no message, and owes none that could change that: only it can end
+    /// this (ietf-07 §4.2.1.1).
+    pub(crate) fn is_starved(&self) -> bool {
+        let messages = self.messages.as_ref();
+        self.in_flight() == 0 && messages.is_some_and(|messages| messages.room() == 0)
+    }
+
     /// Records that a call of this end is sent.
     pub(crate) fn handle_call_sent(&mut self) {
         self.calls.spend();

@@ -232,22 +232,29 @@ impl<O: Owner> Requester<O> {
     }
 
     /// Returns the send time of the oldest outstanding call, cancelled ones included.
-    pub(crate) fn oldest(&self) -> Option<Instant> {
-        self.sent().map(|call| call.sent).min()
+    pub(crate) fn oldest(&self, shared: &Shared<O>) -> Option<Instant> {
+        self.sent(shared).map(|call| call.sent).min()
     }
 
     /// Returns the exceeded time limit if a sent call is overdue, cancelled ones included. Calls
     /// without their own limit have `usual`.
-    pub(crate) fn overdue(&self, now: Instant, usual: Duration) -> Option<Duration> {
-        let own = self.sent().filter_map(|call| call.request.limit);
+    pub(crate) fn overdue(
+        &self,
+        shared: &Shared<O>,
+        now: Instant,
+        usual: Duration,
+    ) -> Option<Duration> {
+        let own = self.sent(shared).filter_map(|call| call.request.limit);
         let longest = own.fold(usual, Duration::max);
-        (now >= self.oldest()? + longest).then_some(longest)
+        (now >= self.oldest(shared)? + longest).then_some(longest)
     }
 
-    /// Returns the calls that were sent.
-    fn sent(&self) -> impl Iterator<Item = &Call<O::Call>> {
+    /// Returns the calls that wait for the peer: those that were sent, and if it accepts none, those
+    /// that would be.
+    fn sent(&self, shared: &Shared<O>) -> impl Iterator<Item = &Call<O::Call>> {
+        let starved = shared.flow.is_starved();
         let calls = self.calls.iter().map(|(_, call)| call);
-        calls.filter(|call| !call.is_unsent())
+        calls.filter(move |call| starved || !call.is_unsent())
     }
 
     /// Stops sending calls, because the connection is about to close: their callers may be told

@@ -15,6 +15,7 @@ use crate::v2::ietf07::{
 use crate::wire::header::{Lists, Segments, WriteChunk};
 use crate::{Direction, Version};
 use oncrpc::{Reply, TransportError};
+use std::time::Duration;
 use verbs::{Completion, Handle, QueuePair, Segment};
 
 /// Credits of a peer that has Receives for everything.
@@ -547,6 +548,34 @@ fn client_that_uses_up_its_credits_gets_more_without_a_reply() {
     assert_eq!(header.body, Body::Grant);
     assert_eq!((header.xid, header.credits), (0, 1 + grant + parts + spare));
     assert!(next(&mut lone).is_none());
+}
+
+#[test]
+fn call_that_waits_for_credits_which_never_come_is_overdue() {
+    let mut lone = Lone::new(&dialect(Role::Client, Versions::Two));
+    next(&mut lone).expect("the properties of the client");
+    // It accepts the message that the client has sent, and no other.
+    let none = PropertySet::default();
+    send(
+        &mut lone,
+        |out| emit_properties(out, 9, 1, true, &none),
+        &[],
+    );
+    let begun = lone.end.now;
+    lone.end
+        .call(request(5, call(5, 40, &[]), bound(100, &[])))
+        .expect("it waits");
+    assert!(next(&mut lone).is_none());
+    let connection = &lone.end.connection;
+    let usual = Duration::from_secs(60);
+    assert_eq!(connection.oldest_call(), Some(begun));
+    assert_eq!(connection.overdue_call(begun + usual / 2, usual), None);
+    assert_eq!(connection.overdue_call(begun + usual, usual), Some(usual));
+    // With credits it goes, and the time counts from then on.
+    lone.end.now = begun + usual / 2;
+    send(&mut lone, |out| emit_grant(out, 2), &[]);
+    assert_eq!(next(&mut lone).expect("the call").0.xid, 5);
+    assert_eq!(lone.end.connection.oldest_call(), Some(begun + usual / 2));
 }
 
 #[test]

@@ -372,13 +372,13 @@ impl<O: Owner> Connection<O> {
     /// Returns the send time of this end's oldest outstanding call, cancelled or not. If it is too
     /// long ago, only the end of the connection recovers its credit and memory.
     pub fn oldest_call(&self) -> Option<Instant> {
-        self.core.requester.oldest()
+        self.core.requester.oldest(&self.core.shared)
     }
 
     /// Returns the exceeded time limit if a call in flight is overdue: the longest
     /// [limit](CallRequest::set_limit) of a call, or `usual`. Cancelled calls count too.
     pub fn overdue_call(&self, now: Instant, usual: Duration) -> Option<Duration> {
-        self.core.requester.overdue(now, usual)
+        self.core.requester.overdue(&self.core.shared, now, usual)
     }
 
     /// Stops sending calls, because this end is about to close the connection. Calls not sent yet
