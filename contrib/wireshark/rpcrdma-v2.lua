@@ -1430,7 +1430,8 @@ local PRIVATE_LENGTH = 8
 local ENHANCED_LENGTH = 4
 local FLAG_S = 0x10
 -- Announces version two as cel-01 has it (docs/design/version-two.md).
-local ANNOUNCEMENT = "rpc2ce01"
+local ANNOUNCEMENTS = { rpc2ce01 = "cel-01", rpc2ie07 = "ietf-07" }
+local ANNOUNCEMENT_LEN = 8
 
 local p = {
     magic = ProtoField.uint32("rpcrdma_cm.magic", "Format identifier", base.HEX),
@@ -1503,9 +1504,10 @@ function private.dissector(tvb, pinfo, root)
             if at then
                 add_private(range, at, root)
             end
-            for place = from, range:len() - #ANNOUNCEMENT do
-                if range(place, #ANNOUNCEMENT):string() == ANNOUNCEMENT then
-                    root:add(p.dialect, range(place, #ANNOUNCEMENT), "cel-01")
+            for place = from, range:len() - ANNOUNCEMENT_LEN do
+                local announced = ANNOUNCEMENTS[range(place, ANNOUNCEMENT_LEN):string()]
+                if announced then
+                    root:add(p.dialect, range(place, ANNOUNCEMENT_LEN), announced)
                     break
                 end
             end

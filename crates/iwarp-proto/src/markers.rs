@@ -93,6 +93,19 @@ mod tests {
     }
 
     #[test]
+    fn marker_behind_the_pad_is_covered_by_the_crc_of_its_fpdu() {
+        let fpdu = send(1, 0x2a);
+        let mut markers = Markers {
+            position: MARKER_PERIOD - fpdu.len(),
+        };
+        let mut out = Vec::new();
+        markers.frame(&fpdu, true, &mut out);
+        let crc = out.split_off(fpdu.len() + MARKER_LEN);
+        assert_eq!(out[fpdu.len()..], [0, 0, 0, 0x2c]);
+        assert_eq!(crc, crc::emit(crc::crc32c(&out)));
+    }
+
+    #[test]
     fn markers_of_a_long_fpdu_point_to_the_same_place() {
         let mut out = Vec::new();
         let mut fpdu = vec![7; 2048];

@@ -315,6 +315,15 @@ mod tests {
     }
 
     #[test]
+    fn next_number_does_not_follow_from_those_before() {
+        let mut draw = Draw::new([3; 32]);
+        let drawn: Vec<u32> = (0..100).map(|_| draw.next()).collect();
+        let steps = drawn.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
+        let steps: HashSet<u32> = steps.collect();
+        assert!(steps.len() > 90, "{drawn:?}");
+    }
+
+    #[test]
     fn an_stag_is_invalid_after_its_registration() {
         let mut table = StagTable::new([7; 32]);
         let first = table.register(sink());

@@ -486,7 +486,7 @@ impl Stage {
 /// Whether it is this end that cannot go on, though everything that it posts is done.
 fn is_ours(violation: Violation) -> bool {
     match violation {
-        Violation::OtherDialect(_)
+        Violation::OtherDialect(..)
         | Violation::ForeignHandle(_)
         | Violation::UnwantedInvalidation(_)
         | Violation::UnpermittedInvalidation(_)

@@ -93,12 +93,54 @@ pub(crate) struct Finished {
     pub(crate) took: Duration,
 }
 
+/// How a program ended, and its output.
+pub(crate) struct Ended {
+    /// `None` if it had to be killed when its time was up.
+    pub(crate) status: Option<ExitStatus>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) took: Duration,
+}
+
+impl Ended {
+    pub(crate) fn is_success(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+}
+
 /// Runs a program to its end, but not longer than `limit`; its output passes through `scratch`.
 ///
 /// # Errors
 ///
 /// It cannot be started, fails, or has to be killed when its time is up.
 pub(crate) fn within(command: &mut Command, limit: Duration, scratch: &Path) -> Result<Finished> {
+    let ended = ended_within(command, limit, scratch)?;
+    if ended.is_success() {
+        let Ended { stdout, took, .. } = ended;
+        return Ok(Finished { stdout, took });
+    }
+    let how = match ended.status {
+        Some(status) => status.to_string(),
+        None => format!("killed after {} s", limit.as_secs()),
+    };
+    bail!(
+        "{} failed ({how}):\n{}{}",
+        line(command),
+        tail(&ended.stdout),
+        tail(&ended.stderr)
+    );
+}
+
+/// The same for a program that may fail.
+///
+/// # Errors
+///
+/// It cannot be started.
+pub(crate) fn ended_within(
+    command: &mut Command,
+    limit: Duration,
+    scratch: &Path,
+) -> Result<Ended> {
     let mut stdout = scratch_file(scratch, "stdout")?;
     let mut stderr = scratch_file(scratch, "stderr")?;
     let start = Instant::now();
@@ -110,23 +152,12 @@ pub(crate) fn within(command: &mut Command, limit: Duration, scratch: &Path) -> 
         .with_context(|| format!("cannot run {}", line(command)))?;
     let status = wait_within(&mut child, start, limit);
     let took = start.elapsed();
-    let stdout = read_back(&mut stdout)?;
-    match status? {
-        Some(status) if status.success() => Ok(Finished { stdout, took }),
-        ended => {
-            let how = match ended {
-                Some(status) => status.to_string(),
-                None => format!("killed after {} s", limit.as_secs()),
-            };
-            let errors = read_back(&mut stderr)?;
-            bail!(
-                "{} failed ({how}):\n{}{}",
-                line(command),
-                tail(&stdout),
-                tail(&errors)
-            );
-        }
-    }
+    Ok(Ended {
+        status: status?,
+        stdout: read_back(&mut stdout)?,
+        stderr: read_back(&mut stderr)?,
+        took,
+    })
 }
 
 /// Waits for the end of a process that began at `start`; `None` if it had to be killed.

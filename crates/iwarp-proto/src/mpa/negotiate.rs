@@ -410,11 +410,13 @@ mod tests {
 
     #[test]
     fn reply_is_in_the_form_of_the_request_and_asks_for_no_markers() {
-        for initiator in [
-            Initiator::new(offer(2, 2)),
-            Initiator::revision_one(offer(2, 2)),
-        ] {
-            let request = initiator.request(b"");
+        let enhanced = Initiator::new(offer(2, 2)).request(b"");
+        let without_s = Frame {
+            enhanced: None,
+            ..enhanced.clone()
+        };
+        let revision_one = Initiator::revision_one(offer(2, 2)).request(b"");
+        for request in [enhanced, without_s, revision_one] {
             let form = (request.revision, request.enhanced.is_some());
             let requested = Responder.request(request);
             for reply in [requested.accept(offer(2, 2), b"").0, requested.reject(b"")] {

@@ -108,19 +108,23 @@ fn item_where_none_is_eligible_is_refused() {
 
 #[test]
 fn item_of_another_length_than_the_stream_says_is_refused() {
-    let mut head = Buffer::default();
-    head.extend_from_slice(&9u32.to_be_bytes());
-    let items = [Item {
-        at: 4,
-        data: bytes("abcde"),
-    }]
-    .into_iter()
-    .collect();
-    let payload = Payload::with_items(head, 0, items);
-    assert_eq!(
-        Reader::from(&payload).item(9).unwrap_err(),
-        Error::ItemLength { item: 5, len: 9 }
-    );
+    // One that is shorter, and one that is longer than with its padding.
+    for len in [9, 1] {
+        let mut head = Buffer::default();
+        head.extend_from_slice(&u32::to_be_bytes(len));
+        let items = [Item {
+            at: 4,
+            data: bytes("abcde"),
+        }]
+        .into_iter()
+        .collect();
+        let payload = Payload::with_items(head, 0, items);
+        let len = len as usize;
+        assert_eq!(
+            Reader::from(&payload).item(9).unwrap_err(),
+            Error::ItemLength { item: 5, len }
+        );
+    }
 }
 
 #[test]
@@ -149,6 +153,11 @@ fn unread_item_is_refused_at_the_end() {
     let payload = Payload::with_items(head, 0, items);
     let mut r = Reader::from(&payload);
     r.u32().unwrap();
+    assert_eq!(r.finish().unwrap_err(), Error::Ineligible);
+    // A result in a Write chunk, which has no place in the stream.
+    let result = std::iter::once(bytes("abcde"));
+    let payload = Payload::with_results(Buffer::default(), 0, result);
+    let r = Reader::from(&payload);
     assert_eq!(r.finish().unwrap_err(), Error::Ineligible);
 }
 
@@ -201,6 +210,9 @@ fn lengths_are_compared_with_their_limit_before_use() {
     assert_eq!(Reader::new(&huge).opaque(64).unwrap_err(), error);
     assert_eq!(Reader::new(&huge).item(64).unwrap_err(), error);
     assert_eq!(Reader::new(&huge).vec(64, Reader::u32).unwrap_err(), error);
+    let one_more = [0, 0, 0, 65];
+    let error = Error::TooLong { len: 65, limit: 64 };
+    assert_eq!(Reader::new(&one_more).opaque(64).unwrap_err(), error);
     assert_eq!(
         Reader::new(&huge).opaque(u32::MAX).unwrap_err(),
         Error::Short {

@@ -344,7 +344,11 @@ fn without_private_data_both_ends_keep_to_1024() {
     assert_eq!(pair.client.connection.thresholds().send.bytes(), 1024);
     let answer = exchange(&mut pair, (2000, &[]), (2000, &[])).expect("answered");
     check_reply(&answer, 5, 2000, &[]);
-    assert_eq!(offered(pair.client.connection.counters()), (1, 0, 1));
+    let counters = pair.client.connection.counters();
+    assert_eq!(offered(counters), (1, 0, 1));
+    // Both have R set, and neither knows of the other.
+    let invalidated = (counters.remote_invalidations, counters.local_invalidations);
+    assert_eq!(invalidated, (0, 2));
 }
 
 #[test]

@@ -108,6 +108,29 @@ fn offered_chunks_come_back_with_what_was_written() {
     });
 }
 
+#[test]
+fn no_padding_is_written_behind_a_result() {
+    in_each_version(|versions| {
+        let mut lone = Lone::server(versions);
+        // Its segment is longer than the memory, which ends with the result.
+        let memory = Memory::Sink(Buffer::with_capacity(5).limited(5));
+        let at = lone.peer.register(memory).expect("there is room");
+        let segments = smallvec![segment_at(at, 8)];
+        let offered = Lists {
+            writes: vec![WriteChunk { segments }],
+            ..Lists::default()
+        };
+        let message = stream(&call(5, 4, &[]));
+        lone.send_lists(procedure::MSG, 5, &offered, &message);
+        let (id, _) = lone.called();
+        let reply = reply(5, 4, &[5]);
+        lone.end.connection.reply(id, Reply::Message(reply));
+        let (header, _) = lone.receive().expect("the reply");
+        assert_eq!(lists(&header).writes[0].len(), 5);
+        assert_eq!(lone.peer.closed(), None);
+    });
+}
+
 /// Memory of the peer, in pieces with gaps between them, to be read as one chunk.
 fn source(lone: &mut Lone, bytes: &[u8], lengths: &[usize]) -> Segments {
     let (mut memory, mut segments) = (Vec::new(), Segments::new());
@@ -163,7 +186,7 @@ fn check_pulled(versions: Versions, moved: &[usize], lengths: &[usize], padding:
         true => lone.send_lists(procedure::NOMSG, 5, &lists, &[]),
         false => lone.send_lists(procedure::MSG, 5, &lists, &rest),
     }
-    let (_, received) = lone.called();
+    let (id, received) = lone.called();
     let mut r = xdr::Reader::from(&received);
     assert_eq!((r.u32(), r.u32()), (Ok(5), Ok(0)));
     assert_eq!(r.opaque(100), Ok(&super::bytes(40)[..]));
@@ -175,6 +198,10 @@ fn check_pulled(versions: Versions, moved: &[usize], lengths: &[usize], padding:
     r.finish().expect("nothing is left");
     let chunks = lone.end.connection.counters().read_chunks_pulled;
     assert_eq!(chunks as usize, moved.len() + usize::from(long));
+    let reply = reply(5, 4, &[]);
+    lone.end.connection.reply(id, Reply::Message(reply));
+    let (header, _) = lone.receive().expect("the reply");
+    assert_eq!(super::lone::lists(&header), Lists::default());
 }
 
 #[test]

@@ -552,7 +552,7 @@ fn hear(server: &mut Connection, xid: u32, lists: &Lists, invalidate: Invalidate
     lone::arrive(server, bytes.to_vec());
 }
 
-/// The one reply that `server` posts to the call that it hands up: its bytes, and what goes along.
+/// The one reply that `server` posts to the call that it hands up: its bytes, and what goes along. It is sent.
 fn answered(server: &mut Connection) -> (Buffer, Option<Handle>) {
     let Some(Event::Call { id, message }) = server.poll_event() else {
         panic!("a call is whole");
@@ -562,11 +562,17 @@ fn answered(server: &mut Connection) -> (Buffer, Option<Handle>) {
     let posted = std::iter::from_fn(|| server.poll_post());
     let mut sent = posted.filter_map(|work| match work {
         WorkRequest::Send {
-            buffer, invalidate, ..
-        } => Some((buffer, invalidate.map(|all| all.first()))),
+            wr,
+            buffer,
+            invalidate,
+            ..
+        } => Some((wr, buffer, invalidate.map(|all| all.first()))),
         _ => None,
     });
-    sent.next().expect("one reply")
+    let (wr, buffer, invalidate) = sent.next().expect("one reply");
+    drop(sent);
+    server.handle_completion(Completion::Send { wr });
+    (buffer, invalidate)
 }
 
 /// A server of version two whose client has announced XCHAR_REQREMINV = true, or one of version

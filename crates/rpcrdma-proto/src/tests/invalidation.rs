@@ -41,20 +41,26 @@ fn handle_of_the_call_may_be_invalidated_whatever_the_peer_said_of_itself() {
 
 #[test]
 fn handle_of_another_call_must_not_be_invalidated() {
-    let mut lone = client();
-    lone.call(request(5, call(5, 40, &[]), bound(100, &[])));
-    lone.receive().expect("the call");
-    lone.send(&inline(&Lists::default()), None);
-    lone.ended().expect("answered");
-    lone.call(request(6, call(6, 40, &[]), bound(100, &[10_000])));
-    lone.call(request(5, call(5, 40, &[]), bound(100, &[10_000])));
-    let (header, _) = lone.receive().expect("the first call");
-    let foreign = lists(&header).writes[0].segments[0].handle;
-    let (header, _) = lone.receive().expect("the second call");
-    lone.send(&inline(&unused(&lists(&header))), Some(foreign));
-    let violation = lone.end.connection.violation();
-    assert_eq!(violation, Some(Violation::ForeignHandle(foreign)));
-    assert!(lone.events.is_empty());
+    let handle: [fn(&Lists) -> Segment; 2] = [
+        |offered| offered.reads[0].segments[0],
+        |offered| offered.writes[0].segments[0],
+    ];
+    for handle in handle {
+        let mut lone = client();
+        lone.call(request(5, call(5, 40, &[]), bound(100, &[])));
+        lone.receive().expect("the call");
+        lone.send(&inline(&Lists::default()), None);
+        lone.ended().expect("answered");
+        lone.call(request(6, call(6, 40, &[10_000]), bound(100, &[10_000])));
+        lone.call(request(5, call(5, 40, &[]), bound(100, &[10_000])));
+        let (header, _) = lone.receive().expect("the first call");
+        let foreign = handle(&lists(&header)).handle;
+        let (header, _) = lone.receive().expect("the second call");
+        lone.send(&inline(&unused(&lists(&header))), Some(foreign));
+        let violation = lone.end.connection.violation();
+        assert_eq!(violation, Some(Violation::ForeignHandle(foreign)));
+        assert!(lone.events.is_empty());
+    }
 }
 
 #[test]

@@ -87,6 +87,24 @@ fn reply_that_breaks_a_rule_ends_its_call_and_nothing_else() {
     });
 }
 
+#[test]
+fn reply_that_is_not_valid_grants_nothing() {
+    let granted = |valid: bool| {
+        let (mut lone, _) = answered(|offered| {
+            let mut lists = unused(&offered);
+            if !valid {
+                lists.reads.push(read_chunk(4, smallvec![segment(1, 1)]));
+            }
+            inline(&lists)
+        });
+        assert_eq!(lone.ended().is_ok(), valid);
+        lone.end.connection.room()
+    };
+    assert_eq!(granted(true), 8);
+    // RFC 8166 §3.3.3.
+    assert_eq!(granted(false), 1);
+}
+
 /// Memory of the pool is larger than each of these chunks.
 #[test]
 fn server_that_writes_beyond_an_offered_chunk_is_refused() {

@@ -1,8 +1,10 @@
 //! The codec of version two, for each layout.
 
+mod ietf07;
+
+use self::ietf07::Ietf07;
 use super::dialect::Dialect;
 use super::header::{self, Body, ChunkLists, Disposition, HeaderError, RdmaError, WordLayout};
-use super::ietf07::codec::Ietf07;
 use crate::codec::{
     self, Codec, Contents, Invalid, Invalidate, PeerError, Plain, Refused, Rejection,
 };

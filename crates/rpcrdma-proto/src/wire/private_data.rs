@@ -216,6 +216,7 @@ mod tests {
         check(&LINUX_CLIENT[1..]);
         check(&[0; 512]);
         check(&[0xf6, 0xab, 0x0e, 0x18, 0, 1, 3, 3]);
+        check(&[0xf6, 0xab, 0x0e, 0x18, 2, 1, 3, 3]);
     }
 
     #[test]

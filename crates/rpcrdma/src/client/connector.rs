@@ -215,7 +215,8 @@ impl Connector {
                     self.remember_version_one();
                 }
                 let info = info(&endpoint, version, private_data);
-                debug!(peer = %info.peer, ?version, thresholds = ?info.thresholds, "connected: {}", info.description);
+                let properties = endpoint.connection.peer_properties();
+                debug!(peer = %info.peer, ?version, thresholds = ?info.thresholds, ?properties, "connected: {}", info.description);
                 return Ok((endpoint, info));
             }
             Ok(Err(over)) => over,

@@ -4,9 +4,9 @@
 use oncrpc::xdr;
 use oncrpc::{Credential, Procedure};
 use rpcrdma_proto::header::{self, Lists, WriteChunk, procedure};
-use rpcrdma_proto::v2::{Dialect, Foreign};
 use rpcrdma_proto::v2::header::Direction;
 use rpcrdma_proto::v2::operations::Operation;
+use rpcrdma_proto::v2::{Dialect, Foreign};
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::task::Poll;

@@ -14,6 +14,7 @@ mod copy_plan;
 mod coreutils;
 mod designs;
 mod devices;
+mod dialects;
 mod errors;
 mod files;
 mod full;

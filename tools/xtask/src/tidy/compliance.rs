@@ -12,7 +12,7 @@ use super::sources::{Named, Sources};
 use crate::tsv;
 
 /// Where the tables are; the ids they must have are below, in `ids`.
-const FOLDER: &str = "docs/design/compliance";
+pub(super) const FOLDER: &str = "docs/design/compliance";
 
 /// The columns of a table.
 const COLUMNS: [&str; 8] = [
@@ -121,6 +121,36 @@ fn write_row(f: &mut fmt::Formatter<'_>, name: &str, count: &Count) -> fmt::Resu
     write!(f, "{:>8}", count.tests.len())
 }
 
+/// A row of a table, as far as patches that break its rule need it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) id: String,
+    /// The files in which the code decides.
+    pub(super) files: Vec<String>,
+    /// The tests, as `file.rs::function`.
+    pub(super) tests: Vec<String>,
+}
+
+/// Reads the rows of all tables. Lines that are no rows are left out: [`check`] tells of them.
+pub(super) fn rows(root: &Path) -> Result<Vec<Row>> {
+    let words = |cell: &str| cell.split_whitespace().map(str::to_owned).collect();
+    let mut rows = Vec::new();
+    for file in list(root, Path::new(FOLDER), "tsv")?.values() {
+        let text = fs::read_to_string(root.join(file))?;
+        for row in tsv::reader(&text).into_records().skip(1) {
+            let row = row?;
+            if let (Some(id), Some(files), Some(tests)) = (row.get(0), row.get(5), row.get(6)) {
+                rows.push(Row {
+                    id: id.to_owned(),
+                    files: words(files),
+                    tests: words(tests),
+                });
+            }
+        }
+    }
+    Ok(rows)
+}
+
 /// Checks every table against its list of ids and against the work tree.
 pub(super) fn check(root: &Path, sources: &Sources, faults: &mut Vec<Fault>) -> Result<Counts> {
     let folder = Path::new(FOLDER);
@@ -153,7 +183,11 @@ pub(super) fn check(root: &Path, sources: &Sources, faults: &mut Vec<Fault>) -> 
 }
 
 /// The files of one kind in a folder: their paths from the root, by name.
-fn list(root: &Path, folder: &Path, extension: &str) -> Result<BTreeMap<String, PathBuf>> {
+pub(super) fn list(
+    root: &Path,
+    folder: &Path,
+    extension: &str,
+) -> Result<BTreeMap<String, PathBuf>> {
     let mut found = BTreeMap::new();
     let path = root.join(folder);
     for entry in fs::read_dir(&path).with_context(|| format!("{}", path.display()))? {

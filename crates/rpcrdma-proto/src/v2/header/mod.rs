@@ -13,12 +13,12 @@ mod view;
 pub use crate::codec::{Control as Optional, Invalidate};
 pub use crate::wire::direction::Direction;
 pub use crate::wire::header::{
-    ChunkView, HeaderView, Lists, ListsView, ReadChunk, Segments, WriteChunk,
+    ChunkView, ErrorView, HeaderView, Lists, ListsView, ReadChunk, Segments, WriteChunk,
 };
 pub(crate) use emit::emit_chunks;
 pub use emit::{Plain, emit, emit_error, emit_optional, emitted_len, optional_len, plain};
 pub use parse::{Disposition, HeaderError, MIN_LEN};
-pub use view::{BodyView, ChunkListsView, ErrorView, InvalidateView, OptionalView};
+pub use view::{BodyView, ChunkListsView, InvalidateView, OptionalView};
 
 use crate::invalidation::design::Design;
 

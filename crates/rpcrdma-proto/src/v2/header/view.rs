@@ -1,6 +1,6 @@
 //! Views of a header: every field as received, without validation.
 
-use super::{ListsView, WordLayout, procedure};
+use super::{ErrorView, ListsView, WordLayout, procedure};
 use oncrpc::xdr;
 use oncrpc::xdr::Reader;
 
@@ -36,17 +36,6 @@ pub struct InvalidateView {
     pub count: Option<u32>,
     /// The handles that are present, zero included.
     pub handles: Vec<u32>,
-}
-
-/// View of the body of an RDMA2_ERROR, which may be incomplete.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ErrorView {
-    /// `rdma_err`.
-    pub code: Option<u32>,
-    /// `rdma_vers_low`, or the word in its place.
-    pub low: Option<u32>,
-    /// `rdma_vers_high`, or the word in its place.
-    pub high: Option<u32>,
 }
 
 /// View of the body of an RDMA2_OPTIONAL, which may be incomplete.
@@ -100,18 +89,6 @@ impl ChunkListsView {
             self.invalidate.handles.push(r.u32()?);
         }
         self.lists.read(r)
-    }
-}
-
-impl ErrorView {
-    /// Reads what follows the fixed words of an RDMA2_ERROR.
-    pub fn new(body: &[u8]) -> Self {
-        let mut r = Reader::new(body);
-        Self {
-            code: r.u32().ok(),
-            low: r.u32().ok(),
-            high: r.u32().ok(),
-        }
     }
 }
 

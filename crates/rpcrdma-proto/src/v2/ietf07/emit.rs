@@ -1,9 +1,11 @@
 //! Encoders of the header types (§6.3).
 
+use super::VERSION;
 use super::properties::PropertySet;
 use super::{RdmaError, header_type};
-use crate::v2::header::{Direction, HeaderView, Lists, VERSION};
+use crate::wire::direction::Direction;
 use crate::wire::header::{self, chunks_len, emit_fixed, emit_read_list, emit_reply_chunk};
+use crate::wire::header::{HeaderView, Lists};
 use crate::wire::header::{emit_write_list, word};
 use buffer::Buffer;
 use verbs::Handle;

@@ -26,7 +26,6 @@
 //! assert_eq!(header.body, Body::Properties { last: true, set });
 //! ```
 
-pub(crate) mod codec;
 mod emit;
 mod error;
 mod malformation;
@@ -46,9 +45,13 @@ pub use parse::{Disposition, HeaderError};
 pub use properties::{Properties, PropertySet, ReverseSupport, property};
 pub use view::{BodyView, PropertiesView, RpcView};
 
-use super::header::{Direction, Lists, VERSION};
+use crate::wire::direction::Direction;
+use crate::wire::header::Lists;
 use buffer::Buffer;
 use verbs::Handle;
+
+/// `rdma_vers` of this header.
+pub const VERSION: u32 = 2;
 
 /// Values of `rdma_htype` (§6.1).
 pub mod header_type {

@@ -1,10 +1,12 @@
 //! Parser of the header (§6, §7).
 
+use super::VERSION;
 use super::malformation::Malformation;
 use super::{Body, Header, PropertySet, RdmaError, header_type};
-use crate::v2::header::{Direction, HeaderView, Lists, VERSION};
+use crate::wire::direction::Direction;
 use crate::wire::direction::prefix;
 use crate::wire::header::{self, parse_read_list, parse_reply_chunk, parse_write_list};
+use crate::wire::header::{HeaderView, Lists};
 use oncrpc::xdr::Reader;
 use verbs::Handle;
 

@@ -2,7 +2,7 @@
 
 use super::header_type;
 use crate::v2::characteristics::SpecView;
-use crate::v2::header::{ErrorView, ListsView};
+use crate::wire::header::{ErrorView, ListsView};
 use oncrpc::xdr;
 use oncrpc::xdr::Reader;
 use verbs::Segment;

@@ -18,7 +18,7 @@ pub(crate) use emit::{
 };
 pub use parse::{Counted, Disposition, HeaderError, Malformation};
 pub(crate) use parse::{parse_lists, parse_read_list, parse_reply_chunk, parse_write_list};
-pub use view::{ChunkView, HeaderView, ListsView};
+pub use view::{ChunkView, ErrorView, HeaderView, ListsView};
 
 /// Version number of this header.
 pub const VERSION: u32 = 1;

@@ -123,3 +123,26 @@ impl ChunkView {
         Ok(())
     }
 }
+
+/// View of the body of an RDMA2_ERROR of version two, which may be incomplete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ErrorView {
+    /// `rdma_err`.
+    pub code: Option<u32>,
+    /// `rdma_vers_low`, or the word in its place.
+    pub low: Option<u32>,
+    /// `rdma_vers_high`, or the word in its place.
+    pub high: Option<u32>,
+}
+
+impl ErrorView {
+    /// Reads what follows the fixed words of an RDMA2_ERROR.
+    pub fn new(body: &[u8]) -> Self {
+        let mut r = Reader::new(body);
+        Self {
+            code: r.u32().ok(),
+            low: r.u32().ok(),
+            high: r.u32().ok(),
+        }
+    }
+}

@@ -1,13 +1,13 @@
 //! The codec of ietf-07 for the roles.
 
-use super::{
-    Body, Disposition, Header, HeaderError, Malformation, RdmaError, emit_call, emit_error,
-    emit_part, emit_reply, plain_call, plain_reply,
-};
 use crate::codec::{
     self, Codec, Contents, Invalid, Invalidate, PeerError, Plain, Refused, Rejection,
 };
 use crate::v2::header::VERSION;
+use crate::v2::ietf07::{
+    Body, Disposition, Header, HeaderError, Malformation, RdmaError, call_len, emit_call,
+    emit_error, emit_part, emit_reply, plain_call, plain_reply, reply_len,
+};
 use crate::wire::direction::Direction;
 use crate::wire::header::Lists;
 use buffer::Buffer;
@@ -16,7 +16,7 @@ use std::num::NonZeroU32;
 /// Codec of draft-ietf-nfsv4-rpcrdma-version-two-07 (§6.3). It writes zero for credits: a
 /// connection sets them when it posts the message (§4.2.1).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ietf07;
+pub(super) struct Ietf07;
 
 impl Codec for Ietf07 {
     fn version(&self) -> u32 {
@@ -26,8 +26,8 @@ impl Codec for Ietf07 {
     /// That of the longest header type: external messages have one list more.
     fn plain_len(&self, direction: Direction) -> usize {
         match direction {
-            Direction::Call => super::call_len(true, 0, std::iter::empty(), None),
-            Direction::Reply => super::reply_len(std::iter::empty(), None) + 4,
+            Direction::Call => call_len(true, 0, std::iter::empty(), None),
+            Direction::Reply => reply_len(std::iter::empty(), None) + 4,
         }
     }
 
