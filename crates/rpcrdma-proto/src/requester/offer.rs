@@ -5,7 +5,7 @@ use super::outcome::{Region, RegionUse, exposed};
 use crate::codec::Invalidate;
 use crate::invalidation::design::Design;
 use crate::invalidation::persistent::PersistentPool;
-use crate::invalidation::rule::{self, Rule};
+use crate::invalidation::rule::{self, Accepts, Rule};
 use crate::limits::MAX_INVALIDATE_HANDLES;
 use crate::owner::Owner;
 use crate::plan::{CallForm, CallPlan};
@@ -164,7 +164,8 @@ pub(super) fn may_go<O: Owner>(
     call: &Call<O::Call>,
 ) -> Invalidate {
     let (lists, regions) = (&call.offered, &call.regions);
-    let able = shared.limits.remote_invalidation == Invalidation::Region;
+    let able = shared.limits.remote_invalidation == Invalidation::Region
+        && shared.agreed.accepts != Accepts::Nothing;
     match shared.agreed.codec.nothing_to_invalidate() {
         // reminv §5.2: the largest may be worth most. One that stays is not among them, as it must
         // not go.

@@ -252,6 +252,25 @@ fn chunks_of_a_message_in_parts_are_in_its_last() {
 }
 
 #[test]
+fn end_that_is_configured_without_remote_invalidation_takes_no_part_in_it() {
+    for (client, server) in [(true, true), (true, false), (false, true)] {
+        let mut setup = setup([Versions::Two, Versions::Two]);
+        setup.client.own.remote_invalidation = client;
+        setup.server.own.remote_invalidation = server;
+        let mut pair = Pair::with(setup);
+        pair.call(request(1, call(1, 40, &[]), bound(100, &[30_000])));
+        let (id, _) = pair.arrived();
+        pair.answer(id, Reply::Message(reply(1, 8, &[30_000])));
+        check_reply(&pair.ended().expect("answered"), 1, 8, &[30_000]);
+        let taken = pair.client.connection.counters().remote_invalidations;
+        assert_eq!(taken, u64::from(client && server));
+        let design = pair.client.connection.design();
+        assert_eq!(design, client.then_some(crate::Design::PerCall));
+        pair.check_idle();
+    }
+}
+
+#[test]
 fn what_is_too_long_for_parts_goes_in_a_chunk() {
     let mut pair = pair();
     let fixed = MAX_CONTINUED;
@@ -349,8 +368,12 @@ fn parts_that_do_not_follow_each_other_are_refused_and_others_served() {
         first(&mut lone);
         assert!(next(&mut lone).is_none());
         then(&mut lone);
-        let (_, told) = error(&mut lone);
+        let (xid, told) = error(&mut lone);
         assert_eq!(told, RdmaError::InvalCont, "{what}");
+        // What is given up for another message is refused, too.
+        if xid != 5 {
+            assert_eq!(error(&mut lone), (5, RdmaError::InvalCont), "{what}");
+        }
         assert!(lone.events.is_empty(), "{what}");
         check_served(&mut lone, 1);
     }

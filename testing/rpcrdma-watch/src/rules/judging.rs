@@ -268,7 +268,9 @@ impl Rules {
             let named = &message.named;
             self.found(format_args!("the reply to {xid:#010x} names {named:?}"));
         }
-        if !call.offer.named.is_empty() && invalidate.is_none() {
+        // In ietf-07 a Responder may do without (§6.5).
+        let must = message.dialect == Dialect::Cel01;
+        if must && !call.offer.named.is_empty() && invalidate.is_none() {
             self.found(format_args!(
                 "the reply to {xid:#010x} invalidates nothing, though its call says what may go"
             ));

@@ -15,10 +15,10 @@ mod kernel_reference;
 mod kernel_restart;
 mod kernel_selftest;
 mod kernel_server;
-mod layers;
 mod linux_mounts_us;
 mod linux_serves_us;
 mod load;
+mod on_host;
 mod our_client;
 mod posix_suite;
 mod power_loss;
@@ -62,7 +62,7 @@ pub(super) enum Runs {
     Named,
 }
 
-pub(super) const TESTS: [Test; 49] = [
+pub(super) const TESTS: [Test; 50] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -155,6 +155,13 @@ pub(super) const TESTS: [Test; 49] = [
         run: conform::run,
     },
     Test {
+        name: "conform-ganesha",
+        about: "`rpcrdma conform` on nfs-ganesha behind our gateway, beside its baseline",
+        runs: Runs::Named,
+        ours: true,
+        run: on_host::conform_ganesha,
+    },
+    Test {
         name: "server-restart",
         about: "our server ends and is killed under the kernel's client at work, and comes back",
         runs: Runs::All,
@@ -222,7 +229,7 @@ pub(super) const TESTS: [Test; 49] = [
         about: "overlayfs over two file systems, FUSE and subvolumes of btrfs, served and copied by our program",
         runs: Runs::Usual,
         ours: true,
-        run: layers::run,
+        run: on_host::layers,
     },
     Test {
         name: "local-users",

@@ -31,6 +31,8 @@ use verbs::{Invalidated, Limits, WorkRequest};
 #[derive(Debug)]
 pub(super) struct Exchange {
     own: Properties,
+    /// Whether this end takes part in remote invalidation.
+    invalidates: bool,
     /// XID of the message with the own properties, once it was made.
     said: Option<u32>,
     /// Properties of the peer: the defaults, until it has said the last.
@@ -91,8 +93,14 @@ impl Exchange {
             },
             host_auth: None,
         };
+        // §6.5 has nothing to agree on, so each end does what it is configured for: a Requester names no
+        // handle, or a Responder takes none along.
+        let invalidates = config.own.remote_invalidation
+            || said.remote_invalidation_by_version
+            || !said.designs.is_empty();
         Self {
             own,
+            invalidates,
             said: None,
             peer: Properties::default(),
             saying: Properties::default(),
@@ -192,14 +200,17 @@ impl Exchange {
     }
 
     /// Ends what was not continued: its parts are discarded up to the last, if that is not the
-    /// message that was refused.
-    fn end_arriving(&mut self, refused: (Direction, u32), was_last: bool) {
+    /// message that was refused. Returns the RPC message that is given up for another.
+    fn end_arriving(
+        &mut self,
+        refused: (Direction, u32),
+        was_last: bool,
+    ) -> Option<(Direction, u32)> {
         let open = self.arriving.take();
         let open = open.map(|arriving| (arriving.direction, arriving.xid));
-        self.refused = match open {
-            Some(open) if open != refused => Some(open),
-            Some(_) | None => (!was_last).then_some(refused),
-        };
+        let other = open.filter(|open| *open != refused);
+        self.refused = other.or_else(|| (!was_last).then_some(refused));
+        other
     }
 }
 
@@ -341,15 +352,17 @@ impl<O: Owner> Connection<O> {
         };
         if let Err(NoContinuation) = taken {
             shared.refuse_invalidation(invalidated);
-            exchange.end_arriving((direction, xid), was_last);
+            let given_up = exchange.end_arriving((direction, xid), was_last);
             debug!(
                 xid,
                 "a message that does not continue the one before (ietf-07 §7.1.4)"
             );
-            match direction {
-                Direction::Call => self.refuse_call(xid, RdmaError::InvalCont),
-                Direction::Reply => {
-                    self.fail_call(xid, "the parts of its reply do not follow each other")
+            for (direction, xid) in std::iter::once((direction, xid)).chain(given_up) {
+                match direction {
+                    Direction::Call => self.refuse_call(xid, RdmaError::InvalCont),
+                    Direction::Reply => {
+                        self.fail_call(xid, "the parts of its reply do not follow each other");
+                    }
                 }
             }
         }
@@ -473,8 +486,14 @@ impl<O: Owner> Connection<O> {
             our_calls,
             peer_chunks,
             // §6.5: the call names the handle.
-            rule: Rule::By(Design::PerCall),
-            accepts: Accepts::OfCall,
+            rule: match exchange.invalidates {
+                true => Rule::By(Design::PerCall),
+                false => Rule::Never,
+            },
+            accepts: match exchange.invalidates {
+                true => Accepts::OfCall,
+                false => Accepts::Nothing,
+            },
             peer_announces: true,
         }
     }
