@@ -57,9 +57,6 @@ pub(super) fn setup(role: Role, script: &mut Script<'_>) -> Setup {
     let mut hand = Hand::new(script);
     // Not drawn itself, so that the scripts of the corpus mean what they meant.
     config.one_region = hand.limits.outstanding_reads == 3;
-    if hand.limits.outstanding_reads == 2 {
-        config.dialect = Dialect::Ietf07;
-    }
     if versions != Versions::One {
         of_version_two(script, &mut config, &mut hand.limits);
     }
