@@ -10,6 +10,7 @@ mod nfs;
 mod private_data;
 mod read_chunks;
 mod reply_chunks;
+mod results;
 mod two;
 mod two_operations;
 mod write_chunks;

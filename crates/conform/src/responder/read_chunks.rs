@@ -70,7 +70,7 @@ pub(super) const CASES: &[Case] = &[
         "RDCH-09",
         Robustness,
         "RFC 8166 §8.1.4",
-        "a chunk of 4 GiB is not pulled for a small call",
+        "a chunk of 4 GiB is refused, or ends its connection at most",
         unreasonable,
     ),
     Case::responder(
@@ -246,6 +246,8 @@ fn too_long_a_segment(bed: &Bed) -> Tested {
     ends_somehow(bed, &mut link, &message)
 }
 
+/// A Responder is not obliged to pull the chunk (RFC 8166 §8.1.4), and may: until its memory ends, which ends the
+/// connection.
 fn unreasonable(bed: &Bed) -> Tested {
     let mut link = bed.connect()?;
     let xid = bed.xid();

@@ -2,6 +2,7 @@
 
 use crate::assert_fails;
 use crate::faulty::{Faults, Faulty};
+use crate::free_responder::at_most;
 use crate::responder::Served;
 use conform::Verdict;
 use conform::rpc;
@@ -113,8 +114,8 @@ fn replies_in_place_of_err_chunk_are_caught() {
             }
         },
         &[
-            "HDR-06", "HDR-07", "HDR-11", "HDR-14", "HDR-15", "HDR-16", "HDR-17", "HDR-18",
-            "HDR-19", "HDR-20", "HDR-21", "RDCH-04", "RDCH-05",
+            "HDR-06", "HDR-07", "HDR-11", "HDR-17", "HDR-18", "HDR-19", "HDR-20", "HDR-21",
+            "RDCH-04", "RDCH-05",
         ],
     );
     sending(
@@ -125,6 +126,14 @@ fn replies_in_place_of_err_chunk_are_caught() {
             }
         },
         &["RDCH-06"],
+    );
+    sending(
+        |message| {
+            if message[1] == 1 && is_error(message, 2) {
+                message[4] = 1;
+            }
+        },
+        &["HDR-14", "HDR-15", "HDR-16"],
     );
     // The reply behind an error is that of another call.
     static REFUSED: AtomicBool = AtomicBool::new(false);
@@ -212,6 +221,33 @@ fn wrong_data_in_chunks_is_caught() {
         ..Faults::default()
     };
     caught(faults, &["NFS-11"]);
+}
+
+#[test]
+fn wrong_counts_of_octets_are_caught() {
+    // A server that writes less than it says.
+    let sent: fn(&mut Vec<u32>) = |message| {
+        if let [.., count @ 301, 2, _, _] = &mut message[..] {
+            *count = 4093;
+        }
+    };
+    let faults = Faults {
+        sent: Some(sent),
+        ..Faults::receiving(at_most::<301>)
+    };
+    caught(faults, &["NFS-01", "NFS-02", "NFS-05"]);
+    // One whose READ gives another number of octets than it says.
+    sending(
+        |message| {
+            if let [.., count, _, length] = &mut message[..]
+                && *count == *length
+                && *count > 1
+            {
+                *length -= 1;
+            }
+        },
+        &["NFS-09", "NFS-10", "NFS-12", "NFS-14", "NFS-23"],
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use verbs::{
     BoxFuture, Completion, Connected, Handle, Incoming, Limits, Listener, PostError, QpOptions,
-    QueuePair, SetupError, WorkRequest, WrapProvider, WrapQueuePair,
+    QueuePair, RemoteAddress, SetupError, WorkRequest, WrId, WrapProvider, WrapQueuePair,
 };
 
 /// Changes to what one end does. Each is `None` where nothing is changed.
@@ -27,6 +27,8 @@ pub(crate) struct Faults {
     pub(crate) said: Option<fn(&mut Vec<u8>)>,
     /// To the private data that it is told.
     pub(crate) told: Option<fn(&mut Vec<u8>)>,
+    /// It writes to the first Write chunk of each reply before it sends that.
+    pub(crate) scribbles: bool,
 }
 
 impl Faults {
@@ -42,6 +44,20 @@ impl Faults {
             received: Some(received),
             ..Self::default()
         }
+    }
+}
+
+/// The number of a Write that the server knows nothing of.
+const SCRIBBLE: WrId = WrId(u64::MAX);
+
+/// Memory that the first segment of the first Write chunk names, in a message of version one without a Read list.
+fn first_write_chunk(message: &[u32]) -> Option<RemoteAddress> {
+    match *message {
+        [_, 1, _, 0, 0, 1, count, handle, _, high, low, ..] if count > 0 => Some(RemoteAddress {
+            handle: Handle(handle),
+            offset: u64::from(high) << 32 | u64::from(low),
+        }),
+        _ => None,
     }
 }
 
@@ -181,7 +197,7 @@ impl WrapQueuePair for Qp {
     }
 
     fn wrap_post(&mut self, work: WorkRequest) -> Result<(), PostError> {
-        self.0.post(match work {
+        let work = match work {
             WorkRequest::Send {
                 wr,
                 buffer,
@@ -192,6 +208,11 @@ impl WrapQueuePair for Qp {
                 let mut words = conform::as_words(&whole);
                 if let Some(change) = self.1.sent {
                     change(&mut words);
+                }
+                if let Some(to) = first_write_chunk(&words).filter(|_| self.1.scribbles) {
+                    let source = Gather::from_iter([Bytes::from_static(b"scribble")]);
+                    let wr = SCRIBBLE;
+                    self.0.post(WorkRequest::Write { wr, source, to })?;
                 }
                 let handle =
                     |Handle(handle)| Handle(self.1.invalidated.map_or(handle, |f| f(handle)));
@@ -211,11 +232,15 @@ impl WrapQueuePair for Qp {
                 }
             }
             other => other,
-        })
+        };
+        self.0.post(work)
     }
 
     fn wrap_poll_cq(&mut self) -> Option<Completion> {
         let mut completion = self.0.poll_cq();
+        while let Some(Completion::Write { wr: SCRIBBLE, .. }) = &completion {
+            completion = self.0.poll_cq();
+        }
         if let Some(Completion::Receive { buffer, .. }) = &mut completion
             && let Some(change) = self.1.received
         {

@@ -3,6 +3,7 @@
 mod broken_requester;
 mod broken_responder;
 mod faulty;
+mod free_responder;
 mod requester;
 mod responder;
 
