@@ -573,8 +573,8 @@ fn read_long(bed: &Bed, link: &mut Link, count: usize) -> Tested<(u32, Answer, S
     Ok((call.xid, bed.ask(link, &message)?, sink))
 }
 
-/// The data of a READ of so many octets whose reply is in the Reply chunk, with its roundup. One that gives fewer may have a reply that
-/// fits a message, which may be inline (RFC 8166 §4.3.3).
+/// The data of a READ of so many octets whose reply is in the Reply chunk, with its roundup. A READ that gives fewer may
+/// have a reply that fits a message, which may be inline (RFC 8166 §4.3.3).
 fn in_the_reply_chunk(bed: &Bed, count: usize) -> Tested<Vec<u8>> {
     let mut link = bed.connect()?;
     let (xid, answer, sink) = read_long(bed, &mut link, count)?;

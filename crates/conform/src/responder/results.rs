@@ -72,11 +72,11 @@ pub(super) fn read_data(stream: &[u8], xid: u32, asked: usize) -> Tested<Data> {
     Ok(Data { length, begin })
 }
 
-/// Data of a READ of so many octets that is inline: the last item of its results.
+/// Data of a READ of so many octets that is inline: the last item of its results, with its roundup (RFC 4506 §4.10).
 pub(super) fn inline_data(stream: &[u8], xid: u32, asked: usize) -> Tested<Vec<u8>> {
     let Data { length, begin } = read_data(stream, xid, asked)?;
     ensure(stream.len() == begin + length.next_multiple_of(4), || {
-        format!("{length} octets are not inline at the end of the reply")
+        format!("{length} octets and their roundup are not the end of the reply")
     })?;
     Ok(stream[begin..begin + length].to_vec())
 }

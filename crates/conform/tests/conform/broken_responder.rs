@@ -215,6 +215,15 @@ fn wrong_data_in_chunks_is_caught() {
             "NFS-01", "NFS-09", "NFS-12", "NFS-17", "NFS-18", "NFS-23", "NFS-24",
         ],
     );
+    // The length of a Reply chunk without the roundup.
+    sending(
+        |message| {
+            if message[3..8] == [1, 0, 0, 1, 1] {
+                message[9] -= 3;
+            }
+        },
+        &["NFS-19"],
+    );
     let written: fn(&mut Vec<u8>) = |data| data.resize(data.len().next_multiple_of(4), 0);
     let faults = Faults {
         written: Some(written),
