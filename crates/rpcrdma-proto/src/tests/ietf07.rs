@@ -703,7 +703,11 @@ fn completed_call_does_not_wait_for_credits_of_others() {
     next(&mut lone).expect("the client says its properties");
     // The client has sent one message, and may send one more.
     let set = PropertySet::default();
-    send(&mut lone, |out| emit_properties(out, 99, 2, true, &set), &[]);
+    send(
+        &mut lone,
+        |out| emit_properties(out, 99, 2, true, &set),
+        &[],
+    );
     for xid in 1..4 {
         let request = request(xid, call(xid, 40, &[]), bound(100, &[30_000]));
         lone.end.call(request).expect("it can be carried");
@@ -714,7 +718,11 @@ fn completed_call_does_not_wait_for_credits_of_others() {
     // It is answered, with a credit for the next, which takes long. Nothing is invalidated.
     let lists = Lists::default();
     let bytes = stream(&reply(1, 40, &[]));
-    send(&mut lone, |out| emit_reply(out, 1, 3, false, &lists), &bytes);
+    send(
+        &mut lone,
+        |out| emit_reply(out, 1, 3, false, &lists),
+        &bytes,
+    );
     assert_eq!(next(&mut lone).expect("the next call").0.xid, 2);
     assert_eq!(lone.events.len(), 1, "to invalidate takes no credit");
 }
@@ -724,7 +732,11 @@ fn no_more_calls_go_than_there_are_credits() {
     let mut lone = Lone::new(&dialect(Role::Client, Versions::Two));
     next(&mut lone).expect("the client says its properties");
     let set = PropertySet::default();
-    send(&mut lone, |out| emit_properties(out, 99, 2, true, &set), &[]);
+    send(
+        &mut lone,
+        |out| emit_properties(out, 99, 2, true, &set),
+        &[],
+    );
     for xid in 1..4 {
         let request = request(xid, call(xid, 40, &[]), bound(100, &[]));
         lone.end.call(request).expect("it can be carried");
@@ -837,7 +849,16 @@ fn calls_are_served_after_last_properties_that_cannot_be_read() {
     let mut lone = Lone::new(&dialect(Role::Server, Versions::Two));
     send_properties(&mut lone, false, &PropertySet::default());
     next(&mut lone).expect("the properties of the server");
-    let bad = [99, 2, PLENTY, header_type::CONNPROP_FINAL, 1, 2, 2, 0x2000_0000];
+    let bad = [
+        99,
+        2,
+        PLENTY,
+        header_type::CONNPROP_FINAL,
+        1,
+        2,
+        2,
+        0x2000_0000,
+    ];
     lone.send(&bad.map(u32::to_be_bytes).concat(), None);
     assert_eq!(error(&mut lone), (99, RdmaError::BadPropval));
     check_served(&mut lone, 6);
@@ -847,7 +868,16 @@ fn calls_are_served_after_last_properties_that_cannot_be_read() {
 fn client_answers_bad_properties_that_are_the_first_message_of_its_server() {
     let mut lone = Lone::new(&dialect(Role::Client, Versions::Two));
     next(&mut lone).expect("the client says its properties");
-    let bad = [99, 2, PLENTY, header_type::CONNPROP_FINAL, 1, 2, 2, 0x2000_0000];
+    let bad = [
+        99,
+        2,
+        PLENTY,
+        header_type::CONNPROP_FINAL,
+        1,
+        2,
+        2,
+        0x2000_0000,
+    ];
     lone.send(&bad.map(u32::to_be_bytes).concat(), None);
     assert_eq!(error(&mut lone), (99, RdmaError::BadPropval));
     assert_eq!(lone.end.connection.version(), Some(Version::Two));
@@ -883,7 +913,11 @@ fn refused_grant_is_made_again() {
     let mut lone = Lone::new(&dialect(Role::Server, Versions::Auto));
     let set = PropertySet::default();
     // The peer accepts one message: the properties.
-    send(&mut lone, |out| emit_properties(out, 99, 1, true, &set), &[]);
+    send(
+        &mut lone,
+        |out| emit_properties(out, 99, 1, true, &set),
+        &[],
+    );
     next(&mut lone).expect("the server says its properties");
     let connection = &mut lone.end.connection;
     let mut grant = None;
@@ -1000,4 +1034,26 @@ fn replies_that_wait_for_credits_are_few() {
         }
     }
     assert!(held < 4 << 20, "{held} bytes that no budget knows of");
+}
+
+#[test]
+fn client_that_keeps_to_its_credits_is_not_beyond_them() {
+    let mut lone = server();
+    // The server has said this much with its properties, which are read by now.
+    let (grant, spare) = (lone.end.connection.grant(), crate::limits::PART_RECEIVES);
+    let (mut told, mut sent) = (1 + grant + spare, 1);
+    // Nothing is answered.
+    while sent < told && sent < 1000 {
+        sent += 1;
+        send_call(&mut lone, sent, &stream(&call(sent, 40, &[])));
+        while let Some((header, _)) = next(&mut lone) {
+            assert_eq!(header.body, Body::Grant);
+            told = header.credits;
+        }
+        assert_eq!(
+            lone.end.connection.violation(),
+            None,
+            "{sent} messages were sent, and {told} are permitted"
+        );
+    }
 }
