@@ -10,7 +10,7 @@ use crate::event::{CallId, Ended, MemoryNeed, Violation};
 use crate::flow::{Allowance, FlowControl, Grant, Need};
 use crate::invalidation::persistent::{PersistentArguments, PersistentPool};
 use crate::invalidation::registration::{Registration, Registrations};
-use crate::limits::{MAX_CREDITS, PART_RECEIVES, RECEIVE_SLACK};
+use crate::limits::{MAX_CALLS_IN_SERVICE, MAX_CREDITS, PART_RECEIVES, RECEIVE_SLACK};
 use crate::message::CallRequest;
 use crate::owner::Owner;
 use crate::receives::{ReceiveQueue, Receives};
@@ -118,6 +118,14 @@ impl Settings {
 
     fn flow_control(&self, limits: &Limits) -> FlowControl {
         let (of_us, of_peer) = self.both_credits();
+        let of_peer = match (self.counts_messages, self.receives) {
+            // Every message needs one, and some are for no call.
+            (true, Receives::Posted) => {
+                let room = limits.receives.saturating_sub(self.spare_receives());
+                u32::try_from(room).map_or(of_peer, |room| room.min(of_peer))
+            }
+            (true, Receives::Shared { .. }) | (false, _) => of_peer,
+        };
         // Each reply needs a Receive (RFC 8166 §3.3.1). One that the provider has no room for would be
         // in the way of all that is to be sent.
         let room = match self.receives {
@@ -276,6 +284,8 @@ impl<O: Owner> Connection<O> {
                     }
                     Purpose::Call
                     | Purpose::Control
+                    | Purpose::CallPart
+                    | Purpose::Grant
                     | Purpose::Receive
                     | Purpose::Invalidate { .. }
                     | Purpose::Pull { .. } => {}
@@ -479,6 +489,16 @@ impl<O: Owner> Connection<O> {
         self.responder.waits_for_chunks()
     }
 
+    /// Returns the progress of Sends, while one waits for credits of the peer.
+    pub(crate) fn waits_for_credits(&self) -> Option<Pulls> {
+        let done = self.shared.flow.sent_without_room()?;
+        let waits = self.shared.posts.sends() > 0;
+        waits.then_some(Pulls {
+            begun: done + 1,
+            done,
+        })
+    }
+
     /// Returns the memory that the next call of the peer needs.
     pub(crate) fn needs_memory(&self) -> Option<MemoryNeed<'_>> {
         self.responder.needs_memory(&self.shared)
@@ -510,7 +530,8 @@ impl<O: Owner> Connection<O> {
             WorkRequest::Send { wr, buffer, .. } => {
                 // Its call makes room for the next.
                 let ends_call = matches!(Purpose::of(*wr), Purpose::Reply { .. });
-                let window = flow.window(responder.in_service() - usize::from(ends_call));
+                let in_service = responder.in_service() - usize::from(ends_call);
+                let window = flow.window(in_service, responder.len());
                 let messages = flow.messages().expect("looked at just now");
                 let goes = messages.stamp(buffer, window);
                 responder.note_posted(usize::from(goes && ends_call));
@@ -526,7 +547,8 @@ impl<O: Owner> Connection<O> {
     /// Makes room for a message that goes before those that wait, and carries nothing but credits,
     /// if one is due. Returns how many messages the peer may have outstanding.
     pub(crate) fn poll_grant(&mut self) -> Option<u32> {
-        let window = self.shared.flow.window(self.responder.in_service());
+        let (in_service, calls) = (self.responder.in_service(), self.responder.len());
+        let window = self.shared.flow.window(in_service, calls);
         let messages = self.shared.flow.messages()?;
         let goes = messages.grant_is_due(window) && self.shared.posts.pass();
         goes.then_some(window)
@@ -538,6 +560,10 @@ impl<O: Owner> Connection<O> {
             && let Some(messages) = self.shared.flow.messages()
         {
             messages.handle_refused();
+            if Purpose::of(*wr) == Purpose::Grant {
+                // It is made again, with what is due by then.
+                return self.shared.posts.completed();
+            }
             let ended_call = matches!(Purpose::of(*wr), Purpose::Reply { .. });
             self.responder.forget_posted(usize::from(ended_call));
         }
@@ -551,7 +577,14 @@ impl<O: Owner> Connection<O> {
 
     /// Returns the next call of the peer.
     pub(crate) fn poll_call(&mut self) -> Option<(CallId<O::Lease>, Payload)> {
-        self.shared.calls.pop_front()
+        let shared = &mut self.shared;
+        if shared.flow.messages().is_some() {
+            let handed_out = self.responder.in_service() - shared.calls.len();
+            if handed_out >= MAX_CALLS_IN_SERVICE {
+                return None;
+            }
+        }
+        shared.calls.pop_front()
     }
 
     /// Ends the state and returns the unfinished calls. If `counts`, those in flight have one more

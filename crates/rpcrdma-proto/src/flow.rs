@@ -8,6 +8,13 @@ use crate::limits::{CREDIT_TOLERANCE, PART_RECEIVES, RECEIVE_SLACK};
 use crate::messages::MessageCredits;
 use crate::receives::ReceiveQueue;
 
+/// Calls of a peer that are tolerated beyond those that it is told of: the reading of the draft by which
+/// a message may be sent at the limit permits one more, and one may be on its way.
+const SPARE_CALLS: usize = 2;
+
+/// Messages that calls leave for replies, at most.
+const MESSAGES_FOR_REPLIES: u32 = 4;
+
 /// Flow control of one connection: each call needs a credit, which an earlier reply granted.
 #[derive(Debug)]
 pub(crate) struct FlowControl {
@@ -43,20 +50,15 @@ impl FlowControl {
         self.messages.as_mut()
     }
 
-    /// Returns how many messages the peer may have outstanding: a call for each credit that no call
-    /// `in_service` has, the replies to calls of this end, and some parts of these.
-    pub(crate) fn window(&self, in_service: usize) -> u32 {
-        let in_service = u32::try_from(in_service).unwrap_or(u32::MAX);
-        let calls = self
-            .grant
-            .now()
-            .min(self.grant.most)
-            .saturating_sub(in_service);
-        let replies = match self.calls.asked() {
-            0 => 0,
-            _ => self.calls.used() + PART_RECEIVES,
-        };
-        calls + replies
+    /// Returns how many messages the peer may have outstanding: one for each credit and each reply to a
+    /// call of this end, and some parts of these, less the calls that are `in_service`. A credit is for
+    /// any message, so calls may use them all; with those that are here already, `calls`, they are never
+    /// more than are tolerated.
+    pub(crate) fn window(&self, in_service: usize, calls: usize) -> u32 {
+        let messages = self.grant.now().min(self.grant.most) + self.calls.used() + PART_RECEIVES;
+        let left = (messages as usize).saturating_sub(in_service);
+        let most = self.tolerated().saturating_sub(calls + SPARE_CALLS);
+        u32::try_from(left.min(most)).unwrap_or(u32::MAX)
     }
 
     /// Returns the credits that calls of this end request.
@@ -77,13 +79,29 @@ impl FlowControl {
         self.calls.used() as usize
     }
 
-    /// Returns how many calls of this end may be sent now.
-    pub(crate) fn room(&self, need: Need) -> usize {
+    /// Returns how many calls of this end may be sent now, behind so many messages that wait to be
+    /// posted.
+    pub(crate) fn room(&self, need: Need, queued: usize) -> usize {
         let room = match &self.messages {
             None => self.calls.room(need),
-            Some(messages) => self.calls.room_within(messages.room(), need),
+            Some(messages) => {
+                let queued = u32::try_from(queued).unwrap_or(u32::MAX);
+                let room = messages.room().saturating_sub(queued);
+                self.calls.room_within(self.without_replies(room), need)
+            }
         };
         room as usize
+    }
+
+    /// Returns how many of so many messages may be calls: some are kept for replies to the peer, which
+    /// may wait for these before it answers.
+    fn without_replies(&self, room: u32) -> u32 {
+        let kept = self.grant.most.min(MESSAGES_FOR_REPLIES);
+        match self.calls.used() {
+            // One call always goes.
+            0 => room.min(room.saturating_sub(kept).max(1)),
+            1.. => room.saturating_sub(kept),
+        }
     }
 
     /// Whether the peer accepts no message, and owes none that could change that: only it can end
@@ -91,6 +109,12 @@ impl FlowControl {
     pub(crate) fn is_starved(&self) -> bool {
         let messages = self.messages.as_ref();
         self.in_flight() == 0 && messages.is_some_and(|messages| messages.room() == 0)
+    }
+
+    /// Returns the number of messages sent, modulo 2^32, if the peer accepts no more.
+    pub(crate) fn sent_without_room(&self) -> Option<u64> {
+        let messages = self.messages.as_ref()?;
+        (messages.room() == 0).then(|| messages.sent())
     }
 
     /// Records that a call of this end is sent.

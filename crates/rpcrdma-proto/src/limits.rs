@@ -75,6 +75,14 @@ pub const MAX_CONTROL_MESSAGES: usize = 2;
 /// goes in a chunk.
 pub const MAX_CONTINUED: usize = 65_536;
 
+/// (ietf-07) Calls of a peer that are with the service at a time, or whose replies wait to be posted: each
+/// reply may have [`MAX_CONTINUED`] bytes that no chunk of the peer has memory for.
+pub const MAX_CALLS_IN_SERVICE: usize = 64;
+
+/// (ietf-07) Least part of a message in several, in bytes of its Payload stream: each begins with a word
+/// (ietf-07 §6.3.6, §6.3.7).
+pub const LEAST_PART: usize = 4;
+
 /// (ietf-07) Receives posted beyond the credits for parts of replies, while any call may be sent.
 /// The peer learns of those posted again before it has used up half.
 pub const PART_RECEIVES: u32 = 8;

@@ -21,6 +21,8 @@ pub(crate) struct MessageCredits {
     limit: u32,
     /// The number of the last message of the peer that it was told is accepted.
     told: u32,
+    /// The same before the last message was posted.
+    told_before: u32,
 }
 
 impl MessageCredits {
@@ -31,12 +33,18 @@ impl MessageCredits {
             received: 0,
             limit: 1,
             told: 1,
+            told_before: 1,
         }
     }
 
     /// Returns how many messages may be sent now.
     pub(crate) fn room(&self) -> u32 {
         distance(self.limit, self.sent)
+    }
+
+    /// Returns the number of messages sent, modulo 2^32.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.into()
     }
 
     /// Returns how many messages the peer may send, as far as it was told.
@@ -76,14 +84,21 @@ impl MessageCredits {
         self.count(message, window);
     }
 
-    /// Takes back that a message was posted.
+    /// Takes back that the last message was posted.
     pub(crate) fn handle_refused(&mut self) {
         self.sent = self.sent.wrapping_sub(1);
+        self.told = self.told_before;
     }
 
     fn count(&mut self, message: &mut Buffer, window: u32) {
         self.sent = self.sent.wrapping_add(1);
-        self.told = self.received.wrapping_add(window);
+        self.told_before = self.told;
+        // Never less than before: the peer may have sent as much, and could then not even say more. Its
+        // Receives are there.
+        let told = self.received.wrapping_add(window);
+        if distance(told, self.told) > 0 {
+            self.told = told;
+        }
         message[CREDITS].copy_from_slice(&self.told.to_be_bytes());
     }
 }

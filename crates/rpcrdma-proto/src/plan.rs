@@ -2,7 +2,9 @@
 
 mod reply;
 
-use crate::limits::{MAX_READ_CHUNKS, MAX_READ_SEGMENTS, MAX_SEGMENTS_PER_CHUNK, MAX_WRITE_CHUNKS};
+use crate::limits::{
+    LEAST_PART, MAX_READ_CHUNKS, MAX_READ_SEGMENTS, MAX_SEGMENTS_PER_CHUNK, MAX_WRITE_CHUNKS,
+};
 use crate::wire::header::{self, Lists, WriteChunk};
 use oncrpc::xdr;
 use oncrpc::xdr::{Payload, padded};
@@ -257,7 +259,7 @@ impl CallPlan {
             return Ok(plan(CallForm::Chunked, moved));
         }
         // The last part has the chunks.
-        let in_parts = call.stream <= limits.continued && room > 0;
+        let in_parts = call.stream <= limits.continued && room >= LEAST_PART;
         if whole || in_parts {
             return Ok(plan(CallForm::Short, SmallVec::new()));
         }

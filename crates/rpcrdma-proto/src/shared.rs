@@ -4,9 +4,11 @@ use crate::agreed::Agreed;
 use crate::counters::Counters;
 use crate::event::{CallId, Ended, Violation};
 use crate::flow::FlowControl;
+use crate::limits::LEAST_PART;
 use crate::message::split_front;
 use crate::owner::Owner;
 use crate::plan::CallPlan;
+use crate::v2::ietf07::PART_LEN;
 use crate::wire::direction::Direction;
 use crate::work::{Posts, Purpose};
 use buffer::{Buffer, Gather, Pool};
@@ -78,16 +80,18 @@ impl<O: Owner> Shared<O> {
         invalidate: Option<Handles>,
     ) -> usize {
         let (codec, most) = (self.agreed.codec, self.agreed.sizes.send);
-        let room = most.checked_sub(header.len()).filter(|room| *room > 0);
+        let room = most
+            .checked_sub(header.len())
+            .filter(|room| *room >= LEAST_PART);
         let room = room.expect("the last part has room for some of the stream");
         let mut left = buffer::gather_len(&stream);
         let mut sends = 1;
         while left > room {
-            let mut buffer = self.pool.take(most);
+            let mut buffer = self.pool.take(PART_LEN);
             codec.emit_part(&mut buffer, direction, xid, 0);
             let begin = buffer.len();
-            // The last part has something of the stream.
-            let len = (most - begin).min(left - 1);
+            // Whole words, of which the last part has one at least: each begins with one (§6.3.6, §6.3.7).
+            let len = ((most - begin) & !(LEAST_PART - 1)).min(left - LEAST_PART);
             left -= len;
             let remaining = u32::try_from(left).expect("the plan limits messages");
             buffer[begin - 4..].copy_from_slice(&remaining.to_be_bytes());

@@ -11,8 +11,11 @@ pub(crate) enum Purpose {
     Receive,
     /// Sends a call of this end. Nothing waits for its completion.
     Call,
-    /// Sends a message that is neither call nor reply, or a part of a call, which cannot be taken back
-    /// by itself. Nothing waits for its completion.
+    /// Sends a part of a call of this end. Nothing waits for its completion.
+    CallPart,
+    /// Sends credits, and nothing else. Nothing waits for its completion.
+    Grant,
+    /// Sends a message that is neither call nor reply. Nothing waits for its completion.
     Control,
     /// Invalidates a handle of an outstanding call.
     Invalidate { call: u32 },
@@ -31,6 +34,8 @@ const PULL: u64 = 3;
 const REPLY: u64 = 4;
 const CONTROL: u64 = 5;
 const REPLY_PART: u64 = 6;
+const CALL_PART: u64 = 7;
+const GRANT: u64 = 8;
 
 impl Purpose {
     pub(crate) fn wr(self) -> WrId {
@@ -41,6 +46,8 @@ impl Purpose {
             Self::Receive => id(RECEIVE, 0, 0),
             Self::Call => id(CALL, 0, 0),
             Self::Control => id(CONTROL, 0, 0),
+            Self::CallPart => id(CALL_PART, 0, 0),
+            Self::Grant => id(GRANT, 0, 0),
             Self::Invalidate { call } => id(INVALIDATE, 0, call),
             Self::Pull { call, chunk } => id(PULL, chunk, call),
             Self::Reply { call } => id(REPLY, 0, call),
@@ -61,6 +68,8 @@ impl Purpose {
             RECEIVE => Self::Receive,
             CALL => Self::Call,
             CONTROL => Self::Control,
+            CALL_PART => Self::CallPart,
+            GRANT => Self::Grant,
             INVALIDATE => Self::Invalidate { call },
             PULL => Self::Pull { call, chunk },
             REPLY => Self::Reply { call },
@@ -77,6 +86,8 @@ pub(crate) struct Posts {
     /// with the rest.
     receives: VecDeque<WorkRequest>,
     queue: VecDeque<WorkRequest>,
+    /// Number of Sends in the queue.
+    sends: usize,
     /// Number of outstanding work requests, Receives not counted.
     out: usize,
     limit: usize,
@@ -88,6 +99,7 @@ impl Posts {
         Self {
             receives: VecDeque::new(),
             queue: VecDeque::new(),
+            sends: 0,
             out: 0,
             limit,
         }
@@ -96,8 +108,16 @@ impl Posts {
     pub(crate) fn push(&mut self, work: WorkRequest) {
         match work {
             WorkRequest::Receive { .. } => self.receives.push_back(work),
-            work => self.queue.push_back(work),
+            work => {
+                self.sends += usize::from(is_send(&work));
+                self.queue.push_back(work);
+            }
         }
+    }
+
+    /// Returns the number of Sends that wait to be posted.
+    pub(crate) fn sends(&self) -> usize {
+        self.sends
     }
 
     pub(crate) fn next(&mut self) -> Option<WorkRequest> {
@@ -107,23 +127,35 @@ impl Posts {
         if self.out == self.limit {
             return None;
         }
-        let work = self.queue.pop_front()?;
+        self.take(0)
+    }
+
+    /// Takes a work request out of the queue, to be posted.
+    fn take(&mut self, at: usize) -> Option<WorkRequest> {
+        let work = self.remove(at)?;
         self.out += 1;
         Some(work)
     }
 
-    /// Returns the next work request like [`next`](Self::next), if `may_go` lets it go.
+    fn remove(&mut self, at: usize) -> Option<WorkRequest> {
+        let work = self.queue.remove(at)?;
+        self.sends -= usize::from(is_send(&work));
+        Some(work)
+    }
+
+    /// Returns the next work request like [`next`](Self::next), if `may_go` lets it go. Where a Send may
+    /// not go, what is none goes before it: nobody waits for a Send to read, write or invalidate.
     pub(crate) fn next_if(
         &mut self,
         may_go: impl FnOnce(&mut WorkRequest) -> bool,
     ) -> Option<WorkRequest> {
-        if self.receives.is_empty() && self.out < self.limit {
-            let first = self.queue.front_mut()?;
-            if !may_go(first) {
-                return None;
-            }
+        if !self.receives.is_empty() || self.out == self.limit {
+            return self.next();
         }
-        self.next()
+        match may_go(self.queue.front_mut()?) {
+            true => self.take(0),
+            false => self.take(self.queue.iter().position(|work| !is_send(work))?),
+        }
     }
 
     /// Counts a work request that goes before those that wait. Returns false if none can be posted.
@@ -143,6 +175,7 @@ impl Posts {
             WorkRequest::Receive { .. } => self.receives.push_front(work),
             work => {
                 self.completed();
+                self.sends += usize::from(is_send(&work));
                 self.queue.push_front(work);
             }
         }
@@ -154,13 +187,18 @@ impl Posts {
         let is_call =
             |work: &WorkRequest| matches!(work, WorkRequest::Send { wr, .. } if *wr == call);
         let at = self.queue.iter().rposition(is_call)?;
-        self.queue.remove(at)
+        self.remove(at)
+    }
+
+    /// Returns the number of matching work requests that were not posted.
+    pub(crate) fn count(&self, is_it: impl Fn(&WorkRequest) -> bool) -> usize {
+        self.queue.iter().filter(|work| is_it(work)).count()
     }
 
     /// Drops the last matching work request that was not posted. Returns whether there was one.
     pub(crate) fn forget(&mut self, is_it: impl Fn(&WorkRequest) -> bool) -> bool {
         let at = self.queue.iter().rposition(is_it);
-        at.and_then(|at| self.queue.remove(at)).is_some()
+        at.and_then(|at| self.remove(at)).is_some()
     }
 
     pub(crate) fn completed(&mut self) {
@@ -170,6 +208,10 @@ impl Posts {
     pub(crate) fn is_empty(&self) -> bool {
         self.receives.is_empty() && self.queue.is_empty() && self.out == 0
     }
+}
+
+fn is_send(work: &WorkRequest) -> bool {
+    matches!(work, WorkRequest::Send { .. })
 }
 
 #[cfg(test)]
@@ -183,6 +225,8 @@ mod tests {
         check(Purpose::Receive);
         check(Purpose::Call);
         check(Purpose::Control);
+        check(Purpose::CallPart);
+        check(Purpose::Grant);
         check(Purpose::Invalidate { call: u32::MAX });
         check(Purpose::Pull {
             call: u32::MAX,

@@ -29,13 +29,58 @@ use crate::command::{build, within};
 use crate::pcap::MAX_PAYLOAD;
 use crate::server::Server;
 
-/// Designs for remote invalidation, and the layout of chunk lists that each leads to.
-const DESIGNS: [(&str, &str); 4] = [
-    ("per_connection", "0"),
-    ("per_call", "1"),
-    ("per_call_several", "2"),
-    ("per_call_all", "2"),
+/// A way to speak.
+struct Way {
+    name: &'static str,
+    /// `--rpcrdma-version` of the server, and of the client.
+    versions: [&'static str; 2],
+    /// `--remote-invalidation`.
+    design: &'static str,
+    /// The layout of chunk lists that the design leads to; none where it leads to no other.
+    layout: Option<&'static str>,
+    /// The type of a message that carries the reply to a listing, which is longer than one Send.
+    long: &'static str,
+}
+
+/// Version two as cel-01 has it, with this design for remote invalidation.
+const fn cel_01(design: &'static str, layout: &'static str) -> Way {
+    Way {
+        name: design,
+        versions: ["auto", "2"],
+        design,
+        layout: Some(layout),
+        // RDMA2_NOMSG.
+        long: "1",
+    }
+}
+
+/// Version two in all its forms.
+const WAYS: [Way; 5] = [
+    cel_01("per_connection", "0"),
+    cel_01("per_call", "1"),
+    cel_01("per_call_several", "2"),
+    cel_01("per_call_all", "2"),
+    Way {
+        name: "ietf-07",
+        versions: ["auto:ietf-07", "2:ietf-07"],
+        design: "on",
+        layout: None,
+        // RDMA2_REPLY_EXTERNAL.
+        long: "11",
+    },
 ];
+
+/// Version one, of which there is a sample only: Wireshark knows it.
+const VERSION_ONE: Way = Way {
+    name: "version-one",
+    versions: ["auto", "1"],
+    design: "on",
+    layout: None,
+    long: "1",
+};
+
+/// Captures that come with the dissector.
+const SAMPLES: &str = "contrib/wireshark/samples";
 
 /// Bytes of TCP payload in a packet: as on loopback, and as on Ethernet.
 const SEGMENTS: [usize; 2] = [MAX_PAYLOAD, 1460];
@@ -96,6 +141,9 @@ pub(crate) struct Options {
     /// Keep the captures in this directory
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    /// Only record the samples in contrib/wireshark/samples anew
+    #[arg(long)]
+    write_samples: bool,
 }
 
 /// Records conversations and has `tshark` read them.
@@ -109,6 +157,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         None => build(&["--release", "--package=rpcrdma-cli"], "rpcrdma")?,
     };
     let scratch = tempfile::tempdir()?;
+    if options.write_samples {
+        return write_samples(&program, scratch.path());
+    }
     let captures = options.keep.as_deref().unwrap_or(scratch.path());
     check(&program, scratch.path(), captures, |done| {
         println!("{done}")
@@ -128,18 +179,21 @@ pub(crate) fn check(
 ) -> Result<()> {
     let tshark = Tshark::new(captures)?;
     let mut recorded = Vec::new();
-    for (design, layout) in DESIGNS {
-        let conversation = record(program, &scratch.join(design), design)?;
+    for way in WAYS {
+        let conversation = record(program, &scratch.join(way.name), &way)?;
         for segment in SEGMENTS {
-            let name = format!("{design}-{segment}");
+            let name = format!("{}-{segment}", way.name);
             let file = tshark.write(&name, &as_recorded(&conversation.connections, segment)?)?;
-            let messages = compare(&tshark, &file, &conversation, layout).context(name)?;
+            let messages = compare(&tshark, &file, &conversation, &way).context(name)?;
             say(&format!(
-                "{design}, segments of {segment} bytes: {messages} messages are decoded"
+                "{}, segments of {segment} bytes: {messages} messages are decoded",
+                way.name
             ));
         }
         recorded.push(conversation.connections);
     }
+    let files = committed(&tshark)?;
+    say(&format!("{files} samples are decoded"));
     let vectors = samples::vectors()?;
     let private = vectors["private_data"].as_array();
     let private = private_data::check(&tshark, private.context("no private data")?)?;
@@ -154,6 +208,59 @@ pub(crate) fn check(
     Ok(())
 }
 
+/// Records the captures that come with the dissector anew.
+///
+/// # Errors
+///
+/// A command fails, or a file cannot be written.
+fn write_samples(program: &Path, scratch: &Path) -> Result<()> {
+    let [_, per_call, _, _, later] = WAYS;
+    for (way, name) in [
+        (VERSION_ONE, "version-one"),
+        (per_call, "cel-01"),
+        (later, "ietf-07"),
+    ] {
+        let conversation = record(program, &scratch.join(name), &way)?;
+        let [_, segment] = SEGMENTS;
+        let file = crate::root()
+            .join(SAMPLES)
+            .join(name)
+            .with_extension("pcap");
+        fs::write(&file, as_recorded(&conversation.connections, segment)?)?;
+        println!("{}", file.display());
+    }
+    Ok(())
+}
+
+/// Reads the captures that come with the dissector, in which nothing may be wrong; how many there are.
+fn committed(tshark: &Tshark) -> Result<usize> {
+    let mut files = 0;
+    for entry in fs::read_dir(crate::root().join(SAMPLES))? {
+        let file = entry?.path();
+        if file.extension().is_none_or(|ending| ending != "pcap") {
+            continue;
+        }
+        let rows = tshark.rows(&file, "tcp", &FIELDS, &[])?;
+        let is_of_one = file.ends_with("version-one.pcap");
+        for fault in FAULTS
+            .iter()
+            .filter(|fault| !is_of_one || **fault != "rpcordma")
+        {
+            let seen = rows.iter().filter(|row| row.has(fault)).count();
+            ensure!(
+                seen == 0,
+                "{seen} frames of {} show {fault}",
+                file.display()
+            );
+        }
+        let calls = rows.iter().flat_map(|row| row.all("rpc.msgtyp")).count();
+        ensure!(calls > 10, "{calls} RPC messages in {}", file.display());
+        files += 1;
+    }
+    ensure!(files == 3, "{files} samples in {SAMPLES}");
+    Ok(files)
+}
+
 /// What passed between client and server.
 struct Conversation {
     connections: Vec<Pieces>,
@@ -162,7 +269,7 @@ struct Conversation {
 }
 
 /// Has commands of the client do what moves data in every way.
-fn record(program: &Path, scratch: &Path, design: &str) -> Result<Conversation> {
+fn record(program: &Path, scratch: &Path, way: &Way) -> Result<Conversation> {
     let export = scratch.join("export");
     fs::create_dir_all(export.join("many"))?;
     for entry in 0..ENTRIES {
@@ -173,7 +280,16 @@ fn record(program: &Path, scratch: &Path, design: &str) -> Result<Conversation> 
     }
     let file = noise(FILE);
     fs::write(scratch.join("put"), &file)?;
-    let options = ["--squash", "none", "--remote-invalidation", design];
+    let [of_server, of_client] = way.versions;
+    let design = way.design;
+    let options = [
+        "--squash",
+        "none",
+        "--remote-invalidation",
+        design,
+        "--rpcrdma-version",
+        of_server,
+    ];
     let server = Server::start(program, &export, scratch, &options)?;
     let recorder = Recorder::start(server.addr)?;
     let url = |path: &str| format!("nfs://{}/{path}", recorder.addr);
@@ -189,7 +305,8 @@ fn record(program: &Path, scratch: &Path, design: &str) -> Result<Conversation> 
     for arguments in commands {
         let mut command = Command::new(program);
         command.args(arguments);
-        command.args(["--rpcrdma-version", "2", "--remote-invalidation", design]);
+        command.args(["--rpcrdma-version", of_client]);
+        command.args(["--remote-invalidation", design]);
         within(&mut command, LIMIT, scratch)?;
     }
     ensure!(
@@ -220,12 +337,7 @@ fn as_recorded(connections: &[Pieces], segment: usize) -> Result<Vec<u8>> {
 }
 
 /// Compares what `tshark` reads with what passed; how many messages there are.
-fn compare(
-    tshark: &Tshark,
-    file: &Path,
-    conversation: &Conversation,
-    layout: &str,
-) -> Result<usize> {
+fn compare(tshark: &Tshark, file: &Path, conversation: &Conversation, way: &Way) -> Result<usize> {
     let rows = tshark.rows(file, "tcp", &FIELDS, &[])?;
     for fault in FAULTS {
         let seen = rows.iter().filter(|row| row.has(fault)).count();
@@ -236,8 +348,8 @@ fn compare(
         );
     }
     let messages = every_send_is_there(&rows, conversation)?;
-    setup_is_there(&rows, conversation, layout)?;
-    files_are_there(&rows, conversation)?;
+    setup_is_there(&rows, conversation, way.layout)?;
+    files_are_there(&rows, conversation, way)?;
     Ok(messages)
 }
 
@@ -269,20 +381,26 @@ fn every_send_is_there(rows: &[Row], conversation: &Conversation) -> Result<usiz
 }
 
 /// Each connection has its private data and characteristics, and chunk lists of the layout agreed on.
-fn setup_is_there(rows: &[Row], conversation: &Conversation, layout: &str) -> Result<()> {
+fn setup_is_there(rows: &[Row], conversation: &Conversation, layout: Option<&str>) -> Result<()> {
     let ends = conversation.connections.len() * 2;
     let count = |field: &str| rows.iter().map(|row| row.all(field).len()).sum::<usize>();
-    for (field, what) in [
-        ("rpcrdma_cm.receive_size", "private data"),
+    let of_cel_01 = [
         ("rpcordma2.rbsiz", "Receive Buffer Sizes"),
         ("rpcordma2.operation", "operations"),
-    ] {
+    ];
+    let of_cel_01 = of_cel_01.into_iter().filter(|_| layout.is_some());
+    for (field, what) in
+        std::iter::once(("rpcrdma_cm.receive_size", "private data")).chain(of_cel_01)
+    {
         let found = count(field);
         ensure!(
             found == ends,
             "{found} {what}, not one of each of {ends} ends"
         );
     }
+    let Some(layout) = layout else {
+        return Ok(());
+    };
     let mut layouts = rows.iter().flat_map(|row| row.all("rpcordma2.layout"));
     ensure!(
         layouts.all(|one| one == layout),
@@ -297,7 +415,7 @@ fn setup_is_there(rows: &[Row], conversation: &Conversation, layout: &str) -> Re
 }
 
 /// The RPC messages: the NULL calls of `ping`, and the file in the arguments of WRITE and in the result of READ.
-fn files_are_there(rows: &[Row], conversation: &Conversation) -> Result<()> {
+fn files_are_there(rows: &[Row], conversation: &Conversation, way: &Way) -> Result<()> {
     let of = |field: &'static str| rows.iter().flat_map(move |row| row.all(field));
     let calls = of("rpc.msgtyp").filter(|kind| *kind == "0").count();
     let replies = of("rpc.msgtyp").filter(|kind| *kind == "1").count();
@@ -329,8 +447,8 @@ fn files_are_there(rows: &[Row], conversation: &Conversation) -> Result<()> {
         data.iter().map(|one| one.len() / 2).collect::<Vec<_>>()
     );
     let long = of("rpcordma2.procedure")
-        .filter(|procedure| *procedure == "1")
+        .filter(|procedure| *procedure == way.long)
         .count();
-    ensure!(long > 0, "no RDMA2_NOMSG");
+    ensure!(long > 0, "no message of type {}", way.long);
     Ok(())
 }

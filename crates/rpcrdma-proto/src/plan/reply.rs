@@ -1,6 +1,7 @@
 //! The planner of replies: the Responder decides from the chunks that the call offers (RFC 8166
 //! §3.5.3).
 
+use crate::limits::LEAST_PART;
 use crate::wire::header::{self, Lists};
 use oncrpc::xdr::padded;
 use smallvec::SmallVec;
@@ -74,7 +75,9 @@ pub fn plan_reply(
             ReplyPlan::ReplyChunk(chunks)
         }
         // ietf-07 §6.6.4: if the chunks are not adequate, in parts. The last one has the chunks.
-        Some(_) | None if reduced <= continued && header < threshold => ReplyPlan::Parts(chunks),
+        Some(_) | None if reduced <= continued && header + LEAST_PART <= threshold => {
+            ReplyPlan::Parts(chunks)
+        }
         Some(_) | None => ReplyPlan::NoRoom { len: reduced },
     }
 }

@@ -95,6 +95,8 @@ struct Call<C> {
     regions: Vec<Region>,
     /// Persistent regions that hold its arguments.
     lent: SmallVec<[RemoteAddress; 1]>,
+    /// Sends of the call, if it went in several parts.
+    parts: usize,
     state: State,
 }
 
@@ -188,7 +190,7 @@ impl<O: Owner> Requester<O> {
             _ if self.withheld || shared.violation.is_some() => 0,
             OurCalls::Unsettled => 0,
             OurCalls::Never(_) | OurCalls::Sent(_) if !self.ready => 0,
-            OurCalls::Never(_) | OurCalls::Sent(_) => shared.flow.room(need),
+            OurCalls::Never(_) | OurCalls::Sent(_) => shared.flow.room(need, shared.posts.sends()),
         }
     }
 
@@ -262,6 +264,26 @@ impl<O: Owner> Requester<O> {
     pub(crate) fn withhold(&mut self, shared: &mut Shared<O>) {
         self.withheld = true;
         while self.recall(shared) {}
+        self.recall_parts(shared);
+    }
+
+    /// Takes back calls in parts of which none was posted: they wait again, without a credit.
+    fn recall_parts(&mut self, shared: &mut Shared<O>) {
+        for (index, call) in &mut self.calls {
+            let xid = call.request.xid;
+            let is_part = |work: &WorkRequest| part_of(work) == Some(xid);
+            if call.parts == 0 || shared.posts.count(is_part) < call.parts {
+                continue;
+            }
+            while shared.posts.forget(is_part) {}
+            self.xids.remove(xid);
+            shared.flow.handle_call_answered();
+            call.parts = 0;
+            let terms = shared.terms;
+            call.state = State::Waiting { plan: None, terms };
+            let index = u32::try_from(index).expect("calls are limited by memory");
+            self.waiting.push_back(index);
+        }
     }
 
     /// Returns the owner's values of unfinished calls that were not cancelled.
@@ -585,6 +607,16 @@ fn xid_of(work: &WorkRequest) -> Option<u32> {
         | WorkRequest::Write { .. }
         | WorkRequest::Read { .. }
         | WorkRequest::Invalidate { .. } => None,
+    }
+}
+
+/// Returns the XID of the call of which a Send is a part.
+fn part_of(work: &WorkRequest) -> Option<u32> {
+    match work {
+        WorkRequest::Send { wr, buffer, .. } if *wr == Purpose::CallPart.wr() => {
+            buffer.first_chunk().copied().map(u32::from_be_bytes)
+        }
+        _ => None,
     }
 }
 

@@ -60,6 +60,7 @@ impl<O: Owner> Requester<O> {
             offered: Lists::default(),
             regions: Vec::new(),
             lent: SmallVec::new(),
+            parts: 0,
             state: State::Awaiting,
         });
         let index = u32::try_from(index).expect("calls are limited by memory");
@@ -107,10 +108,16 @@ impl<O: Owner> Requester<O> {
         let limits = self.limits(shared, chunks);
         let sizes = request.sizes();
         let plan = CallPlan::new(&sizes, &request.bound, &limits)?;
-        if plan.segments(&sizes, &limits) > shared.agreed.sizes.peer_segments {
-            return refused("the peer takes no call of as many segments (ietf-07 §5.2.4)");
+        let takes = shared.agreed.sizes.peer_segments;
+        if plan.segments(&sizes, &limits) <= takes {
+            return Ok(Some(plan));
         }
-        Ok(Some(plan))
+        // What needs none at all may go in parts.
+        let chunks = Chunks::Refused;
+        match CallPlan::new(&sizes, &request.bound, &PlanLimits { chunks, ..limits }) {
+            Ok(plan) => Ok(Some(plan)),
+            Err(_) => refused("the peer takes no call of as many segments (ietf-07 §5.2.4)"),
+        }
     }
 
     fn limits(&self, shared: &Shared<O>, chunks: Chunks) -> PlanLimits {
@@ -234,9 +241,8 @@ impl<O: Owner> Requester<O> {
             let rest = call.request.message.put_inline(&mut stream, &plan.moved);
             let stream = std::iter::once(stream.freeze()).chain(rest).collect();
             let message = (Direction::Call, xid);
-            // It can be taken back as a whole only, so it stays.
-            let purposes = (Purpose::Control, Purpose::Control);
-            shared.push_parts(message, buffer, stream, purposes, None);
+            let purposes = (Purpose::CallPart, Purpose::CallPart);
+            call.parts = shared.push_parts(message, buffer, stream, purposes, None);
         } else {
             let rest = match plan.form {
                 CallForm::Short | CallForm::Chunked => {

@@ -93,6 +93,12 @@ impl Answer {
                 | Body::Properties { .. }
                 | Body::Grant => Self::None,
             },
+            // Of version two, and to be answered as such.
+            Err(Invalid::Malformed { .. } | Invalid::Reply { .. })
+                if dialect == Dialect::Ietf07 =>
+            {
+                Self::Spoken
+            }
             Err(_) if !answers => Self::None,
             Err(Invalid::Reply { .. }) => Self::Unreadable,
             // RFC 8166 §4.5.1 has the version echoed, but a peer that knows one version may say that.

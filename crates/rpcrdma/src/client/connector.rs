@@ -10,7 +10,7 @@ use crate::driver::failed::FailedCalls;
 use crate::driver::invalidation::Terms;
 use crate::driver::liveness::null_call;
 use crate::driver::owner::{Connection, ConnectionOwner, Event};
-use crate::driver::receives::share;
+use crate::driver::receives::{for_parts, share};
 use crate::driver::xids;
 use buffer::Pool;
 use oncrpc::xdr::Payload;
@@ -246,8 +246,10 @@ impl Connector {
             None => UNSERVED,
         };
         let too_few = || io::Error::other("the provider has room for too few Receives");
+        let parts = for_parts(self.config.dialect, versions);
+        let receives = limits.receives.saturating_sub(parts);
         let (credits, backward_credits) =
-            share(limits.receives, self.config.credits, backward).ok_or_else(too_few)?;
+            share(receives, self.config.credits, backward).ok_or_else(too_few)?;
         let mut config = Config {
             role: Role::Client,
             versions,
@@ -320,7 +322,8 @@ impl Connector {
         (self.config.receives_on_arrival && possible).then(|| {
             let blocks = 2 * config.credits as usize + config.backward_credits as usize;
             let size = config.largest_receive().bytes();
-            SharedReceiveQueue::new(blocks + RECEIVE_SLACK, size)
+            let parts = for_parts(config.dialect, config.versions);
+            SharedReceiveQueue::new(blocks + parts + RECEIVE_SLACK, size)
         })
     }
 
@@ -411,6 +414,7 @@ fn may_speak_version_one(over: &CloseReason) -> bool {
         | CloseReason::Silent(_)
         | CloseReason::Mute(_)
         | CloseReason::PullTimedOut(_)
+        | CloseReason::NoCredits(_)
         | CloseReason::Oversized { .. }
         | CloseReason::TooSlow
         | CloseReason::GaveWay

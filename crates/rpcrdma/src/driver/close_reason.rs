@@ -38,6 +38,9 @@ pub enum CloseReason {
     /// The chunks of a call were not read in time.
     #[error("the peer did not hand over the chunks of a call within {0:?}")]
     PullTimedOut(Duration),
+    /// Messages waited for credits, and the peer granted none in time (ietf-07 §4.2.1.1).
+    #[error("the peer granted no credits for a message within {0:?}")]
+    NoCredits(Duration),
     /// The peer sent a longer message than was announced to it, and this end is
     /// [strict](crate::ServerConfig::strict).
     #[error("the peer sent a message of {bytes} bytes, and {limit} were announced to it")]
@@ -85,6 +88,7 @@ impl CloseReason {
         match self {
             Self::Violation(violation) => violation.is_of_peer(),
             Self::PullTimedOut(_)
+            | Self::NoCredits(_)
             | Self::TooSlow
             | Self::GaveWay
             | Self::Oversized { .. }

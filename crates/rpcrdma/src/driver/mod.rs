@@ -136,6 +136,8 @@ pub(crate) struct Driver<P> {
     liveness: Option<Liveness>,
     health: HealthCheck,
     pulling: Pulling,
+    /// The same of messages for which the peer grants no credits.
+    starving: Pulling,
     pull_timeout: Duration,
     lease_rate: LeaseRate,
     idle_timer: IdleTimer,
@@ -176,6 +178,7 @@ impl<P: Policy> Driver<P> {
             liveness: checks.then(|| Liveness::new(now, health.after, health.within)),
             health,
             pulling: Pulling::new(pull_timeout),
+            starving: Pulling::new(pull_timeout),
             pull_timeout,
             lease_rate: LeaseRate::default(),
             idle_timer: IdleTimer::new(now),
@@ -366,14 +369,20 @@ impl<P: Policy> Driver<P> {
         Ok(expected.then_some(if next > self.now { next } else { soon }))
     }
 
-    /// Enforces the time limit for the Read chunks of the peer's calls.
+    /// Enforces the time limit for the Read chunks of the peer's calls, and for credits without which
+    /// messages wait.
     fn check_pulls(&mut self) -> Result<Option<Instant>, CloseReason> {
         let owed = self.endpoint.connection.waits_for_chunks();
         let short = || self.endpoint.account.others_wait() || self.policy.others_wait();
         if self.pulling.is_late(self.now, owed, short) {
             return Err(CloseReason::PullTimedOut(self.pull_timeout));
         }
-        Ok(self.pulling.next(self.now))
+        let waits = self.endpoint.connection.waits_for_credits();
+        if self.starving.is_late(self.now, waits, || false) {
+            return Err(CloseReason::NoCredits(self.pull_timeout));
+        }
+        let looks = [self.pulling.next(self.now), self.starving.next(self.now)];
+        Ok(looks.into_iter().flatten().min())
     }
 
     /// Enforces the transfer rate of a peer with leased memory, while others wait for that memory

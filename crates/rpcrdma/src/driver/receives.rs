@@ -1,10 +1,20 @@
 //! Largest number of calls in flight in each direction, for a number of Receives.
 
-use rpcrdma_proto::limits::{MAX_CREDITS, RECEIVE_SLACK};
+use rpcrdma_proto::limits::{MAX_CREDITS, PART_RECEIVES, RECEIVE_SLACK};
+use rpcrdma_proto::v2::Dialect;
+use rpcrdma_proto::{Version, Versions};
 
 /// Divisor for backward calls: if Receives are scarce, at most one in this many is for calls of the
 /// server.
 const BACKWARD_SHARE: usize = 4;
+
+/// Returns the Receives for parts of messages, where this may be spoken.
+pub(crate) fn for_parts(dialect: Dialect, versions: Versions) -> usize {
+    match dialect == Dialect::Ietf07 && versions.speak(Version::Two) {
+        true => PART_RECEIVES as usize,
+        false => 0,
+    }
+}
 
 /// Returns the credits for calls of the client and of the server, given those wanted and the number
 /// of Receives: each call and each reply needs one (RFC 8166 §3.3.1, RFC 8167 §4.1). `None` if

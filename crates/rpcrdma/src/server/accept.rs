@@ -13,15 +13,14 @@ use crate::ServerConfig;
 use crate::driver::clock;
 use crate::driver::endpoint::Endpoint;
 use crate::driver::owner::{Connection, ConnectionOwner};
-use crate::driver::receives::share;
+use crate::driver::receives::{for_parts, share};
 use crate::driver::spin::{Activity, begin_turn};
 use crate::driver::xids;
 use buffer::Pool;
 use oncrpc::turns::{TURNS, Turns};
 use oncrpc::warnings::WARNING_PERIOD;
 use oncrpc::{Chain, LocalUserError, Origin, PeerGroup};
-use rpcrdma_proto::limits::{CREDIT_TOLERANCE, MAX_CREDITS, PART_RECEIVES, RECEIVE_SLACK};
-use rpcrdma_proto::v2::Dialect;
+use rpcrdma_proto::limits::{CREDIT_TOLERANCE, MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
     Characteristics, Config, InlineThreshold, PrivateData, Receives, Registrations, Role, Version,
@@ -353,9 +352,10 @@ impl Arrival {
     fn credits(&self, limits: &Limits) -> Result<Credits, SetupError> {
         let config = &self.settings.config;
         let (forward, backward) = wanted_credits(config);
-        let most = receives_for(forward, backward).min(limits.receives);
-        let fitting = |receives, forward, backward| {
-            let shared = share(receives, forward, backward);
+        let parts = for_parts(config.dialect, config.versions);
+        let most = (receives_for(forward, backward) + parts).min(limits.receives);
+        let fitting = |receives: usize, forward, backward| {
+            let shared = share(receives.saturating_sub(parts), forward, backward);
             shared.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
         };
         let (forward, backward) = fitting(most, forward, backward)?;
@@ -371,7 +371,7 @@ impl Arrival {
             Some(_) => forward,
             None => forward.min(FIRST_GRANT),
         };
-        let wanted = receives_for(first, backward).min(most);
+        let wanted = (receives_for(first, backward) + parts).min(most);
         let size = largest_receive(config).bytes();
         let group = self.place.admitted.group();
         let lease = self.settings.receive_memory.take(group, wanted, size);
@@ -429,10 +429,7 @@ fn receives_for(forward: u32, backward: u32) -> usize {
 
 /// Blocks of the shared receive queue that the messages of one client may hold.
 fn most_blocks(config: &Config, forward: u32, backward: u32) -> usize {
-    let parts = match config.dialect {
-        Dialect::Ietf07 => PART_RECEIVES as usize,
-        _ => 0,
-    };
+    let parts = for_parts(config.dialect, config.versions);
     CREDIT_TOLERANCE * forward as usize + backward as usize + parts + RECEIVE_SLACK
 }
 
@@ -451,6 +448,7 @@ impl ServerConfig {
         }
         let (forward, backward) = wanted_credits(self);
         let first = receives_for(forward.min(FIRST_GRANT), backward);
+        let first = first + for_parts(self.dialect, self.versions);
         let size = largest_receive(self).bytes();
         receive_memory::connections(self.receive_memory, first, size).min(self.max_connections)
     }

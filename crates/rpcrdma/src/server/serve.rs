@@ -152,6 +152,7 @@ impl Serving {
                     | CloseReason::Silent(_)
                     | CloseReason::Evicted
                     | CloseReason::PullTimedOut(_)
+                    | CloseReason::NoCredits(_)
                     | CloseReason::TooSlow
                     | CloseReason::GaveWay
             );

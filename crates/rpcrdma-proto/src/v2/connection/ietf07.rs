@@ -16,11 +16,12 @@ use crate::v2::config::Config;
 use crate::v2::dialect::Dialect;
 use crate::v2::header::WordLayout;
 use crate::v2::ietf07::{
-    Properties, PropertySet, RdmaError, ReverseSupport, emit_grant, emit_properties,
+    Properties, PropertySet, RdmaError, ReverseSupport, emit_grant, emit_properties, header_type,
 };
 use crate::v2::versions::Versions;
 use crate::version::Version;
 use crate::wire::direction::{CALL, Direction, REPLY, prefix};
+use crate::wire::header::HeaderView;
 use crate::wire::threshold::InlineThreshold;
 use crate::work::Purpose;
 use buffer::{Buffer, Gather, Pool};
@@ -199,6 +200,35 @@ impl Exchange {
         Ok(Some(arriving.stream))
     }
 
+    /// Handles a message that could not be read: it may have been the last of several.
+    fn handle_unreadable(&mut self, message: &[u8]) {
+        let Some(view) = HeaderView::new(message) else {
+            return;
+        };
+        match view.procedure() {
+            header_type::CONNPROP_MIDDLE | header_type::CONNPROP_FINAL => {
+                // None of it counts, nor what was said before (§7.2.2).
+                if self.heard == Heard::Some {
+                    self.heard = Heard::Nothing;
+                }
+                self.saying = Properties::default();
+            }
+            _ => {
+                self.arriving.take_if(|arriving| arriving.xid == view.xid());
+            }
+        }
+    }
+
+    /// Whether a whole message is the last of what was refused, and not a new one with its XID.
+    fn is_refused(&mut self, message: (Direction, u32), stream: &[u8]) -> bool {
+        if self.refused != Some(message) || self.arriving.is_some() {
+            return false;
+        }
+        self.refused = None;
+        let (direction, xid) = message;
+        prefix(stream) != Some((xid, direction.word()))
+    }
+
     /// Ends what was not continued: its parts are discarded up to the last, if that is not the
     /// message that was refused. Returns the RPC message that is given up for another.
     fn end_arriving(
@@ -243,11 +273,10 @@ impl<O: Owner> Connection<O> {
         let mut buffer = shared.pool.take(FIRST_MESSAGE);
         emit_properties(&mut buffer, xid, 0, true, &set);
         shared.counters.control_sent += 1;
-        shared.posts.push(control(buffer));
+        shared.posts.push(send(Purpose::Control, buffer));
         if let Phase::Offered { xid: offer } = &mut self.phase {
             *offer = xid;
         }
-        self.core.requester.reserve_xids(std::iter::once(xid));
     }
 
     /// Returns a message that carries nothing but credits, if one is due. It goes before the
@@ -263,7 +292,7 @@ impl<O: Owner> Connection<O> {
         let messages = shared.flow.messages().expect("one was due");
         messages.stamp_grant(&mut buffer, window);
         shared.counters.control_sent += 1;
-        Some(control(buffer))
+        Some(send(Purpose::Grant, buffer))
     }
 
     /// Passes a message to a role, unless it is for none.
@@ -281,11 +310,15 @@ impl<O: Owner> Connection<O> {
         let header = match header {
             Ok(header) => header,
             Err(Invalid::Reply { xid }) => {
+                exchange.handle_unreadable(&message);
                 shared.refuse_invalidation(invalidated);
                 shared.counters.discarded += 1;
                 return self.fail_call(xid, "its reply could not be read");
             }
-            invalid => return self.core.route(invalid, message, invalidated),
+            invalid => {
+                exchange.handle_unreadable(&message);
+                return self.core.route(invalid, message, invalidated);
+            }
         };
         let (xid, stream) = (header.xid, header.stream);
         let (direction, taken, was_last) = match header.body {
@@ -325,8 +358,7 @@ impl<O: Owner> Connection<O> {
             }
             Body::Rpc(ref rpc) => {
                 let direction = rpc.direction.unwrap_or(Direction::Call);
-                if exchange.refused == Some((direction, xid)) && exchange.arriving.is_none() {
-                    exchange.refused = None;
+                if exchange.is_refused((direction, xid), &message[stream..]) {
                     shared.counters.discarded += 1;
                     return shared.refuse_invalidation(invalidated);
                 }
@@ -499,9 +531,9 @@ impl<O: Owner> Connection<O> {
     }
 }
 
-fn control(buffer: Buffer) -> WorkRequest {
+fn send(purpose: Purpose, buffer: Buffer) -> WorkRequest {
     WorkRequest::Send {
-        wr: Purpose::Control.wr(),
+        wr: purpose.wr(),
         buffer,
         rest: Gather::new(),
         invalidate: None,

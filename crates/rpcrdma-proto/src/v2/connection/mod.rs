@@ -144,6 +144,10 @@ impl<O: Owner> Connection<O> {
         match (config.role, config.versions) {
             (_, Versions::One) => {}
             (Role::Client, Versions::Two | Versions::Auto) => this.offer(),
+            // ietf-07 §4.3: the client speaks first, and the server says its properties then.
+            (Role::Server, Versions::Two) if this.exchange.is_some() => {
+                this.unsettle(Phase::Listening);
+            }
             (Role::Server, Versions::Two) => this.settle(Version::Two),
             (Role::Server, Versions::Auto) => this.unsettle(Phase::Listening),
         }
@@ -409,6 +413,12 @@ impl<O: Owner> Connection<O> {
     /// peer could hold the memory of a call longer, the more chunks it has.
     pub fn waits_for_chunks(&self) -> Option<Pulls> {
         self.core.waits_for_chunks()
+    }
+
+    /// Returns the progress of Sends, while one waits for credits of the peer: numbers that stay the
+    /// same for long mean that it grants none.
+    pub fn waits_for_credits(&self) -> Option<Pulls> {
+        self.core.waits_for_credits()
     }
 
     /// Returns the number of the peer's calls that wait for memory.

@@ -38,6 +38,8 @@ impl<O: Owner> Connection<O> {
                 self.session = None;
                 self.exchange = None;
                 self.core.shared.flow.count_messages(false);
+                // Nothing of this end but calls is left that needs an XID.
+                self.core.requester.reserve_xids(std::iter::empty());
                 self.core.agree(self.one);
             }
             Version::Two if self.exchange.is_some() => {
@@ -79,7 +81,8 @@ impl<O: Owner> Connection<O> {
     /// valid call, whatever it calls (cel-01 §5.1, §5.3).
     pub(super) fn listen(&mut self, message: &[u8]) -> Result<Header, Invalid> {
         let two = version_of(message) == Some(Version::Two.number());
-        self.core.shared.agreed.codec = match two && self.versions.speak(Version::Two) {
+        let is_of_two = two || !self.versions.speak(Version::One);
+        self.core.shared.agreed.codec = match is_of_two && self.versions.speak(Version::Two) {
             true => codec(self.dialect, WordLayout::None),
             false => &VersionOne,
         };
