@@ -23,7 +23,7 @@ fn receiving(received: fn(&mut Vec<u8>), codes: &[&str]) {
 /// Makes a READ or WRITE of NFS version 3 one of at most so many octets, so that the server reads or writes no more
 /// (RFC 1813 §3.3.6, §3.3.7).
 pub(crate) fn at_most<const MOST: u32>(message: &mut Vec<u8>) {
-    if message.len() % 4 != 0 {
+    if !message.len().is_multiple_of(4) {
         return;
     }
     let mut words = conform::as_words(message);
