@@ -136,7 +136,12 @@ fn closed_socket_is_refused_and_not_taken_for_root() {
 fn user_of_a_later_connection_with_the_same_addresses_is_not_taken_for_the_client() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap().into();
-    let mut first = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    // Of an address that nobody else uses, so that its port stays free between the two.
+    let own: SocketAddr = "127.0.0.77:0".parse().unwrap();
+    let first = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    first.bind(&own.into()).unwrap();
+    first.connect(&at).unwrap();
+    let mut first = TcpStream::from(first);
     let from = first.local_addr().unwrap();
     first.write_all(b"a call").unwrap();
     // The connection is reset, and its addresses are free again.

@@ -387,12 +387,21 @@ fn private_difference(described: &Description, vector: &Value) -> Result<(), Str
             "remote_invalidation": flags & 1 == 1,
         }))
     });
-    let announced = find("rpcrdma2_announcement", &|value| {
-        value["ann_format"] == constant("RPCRDMA2_ANN_FORMAT")
-            && value["ann_dialect"] == constant("RPCRDMA2_ANN_CEL01")
-    });
-    let read = (fields.unwrap_or_default(), announced.is_some());
-    let said = (vector["fields"].clone(), !vector["announces"].is_null());
+    let announced = |dialect: &str| {
+        let found = find("rpcrdma2_announcement", &|value| {
+            value["ann_format"] == constant("RPCRDMA2_ANN_FORMAT")
+                && value["ann_dialect"] == constant(dialect)
+        });
+        found.is_some()
+    };
+    let dialects = [
+        ("cel-01", "RPCRDMA2_ANN_CEL01"),
+        ("ietf-07", "RPCRDMA2_ANN_IETF07"),
+    ];
+    let mut dialects = dialects.into_iter();
+    let announced = dialects.find_map(|(name, dialect)| announced(dialect).then_some(name));
+    let read = (fields.unwrap_or_default(), announced);
+    let said = (vector["fields"].clone(), vector["announces"].as_str());
     let is_same = read == said;
     is_same
         .then_some(())
