@@ -29,7 +29,7 @@ use oncrpc::xdr::Payload;
 use oncrpc::{Reply, ReplyRoom};
 use std::collections::VecDeque;
 use std::time::Instant;
-use verbs::{Completion, Invalidated, Limits, QueuePair, WorkError, WorkRequest};
+use verbs::{Completion, Invalidated, Limits, QueuePair, WorkError, WorkRequest, WrId};
 
 /// Settings of one end of a connection, for every version.
 #[derive(Clone, Debug)]
@@ -528,13 +528,17 @@ impl<O: Owner> Connection<O> {
         let responder = &mut self.responder;
         posts.next_if(|work| match work {
             WorkRequest::Send { wr, buffer, .. } => {
-                // Its call makes room for the next.
-                let ends_call = matches!(Purpose::of(*wr), Purpose::Reply { .. });
-                let in_service = responder.in_service() - usize::from(ends_call);
-                let window = flow.window(in_service, responder.len());
+                // The call that it ends makes room for the next.
+                let ended = ended_by(*wr);
+                if let Some(call) = ended {
+                    responder.note_posted(call);
+                }
+                let window = flow.window(responder.messages_in_service(), responder.len());
                 let messages = flow.messages().expect("looked at just now");
                 let goes = messages.stamp(buffer, window);
-                responder.note_posted(usize::from(goes && ends_call));
+                if let (Some(call), false) = (ended, goes) {
+                    responder.forget_posted(call);
+                }
                 goes
             }
             WorkRequest::Receive { .. }
@@ -547,7 +551,7 @@ impl<O: Owner> Connection<O> {
     /// Makes room for a message that goes before those that wait, and carries nothing but credits,
     /// if one is due. Returns how many messages the peer may have outstanding.
     pub(crate) fn poll_grant(&mut self) -> Option<u32> {
-        let (in_service, calls) = (self.responder.in_service(), self.responder.len());
+        let (in_service, calls) = (self.responder.messages_in_service(), self.responder.len());
         let window = self.shared.flow.window(in_service, calls);
         let messages = self.shared.flow.messages()?;
         let goes = messages.grant_is_due(window) && self.shared.posts.pass();
@@ -564,8 +568,9 @@ impl<O: Owner> Connection<O> {
                 // It is made again, with what is due by then.
                 return self.shared.posts.completed();
             }
-            let ended_call = matches!(Purpose::of(*wr), Purpose::Reply { .. });
-            self.responder.forget_posted(usize::from(ended_call));
+            if let Some(call) = ended_by(*wr) {
+                self.responder.forget_posted(call);
+            }
         }
         self.shared.posts.put_back(work);
     }
@@ -591,5 +596,20 @@ impl<O: Owner> Connection<O> {
     /// loss.
     pub(crate) fn into_unfinished(mut self, counts: bool) -> Vec<Unfinished<O::Call>> {
         self.requester.into_unfinished(&mut self.shared, counts)
+    }
+}
+
+/// Returns the call of the peer whose reply this Send completes.
+fn ended_by(wr: WrId) -> Option<u32> {
+    match Purpose::of(wr) {
+        Purpose::Reply { call } => Some(call),
+        Purpose::Receive
+        | Purpose::Call
+        | Purpose::CallPart
+        | Purpose::Grant
+        | Purpose::Control
+        | Purpose::Invalidate { .. }
+        | Purpose::Pull { .. }
+        | Purpose::ReplyPart { .. } => None,
     }
 }

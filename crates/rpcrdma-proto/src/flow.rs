@@ -51,9 +51,9 @@ impl FlowControl {
     }
 
     /// Returns how many messages the peer may have outstanding: one for each credit and each reply to a
-    /// call of this end, and some parts of these, less the calls that are `in_service`. A credit is for
-    /// any message, so calls may use them all; with those that are here already, `calls`, they are never
-    /// more than are tolerated.
+    /// call of this end, and some parts of these, less the messages of calls that are `in_service`: so
+    /// calls in parts take no more memory than whole ones. A credit is for any message, so calls may use
+    /// them all; with those that are here already, `calls`, they are never more than are tolerated.
     pub(crate) fn window(&self, in_service: usize, calls: usize) -> u32 {
         let messages = self.grant.now().min(self.grant.most) + self.calls.used() + PART_RECEIVES;
         let left = (messages as usize).saturating_sub(in_service);

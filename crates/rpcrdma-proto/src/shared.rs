@@ -60,6 +60,14 @@ impl<O: Owner> Shared<O> {
         }
     }
 
+    /// Returns how many Receives a message would fill beyond one, where it may have come in parts.
+    pub(crate) fn receives_beyond_one(&mut self, message: &Buffer) -> usize {
+        match self.flow.messages() {
+            Some(_) => message.len().saturating_sub(1) / self.agreed.sizes.receive,
+            None => 0,
+        }
+    }
+
     /// Returns the bytes of the largest segment to offer.
     pub(crate) fn max_segment(&self) -> usize {
         self.max_segment.min(self.agreed.sizes.peer_segment)

@@ -41,6 +41,8 @@ pub(crate) struct Responder<O: Owner> {
     pulls: Pulls,
     /// Calls whose reply was posted and is not on its way yet, where messages are counted.
     posted: usize,
+    /// Receives that the calls without a posted reply would fill beyond one each.
+    beyond: usize,
 }
 
 /// Progress of pulling Read chunks, call by call.
@@ -62,6 +64,8 @@ struct Call<L> {
     /// Remote invalidation state, if the call names handles or can spare some.
     said: Option<Box<Said>>,
     state: State,
+    /// Receives that its message would fill beyond one, if it came in parts.
+    beyond: usize,
     /// Lease of the call's memory, except while the service has the call.
     lease: Option<L>,
     /// Memory of the reply, until that is sent.
@@ -118,6 +122,7 @@ impl<O: Owner> Responder<O> {
             reading: 0,
             pulls: Pulls::default(),
             posted: 0,
+            beyond: 0,
         }
     }
 
@@ -179,6 +184,7 @@ impl<O: Owner> Responder<O> {
             lists,
             said: None,
             state: State::Dispatched,
+            beyond: shared.receives_beyond_one(&message),
             lease: None,
             of_reply: None,
         };
@@ -229,6 +235,7 @@ impl<O: Owner> Responder<O> {
             lists: Lists::default(),
             said,
             state: State::Dispatched,
+            beyond: shared.receives_beyond_one(&message),
             lease: None,
             of_reply: None,
         });
@@ -252,7 +259,13 @@ impl<O: Owner> Responder<O> {
     }
 
     fn insert(&mut self, call: Call<O::Lease>) -> u32 {
+        self.beyond += call.beyond;
         u32::try_from(self.calls.insert(call)).expect("calls are limited by credits")
+    }
+
+    /// Ends a call without an answer.
+    fn forget(&mut self, key: u32) {
+        self.beyond -= self.calls.remove(key as usize).beyond;
     }
 
     /// Returns the number of calls that wait for memory.
@@ -430,6 +443,7 @@ impl<O: Owner> Responder<O> {
             lists: Lists::default(),
             said: None,
             state: State::Dispatched,
+            beyond: 0,
             lease: None,
             of_reply: None,
         });
@@ -449,7 +463,7 @@ impl<O: Owner> Responder<O> {
         if self.calls.iter().any(|(_, c)| c.xid == xid && pulling(c)) {
             debug!(xid, "no error, as a call with the same XID is being pulled");
             shared.counters.discarded += 1;
-            self.calls.remove(key as usize);
+            self.forget(key);
             return;
         }
         match rejection {
@@ -488,7 +502,7 @@ impl<O: Owner> Responder<O> {
         match reply {
             Reply::Message(reply) => self.answer(shared, key, reply),
             // The Receive was posted again when the call came, so its credit is in force again.
-            Reply::Nothing => drop(self.calls.remove(key as usize)),
+            Reply::Nothing => self.forget(key),
             // RFC 8166 §6.1: it was not executed.
             Reply::Ineligible => self.malformed_items(shared, key),
         }
@@ -746,14 +760,21 @@ impl<O: Owner> Responder<O> {
         self.calls.len() - self.posted
     }
 
-    /// Records that so many replies were posted.
-    pub(crate) fn note_posted(&mut self, replies: usize) {
-        self.posted += replies;
+    /// Returns the number of Receives that the messages of these calls would fill.
+    pub(crate) fn messages_in_service(&self) -> usize {
+        self.in_service() + self.beyond
     }
 
-    /// Takes back that so many replies were posted.
-    pub(crate) fn forget_posted(&mut self, replies: usize) {
-        self.posted -= replies;
+    /// Records that the reply to this call was posted.
+    pub(crate) fn note_posted(&mut self, key: u32) {
+        self.posted += 1;
+        self.beyond -= self.calls[key as usize].beyond;
+    }
+
+    /// Takes back that the reply to this call was posted.
+    pub(crate) fn forget_posted(&mut self, key: u32) {
+        self.posted -= 1;
+        self.beyond += self.calls[key as usize].beyond;
     }
 }
 

@@ -573,3 +573,40 @@ fn client_that_keeps_to_its_credits_is_not_beyond_them() {
         );
     }
 }
+
+#[test]
+fn calls_in_parts_hold_no_more_memory_than_the_receives_for_whole_ones() {
+    let mut config = dialect(Role::Server, Versions::Auto);
+    config.credits = 128;
+    let mut lone = Lone::new(&config);
+    send_properties(&mut lone, true, &PropertySet::default());
+    let (header, _) = next(&mut lone).expect("the server says its properties");
+    let mut told = header.credits;
+    let messages = config.credits + crate::limits::PART_RECEIVES;
+    let bound = messages as usize * config.receive_size() + MAX_CONTINUED;
+    // The peer keeps to its credits, and nothing is answered.
+    let part = vec![7; config.receive_size() - 64];
+    let (mut sent, mut held, mut xid) = (1, 0, 0);
+    while sent < told && sent < 5000 {
+        let long = stream(&call(xid, 40, &[60_000]));
+        let mut left = &long[..];
+        while left.len() > part.len() && sent < told {
+            let (first, rest) = left.split_at(part.len());
+            send_part(&mut lone, (Direction::Call, xid), rest.len(), first);
+            (left, sent, held) = (rest, sent + 1, held + first.len());
+            while let Some((header, _)) = next(&mut lone) {
+                told = header.credits;
+            }
+        }
+        if sent < told {
+            send_call(&mut lone, xid, left);
+            (sent, held, xid) = (sent + 1, held + left.len(), xid + 1);
+        }
+        while let Some((header, _)) = next(&mut lone) {
+            told = header.credits;
+        }
+    }
+    assert_eq!(lone.end.connection.violation(), None);
+    assert!(xid > 2, "calls in parts are served");
+    assert!(held <= bound, "{held} bytes, of {bound}");
+}
