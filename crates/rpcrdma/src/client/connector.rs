@@ -219,13 +219,26 @@ impl Connector {
                 debug!(peer = %info.peer, ?version, thresholds = ?info.thresholds, ?properties, "connected: {}", info.description);
                 return Ok((endpoint, info));
             }
-            Ok(Err(over)) => over,
+            Ok(Err(over)) => self.with_drafts(over, &private_data),
             Err(_) => CloseReason::NoVersion(self.config.version_timeout),
         };
         if !matches!(over, CloseReason::Closed(_)) {
             endpoint.close().await;
         }
         Err(Failure::Version(over))
+    }
+
+    /// Names the drafts of both ends where that is why there is no common version.
+    fn with_drafts(&self, over: CloseReason, private_data: &[u8]) -> CloseReason {
+        let own = self.config.dialect;
+        match (over, Dialect::announced(private_data)) {
+            (CloseReason::Violation(Violation::NoCommonVersion { .. }), Some(of_server))
+                if of_server != own =>
+            {
+                CloseReason::OtherDraft { of_server, own }
+            }
+            (over, _) => over,
+        }
     }
 
     /// Makes a connection, and returns it with the server's private data. The version is not
@@ -408,6 +421,7 @@ fn may_speak_version_one(over: &CloseReason) -> bool {
             Violation::OfferNotUnderstood | Violation::OtherDialect(..) | Violation::UnclearDesign
         ),
         CloseReason::Impossible
+        | CloseReason::OtherDraft { .. }
         | CloseReason::ServiceFailed
         | CloseReason::Idle(_)
         | CloseReason::Unused(_)

@@ -2,6 +2,7 @@
 
 use super::lease_rate::MIN_RATE;
 use rpcrdma_proto::Violation;
+use rpcrdma_proto::v2::Dialect;
 use std::time::Duration;
 
 /// Why a connection ended.
@@ -65,6 +66,14 @@ pub enum CloseReason {
     /// The offer of version two was not answered.
     #[error("the offer of version two of RPC-over-RDMA was not answered within {0:?}")]
     NoVersion(Duration),
+    /// The server refused version two, and announces another draft of it.
+    #[error("the server speaks the draft {of_server} of version two, and this end {own}")]
+    OtherDraft {
+        /// Draft that the server announces.
+        of_server: Dialect,
+        /// Draft of this end.
+        own: Dialect,
+    },
     /// The client left too many calls of the server unanswered.
     #[error("the client left calls of the server unanswered until no credit was left")]
     NoBackwardCredit,

@@ -50,5 +50,10 @@ fn ends_of_different_drafts_speak_version_one_or_say_why_not() {
     }
     let served = Served::new(&[]);
     assert_eq!(spoken(&served, LATER_TOO), 1);
-    fails(&["ping", "-c1", LATER, &served.listening], 1, "version");
+    // The server answers that it has no version two.
+    fails(
+        &["ping", "-c1", LATER, &served.listening],
+        1,
+        "the server speaks the draft cel-01 of version two, and this end ietf-07",
+    );
 }
