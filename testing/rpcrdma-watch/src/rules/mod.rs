@@ -230,22 +230,24 @@ impl Rules {
                         .values_mut()
                         .for_each(|call| call.gone.push(handle));
                 }
+                self.count_sent(&message);
                 self.sent(message);
             }
+            // Its parts follow each other all the same.
+            Outcome::Message(message, _) => self.count_sent(&message),
             Outcome::Read(Some(read)) if !over => {
                 if let Some(call) = self.calls_in.get_mut(&read.xid) {
                     call.reads += 1;
                 }
                 self.reads.push(read);
             }
-            Outcome::Message(..) | Outcome::Read(_) | Outcome::Other => {}
+            Outcome::Read(_) | Outcome::Other => {}
         }
         self.work += 1;
     }
 
     fn sent(&mut self, message: Message) {
         self.spoken(&message);
-        self.count_sent(&message);
         match message.kind {
             Kind::Call(lists) => {
                 for handle in handles(&lists) {
