@@ -3,7 +3,7 @@
 //!     cargo run --release -p verbs-iwarp --example pingpong
 //!
 //! Each end has its own thread and runtime and spins; the numbers are a hint, not a measurement:
-//! `rpcrdma bench self` does that.
+//! `lab self` does that.
 
 use std::error::Error;
 use std::io::{Read, Write};

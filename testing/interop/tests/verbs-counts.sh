@@ -40,8 +40,8 @@ for server in knfsd ours; do
 done
 
 step 'designs for remote invalidation'
-/lab/rpcrdma bench invalidation --device rxe0 --payload 8k --runs 3 --calls 32 --json >/tmp/bench.json ||
-  die 'bench invalidation'
+/lab/lab invalidation --device rxe0 --payload 8k --runs 3 --calls 32 --json >/tmp/bench.json ||
+  die 'lab invalidation'
 echo "@@designs $(document)"
 
 # All system calls of a client from its beginning to its end, by number and first argument, which is a descriptor.

@@ -136,7 +136,6 @@ impl Cli {
             (Command::Gateway(args), Some((_, given))) => {
                 args.given = Given::of::<GatewayArgs>(given);
             }
-            (Command::Bench(args), Some((_, given))) => args.note(given),
             _ => {}
         }
         failure::print_as_json(says_json(&matches));
@@ -193,7 +192,7 @@ impl Cli {
             Command::Probe(args) => probe::run(&args).await,
             Command::Conform(args) => conform::run(args).await,
             Command::Devices(args) => devices::run(&args),
-            Command::Bench(args) => bench::run(args).await,
+            Command::Bench(args) => bench::run(&args).await,
             Command::Connection(_) => connection::run(&mut Self::command()),
             Command::Completions(args) => completions::run(&args, &Self::command()),
             Command::ManPages(args) => man_pages::run(&args, Self::command()),

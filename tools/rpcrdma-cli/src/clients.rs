@@ -3,14 +3,14 @@
 use crate::control::asking::{self, ControlArgs};
 use crate::control::{ClientStatus, Request, Status};
 use crate::failure::Ended;
-use crate::json;
 use crate::output;
 use crate::show::{Units, size_in};
 use crate::stats::rows::number;
-use crate::table::Columns;
-use crate::units;
 use clap::Args;
 use nfs_client::printable;
+use printing::json;
+use printing::table::Columns;
+use printing::units;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;

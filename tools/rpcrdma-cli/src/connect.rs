@@ -3,9 +3,9 @@
 use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::provider::Providers;
 use crate::transport::TransportArgs;
-use crate::units;
 use anyhow::{Context, anyhow};
 use clap::Args;
+use printing::units;
 use rpcrdma::{Client, ClientConfig, PersistentArguments};
 use std::fmt::Display;
 use std::io::{self, ErrorKind};

@@ -7,7 +7,6 @@
 pub(crate) mod asking;
 
 use nfs_client::printable;
-use rpcrdma::IoCounters;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -124,12 +123,6 @@ pub(crate) struct ServerEvent {
     /// The numbers of `rpcrdma stats --json`.
     #[serde(flatten)]
     pub(crate) statistics: ServerStatistics,
-}
-
-/// Counts of the work of queue pairs, by the names of [`ServerStatus::work`].
-pub(crate) fn work(io: &IoCounters) -> BTreeMap<String, u64> {
-    let all = io.work.iter().chain([("bytes_copied", io.bytes_copied)]);
-    all.map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
 /// A listener.

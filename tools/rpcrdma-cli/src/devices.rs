@@ -9,11 +9,11 @@ use self::interfaces::Interfaces;
 pub(crate) use self::line::Line;
 
 use crate::failure::Ended;
-use crate::json;
 use crate::output;
 use anyhow::{anyhow, bail};
 use clap::Args;
 use nfs_client::printable;
+use printing::json;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
@@ -225,38 +225,6 @@ fn lines() -> Vec<Line> {
         .iter()
         .map(|device| Line::new(device, &interfaces, None));
     lines.collect()
-}
-
-/// The device of this name, or the first that can be used, and an IP address of it.
-///
-/// # Errors
-///
-/// If there is none, or it cannot be used.
-pub(crate) fn with_address(name: Option<&str>) -> anyhow::Result<(String, IpAddr)> {
-    let devices = verbs_ibv::devices().map_err(|error| explain(error, name))?;
-    let names: Vec<String> = name.into_iter().map(str::to_owned).collect();
-    let devices = named(devices, &kernel_devices(), &names)?;
-    let interfaces = Interfaces::read()?;
-    let lines = devices
-        .iter()
-        .map(|device| Line::new(device, &interfaces, None));
-    usable(lines)
-}
-
-/// The first of these that can be used, and its first address.
-fn usable(lines: impl Iterator<Item = Line>) -> anyhow::Result<(String, IpAddr)> {
-    let mut why = none(None);
-    for line in lines {
-        match line.address() {
-            Some(address) => return Ok((line.name, address)),
-            None => {
-                let name = printable(line.name.as_bytes());
-                let reason = line.unusable_because.as_deref();
-                why = anyhow!("{name}: {}", reason.unwrap_or("it has no IP address"));
-            }
-        }
-    }
-    Err(why)
 }
 
 /// Names of the kernel's RDMA devices, in order. A machine without the modules has none.

@@ -1,14 +1,14 @@
 //! `rpcrdma df`: shows the free space of file systems.
 
 use crate::failure::Ended;
-use crate::json;
 use crate::output;
 use crate::session::{Of, Session, SessionArgs};
 use crate::show::{self, Units};
-use crate::table::Columns;
 use clap::{ArgAction, Args};
 use nfs_client::NfsUrl;
 use nfs_proto::results::FsStat;
+use printing::json;
+use printing::table::Columns;
 use serde::Serialize;
 use std::io::Write;
 

@@ -1,7 +1,6 @@
 //! `rpcrdma du`: sums up the disk space of trees.
 
 use crate::failure::Ended;
-use crate::json;
 use crate::output::{self, Output};
 use crate::session::{Follow, Place, Session, SessionArgs};
 use crate::show::{self, Units};
@@ -10,6 +9,7 @@ use anyhow::bail;
 use clap::{ArgAction, Args};
 use nfs_client::{NfsUrl, Node};
 use nfs_proto::{FileType, Status};
+use printing::json;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::io::{self, Write};

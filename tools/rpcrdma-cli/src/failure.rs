@@ -2,11 +2,11 @@
 
 use crate::exit_codes;
 use crate::interrupt::{self, Interrupted};
-use crate::json;
 use crate::log;
 use crate::output::{self, CannotWrite};
 use crate::progress;
 use nfs_client::printable;
+use printing::json;
 use rustix::process::Signal;
 use serde::Serialize;
 use std::fmt::{self, Display};

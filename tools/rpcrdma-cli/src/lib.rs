@@ -1,13 +1,12 @@
-//! The `rpcrdma` program as a library, so that it can be linked with another allocator.
+//! The `rpcrdma` program as a library, whose tests run in one process.
 //!
 //! Each command is a module with its arguments and a `run`. What they share is what a user sees: how
 //! servers and files are named (`endpoint`, `session`), how connections are made (`transport`,
 //! `connect`), how files are walked through (`tree`, `in_flight`), changed (`modes`, `change`) and shown
-//! (`show`, `times`, `owners`), what tables, JSON, durations and sizes look like (`table`, `json`, `units`), how
+//! (`show`, `times`, `owners`), how
 //! copies are made (`copy`, `partial`, `progress`), how a command ends (`failure`, `interrupt`), and where it logs
 //! (`log`). Here, and nowhere else, a provider is chosen.
 
-mod allocations;
 mod bench;
 mod cat;
 mod change;
@@ -36,8 +35,6 @@ mod get;
 mod guard;
 mod in_flight;
 mod interrupt;
-mod json;
-mod latency;
 mod ln;
 mod log;
 mod ls;
@@ -65,12 +62,10 @@ mod session;
 mod show;
 mod stat;
 mod stats;
-mod table;
 mod times;
 mod touch;
 mod transport;
 mod tree;
-mod units;
 mod version;
 
 use std::process::ExitCode;
@@ -80,10 +75,7 @@ use std::time::Duration;
 const THREADS_END_WITHIN: Duration = Duration::from_secs(3);
 
 /// Runs the command that the arguments of the process name.
-///
-/// `allocations` tells how often this process asked for memory so far, if its allocator counts.
-pub fn main(allocations: Option<fn() -> u64>) -> ExitCode {
-    allocations::set(allocations);
+pub fn main() -> ExitCode {
     let cli = cli::Cli::from_args();
     let flushes = match log::start(cli.log_filter(), cli.log_format(), cli.log_target()) {
         Ok(flushes) => flushes,

@@ -7,11 +7,11 @@ mod journal;
 mod parts;
 
 use crate::failure::{self, Usage};
-use crate::json;
 use crate::progress;
 use anyhow::Context;
 use clap::ValueEnum;
 use journal::Journal;
+use printing::json;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::env::{self, VarError};

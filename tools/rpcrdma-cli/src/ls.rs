@@ -5,7 +5,6 @@ mod format;
 mod line;
 
 use crate::failure::Ended;
-use crate::json;
 use crate::output::{self, Output};
 use crate::owners::Owners;
 use crate::session::{FileError, Of, Place, Session, SessionArgs};
@@ -16,6 +15,7 @@ use format::{Format, Listing};
 pub(crate) use line::Line;
 use nfs_client::{DirEntry, Fault, NfsUrl, Node};
 use nfs_proto::{Attributes, FileHandle, FileType, NfsTime, Status};
+use printing::json;
 use std::cmp::{Ordering, Reverse};
 use std::io::{self, Write};
 

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    rpcrdma_cli::main(None)
+    rpcrdma_cli::main()
 }

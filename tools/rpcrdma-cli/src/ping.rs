@@ -4,11 +4,8 @@ use crate::connect::ConnectArgs;
 use crate::endpoint::Endpoint;
 use crate::failure::Ended;
 use crate::interrupt::{Interrupt, Interrupted};
-use crate::json;
-use crate::latency::{Latencies, milliseconds};
 use crate::log;
 use crate::provider;
-use crate::units;
 use anyhow::anyhow;
 use clap::Args;
 use nfs_client::printable;
@@ -17,6 +14,9 @@ use oncrpc::xdr;
 use oncrpc::{
     Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, RpcError, Transport, TransportError,
 };
+use printing::json;
+use printing::latency::{Latencies, milliseconds};
+use printing::units;
 use rpcrdma::{Client, ConnectionInfo, Design, Version};
 use serde::Serialize;
 use std::io::{self, Write};

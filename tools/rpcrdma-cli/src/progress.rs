@@ -3,11 +3,11 @@
 //! The line is drawn by `indicatif`, and what stands in it is chosen here for the width of the terminal at
 //! that moment: a terminal that is resized has a line that fits with the next drawing.
 
-use crate::units;
 use console::Term;
 use indicatif::{
     HumanBytes, ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressState, ProgressStyle,
 };
+use printing::units;
 use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -90,10 +90,7 @@ fn schemas() -> BTreeMap<&'static str, Schema> {
         &line("stats --json"),
     );
     add("du", of::<du::Line>(), &line("du --json"));
-    for (name, schema, command) in bench::schemas() {
-        add(name, schema, &document(command));
-    }
-
+    add("bench", of::<bench::Report>(), &document("bench --json"));
     all
 }
 

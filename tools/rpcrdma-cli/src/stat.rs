@@ -1,7 +1,6 @@
 //! `rpcrdma stat`: shows all attributes of files.
 
 use crate::failure::Ended;
-use crate::json;
 use crate::ls::Line;
 use crate::output;
 use crate::owners::Owners;
@@ -11,6 +10,7 @@ use crate::times::Clock;
 use clap::Args;
 use nfs_client::{NfsUrl, printable};
 use nfs_proto::{Attributes, FileType};
+use printing::json;
 use std::fmt::Write as _;
 use std::io::Write as _;
 

@@ -1,8 +1,8 @@
 //! Options of connections: the provider and its configuration, and what to agree on.
 
 use crate::provider::{ProviderArgs, Providers, ServerProviders};
-use crate::units;
 use clap::{Args, ValueEnum};
+use printing::units;
 use rpcrdma::proto::v2::Dialect;
 use rpcrdma::{Design, InlineThreshold, Spin, Versions};
 use std::net::{SocketAddr, TcpListener};

@@ -1,9 +1,9 @@
-//! Figures of pages: what commands of the program make, from seeds or from recorded calls, stands in a page between
+//! Figures of pages: what commands of the lab make, from seeds or from recorded calls, stands in a page between
 //! comments that name the commands. So whoever changes what a model says changes the page too, or hears of it.
 //!
 //! ```text
-//! <!-- made by: rpcrdma bench invalidation --markdown --svg docs/design/remote-invalidation.svg -->
-//! <!-- compared with: rpcrdma bench invalidation --markdown --chunks 1 -->
+//! <!-- made by: lab invalidation --markdown --svg docs/design/remote-invalidation.svg -->
+//! <!-- compared with: lab invalidation --markdown --chunks 1 -->
 //! tables
 //! <!-- end of figures -->
 //! ```
@@ -26,8 +26,8 @@ use table::{Table, tables};
 /// Folder of the pages that may have figures.
 const PAGES: &str = "docs/design";
 
-const MADE_BY: &str = "<!-- made by: rpcrdma ";
-const COMPARED_WITH: &str = "<!-- compared with: rpcrdma ";
+const MADE_BY: &str = "<!-- made by: lab ";
+const COMPARED_WITH: &str = "<!-- compared with: lab ";
 const END: &str = "<!-- end of figures -->";
 
 /// Option of the program that names a file to draw a plot into.
@@ -86,7 +86,7 @@ pub(crate) fn write() -> Result<()> {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         // From the last one on, so that those before stay where they are.
         for block in blocks.iter().rev() {
-            eprintln!("docs: rpcrdma {}", block.made_by.join(" "));
+            eprintln!("docs: lab {}", block.made_by.join(" "));
             let made = run(&program, &block.made_by)?;
             let made = made.trim().lines().map(str::to_owned);
             let blank = || std::iter::once(String::new());
@@ -102,7 +102,7 @@ pub(crate) fn write() -> Result<()> {
 
 /// The program, built as the tests of the workspace have it.
 fn program() -> Result<PathBuf> {
-    build(&["--workspace", "--bin=rpcrdma"], "rpcrdma")
+    build(&["--workspace", "--bin=lab"], "lab")
 }
 
 fn run(program: &Path, arguments: &[String]) -> Result<String> {
@@ -238,8 +238,8 @@ mod tests {
 
     const PAGE: &str = "\
 text
-<!-- made by: rpcrdma bench x --svg x.svg -->
-<!-- compared with: rpcrdma bench x --few -->
+<!-- made by: lab x --svg x.svg -->
+<!-- compared with: lab x --few -->
 
 | a | b |
 |---|--:|
@@ -253,8 +253,8 @@ text
     fn figures_are_found_with_their_commands() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let expected = Block {
-            made_by: words("bench x --svg x.svg"),
-            compared_with: vec![words("bench x --few")],
+            made_by: words("x --svg x.svg"),
+            compared_with: vec![words("x --few")],
             first: 3,
             end: 8,
         };

@@ -70,7 +70,7 @@ enum Chore {
     Interop(interop::Options),
     /// Run a program of this machine in a guest with a software RDMA device
     Guest(interop::GuestOptions),
-    /// Record calls of Linux' NFS client, for `rpcrdma bench thresholds`
+    /// Record calls of Linux' NFS client, for `lab thresholds`
     RecordMix(interop::MixOptions),
     /// Record messages of Linux' NFS client and server, and what tshark finds in them
     RecordMessages(interop::MessageOptions),

@@ -1,8 +1,8 @@
 //! Output of a run: a table that grows, TAP, or JSON at the end.
 
-use crate::json;
 use crate::output::stdout;
 use ::conform::{Case, Finding, Report, report};
+use printing::json;
 use std::io::Write;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl Show {
         patience: Duration,
     ) -> anyhow::Result<()> {
         let seconds = ::conform::estimate(cases).as_secs().max(1);
-        let patience = crate::units::duration(patience);
+        let patience = printing::units::duration(patience);
         let mut out = stdout();
         match self.form {
             Form::Text => writeln!(

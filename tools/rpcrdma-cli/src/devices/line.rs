@@ -164,19 +164,6 @@ impl Line {
     }
 }
 
-impl Line {
-    /// An IP address of an active port, if the device can be used and has one.
-    pub(super) fn address(&self) -> Option<IpAddr> {
-        let attributes = self.attributes.as_ref().filter(|_| self.usable)?;
-        let active = attributes
-            .ports
-            .iter()
-            .filter(|port| port.state == "active");
-        let mut all = active.flat_map(|port| &port.addresses);
-        all.find_map(|address| address.parse().ok())
-    }
-}
-
 /// Why a device cannot be used now.
 fn why_unusable(device: &Device, shown: Option<&AttributesLine>) -> Option<String> {
     let (found, shown) = match (&device.attributes, shown) {
@@ -404,7 +391,7 @@ pub(super) mod tests {
         let schema = serde_json::to_value(schemars::schema_for!(Line)).unwrap();
         let validator = jsonschema::draft202012::new(&schema).unwrap();
         for device in [device("rxe0"), unopened("mlx5_0", ErrorKind::NotFound)] {
-            let printed = crate::json::line(&line(&device)).unwrap();
+            let printed = printing::json::line(&line(&device)).unwrap();
             let printed = serde_json::from_str(&printed).unwrap();
             assert!(validator.is_valid(&printed), "{printed}");
         }

@@ -1,9 +1,9 @@
 //! Devices as text: a table of all ports, or everything about each device.
 
 use super::line::{AttributesLine, Line, PortLine};
-use crate::table::Columns;
-use crate::units;
 use nfs_client::printable;
+use printing::table::Columns;
+use printing::units;
 
 /// What stands where there is nothing to say.
 const NOTHING: &str = "-";

@@ -6,7 +6,7 @@ use super::plan::PairPlan;
 use super::side::Scheme;
 use crate::control::{ListenerStatus, ReachedOver};
 use crate::endpoint::{at_port, has_host_of};
-use crate::json;
+use printing::json;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;

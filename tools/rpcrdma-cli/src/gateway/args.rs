@@ -15,9 +15,9 @@ use crate::serve::listen::MAX_LISTEN;
 use crate::serve::plan::Clients;
 use crate::serve::reports::ReportArgs;
 use crate::transport::TransportArgs;
-use crate::units;
 use anyhow::bail;
 use clap::Args;
+use printing::units;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -10,13 +10,13 @@ use crate::control::{
     ClientStatus, FailedPairStatus, GatewayStatus, ListenerStatus, PairEvent, PairStatistics,
     PairStatus,
 };
-use crate::json;
 use crate::log;
 use crate::serve::metrics::families::{Families, Labels, Listener};
 use crate::serve::observed::{Observed as ServerObserved, Reloads};
 use crate::serve::reports::Tells;
 use gateway::{GatewayMonitor, GatewayStats, TcpClient};
 use oncrpc::admission::Admission;
+use printing::json;
 use prometheus::proto::MetricFamily;
 use rpcrdma::ConnectionState;
 use std::collections::HashMap;

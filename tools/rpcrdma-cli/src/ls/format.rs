@@ -4,11 +4,11 @@ use super::columns::{Align, table};
 use super::{Entry, LsArgs, When};
 use crate::owners::Owners;
 use crate::show::{self, Units};
-use crate::table::terminal_width;
 use crate::times::{Clock, TimeStyle};
 use lscolors::{Indicator, LsColors};
 use nfs_client::printable;
 use nfs_proto::{Attributes, FileType};
+use printing::table::terminal_width;
 use std::io::{self, IsTerminal};
 use term_grid::{Direction, Filling, Grid, GridOptions};
 

@@ -58,7 +58,7 @@ pub(super) struct Heard {
 /// Why no reply arrived.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoAnswer {
-    #[error("no answer came within {}", crate::units::duration(*.0))]
+    #[error("no answer came within {}", printing::units::duration(*.0))]
     TimedOut(Duration),
     #[error("no answer came")]
     Closed(#[source] CloseReason),

@@ -15,18 +15,18 @@ mod version_two;
 use crate::connect;
 use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::failure::Ended;
-use crate::json;
-use crate::latency::{Latencies, milliseconds};
 use crate::ping;
 use crate::provider::{ProviderArgs, Providers};
 use crate::transport::{self, Invalidation};
-use crate::units::parse_duration;
 use answer::Answer;
 use anyhow::Context;
 use clap::Args;
 use conversation::{Conversation, NoAnswer};
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3};
 use oncrpc::{Chain, Procedure};
+use printing::json;
+use printing::latency::{Latencies, milliseconds};
+use printing::units::parse_duration;
 pub(crate) use report::Report;
 use report::{
     FirstBytes, Inline, Mpa, PrivateDataSeen, ProgramAnswer, RoundTrip, RpcRdma, Verdict,

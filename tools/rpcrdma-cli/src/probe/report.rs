@@ -2,9 +2,9 @@
 
 use super::answer::Answer;
 use super::version_two::VersionTwo;
-use crate::latency::{Latencies, milliseconds};
 use crate::provider;
 use iwarp_proto::mpa::{Enhanced, HeaderView, Kind, NOT_NEGOTIATED, Revision};
+use printing::latency::{Latencies, milliseconds};
 use rpcrdma_proto::private_data::{FORMAT_IDENTIFIER, FORMATS, PrivateData, PrivateDataView};
 use rpcrdma_proto::v2::Dialect;
 use serde::Serialize;

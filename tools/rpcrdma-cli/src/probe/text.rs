@@ -7,10 +7,10 @@ use super::report::{
 };
 use super::version_two::{Spoken, VersionTwo};
 use crate::failure::plain;
-use crate::table::Columns;
-use crate::units;
 use nfs_proto::{MOUNT_PROGRAM, NFS_PROGRAM};
 use oncrpc::Chain;
+use printing::table::Columns;
+use printing::units;
 use serde_json::Value;
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, ErrorKind};

@@ -1,6 +1,6 @@
 //! Limits of the process on connections and open files.
 
-use crate::units;
+use printing::units;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors for everything but the connections of clients and the files of exports: connections of

@@ -3,7 +3,7 @@
 use super::reports::Tells;
 use super::systemd;
 use crate::control::{MAX_REQUEST, Request, socket_name};
-use crate::json;
+use printing::json;
 use rustix::fs::{Mode, fchmod};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;

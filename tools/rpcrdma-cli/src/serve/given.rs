@@ -42,11 +42,6 @@ impl Given {
         Self(given.collect())
     }
 
-    /// Whether it has this option.
-    pub(crate) fn has(&self, id: &str) -> bool {
-        self.0.iter().any(|(given, _)| given == id)
-    }
-
     /// The name of an option, in words: that of the command line if it was given there, or else a key of the table of a file.
     pub(crate) fn name_of(&self, long: &str, table: &str, file: bool) -> String {
         let key = long.replace('-', "_");

@@ -1,6 +1,6 @@
 //! The limit of locked memory: what RDMA devices use is locked.
 
-use crate::units;
+use printing::units;
 use rpcrdma::ServerConfig;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};

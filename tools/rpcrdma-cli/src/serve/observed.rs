@@ -4,7 +4,7 @@ use super::announce::rule_status;
 use super::listening::Listening;
 use super::plan::Plan;
 use super::served::{AbsentExports, Served};
-use crate::control::{self, shown};
+use crate::control::shown;
 use crate::control::{
     ClientStatus, ConnectionCounts, DuplicateRequests, ExportStatus, ListenerStatus,
     ProcedureStatus, ReloadStatus, ServerEvent, ServerStatistics, ServerStatus,
@@ -278,7 +278,7 @@ impl Observed {
             rdma: counters
                 .map(|(name, count)| (name.to_owned(), count))
                 .collect(),
-            work: control::work(&now.server.io),
+            work: printing::work::counts(&now.server.io),
             bytes_in: now.server.io.bytes_in,
             bytes_out: now.server.io.bytes_out,
             procedures: now.programs.iter().flat_map(procedures).collect(),

@@ -13,12 +13,12 @@ use crate::endpoint::{has_host_of, meet};
 use crate::failure::{self, Misconfigured, Usage, plain};
 use crate::interrupt::CALLS_END_WITHIN;
 use crate::provider::ServerProviders;
-use crate::units;
 use anyhow::bail;
 use buffer::Pool;
 use nfs_server::{
     Changes, ClientOptions, HandleKey, KeyError, LocalFsOptions, Network, Squash, default_state_dir,
 };
+use printing::units;
 use rpcrdma::ServerConfig;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};

@@ -3,7 +3,7 @@
 use super::rows::{shown, wrapped};
 use crate::control::ReloadStatus;
 use crate::control::asking;
-use crate::units;
+use printing::units;
 use std::path::Path;
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 use super::form::{Form, ago, reload};
 use super::rows::{Rows, number, per_second, shown, some, wrapped};
 use crate::control::{FailedPairStatus, GatewayStatus, PairStatus};
-use crate::table::Columns;
-use crate::units;
+use printing::table::Columns;
+use printing::units;
 
 /// Spaces in front of what is said of a pair.
 const INDENT: u16 = 2;

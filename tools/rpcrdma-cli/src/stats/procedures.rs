@@ -2,9 +2,9 @@
 
 use super::rows::{Rows, number, per_second};
 use crate::control::{ProcedureStatus, shown};
-use crate::table::Columns;
-use crate::units;
 use nfs_server::{LATENCY_BUCKETS, LatencyHistogram};
+use printing::table::Columns;
+use printing::units;
 use std::time::Duration;
 
 /// Differences of each procedure between two moments.

@@ -1,8 +1,8 @@
 //! Text of `stats` that fits a terminal: rows of a name and what there is to say, and numbers of any size in few columns.
 
 use crate::show::{Units, size_in};
-use crate::table::Columns;
 use nfs_client::printable;
+use printing::table::Columns;
 use std::fmt::{self, Display, Formatter};
 
 /// Spaces between the name of a row and its value.

@@ -269,8 +269,8 @@ fn what_cannot_be_measured_is_said_before_anything_is_done() {
     let addr = &served.listening;
     std::fs::write(served.dir.join("small"), "small").unwrap();
     let (dir, small) = (served.url(""), served.url("small"));
-    fails(&["bench"], 2, "rpcrdma bench self ");
-    fails(&["bench", "--depth", "2"], 2, "say what to measure");
+    fails(&["bench"], 2, "HOST[:PORT][/PATH]");
+    fails(&["bench", "self"], 2, "cargo run --release -p lab -- self");
     fails(
         &["bench", "--rw", "read", addr],
         2,

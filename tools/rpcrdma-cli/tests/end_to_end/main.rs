@@ -2,7 +2,6 @@
 
 mod access_lists;
 mod addresses;
-mod bench;
 mod bench_server;
 mod commands;
 mod common_options;
@@ -23,7 +22,6 @@ mod hard_links;
 mod holes;
 mod hostile;
 mod interrupts;
-mod invalidation;
 mod local_users;
 mod ls;
 mod manual;
@@ -43,7 +41,6 @@ mod scripted;
 mod statistics;
 mod systemd;
 mod terminal;
-mod thresholds;
 mod unfinished;
 mod zones;
 

@@ -124,32 +124,6 @@ fn output_of_measurements_is_what_the_schemas_say() {
         &[&brief[..], &[&stats, &served.listening]].concat(),
     );
     assert!(documents[0]["server_work"].is_object(), "{documents:?}");
-    prints(
-        "bench-thresholds",
-        &["bench", "thresholds", "--json", "--threshold=8k"],
-    );
-    prints(
-        "bench-negotiation",
-        &["bench", "negotiation", "--json", "--calls=16"],
-    );
-    let model = [
-        "bench",
-        "invalidation",
-        "--json",
-        "--runs=1",
-        "--calls=20",
-        "--payload=4k",
-    ];
-    prints("bench-invalidation", &model);
-    let beside = [
-        "bench",
-        "self",
-        "--json",
-        "--only=null",
-        "--repetitions=1",
-        "--run-time=10ms",
-    ];
-    prints("bench-self", &beside);
 }
 
 #[test]

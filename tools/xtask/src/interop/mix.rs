@@ -40,7 +40,7 @@ pub(crate) struct Options {
     #[arg(
         long,
         value_name = "FILE",
-        default_value = "tools/rpcrdma-cli/src/bench/thresholds/mix.tsv"
+        default_value = "testing/lab/src/thresholds/mix.tsv"
     )]
     output: PathBuf,
 }

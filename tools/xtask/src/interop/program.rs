@@ -174,7 +174,7 @@ impl Job<'_> {
 }
 
 /// A copy without debug information, which would be most of the guest's memory.
-fn stripped(program: &Path, copy: &Path) -> Result<PathBuf> {
+pub(super) fn stripped(program: &Path, copy: &Path) -> Result<PathBuf> {
     output(
         tool("strip")
             .arg("--strip-debug")

@@ -6,8 +6,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::command::build;
 use crate::interop::TestRun;
 use crate::interop::guest::{Boot, Guest};
+use crate::interop::program::stripped;
 
 /// Takes about half a minute on an idle machine.
 const LIMIT: Duration = Duration::from_secs(480);
@@ -30,9 +32,12 @@ const MAX_REGISTERED: f64 = 200.0;
 const SETUP: f64 = 300.0;
 
 pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
+    let lab = build(&["--release", "--package=lab"], "lab")?;
+    let lab = stripped(&lab, &run.work.join("lab"))?;
     let boot = Boot {
         name: "guest",
         script: "verbs-counts.sh",
+        files: &[("lab", &lab)],
         program: Some(run.program),
         limit: LIMIT,
         ..Boot::default()

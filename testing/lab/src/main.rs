@@ -1,0 +1,7 @@
+//! The experiments behind `docs/design`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lab::main(None)
+}
