@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::Args;
 
-use crate::command::cargo;
-use crate::{docs, fuzz, interop, library, tidy};
+use crate::{docs, fuzz, library, tidy};
+use programs::command::cargo;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -108,7 +108,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     });
     if !options.no_interop {
         step("interoperability", &|| {
-            interop::run(&interop::Options::for_ci(options.install))
+            interop::run(
+                &interop::Options::for_ci(options.install),
+                crate::package::debian_package,
+            )
         });
     }
     summary(&results)

@@ -12,10 +12,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::command::line;
 use crate::figures;
 use crate::tidy::{Pages, SUMMARY};
-use crate::tool::Tool;
+use programs::command::line;
+use programs::tool::Tool;
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
@@ -59,7 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 ///
 /// mdBook cannot be installed, or it reports an error or a warning.
 fn book() -> Result<()> {
-    let root = crate::root();
+    let root = programs::root();
     let mdbook = MDBOOK.find(&root.join("target/tools"), |what| eprintln!("docs: {what}"))?;
     copy(root, &Pages::read(root)?, &root.join(COPY))?;
     let mut build = Command::new(mdbook);

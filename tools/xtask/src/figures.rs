@@ -20,7 +20,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::command::{build, output};
+use programs::command::{build, output};
 use table::{Table, tables};
 
 /// Folder of the pages that may have figures.
@@ -58,7 +58,7 @@ pub(crate) fn check() -> Result<()> {
         let text = fs::read_to_string(&page)?;
         for block in blocks(&text).with_context(|| page.display().to_string())? {
             let mut fault = |line: usize, what: &str| {
-                let page = page.strip_prefix(crate::root()).unwrap_or(&page);
+                let page = page.strip_prefix(programs::root()).unwrap_or(&page);
                 let _ = writeln!(faults, "{}:{}: {what}", page.display(), line + 1);
             };
             block.check(&program, &text, &mut fault)?;
@@ -109,13 +109,13 @@ fn run(program: &Path, arguments: &[String]) -> Result<String> {
     output(
         Command::new(program)
             .args(arguments)
-            .current_dir(crate::root()),
+            .current_dir(programs::root()),
     )
 }
 
 fn pages() -> Result<Vec<PathBuf>> {
     let mut pages = Vec::new();
-    for entry in fs::read_dir(crate::root().join(PAGES))? {
+    for entry in fs::read_dir(programs::root().join(PAGES))? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "md") {
             pages.push(path);
@@ -224,7 +224,7 @@ impl Block {
             fault(self.first + skipped + at, &format!("this is now: {now}"));
         }
         if let Some(plot) = plot
-            && fs::read(crate::root().join(&plot)).ok() != fs::read(&drawn).ok()
+            && fs::read(programs::root().join(&plot)).ok() != fs::read(&drawn).ok()
         {
             fault(self.first, &format!("{plot} is drawn in another way now"));
         }

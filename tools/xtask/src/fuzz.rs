@@ -15,7 +15,7 @@ use clap::Args;
 
 use engine::Run;
 
-use crate::parallel::{self, lock};
+use programs::parallel::{self, lock};
 
 /// Seconds for each target in CI: all of them together take about half a minute.
 const CI_SECONDS: u64 = 2;

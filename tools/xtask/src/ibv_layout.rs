@@ -21,7 +21,7 @@ const UNIONS: [&str; 1] = ["ibv_gid"];
 ///
 /// The bindings differ, or there is no C compiler or no headers.
 pub(crate) fn run() -> Result<()> {
-    let folder = crate::root().join(BINDINGS);
+    let folder = programs::root().join(BINDINGS);
     let mut assertions = layout(&read(&folder.join("layout.rs"))?)?;
     for entry in fs::read_dir(&folder)? {
         let path = entry?.path();

@@ -3,35 +3,20 @@
 //! `record-messages`, `package`, `examples`, `features`, `rust-version`, `publish`, `semver`.
 
 mod ci;
-mod command;
-mod compare;
-mod compared;
-mod dashboard;
-mod dissector;
 mod docs;
 mod figures;
 mod fuzz;
-mod gateway;
 mod ibv_layout;
-mod interop;
 mod library;
-mod lines;
 mod package;
-mod parallel;
-mod pcap;
-mod root;
-mod scale;
-mod server;
 mod soak;
 mod tidy;
-mod tool;
-mod tsv;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-pub(crate) use root::root;
+use interop::dashboard;
+use measure::{compare, scale};
 
 /// Development tasks of the project
 #[derive(Parser)]
@@ -101,7 +86,7 @@ fn main() -> ExitCode {
         Chore::Scale(options) => scale::run(&options),
         Chore::Compare(options) => compare::run(&options),
         Chore::ScaleClients(options) => scale::run_clients(&options),
-        Chore::Interop(options) => interop::run(&options),
+        Chore::Interop(options) => interop::run(&options, package::debian_package),
         Chore::Guest(options) => interop::run_in_guest(&options),
         Chore::RecordMix(options) => interop::record_mix(&options),
         Chore::RecordMessages(options) => interop::record_messages(&options),

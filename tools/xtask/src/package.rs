@@ -91,13 +91,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 ///
 /// Those of [`run`].
 pub(crate) fn debian_package() -> Result<PathBuf> {
-    let folder = crate::root().join(OUTPUT);
+    let folder = programs::root().join(OUTPUT);
     fs::create_dir_all(&folder)?;
     deb::make(&folder, "release", None, &Progress::start())
 }
 
 fn make(options: &Options, progress: &Progress) -> Result<Packages> {
-    let folder = crate::root().join(&options.output);
+    let folder = programs::root().join(&options.output);
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let wanted = |kind| options.only.is_none_or(|only| only == kind);
     let deb = match wanted(Kind::Deb) {
@@ -122,7 +122,7 @@ fn described(path: &Path) -> Result<String> {
     let size = file.metadata()?.len();
     let mut content = Vec::new();
     file.read_to_end(&mut content)?;
-    let shown = path.strip_prefix(crate::root()).unwrap_or(path);
+    let shown = path.strip_prefix(programs::root()).unwrap_or(path);
     Ok(format!(
         "{}\n  {:.1} MiB, sha256 {}",
         shown.display(),

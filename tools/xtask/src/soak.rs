@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use clap::Args;
 
-use crate::command::cargo;
+use programs::command::cargo;
 
 #[derive(Args)]
 pub(crate) struct Options {

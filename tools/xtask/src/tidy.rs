@@ -22,7 +22,6 @@ use anyhow::{Result, bail};
 use clap::Args;
 use exceptions::EXCEPTIONS;
 
-use crate::interop;
 
 pub(crate) use links::{Pages, SUMMARY, has_scheme, resolve};
 
@@ -50,7 +49,7 @@ pub(crate) struct Options {
 ///
 /// There is a fault, or a file cannot be read.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let root = crate::root();
+    let root = programs::root();
     if let Some(chosen) = &options.breaks {
         return breaks::run(root, chosen, options.list, options.all);
     }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::command::{cargo, output};
+use programs::command::{cargo, output};
 
 /// Where everything about fuzzing goes, below the root of the work tree.
 pub(super) const FOLDER: &str = "target/fuzz";

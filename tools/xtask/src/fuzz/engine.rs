@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::build::FOLDER;
-use crate::command::{output, tail};
+use programs::command::{output, tail};
 
 /// Where the crate has the inputs that are committed: bolero looks for them there.
 const COMMITTED: &str = "testing/fuzz/__fuzz__";
@@ -65,7 +65,7 @@ impl<'a> Run<'a> {
     /// The target found something: the error shows it and says where the input is.
     pub(super) fn fuzz(&self, seconds: u64, minimise: bool) -> Result<()> {
         for folder in [&self.found, &self.committed, &self.crashes] {
-            fs::create_dir_all(crate::root().join(folder))?;
+            fs::create_dir_all(programs::root().join(folder))?;
         }
         let begun = Instant::now();
         let passed = self.engine(&[
@@ -86,7 +86,7 @@ impl<'a> Run<'a> {
             );
         }
         // It is empty, and there is nothing to commit.
-        let _ = fs::remove_dir(crate::root().join(&self.crashes));
+        let _ = fs::remove_dir(programs::root().join(&self.crashes));
         eprintln!("{:<16} {}", self.target, summary(&log, begun.elapsed()));
         if minimise {
             self.minimise()?;
@@ -96,7 +96,7 @@ impl<'a> Run<'a> {
 
     /// Replaces the committed inputs by as few as cover the same, and what was found.
     fn minimise(&self) -> Result<()> {
-        let root = crate::root();
+        let root = programs::root();
         let fewest = Path::new(FOLDER).join("fewest").join(self.target);
         if root.join(&fewest).exists() {
             fs::remove_dir_all(root.join(&fewest))?;
@@ -129,10 +129,10 @@ impl<'a> Run<'a> {
 
     /// Runs the target with arguments for libFuzzer; whether it came to its end.
     fn engine(&self, arguments: &[String]) -> Result<bool> {
-        let log = crate::root().join(&self.log);
+        let log = programs::root().join(&self.log);
         let log = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let status = Command::new(self.program)
-            .current_dir(crate::root())
+            .current_dir(programs::root())
             .args([self.target, "--exact", "--nocapture", "--quiet"])
             .args(["--test-threads", "1"])
             .env("BOLERO_TEST_NAME", self.target)
@@ -146,7 +146,7 @@ impl<'a> Run<'a> {
     }
 
     fn read_log(&self) -> Result<String> {
-        let log = fs::read(crate::root().join(&self.log))?;
+        let log = fs::read(programs::root().join(&self.log))?;
         Ok(String::from_utf8_lossy(&log).into_owned())
     }
 }

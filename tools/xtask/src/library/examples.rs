@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::command::{cargo, within};
+use programs::command::{cargo, within};
 
 /// The library.
 const PACKAGE: &str = "rpcrdma";
@@ -60,7 +60,7 @@ fn build() -> Result<Vec<(String, PathBuf)>> {
     if !built.status.success() {
         bail!("the examples do not build");
     }
-    let folder = crate::root().join("crates").join(PACKAGE);
+    let folder = programs::root().join("crates").join(PACKAGE);
     let mut programs: Vec<_> = String::from_utf8_lossy(&built.stdout)
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::command::{cargo, line};
+use programs::command::{cargo, line};
 
 /// The sets, as they are given to cargo. All features together are built with the work tree.
 const SETS: [&str; 5] = ["", "iwarp", "nfs", "iwarp,nfs", "verbs"];

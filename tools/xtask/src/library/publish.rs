@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::rust_version::target_dir;
-use crate::command::{cargo, line, output};
+use programs::command::{cargo, line, output};
 
 /// What each published crate has to say about itself.
 const FIELDS: [&str; 5] = [
@@ -111,7 +111,10 @@ fn unpack(names: &[Name<'_>], folder: &Path) -> Result<()> {
     }
     fs::write(folder.join("Cargo.toml"), workspace(names))?;
     // The versions that all other checks take.
-    fs::copy(crate::root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
+    fs::copy(
+        programs::root().join("Cargo.lock"),
+        folder.join("Cargo.lock"),
+    )?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::command::{cargo, line, output};
+use programs::command::{cargo, line, output};
 
 /// Says so if the compiler in use has exactly the minimum version: then every other check was made with
 /// it. With another one, the work tree is checked with the minimum version from rustup.
@@ -17,7 +17,7 @@ pub(crate) fn run() -> Result<()> {
     let compiler = output(
         Command::new("rustc")
             .arg("--version")
-            .current_dir(crate::root()),
+            .current_dir(programs::root()),
     )?;
     let used = version(&compiler).context("rustc tells no version")?;
     if is_release_of(used, &minimum) {
@@ -28,7 +28,7 @@ pub(crate) fn run() -> Result<()> {
     let mut check = Command::new("rustup");
     // The proxy of rustup chooses the toolchain; this program was started by another one.
     check
-        .current_dir(crate::root())
+        .current_dir(programs::root())
         .env_remove("RUSTUP_TOOLCHAIN");
     check.args([
         "run",
@@ -52,7 +52,7 @@ pub(crate) fn run() -> Result<()> {
 
 /// The `rust-version` of the work tree.
 fn minimum() -> Result<String> {
-    let manifest = std::fs::read_to_string(crate::root().join("Cargo.toml"))?;
+    let manifest = std::fs::read_to_string(programs::root().join("Cargo.toml"))?;
     let found = manifest
         .lines()
         .find_map(|line| line.strip_prefix("rust-version = "));

@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::rust_version::target_dir;
-use crate::command::{line, output};
-use crate::tool::Tool;
+use programs::command::{line, output};
+use programs::tool::Tool;
 
 /// Compares interfaces; this version knows the form of rustdoc's output that the minimum version of Rust
 /// writes.
@@ -49,7 +49,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let tool = SEMVER_CHECKS.find(&target_dir()?.join("tools"), |what| eprintln!("{what}"))?;
     eprintln!("comparing with {baseline}");
     let mut check = Command::new(tool);
-    check.current_dir(crate::root());
+    check.current_dir(programs::root());
     check.args(["semver-checks", "--baseline-rev", commit.trim()]);
     match &options.package[..] {
         [] => {
@@ -70,7 +70,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn git() -> Command {
     let mut git = Command::new("git");
-    git.current_dir(crate::root());
+    git.current_dir(programs::root());
     git
 }
 

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::facts::{self, Progress};
-use crate::command::line;
-use crate::interop::{CHROOT, clean_debian};
+use interop::{CHROOT, clean_debian};
+use programs::command::line;
 
 /// What it takes on this machine.
 const NEEDS: [(&str, &str); 5] = [
@@ -81,7 +81,7 @@ fn script(name: &str, arguments: &[PathBuf]) -> Result<()> {
             "--net",
             "bash",
         ])
-        .arg(crate::root().join("testing/packages").join(name))
+        .arg(programs::root().join("testing/packages").join(name))
         .args(arguments)
         .arg(folder.path())
         .stdin(Stdio::null());

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail};
 
 use super::facts::{self, Progress};
 use super::{pages, share};
-use crate::command::{build, output};
-use crate::tool::Tool;
+use programs::command::{build, output};
+use programs::tool::Tool;
 
 /// What the packages are made with. A debug build of it compiles in half the time.
 const CARGO_DEB: Tool = Tool {
@@ -31,7 +31,7 @@ const UNITS: [(&str, &str); 3] = [
 
 /// Where `[package.metadata.deb]` looks for what is made here.
 fn staging() -> PathBuf {
-    crate::root().join("target/package")
+    programs::root().join("target/package")
 }
 
 /// Makes the package in `folder`, of the program as a profile of cargo builds it.
@@ -65,14 +65,14 @@ pub(super) fn make(
         let place = staging.join(place);
         fs::create_dir_all(&place)?;
         fs::copy(
-            crate::root().join("contrib/systemd").join(unit),
+            programs::root().join("contrib/systemd").join(unit),
             place.join(unit),
         )?;
     }
     progress.say("the Debian package, with cargo-deb");
     let made = output(
         Command::new(&cargo_deb)
-            .current_dir(crate::root())
+            .current_dir(programs::root())
             .args([
                 "--package",
                 "rpcrdma-cli",
@@ -122,7 +122,7 @@ fn check_documentation(package: &Path) -> Result<()> {
             .arg(package)
             .arg(unpacked.path()),
     )?;
-    pages::check(unpacked.path(), crate::root())
+    pages::check(unpacked.path(), programs::root())
 }
 
 /// What cargo-deb runs.
@@ -143,7 +143,7 @@ fn check_tools() -> Result<()> {
 
 /// The maintainer in the program's metadata.
 fn default_maintainer() -> Result<String> {
-    let path = crate::root().join("tools/rpcrdma-cli/Cargo.toml");
+    let path = programs::root().join("tools/rpcrdma-cli/Cargo.toml");
     let manifest = fs::read_to_string(path)?;
     let found = manifest
         .lines()

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use crate::command::output;
+use programs::command::output;
 
 /// Progress of a run.
 pub(super) struct Progress(Instant);
@@ -50,7 +50,7 @@ pub(super) fn source_time() -> Result<u64> {
     let committed = output(
         Command::new("git")
             .args(["log", "-1", "--format=%ct"])
-            .current_dir(crate::root()),
+            .current_dir(programs::root()),
     );
     // Sources without a history are as old as they can be.
     Ok(committed
@@ -117,7 +117,7 @@ fn snapshot() -> Result<Option<Snapshot>> {
         output(
             Command::new("git")
                 .args(arguments)
-                .current_dir(crate::root())
+                .current_dir(programs::root())
                 .env("TZ", "UTC"),
         )
     };

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::facts;
-use crate::command::{cargo, output};
+use programs::command::{cargo, output};
 
 /// The package of the program.
 const PROGRAM: &str = "rpcrdma-cli";

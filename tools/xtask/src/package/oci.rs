@@ -15,7 +15,7 @@ use tar::{Builder, Header};
 
 use super::facts::{self, Progress, sha256};
 use super::root::{self, Tree};
-use crate::command::output;
+use programs::command::output;
 
 /// What the image says of itself beside its files. `contrib/Containerfile` says the same.
 const ENV: [&str; 1] = ["STATE_DIRECTORY=/var/lib/rpcrdma"];
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn containerfile_says_the_same_of_the_image() {
-        let file = fs::read_to_string(crate::root().join("contrib/Containerfile")).unwrap();
+        let file = fs::read_to_string(programs::root().join("contrib/Containerfile")).unwrap();
         let (_, image) = file.split_once("FROM scratch\n").unwrap();
         let lines = image
             .lines()

@@ -314,8 +314,8 @@ mod tests {
 
     #[test]
     fn documentation_of_the_package_has_no_dead_links_and_every_schema() {
-        let package = unpacked(crate::root());
-        check(package.path(), crate::root()).unwrap();
+        let package = unpacked(programs::root());
+        check(package.path(), programs::root()).unwrap();
         let doc = package.path().join(DOC);
         let exports = fs::read_to_string(doc.join("guide/exports.md")).unwrap();
         for link in [
@@ -328,12 +328,12 @@ mod tests {
 
     #[test]
     fn dead_links_missing_schemas_and_paths_are_told() {
-        let package = unpacked(crate::root());
+        let package = unpacked(programs::root());
         let doc = package.path().join(DOC);
         fs::remove_file(doc.join("guide/users.md")).unwrap();
         fs::remove_file(doc.join("schemas/df.schema.json")).unwrap();
         fs::remove_file(doc.join("guide/gateway.md")).unwrap();
-        let said = check(package.path(), crate::root())
+        let said = check(package.path(), programs::root())
             .unwrap_err()
             .to_string();
         for part in [

@@ -12,7 +12,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::facts::{self, Progress};
 use super::licenses;
-use crate::command::{SHIPPED, build_with, output};
+use programs::command::{SHIPPED, build_with, output};
 
 /// Files of the work tree in the image.
 const COPIED: [(&str, &str); 5] = [
@@ -58,7 +58,7 @@ pub(super) fn tree(progress: &Progress) -> Result<Tree> {
     }
     tree.file("usr/bin/rpcrdma", 0o755, stripped(&program)?);
     for (from, to) in COPIED {
-        let content = fs::read(crate::root().join(from)).with_context(|| from.to_owned())?;
+        let content = fs::read(programs::root().join(from)).with_context(|| from.to_owned())?;
         tree.file(to, 0o644, content);
     }
     let licenses = licenses::text().context("licenses of libraries")?;

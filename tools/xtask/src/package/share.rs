@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};
 
 use super::{licenses, pages};
-use crate::command::output;
+use programs::command::output;
 
 /// Names of completions, by shell, as their shells look for them.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -40,7 +40,7 @@ pub(super) fn make(folder: &Path, program: &Path) -> Result<PathBuf> {
         let script = output(Command::new(program).args(["completions", shell]))?;
         fs::write(completions.join(name), script)?;
     }
-    pages::make(crate::root(), &share).context("documentation")?;
+    pages::make(programs::root(), &share).context("documentation")?;
     // Without a time in it, so that it is the same each time.
     let file = File::create(share.join("third-party-licenses.gz"))?;
     let mut packed = GzBuilder::new().write(file, Compression::best());

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use super::fault::Fault;
 use super::sources::{Named, Sources};
-use crate::tsv;
+use programs::tsv;
 
 /// Where the tables are; the ids they must have are below, in `ids`.
 pub(super) const FOLDER: &str = "docs/design/compliance";

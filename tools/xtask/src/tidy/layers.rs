@@ -12,7 +12,7 @@ use super::fault::Fault;
 use super::house::is_for_tests;
 use super::sources::Sources;
 use super::tokens::outside_tests;
-use crate::command;
+use programs::command;
 
 /// Crates that no protocol core is built with.
 const RUNTIMES: [&str; 3] = ["mio", "socket2", "tokio"];

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::fault::Fault;
 use super::sources::{Named, Sources};
-use crate::interop::Listed;
+use interop::Listed;
 
 const PAGE: &str = "docs/guide/what-works.md";
 

@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::copy::TreeCopy;
-use crate::command::tail;
+use programs::command::tail;
 
 /// Tests that need a virtual machine, which this does not run.
-const IN_MACHINES: &str = "tools/xtask/src/interop/tests";
+const IN_MACHINES: &str = "testing/interop/src/tests";
 
 /// Tests that run over every provider, and the target with the provider that most rules are about.
 const OVER_PROVIDERS: &str = "testing/verbs-conformance/src";
@@ -220,7 +220,7 @@ mod tests {
 
     #[track_caller]
     fn check(test: &str, kind: &Kind, listed: &[&str], expected: &[&str]) {
-        let named = Named::of(crate::root(), test).unwrap().unwrap();
+        let named = Named::of(programs::root(), test).unwrap().unwrap();
         assert_eq!(named.target.kind, *kind);
         let listed: Vec<String> = listed.iter().map(|&name| name.to_owned()).collect();
         assert_eq!(named.select(&listed), expected);
@@ -266,7 +266,7 @@ mod tests {
             &["crc::reads::one", "crc::writes::one"],
             &["crc::reads::one"],
         );
-        let machine = "tools/xtask/src/interop/tests/linux_mounts_us.rs::run";
-        assert!(Named::of(crate::root(), machine).unwrap().is_none());
+        let machine = "testing/interop/src/tests/linux_mounts_us.rs::run";
+        assert!(Named::of(programs::root(), machine).unwrap().is_none());
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::copy::TreeCopy;
 use super::patch::Patch;
 use super::targets::{Named, Package, Programs, Target, build};
-use crate::command::{ended_within, output};
+use programs::command::{ended_within, output};
 
 /// Longest time of one test; beyond it, it counts as failed. A broken rule may make it wait for ever.
 const TEST_LIMIT: Duration = Duration::from_secs(60);

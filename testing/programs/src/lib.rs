@@ -1,0 +1,13 @@
+//! Programs that tests and measurements build, start and stop: cargo and what it builds, commands with a time limit, servers
+//! and gateways of this project as processes of their own, and tools of fixed versions.
+
+pub mod command;
+pub mod gateway;
+pub mod lines;
+pub mod parallel;
+mod root;
+pub mod server;
+pub mod tool;
+pub mod tsv;
+
+pub use root::root;

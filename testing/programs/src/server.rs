@@ -1,0 +1,92 @@
+//! The server that is measured: `rpcrdma serve` in a process of its own.
+
+use std::fs;
+use std::net::SocketAddrV4;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+
+use crate::lines::Lines;
+
+/// A running server. Dropped, it is killed.
+pub struct Server {
+    child: Child,
+    /// Where it listens.
+    pub addr: SocketAddrV4,
+    // Read to its end, so that the server never waits for somebody who reads.
+    _said: Lines,
+}
+
+impl Server {
+    /// Serves the directory `export` to this machine, with further options of `rpcrdma serve`. What it
+    /// keeps and logs is below `scratch`.
+    ///
+    /// # Errors
+    ///
+    /// It does not start, or does not say where it listens.
+    pub fn start(program: &Path, export: &Path, scratch: &Path, options: &[&str]) -> Result<Self> {
+        fs::create_dir_all(export)?;
+        fs::create_dir_all(scratch)?;
+        let log = fs::File::create(scratch.join("serve.log"))?;
+        let mut child = Command::new(program)
+            .arg("serve")
+            .arg(export)
+            .args(["--listen", "127.0.0.1:0", "--mount-port", "0", "--json"])
+            .arg("--state-dir")
+            .arg(scratch.join("state"))
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot run {}", program.display()))?;
+        let said = Lines::of(child.stdout.take().context("its output is a pipe")?);
+        // From here on an early return kills the server.
+        let mut server = Self {
+            child,
+            addr: SocketAddrV4::new([127, 0, 0, 1].into(), 0),
+            _said: said,
+        };
+        let line = server
+            ._said
+            .next()
+            .context("the server does not say it listens")?;
+        let port = line["listening"]
+            .as_str()
+            .and_then(|addr| addr.parse().ok());
+        server.addr = port.with_context(|| format!("the server's first line: {line}"))?;
+        Ok(server)
+    }
+
+    /// Bytes of memory that it has in use (VmRSS).
+    pub fn resident(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        Ok(kib.context("no VmRSS")? << 10)
+    }
+
+    /// Seconds of CPU that it has used, in ticks of 10 ms as a rule.
+    pub fn cpu(&self) -> Result<f64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // The name of the program may have anything in it, but for what follows the last bracket.
+        let fields: Vec<&str> = stat
+            .rsplit(')')
+            .next()
+            .unwrap_or("")
+            .split_whitespace()
+            .collect();
+        let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok());
+        let ticks = ticks(11).zip(ticks(12)).context("no times of CPU")?;
+        Ok((ticks.0 + ticks.1) as f64 / rustix::param::clock_ticks_per_second() as f64)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
