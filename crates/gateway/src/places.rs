@@ -1,7 +1,7 @@
 //! Idle connections that give way to other clients, when the upstream takes no more connections of this gateway.
 //!
 //! Each client has an upstream connection of its own, and an upstream counts all of them for the gateway's address. What the
-//! upstream would divide by the addresses of clients, the gateway has to: by the rule of [`oncrpc::admission`], connections
+//! upstream would divide by the addresses of clients, the gateway has to: by the rule of [`rpc_serving::admission`], connections
 //! move from addresses with many to those with few, and never back.
 
 use crate::core::Core;

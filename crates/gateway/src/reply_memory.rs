@@ -10,20 +10,20 @@
 //! client takes comes back when others need it: the connection of such a client is closed
 //! ([`stalled`]). After a longer time so is that of one whose calls an RDMA upstream leaves unanswered.
 
-mod group;
 mod holder;
 mod small;
 mod stalled;
 mod woken;
 
-use group::Group;
 use holder::Holder;
 use oncrpc::{Caller, ConnectionId, PeerGroup};
+use rpc_serving::fair_queue::{FairQueue, Turn};
+use rpc_serving::shares::{Bound, Shares};
 #[cfg(test)]
 pub(crate) use small::SMALL_REPLIES;
 pub(crate) use small::{RECEIVE, REPLY_COST, SMALL_REPLY, SmallReplies, SmallReply};
 pub(crate) use stalled::{Stalled, Watch, Why};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
@@ -34,21 +34,12 @@ const LARGEST_PART: usize = 2;
 
 /// A budget of bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct ReplyMemory(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    total: usize,
-    state: Mutex<State>,
-}
+pub(crate) struct ReplyMemory(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    left: usize,
-    /// Addresses with leases or waiting calls.
-    groups: HashMap<PeerGroup, Group>,
-    /// Round-robin queue of addresses with waiting calls.
-    turns: VecDeque<PeerGroup>,
+    bytes: Shares,
+    waiting: FairQueue<ConnectionId, Waiter>,
     /// Connections with leases.
     holders: BTreeMap<ConnectionId, Holder>,
     next: u64,
@@ -62,8 +53,8 @@ struct State {
 
 #[derive(Debug)]
 struct Waiter {
+    number: u64,
     bytes: usize,
-    connection: ConnectionId,
     addr: SocketAddr,
     since: Instant,
     granted: oneshot::Sender<Lease>,
@@ -91,19 +82,15 @@ impl ReplyMemory {
     /// Creates a budget of so many bytes.
     pub(crate) fn new(bytes: usize) -> Self {
         let state = State {
-            left: bytes,
-            groups: HashMap::new(),
-            turns: VecDeque::new(),
+            bytes: Shares::new(bytes, Bound::WhatItLeaves),
+            waiting: FairQueue::default(),
             holders: BTreeMap::new(),
             next: 0,
             needed: 0,
             is_watched: false,
             looked: None,
         };
-        Self(Arc::new(Shared {
-            total: bytes,
-            state: Mutex::new(state),
-        }))
+        Self(Arc::new(Mutex::new(state)))
     }
 
     /// Waits for the memory of a reply of so many bytes. A reply larger than half of the budget takes
@@ -114,19 +101,11 @@ impl ReplyMemory {
         bytes: usize,
         on_wait: impl FnOnce(),
     ) -> Lease {
-        let bytes = bytes.min(self.0.total / LARGEST_PART);
         if let Some(lease) = self.lease_at_once(caller, bytes) {
             return lease;
         }
         let (granted, lease) = oneshot::channel();
-        let waiter = Waiter {
-            bytes,
-            connection: caller.connection,
-            addr: caller.addr,
-            since: Instant::now(),
-            granted,
-        };
-        let _waiting = self.queue(waiter, caller.group);
+        let _waiting = self.queue(caller, bytes, granted);
         on_wait();
         let lease = lease.await;
         let lease = lease.expect("a call in the queue has its lease before it leaves that");
@@ -136,45 +115,42 @@ impl ReplyMemory {
 
     /// Lends memory that is free, if nobody waits.
     pub(crate) fn lease_at_once(&self, caller: &Caller, bytes: usize) -> Option<Lease> {
-        let bytes = bytes.min(self.0.total / LARGEST_PART);
         let mut state = self.lock();
-        let held = state.groups.get(&caller.group).map_or(0, |of| of.held);
-        if !state.turns.is_empty() || bytes > state.left || !may_hold(held, bytes, state.left) {
+        let bytes = state.largest(bytes);
+        if !state.waiting.is_empty() || !state.bytes.take(caller.group, bytes) {
             return None;
         }
-        Some(state.lend(
-            self,
-            caller.group,
-            (caller.connection, caller.addr),
-            bytes,
-            None,
-        ))
+        let to = (caller.connection, caller.addr);
+        Some(state.lend(self, caller.group, to, bytes, None))
     }
 
     /// Bytes that are free.
     #[cfg(test)]
     pub(crate) fn left(&self) -> usize {
-        self.lock().left
+        self.lock().bytes.left()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues a call, and serves it if it is its turn.
-    fn queue(&self, waiter: Waiter, of: PeerGroup) -> Waiting<'_> {
+    fn queue(&self, caller: &Caller, bytes: usize, granted: oneshot::Sender<Lease>) -> Waiting<'_> {
         let mut state = self.lock();
-        let (number, connection) = (state.number(), waiter.connection);
-        let group = state.groups.entry(of).or_default();
-        let is_first = !group.waits();
-        group.push(number, waiter);
-        if is_first {
-            state.turns.push_back(of);
-        }
-        self.serve(state, of);
+        let number = state.number();
+        let waiter = Waiter {
+            number,
+            bytes: state.largest(bytes),
+            addr: caller.addr,
+            since: Instant::now(),
+            granted,
+        };
+        let (group, connection) = (caller.group, caller.connection);
+        state.waiting.push(group, connection, waiter);
+        self.serve(state, group);
         Waiting {
             memory: self,
-            group: of,
+            group,
             connection,
             number,
         }
@@ -182,55 +158,45 @@ impl ReplyMemory {
 
     /// Lends what is free to the calls that wait, in turn, after something has changed for this address.
     fn serve(&self, mut state: MutexGuard<'_, State>, changed: PeerGroup) {
-        if state.turns.is_empty() {
+        let State {
+            bytes,
+            waiting,
+            needed,
+            ..
+        } = &mut *state;
+        if waiting.is_empty() {
             return;
         }
-        let needed = state.groups.get(&changed).and_then(Group::needs);
-        state.needed = needed.unwrap_or(usize::MAX).min(state.needed);
-        if state.left < state.needed {
+        if let Some(next) = waiting.next_of(changed) {
+            *needed = bytes
+                .needs(changed, next.bytes)
+                .map_or(*needed, |needs| needs.min(*needed));
+        }
+        if bytes.left() < *needed {
             return;
         }
-        let mut granted = Vec::new();
-        // Addresses in the queue that may have the next turn. One that was passed over finds no more
-        // when others were served.
-        let mut left_to_ask = state.turns.len();
-        let mut needed = usize::MAX;
-        while left_to_ask > 0
-            && let Some(of) = state.turns.pop_front()
-        {
-            left_to_ask -= 1;
-            let left = state.left;
-            let group = state.groups.entry(of).or_default();
-            let (Some(bytes), Some(needs)) =
-                (group.next().map(|waiter| waiter.bytes), group.needs())
-            else {
-                continue;
-            };
-            if group.held == 0 && bytes > left {
+        *needed = usize::MAX;
+        let served = waiting.pop_all(|of, waiter| {
+            if bytes.take(of, waiter.bytes) {
+                return Turn::Takes;
+            }
+            if let Some(needs) = bytes.needs(of, waiter.bytes) {
+                *needed = needs.min(*needed);
+            }
+            match bytes.held_by(of) {
                 // Nobody overtakes it.
-                needed = needed.min(bytes);
-                state.turns.push_front(of);
-                break;
+                0 => Turn::Waits,
+                _ => Turn::IsPassed,
             }
-            if !may_hold(group.held, bytes, left) {
-                needed = needed.min(needs);
-                state.turns.push_back(of);
-                continue;
-            }
-            let Some(waiter) = group.take_next() else {
-                continue;
-            };
-            let waits = group.waits();
-            let to = (waiter.connection, waiter.addr);
+        });
+        let mut granted = Vec::with_capacity(served.len());
+        for (of, connection, waiter) in served {
             // Its call is woken by this.
-            let lease = state.lend(self, of, to, bytes, Some(Instant::now()));
+            let woken = Some(Instant::now());
+            let to = (connection, waiter.addr);
+            let lease = state.lend(self, of, to, waiter.bytes, woken);
             granted.push((lease, waiter.granted));
-            if waits {
-                state.turns.push_back(of);
-                left_to_ask += 1;
-            }
         }
-        state.needed = needed;
         drop(state);
         for (lease, to) in granted {
             // One that does not wait any more returns it.
@@ -245,19 +211,18 @@ impl ReplyMemory {
     }
 }
 
-/// Whether an address that holds so much may have so much more: as much as it leaves free, and the
-/// first of it in any case.
-fn may_hold(held: usize, bytes: usize, left: usize) -> bool {
-    held == 0 || held + 2 * bytes <= left
-}
-
 impl State {
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
-    /// Makes the lease of a call, which was woken then if it has waited.
+    /// What a reply of this many bytes has of the budget.
+    fn largest(&self, bytes: usize) -> usize {
+        bytes.min(self.bytes.total() / LARGEST_PART)
+    }
+
+    /// Makes the lease of a call that has got its bytes, and was woken then if it has waited.
     fn lend(
         &mut self,
         memory: &ReplyMemory,
@@ -266,8 +231,6 @@ impl State {
         bytes: usize,
         woken: Option<Instant>,
     ) -> Lease {
-        self.left -= bytes;
-        self.groups.entry(group).or_default().held += bytes;
         let number = self.number();
         let holder = self.holders.entry(connection);
         let holder = holder.or_insert_with(|| Holder::new(group, addr));
@@ -278,15 +241,6 @@ impl State {
             connection,
             number,
             bytes,
-        }
-    }
-
-    fn forget_if_unused(&mut self, of: PeerGroup) {
-        if let Some(group) = self.groups.get(&of)
-            && group.held == 0
-            && !group.waits()
-        {
-            self.groups.remove(&of);
         }
     }
 }
@@ -303,10 +257,7 @@ impl Lease {
         let more = self.bytes.saturating_sub(bytes);
         self.bytes -= more;
         let mut state = self.memory.lock();
-        state.left += more;
-        if let Some(group) = state.groups.get_mut(&self.group) {
-            group.held -= more;
-        }
+        state.bytes.give_back(self.group, more);
         if let Some(holder) = state.holders.get_mut(&self.connection) {
             holder.shrink(self.number, more);
             holder.set_woken(self.number, true);
@@ -318,16 +269,11 @@ impl Lease {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut state = self.memory.lock();
-        let Some(group) = state.groups.get_mut(&self.group) else {
-            return;
-        };
-        if !group.remove(self.connection, self.number) {
+        let is_it = |waiter: &Waiter| waiter.number == self.number;
+        let removed = state.waiting.remove(self.group, self.connection, is_it);
+        if removed.is_none() {
             return;
         }
-        if !group.waits() {
-            state.turns.retain(|&other| other != self.group);
-        }
-        state.forget_if_unused(self.group);
         // Those behind it move up. It may have been the one that nobody overtakes.
         state.needed = 0;
         self.memory.serve(state, self.group);
@@ -337,17 +283,13 @@ impl Drop for Waiting<'_> {
 impl Drop for Lease {
     fn drop(&mut self) {
         let mut state = self.memory.lock();
-        state.left += self.bytes;
-        if let Some(group) = state.groups.get_mut(&self.group) {
-            group.held -= self.bytes;
-        }
+        state.bytes.give_back(self.group, self.bytes);
         if let Some(holder) = state.holders.get_mut(&self.connection) {
             holder.give_back(self.number);
             if holder.is_empty() {
                 state.holders.remove(&self.connection);
             }
         }
-        state.forget_if_unused(self.group);
         self.memory.serve(state, self.group);
     }
 }

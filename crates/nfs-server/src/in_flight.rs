@@ -1,24 +1,12 @@
 //! Limits on the calls of a program that wait for a thread or a disk, in total and per client.
 
 use oncrpc::{Caller, PeerGroup};
-use std::collections::HashMap;
+use rpc_serving::shares::{Bound, Shares};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The calls of a program that wait for a thread or a disk.
-///
-/// A client may have as many as there are places left. A single client thus gets half of all
-/// places, and two get a third each, so that some are always left for another client.
+/// The calls of a program that wait for a thread or a disk. A client may have as many as there are places left.
 #[derive(Clone)]
-pub(crate) struct InFlight {
-    most: usize,
-    now: Arc<Mutex<Counts>>,
-}
-
-#[derive(Default)]
-struct Counts {
-    all: usize,
-    by_client: HashMap<PeerGroup, usize>,
-}
+pub(crate) struct InFlight(Arc<Mutex<Shares>>);
 
 /// The place of one call, which is freed when this is dropped.
 pub(crate) struct Counted {
@@ -28,30 +16,18 @@ pub(crate) struct Counted {
 
 impl InFlight {
     pub(crate) fn new(most: usize) -> Self {
-        Self {
-            most,
-            now: Arc::default(),
-        }
+        let places = Shares::new(most, Bound::WhatItLeaves);
+        Self(Arc::new(Mutex::new(places)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Shares> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a place for a call of this client, if the client may have another one.
     pub(crate) fn enter(&self, caller: &Caller) -> Option<Counted> {
         let client = caller.group;
-        let mut now = self.lock();
-        let left = self.most - now.all;
-        let own = now.by_client.get(&client).copied().unwrap_or(0);
-        // A client without a place gets the last one.
-        if left == 0 || own > 0 && own >= left {
-            return None;
-        }
-        now.all += 1;
-        now.by_client.insert(client, own + 1);
-        drop(now);
-        Some(Counted {
+        self.lock().take(client, 1).then(|| Counted {
             in_flight: self.clone(),
             client,
         })
@@ -60,14 +36,7 @@ impl InFlight {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let mut now = self.in_flight.lock();
-        now.all -= 1;
-        if let Some(own) = now.by_client.get_mut(&self.client) {
-            *own -= 1;
-            if *own == 0 {
-                now.by_client.remove(&self.client);
-            }
-        }
+        self.in_flight.lock().give_back(self.client, 1);
     }
 }
 
@@ -89,12 +58,12 @@ mod tests {
         let second = fill(2);
         assert_eq!((first.len(), second.len()), (50, 25));
         let others: Vec<Vec<Counted>> = (3..30).map(fill).collect();
-        assert_eq!(in_flight.lock().all, 100);
+        assert_eq!(in_flight.lock().left(), 0);
         assert!(in_flight.enter(&caller(200)).is_none());
         drop((second, others));
-        assert_eq!(in_flight.lock().by_client.len(), 1);
+        assert_eq!(in_flight.lock().holders(), 1);
         assert!(in_flight.enter(&caller(200)).is_some());
         drop(first);
-        assert!(in_flight.lock().by_client.is_empty());
+        assert_eq!(in_flight.lock().holders(), 0);
     }
 }

@@ -13,8 +13,8 @@ use nfs_proto::mount::{
 };
 use nfs_proto::{List, MOUNT_PROGRAM, MOUNT_V3, MountProcedure, Wire, mount};
 use oncrpc::auth::{AUTH_NONE, AUTH_SYS};
-use oncrpc::warnings::{Suppressed, Warnings};
 use oncrpc::{Answer, Call, Caller, Program, Reply};
+use rpc_serving::warnings::{Suppressed, Warnings};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -222,7 +222,7 @@ impl Mount3 {
     }
 
     /// Logs the number of suppressed warnings about refusals, in periods of
-    /// [`WARNING_PERIOD`](oncrpc::warnings::WARNING_PERIOD) that ended by `now`. Call it now and
+    /// [`WARNING_PERIOD`](rpc_serving::warnings::WARNING_PERIOD) that ended by `now`. Call it now and
     /// then.
     pub fn summarise(&self, now: Instant) {
         for Suppressed { peer, count } in self.warnings.summary(now) {

@@ -15,7 +15,7 @@ use crate::input::{Input, Take};
 use crate::memory::SCARCE_AFTER;
 use crate::output::OUTPUT_LIMIT;
 use crate::shared::Shared;
-use oncrpc::turns::Turns;
+use rpc_serving::turns::Turns;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

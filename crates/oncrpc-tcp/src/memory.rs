@@ -9,7 +9,9 @@
 //! memory waits for its own client, who reads them, and for no other.
 
 use oncrpc::PeerGroup;
-use std::collections::{BTreeMap, HashMap};
+use rpc_serving::loans::Loans;
+use rpc_serving::shares::{Bound, Shares};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -18,9 +20,6 @@ use tokio::time::Instant;
 
 /// How long a call waits for memory before others must be fast that have some and are not complete.
 pub(crate) const SCARCE_AFTER: Duration = Duration::from_secs(2);
-
-/// Time between two connections that give way: what one returns may be enough.
-const GIVE_WAY_PAUSE: Duration = Duration::from_millis(250);
 
 /// Bytes of small calls of one connection, with what is around them, that need no memory of the budget.
 pub(crate) const FREE_CALLS: usize = 64 << 10;
@@ -43,29 +42,17 @@ const CALL_COST: usize = FUTURE_COST + 512;
 pub(crate) struct Memory(Arc<Mutex<State>>);
 
 struct State {
-    total: usize,
-    /// Bytes left.
-    left: usize,
-    /// Bytes held by the calls of each address, which may have to give way.
-    held: HashMap<PeerGroup, usize>,
-    /// Bytes held by the replies of each address, which its clients read or lose their connections.
-    of_replies: HashMap<PeerGroup, usize>,
-    /// Calls with memory, by number.
-    lent: BTreeMap<u64, Lent>,
+    /// Bytes, of which calls may have to give way. Those of replies are read by the clients, who lose their connections
+    /// otherwise.
+    bytes: Shares,
+    /// Bytes of calls, by connection.
+    calls: Loans<u64>,
     /// Connections that wait, each with its task.
     waiting: BTreeMap<u64, Waker>,
     /// Since when each of them waits.
     since: BTreeMap<u64, Instant>,
-    next: u64,
-    /// When a connection gave way last.
-    gave_way: Option<Instant>,
-}
-
-/// The memory of one call.
-struct Lent {
-    account: u64,
-    bytes: usize,
-    since: Instant,
+    /// The last number of an account, or of one that waits.
+    last: u64,
 }
 
 /// The account of one connection.
@@ -102,15 +89,11 @@ enum From {
 impl Memory {
     pub(crate) fn new(bytes: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
-            total: bytes,
-            left: bytes,
-            held: HashMap::new(),
-            of_replies: HashMap::new(),
-            lent: BTreeMap::new(),
+            bytes: Shares::new(bytes, Bound::WhatItLeaves),
+            calls: Loans::default(),
             waiting: BTreeMap::new(),
             since: BTreeMap::new(),
-            next: 0,
-            gave_way: None,
+            last: 0,
         })))
     }
 
@@ -163,7 +146,7 @@ impl Account {
         let have = lease.as_ref().map_or(0, |lease| lease.bytes);
         let more = bytes.saturating_sub(have);
         let mut state = self.memory.lock();
-        if !state.take(self.group, more) {
+        if !state.bytes.take(self.group, more) {
             let number = self.waits.unwrap_or_else(|| state.number());
             state.waiting.insert(number, cx.waker().clone());
             if self.waits.replace(number).is_none() {
@@ -172,13 +155,8 @@ impl Account {
             return Poll::Pending;
         }
         let lease = lease.get_or_insert_with(|| {
-            let number = state.number();
-            let lent = Lent {
-                account: self.number,
-                bytes: 0,
-                since: Instant::now(),
-            };
-            state.lent.insert(number, lent);
+            let now = Instant::now().into_std();
+            let number = state.calls.lend(self.group, self.number, more, now);
             self.calls.fetch_add(1, Relaxed);
             let (memory, calls) = (self.memory.clone(), Arc::clone(&self.calls));
             let from = From::Budget {
@@ -190,10 +168,8 @@ impl Account {
             Lease { from, bytes: 0 }
         });
         lease.bytes += more;
-        if let From::Budget { number, .. } = &lease.from
-            && let Some(lent) = state.lent.get_mut(number)
-        {
-            lent.bytes = lease.bytes;
+        if let From::Budget { number, .. } = &lease.from {
+            state.calls.resize(*number, lease.bytes);
         }
         drop(state);
         self.stop_waiting();
@@ -222,24 +198,8 @@ impl Account {
     /// waited for memory for as long, and no address has more than that of the connection.
     pub(crate) fn must_give_way(&self, now: Instant, after: Duration) -> bool {
         let mut state = self.memory.lock();
-        let paused = state.gave_way.is_none_or(|at| now >= at + GIVE_WAY_PAUSE);
-        if !paused || !self.others_wait(&state, now, after) {
-            return false;
-        }
-        let held = state.held.get(&self.group).copied().unwrap_or(0);
-        let (mut old, mut all) = (0, 0);
-        for lent in state.lent.values().filter(|of| of.account == self.number) {
-            all += lent.bytes;
-            if now.saturating_duration_since(lent.since) >= after {
-                old += lent.bytes;
-            }
-        }
-        let most = state.held.values().all(|&other| other <= held);
-        let must = old > 0 && 2 * old >= all && most;
-        if must {
-            state.gave_way = Some(now);
-        }
-        must
+        self.others_wait(&state, now, after)
+            && (state.calls).must_give_way(self.group, self.number, now.into_std(), after)
     }
 
     fn others_wait(&self, state: &State, now: Instant, after: Duration) -> bool {
@@ -278,7 +238,7 @@ impl OutputLease {
             let taken = self
                 .memory
                 .lock()
-                .take_output(self.group, bytes - self.bytes);
+                .take_for_reply(self.group, bytes - self.bytes);
             if taken {
                 self.bytes = bytes;
             }
@@ -294,9 +254,7 @@ impl OutputLease {
     fn give_back(&mut self, bytes: usize) {
         if bytes > 0 {
             self.bytes -= bytes;
-            let mut state = self.memory.lock();
-            release(&mut state.of_replies, self.group, bytes);
-            State::give_back(state, bytes);
+            State::give_back(self.memory.lock(), self.group, bytes);
         }
     }
 }
@@ -326,11 +284,8 @@ impl Lease {
         }
         self.bytes -= surplus;
         let mut state = memory.lock();
-        if let Some(lent) = state.lent.get_mut(number) {
-            lent.bytes = self.bytes;
-        }
-        release(&mut state.held, *group, surplus);
-        State::give_back(state, surplus);
+        state.calls.resize(*number, self.bytes);
+        State::give_back(state, *group, surplus);
     }
 }
 
@@ -341,57 +296,22 @@ pub(crate) fn cost(message: usize) -> usize {
 
 impl State {
     fn number(&mut self) -> u64 {
-        self.next += 1;
-        self.next
+        self.last += 1;
+        self.last
     }
 
-    fn take(&mut self, group: PeerGroup, bytes: usize) -> bool {
-        let Some(left) = self.left.checked_sub(bytes) else {
-            return false;
-        };
-        let held = self.held_by(group);
-        // An address without any may have the last of it.
-        if held > 0 && held + bytes > left {
-            return false;
-        }
-        self.left = left;
-        *self.held.entry(group).or_default() += bytes;
-        true
-    }
-
-    /// Bytes held by the calls and the replies of an address.
-    fn held_by(&self, group: PeerGroup) -> usize {
-        let of = |held: &HashMap<_, _>| held.get(&group).copied().unwrap_or(0);
-        of(&self.held) + of(&self.of_replies)
-    }
-
-    /// Takes bytes for replies, which leave a part to calls.
-    fn take_output(&mut self, group: PeerGroup, bytes: usize) -> bool {
-        let least = (self.held_by(group) + bytes).max(self.total / CALLS_PART);
-        if bytes + least > self.left {
-            return false;
-        }
-        self.left -= bytes;
-        *self.of_replies.entry(group).or_default() += bytes;
-        true
+    /// Takes bytes for a reply, which leaves a part to calls.
+    fn take_for_reply(&mut self, group: PeerGroup, bytes: usize) -> bool {
+        let for_calls = self.bytes.total() / CALLS_PART;
+        self.bytes.take_leaving(group, bytes, for_calls)
     }
 
     /// Returns bytes, and wakes the connections that wait for some.
-    fn give_back(mut state: MutexGuard<'_, Self>, bytes: usize) {
-        state.left += bytes;
+    fn give_back(mut state: MutexGuard<'_, Self>, group: PeerGroup, bytes: usize) {
+        state.bytes.give_back(group, bytes);
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         waiting.into_values().for_each(Waker::wake);
-    }
-}
-
-/// Takes bytes off what an address holds.
-fn release(held: &mut HashMap<PeerGroup, usize>, group: PeerGroup, bytes: usize) {
-    if let Some(of_group) = held.get_mut(&group) {
-        *of_group -= bytes;
-        if *of_group == 0 {
-            held.remove(&group);
-        }
     }
 }
 
@@ -413,9 +333,8 @@ impl Drop for Lease {
             }
         };
         let mut state = memory.lock();
-        state.lent.remove(number);
-        release(&mut state.held, *group, self.bytes);
-        State::give_back(state, self.bytes);
+        state.calls.resize(*number, 0);
+        State::give_back(state, *group, self.bytes);
     }
 }
 
@@ -467,7 +386,7 @@ mod tests {
         assert_eq!(small.len(), FREE_CALLS / cost(100));
         small.pop();
         assert!(account.take_free(100).is_some());
-        assert_eq!(memory.lock().left, 100);
+        assert_eq!(memory.lock().bytes.left(), 100);
     }
 
     #[test]
@@ -479,14 +398,14 @@ mod tests {
         assert!(has_room(1, 1) && !has_room(2, 1), "that is half of it");
         assert!(has_room(0, 3), "less is always possible");
         assert!(has_room(2, 4) && !has_room(2, 5));
-        assert_eq!(memory.lock().left, 8 * OUTPUT_STEP);
+        assert_eq!(memory.lock().bytes.left(), 8 * OUTPUT_STEP);
         let mut caller = memory.account(group(9));
         let call = take(&mut caller, 8 * OUTPUT_STEP);
         assert!(call.is_some(), "calls may have the other half");
         drop((call, outputs));
         let state = memory.lock();
-        assert!(state.left == state.total && state.held.is_empty());
-        assert!(state.of_replies.is_empty());
+        assert_eq!(state.bytes.left(), state.bytes.total());
+        assert_eq!(state.bytes.holders(), 0);
     }
 
     #[test]
@@ -513,7 +432,7 @@ mod tests {
         }
         assert!(account.poll_enlarge(&cx, &mut lease, 60).is_pending());
         drop(lease);
-        assert_eq!(memory.lock().left, 100);
-        assert!(memory.lock().held.is_empty() && memory.lock().lent.is_empty());
+        assert_eq!(memory.lock().bytes.left(), 100);
+        assert!(memory.lock().bytes.holders() == 0 && memory.lock().calls.is_empty());
     }
 }

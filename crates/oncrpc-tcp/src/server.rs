@@ -11,13 +11,13 @@ use crate::shared::Shared;
 use crate::source::{Accepted, IncomingStream, Source};
 use crate::warning::WarningLog;
 use buffer::Pool;
-use oncrpc::admission::{Admission, ConnectionLimits};
-use oncrpc::turns::{EventLoop, TURNS};
-use oncrpc::warnings::WARNING_PERIOD;
 use oncrpc::{
     Caller, Chain, Closing, ConnectionId, Connections, LocalUserError, LocalUsers, OpenConnection,
     Origin, PeerGroup, Service,
 };
+use rpc_serving::admission::{Admission, ConnectionLimits};
+use rpc_serving::turns::{EventLoop, TURNS};
+use rpc_serving::warnings::WARNING_PERIOD;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -32,7 +32,7 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Largest number of connections at a time. A further one evicts the [least
-    /// useful](oncrpc::admission) connection that waits for its client, or is closed at once if
+    /// useful](rpc_serving::admission) connection that waits for its client, or is closed at once if
     /// there is none.
     pub connections: usize,
     /// Largest number of connections from one address at a time. An IPv6 /64 counts as one address,
@@ -66,7 +66,7 @@ pub struct Limits {
     /// end of its direction is that of its connection.
     pub half_close: bool,
     /// Whether an idle connection gives way to any new one when the server is full, also to one of an
-    /// address that has [many](oncrpc::admission): right where clients make one call and leave.
+    /// address that has [many](rpc_serving::admission): right where clients make one call and leave.
     pub idle_gives_way: bool,
     /// What the log tells an administrator when there are too many connections, as which setting allows more.
     pub connections_hint: Option<&'static str>,

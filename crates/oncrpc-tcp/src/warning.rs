@@ -1,7 +1,7 @@
 //! Warnings about peers, limited per peer.
 
 use oncrpc::PeerGroup;
-use oncrpc::warnings::{Suppressed, Warnings};
+use rpc_serving::warnings::{Suppressed, Warnings};
 use std::sync::OnceLock;
 use tokio::sync::Notify;
 use tokio::time::Instant;

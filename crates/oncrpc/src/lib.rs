@@ -55,7 +55,6 @@
 //! # }
 //! ```
 
-pub mod admission;
 pub mod auth;
 mod cause;
 mod connections;
@@ -67,8 +66,6 @@ mod program;
 mod reply_room;
 mod service;
 mod transport;
-pub mod turns;
-pub mod warnings;
 pub mod xdr;
 
 pub use auth::{AuthStat, AuthSys, Credential};

@@ -3,8 +3,8 @@
 use crate::Backchannels;
 use crate::characteristics::CustomCharacteristics;
 use buffer::Pool;
-use oncrpc::admission::ConnectionLimits;
 use oncrpc::{Connections, LocalUsers, Service};
+use rpc_serving::admission::ConnectionLimits;
 use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::{Design, InlineThreshold, PersistentArguments, Versions};
 use std::fmt::{self, Debug, Formatter};
@@ -405,7 +405,7 @@ pub struct ServerConfig {
     /// over a provider that [has no socket](verbs::Incoming::socket) of TCP does not count as local.
     pub local_users: Option<Arc<dyn LocalUsers>>,
     /// Largest number of connections at a time, those in setup included. A further one evicts the
-    /// [least useful](oncrpc::admission) connection, or is refused if all are in use.
+    /// [least useful](rpc_serving::admission) connection, or is refused if all are in use.
     pub max_connections: usize,
     /// Largest number of connections from one address at a time, idle ones included. An IPv6 /64
     /// counts as one address.

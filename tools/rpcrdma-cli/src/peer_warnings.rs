@@ -1,7 +1,7 @@
 //! Warnings about peers, limited by address.
 
 use oncrpc::PeerGroup;
-use oncrpc::warnings::{Suppressed, Warnings};
+use rpc_serving::warnings::{Suppressed, Warnings};
 use std::time::Instant;
 
 /// Decides which warnings about peers are logged. How many were not is logged with the next one that is
@@ -26,7 +26,7 @@ impl PeerWarnings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oncrpc::warnings::MAX_WARNINGS;
+    use rpc_serving::warnings::MAX_WARNINGS;
 
     #[test]
     fn peer_has_few_warnings_at_a_time() {

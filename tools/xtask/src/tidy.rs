@@ -22,7 +22,6 @@ use anyhow::{Result, bail};
 use clap::Args;
 use exceptions::EXCEPTIONS;
 
-
 pub(crate) use links::{Pages, SUMMARY, has_scheme, resolve};
 
 /// Choice of checks.

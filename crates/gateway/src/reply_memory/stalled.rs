@@ -107,7 +107,7 @@ impl Watch {
     ) -> Option<Vec<Stalled>> {
         let looked = {
             let mut state = self.memory.lock();
-            if state.turns.is_empty() {
+            if state.waiting.is_empty() {
                 state.is_watched = false;
                 self.is_over = true;
                 return None;
@@ -134,7 +134,7 @@ impl State {
     /// connection for which the reason has held for longest of the address that holds most. Only an address that
     /// holds less may have it, or a connection of the same address that holds less.
     fn reclaim(&mut self, now: Instant, why: Why) -> Vec<Stalled> {
-        let held_by = |of| self.groups.get(&of).map_or(0, |group| group.held);
+        let held_by = |of| self.bytes.held_by(of);
         let mut still: Vec<_> = self
             .holders
             .iter()
@@ -150,12 +150,11 @@ impl State {
         still.sort_unstable_by_key(|&candidate| Reverse(candidate));
         let is_long = |since| now.saturating_duration_since(since) >= why.after();
         let waiting: Vec<_> = self
-            .turns
-            .iter()
-            .filter_map(|&of| Some((of, self.groups.get(&of)?)))
-            .flat_map(|(of, group)| group.first_of_each().map(move |waiter| (of, waiter)))
-            .filter(|(_, waiter)| is_long(waiter.since))
-            .map(|(of, waiter)| (of, waiter.connection))
+            .waiting
+            .groups()
+            .flat_map(|of| self.waiting.next_of_each(of).map(move |next| (of, next)))
+            .filter(|(_, (_, waiter))| is_long(waiter.since))
+            .map(|(of, (connection, _))| (of, connection))
             .collect();
         let mut stalled = Vec::new();
         let (mut returning, awaited) = (self.returning(), self.awaited());
@@ -163,7 +162,7 @@ impl State {
             if returning >= awaited {
                 break;
             }
-            let held = self.groups.get(&of).map_or(0, |group| group.held);
+            let held = held_by(of);
             let own = self.holders.get(&connection);
             let held_here = own.map_or(0, |holder| holder.held);
             let holders = &self.holders;
@@ -203,8 +202,8 @@ impl State {
 
     /// Bytes that the next calls of all addresses wait for.
     fn awaited(&self) -> usize {
-        let groups = self.turns.iter().filter_map(|of| self.groups.get(of));
-        let next = groups.filter_map(|group| group.next());
+        let groups = self.waiting.groups();
+        let next = groups.filter_map(|of| self.waiting.next_of(of));
         next.map(|waiter| waiter.bytes).sum()
     }
 }

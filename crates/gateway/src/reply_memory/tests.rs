@@ -7,6 +7,7 @@ use crate::config::GIVES_WAY_AFTER;
 use crate::held::Held;
 use oncrpc::xdr::Payload;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -72,14 +73,14 @@ async fn address_gets_as_much_as_it_leaves_free_and_a_later_one_finds_some() {
     assert_eq!(all_leases(&memory, &client(5)).len(), 2);
     assert!(lease(&memory, &client(1), READ).is_none());
     drop(held);
-    assert_eq!(memory.lock().left, TOTAL);
+    assert_eq!(memory.left(), TOTAL);
 }
 
 #[tokio::test(start_paused = true)]
 async fn huge_reply_is_lent_half() {
     let memory = ReplyMemory::new(TOTAL);
     let _huge = lease(&memory, &client(1), usize::MAX).expect("it is lent");
-    assert_eq!(memory.lock().left, TOTAL / 2);
+    assert_eq!(memory.left(), TOTAL / 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,9 +95,9 @@ async fn short_reply_returns_what_it_does_not_need() {
     assert!(poll(waits.as_mut()).is_none());
     short.hand_over(1024);
     let _granted = poll(waits).expect("there is enough now");
-    assert_eq!(memory.lock().left, READ - 1024);
+    assert_eq!(memory.left(), READ - 1024);
     drop(short);
-    assert_eq!(memory.lock().left, READ);
+    assert_eq!(memory.left(), READ);
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +131,7 @@ async fn call_that_is_given_up_makes_room_for_those_behind_it() {
     assert!(poll(behind.as_mut()).is_none());
     drop(given_up);
     assert!(poll(behind).is_some());
-    assert!(!memory.lock().groups.contains_key(&b.group));
+    assert!(!memory.lock().waiting.waits(b.group));
 }
 
 /// A reply that came, for a client with no room for it.
@@ -165,7 +166,7 @@ async fn stalled_clients_lose_their_connections_until_others_go_on() {
     let memory = ReplyMemory::new(TOTAL);
     let held = RefCell::new(stall(&memory));
     let attackers = held.borrow().len();
-    assert_eq!(memory.lock().left, 0);
+    assert_eq!(memory.left(), 0);
     let honest = client(1);
     // What the gateway does: the calls of a closed connection are dropped.
     let close = |stalled: Stalled| drop(held.borrow_mut().remove(&stalled.connection));
@@ -305,16 +306,14 @@ async fn client_of_a_slow_upstream_is_not_to_blame_when_another_call_is_granted(
     // It is granted from the queue, and its task has not run yet.
     drop(others.pop());
     let honest = client(1);
-    let waiter = Waiter {
-        bytes: 4 * READ,
-        connection: honest.connection,
-        addr: honest.addr,
-        since: Instant::now() - STALLED_AFTER,
-        granted: oneshot::channel().0,
-    };
-    let _waiting = memory.queue(waiter, honest.group);
-    assert_eq!(memory.lock().groups[&slow.group].held, 2 * READ);
-    assert!(memory.lock().groups[&honest.group].waits());
+    let _waiting = memory.queue(&honest, 4 * READ, oneshot::channel().0);
+    {
+        let mut state = memory.lock();
+        let waiter = state.waiting.first_mut(honest.group, honest.connection);
+        waiter.expect("it waits").since -= STALLED_AFTER;
+    }
+    assert_eq!(memory.lock().bytes.held_by(slow.group), 2 * READ);
+    assert!(memory.lock().waiting.waits(honest.group));
     pass(&memory, STALLED_AFTER / 2, |_| {
         panic!("its upstream is slow")
     })
@@ -375,8 +374,8 @@ async fn shares_of_addresses_without_calls_are_forgotten() {
         );
     }
     let state = memory.lock();
-    assert_eq!((state.groups.len(), state.holders.len()), (0, 0));
-    assert!(state.turns.is_empty());
+    assert_eq!((state.bytes.holders(), state.holders.len()), (0, 0));
+    assert!(state.waiting.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -471,13 +470,10 @@ async fn calls_that_the_upstream_leaves_unanswered_give_way_to_those_that_wait_f
         .into_iter()
         .map(|answered| {
             drop(answered);
-            memory.lock().lend(
-                &memory,
-                busy.group,
-                (busy.connection, busy.addr),
-                READ,
-                None,
-            )
+            let mut state = memory.lock();
+            assert!(state.bytes.take(busy.group, READ));
+            let to = (busy.connection, busy.addr);
+            state.lend(&memory, busy.group, to, READ, None)
         })
         .collect();
     let closed = RefCell::new(Vec::new());

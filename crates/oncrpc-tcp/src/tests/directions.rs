@@ -388,7 +388,7 @@ async fn client_ends_with_a_server_whose_call_is_too_large() {
 async fn warnings_about_a_server_are_limited_over_all_connections_to_it() {
     let config = ClientConfig::new(DEADLINE);
     let group = Caller::new("0.0.0.0:0".parse().unwrap()).group;
-    for _ in 0..oncrpc::warnings::MAX_WARNINGS {
+    for _ in 0..rpc_serving::warnings::MAX_WARNINGS {
         end_after(&[0x80, 0, 0, 4, 0, 0, 0, 1], config.clone()).await;
     }
     assert!(!config.log.may_warn(group));

@@ -3,9 +3,9 @@
 use crate::input::RECORDS;
 use crate::{IncomingStream, Limits, Server};
 use oncrpc::Connections;
-use oncrpc::turns::TURNS;
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Reply, Service};
+use rpc_serving::turns::TURNS;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;

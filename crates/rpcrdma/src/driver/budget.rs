@@ -2,19 +2,18 @@
 
 use crate::driver::clock;
 use oncrpc::PeerGroup;
-use slab::Slab;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use rpc_serving::fair_queue::{FairQueue, Turn};
+use rpc_serving::loans::Loans;
+use rpc_serving::shares::{Bound, Shares};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// Divisor for the share of one address: its connections together hold at most a quarter of a
-/// budget, so that an address that returns nothing leaves most of it to others.
-const SHARE: usize = 4;
-
-/// Time between two connections that give way: what one returns may be enough.
-const GIVE_WAY_PAUSE: Duration = Duration::from_millis(250);
+/// The connections of one address together hold at most a quarter of a budget, so that an address that returns nothing
+/// leaves most of it to others. Its first call may take more.
+const SHARE: Bound = Bound::Part(4);
 
 /// How often it is looked whether a connection must give way.
 const GIVE_WAY_LOOK: Duration = Duration::from_secs(2);
@@ -22,60 +21,36 @@ const GIVE_WAY_LOOK: Duration = Duration::from_secs(2);
 /// Budget of bytes for the chunks of calls in service, on all connections that share it.
 ///
 /// A call takes all it needs at once, for its chunks and its reply, so that no call waits for more
-/// while it holds some. Addresses with waiting calls are served round-robin, one call each;
-/// connections of one address are served first come, first served.
+/// while it holds some. Addresses with waiting calls have turns, one call each, and the connections of an address.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    total: usize,
     /// How long calls may hold bytes for which others wait.
     unanswered: Option<Duration>,
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    free: usize,
-    groups: HashMap<PeerGroup, Group>,
-    /// Round-robin queue of groups with waiting calls.
-    turns: VecDeque<PeerGroup>,
-    waiters: Slab<Waiter>,
-    /// Leases by number.
-    lent: BTreeMap<u64, Lent>,
-    /// The last number of an account or a lease.
-    last: u64,
-    /// When a connection gave way last.
-    gave_way: Option<Instant>,
-}
-
-/// What one lease holds.
 #[derive(Debug)]
-struct Lent {
-    account: u64,
-    bytes: usize,
-    since: Instant,
+struct State {
+    bytes: Shares,
+    /// Calls that wait, at most one of each account.
+    waiting: FairQueue<u64, Waiter>,
+    /// Bytes that accounts have got and not taken yet.
+    granted: HashMap<u64, usize>,
+    /// Bytes of calls, by account.
+    calls: Loans<u64>,
+    /// The last number of an account.
+    last: u64,
 }
 
-/// The connections of one address.
-#[derive(Debug, Default)]
-struct Group {
-    accounts: usize,
-    taken: usize,
-    /// Queue of waiters.
-    queue: VecDeque<usize>,
-    in_turns: bool,
-}
-
-/// An account with a waiting call.
+/// A waiting call.
 #[derive(Debug)]
 struct Waiter {
     bytes: usize,
     since: Instant,
     waker: Waker,
-    /// Whether the bytes are already reserved for it.
-    granted: bool,
 }
 
 /// One connection's access to a [`Budget`].
@@ -84,7 +59,8 @@ pub(crate) struct Account {
     budget: Budget,
     number: u64,
     group: PeerGroup,
-    waiter: Option<usize>,
+    /// A call of it waits, or has got bytes that it has not taken yet.
+    waits: bool,
     held: Arc<AtomicUsize>,
 }
 
@@ -92,7 +68,7 @@ pub(crate) struct Account {
 #[derive(Debug)]
 pub(crate) struct Lease {
     budget: Budget,
-    /// Its number, if it holds anything.
+    /// The number of its loan, if it holds anything.
     number: u64,
     group: PeerGroup,
     held: Arc<AtomicUsize>,
@@ -108,11 +84,13 @@ impl Budget {
     /// The same, in which calls may hold bytes for so long while others wait for them.
     pub(crate) fn giving_way(total: usize, unanswered: Option<Duration>) -> Self {
         let state = State {
-            free: total,
-            ..State::default()
+            bytes: Shares::new(total, SHARE),
+            waiting: FairQueue::default(),
+            granted: HashMap::new(),
+            calls: Loans::default(),
+            last: 0,
         };
         Self(Arc::new(Shared {
-            total,
             unanswered,
             state: Mutex::new(state),
         }))
@@ -120,18 +98,18 @@ impl Budget {
 
     /// Returns the number of free bytes.
     pub(crate) fn free(&self) -> usize {
-        self.lock().free
+        self.lock().bytes.left()
     }
 
     /// Opens an account for a new connection from this address.
     pub(crate) fn account(&self, group: PeerGroup) -> Account {
         let mut state = self.lock();
-        state.groups.entry(group).or_default().accounts += 1;
+        state.last += 1;
         Account {
             budget: self.clone(),
-            number: state.number(),
+            number: state.last,
             group,
-            waiter: None,
+            waits: false,
             held: Arc::default(),
         }
     }
@@ -140,74 +118,52 @@ impl Budget {
         let state = self.0.state.lock();
         state.unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Whether a group may take this many more bytes. The first call of a group always may.
-    fn allows(&self, group: &Group, bytes: usize) -> bool {
-        group.taken == 0 || group.taken + bytes <= self.0.total / SHARE
-    }
-
-    /// Returns bytes of a group, and wakes the accounts that got them.
-    fn give_back(&self, mut state: MutexGuard<'_, State>, of: PeerGroup, bytes: usize) {
-        state.free += bytes;
-        let group = state.group(of);
-        group.taken -= bytes;
-        let returns = !group.in_turns && !group.queue.is_empty();
-        group.in_turns |= returns;
-        if returns {
-            state.turns.push_back(of);
-        }
-        state.forget_if_unused(of);
-        self.serve(state);
-    }
-
-    /// Assigns free bytes to waiters in turn.
-    fn serve(&self, mut state: MutexGuard<'_, State>) {
-        let mut wakers = Vec::new();
-        let inner = &mut *state;
-        while let Some(&of) = inner.turns.front() {
-            let group = inner.groups.get_mut(&of).expect("a group that waits");
-            let next = group.queue.front().copied();
-            let waiter = next.map(|key| &mut inner.waiters[key]);
-            let waiter = waiter.filter(|waiter| self.allows(group, waiter.bytes));
-            if let Some(waiter) = waiter {
-                let Some(left) = inner.free.checked_sub(waiter.bytes) else {
-                    break;
-                };
-                inner.free = left;
-                group.taken += waiter.bytes;
-                waiter.granted = true;
-                wakers.push(waiter.waker.clone());
-                group.queue.pop_front();
-            } else {
-                // It waits for bytes of its own.
-                group.in_turns = false;
-            }
-            inner.turns.pop_front();
-            group.in_turns &= !group.queue.is_empty();
-            if group.in_turns {
-                inner.turns.push_back(of);
-            }
-        }
-        drop(state);
-        wakers.into_iter().for_each(Waker::wake);
-    }
 }
 
 impl State {
-    fn number(&mut self) -> u64 {
-        self.last += 1;
-        self.last
+    /// Whether a call waits that has its turn before a new one: one within the share of its address, which waits for
+    /// bytes of others.
+    fn is_awaited(&self, is_one: impl Fn(PeerGroup) -> bool) -> bool {
+        let mut groups = self.waiting.groups().filter(|&of| is_one(of));
+        groups.any(|of| self.next_within_share(of).is_some())
     }
 
-    fn group(&mut self, of: PeerGroup) -> &mut Group {
-        self.groups.get_mut(&of).expect("a group that is in use")
+    /// The next call of an address, if it is within its share.
+    fn next_within_share(&self, of: PeerGroup) -> Option<&Waiter> {
+        let next = self.waiting.next_of(of)?;
+        self.bytes.needs(of, next.bytes).map(|_| next)
     }
 
-    fn forget_if_unused(&mut self, of: PeerGroup) {
-        let group = self.group(of);
-        if group.accounts == 0 && group.taken == 0 {
-            self.groups.remove(&of);
+    /// Returns bytes of an address.
+    fn give_back(mut state: MutexGuard<'_, Self>, of: PeerGroup, bytes: usize) {
+        state.bytes.give_back(of, bytes);
+        Self::serve(state);
+    }
+
+    /// Assigns free bytes to waiting calls in turn, and wakes the accounts that got them.
+    fn serve(mut state: MutexGuard<'_, Self>) {
+        if state.waiting.is_empty() {
+            return;
         }
+        let Self {
+            bytes,
+            waiting,
+            granted,
+            ..
+        } = &mut *state;
+        let served = waiting.pop_all(|of, waiter| match bytes.needs(of, waiter.bytes) {
+            Some(_) if bytes.take(of, waiter.bytes) => Turn::Takes,
+            Some(_) => Turn::Waits,
+            // It waits for bytes of its own address.
+            None => Turn::IsPassed,
+        });
+        let mut wakers = Vec::with_capacity(served.len());
+        for (_, account, waiter) in served {
+            granted.insert(account, waiter.bytes);
+            wakers.push(waiter.waker);
+        }
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -216,57 +172,49 @@ impl Account {
     /// for them, the account queues with this demand, and `waker` is woken when a repeated call
     /// returns them.
     pub(crate) fn take(&mut self, bytes: usize, waker: &Waker) -> Option<Lease> {
-        if bytes == 0 && self.waiter.is_none() {
+        if bytes == 0 && !self.waits {
             // It waits for nobody.
-            return Some(self.empty());
+            return Some(self.lease(0, 0));
         }
-        let budget = &self.budget;
-        let bytes = bytes.min(budget.0.total);
-        let mut state = budget.lock();
-        if let Some(key) = self.waiter {
-            let waiter = &mut state.waiters[key];
-            if !waiter.granted {
-                waiter.waker.clone_from(waker);
+        let mut state = self.budget.lock();
+        if self.waits {
+            let Some(bytes) = state.granted.remove(&self.number) else {
+                let waiter = state.waiting.first_mut(self.group, self.number);
+                waiter
+                    .expect("an account that waits")
+                    .waker
+                    .clone_from(waker);
                 return None;
-            }
-            self.waiter = None;
-            let bytes = state.waiters.remove(key).bytes;
-            return Some(self.lease(&mut state, bytes));
+            };
+            let number = self.lend(&mut state, bytes);
+            drop(state);
+            self.waits = false;
+            return Some(self.lease(number, bytes));
         }
-        let nobody_waits = state.turns.is_empty();
-        let left = state.free.checked_sub(bytes).filter(|_| nobody_waits);
-        let group = state.group(self.group);
-        let allowed = group.queue.is_empty() && budget.allows(group, bytes);
-        if let Some(left) = left.filter(|_| allowed) {
-            group.taken += bytes;
-            state.free = left;
-            return Some(self.lease(&mut state, bytes));
+        let bytes = bytes.min(state.bytes.total());
+        let is_first = !state.waiting.waits(self.group) && !state.is_awaited(|_| true);
+        if is_first && state.bytes.take(self.group, bytes) {
+            let number = self.lend(&mut state, bytes);
+            drop(state);
+            return Some(self.lease(number, bytes));
         }
-        let joins = allowed && !group.in_turns;
-        group.in_turns |= joins;
-        if joins {
-            state.turns.push_back(self.group);
-        }
-        let key = state.waiters.insert(Waiter {
+        let waiter = Waiter {
             bytes,
             since: clock::now(),
             waker: waker.clone(),
-            granted: false,
-        });
-        state.group(self.group).queue.push_back(key);
-        self.waiter = Some(key);
+        };
+        state.waiting.push(self.group, self.number, waiter);
+        self.waits = true;
         None
     }
 
     /// Whether another connection waits for bytes that this one holds: one of another address
     /// within its share, or one of the same address.
     pub(crate) fn others_wait(&self) -> bool {
-        let mut state = self.budget.lock();
-        let own = self.waiter;
-        let neighbours = &state.group(self.group).queue;
-        let neighbour_waits = neighbours.iter().any(|&key| Some(key) != own);
-        let mut turns = state.turns.iter();
-        neighbour_waits || turns.any(|&group| group != self.group)
+        let state = self.budget.lock();
+        let mut neighbours = state.waiting.next_of_each(self.group);
+        neighbours.any(|(account, _)| account != self.number)
+            || state.is_awaited(|of| of != self.group)
     }
 
     /// Returns the bytes held by leases of this account.
@@ -291,56 +239,25 @@ impl Account {
             return false;
         }
         let mut state = self.budget.lock();
-        let is_long = |since| now.saturating_duration_since(since) >= after;
-        let waits = |key: &usize| Some(*key) != self.waiter && is_long(state.waiters[*key].since);
-        let group = &state.groups[&self.group];
-        let mut turns = state.turns.iter().filter(|&&of| of != self.group);
-        let is_awaited = group.queue.iter().any(waits)
-            || turns.any(|of| state.groups[of].queue.front().is_some_and(waits));
-        let paused = state.gave_way.is_some_and(|at| now < at + GIVE_WAY_PAUSE);
-        if !is_awaited || paused {
-            return false;
-        }
-        let (mut old, mut all) = (0, 0);
-        for lent in state.lent.values().filter(|of| of.account == self.number) {
-            all += lent.bytes;
-            if is_long(lent.since) {
-                old += lent.bytes;
-            }
-        }
-        let most = state
-            .groups
-            .values()
-            .all(|other| other.taken <= group.taken);
-        let must = old > 0 && 2 * old >= all && most;
-        if must {
-            state.gave_way = Some(now);
-        }
-        must
-    }
-
-    fn empty(&self) -> Lease {
-        Lease {
-            budget: self.budget.clone(),
-            number: 0,
-            group: self.group,
-            held: Arc::clone(&self.held),
-            bytes: 0,
-        }
-    }
-
-    fn lease(&self, state: &mut State, bytes: usize) -> Lease {
-        if bytes == 0 {
-            return self.empty();
-        }
-        self.held.fetch_add(bytes, Relaxed);
-        let number = state.number();
-        let lent = Lent {
-            account: self.number,
-            bytes,
-            since: clock::now(),
+        let is_long = |waiter: &Waiter| now.saturating_duration_since(waiter.since) >= after;
+        let is_awaited = {
+            let mut neighbours = state.waiting.next_of_each(self.group);
+            let mut others = state.waiting.groups().filter(|&of| of != self.group);
+            neighbours.any(|(of, next)| of != self.number && is_long(next))
+                || others.any(|of| state.next_within_share(of).is_some_and(is_long))
         };
-        state.lent.insert(number, lent);
+        is_awaited && (state.calls).must_give_way(self.group, self.number, now, after)
+    }
+
+    /// Counts bytes that the account has got. Returns the number of the loan.
+    fn lend(&self, state: &mut State, bytes: usize) -> u64 {
+        state
+            .calls
+            .lend(self.group, self.number, bytes, clock::now())
+    }
+
+    fn lease(&self, number: u64, bytes: usize) -> Lease {
+        self.held.fetch_add(bytes, Relaxed);
         Lease {
             budget: self.budget.clone(),
             number,
@@ -357,58 +274,46 @@ impl Lease {
         self.bytes == 0
     }
 
-    fn give_back(&self, bytes: usize) {
-        if bytes == 0 {
-            // It keeps no group: that may be gone with its last account.
+    /// Returns all but this many bytes.
+    fn keep(&mut self, bytes: usize) {
+        let surplus = self.bytes.saturating_sub(bytes);
+        if surplus == 0 {
             return;
         }
-        self.held.fetch_sub(bytes, Relaxed);
+        self.bytes -= surplus;
+        self.held.fetch_sub(surplus, Relaxed);
         let mut state = self.budget.lock();
-        if let Some(lent) = state.lent.get_mut(&self.number) {
-            lent.bytes -= bytes;
-            if lent.bytes == 0 {
-                state.lent.remove(&self.number);
-            }
-        }
-        self.budget.give_back(state, self.group, bytes);
+        state.calls.resize(self.number, self.bytes);
+        State::give_back(state, self.group, surplus);
     }
 }
 
 impl oncrpc::Lease for Lease {
     fn shrink(&mut self, bytes: usize) {
-        let surplus = self.bytes.saturating_sub(bytes);
-        if surplus > 0 {
-            self.bytes -= surplus;
-            self.give_back(surplus);
-        }
+        self.keep(bytes);
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.give_back(self.bytes);
+        self.keep(0);
     }
 }
 
 impl Drop for Account {
     /// Leaves the queue, and serves the next waiters.
     fn drop(&mut self) {
+        if !self.waits {
+            return;
+        }
         let mut state = self.budget.lock();
-        state.group(self.group).accounts -= 1;
-        let Some(key) = self.waiter else {
-            return state.forget_if_unused(self.group);
-        };
-        let Waiter { bytes, granted, .. } = state.waiters.remove(key);
-        if granted {
-            return self.budget.give_back(state, self.group, bytes);
+        match state.granted.remove(&self.number) {
+            Some(bytes) => State::give_back(state, self.group, bytes),
+            None => {
+                state.waiting.cancel(self.group, self.number);
+                State::serve(state);
+            }
         }
-        state.group(self.group).queue.retain(|&other| other != key);
-        if state.group(self.group).queue.is_empty() {
-            state.group(self.group).in_turns = false;
-            state.turns.retain(|&other| other != self.group);
-        }
-        state.forget_if_unused(self.group);
-        self.budget.serve(state);
     }
 }
 
@@ -417,6 +322,7 @@ mod tests {
     use super::*;
     use oncrpc::Lease as _;
     use proptest::prelude::*;
+    use rpc_serving::loans::GIVE_WAY_PAUSE;
     use std::net::Ipv4Addr;
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::task::Wake;
@@ -596,7 +502,8 @@ mod tests {
         drop(lease);
         assert_eq!(b.woken(), 1);
         drop(b);
-        assert!(budget.lock().groups.is_empty());
+        let state = budget.lock();
+        assert!(state.bytes.holders() == 0 && state.waiting.is_empty());
     }
 
     proptest! {
@@ -618,19 +525,16 @@ mod tests {
                 }
                 let held: usize = customers.iter().map(|c| c.account.held()).sum();
                 let state = budget.lock();
-                let granted = state.waiters.iter().map(|(_, waiter)| waiter);
-                let granted: usize = granted.filter(|w| w.granted).map(|w| w.bytes).sum();
-                let taken: usize = state.groups.values().map(|group| group.taken).sum();
-                prop_assert_eq!(taken, held + granted);
-                prop_assert_eq!(state.free + taken, 100);
+                let granted: usize = state.granted.values().sum();
+                prop_assert_eq!(state.bytes.left() + held + granted, 100);
             }
             for _ in 0..customers.len() {
                 leases.clear();
-                let waiting = customers.iter_mut().filter(|c| c.account.waiter.is_some());
+                let waiting = customers.iter_mut().filter(|c| c.account.waits);
                 leases.extend(waiting.filter_map(|customer| customer.take(1)));
             }
             leases.clear();
-            prop_assert!(customers.iter().all(|c| c.account.waiter.is_none()));
+            prop_assert!(customers.iter().all(|c| !c.account.waits));
             prop_assert_eq!(budget.free(), 100);
         }
     }

@@ -19,7 +19,9 @@
 use super::clock;
 use super::owner::CallId;
 use oncrpc::{Caller, ConnectionId, PeerGroup, Reply, Respond};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use rpc_serving::fair_queue::{FairQueue, Turn};
+use rpc_serving::shares::{Bound, Shares};
+use std::collections::{BTreeMap, HashMap};
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{
@@ -68,8 +70,6 @@ pub(crate) struct Jobs {
 }
 
 struct Shared {
-    threads: usize,
-    most_stuck: usize,
     /// Largest number of threads woken at a time.
     most_waking: usize,
     queue: Mutex<Queue<Job>>,
@@ -106,19 +106,19 @@ pub(crate) struct JobCounts {
     pub(crate) in_flight: usize,
 }
 
-/// Round-robin queue of jobs: the policy alone, without threads.
+/// Jobs that wait and that run: the policy alone, without threads.
 struct Queue<T> {
-    /// Running jobs that are not stuck.
-    running: usize,
+    /// Threads, each held by a running job that is not stuck.
+    threads: Shares,
+    /// Places of stuck jobs.
+    places: Shares,
     /// Running jobs by number, in the order of their start.
     begun: BTreeMap<u64, Running>,
     stuck: HashMap<u64, Running>,
     next_number: u64,
     /// Threads that are being woken.
     waking: usize,
-    addresses: HashMap<PeerGroup, Address<T>>,
-    /// Round-robin queue of addresses with waiting jobs.
-    turns: VecDeque<PeerGroup>,
+    waiting: FairQueue<ConnectionId, T>,
 }
 
 /// A running job.
@@ -129,91 +129,43 @@ struct Running {
     stuck: Arc<AtomicUsize>,
 }
 
-struct Address<T> {
-    running: usize,
-    stuck: usize,
-    waiting: HashMap<ConnectionId, VecDeque<T>>,
-    /// Round-robin queue of connections with waiting jobs.
-    turns: VecDeque<ConnectionId>,
-}
-
-impl<T> Default for Queue<T> {
-    fn default() -> Self {
+impl<T> Queue<T> {
+    fn new(threads: usize, most_stuck: usize) -> Self {
         Self {
-            running: 0,
+            threads: Shares::new(threads, Bound::WhatItLeaves),
+            places: Shares::new(most_stuck, Bound::WhatItLeaves),
             begun: BTreeMap::new(),
             stuck: HashMap::new(),
             next_number: 0,
             waking: 0,
-            addresses: HashMap::new(),
-            turns: VecDeque::new(),
+            waiting: FairQueue::default(),
         }
     }
-}
 
-impl<T> Default for Address<T> {
-    fn default() -> Self {
-        Self {
-            running: 0,
-            stuck: 0,
-            waiting: HashMap::new(),
-            turns: VecDeque::new(),
-        }
-    }
-}
-
-impl<T> Queue<T> {
     fn push(&mut self, group: PeerGroup, connection: ConnectionId, job: T) {
-        let address = self.addresses.entry(group).or_default();
-        if address.waiting.is_empty() {
-            self.turns.push_back(group);
-        }
-        let waiting = address.waiting.entry(connection).or_default();
-        if waiting.is_empty() {
-            address.turns.push_back(connection);
-        }
-        waiting.push_back(job);
-    }
-
-    /// Whether one more job of an address may run on one of `threads` threads.
-    fn has_thread(&self, group: PeerGroup, threads: usize) -> bool {
-        let left = threads.saturating_sub(self.running);
-        let running = self.addresses.get(&group).map_or(0, |a| a.running);
-        left > 0 && (running == 0 || running < left)
+        self.waiting.push(group, connection, job);
     }
 
     /// Starts a job of this address without queueing it, which needs no memory, if no other waits
     /// and a thread is free. Returns whether it did.
-    fn start_at_once(&mut self, group: PeerGroup, threads: usize) -> bool {
-        let starts = self.turns.is_empty() && self.has_thread(group, threads);
-        if starts {
-            self.addresses.entry(group).or_default().running += 1;
-            self.running += 1;
-        }
-        starts
+    fn start_at_once(&mut self, group: PeerGroup) -> bool {
+        self.waiting.is_empty() && self.threads.take(group, 1)
     }
 
-    /// Takes the next job for one of `threads` threads, with its address, and counts it as running.
-    fn next(&mut self, threads: usize) -> Option<(PeerGroup, T)> {
-        if self.running >= threads {
+    /// Takes the next job for a thread, with its address, and counts it as running.
+    fn next(&mut self) -> Option<(PeerGroup, T)> {
+        if self.threads.left() == 0 {
             return None;
         }
-        let mut turns = self.turns.iter();
-        let at = turns.position(|&group| self.has_thread(group, threads))?;
-        let group = self.turns.remove(at)?;
-        let address = self.addresses.get_mut(&group)?;
-        let connection = address.turns.pop_front()?;
-        let waiting = address.waiting.get_mut(&connection)?;
-        let job = waiting.pop_front()?;
-        match waiting.is_empty() {
-            true => drop(address.waiting.remove(&connection)),
-            false => address.turns.push_back(connection),
-        }
-        if !address.waiting.is_empty() {
-            self.turns.push_back(group);
-        }
-        address.running += 1;
-        self.running += 1;
+        let threads = &self.threads;
+        let next = self
+            .waiting
+            .pop(|group, _| match threads.may_take(group, 1) {
+                true => Turn::Takes,
+                false => Turn::IsPassed,
+            });
+        let (group, _, job) = next?;
+        self.threads.take(group, 1);
         Some((group, job))
     }
 
@@ -227,77 +179,32 @@ impl<T> Queue<T> {
 
     /// Records the return of a job.
     fn returned(&mut self, number: u64) {
-        let (group, was_stuck) = match (self.begun.remove(&number), self.stuck.remove(&number)) {
-            (Some(job), _) => (job.group, false),
-            (None, Some(job)) => {
-                job.stuck.fetch_sub(1, Relaxed);
-                (job.group, true)
-            }
-            (None, None) => return,
-        };
-        let Some(address) = self.addresses.get_mut(&group) else {
-            return;
-        };
-        match was_stuck {
-            true => address.stuck -= 1,
-            false => {
-                address.running -= 1;
-                self.running -= 1;
-            }
+        if let Some(job) = self.begun.remove(&number) {
+            self.threads.give_back(job.group, 1);
+        } else if let Some(job) = self.stuck.remove(&number) {
+            job.stuck.fetch_sub(1, Relaxed);
+            self.places.give_back(job.group, 1);
         }
-        self.forget(group);
     }
 
-    /// Marks jobs as stuck that have run for too long by `now`, up to `most`, so that others get
+    /// Marks jobs as stuck that have run for too long by `now`, as far as there are places, so that others get
     /// their threads. Returns how many are new.
-    fn write_off(&mut self, now: Instant, most: usize) -> usize {
+    fn write_off(&mut self, now: Instant) -> usize {
         let long = |job: &Running| now.saturating_duration_since(job.since) >= STUCK_AFTER;
         let old = self.begun.iter().take_while(|(_, job)| long(job));
         let old: Vec<u64> = old.map(|(number, _)| *number).collect();
         let before = self.stuck.len();
         for number in old {
-            let left = most.saturating_sub(self.stuck.len());
-            let Some(job) = self.begun.get(&number) else {
-                continue;
-            };
-            let Some(address) = self.addresses.get_mut(&job.group) else {
-                continue;
-            };
-            if left == 0 || address.stuck > 0 && address.stuck >= left {
-                continue;
-            }
-            address.stuck += 1;
-            address.running -= 1;
-            self.running -= 1;
-            job.stuck.fetch_add(1, Relaxed);
-            if let Some(job) = self.begun.remove(&number) {
+            if let Some(job) = self.begun.get(&number)
+                && self.places.take(job.group, 1)
+                && let Some(job) = self.begun.remove(&number)
+            {
+                self.threads.give_back(job.group, 1);
+                job.stuck.fetch_add(1, Relaxed);
                 self.stuck.insert(number, job);
             }
         }
         self.stuck.len() - before
-    }
-
-    /// Drops the waiting jobs of a connection.
-    fn cancel(&mut self, group: PeerGroup, connection: ConnectionId) -> Option<VecDeque<T>> {
-        let address = self.addresses.get_mut(&group)?;
-        let cancelled = address.waiting.remove(&connection)?;
-        address.turns.retain(|&other| other != connection);
-        if address.waiting.is_empty() {
-            self.turns.retain(|&other| other != group);
-        }
-        self.forget(group);
-        Some(cancelled)
-    }
-
-    /// Removes the state of an address without jobs.
-    fn forget(&mut self, group: PeerGroup) {
-        if let Some(address) = self.addresses.get(&group)
-            && address.running == 0
-            && address.stuck == 0
-            && address.waiting.is_empty()
-        {
-            self.addresses.remove(&group);
-        }
     }
 }
 
@@ -306,10 +213,8 @@ impl Jobs {
     pub(crate) fn new(threads: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
-                threads,
-                most_stuck: MAX_STUCK,
                 most_waking: std::thread::available_parallelism().map_or(1, NonZero::get),
-                queue: Mutex::default(),
+                queue: Mutex::new(Queue::new(threads, MAX_STUCK)),
             }),
         }
     }
@@ -344,12 +249,12 @@ impl Jobs {
             job.run();
             let mut queue = self.shared.lock();
             queue.returned(number);
-            let Some(next) = queue.begin_next(self.shared.threads, clock::now()) else {
+            let Some(next) = queue.begin_next(clock::now()) else {
                 return;
             };
             // It may have made room for two: for one of another address, which leaves as many as it has,
             // and for one of its own, which has fewer now.
-            let some_wait = !queue.turns.is_empty();
+            let some_wait = !queue.waiting.is_empty();
             drop(queue);
             if some_wait {
                 self.wake_next();
@@ -364,7 +269,7 @@ impl Jobs {
         if queue.waking >= self.shared.most_waking {
             return;
         }
-        let next = queue.begin_next(self.shared.threads, clock::now());
+        let next = queue.begin_next(clock::now());
         queue.waking += usize::from(next.is_some());
         drop(queue);
         if let Some((number, job)) = next {
@@ -375,16 +280,16 @@ impl Jobs {
     /// Gives the threads of stuck jobs to waiting jobs, if there are any.
     fn replace_stuck(&self, now: Instant, some_wait: bool) {
         let mut queue = self.shared.lock();
-        if !some_wait && queue.turns.is_empty() {
+        if !some_wait && queue.waiting.is_empty() {
             return;
         }
-        let new = queue.write_off(now, self.shared.most_stuck);
+        let new = queue.write_off(now);
         if new == 0 {
             return;
         }
         let stuck = queue.stuck.len();
         let mut next = Vec::new();
-        while let Some(job) = queue.begin_next(self.shared.threads, now) {
+        while let Some(job) = queue.begin_next(now) {
             next.push(job);
         }
         queue.waking += next.len();
@@ -459,8 +364,8 @@ fn send(done: &UnboundedSender<Done>, id: CallId, reply: Option<Reply>) {
 
 impl Queue<Job> {
     /// Takes and starts the next job, and returns it with its number.
-    fn begin_next(&mut self, threads: usize, now: Instant) -> Option<(u64, Job)> {
-        let (group, job) = self.next(threads)?;
+    fn begin_next(&mut self, now: Instant) -> Option<(u64, Job)> {
+        let (group, job) = self.next()?;
         let stuck = Arc::clone(&job.stuck);
         let number = self.began(Running {
             group,
@@ -521,7 +426,7 @@ impl JobsOfConnection {
         self.next_look.get_or_insert(now + STUCK_AFTER);
         let mut queue = shared.lock();
         let may_wake = queue.waking < shared.most_waking;
-        let next = match may_wake && queue.start_at_once(self.group, shared.threads) {
+        let next = match may_wake && queue.start_at_once(self.group) {
             true => {
                 let running = Running {
                     group: self.group,
@@ -533,7 +438,7 @@ impl JobsOfConnection {
             false => {
                 queue.push(self.group, self.connection, job);
                 match may_wake {
-                    true => queue.begin_next(shared.threads, now),
+                    true => queue.begin_next(now),
                     false => None,
                 }
             }
@@ -569,7 +474,7 @@ impl JobsOfConnection {
     /// Drops the waiting jobs, because the connection ends.
     pub(crate) fn give_up(&mut self) {
         let mut queue = self.jobs.shared.lock();
-        let cancelled = queue.cancel(self.group, self.connection);
+        let cancelled = queue.waiting.cancel(self.group, self.connection);
         drop(queue);
         // What they hold may take locks of its own.
         drop(cancelled);

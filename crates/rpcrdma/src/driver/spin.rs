@@ -7,7 +7,7 @@
 //! answers sooner.
 
 use crate::config::Spin;
-use oncrpc::turns::Turns;
+use rpc_serving::turns::Turns;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -17,9 +17,9 @@ use crate::driver::receives::{for_parts, share};
 use crate::driver::spin::{Activity, begin_turn};
 use crate::driver::xids;
 use buffer::Pool;
-use oncrpc::turns::{TURNS, Turns};
-use oncrpc::warnings::WARNING_PERIOD;
 use oncrpc::{Chain, LocalUserError, Origin, PeerGroup};
+use rpc_serving::turns::{TURNS, Turns};
+use rpc_serving::warnings::WARNING_PERIOD;
 use rpcrdma_proto::limits::{CREDIT_TOLERANCE, MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{

@@ -4,8 +4,8 @@
 use super::addresses::Address;
 use super::receive_memory::ReceiveLease;
 use super::stop::Stop;
-use oncrpc::admission::Admitted;
-use oncrpc::turns::Turns;
+use rpc_serving::admission::Admitted;
+use rpc_serving::turns::Turns;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use verbs::SharedReceiveQueue;

@@ -17,8 +17,8 @@ use crate::driver::outgoing::Outgoing;
 use crate::driver::owner::Connection;
 use crate::driver::spin::{Activity, Spinner};
 use crate::driver::{Driver, Policy};
-use oncrpc::admission::Use;
 use oncrpc::{Closing, ConnectionId, OpenConnection, Service};
+use rpc_serving::admission::Use;
 use rpcrdma_proto::Oversized;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -417,10 +417,10 @@ mod tests {
     use crate::server::stats::State;
     use buffer::{Buffer, Pool};
     use oncrpc::PeerGroup;
-    use oncrpc::admission::Admission;
-    use oncrpc::warnings::Warnings;
     use oncrpc::xdr::Payload;
     use oncrpc::{Answer, Caller, Reply, Service};
+    use rpc_serving::admission::Admission;
+    use rpc_serving::warnings::Warnings;
     use rpcrdma_proto::v2::Dialect;
     use rpcrdma_proto::{
         Characteristics, Config, InlineThreshold, PrivateData, Receives, Registrations, Role,

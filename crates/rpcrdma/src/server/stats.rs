@@ -31,7 +31,7 @@ pub struct ServerStats {
     pub accepted: u64,
     /// Connections refused at a limit, or ended because the client did not finish its setup.
     pub refused: u64,
-    /// Connections [evicted](oncrpc::admission) in favour of other addresses.
+    /// Connections [evicted](rpc_serving::admission) in favour of other addresses.
     pub evicted: u64,
     /// Connections closed because the client left as many calls of the server unanswered as it had
     /// granted credits.

@@ -4,7 +4,7 @@ use super::stop::Stop;
 use crate::driver::jobs::{MAX_BLOCKING, MAX_STUCK};
 use crate::driver::spin::Activity;
 use buffer::Pool;
-use oncrpc::turns::EventLoop;
+use rpc_serving::turns::EventLoop;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -4,7 +4,7 @@ use crate::echo::{self, ask, check};
 use crate::run;
 use crate::stage::{Stage, sim};
 use oncrpc::Programs;
-use oncrpc::turns::TURNS;
+use rpc_serving::turns::TURNS;
 use rpcrdma::{ClientConfig, Server, ServerConfig, Spin};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;

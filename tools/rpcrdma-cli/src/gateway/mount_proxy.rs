@@ -7,13 +7,13 @@ use crate::serve::null::NullOnly;
 use anyhow::Context;
 use gateway::MountOutcome;
 use nfs_proto::MOUNT_PROGRAM;
-use oncrpc::admission::Admission;
 use oncrpc::xdr::{Payload, Reader, Writer};
 use oncrpc::{
     AcceptStatus, Answer, Call, CallHeader, Caller, Connections, LocalUsers, Programs, Reply,
     ReplyHeader, ReplyStatus, Service,
 };
 use oncrpc_tcp::{Limits, Server};
+use rpc_serving::admission::Admission;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;

@@ -19,7 +19,7 @@
 //! hardly used. It is a cache's rule: clients that use their connections keep them, unless there are
 //! more such clients than places. An address here means a [`PeerGroup`].
 
-use crate::PeerGroup;
+use oncrpc::PeerGroup;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{

@@ -8,7 +8,7 @@
 //!
 //! A connection that is alone at its address does not need this, and costs one load of a counter.
 
-use crate::PeerGroup;
+use oncrpc::PeerGroup;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 //! Rate limit for warnings about peers, so that a peer which breaks rules on purpose cannot fill the
 //! log of a server.
 
-use crate::PeerGroup;
+use oncrpc::PeerGroup;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
