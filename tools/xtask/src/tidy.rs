@@ -16,6 +16,7 @@ mod sources;
 mod tests;
 mod tokens;
 mod unused;
+mod upper_half;
 mod what_works;
 
 use anyhow::{Result, bail};
@@ -72,6 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     layers::check(&sources, EXCEPTIONS, &mut faults);
     layers::check_dependencies(&mut faults)?;
     unused::check(&names, EXCEPTIONS, &mut faults);
+    upper_half::check(&sources, EXCEPTIONS, &mut faults);
     println!("{counts}");
     for fault in &faults {
         eprintln!("{fault}");
