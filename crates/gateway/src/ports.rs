@@ -5,7 +5,8 @@
 //! source port of the last one.
 
 use oncrpc::PeerGroup;
-use std::collections::{HashMap, VecDeque};
+use rpc_serving::by_address::ByAddress;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Largest number of source ports kept for clients that may come back.
@@ -29,7 +30,7 @@ pub(crate) struct Ports(Arc<Mutex<Table>>);
 #[derive(Debug, Default)]
 struct Table {
     /// Ports by address, in the order in which they were kept.
-    kept: HashMap<PeerGroup, Vec<Kept>>,
+    kept: ByAddress<Vec<Kept>>,
     /// Addresses in the order in which their ports were kept, once for each port.
     order: VecDeque<PeerGroup>,
 }
@@ -74,7 +75,7 @@ impl Ports {
 
 impl Table {
     fn take(&mut self, group: PeerGroup, machine: Option<&[u8]>) -> Option<u16> {
-        let kept = self.kept.get(&group)?;
+        let kept = self.kept.get(group)?;
         let same = |kept: &Kept| kept.machine.as_deref() == machine;
         let only = (machine.is_none() && kept.len() == 1).then_some(0);
         let at = kept.iter().rposition(same).or(only)?;
@@ -86,22 +87,19 @@ impl Table {
         let all = self.order.iter().enumerate();
         let (place, _) = all.filter(|(_, of)| **of == group).nth(at)?;
         self.order.remove(place);
-        let kept = self.kept.get_mut(&group)?;
-        let removed = kept.remove(at);
-        if kept.is_empty() {
-            self.kept.remove(&group);
-        }
-        Some(removed)
+        Some(self.kept.change(group, |kept| kept.remove(at)))
     }
 
     fn keep(&mut self, group: PeerGroup, machine: Option<Box<[u8]>>, port: u16) {
-        let kept = self.kept.entry(group).or_default();
-        let same = kept.iter().filter(|kept| kept.machine == machine);
+        let kept = self.kept.get(group).into_iter().flatten();
+        let same = kept.filter(|kept| kept.machine == machine);
         if same.count() >= MAX_KEPT_PORTS_OF_CLIENT {
             return;
         }
-        kept.push(Kept { machine, port });
-        let of_address = kept.len();
+        let of_address = self.kept.change(group, |kept| {
+            kept.push(Kept { machine, port });
+            kept.len()
+        });
         self.order.push_back(group);
         if of_address > MAX_KEPT_PORTS_OF_ADDRESS {
             self.remove(group, 0);
@@ -226,7 +224,10 @@ mod tests {
             .collect();
         drop(leases);
         let table = ports.lock();
-        assert_eq!(table.kept[&address(1)].len(), MAX_KEPT_PORTS_OF_CLIENT);
+        assert_eq!(
+            table.kept.get(address(1)).map_or(0, Vec::len),
+            MAX_KEPT_PORTS_OF_CLIENT
+        );
         assert_eq!(table.order.len(), MAX_KEPT_PORTS_OF_CLIENT);
     }
 
@@ -238,7 +239,7 @@ mod tests {
             use_port(&ports, 1, &number.to_be_bytes(), 700);
         }
         assert_eq!(
-            ports.lock().kept[&address(1)].len(),
+            ports.lock().kept.get(address(1)).map_or(0, Vec::len),
             MAX_KEPT_PORTS_OF_ADDRESS
         );
         assert_eq!(ports.lock().order.len(), MAX_KEPT_PORTS_OF_ADDRESS + 1);

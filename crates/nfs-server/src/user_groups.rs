@@ -9,6 +9,7 @@
 use crate::client_options::ANONYMOUS;
 use nix::unistd::{Uid, User, getgrouplist};
 use oncrpc::{AuthSys, Call, Credential, PeerGroup};
+use rpc_serving::by_address::ByAddress;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::io;
@@ -97,7 +98,7 @@ struct State {
     users: HashMap<u32, Known>,
     /// Users in the order of lookups, by the address that had them looked up. Some may have been looked
     /// up again since.
-    order: HashMap<PeerGroup, VecDeque<(u32, Instant)>>,
+    order: ByAddress<VecDeque<(u32, Instant)>>,
     /// Length of all of these.
     ordered: usize,
     /// Lookups in progress.
@@ -309,7 +310,7 @@ impl State {
         };
         let until = now + age;
         self.users.insert(uid, Known { entry, until });
-        self.order.entry(of).or_default().push_back((uid, until));
+        self.order.change(of, |users| users.push_back((uid, until)));
         self.ordered += 1;
         if self.ordered > MAX_USERS {
             self.forget();
@@ -318,14 +319,11 @@ impl State {
 
     /// Forgets the oldest user of the address that had most of them looked up.
     fn forget(&mut self) {
-        let most = self.order.iter_mut().max_by_key(|(_, users)| users.len());
-        let Some((&of, users)) = most else {
+        let most = self.order.iter().max_by_key(|(_, users)| users.len());
+        let Some((of, _)) = most else {
             return;
         };
-        let oldest = users.pop_front();
-        if users.is_empty() {
-            self.order.remove(&of);
-        }
+        let oldest = self.order.change(of, VecDeque::pop_front);
         self.ordered -= 1;
         if let Some((uid, until)) = oldest
             && self

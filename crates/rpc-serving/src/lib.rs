@@ -4,11 +4,12 @@
 //! - [`shares`]: an amount, and the most that one address may hold of it.
 //! - [`fair_queue`]: a queue in which addresses have turns.
 //! - [`loans`]: when a connection must give way, because it has held for long what others wait for.
+//! - [`by_address`]: values of addresses, each forgotten once it is of no use.
 //! - [`admission`]: places for connections, and which connection gives its place to another.
 //! - [`turns`]: turns on the CPU.
 //! - [`warnings`]: lines of the log.
 //!
-//! The first three are values without a lock, a clock or a waker, for owners that have these.
+//! The first four are values without a lock, a clock or a waker, for owners that have these.
 //!
 //! # Example
 //!
@@ -38,6 +39,7 @@
 //! ```
 
 pub mod admission;
+pub mod by_address;
 pub mod fair_queue;
 pub mod loans;
 pub mod shares;

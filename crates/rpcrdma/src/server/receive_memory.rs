@@ -6,7 +6,7 @@
 //! give back what messages use.
 
 use oncrpc::PeerGroup;
-use std::collections::HashMap;
+use rpc_serving::by_address::{ByAddress, Unused};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,7 +34,7 @@ struct State {
     left: usize,
     /// Bytes that connections have grown by.
     grown: usize,
-    addresses: HashMap<PeerGroup, Held>,
+    addresses: ByAddress<Held>,
 }
 
 /// What the connections of one address have.
@@ -43,6 +43,12 @@ struct Held {
     connections: usize,
     /// Bytes that they have grown by.
     grown: usize,
+}
+
+impl Unused for Held {
+    fn is_unused(&self) -> bool {
+        self.connections == 0
+    }
 }
 
 /// The share of one connection, returned to the budget on drop.
@@ -63,7 +69,7 @@ impl ReceiveMemory {
         let state = State {
             left: bytes,
             grown: 0,
-            addresses: HashMap::new(),
+            addresses: ByAddress::default(),
         };
         let shared = Shared {
             growth: bytes / GROWTH,
@@ -80,7 +86,7 @@ impl ReceiveMemory {
         let mut state = self.shared.state();
         let first = wanted.min(state.left / size);
         state.left -= first * size;
-        state.addresses.entry(group).or_default().connections += 1;
+        state.addresses.change(group, |held| held.connections += 1);
         drop(state);
         ReceiveLease {
             shared: Arc::clone(&self.shared),
@@ -110,8 +116,8 @@ impl State {
         growth / (self.addresses.len() + 1)
     }
 
-    fn grown_of(&mut self, group: PeerGroup) -> &mut usize {
-        &mut self.addresses.entry(group).or_default().grown
+    fn grown_of(&self, group: PeerGroup) -> usize {
+        self.addresses.get(group).map_or(0, |held| held.grown)
     }
 }
 
@@ -127,13 +133,15 @@ impl ReceiveLease {
         let mut state = self.shared.state();
         let of_share = state
             .share(growth)
-            .saturating_sub(*state.grown_of(self.group));
+            .saturating_sub(state.grown_of(self.group));
         let of_all = state.left.min(growth - state.grown.min(growth));
         let taken = more.min(of_share / self.size).min(of_all / self.size);
         let bytes = taken * self.size;
         state.left -= bytes;
         state.grown += bytes;
-        *state.grown_of(self.group) += bytes;
+        state
+            .addresses
+            .change(self.group, |held| held.grown += bytes);
         drop(state);
         self.grown += taken;
         // An address that has its share is not short of anything.
@@ -149,9 +157,8 @@ impl ReceiveLease {
         if self.grown == 0 || !self.shared.short.load(Relaxed) {
             return false;
         }
-        let mut state = self.shared.state();
-        let share = state.share(self.shared.growth);
-        *state.grown_of(self.group) > share
+        let state = self.shared.state();
+        state.grown_of(self.group) > state.share(self.shared.growth)
     }
 
     /// Gives back memory for all but `receives` Receives, as far as the connection has grown.
@@ -165,7 +172,9 @@ impl ReceiveLease {
         let mut state = self.shared.state();
         state.left += bytes;
         state.grown -= bytes;
-        *state.grown_of(self.group) -= bytes;
+        state
+            .addresses
+            .change(self.group, |held| held.grown -= bytes);
     }
 }
 
@@ -174,12 +183,9 @@ impl Drop for ReceiveLease {
         self.shrink_to(self.first);
         let mut state = self.shared.state();
         state.left += self.first * self.size;
-        if let Some(held) = state.addresses.get_mut(&self.group) {
-            held.connections -= 1;
-            if held.connections == 0 {
-                state.addresses.remove(&self.group);
-            }
-        }
+        state
+            .addresses
+            .change(self.group, |held| held.connections -= 1);
     }
 }
 

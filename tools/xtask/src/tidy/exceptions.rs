@@ -86,11 +86,8 @@ const API: &[(&str, &str)] = &[
 
 const MAPS_BY_ADDRESS: &[&str] = &[
     "crates/gateway/src/places.rs",
-    "crates/gateway/src/ports.rs",
     "crates/nfs-server/src/nfs3/duplicate_requests/store.rs",
-    "crates/nfs-server/src/user_groups.rs",
     "crates/rpcrdma/src/server/addresses.rs",
-    "crates/rpcrdma/src/server/receive_memory.rs",
     "tools/rpcrdma-cli/src/gateway/mount_turns.rs",
 ];
 
