@@ -63,7 +63,7 @@ struct Shelves {
     classes: [Vec<Box<[u8]>>; CLASSES],
 }
 
-/// What is attached to memory of a pool, by the address of the memory.
+/// Values attached to memory of a pool, by the address of the memory.
 #[derive(Default)]
 struct Attachments {
     /// Whether there has been any: most pools have none, and need not look.

@@ -21,7 +21,7 @@ const MAX_HEARD: usize = 1024;
 /// Octet that memory has before the peer writes to it.
 pub(crate) const UNTOUCHED: u8 = 0xa5;
 
-/// What came of a connection.
+/// Outcome of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     /// A message, and the handle that it invalidated.

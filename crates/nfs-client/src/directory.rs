@@ -61,7 +61,7 @@ impl Circle {
     }
 }
 
-/// What one call returned.
+/// Entries that one call returned.
 struct Page {
     entries: VecDeque<DirEntry>,
     next: (Cookie, CookieVerifier),

@@ -3,7 +3,7 @@
 use crate::Fault;
 use nfs_proto::Name;
 
-/// What happens to a symbolic link at the end of a path.
+/// Treatment of a symbolic link at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Last {
     Follow,

@@ -21,7 +21,7 @@ pub struct ReadStream<'c, T> {
     path: Vec<u8>,
     tuning: Tuning,
     window: Window,
-    /// Where the next READ begins.
+    /// Offset of the next READ.
     next: u64,
     /// How far READs are made ahead of knowing whether the file goes on: the largest size that the
     /// server has told.
@@ -34,7 +34,7 @@ pub struct ReadStream<'c, T> {
     ended: bool,
 }
 
-/// What was read in one place.
+/// Bytes that were read at one offset.
 struct Chunk {
     data: Gather,
     eof: bool,

@@ -51,7 +51,7 @@ impl Doomed {
     }
 }
 
-/// What became of something that was to be removed with a tree.
+/// Outcome for something that was to be removed with a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
     /// The file, or the directory, of this path is removed; the path begins as those of errors do.
@@ -60,7 +60,7 @@ pub enum Removal {
     Failed(Error),
 }
 
-/// What became of an entry.
+/// Outcome for an entry.
 enum Fate {
     Removed,
     /// Another client removed it.

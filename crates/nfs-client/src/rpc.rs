@@ -35,7 +35,7 @@ type Of<'a, A> = (&'a (), fn() -> A);
 #[derive(Debug)]
 pub struct Reply<'a, A> {
     payload: Payload,
-    /// Where the results begin.
+    /// Offset of the results.
     results_at: usize,
     of: PhantomData<Of<'a, A>>,
 }

@@ -8,7 +8,7 @@ use oncrpc::Transport;
 use oncrpc::xdr::{Gather, gather_len};
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 
-/// What temporary names end in, before a number.
+/// Ending of temporary names, before a number.
 const MARK: &str = ".rpcrdma-";
 
 /// Bytes of a name that every file system has room for.
@@ -33,10 +33,10 @@ pub struct Upload<'c, T> {
     name: Vec<u8>,
     temporary: Vec<u8>,
     path: Vec<u8>,
-    /// What is left to be set when the data is written.
+    /// Attributes that are set once the data is written.
     attributes: SetAttributes,
     stream: WriteStream<'c, T>,
-    /// What the server told of the file when it was made or found.
+    /// Attributes of the file when it was made or found, as far as the server told them.
     begun: Option<Attributes>,
     /// Whether the last bytes so far were left out, so that the size is still to be set.
     ends_in_hole: bool,

@@ -57,7 +57,7 @@ struct Written {
     verifier: WriteVerifier,
 }
 
-/// What came of a piece, and how long that took.
+/// Outcome of a piece, and its time.
 struct Answered {
     written: Vec<Written>,
     took: Duration,

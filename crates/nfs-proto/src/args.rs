@@ -106,7 +106,7 @@ xdr_struct! {
         pub offset: u64,
         /// Number of bytes, which equals the length of the data.
         pub count: u32,
-        /// What must be on stable storage before the reply.
+        /// Data that must be on stable storage before the reply.
         pub stable: Stable,
         /// The bytes. DDP-eligible.
         pub data: Data<'a>,

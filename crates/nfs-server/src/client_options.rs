@@ -112,7 +112,7 @@ pub struct ExportOptions {
     pub read_only: bool,
     /// Which callers are mapped to the anonymous user, for clients of `allow`.
     pub squash: Squash,
-    /// Who the anonymous user is, for clients of `allow`.
+    /// The anonymous user, for clients of `allow`.
     pub anonymous: Anonymous,
     /// Addresses that are served with the options above.
     pub allow: AccessList,

@@ -156,7 +156,7 @@ struct Inner {
     turns: Arc<Turns>,
     /// The state directory of the server, if it is in the export by another path than its own: it is hidden from clients.
     hidden: Option<Hidden>,
-    /// What identifies a file.
+    /// Identification of files.
     by: IdentifiedBy,
     /// Kind of the file system, as statfs(2) tells it.
     magic: Option<u32>,

@@ -29,7 +29,7 @@ pub(crate) struct Calls {
 /// A call that waits for its reply.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    /// Where the reply goes.
+    /// Receiver of the reply.
     pub(crate) reply: oneshot::Sender<Result<Payload, TransportError>>,
     /// Bytes of the largest reply that its caller can take.
     pub(crate) max_reply: usize,

@@ -57,7 +57,7 @@ pub(crate) struct Driver {
     turns: Option<Turns>,
     /// The peer may end its direction and still get replies.
     half_close: bool,
-    /// What is dropped when the connection has ended.
+    /// Closure that is dropped when the connection has ended.
     on_end: Option<Box<dyn FnOnce() + Send>>,
     /// Since when nothing was received, and no call was in flight in either direction.
     idle_since: Option<Instant>,

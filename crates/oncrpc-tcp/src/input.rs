@@ -48,7 +48,7 @@ pub(crate) struct Input {
 /// Memory for received replies.
 struct Replies {
     memory: Arc<dyn ReplyMemory>,
-    /// What a record waits for.
+    /// Lease that a record waits for.
     leasing: Option<LaterLease>,
     /// Memory of the record that has begun.
     lease: Option<Box<dyn oncrpc::Lease>>,

@@ -74,7 +74,7 @@ pub(crate) struct Lease {
     bytes: usize,
 }
 
-/// Whose memory it is.
+/// Owner of the memory.
 enum From {
     Budget {
         memory: Memory,

@@ -59,7 +59,7 @@ enum State {
     Fragment { left: usize, last: bool },
 }
 
-/// What may be wrong with a record mark whose bytes are those of a text.
+/// Likely cause of a record mark whose bytes are those of a text.
 fn hint(len: usize) -> &'static str {
     let bytes = u32::try_from(len).unwrap_or_default().to_be_bytes();
     let is_text = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
@@ -201,7 +201,7 @@ impl Decoder {
         self.granted = FIRST_ROOM;
     }
 
-    /// What the record is that waits for a grant: its XID and its type.
+    /// XID and type of the record that waits for a grant.
     pub(crate) fn prefix(&self) -> Option<(u32, u32)> {
         let prefix: &[u8; PREFIX] = self.record.first_chunk()?;
         let [a, b, c, d, kind @ ..] = *prefix;

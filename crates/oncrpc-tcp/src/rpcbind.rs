@@ -353,7 +353,7 @@ impl<T: Transport> Rpcbind<T> {
     }
 }
 
-/// What an entry of a list is for: program, version and netid.
+/// Key of an entry of a list: program, version and netid.
 type Key<'a> = (u32, u32, &'a str);
 
 /// An entry of a list: a `rpcb` (RFC 1833 §2.1). One whose address is not of IP has none here.

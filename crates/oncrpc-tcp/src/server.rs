@@ -68,7 +68,7 @@ pub struct Limits {
     /// Whether an idle connection gives way to any new one when the server is full, also to one of an
     /// address that has [many](rpc_serving::admission): right where clients make one call and leave.
     pub idle_gives_way: bool,
-    /// What the log tells an administrator when there are too many connections, as which setting allows more.
+    /// Advice to an administrator in the log when there are too many connections, as which setting allows more.
     pub connections_hint: Option<&'static str>,
 }
 
@@ -118,7 +118,7 @@ pub struct Server {
     accepting: Accepting,
 }
 
-/// What becomes of accepted connections.
+/// Settings of accepted connections.
 struct Accepting {
     service: Arc<dyn Service>,
     limits: Limits,
@@ -132,7 +132,7 @@ struct Accepting {
     log: Arc<WarningLog>,
 }
 
-/// Where connections are registered while they are open.
+/// Registries of open connections.
 #[derive(Clone, Default)]
 struct Registries {
     /// All of this server.

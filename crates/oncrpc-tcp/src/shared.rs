@@ -1,4 +1,4 @@
-//! What the task of a connection shares with callers and with threads that answer calls.
+//! State that the task of a connection shares with callers and with threads that answer calls.
 
 use crate::calls::{Calls, Waiting};
 use crate::connection_end::ConnectionEnd;

@@ -1,4 +1,4 @@
-//! Where the connections of a server come from.
+//! Sources of the connections of a server.
 
 use crate::keepalive;
 use std::io;
@@ -30,7 +30,7 @@ impl IncomingStream {
     }
 }
 
-/// Where connections come from.
+/// Source of connections.
 pub(crate) enum Source {
     Socket(TcpListener),
     Streams(mpsc::Receiver<IncomingStream>),

@@ -13,7 +13,7 @@ pub struct WarningLog {
     warnings: Warnings,
     /// Signalled when a warning was suppressed, so that a summary is due.
     suppressed: Notify,
-    /// Where the server listens, for the field `listen` of each line.
+    /// Address at which the server listens, for the field `listen` of each line.
     listener: OnceLock<String>,
 }
 

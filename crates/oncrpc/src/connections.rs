@@ -85,7 +85,7 @@ struct Entry {
     ask: Option<Ask>,
     /// The client, if it is known.
     peer: Option<SocketAddr>,
-    /// What the server was told last.
+    /// The last order to the server.
     told: Option<Closing>,
 }
 

@@ -61,7 +61,7 @@ pub struct ConnectionLimits {
     /// Whether an idle connection gives way to any new one, including one from an address with more
     /// than [a few](FEW): right where clients make one call and leave.
     pub idle_gives_way: bool,
-    /// What an administrator is to be told when a connection is refused, as which setting allows more.
+    /// Advice to an administrator when a connection is refused, as which setting allows more.
     pub hint: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! What servers of ONC RPC share between their peers, divided by address: an address here means a
+//! Division of what servers of ONC RPC share between their peers, by address: an address here means a
 //! [`PeerGroup`](oncrpc::PeerGroup).
 //!
 //! - [`shares`]: an amount, and the most that one address may hold of it.

@@ -470,7 +470,7 @@ pub struct ServerConfig {
     pub spin: Spin,
     /// Name of the server in log lines about its peers, in the field `listen`: for processes that have several servers.
     pub listener_name: Option<String>,
-    /// What the log tells an administrator when there are too many connections, as which setting allows more.
+    /// Advice to an administrator in the log when there are too many connections, as which setting allows more.
     pub connections_hint: Option<&'static str>,
 }
 

@@ -105,7 +105,7 @@ pub struct ActingAs {
     changed: Changed,
 }
 
-/// What dropping the guard restores.
+/// Identity that dropping the guard restores.
 #[derive(Clone, Copy, Debug, Default)]
 struct Changed {
     groups: bool,

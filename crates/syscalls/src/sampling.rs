@@ -106,7 +106,7 @@ impl Drop for Sampling {
     }
 }
 
-/// What the handler does: keeps one sample.
+/// Keeps one sample, in the handler.
 fn keep(sample: Sample) {
     if !RUNNING.load(Relaxed) {
         return;
@@ -278,7 +278,7 @@ mod tests {
     /// Of so many samples one has to be of the test itself: others run beside it, in the same process.
     const SHARE: usize = 20;
 
-    /// Where the program itself is in memory.
+    /// Whether an address is of the program itself.
     fn is_ours(address: usize) -> bool {
         let program = std::env::current_exe().unwrap();
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();

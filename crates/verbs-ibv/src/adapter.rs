@@ -167,7 +167,7 @@ impl Adapter {
         }
     }
 
-    /// What the device is, for people.
+    /// Description of the device for people.
     pub(crate) fn describe(&self) -> String {
         let protocol = match self.transport {
             Transport::Iwarp => "iWARP",

@@ -88,7 +88,7 @@ impl Drop for EventChannel {
     }
 }
 
-/// What the connection manager reports.
+/// An event of the connection manager.
 pub(crate) struct Event {
     pub(crate) kind: EventKind,
     /// Status of the event: 0, a negative error number, or a reason of InfiniBand.

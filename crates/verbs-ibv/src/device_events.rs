@@ -39,7 +39,7 @@ use std::time::Duration;
 /// the connections.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What the descriptors of a removed device are replaced with, and its number.
+/// File in place of the descriptors of a removed device, and its number.
 const NOTHING_PATH: &str = "/dev/null";
 const NOTHING: (u32, u32) = (1, 3);
 
@@ -141,7 +141,7 @@ struct Attached {
     port: u8,
     /// Events of the queue pair and of what it needs that were not told yet: a bit for the number of each.
     untold: u32,
-    /// Who waits for such an event, or for the end of the device.
+    /// Task that waits for such an event, or for the end of the device.
     waker: Option<Waker>,
 }
 
@@ -188,7 +188,7 @@ unsafe impl Send for DeviceEvents {}
 // SAFETY: As above.
 unsafe impl Sync for DeviceEvents {}
 
-/// What a device says about a queue pair, or what it needs.
+/// News of a device: about a queue pair, or of a need of its own.
 #[derive(Clone, Copy)]
 pub(crate) enum News {
     /// This event of the queue pair, `IBV_EVENT_QP_...`.

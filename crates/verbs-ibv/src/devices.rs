@@ -23,11 +23,11 @@ const MAX_GIDS: usize = 256;
 pub struct Device {
     /// Name of the device, as in `/sys/class/infiniband`.
     pub name: String,
-    /// What the device is.
+    /// Type of the device.
     pub node: NodeType,
     /// Its transport protocol.
     pub transport: Transport,
-    /// What it says of itself; the error if it cannot be opened, for instance for lack of permission.
+    /// Its attributes; the error if it cannot be opened, for instance for lack of permission.
     pub attributes: Result<Attributes, io::Error>,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// What a device says of itself.
+/// Attributes of a device, as it states them.
 #[derive(Clone, Debug)]
 pub struct Attributes {
     /// Version of the firmware.
@@ -180,7 +180,7 @@ impl fmt::Display for Windows {
 pub struct Port {
     /// Number of the port, from 1.
     pub number: u8,
-    /// What carries its packets.
+    /// Link layer of its packets.
     pub link_layer: LinkLayer,
     /// State of the link.
     pub state: PortState,
@@ -196,7 +196,7 @@ pub struct Port {
     pub gids: Vec<Gid>,
 }
 
-/// What carries the packets of a port.
+/// Link layer of the packets of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkLayer {
@@ -253,7 +253,7 @@ pub struct Gid {
     pub index: u32,
     /// The address; one of IPv4 is mapped.
     pub address: Ipv6Addr,
-    /// What it is used for.
+    /// Kind of network that it is an address in.
     pub kind: GidKind,
     /// Name of the network interface that it belongs to, if there is one.
     pub interface: Option<String>,

@@ -200,7 +200,7 @@ impl IbvQp {
         })
     }
 
-    /// Where a range of persistent memory begins.
+    /// Address at which a range of persistent memory begins.
     fn persistent(
         &self,
         handle: Handle,

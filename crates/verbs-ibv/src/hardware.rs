@@ -348,7 +348,7 @@ impl Hardware {
         failed == 0 && attributes.qp_state == IBV_QPS_ERR
     }
 
-    /// What the library calls a status.
+    /// Name of a status in the library.
     pub(crate) fn status_text(&self, status: c_int) -> String {
         // SAFETY: The function gives a constant string for any number.
         let text = unsafe { (self.completions.libraries.verbs.ibv_wc_status_str)(status) };

@@ -105,7 +105,7 @@ library! {
 pub(crate) struct Libraries {
     pub(crate) verbs: Ibverbs,
     pub(crate) cm: Rdmacm,
-    /// Where the kernel shows an open device as long as it is there, by its descriptor and the number of its file.
+    /// Path at which the kernel shows an open device as long as it is there, by its descriptor and the number of its file.
     pub(crate) device_entry: fn(c_int, u64) -> PathBuf,
 }
 

@@ -11,7 +11,7 @@ use std::sync::Once;
 /// UDP port of the daemon.
 const PORT: u16 = 3935;
 
-/// Where the kernel lists UDP sockets.
+/// Lists of UDP sockets of the kernel.
 const TABLES: [&str; 2] = ["/proc/net/udp", "/proc/net/udp6"];
 
 /// Says once whether the daemon is there, for an iWARP card.

@@ -630,9 +630,9 @@ fn inline(head: Option<Buffer>, rest: Gather, pool: &Pool) -> (usize, Gathered) 
     (copied, (pieces, held))
 }
 
-/// Where the device finds a piece.
+/// Place of a piece, as the device finds it.
 enum Place {
-    /// Where it is, in this region.
+    /// In this region.
     At(Arc<Region>),
     /// In the copy of small pieces.
     Copied,

@@ -1,4 +1,4 @@
-//! What connections of one provider have in common.
+//! State that connections of one provider share.
 
 #![expect(
     unsafe_code,
@@ -25,12 +25,12 @@ pub struct Config {
     pub without_iwarp: bool,
 }
 
-/// What connections of one provider have in common.
+/// State that connections of one provider share.
 pub(crate) struct Shared {
     pub(crate) libraries: &'static Libraries,
     pub(crate) pool: Pool,
     pub(crate) config: Config,
-    /// What peers may invalidate, whichever device a connection uses.
+    /// Handles that peers may invalidate, whichever device a connection uses.
     pub(crate) remote_invalidation: Invalidation,
     pub(crate) adapters: Adapters,
 }

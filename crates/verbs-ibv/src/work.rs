@@ -36,7 +36,7 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Whose completion it owes, if any.
+    /// Number of the completion that it owes, if any.
     pub(crate) fn wr(&self) -> Option<WrId> {
         match self {
             Self::Bind { .. } => None,
@@ -55,7 +55,7 @@ pub(crate) struct Posted {
     pub(crate) _held: Option<Arc<Held>>,
 }
 
-/// What is owed when a work request completes.
+/// Debt at the completion of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// Nothing: it is the first part of something, or a binding.
@@ -98,7 +98,7 @@ pub(crate) struct ReadPart {
     /// The Read that it is a part of.
     pub(crate) read: usize,
     pub(crate) from: Segment,
-    /// Where its bytes begin in the sink.
+    /// Offset of its bytes in the sink.
     pub(crate) at: usize,
 }
 

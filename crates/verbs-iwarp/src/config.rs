@@ -68,7 +68,7 @@ impl Config {
         with_refusals(refusals: usize),
     }
 
-    /// What to offer to the peer of a connection with these options.
+    /// Offer to the peer of a connection with these options.
     pub(crate) fn offer(&self, options: &QpOptions) -> Offer {
         let depth = |wanted: usize| u16::try_from(wanted).unwrap_or(MAX_DEPTH).min(MAX_DEPTH);
         Offer {

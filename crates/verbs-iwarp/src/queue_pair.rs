@@ -57,7 +57,7 @@ pub(crate) struct IwarpQp {
     work: WorkCounters,
 }
 
-/// What a connection can do at most, before anything is negotiated.
+/// Limits of a connection before anything is negotiated.
 pub(crate) fn limits(config: &Config, options: &QpOptions) -> Limits {
     let capacity = Frame::capacity(true);
     Limits {
@@ -90,7 +90,7 @@ pub(crate) fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
-/// What became of reading once.
+/// Outcome of one read from the socket.
 enum Read {
     /// Bytes were read, and there may be more.
     More(usize),

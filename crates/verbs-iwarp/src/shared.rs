@@ -7,7 +7,7 @@ use buffer::Pool;
 /// it while there is something to receive or to send.
 const POOL_KEEP: usize = 16 << 20;
 
-/// What all connections of a provider share.
+/// State that all connections of a provider share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,

@@ -99,7 +99,7 @@ pub(crate) fn max_ulpdu(stream: &TcpStream, policy: FpduPolicy, markers: bool) -
 
 /// Bytes of the largest ULPDU that suits the path to a peer.
 fn path_ulpdu(local: bool, emss: Option<u32>, markers: bool) -> usize {
-    /// What fits a segment of Ethernet, if the kernel does not tell.
+    /// Bytes that fit a segment of Ethernet, if the kernel does not tell.
     const ETHERNET: u32 = 1448;
     if local {
         return fpdu::LARGE_MULPDU;

@@ -13,7 +13,7 @@ use verbs::ProtocolError;
 #[derive(Debug)]
 pub(crate) struct Connection {
     ends: [End; 2],
-    /// What each end sends.
+    /// Output of each end.
     wires: [Wire; 2],
     wakers: [Option<Waker>; 2],
     present: [bool; 2],

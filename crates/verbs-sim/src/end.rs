@@ -72,7 +72,7 @@ pub(crate) struct End {
     share: Option<ReceiveShare>,
     /// The next message found no block when it was looked for.
     waits: bool,
-    /// What is posted, and when the host had posted it.
+    /// Work requests, with the time at which the host had posted each.
     posted: VecDeque<(Duration, WorkRequest)>,
     reads: Reads,
     responses: VecDeque<Vec<u8>>,

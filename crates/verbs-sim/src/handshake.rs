@@ -36,7 +36,7 @@ struct Handshake {
     held: [bool; 2],
 }
 
-/// What the one that was connected to says.
+/// Answer of the end that was connected to.
 pub(crate) enum Answer {
     Accepted {
         connection: ConnectionId,
@@ -194,7 +194,7 @@ impl Handshaking {
         self.wait("the connection request", timeout, taken).await
     }
 
-    /// What the one that was connected to says.
+    /// Waits for the answer of the end that was connected to.
     pub(crate) async fn answer(&self, timeout: Duration) -> Result<Answer, SetupError> {
         let taken = |now: Duration, handshake: &mut Handshake| match &handshake.answer {
             Some(Answer::Accepted { due, .. } | Answer::Rejected { due, .. }) if *due > now => {
@@ -311,7 +311,7 @@ impl Drop for Handshaking {
     }
 }
 
-/// What there is of something that is waited for.
+/// Progress of something that is waited for.
 enum Progress<R> {
     Done(R),
     At(Duration),

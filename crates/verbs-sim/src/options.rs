@@ -67,7 +67,7 @@ pub struct Faults {
     /// Latency of what it sends, drawn anew for each message. Order within the
     /// connection is kept; across connections it is whatever the times make of it.
     pub latency: RangeInclusive<Duration>,
-    /// Where its output is cut off, which ends the connection.
+    /// Place at which its output is cut off, which ends the connection.
     pub cut: Option<Cut>,
     /// Stalls, in the order of [`Stall::after`].
     pub stalls: Vec<Stall>,

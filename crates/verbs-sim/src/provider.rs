@@ -257,7 +257,7 @@ impl Incoming for SimIncoming {
     }
 }
 
-/// What a connection can do, as far as it is wanted.
+/// Limits of a connection, as far as they are wanted.
 fn wanted_of(mut options: EndOptions, wanted: &QpOptions) -> Result<EndOptions, SetupError> {
     let limits = &mut options.limits;
     if wanted.shared_receives.is_some() && !limits.shared_receives {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use verbs::{Access, Handle, Memory, NotPersistent, Part, RemoteAddress, Segment};
 
-/// Where memory begins whose addresses are virtual.
+/// First address of memory whose addresses are virtual.
 pub(crate) const VIRTUAL_BASE: u64 = 0x7f00_0000_0000;
 
 #[derive(Debug, Default)]

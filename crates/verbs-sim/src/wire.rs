@@ -39,7 +39,7 @@ impl Message {
         }
     }
 
-    /// What of it has been placed after `bytes` bytes of payload.
+    /// Part of it that has been placed after `bytes` bytes of payload.
     fn cut_to(self, bytes: u64) -> Option<Self> {
         match self {
             Self::Write {

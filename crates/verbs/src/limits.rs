@@ -35,7 +35,7 @@ pub struct Limits {
     /// Parts that a region can have ([`Memory::Parts`](crate::Memory::Parts)); 0 if the provider
     /// registers only memory in one piece.
     pub parts: usize,
-    /// What a Send with Invalidate of the peer can invalidate.
+    /// Handles that a Send with Invalidate of the peer can invalidate.
     pub remote_invalidation: Invalidation,
     /// Handles that one Send can invalidate, of this end and of the peer: 1 as InfiniBand and iWARP
     /// define it. With more, the peer's provider must have the same extension.
@@ -56,7 +56,7 @@ pub struct PrivateDataCapacity {
     pub reject: usize,
 }
 
-/// What a peer can invalidate.
+/// Handles that a peer can invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalidation {
     /// Nothing: a Send with Invalidate is an error.

@@ -108,7 +108,7 @@ struct Share {
     waker: Option<Waker>,
 }
 
-/// Where a share stands that needs a block.
+/// State of a share that needs a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Turn {
     /// The share does not wait.

@@ -30,7 +30,7 @@ pub struct Segment {
     pub ddp: u8,
     /// RV, reserved bits and opcode.
     pub rdmap: u8,
-    /// What follows the two control bytes, up to the payload.
+    /// Octets behind the two control bytes, up to the payload.
     pub rest: Vec<u8>,
     /// The payload.
     pub payload: Vec<u8>,

@@ -18,7 +18,7 @@ pub use text::{listing, summary, verdict_line};
 pub struct Report {
     /// Address of the peer, or at which Requesters were waited for.
     pub peer: String,
-    /// What was tested: `responder` or `requester`.
+    /// Side that was tested: `responder` or `requester`.
     pub side: &'static str,
     /// Cases that passed.
     pub passed: usize,

@@ -11,7 +11,7 @@ pub(crate) struct Received {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What a Requester did.
+/// Messages of a Requester, as they were observed.
 pub(crate) struct Observed {
     pub(super) private_data: Vec<u8>,
     pub(super) calls: Vec<Call>,

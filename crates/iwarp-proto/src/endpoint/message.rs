@@ -35,7 +35,7 @@ enum Kind {
     Terminate,
 }
 
-/// What follows when the last octet of a message has been sent.
+/// Next step when the last octet of a message has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The message has no completion.

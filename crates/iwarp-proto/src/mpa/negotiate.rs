@@ -9,7 +9,7 @@ pub const REV1_ORD: u16 = 1;
 /// Largest IRD or ORD to agree to.
 pub const MAX_DEPTH: u16 = 256;
 
-/// What one end offers in negotiation.
+/// Offer of one end in negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Whether to request CRCs. They are used if either end requests them.

@@ -33,7 +33,7 @@ use oncrpc::xdr::padded;
 use shape::{CALL, Note};
 use smallvec::SmallVec;
 
-/// What a gateway needs to know of a call to carry it over RDMA.
+/// Facts of a call that a gateway needs to carry it over RDMA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScannedCall {
     /// XID.

@@ -50,7 +50,7 @@ fn called(name: u8) -> Name<'static> {
     Name::new(names[usize::from(name)]).unwrap()
 }
 
-/// What can be compared of attributes.
+/// Attributes that can be compared.
 type Look = (FileKind, u32, u32, u64);
 
 fn look(attributes: &Attributes) -> Look {
@@ -64,7 +64,7 @@ fn look(attributes: &Attributes) -> Look {
     )
 }
 
-/// What a call showed.
+/// Result of a call.
 #[derive(Debug, PartialEq)]
 enum Shown {
     Done,

@@ -34,7 +34,7 @@ pub(super) struct Turn<'a> {
     pub(super) names: Names<'a>,
 }
 
-/// What a reply says about a directory.
+/// Facts of a directory in a reply.
 #[derive(Default)]
 struct Told {
     after: Option<Attributes>,

@@ -212,7 +212,7 @@ pub(super) struct Link {
     pub(super) name: Box<[u8]>,
 }
 
-/// What is known about a file beside its location.
+/// Facts of a file beside its location.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) birth: u64,

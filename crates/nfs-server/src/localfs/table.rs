@@ -523,7 +523,7 @@ impl Shared {
     }
 }
 
-/// What a client is told of a store that fails, and why it failed before.
+/// Message for a client about a store that fails, with the cause of an earlier failure.
 fn cause(error: &redb::Error, before: Option<Error>) -> Error {
     match error {
         redb::Error::Io(error) => match error.kind() {

@@ -45,7 +45,7 @@ thread_local! {
     static OF_FILE_SYSTEMS: OfFileSystems = OfFileSystems::default();
 }
 
-/// Who changes what.
+/// Owner and names of each change.
 pub(super) struct Turns {
     names: Box<[Mutex<()>]>,
     /// Of directories and of other files apart: there are many more of the latter, and what clients are

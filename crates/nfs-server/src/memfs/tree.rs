@@ -61,7 +61,7 @@ pub(super) struct Inode {
     pub(super) verifier: Option<[u8; 8]>,
 }
 
-/// What a file is.
+/// Content of a file.
 pub(super) enum Body {
     File(Content),
     Directory(Directory),

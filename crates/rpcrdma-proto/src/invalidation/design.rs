@@ -21,7 +21,7 @@ pub enum Design {
     PerCallAll,
 }
 
-/// Who selects the handle (reminv §2.3).
+/// The party that selects the handle (reminv §2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// The protocol.

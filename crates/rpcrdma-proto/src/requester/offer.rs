@@ -1,4 +1,4 @@
-//! What a call offers to its Responder: regions for its chunks, and handles for invalidation.
+//! Offer of a call to its Responder: regions for its chunks, and handles for invalidation.
 
 use super::Call;
 use super::outcome::{Region, RegionUse, exposed};

@@ -38,7 +38,7 @@ pub struct ConnectionInfo {
     pub raw_private_data: Vec<u8>,
     /// Credits of the last grant: how many calls may be in flight (RFC 8166 §3.3.1).
     pub credits: u32,
-    /// What the server said last about the characteristics that are known here; empty where version one
+    /// Characteristics that the server stated last, of those that are known here; empty where version one
     /// is spoken. [`XcharSpec::get`] reads one of them.
     pub peer_characteristics: XcharSpec,
 }

@@ -252,7 +252,7 @@ impl<P: Policy> Driver<P> {
         }
     }
 
-    /// What ends a wait that begins now.
+    /// Events that end a wait which begins now.
     fn waits_for(&self) -> Wait {
         let answers = self.answers.in_flight() > 0;
         match !answers && self.policy.waits_for_peer(&self.endpoint.connection) {

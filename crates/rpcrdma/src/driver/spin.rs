@@ -31,7 +31,7 @@ const HARMFUL: u32 = 4;
 /// Waits without polling, before it is tried again.
 const LEFT_OUT: u32 = 32;
 
-/// What ends a wait.
+/// Event that ends a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// A message of the peer.
@@ -61,7 +61,7 @@ pub(crate) struct Spinner {
     activity: Activity,
     active: bool,
     round: u32,
-    /// What is polled for.
+    /// Event that is polled for.
     wait: Option<Wait>,
     since: Option<Instant>,
     /// Others had the CPU for a while in this wait.
@@ -70,7 +70,7 @@ pub(crate) struct Spinner {
     here: Experience,
 }
 
-/// What to do after a round without work.
+/// Next step after a round without work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Idle {
     /// Poll again.

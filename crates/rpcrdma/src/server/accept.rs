@@ -405,7 +405,7 @@ fn is_without_a_word(error: &SetupError) -> bool {
     matches!(error, SetupError::NotOurProtocol(reason) if reason.kind() == ProtocolMismatch::NoMessage)
 }
 
-/// Where a client is, as far as that is asked.
+/// Origin of a client, as far as the configuration asks for it.
 fn origin(config: &ServerConfig, incoming: &dyn Incoming) -> Result<Origin, LocalUserError> {
     match (&config.local_users, incoming.socket()) {
         (Some(users), Some(socket)) => users.find(socket, incoming.peer_addr()),

@@ -52,12 +52,12 @@ impl ReceiveQueue {
     }
 }
 
-/// What the connections of one address share.
+/// State that the connections of one address share.
 #[derive(Clone, Debug)]
 pub(super) struct SharedByAddress {
     /// The calls that broke a connection (RFC 8166 §4.5.3).
     pub(super) failed_calls: FailedCalls,
-    /// Where messages find memory, if connections over this provider share that: the part of the
+    /// Receives of the address, if connections over this provider share them: the part of the
     /// address.
     pub(super) receives: Option<SharedReceiveQueue>,
 }

@@ -62,7 +62,7 @@ impl Asking {
         }
     }
 
-    /// What became of a request, where the size is this now.
+    /// Notes the outcome of a request, where the size is this now.
     fn note(&mut self, size: usize, event: &Event) {
         match event {
             // What was done shows in the size.

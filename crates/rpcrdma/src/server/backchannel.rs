@@ -89,7 +89,7 @@ pub struct BackwardClient {
     back: Arc<Back>,
 }
 
-/// What callers and the owner of the connection share.
+/// State that callers and the owner of the connection share.
 #[derive(Debug)]
 struct Back {
     caller: Caller,

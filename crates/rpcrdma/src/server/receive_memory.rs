@@ -37,7 +37,7 @@ struct State {
     addresses: ByAddress<Held>,
 }
 
-/// What the connections of one address have.
+/// Connections of one address, and their growth.
 #[derive(Debug, Default)]
 struct Held {
     connections: usize,

@@ -259,7 +259,7 @@ pub(crate) struct ibv_mw {
 
 #[repr(C)]
 pub(crate) struct ibv_async_event {
-    /// What the event is about; a number of a port is in the same place.
+    /// Object of the event; a number of a port is in the same place.
     pub(crate) element: *mut c_void,
     pub(crate) event_type: c_int,
 }

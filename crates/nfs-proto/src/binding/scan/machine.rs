@@ -38,7 +38,7 @@ struct Frame {
     rest: Shapes,
 }
 
-/// What a scan knows of the reply to a COMPOUND.
+/// Facts of the reply to a COMPOUND that a scan finds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Room {
     /// Bytes of the results, without eligible data.

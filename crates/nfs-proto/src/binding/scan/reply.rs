@@ -7,7 +7,7 @@ use super::shape::Note;
 use super::{ScannedCall, is_compound};
 use smallvec::SmallVec;
 
-/// What a gateway needs to know of a reply.
+/// Facts of a reply that a gateway needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScannedReply {
     /// The DDP-eligible results: data of READ, text of READLINK. No more than

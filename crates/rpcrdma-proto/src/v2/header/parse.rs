@@ -40,7 +40,7 @@ pub enum HeaderError {
         credits: u32,
         /// Direction of the message, if it could be read.
         direction: Option<Direction>,
-        /// What is malformed.
+        /// The malformation.
         cause: Malformation,
     },
 }

@@ -51,7 +51,7 @@ pub struct OptionalView<'a> {
     pub info: &'a [u8],
     /// Octets after `rdma_optinfo` and its padding.
     pub rest: &'a [u8],
-    /// Where the body became unreadable, if it did.
+    /// The place at which the body became unreadable, if it did.
     pub error: Option<xdr::Error>,
 }
 

@@ -30,7 +30,7 @@ pub enum BodyView<'a> {
 pub struct PropertiesView<'a> {
     /// The properties that are present; ids may occur twice.
     pub set: SpecView<'a>,
-    /// Where the set became unreadable, if it did.
+    /// The place at which the set became unreadable, if it did.
     pub error: Option<xdr::Error>,
 }
 

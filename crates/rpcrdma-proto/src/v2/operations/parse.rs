@@ -19,12 +19,12 @@ pub enum OperationError {
     Malformed {
         /// `rdma_opttype` of the operation.
         operation: u32,
-        /// What is malformed.
+        /// The malformation.
         cause: OperationMalformed,
     },
 }
 
-/// What is wrong with an operation: xcharext calls all of it an XDR error.
+/// A malformation of an operation: xcharext calls all of it an XDR error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperationMalformed {
     /// The information is not valid XDR of the operation's type.

@@ -12,7 +12,7 @@ pub struct OperationView<'a> {
     pub fields: OperationFields<'a>,
     /// Number of trailing bytes.
     pub trailing: usize,
-    /// Where the operation became unreadable, if it did.
+    /// The place at which the operation became unreadable, if it did.
     pub error: Option<xdr::Error>,
 }
 

@@ -93,7 +93,7 @@ pub struct Session {
     counters: Counters,
 }
 
-/// What this end may send at the beginning of a connection.
+/// First message of this end on a connection, as far as it may send one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
     /// Only the client's INITXCH, until it is answered (cel-01 §5).

@@ -79,7 +79,7 @@ pub enum RequestError {
 }
 
 impl Peer {
-    /// What is known of it.
+    /// Values that are known of it.
     pub(super) fn values(&self) -> &XcharSpec {
         &self.values
     }
@@ -100,7 +100,7 @@ impl Peer {
         self.no_updates
     }
 
-    /// What its Receives hold.
+    /// Bytes that its Receives hold.
     pub(super) fn receive_size(&self) -> ReceiveSize {
         let said = self.values.get::<ReceiveBufferSize>();
         said.unwrap_or(ReceiveSize::DEFAULT)
@@ -142,7 +142,7 @@ impl Peer {
         }
     }
 
-    /// What it means, if it means anything.
+    /// Handles an update, and returns its meaning, if it has one.
     pub(super) fn handle_update(
         &mut self,
         update: UpdXch,

@@ -9,7 +9,7 @@ pub(super) struct ReceiveSizes {
     /// What the peer was told last. Every Receive that is posted holds as much, unless the size is
     /// being lowered.
     announced: ReceiveSize,
-    /// What it is known to have heard.
+    /// Size that the peer is known to have heard.
     heard: ReceiveSize,
     /// While it is being raised: what every Receive holds that is posted.
     ready: ReceiveSize,
@@ -25,7 +25,7 @@ enum Change {
     /// New Receives hold `to` bytes; smaller ones are still posted before them.
     Raising {
         to: ReceiveSize,
-        /// What the peer asked for, as far as we go along, if it asked.
+        /// Size that the peer asked for, as far as we go along, if it asked.
         asked: Option<ReceiveSize>,
     },
     /// The peer asked for smaller Receives. Replies to calls of this end may still need the old
@@ -86,7 +86,7 @@ impl ReceiveSizes {
         self.most
     }
 
-    /// What the peer was told last.
+    /// Size that the peer was told last.
     pub(super) fn announced(&self) -> ReceiveSize {
         self.announced
     }
@@ -203,7 +203,7 @@ impl ReceiveSizes {
         }
     }
 
-    /// What the peer can be told now: the size, and whether that is all it asked for.
+    /// Update that the peer can be told now: the size, and whether that is all it asked for.
     pub(super) fn update(&self) -> Option<(ReceiveSize, bool)> {
         match self.change {
             Change::None | Change::Draining { .. } => None,

@@ -36,12 +36,12 @@ pub enum HeaderError {
         xid: u32,
         /// Credits that the message requests.
         credits: u32,
-        /// What is malformed.
+        /// The malformation.
         cause: Malformation,
     },
 }
 
-/// What is wrong with a header or its message.
+/// A malformation of a header or its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformation {
     /// The lists are not valid XDR.

@@ -57,7 +57,7 @@ pub struct ListsView {
     pub reply: Option<ChunkView>,
     /// Octets of the lists after the fixed words.
     pub len: usize,
-    /// Where the lists became unreadable, if they did.
+    /// The place at which the lists became unreadable, if they did.
     pub error: Option<xdr::Error>,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct RetriedAlone {
     turn: bool,
 }
 
-/// Whose turn it is.
+/// The next call to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Others,
