@@ -62,7 +62,7 @@ pub(super) enum Runs {
     Named,
 }
 
-pub(super) const TESTS: [Test; 50] = [
+pub(super) const TESTS: [Test; 52] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -365,6 +365,13 @@ pub(super) const TESTS: [Test; 50] = [
         run: gateway::callbacks_to_rdma,
     },
     Test {
+        name: "gateway-compounds",
+        about: "COMPOUNDs of several READs, READLINK and READDIR on the kernel's server over RDMA, through our gateway",
+        runs: Runs::Usual,
+        ours: true,
+        run: gateway::compounds,
+    },
+    Test {
         name: "gateway-over-rxe",
         about: "our gateway over rxe, between the kernel's client and its server, both ways",
         runs: Runs::Usual,
@@ -398,6 +405,13 @@ pub(super) const TESTS: [Test; 50] = [
         runs: Runs::Named,
         ours: false,
         run: gateway::reference_to_rdma,
+    },
+    Test {
+        name: "reference-compounds",
+        about: "gateway-compounds over TCP, without a gateway",
+        runs: Runs::Named,
+        ours: false,
+        run: gateway::reference_compounds,
     },
     Test {
         name: "reference-gateway-kerberos",
