@@ -62,7 +62,7 @@ pub(super) enum Runs {
     Named,
 }
 
-pub(super) const TESTS: [Test; 52] = [
+pub(super) const TESTS: [Test; 53] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -223,6 +223,13 @@ pub(super) const TESTS: [Test; 52] = [
         runs: Runs::Usual,
         ours: true,
         run: in_one_guest::nested_mounts,
+    },
+    Test {
+        name: "sync-costs",
+        about: "times of WRITEs on stable storage and COMMITs, on our server and the kernel's on one ext4",
+        runs: Runs::Named,
+        ours: true,
+        run: in_one_guest::sync_costs,
     },
     Test {
         name: "layers",
