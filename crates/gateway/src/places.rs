@@ -6,6 +6,7 @@
 
 use crate::core::Core;
 use crate::pair::Pair;
+use crate::side::Side;
 use oncrpc::{Cause, PeerGroup};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -39,6 +40,18 @@ impl Core {
         let gave_way = self.give_place(to);
         to.set_given_place(gave_way);
         gave_way
+    }
+
+    /// Notes that a connection is up. One to which no other has given way may have taken a place that was freed for another
+    /// client, which would wait for it in vain: that may be given one once more.
+    pub(crate) fn note_place_of(&self, pair: &Pair) {
+        if pair.is_given_place() || self.upstream_side != Side::Rdma {
+            return;
+        }
+        let pairs = self.all_pairs();
+        if let Some(waits) = pairs.iter().find(|pair| pair.is_given_place()) {
+            waits.set_given_place(false);
+        }
     }
 
     fn give_place(&self, to: &Pair) -> bool {

@@ -419,17 +419,17 @@ impl<T: Transport + Send + Sync> Export<T> {
 
     /// Renames a file or directory, and replaces an existing target.
     ///
-    /// A call that is repeated after a lost connection may be executed twice: if the server's
-    /// duplicate request cache lacks the first one, the second fails with [`Status::NoEntry`]
-    /// although the operation succeeded.
+    /// The source is looked up before. A call that is repeated after a lost connection may be executed twice; the second
+    /// finds no source then, and it is no error if the target is what the source was.
     pub async fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), Error> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let source = self.place(from).await.at("rename", self.full(from))?;
         let target = self.place(to).await.at("rename to", self.full(to))?;
-        self.nfs
-            .rename(source, target)
-            .await
-            .at("rename", self.full(from))
+        let renamed = async {
+            let (file, _) = self.nfs.lookup(source.0, source.1).await?;
+            self.nfs.rename_file(file, source, target).await
+        };
+        renamed.await.at("rename", self.full(from))
     }
 
     /// Creates a hard link to a file.
@@ -443,20 +443,33 @@ impl<T: Transport + Send + Sync> Export<T> {
     }
 
     /// Creates a symbolic link with this text.
+    ///
+    /// The name is looked up before. A call that is repeated after a lost connection may be executed twice; the second
+    /// finds a link with this text then, and that is no error.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::Exist`] if something has the name.
     pub async fn symlink(
         &self,
         target: impl AsRef<[u8]>,
         path: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
         let (target, path) = (target.as_ref(), path.as_ref());
-        let (dir, name) = self
-            .place(path)
-            .await
-            .at("make symbolic link", self.full(path))?;
-        self.nfs
-            .symlink(dir, name, SetAttributes::default(), target)
-            .await
-            .at("make symbolic link", self.full(path))?;
+        let doing = "make symbolic link";
+        let (dir, name) = self.place(path).await.at(doing, self.full(path))?;
+        let (nfs, attributes) = (&self.nfs, SetAttributes::default());
+        let made = async {
+            match nfs.lookup(dir, name).await {
+                Ok(_) => Err(Status::Exist.into()),
+                Err(Fault::Status(Status::NoEntry)) => {
+                    nfs.symlink_once(dir, name, attributes, target).await
+                }
+                // The server says more to the call itself.
+                Err(_) => nfs.symlink(dir, name, attributes, target).await,
+            }
+        };
+        made.await.at(doing, self.full(path))?;
         Ok(())
     }
 

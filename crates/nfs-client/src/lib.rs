@@ -59,6 +59,7 @@ mod resolve;
 mod rpc;
 mod show;
 mod tuning;
+mod twice;
 mod upload;
 mod url;
 mod walk;

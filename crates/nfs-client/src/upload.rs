@@ -229,11 +229,7 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
         let from = Name::new(&self.temporary).at("name", self.export.full(&self.path))?;
         let to = Name::new(&self.name).at("name", self.export.full(&self.path))?;
         let (dir, ours) = (self.dir, self.stream.handle());
-        let named = match nfs.rename((dir, from), (dir, to)).await {
-            // The call came a second time to a server that has forgotten the first, or so it seems.
-            Err(Fault::Status(Status::NoEntry)) if has_name(nfs, ours, dir, to).await => Ok(()),
-            named => named,
-        };
+        let named = nfs.rename_file(ours, (dir, from), (dir, to)).await;
         named.at("name", self.export.full(&self.path))
     }
 
@@ -371,14 +367,16 @@ async fn name_new<T: Transport + Send + Sync>(
         Ok(()) => {}
         Err(Fault::Status(Status::Exist)) => {
             // The call came a second time to a server that has forgotten the first, or so it seems.
-            if !has_name(nfs, file, dir, to).await {
+            if !nfs.is_name_of(file, dir, to).await {
                 return Err(Status::Exist.into());
             }
         }
         Err(Fault::Status(_)) => {
             return match nfs.lookup(dir, to).await {
                 Ok(_) => Err(Status::Exist.into()),
-                Err(Fault::Status(Status::NoEntry)) => nfs.rename((dir, from), (dir, to)).await,
+                Err(Fault::Status(Status::NoEntry)) => {
+                    nfs.rename_file(file, (dir, from), (dir, to)).await
+                }
                 Err(fault) => Err(fault),
             };
         }
@@ -387,28 +385,6 @@ async fn name_new<T: Transport + Send + Sync>(
     match nfs.remove(dir, from).await {
         Ok(()) | Err(Fault::Status(Status::NoEntry)) => Ok(()),
         Err(fault) => Err(fault),
-    }
-}
-
-/// Whether a file is what has a name. Handles of one file may differ; numbers do not.
-async fn has_name<T: Transport + Send + Sync>(
-    nfs: &Nfs3<T>,
-    file: FileHandle,
-    dir: FileHandle,
-    name: Name<'_>,
-) -> bool {
-    match nfs.lookup(dir, name).await {
-        Ok((found, _)) if found == file => true,
-        Ok((found, _)) => {
-            let both = (
-                nfs.get_attributes(found).await,
-                nfs.get_attributes(file).await,
-            );
-            matches!(both, (Ok(found), Ok(file))
-                if (found.fsid, found.file_id) == (file.fsid, file.file_id))
-        }
-        // The first error is the one that counts.
-        Err(_) => false,
     }
 }
 

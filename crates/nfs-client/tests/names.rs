@@ -7,6 +7,7 @@ use nfs_client::{Fault, Mount, current_user};
 use nfs_proto::mount::MountStatus;
 use nfs_proto::{FileType, SetAttributes, Status};
 use oncrpc::Chain;
+use oncrpc::xdr::Gather;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -345,6 +346,45 @@ async fn upload_is_named_though_the_call_that_names_it_is_executed_twice() {
         export.write_all("/file", new, mode(0o640)).await.unwrap();
         assert_eq!(server.disk.lock().unwrap().read("/file"), b"new");
         assert_eq!(export.entries("/").await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn new_upload_is_named_by_rename_though_that_is_executed_twice() {
+    let faults = Faults {
+        renames_twice: true,
+        no_links: true,
+        ..Faults::default()
+    };
+    let (server, export) = export(faults, Carry::Apart).await;
+    let mut upload = export.upload("/file", NONE).await.unwrap();
+    let data = Gather::from_elem(b"new".to_vec().into(), 1);
+    upload.write(data).await.unwrap();
+    upload.complete_new().await.unwrap();
+    assert_eq!(server.disk.lock().unwrap().read("/file"), b"new");
+    assert_eq!(export.entries("/").await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn rename_and_symlink_that_are_executed_twice_are_no_failures() {
+    for sparse in [false, true] {
+        let faults = Faults {
+            renames_twice: true,
+            symlinks_twice: true,
+            sparse,
+            ..Faults::default()
+        };
+        let (_, export) = export(faults, Carry::Apart).await;
+        export.symlink("text", "/link").await.unwrap();
+        assert_eq!(export.read_link("/link").await.unwrap(), b"text");
+        export.rename("/link", "/other").await.unwrap();
+        assert_eq!(export.entries("/").await.unwrap().len(), 1);
+        // What was there before is another's.
+        let taken = export.symlink("text", "/other").await.unwrap_err();
+        assert_eq!(taken.status(), Some(Status::Exist));
+        let gone = export.rename("/link", "/other").await.unwrap_err();
+        assert_eq!(gone.status(), Some(Status::NoEntry));
+        assert_eq!(export.read_link("/other").await.unwrap(), b"text");
     }
 }
 

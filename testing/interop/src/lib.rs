@@ -3,6 +3,7 @@
 //!
 //! How the parts fit together is told in `testing/interop/README.md`.
 
+mod compound;
 mod daemon;
 pub mod dashboard;
 mod debian;

@@ -62,7 +62,7 @@ pub(super) enum Runs {
     Named,
 }
 
-pub(super) const TESTS: [Test; 50] = [
+pub(super) const TESTS: [Test; 53] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -225,6 +225,13 @@ pub(super) const TESTS: [Test; 50] = [
         run: in_one_guest::nested_mounts,
     },
     Test {
+        name: "sync-costs",
+        about: "times of WRITEs on stable storage and COMMITs, on our server and the kernel's on one ext4",
+        runs: Runs::Named,
+        ours: true,
+        run: in_one_guest::sync_costs,
+    },
+    Test {
         name: "layers",
         about: "overlayfs over two file systems, FUSE and subvolumes of btrfs, served and copied by our program",
         runs: Runs::Usual,
@@ -365,6 +372,13 @@ pub(super) const TESTS: [Test; 50] = [
         run: gateway::callbacks_to_rdma,
     },
     Test {
+        name: "gateway-compounds",
+        about: "COMPOUNDs of several READs, READLINK and READDIR on the kernel's server over RDMA, through our gateway",
+        runs: Runs::Usual,
+        ours: true,
+        run: gateway::compounds,
+    },
+    Test {
         name: "gateway-over-rxe",
         about: "our gateway over rxe, between the kernel's client and its server, both ways",
         runs: Runs::Usual,
@@ -398,6 +412,13 @@ pub(super) const TESTS: [Test; 50] = [
         runs: Runs::Named,
         ours: false,
         run: gateway::reference_to_rdma,
+    },
+    Test {
+        name: "reference-compounds",
+        about: "gateway-compounds over TCP, without a gateway",
+        runs: Runs::Named,
+        ours: false,
+        run: gateway::reference_compounds,
     },
     Test {
         name: "reference-gateway-kerberos",

@@ -1,5 +1,6 @@
 //! A configuration file in TOML, and what is wrong with it: file, line, key, and what to write instead.
 
+mod tables;
 mod understood;
 mod wording;
 
@@ -11,6 +12,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use understood::Wrong;
+
+pub(crate) use tables::{Table, Tables};
 
 /// Bytes of a file.
 pub(crate) const MAX_FILE: u64 = 1 << 20;
@@ -74,11 +77,11 @@ impl ConfigFile {
     /// # Errors
     ///
     /// If it is no TOML.
-    pub(crate) fn values<T: DeserializeOwned + Default>(
+    pub(crate) fn values<T: DeserializeOwned + Default + Tables>(
         &self,
     ) -> Result<(T, ConfigErrors), ConfigError> {
         let error = |Wrong { at, key, what }| self.error(at..at, key, what);
-        let (values, wrong) = understood::values(&self.text).map_err(error)?;
+        let (values, wrong) = understood::values(&self.text, &T::tables()).map_err(error)?;
         let errors = wrong.into_iter().map(error).collect();
         Ok((values, ConfigErrors(errors)))
     }
@@ -99,6 +102,11 @@ impl ConfigFile {
             of_machine: false,
         }
     }
+}
+
+/// What there is to say about a key that this table, as `[server]`, does not have, if another one has it.
+pub(crate) fn of_another_table<T: Tables>(here: &str, key: &str) -> Option<String> {
+    tables::elsewhere(&T::tables(), here, key)
 }
 
 /// What is wrong with a file, and where.

@@ -575,27 +575,33 @@ impl Put {
         let linked = async {
             let nfs = self.export.nfs();
             let name = Name::new(split(to).1)?;
-            if self.shared.options.keeps_existing {
-                return match nfs.link(file, dir, name).await {
-                    Ok(()) => Ok(true),
-                    // That it is taken is found when a copy is to get the name.
-                    Err(Fault::Status(_)) => Ok(false),
-                    Err(fault) => Err(fault),
-                };
+            match nfs.link(file, dir, name).await {
+                Ok(()) => return Ok(true),
+                // Another put may have made it, or the call came twice, as it was sent again.
+                Err(Fault::Status(Status::Exist)) if nfs.is_name_of(file, dir, name).await => {
+                    return Ok(true);
+                }
+                // That it is taken is found when a copy is to get the name.
+                Err(Fault::Status(Status::Exist)) if self.shared.options.keeps_existing => {
+                    return Ok(false);
+                }
+                Err(Fault::Status(Status::Exist)) => {}
+                Err(Fault::Status(_)) => return Ok(false),
+                Err(fault) => return Err(fault),
             }
             let temporary = nfs_client::temporary_name(&name, random());
             let first = Name::new(&temporary)?;
             match nfs.link(file, dir, first).await {
-                // The call came twice, as it was sent again: nobody else knows the name.
+                // The call came twice: nobody else knows the name.
                 Ok(()) | Err(Fault::Status(Status::Exist)) => {}
                 Err(Fault::Status(_)) => return Ok(false),
                 Err(fault) => return Err(fault),
             }
-            if let Err(fault) = nfs.rename((dir, first), (dir, name)).await {
-                // The error to be told is that of renaming.
-                let _ = nfs.remove(dir, first).await;
-                return Err(fault);
-            }
+            let renamed = nfs.rename_file(file, (dir, first), (dir, name)).await;
+            // Two names of one file are left as they are (RFC 1813 §3.3.14), if another put has made it meanwhile. The
+            // error to be told is that of renaming.
+            let _ = nfs.remove(dir, first).await;
+            renamed?;
             Ok(true)
         };
         let nfs = self.export.nfs();

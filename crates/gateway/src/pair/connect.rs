@@ -110,6 +110,7 @@ impl Pair {
             let error: Cause = match connector.attempt(&mut port).await {
                 Ok(link) => {
                     core.stats.upstream_connections.bump();
+                    core.note_place_of(self);
                     debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = %core.upstream_name, "connected");
                     return Some(link);
                 }

@@ -181,6 +181,35 @@ async fn connections_that_wait_for_a_place_leave_their_address_no_more_than_the_
 }
 
 #[tokio::test]
+async fn client_whose_place_another_has_taken_is_given_one_once_more() {
+    let pause = Duration::from_millis(300);
+    let config = GatewayConfig::default()
+        .with_connect_window(LIMIT)
+        .with_retry_first(pause)
+        .with_retry_most(pause);
+    let upstream = |addr| rdma_upstream(addr, Versions::One);
+    let crowded = Crowded::start_with(config, upstream).await;
+    let mut many = Vec::new();
+    for _ in 0..PLACES {
+        let mut client = crowded.client(1).await;
+        assert!(is_served(&mut client).await);
+        many.push(client);
+    }
+    let mut late = crowded.client(2).await;
+    let call = record_of(&call_of(7, ECHO, b"on"));
+    late.write_all(&call).await.expect("it is sent");
+    // The one that has been idle for longest gives way, and another client is there before this one comes again.
+    let closed = within_limit(many[0].read(&mut [0])).await;
+    assert_eq!(closed.expect("it is closed"), 0);
+    let mut other = crowded.client(3).await;
+    assert!(is_served(&mut other).await);
+    let mut reply = [0; 4 + 24 + 8];
+    let read = within_limit(late.read_exact(&mut reply)).await;
+    read.expect("it is answered");
+    assert!(is_served(&mut other).await, "it stays");
+}
+
+#[tokio::test]
 async fn connection_in_use_gives_way_to_no_other_client() {
     let crowded = Crowded::start(Duration::from_millis(300)).await;
     let mut many = Vec::new();

@@ -54,6 +54,8 @@ pub(crate) struct Faults {
     pub(crate) protected: Option<&'static [u8]>,
     /// The reply to a RENAME is lost and the call comes again, to a server that has forgotten it.
     pub(crate) renames_twice: bool,
+    /// The same for SYMLINK.
+    pub(crate) symlinks_twice: bool,
     /// READ size in FSINFO; 64 KiB otherwise.
     pub(crate) read_max: Option<u32>,
 }
@@ -389,8 +391,12 @@ impl Server {
             }
             Procedure::Symlink => {
                 let args = call.decode(args::Symlink::parse)?;
-                let kind = Kind::Symlink(args.target.bytes().into_owned());
-                self.make(&args.place, kind, args.attributes.mode).write(w);
+                let text = args.target.bytes().into_owned();
+                let make = |text| self.make(&args.place, Kind::Symlink(text), args.attributes.mode);
+                if self.faults.lock().unwrap().symlinks_twice {
+                    make(text.clone()).ok();
+                }
+                make(text).write(w);
             }
             Procedure::MkNod => {
                 let res: Res<results::Create, WccData> = Err(Status::BadType.into());

@@ -2,6 +2,7 @@
 
 mod callbacks;
 mod chain;
+mod compounds;
 mod ganesha;
 mod kerberos;
 mod libnfs;
@@ -12,6 +13,7 @@ pub(super) use self::callbacks::{
     reference as reference_callbacks, run as callbacks, run_to_rdma as callbacks_to_rdma,
 };
 pub(super) use self::chain::{reference as reference_chain, run as chain};
+pub(super) use self::compounds::{reference as reference_compounds, run as compounds};
 pub(crate) use self::ganesha::{
     PORTS as GANESHA_PORTS, UPSTREAM as GANESHA_UPSTREAM, start as start_ganesha,
 };

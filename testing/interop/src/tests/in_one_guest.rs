@@ -1,6 +1,7 @@
 //! Tests for which our server is in the guest, beside the kernel's client: the file systems it exports are
 //! made for the test, by root, and the script sees both ends of each of them.
 
+use std::fs::File;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -11,6 +12,10 @@ use programs::command::build;
 
 /// Each takes less than a minute on an idle machine.
 const LIMIT: Duration = Duration::from_secs(480);
+
+/// The disk that both servers serve, and how often each is timed.
+const SYNCED_DISK: u64 = 512 << 20;
+const SYNC_ROUNDS: usize = 9;
 
 /// Turns of each of two mounts: a wrong answer that they give one time in a hundred shows.
 const TURNS: usize = 100;
@@ -38,6 +43,18 @@ pub(super) fn local_users(run: &TestRun<'_>) -> Result<()> {
     let boot = Boot {
         files: &[("kernels", &kernels)],
         ..boot(run, "local-users.sh", &[])
+    };
+    Guest::boot(run, &boot)?.finish()
+}
+
+/// What stable storage costs beside the kernel's server, on one file system. The script says it.
+pub(super) fn sync_costs(run: &TestRun<'_>) -> Result<()> {
+    let disk = run.work.join("disk");
+    File::create(&disk)?.set_len(SYNCED_DISK)?;
+    let environment = [("ROUNDS", SYNC_ROUNDS.to_string())];
+    let boot = Boot {
+        disks: &[&disk],
+        ..boot(run, "sync-costs.sh", &environment)
     };
     Guest::boot(run, &boot)?.finish()
 }

@@ -1,6 +1,7 @@
 //! The values of a file as far as they are understood. Each that is not is left out, so that what is wrong behind it is
 //! found, too.
 
+use super::tables::Table;
 use super::wording;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
@@ -22,8 +23,8 @@ pub(super) struct Wrong {
 }
 
 impl Wrong {
-    fn new(at: usize, key: String, error: &toml::de::Error) -> Self {
-        let what = wording::of_value(&key, error.message());
+    fn new(at: usize, key: String, error: &toml::de::Error, tables: &[Table]) -> Self {
+        let what = wording::of_value(&key, error.message(), tables);
         Self { at, key, what }
     }
 }
@@ -33,7 +34,10 @@ impl Wrong {
 /// # Errors
 ///
 /// What is wrong if it is no TOML.
-pub(super) fn values<T: DeserializeOwned + Default>(text: &str) -> Result<(T, Vec<Wrong>), Wrong> {
+pub(super) fn values<T: DeserializeOwned + Default>(
+    text: &str,
+    tables: &[Table],
+) -> Result<(T, Vec<Wrong>), Wrong> {
     let table = DeTable::parse(text).map_err(|error| {
         let at = place(&error);
         Wrong {
@@ -52,8 +56,8 @@ pub(super) fn values<T: DeserializeOwned + Default>(text: &str) -> Result<(T, Ve
         };
         let path = error.path().clone();
         let at = place(error.inner());
-        wrong.push(Wrong::new(at, key(&path, 0), error.inner()));
-        further::<T>(&file, &path, &mut wrong);
+        wrong.push(Wrong::new(at, key(&path, 0), error.inner(), tables));
+        further::<T>(&file, &path, &mut wrong, tables);
         if wrong.len() == MAX_ERRORS {
             let (key, what) = (String::new(), "there may be more errors".to_owned());
             wrong.push(Wrong { at, key, what });
@@ -67,7 +71,12 @@ pub(super) fn values<T: DeserializeOwned + Default>(text: &str) -> Result<(T, Ve
 
 /// Adds what else is wrong with a list, if what is wrong at the end of a way is an entry of one: the list is left out as a
 /// whole then.
-fn further<T: DeserializeOwned>(file: &Spanned<DeValue<'_>>, way: &Path, wrong: &mut Vec<Wrong>) {
+fn further<T: DeserializeOwned>(
+    file: &Spanned<DeValue<'_>>,
+    way: &Path,
+    wrong: &mut Vec<Wrong>,
+    tables: &[Table],
+) {
     let mut file = file.clone();
     let (mut way, mut before) = (way.clone(), 0);
     while wrong.len() < MAX_ERRORS {
@@ -98,7 +107,8 @@ fn further<T: DeserializeOwned>(file: &Spanned<DeValue<'_>>, way: &Path, wrong: 
         }
         way = error.path().clone();
         let key = key(&way, before);
-        wrong.push(Wrong::new(place(error.inner()), key, error.inner()));
+        let at = place(error.inner());
+        wrong.push(Wrong::new(at, key, error.inner(), tables));
     }
 }
 
@@ -181,7 +191,7 @@ mod tests {
     }
 
     fn wrong(text: &str) -> (File, Vec<String>) {
-        let (file, wrong) = values(text).ok().expect("it is TOML");
+        let (file, wrong) = values(text, &[]).ok().expect("it is TOML");
         let keys = wrong.into_iter().map(|wrong| wrong.key);
         (file, keys.collect())
     }

@@ -3,6 +3,8 @@
 //! The parser says what it expected, in the words of TOML and of Rust. Where that is all there is to say it
 //! stays; where people are used to other files, this says how it is written here.
 
+use super::tables::{Table, elsewhere, table_of};
+
 /// What is wrong at a byte of a file, if it is no TOML there.
 pub(super) fn of_syntax(text: &str, at: usize, message: &str) -> String {
     let line = line_at(text, at);
@@ -31,8 +33,8 @@ pub(super) fn of_syntax(text: &str, at: usize, message: &str) -> String {
     }
 }
 
-/// What is wrong with the value of a key, such as `export[0].anonuid`.
-pub(super) fn of_value(key: &str, message: &str) -> String {
+/// What is wrong with the value of a key, such as `export[0].anonuid`, in a file of these tables.
+pub(super) fn of_value(key: &str, message: &str, tables: &[Table]) -> String {
     let last = key.rsplit('.').next().unwrap_or(key);
     if let Some(field) = quoted(message, "unknown field `", '`') {
         let known = message.split_once(", expected ").map(|(_, known)| known);
@@ -40,7 +42,14 @@ pub(super) fn of_value(key: &str, message: &str) -> String {
         if field == "include" && key.starts_with("export") {
             return "there is no key include here: write it at the top of the file, before the first table".to_owned();
         }
-        return match (as_in_exports(field), known) {
+        // Who writes hosts or options of exports(5) into an export means those of its clients.
+        let in_exports = as_in_exports(field);
+        if (in_exports.is_none() || !key.starts_with("export"))
+            && let Some(elsewhere) = elsewhere(tables, &table_of(key), field)
+        {
+            return elsewhere;
+        }
+        return match (in_exports, known) {
             (Some(here), _) => format!("there is no key {field}: write {here}"),
             (None, Some(known)) => format!("there is no key {field}; there are {known}"),
             (None, None) => format!("there is no key {field}"),
@@ -137,7 +146,7 @@ mod tests {
     #[test]
     fn port_in_quotes_is_shown_without_them() {
         let check = |found: &str, expected: &str| {
-            let said = of_value("pair[0].mount_port", &format!("{found}, expected u16"));
+            let said = of_value("pair[0].mount_port", &format!("{found}, expected u16"), &[]);
             assert_eq!(said, expected);
         };
         check(

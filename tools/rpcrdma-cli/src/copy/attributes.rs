@@ -9,7 +9,7 @@ use super::unkept::Unkept;
 use crate::show;
 use anyhow::Context;
 use nfs_client::{Fault, Nfs3};
-use nfs_proto::{FileHandle, FileType, SetAttributes, SetTime, Status};
+use nfs_proto::{Attributes, FileHandle, FileType, SetAttributes, SetTime, Status};
 use rpcrdma::Client;
 use rustix::fs::{AtFlags, Gid, Timespec, Timestamps, Uid};
 use std::fs::{File, FileTimes, Permissions};
@@ -77,6 +77,18 @@ impl Wanted {
                 owner: Some((there.uid, there.gid)),
                 replaced,
                 kept: None,
+            },
+            Some(_) | None => self,
+        }
+    }
+
+    /// The same where the file that is replaced has these attributes by now.
+    pub(super) fn in_place_of_what_is_there(self, now: &Attributes) -> Self {
+        match self.replaced {
+            Some(_) if now.file_type == FileType::Regular => Self {
+                mode: now.mode & 0o777,
+                owner: Some((now.uid, now.gid)),
+                ..self
             },
             Some(_) | None => self,
         }

@@ -8,7 +8,7 @@ use nfs_proto::acl::{
     ACL_DEFAULT, ACL_GROUP, ACL_GROUP_OBJ, ACL_MASK, ACL_OTHER, ACL_USER, ACL_USER_OBJ, AclList,
     AclMask, GetAcl, Lists as Answer, SetAcl,
 };
-use nfs_proto::{FileHandle, SetAttributes, Status};
+use nfs_proto::{Attributes, FileHandle, SetAttributes, Status};
 use oncrpc::RpcError;
 use rpcrdma::Client;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -136,30 +136,66 @@ async fn set_owner(
 impl Lists {
     /// Permissions that new files in a directory may have: those that its default list leaves to them, or all but those
     /// of the umask, which does not count where there is such a list (acl(5)). Linux' client does the same.
-    pub(crate) async fn permitted(&self, nfs: &Nfs3<Client>, dir: FileHandle, umask: u32) -> u32 {
-        let lists = self.ask(nfs, dir, AclMask::DEFAULT).await;
+    ///
+    /// # Errors
+    ///
+    /// The server does not tell whether there is a list.
+    pub(crate) async fn permitted(
+        &self,
+        nfs: &Nfs3<Client>,
+        dir: FileHandle,
+        umask: u32,
+    ) -> Result<u32, Fault> {
+        let lists = self.ask(nfs, dir, AclMask::DEFAULT).await?;
         let left = lists.and_then(|lists| left_by(&lists.default));
-        left.unwrap_or(0o777 & !umask)
+        Ok(left.unwrap_or(0o777 & !umask))
     }
 
-    /// The list of a file, if it says more than the mode, as far as the server tells.
-    pub(crate) async fn of(&self, nfs: &Nfs3<Client>, file: FileHandle) -> Option<RemoteList> {
-        let lists = self.ask(nfs, file, AclMask::ACCESS).await;
-        RemoteList::new(lists?.access)
+    /// A file that is about to be replaced: its list, if that says more than the mode, and its attributes.
+    ///
+    /// # Errors
+    ///
+    /// The server does not tell whether there is a list: it would be lost with the file.
+    pub(super) async fn of(
+        &self,
+        nfs: &Nfs3<Client>,
+        file: FileHandle,
+    ) -> Result<(Option<RemoteList>, Attributes), Fault> {
+        let lists = self.ask(nfs, file, AclMask::ACCESS).await?;
+        let (list, attributes) = match lists {
+            Some(lists) => (RemoteList::new(lists.access), lists.attributes),
+            None => (None, None),
+        };
+        let attributes = match attributes {
+            Some(attributes) => attributes,
+            None => nfs.get_attributes(file).await?,
+        };
+        Ok((list, attributes))
     }
 
-    async fn ask(&self, nfs: &Nfs3<Client>, file: FileHandle, mask: AclMask) -> Option<Answer> {
+    /// None if the server, or the file system of the file, has no lists.
+    async fn ask(
+        &self,
+        nfs: &Nfs3<Client>,
+        file: FileHandle,
+        mask: AclMask,
+    ) -> Result<Option<Answer>, Fault> {
         if self.are_unknown.load(Relaxed) {
-            return None;
+            return Ok(None);
         }
-        match nfs.call(&GetAcl { file, mask }).await {
-            Ok(reply) => reply.results().ok()?.ok(),
-            Err(Fault::Rpc(RpcError::ProgUnavail | RpcError::ProgMismatch { .. })) => {
+        let reply = match nfs.call(&GetAcl { file, mask }).await {
+            Err(Fault::Rpc(
+                RpcError::ProgUnavail | RpcError::ProgMismatch { .. } | RpcError::ProcUnavail,
+            )) => {
                 self.are_unknown.store(true, Relaxed);
-                None
+                return Ok(None);
             }
-            // The next call tells.
-            Err(_) => None,
+            reply => reply?,
+        };
+        match reply.results()? {
+            Ok(lists) => Ok(Some(lists)),
+            Err(failed) if failed.status == Status::NotSupported => Ok(None),
+            Err(failed) => Err(failed.status.into()),
         }
     }
 }

@@ -42,7 +42,7 @@ use crate::interrupt::Interrupt;
 use crate::output;
 use crate::progress::{self, Progress};
 use crate::session::FileError;
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use lists::Lists;
 use made::Made;
 use nfs_client::{Nfs3, NfsUrl};
@@ -295,7 +295,7 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// The user wants the copy to end.
+    /// The user wants the copy to end, or the server does not tell.
     pub(crate) async fn permitted(
         &self,
         nfs: &Nfs3<Client>,
@@ -306,7 +306,10 @@ impl Shared {
         if self.options.preserves {
             return Ok(0o777 & !umask);
         }
-        let ask = async { Ok(self.lists.permitted(nfs, dir, umask).await) };
+        let ask = async {
+            let permitted = self.lists.permitted(nfs, dir, umask).await;
+            permitted.context("cannot read the default access control list of the directory")
+        };
         let ask = || self.interrupt.unless(ask);
         known.0.get_or_try_init(ask).await.copied()
     }

@@ -4,6 +4,7 @@
 use super::Shared;
 use super::attributes::{Wanted, is_of_attributes, opened_mode};
 use super::entry::split;
+use super::lists::RemoteList;
 use super::made::{Collision, FileId, Made};
 use super::resume::{Changed, Kept as KeptFile, RESUME_WINDOW, Version, is_ours};
 use super::sparse::runs;
@@ -49,12 +50,12 @@ impl Shared {
     ) -> anyhow::Result<Uploaded> {
         self.progress.begin(size);
         let interrupt = &self.interrupt;
-        let list = match wanted.replaced {
+        let (list, wanted) = match wanted.replaced {
             Some(replaced) => {
-                let list = async { Ok(self.lists.of(export.nfs(), replaced).await) };
-                interrupt.unless(list).await?
+                let now = self.replaced_now((export, dir, to), replaced, wanted);
+                interrupt.unless(now).await?
             }
-            None => None,
+            None => (None, *wanted),
         };
         let attributes = SetAttributes {
             mode: Some(match &list {
@@ -158,6 +159,35 @@ impl Shared {
             self.leave_incomplete();
         }
         Err(error)
+    }
+
+    /// The list of the file that is replaced, and what is wanted in its place: its mode and owner may be others than those
+    /// it had when the copy was planned, and it may be another file.
+    async fn replaced_now(
+        &self,
+        (export, dir, to): (&Export<Client>, FileHandle, &[u8]),
+        replaced: FileHandle,
+        wanted: &Wanted,
+    ) -> anyhow::Result<(Option<RemoteList>, Wanted)> {
+        let nfs = export.nfs();
+        let found = async {
+            match self.lists.of(nfs, replaced).await {
+                Err(Fault::Status(Status::Stale | Status::NoEntry)) => {
+                    let (now, _) = nfs.lookup(dir, Name::new(split(to).1)?).await?;
+                    self.lists.of(nfs, now).await
+                }
+                found => found,
+            }
+        };
+        match found.await {
+            Ok((list, now)) => Ok((list, wanted.in_place_of_what_is_there(&now))),
+            // Nothing is replaced by now.
+            Err(Fault::Status(Status::NoEntry)) => Ok((None, *wanted)),
+            Err(fault) => {
+                let doing = "read the access control list of";
+                Err(nfs.error_at(fault, doing, to).into())
+            }
+        }
     }
 }
 
@@ -331,13 +361,20 @@ impl Dataless {
         let first = Name::new(&temporary)?;
         let usual = SetAttributes::default();
         let made = match self {
-            Self::Symlink(text) => nfs.symlink(dir, first, usual, text).await?,
+            Self::Symlink(text) => nfs.symlink_once(dir, first, usual, text).await?,
             Self::Special(node) => nfs.make_node(dir, first, *node).await?,
         };
-        if replaces && let Err(fault) = nfs.rename((dir, first), (dir, name)).await {
-            // The error to be told is that of renaming.
-            let _ = nfs.remove(dir, first).await;
-            return Err(fault);
+        if replaces {
+            let (from, to) = ((dir, first), (dir, name));
+            let renamed = match made.handle {
+                Some(file) => nfs.rename_file(file, from, to).await,
+                None => nfs.rename(from, to).await,
+            };
+            if let Err(fault) = renamed {
+                // The error to be told is that of renaming.
+                let _ = nfs.remove(dir, first).await;
+                return Err(fault);
+            }
         }
         let (handle, attributes) = match made.handle {
             Some(handle) => (handle, made.attributes),

@@ -1,16 +1,17 @@
 //! The command line of `gateway`.
 
-use super::config::{Config, NOT_IN_FILES};
+use super::config::{Config, File, NOT_IN_FILES};
 use super::mount_place::MountPlace;
 use super::plan::{self, PairPlan};
 use super::side::{ListenUrl, UpstreamUrl};
 use crate::checks::CheckArgs;
+use crate::config_file::of_another_table;
 use crate::endpoint::meet;
 use crate::failure::{self, Usage};
 use crate::log::LogFormat;
 use crate::serve::Given;
 use crate::serve::MAX_THREADS;
-use crate::serve::given::{FileOptions, OptionTable};
+use crate::serve::given::{FileOptions, OptionTable, names_of};
 use crate::serve::listen::MAX_LISTEN;
 use crate::serve::plan::Clients;
 use crate::serve::reports::ReportArgs;
@@ -20,6 +21,11 @@ use clap::Args;
 use printing::units;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// The options in the `[gateway]` table of a file.
+pub(super) fn names_in_files() -> Vec<String> {
+    names_of::<GatewayArgs>(&NOT_IN_FILES)
+}
 
 /// Put RDMA in front of an NFS/TCP server, or TCP in front of an NFS/RDMA server
 #[derive(Args, Clone, Debug)]
@@ -189,6 +195,7 @@ impl GatewayArgs {
             name: "gateway",
             options: &config.options,
             without: &NOT_IN_FILES,
+            elsewhere: of_another_table::<File>,
         };
         let mut args: Self = table.under(&self.given, &mut errors)?;
         args.given = self.given.clone();

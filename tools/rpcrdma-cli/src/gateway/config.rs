@@ -1,10 +1,11 @@
 //! The file of `gateway --config`: a `[gateway]` table with options of the command line, and a `[[pair]]`
 //! table for each pair.
 
+use super::args;
 use super::mount_place::MountPlace;
 use super::plan::{self, PairPlan};
 use super::side::{ListenUrl, UpstreamUrl};
-use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options};
+use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options, Table, Tables};
 use crate::provider::{ProviderArgs, ProviderName};
 use crate::serve::listen::MAX_LISTEN;
 use crate::serve::plan::Clients;
@@ -48,11 +49,20 @@ pub(super) struct Config {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+pub(super) struct File {
     #[serde(default)]
     gateway: Options,
     #[serde(default, rename = "pair")]
     pairs: Vec<Spanned<PairTable>>,
+}
+
+impl Tables for File {
+    fn tables() -> Vec<Table> {
+        vec![
+            Table::new("[gateway]", args::names_in_files()),
+            Table::of::<PairTable>("[[pair]]"),
+        ]
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -553,6 +563,14 @@ mod tests {
         refused(
             &with("alow = []"),
             "gateway.toml:4: pair[0].alow: there is no key alow",
+        );
+        refused(
+            &with("threads = 2"),
+            "gateway.toml:4: pair[0].threads: there is no key threads here: it belongs into [gateway]",
+        );
+        refused(
+            &format!("mount_port = 20048\n{}", with("")),
+            "gateway.toml:1: mount_port: there is no key mount_port here: it belongs into [[pair]]",
         );
         refused(
             &with("allow = \"filer\""),

@@ -9,8 +9,9 @@ mod include;
 mod tests;
 
 use super::exports::{Export, default_name, normal_name};
+use super::given;
 use super::plan::{ClientPlan, Clients, Plan, Presence};
-use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options};
+use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options, Table, Tables};
 use nfs_server::{Anonymous, ClientOptions, Squash};
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
@@ -46,13 +47,27 @@ struct Included {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+pub(super) struct File {
     /// A directory of files with exports, beside this file if it is no absolute path.
     include: Option<Spanned<PathBuf>>,
     #[serde(default)]
     server: Options,
     #[serde(default, rename = "export")]
     exports: Vec<Spanned<ExportTable>>,
+}
+
+impl Tables for File {
+    fn tables() -> Vec<Table> {
+        let server = Table::new("[server]", given::names_in_files());
+        [server].into_iter().chain(tables_of_exports()).collect()
+    }
+}
+
+fn tables_of_exports() -> [Table; 2] {
+    [
+        Table::of::<ExportTable>("[[export]]"),
+        Table::of::<ClientTable>("[[export.client]]"),
+    ]
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,8 +1,8 @@
 //! Options as they were given: on the command line, and in a table of a file.
 
 use super::args::ServeArgs;
-use super::config::Config;
-use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options};
+use super::config::{Config, File};
+use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options, of_another_table};
 use crate::failure::Misconfigured;
 use clap::builder::ValueRange;
 use clap::error::ErrorKind;
@@ -107,6 +107,8 @@ pub(crate) struct OptionTable<'a> {
     pub(crate) options: &'a Options,
     /// Options that have no place there.
     pub(crate) without: &'static [&'static str],
+    /// What there is to say about a key of another table.
+    pub(crate) elsewhere: fn(here: &str, key: &str) -> Option<String>,
 }
 
 impl OptionTable<'_> {
@@ -171,7 +173,7 @@ impl OptionTable<'_> {
         let is_this = |arg: &&Arg| arg.get_long() == Some(&long) && !name.contains('-');
         let arg = command.get_arguments().find(is_this);
         let arg = arg.filter(|_| !self.without.contains(&&*long));
-        let arg = arg.ok_or_else(|| vec![error(key.span(), self.unknown(command))])?;
+        let arg = arg.ok_or_else(|| vec![error(key.span(), self.unknown(command, name))])?;
         if let toml::Value::Array(list) = value.get_ref()
             && list.is_empty()
             && !arg.get_default_values().is_empty()
@@ -208,12 +210,30 @@ impl OptionTable<'_> {
     }
 
     /// What there is to say about an unknown key.
-    fn unknown(&self, command: &Command) -> String {
-        let known = command.get_arguments().filter_map(Arg::get_long);
-        let known = known.filter(|long| !self.without.contains(long));
-        let known: Vec<String> = known.map(|long| long.replace('-', "_")).collect();
-        format!("there is no such option; there are {}", known.join(", "))
+    fn unknown(&self, command: &Command, key: &str) -> String {
+        if let Some(elsewhere) = (self.elsewhere)(&format!("[{}]", self.name), key) {
+            return elsewhere;
+        }
+        let known = names(command, self.without).join(", ");
+        format!("there is no such option; there are {known}")
     }
+}
+
+/// The options of a command in a table of a file, without these.
+fn names(command: &Command, without: &[&str]) -> Vec<String> {
+    let known = command.get_arguments().filter_map(Arg::get_long);
+    let known = known.filter(|long| !without.contains(long));
+    known.map(|long| long.replace('-', "_")).collect()
+}
+
+/// The same by the type of its arguments.
+pub(crate) fn names_of<A: Args>(without: &[&str]) -> Vec<String> {
+    names(&command::<A>(), without)
+}
+
+/// The options in the `[server]` table of a file.
+pub(super) fn names_in_files() -> Vec<String> {
+    names_of::<ServeArgs>(&NOT_IN_FILES)
 }
 
 impl ServeArgs {
@@ -233,6 +253,7 @@ impl ServeArgs {
             name: "server",
             options: &config.server,
             without: &NOT_IN_FILES,
+            elsewhere: of_another_table::<File>,
         };
         let mut merged: Self = table.under(&self.given, errors)?;
         merged.given = self.given.clone();
@@ -332,6 +353,21 @@ mod tests {
         let merged = args.with_options_of(&config, &mut errors);
         assert!(errors.into_vec().is_empty());
         merged
+    }
+
+    #[test]
+    fn key_of_an_export_is_told_where_it_belongs() {
+        let text = "[server]\nfsid = 1\n[[export]]\npath = \"/usr\"\n";
+        let file = ConfigFile::new(Path::new("exports.toml"), text.to_owned());
+        let (config, mut errors) = Config::of(file).unwrap();
+        let words = ["rpcrdma", "--config=exports.toml"];
+        let matches = command::<ServeArgs>().get_matches_from(words);
+        let args = ServeArgs::from_arg_matches(&matches).unwrap();
+        args.with_options_of(&config, &mut errors).unwrap();
+        let errors: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+        let says =
+            "exports.toml:2: server.fsid: there is no key fsid here: it belongs into [[export]]";
+        assert_eq!(errors, [says]);
     }
 
     #[test]

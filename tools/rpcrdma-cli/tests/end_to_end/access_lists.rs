@@ -1,8 +1,10 @@
 //! Access control lists (acl(5)) at the destination of copies.
 
 use crate::copies::{mode, ok_with_umask, set_mode};
-use crate::memory::{files, serve, with};
-use crate::running::{Served, ok};
+use crate::memory::{files, serve, serve_without_lists, with};
+use crate::running::{Served, fails, ok};
+use nfs_proto::Status;
+use nfs_server::{LocalFs, LocalFsOptions};
 use rustix::fs::XattrFlags;
 use std::fs;
 use std::path::Path;
@@ -187,4 +189,91 @@ fn replaced_file_passes_on_its_access_control_list() {
         ok(&["put", "-p", path(&file), &served.url("")]);
         assert_eq!((get(&there, ACCESS), mode(&there)), (None, 0o644));
     }
+}
+
+/// A directory of this machine as a server has it.
+fn local(dir: &Path) -> LocalFs {
+    LocalFs::open(dir, LocalFsOptions::default()).unwrap()
+}
+
+#[test]
+fn file_whose_list_the_server_does_not_tell_is_not_replaced() {
+    let source = with(&["file"]);
+    let file = source.path().join("file");
+    for (second, fate) in [(Status::Io, "before"), (Status::NotSupported, "file")] {
+        let there = with(&["file"]);
+        fs::write(there.path().join("file"), "before").unwrap();
+        // The first is for the default list of the directory.
+        let url = serve_without_lists(local(there.path()), move |number| match number {
+            0 => Status::NotSupported,
+            _ => second,
+        });
+        let put = ["put", path(&file), &format!("{url}/")];
+        match second {
+            Status::Io => fails(&put, 1, "cannot read the access control list: "),
+            _ => drop(ok(&put)),
+        }
+        let content = fs::read_to_string(there.path().join("file"));
+        assert_eq!(content.unwrap(), fate);
+        assert_eq!(there.path().read_dir().unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn file_is_not_made_where_the_server_does_not_tell_the_default_list() {
+    let source = with(&["file"]);
+    let there = tempfile::tempdir().unwrap();
+    let url = serve_without_lists(local(there.path()), |_| Status::Io);
+    let (file, to) = (source.path().join("file"), format!("{url}/"));
+    let put = ["put", path(&file), &to];
+    let text = "cannot read the default access control list of the directory";
+    fails(&put, 1, text);
+    assert_eq!(there.path().read_dir().unwrap().count(), 0);
+    // With -p neither list matters.
+    ok(&["put", "-p", put[1], put[2]]);
+}
+
+#[test]
+fn replaced_file_passes_on_the_mode_that_it_has_by_then() {
+    let source = with(&["file"]);
+    let there = with(&["file"]);
+    let place = there.path().join("file");
+    set_mode(&place, 0o644);
+    let closes = place.clone();
+    // What is planned is over when the first list is asked for.
+    let url = serve_without_lists(local(there.path()), move |number| {
+        if number == 0 {
+            set_mode(&closes, 0o600);
+        }
+        Status::NotSupported
+    });
+    let file = source.path().join("file");
+    set_mode(&file, 0o644);
+    fs::write(&file, "new").unwrap();
+    ok(&["put", path(&file), &format!("{url}/")]);
+    assert_eq!(fs::read(&place).unwrap(), b"new");
+    assert_eq!(mode(&place) & 0o777, 0o600);
+}
+
+#[test]
+fn replaced_file_passes_on_the_mode_of_another_that_took_its_place() {
+    let source = with(&["file"]);
+    let there = with(&["file"]);
+    let place = there.path().join("file");
+    set_mode(&place, 0o644);
+    let replaced = place.clone();
+    let url = serve_without_lists(local(there.path()), move |number| {
+        if number == 0 {
+            let other = replaced.with_extension("other");
+            fs::write(&other, "other").unwrap();
+            set_mode(&other, 0o600);
+            fs::rename(&other, &replaced).unwrap();
+        }
+        Status::NotSupported
+    });
+    let file = source.path().join("file");
+    fs::write(&file, "new").unwrap();
+    ok(&["put", path(&file), &format!("{url}/")]);
+    assert_eq!(fs::read(&place).unwrap(), b"new");
+    assert_eq!(mode(&place) & 0o777, 0o600);
 }

@@ -411,7 +411,7 @@ fn file_that_cannot_be_used_is_refused_with_file_line_and_key() {
     );
     check(
         "[server]\nread_only = true\n",
-        "2: server.read_only: there is no such option",
+        "2: server.read_only: there is no key read_only here: it belongs into [[export]]",
     );
     check(
         "[server]\nmount-port = 1\n",

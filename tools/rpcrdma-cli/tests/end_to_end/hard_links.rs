@@ -1,6 +1,9 @@
 //! Files with several names that are copied.
 
+use crate::memory::{serve, with};
 use crate::running::{Served, ok};
+use nfs_proto::Procedure;
+use nfs_server::{LocalFs, LocalFsOptions};
 use std::fs::hard_link;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -94,4 +97,29 @@ fn further_name_of_a_file_that_is_not_copied_again_is_a_link_to_its_copy() {
             assert_eq!(std::fs::read(dir.join("d/1")).unwrap(), changed.as_bytes());
         }
     }
+}
+
+#[test]
+fn temporary_name_does_not_stay_where_somebody_else_has_made_the_link() {
+    let source = with(&["a"]);
+    hard_link(source.path().join("a"), source.path().join("b")).unwrap();
+    let there = with(&["b"]);
+    let dir = there.path().to_owned();
+    let files = LocalFs::open(&dir, LocalFsOptions::default()).unwrap();
+    let url = serve(files, move |procedure, number| {
+        // The first gives "a" its name, the second is to put a link in the place of "b".
+        if procedure == Procedure::Rename && number == 1 {
+            std::fs::remove_file(dir.join("b")).unwrap();
+            hard_link(dir.join("a"), dir.join("b")).unwrap();
+        }
+        None
+    });
+    let all = format!("{}/.", source.path().display());
+    ok(&["put", "-r", &all, &format!("{url}/")]);
+    let names = there.path().read_dir().unwrap();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["a", "b"]);
+    let number = |name: &str| there.path().join(name).metadata().unwrap().ino();
+    assert_eq!(number("a"), number("b"));
 }

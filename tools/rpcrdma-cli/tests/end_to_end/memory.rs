@@ -4,8 +4,10 @@
 use crate::copies::{fifo, mode, set_times};
 use crate::running::{fails, ok, run, text};
 use nfs_proto::results::Res;
-use nfs_proto::{Attributes, Failed, Procedure, Status, WccData, Wire};
-use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3, Squash};
+use nfs_proto::{
+    AclProcedure, Attributes, Failed, NFSACL_PROGRAM, NFSACL_V3, Procedure, Status, WccData, Wire,
+};
+use nfs_server::{ExportOptions, Exports, FileSystem, HandleKey, MemFs, Mount3, Nfs3, Squash};
 use oncrpc::xdr::Reader;
 use oncrpc::{Answer, Call, Program, Programs, ReplyBound};
 use rpcrdma::{Iwarp, Server, ServerConfig};
@@ -64,9 +66,53 @@ impl<F: Fn(Procedure, usize) -> Option<Status> + Send + Sync> Program for Refusi
     }
 }
 
+/// NFSACL, of which each GETACL fails; the status is told for its number.
+struct NoLists<F> {
+    fails: F,
+    calls: AtomicUsize,
+}
+
+impl<F: Fn(usize) -> Status + Send + Sync> Program for NoLists<F> {
+    fn number(&self) -> u32 {
+        NFSACL_PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        NFSACL_V3..=NFSACL_V3
+    }
+
+    fn call(&self, call: Call) -> Answer {
+        let status = (self.fails)(self.calls.fetch_add(1, Relaxed));
+        let mut w = call.success(buffer::Buffer::default());
+        let res: Res<(), Option<Attributes>> = Err(Failed::from(status));
+        res.write(&mut w);
+        Answer::message(w.finish())
+    }
+
+    fn reply_bound(
+        &self,
+        procedure: oncrpc::Procedure,
+        args: &mut Reader<'_>,
+    ) -> Option<ReplyBound> {
+        let procedure = AclProcedure::try_from(procedure.proc).ok()?;
+        nfs_proto::acl_reply_bound(procedure, args)
+    }
+}
+
+/// A server of these files where each GETACL fails with the status that is told for its number.
+pub(crate) fn serve_without_lists(
+    files: impl FileSystem + 'static,
+    fails: impl Fn(usize) -> Status + Send + Sync + 'static,
+) -> String {
+    let calls = AtomicUsize::new(0);
+    serve_programs(files, |nfs| {
+        Programs::new().with(nfs).with(NoLists { fails, calls })
+    })
+}
+
 /// A server of these files with some calls refused, and its URL. It ends with the process.
 pub(crate) fn serve(
-    files: MemFs,
+    files: impl FileSystem + 'static,
     refuses: impl Fn(Procedure, usize) -> Option<Status> + Send + Sync + 'static,
 ) -> String {
     serve_by(files, |nfs| Refusing {
@@ -78,8 +124,16 @@ pub(crate) fn serve(
 
 /// A server of these files with another program in the place of NFS.
 pub(crate) fn serve_by<P: Program + 'static>(
-    files: MemFs,
+    files: impl FileSystem + 'static,
     program: impl FnOnce(Nfs3) -> P + Send + 'static,
+) -> String {
+    serve_programs(files, |nfs| Programs::new().with(program(nfs)))
+}
+
+/// A server of these files with these programs, and MOUNT.
+fn serve_programs(
+    files: impl FileSystem + 'static,
+    programs: impl FnOnce(Nfs3) -> Programs + Send + 'static,
 ) -> String {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
@@ -91,8 +145,8 @@ pub(crate) fn serve_by<P: Program + 'static>(
             let options = ExportOptions::default().with_squash(Squash::None);
             let exports = Exports::new(HandleKey::random().unwrap());
             let exports = exports.with("/", Arc::new(files), options).unwrap();
-            let nfs = program(Nfs3::new(exports.clone(), buffer::Pool::new(1 << 20)));
-            let programs = Programs::new().with(nfs).with(Mount3::new(exports));
+            let nfs = Nfs3::new(exports.clone(), buffer::Pool::new(1 << 20));
+            let programs = programs(nfs).with(Mount3::new(exports));
             let anywhere = "127.0.0.1:0".parse().unwrap();
             let (provider, config) = (Arc::new(Iwarp::default()), ServerConfig::default());
             let server = Server::bind(provider, anywhere, Arc::new(programs), config);

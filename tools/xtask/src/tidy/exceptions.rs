@@ -36,7 +36,7 @@ pub(super) const EXCEPTIONS: Exceptions = Exceptions {
     large_types: LARGE_TYPES,
     spread_types: SPREAD_TYPES,
     lines: LINES,
-    questions: 892,
+    questions: 900,
 };
 
 const CIRCLES: &[(&str, usize)] = &[];
@@ -117,6 +117,6 @@ const SPREAD_TYPES: &[(&str, usize)] = &[
 ];
 
 const LINES: &[(&str, usize)] = &[
-    ("tools/rpcrdma-cli/src", 28_900),
+    ("tools/rpcrdma-cli/src", 29_100),
     ("tools/xtask/src", 5_150),
 ];

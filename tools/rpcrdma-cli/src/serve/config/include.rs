@@ -3,8 +3,8 @@
 //! Each file whose name ends in `.toml` and does not begin with a dot is read, in the order of the names. Others, as editors and
 //! package managers leave them, and directories are not.
 
-use super::{ExportTable, Included};
-use crate::config_file::{ConfigErrors, ConfigFile, Options};
+use super::{ExportTable, Included, tables_of_exports};
+use crate::config_file::{ConfigErrors, ConfigFile, Options, Table, Tables};
 use serde::Deserialize;
 use std::ffi::OsStr;
 use std::io;
@@ -23,6 +23,12 @@ struct File {
     server: Option<Spanned<Options>>,
     #[serde(default, rename = "export")]
     exports: Vec<Spanned<ExportTable>>,
+}
+
+impl Tables for File {
+    fn tables() -> Vec<Table> {
+        tables_of_exports().into()
+    }
 }
 
 /// Reads the files of a directory that a file includes. Adds what is wrong with them to the errors.

@@ -375,3 +375,24 @@ fn file_is_bounded() {
     let error = Config::load(&dir.path().join("missing")).unwrap_err();
     assert!(format!("{error:#}").contains("No such file"), "{error:#}");
 }
+
+#[test]
+fn key_of_another_table_is_told_where_it_belongs() {
+    let check = |text: &str, says: &str| refused(text, &format!("exports.toml:{says}"));
+    check(
+        "read_only = true\n[[export]]\npath = \"/usr\"",
+        "1: read_only: there is no key read_only here: it belongs into [[export]] or [[export.client]]",
+    );
+    check(
+        "[[export]]\npath = \"/usr\"\nthreads = 2",
+        "3: export[0].threads: there is no key threads here: it belongs into [server]",
+    );
+    check(
+        "[[export]]\npath = \"/usr\"\nhosts = [\"laptop\"]",
+        "3: export[0].hosts: there is no key hosts here: it belongs into [[export.client]]",
+    );
+    check(
+        "[[export]]\npath = \"/usr\"\n[[export.client]]\nhosts = [\"laptop\"]\nfsid = 1",
+        "5: export[0].client[0].fsid: there is no key fsid here: it belongs into [[export]]",
+    );
+}
