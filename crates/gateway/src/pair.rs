@@ -230,8 +230,8 @@ impl Pair {
         }))
     }
 
-    /// Answers a call with an item in a Read chunk that does not belong where it stands. Whole again, it would be another call
-    /// than its client has made: the item is padded to a multiple of four bytes.
+    /// Answers a call with an item in a Read chunk that does not belong where it stands: it must not be processed (RFC 8166
+    /// §6.1). Whole again, it could be another call than its client has made, as items are padded to a multiple of four bytes.
     fn bad_item(&self, bad: BadItem, scanned: &ScannedCall) -> Reply {
         self.core.stats.malformed.bump();
         match bad {
@@ -240,7 +240,7 @@ impl Pair {
                 Reply::Message(garbage_args(scanned.xid))
             }
             BadItem::Length | BadItem::Ineligible => {
-                self.warn("ERR_CHUNK: a Read chunk with padding where no argument is eligible, or has this length (RFC 8166 §6.1)");
+                self.warn("ERR_CHUNK: a Read chunk where no argument is eligible, or has this length (RFC 8166 §6.1)");
                 Reply::Ineligible
             }
         }

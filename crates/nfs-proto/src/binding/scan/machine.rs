@@ -69,7 +69,7 @@ pub(super) struct Absent {
 pub enum BadItem {
     /// The eligible argument there has another length.
     Length,
-    /// No argument there is eligible (RFC 8267 §4, §6.1), and the item needs padding.
+    /// No argument there is eligible (RFC 8267 §4, §6.1).
     Ineligible,
 }
 
@@ -303,13 +303,12 @@ impl Scan {
                 // No more places are kept than there can be items.
                 let is_known = self.items.len() < MAX_ITEMS
                     && (self.skip > 0 || self.shapes.is_some_and(|shapes| !shapes.is_empty()));
+                // RFC 8166 §6.1: also where it needs no padding, and would be the same call in the stream.
                 let bad = match place {
-                    Some(_) => Some(BadItem::Length),
-                    // Whole words need no padding, and are in the stream what they are beside it.
-                    None if length.is_multiple_of(4) => None,
-                    None => Some(BadItem::Ineligible),
+                    Some(_) => BadItem::Length,
+                    None => BadItem::Ineligible,
                 };
-                self.bad_item = self.bad_item.or(bad.filter(|_| is_known));
+                self.bad_item = self.bad_item.or(is_known.then_some(bad));
                 let at = self.at;
                 self.items.retain(|item| item.end() <= at);
                 self.shapes = None;

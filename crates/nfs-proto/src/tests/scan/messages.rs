@@ -136,8 +136,9 @@ fn item_that_does_not_belong_where_it_stands_is_reported() {
     // Within the arguments before it, and behind it.
     assert_eq!(bad(at - 8, 4095), Some(BadItem::Ineligible));
     assert_eq!(bad(at + 4, 5), Some(BadItem::Ineligible));
-    // Without padding it is the same call as without chunks.
-    assert_eq!(bad(at - 8, 4096), None);
+    // Also where it needs no padding (RFC 8166 §6.1).
+    assert_eq!(bad(at - 8, 4096), Some(BadItem::Ineligible));
+    assert_eq!(bad(at + 4, 8), Some(BadItem::Ineligible));
     // What follows an operation that is not known, or is another program's, is not judged.
     let unknown = call(2, &[xdr().words(&[76, 5])]);
     let of_unknown = scan_received(&unknown, [(unknown.len(), 5)]).unwrap();
