@@ -301,8 +301,9 @@ impl Scan {
             // Another item than the one whose length was read is nowhere.
             place => {
                 // No more places are kept than there can be items.
-                let is_known = self.items.len() < MAX_ITEMS
-                    && (self.skip > 0 || self.shapes.is_some_and(|shapes| !shapes.is_empty()));
+                let is_within =
+                    self.skip > 0 || self.shapes.is_some_and(|shapes| !shapes.is_empty());
+                let is_known = self.items.len() < MAX_ITEMS && (is_within || self.is_whole());
                 // RFC 8166 §6.1: also where it needs no padding, and would be the same call in the stream.
                 let bad = match place {
                     Some(_) => BadItem::Length,
@@ -558,6 +559,13 @@ impl Scan {
                 _ => return,
             }
         }
+    }
+
+    /// Whether no argument is eligible but those that the shapes have: all procedures of these versions are known.
+    fn is_whole(&self) -> bool {
+        let (version, procedure) = (self.note(Note::Version), self.note(Note::Procedure));
+        let is_nfs = self.header && self.note(Note::Program) == NFS_PROGRAM;
+        is_nfs && self.is_clear() && legacy::is_known(version, procedure)
     }
 
     fn arguments(&self) -> Shapes {
