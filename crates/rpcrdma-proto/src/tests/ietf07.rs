@@ -729,3 +729,18 @@ fn replies_with_what_a_call_cannot_have_are_not_believed() {
     }
     assert_eq!(lone.end.connection.violation(), None);
 }
+
+#[test]
+fn call_in_parts_that_is_answered_before_they_go_is_not_recalled() {
+    let mut lone = client();
+    lone.drive();
+    // The region of its result has to be invalidated, and is not when the connection ends.
+    let called = (lone.end).call(request(5, call(5, 9000, &[]), bound(100, &[5000])));
+    assert!(called.is_ok());
+    let mut error = Buffer::default();
+    emit_error(&mut error, 5, 2, PLENTY, RdmaError::System);
+    let connection = &mut lone.end.connection;
+    arrive(connection, error.to_vec());
+    assert_eq!(connection.calls_out(), 1, "its region is exposed");
+    assert_eq!(lone.end.connection.into_unfinished().len(), 1);
+}
