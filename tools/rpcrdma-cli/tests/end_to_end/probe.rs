@@ -505,7 +505,10 @@ fn probe_shows_what_a_server_of_ietf_07_says_of_itself() {
         {"id": 4, "name": "Maximum Segment Count", "value": 256, "bytes": "00000100"},
     ]);
     let asked = ["--rpcrdma-version", "2:ietf-07"];
-    for (server, ways) in [("auto:ietf-07", &[&[][..], &asked][..]), ("2:ietf-07", &[&[]])] {
+    for (server, ways) in [
+        ("auto:ietf-07", &[&[][..], &asked][..]),
+        ("2:ietf-07", &[&[]]),
+    ] {
         let served = Served::new(&["--rpcrdma-version", server]);
         for args in ways {
             let found = probe(&served.listening, args);
