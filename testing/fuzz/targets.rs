@@ -44,6 +44,8 @@ targets! {
     iwarp_pair
     rpcrdma_client
     rpcrdma_server
+    rpcrdma_ietf07_client
+    rpcrdma_ietf07_server
     nfs_dispatch
     nfs_client
     nfs_scan

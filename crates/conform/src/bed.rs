@@ -57,6 +57,8 @@ pub(crate) struct Bed {
     two: OnceCell<Result<(), String>>,
     /// Reason why characteristics are not tested, if they are not.
     characteristics: OnceCell<Result<(), String>>,
+    /// Reason why ietf-07 is not tested, if it is not.
+    pub(crate) ietf07: OnceCell<Result<(), String>>,
 }
 
 impl Bed {
@@ -84,6 +86,7 @@ impl Bed {
             xid: Cell::new(fastrand::u32(..)),
             two: OnceCell::new(),
             characteristics: OnceCell::new(),
+            ietf07: OnceCell::new(),
         })
     }
 
@@ -350,7 +353,9 @@ impl Bed {
         let call = Version::Two.call(&self.null_message(xid));
         match self.ask(&mut link, &call) {
             Ok(answer) => match answer.message.error() {
-                Some(code::VERS) => Err("the peer does not speak version two".to_owned()),
+                Some(code::VERS) => {
+                    Err("the peer does not speak version two as cel-01 has it".to_owned())
+                }
                 Some(_) => Err("the peer refuses a call of version two".to_owned()),
                 None => Ok(()),
             },

@@ -7,7 +7,7 @@
 //!
 //! Cases speak through work requests of any provider, RDMA devices among them, and are exactly as wrong as they
 //! want in messages and memory. Those below RPC-over-RDMA, of MPA, DDP and RDMAP, speak through [`iwarp`], which has frames
-//! of its own. [`header`] and [`rpc`] write messages down as words.
+//! of its own. [`header`], [`ietf07`] and [`rpc`] write messages down as words.
 //!
 //! A case judges by the text alone. Where a text leaves a choice, each answer that it allows passes; where it is silent, the
 //! level is robustness, and the peer has to survive.
@@ -17,6 +17,7 @@ mod case;
 mod deadline;
 mod fixture;
 pub mod header;
+pub mod ietf07;
 pub mod iwarp;
 mod known;
 mod link;

@@ -52,6 +52,8 @@ pub(crate) struct Link {
     ended: BTreeMap<u64, Result<Buffer, WorkError>>,
     /// Whether the end was told.
     over: bool,
+    /// A message in words.
+    describe: fn(&[u8]) -> String,
 }
 
 /// Identifier of the work whose end nobody waits for.
@@ -86,7 +88,13 @@ impl Link {
             returned: BTreeMap::new(),
             ended: BTreeMap::new(),
             over: false,
+            describe,
         }
+    }
+
+    /// The same whose messages are described otherwise.
+    pub(crate) fn described_by(self, describe: fn(&[u8]) -> String) -> Self {
+        Self { describe, ..self }
     }
 
     /// The end of the connection, if it has come.
@@ -166,10 +174,10 @@ impl Link {
     pub(crate) fn send_invalidating(&mut self, message: &[u8], handle: Option<u32>) -> Tested {
         match handle {
             Some(handle) => {
-                let what = format!("{} (invalidates {handle:#010x})", describe(message));
+                let what = format!("{} (invalidates {handle:#010x})", (self.describe)(message));
                 self.log.sent(what, message);
             }
-            None => self.log.sent(describe(message), message),
+            None => self.log.sent((self.describe)(message), message),
         }
         self.post(WorkRequest::Send {
             wr: UNWATCHED,
@@ -326,10 +334,11 @@ impl Link {
                 });
                 match invalidated {
                     Some(handle) => {
-                        let what = format!("{} (invalidates {handle:#010x})", describe(&bytes));
+                        let what =
+                            format!("{} (invalidates {handle:#010x})", (self.describe)(&bytes));
                         self.log.came(what, &bytes);
                     }
-                    None => self.log.came(describe(&bytes), &bytes),
+                    None => self.log.came((self.describe)(&bytes), &bytes),
                 }
                 if self.heard.len() >= MAX_HEARD {
                     return;

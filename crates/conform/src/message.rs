@@ -85,10 +85,10 @@ pub(crate) struct Lists {
 }
 
 /// Octets that are read word by word.
-struct Words<'a>(&'a [u8]);
+pub(crate) struct Words<'a>(pub(crate) &'a [u8]);
 
 impl Words<'_> {
-    fn next(&mut self, what: &str) -> Result<u32, String> {
+    pub(crate) fn next(&mut self, what: &str) -> Result<u32, String> {
         match self.0.split_first_chunk() {
             Some((word, rest)) => {
                 self.0 = rest;
@@ -110,7 +110,7 @@ impl Words<'_> {
     }
 
     /// An item of optional data follows (RFC 4506 §4.19).
-    fn follows(&mut self, what: &str) -> Result<bool, String> {
+    pub(crate) fn follows(&mut self, what: &str) -> Result<bool, String> {
         match self.next(what)? {
             0 => Ok(false),
             1 => Ok(true),
@@ -118,10 +118,19 @@ impl Words<'_> {
         }
     }
 
-    fn chunk(&mut self) -> Result<Chunk, String> {
+    pub(crate) fn chunk(&mut self) -> Result<Chunk, String> {
         let count = self.next("the number of segments of a chunk")?;
         // A count from the peer allocates nothing: each segment is read first.
         (0..count).map(|_| self.segment()).collect()
+    }
+
+    /// Opaque data of variable length, with its roundup (RFC 4506 §4.10).
+    pub(crate) fn opaque(&mut self, what: &str) -> Result<&[u8], String> {
+        let length = self.next(what)? as usize;
+        let (data, _) =
+            (self.0.split_at_checked(length)).ok_or(format!("{what} ends too early"))?;
+        self.0 = &self.0[length.next_multiple_of(4).min(self.0.len())..];
+        Ok(data)
     }
 }
 

@@ -230,8 +230,8 @@ impl Pair {
         }))
     }
 
-    /// Answers a call with an item in a Read chunk that does not belong where it stands. Whole again, it would be another call
-    /// than its client has made: the item is padded to a multiple of four bytes.
+    /// Answers a call with an item in a Read chunk that does not belong where it stands: it must not be processed (RFC 8166
+    /// §6.1). Whole again, it could be another call than its client has made, as items are padded to a multiple of four bytes.
     fn bad_item(&self, bad: BadItem, scanned: &ScannedCall) -> Reply {
         self.core.stats.malformed.bump();
         match bad {
@@ -240,7 +240,7 @@ impl Pair {
                 Reply::Message(garbage_args(scanned.xid))
             }
             BadItem::Length | BadItem::Ineligible => {
-                self.warn("ERR_CHUNK: a Read chunk with padding where no argument is eligible, or has this length (RFC 8166 §6.1)");
+                self.warn("ERR_CHUNK: a Read chunk where no argument is eligible, or has this length (RFC 8166 §6.1)");
                 Reply::Ineligible
             }
         }
@@ -440,7 +440,7 @@ impl Pair {
             results: reply.items().iter().map(oncrpc::xdr::Item::len).collect(),
         };
         if !caller.reply_room.carries(&size) {
-            return self.too_large(reply.stream_len(), scanned, caller);
+            return self.too_large(size, scanned, caller);
         }
         stats.replies.bump();
         stats.bytes_down.add(reply.stream_len() as u64);
@@ -449,12 +449,13 @@ impl Pair {
     }
 
     /// Answers a call whose reply the client cannot receive (RFC 8166 §4.5.3).
-    fn too_large(&self, bytes: usize, scanned: &ScannedCall, caller: &Caller) -> Reply {
+    fn too_large(&self, size: ReplyBound, scanned: &ScannedCall, caller: &Caller) -> Reply {
         self.core.stats.replies_too_large.bump();
         if self.core.log.may_warn(caller.group) {
+            let bytes = size.fixed + size.results.iter().sum::<usize>();
             warn!(target: "gateway", listen = self.core.listen(), peer = %caller.addr, program = scanned.program, version = scanned.version, procedure = scanned.procedure, bytes, "ERR_CHUNK: the reply fits neither inline nor the chunks of the call");
         }
-        Reply::Ineligible
+        Reply::TooLarge(size.into())
     }
 
     /// Answers a call that has no reply of the upstream.
@@ -472,7 +473,7 @@ impl Pair {
         match error {
             // It was skipped as it came.
             TransportError::TooLarge { len, .. } if self.core.upstream_side == Side::Tcp => {
-                self.too_large(len, scanned, caller)
+                self.too_large(ReplyBound::new(len), scanned, caller)
             }
             TransportError::XidInUse(_) => {
                 stats.repetitions.bump();

@@ -396,7 +396,7 @@ impl<const N: usize> Metrics<N> {
             Reply::Message(payload) => payload,
             // The call is already being answered.
             Reply::Nothing => return None,
-            Reply::Ineligible => return Some(ErrorClass::Rpc),
+            Reply::Ineligible | Reply::TooLarge(_) => return Some(ErrorClass::Rpc),
         };
         // The last word of a header with an empty verifier is the status (RFC 5531 §9).
         let parts = payload.head().split_at_checked(oncrpc::REPLY_HEADER);

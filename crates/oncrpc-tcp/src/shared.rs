@@ -135,8 +135,9 @@ pub(crate) fn record_of(reply: Reply) -> Option<Outgoing> {
             let record = Outgoing::new(message, None);
             Some(record.expect("a reply is below 2 GiB, beyond any limit of this project"))
         }
-        // Calls over TCP have no by-reference items, so that no item can be ineligible.
-        Reply::Nothing | Reply::Ineligible => None,
+        // Calls over TCP have no by-reference items, so that no item can be ineligible, and room for
+        // every reply.
+        Reply::Nothing | Reply::Ineligible | Reply::TooLarge(_) => None,
     }
 }
 

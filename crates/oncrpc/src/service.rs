@@ -195,10 +195,12 @@ pub enum Reply {
     Message(Payload),
     /// No reply: the message was not a call, or the call is being answered already.
     Nothing,
-    /// The call was not executed because of its chunks: it has by-reference items where none is
-    /// eligible (RFC 8166 §6.1), or its results fit neither inline nor in the chunks it offers (RFC
-    /// 8166 §4.5.3). The transport reports this in its own way.
+    /// The call was not executed because it has by-reference items where none is eligible (RFC 8166
+    /// §6.1). The transport reports this in its own way.
     Ineligible,
+    /// A reply of this size fits neither inline nor in the chunks that the call offers (RFC 8166
+    /// §4.5.3). The transport reports this in its own way, if it can with what is missing.
+    TooLarge(Box<ReplyBound>),
 }
 
 impl Answer {

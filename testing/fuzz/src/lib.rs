@@ -54,6 +54,7 @@ pub use nfs_client::nfs_client;
 pub use nfs_dispatch::nfs_dispatch;
 pub use nfs_scan::nfs_scan;
 pub use rpc::rpc;
+pub use rpcrdma::ietf07::{rpcrdma_ietf07_client, rpcrdma_ietf07_server};
 pub use rpcrdma::{rpcrdma_client, rpcrdma_server};
 pub use rpcrdma_header::rpcrdma_header;
 pub use rpcrdma_v2::header::rpcrdma_v2_header;

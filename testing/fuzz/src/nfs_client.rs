@@ -229,7 +229,9 @@ impl Transport for &Wrong {
 fn honest(reply: Reply) -> Result<Payload, TransportError> {
     match reply {
         Reply::Message(reply) => Ok(reply),
-        Reply::Nothing | Reply::Ineligible => Err(TransportError::Refused("no reply")),
+        Reply::Nothing | Reply::Ineligible | Reply::TooLarge(_) => {
+            Err(TransportError::Refused("no reply"))
+        }
     }
 }
 

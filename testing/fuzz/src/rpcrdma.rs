@@ -3,6 +3,7 @@
 mod calls;
 mod control;
 mod form;
+pub(crate) mod ietf07;
 mod owner;
 mod peer;
 mod setup;

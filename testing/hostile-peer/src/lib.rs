@@ -11,11 +11,12 @@
 //! [`Target`] is an `rpcrdma::Server` over `verbs-iwarp` on loopback, with a client that behaves:
 //! after each attack it must still be served, and of the attacker nothing must be left. [`Victim`] is
 //! the other way round: a client, whose server is a [`Peer`]; [`Scene`] is such a client with a call
-//! on its way. [`BackwardTarget`] is a server that calls its clients. [`ATTACKS`] lists what is
+//! on its way. [`Counting`] is a [`Peer`] of ietf-07, where credits count messages. [`BackwardTarget`] is a server that calls its clients. [`ATTACKS`] lists what is
 //! tried, and which tests try it.
 
 mod attacks;
 mod backward;
+mod counting;
 mod peer;
 mod poster;
 mod scene;
@@ -28,7 +29,8 @@ pub use attacks::{ATTACKS, Attack, Side};
 pub use backward::BackwardTarget;
 pub use conform::header::Version;
 pub use conform::iwarp::{Cause, Heard, Request, Segment, opcode, private_data};
-pub use conform::{as_words, header, rpc, words};
+pub use conform::{as_words, header, ietf07, rpc, words};
+pub use counting::{Counting, null};
 pub use peer::{Peer, framed};
 pub use poster::{Poster, Told};
 pub use scene::{Scene, assert_goes_on};

@@ -1,5 +1,6 @@
 //! The client under attack by a hostile server.
 
+use crate::counting::Counting;
 use crate::header::{
     Version, characteristic, direction, initial, operation, optional, procedure as proc,
 };
@@ -8,8 +9,10 @@ use crate::target::{PROGRAM, able, ask, echo, procedure};
 use crate::words;
 use buffer::Gather;
 use bytes::Bytes;
+use conform::ietf07::{self, htype};
 use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{Procedure, ReplyBound, TransportError};
+use rpcrdma::proto::v2::Dialect;
 use rpcrdma::{Client, ClientConfig, ConnectError, Versions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -271,6 +274,25 @@ impl Victim {
         })
     }
 
+    /// A client of ietf-07 whose server has taken in its properties, and said its own. It does what `answer` does before
+    /// that.
+    ///
+    /// # Panics
+    ///
+    /// If the connection cannot be established.
+    pub fn of_ietf07(answer: impl FnOnce(&mut Counting, u32)) -> (Self, Counting) {
+        let config = offering(Versions::Two).with_dialect(Dialect::Ietf07);
+        Self::meeting(config, |listener| {
+            // Each end may send one message at first.
+            let mut server = Counting::over(Peer::accept(listener), (0, 0, 1));
+            let offer = server.hear().expect("properties");
+            assert_eq!((offer[1], offer[3]), (2, htype::CONNPROP_FINAL));
+            answer(&mut server, offer[0]);
+            server.force(&ietf07::message(0, htype::CONNPROP_FINAL, &[0]));
+            server
+        })
+    }
+
     /// The same, with a client that has this call timeout.
     ///
     /// # Panics
@@ -290,7 +312,7 @@ impl Victim {
         Self::meeting(once(), |listener| Peer::accept_with(listener, private_data))
     }
 
-    fn meeting(config: ClientConfig, accept: impl FnOnce(&TcpListener) -> Peer) -> (Self, Peer) {
+    fn meeting<P>(config: ClientConfig, accept: impl FnOnce(&TcpListener) -> P) -> (Self, P) {
         let runtime = runtime();
         let (listener, connecting) = connecting(&runtime, config);
         let server = accept(&listener);

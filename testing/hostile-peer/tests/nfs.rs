@@ -69,7 +69,7 @@ struct Watched {
 impl Service for Watched {
     fn call(&self, call: Payload, caller: &Caller) -> Answer {
         let answer = self.programs.call(call, caller);
-        if matches!(answer, Answer::Now(Reply::Ineligible)) {
+        if matches!(answer, Answer::Now(Reply::Ineligible | Reply::TooLarge(_))) {
             self.refused.fetch_add(1, SeqCst);
         }
         answer

@@ -6,6 +6,7 @@ use super::stage::{IDLE, QUIET, Stage, Workload};
 use crate::bed::private_data;
 use crate::case::Case;
 use crate::header::{error, procedure};
+use crate::ietf07::{self, htype};
 use crate::iwarp::ANNOUNCEMENT;
 use crate::link::Heard;
 use crate::message::{Message, Segment};
@@ -230,6 +231,20 @@ pub(super) const CASES: &[Case] = &[
         "cel-01 §5.2",
         "ERR_VERS for version two is followed by version one",
         fallback,
+    ),
+    Case::requester(
+        "RV2-03",
+        Must,
+        "ietf-07 §4.3",
+        "a first message of ietf-07 has at most 1024 octets",
+        first_message_of_ietf07,
+    ),
+    Case::requester(
+        "RV2-04",
+        Must,
+        "ietf-07 §4.3, §4.3.2, §7.1.1",
+        "one message of ietf-07 is sent, and RDMA2_ERR_VERS for it is followed by version one",
+        fallback_from_ietf07,
     ),
 ];
 
@@ -587,9 +602,9 @@ fn lost_connection(stage: &Stage) -> Tested {
 }
 
 /// The messages of version two that a Requester begins with; each draws ERR_VERS.
-fn of_version_two(stage: &Stage) -> Tested<Vec<Vec<u8>>> {
+fn of_version_two(stage: &Stage, announcement: [u8; 8]) -> Tested<Vec<Vec<u8>>> {
     // A Requester may offer it only to those who announce that they know it.
-    let said = [&private_data(true, 4096)[..], &ANNOUNCEMENT].concat();
+    let said = [&private_data(true, 4096)[..], &announcement].concat();
     let mut player = stage.connection_saying(&said)?;
     let first = player.call_within(stage.patience)?;
     let messages = std::mem::take(&mut player.of_version_two);
@@ -618,14 +633,39 @@ fn of_version_two(stage: &Stage) -> Tested<Vec<Vec<u8>>> {
 }
 
 fn first_message_of_two(stage: &Stage) -> Tested {
-    let messages = of_version_two(stage)?;
+    is_short(&of_version_two(stage, ANNOUNCEMENT)?)
+}
+
+fn is_short(messages: &[Vec<u8>]) -> Tested {
     let len = messages.first().map_or(0, Vec::len);
     ensure(len <= 1024, || format!("it has {len} octets"))
 }
 
 fn fallback(stage: &Stage) -> Tested {
-    let messages = of_version_two(stage)?;
+    is_one(&of_version_two(stage, ANNOUNCEMENT)?)
+}
+
+fn is_one(messages: &[Vec<u8>]) -> Tested {
     ensure(messages.len() == 1, || {
         format!("{} messages of version two are sent", messages.len())
     })
+}
+
+/// The same of a Requester that has ietf-07, by the header type of its first message: those of cel-01 are others, but for
+/// RDMA2_GRANT, which nobody begins with.
+fn of_ietf07(stage: &Stage) -> Tested<Vec<Vec<u8>>> {
+    let messages = of_version_two(stage, ietf07::ANNOUNCEMENT)?;
+    let htype = messages.first().and_then(|first| first.get(15));
+    match htype.is_some_and(|htype| u32::from(*htype) > htype::GRANT) {
+        true => Ok(messages),
+        false => skip("the Requester offers another draft of version two"),
+    }
+}
+
+fn first_message_of_ietf07(stage: &Stage) -> Tested {
+    is_short(&of_ietf07(stage)?)
+}
+
+fn fallback_from_ietf07(stage: &Stage) -> Tested {
+    is_one(&of_ietf07(stage)?)
 }

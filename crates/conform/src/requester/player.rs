@@ -238,7 +238,7 @@ impl<'a> Player<'a> {
         let payload = match self.execute(stream) {
             Reply::Message(payload) => payload,
             Reply::Nothing => return Ok(None),
-            Reply::Ineligible => return Ok(Some(self.err_chunk(xid))),
+            Reply::Ineligible | Reply::TooLarge(_) => return Ok(Some(self.err_chunk(xid))),
         };
         let mut returned = Vec::new();
         let mut items = payload.items().iter();

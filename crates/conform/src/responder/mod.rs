@@ -4,6 +4,7 @@ mod base;
 mod credits;
 mod ddp;
 mod header;
+mod ietf07;
 mod invalidation;
 mod mpa;
 mod nfs;
@@ -33,6 +34,8 @@ pub(crate) fn cases() -> impl Iterator<Item = &'static Case> {
         ddp::CASES,
         two::CASES,
         two_operations::CASES,
+        ietf07::CASES,
+        ietf07::calls::CASES,
     ]
     .into_iter()
     .flatten()

@@ -5,6 +5,7 @@ use crate::faulty::{Faults, Faulty};
 use crate::requester::{OurClient, run};
 use conform::rpc;
 use rpcrdma::Versions;
+use rpcrdma_proto::v2::Dialect;
 
 #[track_caller]
 fn caught(faults: Faults, codes: &[&str]) {
@@ -131,4 +132,17 @@ fn wrong_private_data_is_caught() {
         ..Faults::default()
     };
     caught(faults, &["RPD-02"]);
+}
+
+#[test]
+fn long_first_messages_of_either_draft_are_caught() {
+    for (dialect, code) in [(Dialect::Cel01, "RV2-01"), (Dialect::Ietf07, "RV2-03")] {
+        let faults = Faults::sending(|message| {
+            if message[1] == 2 {
+                message.resize(300, 0);
+            }
+        });
+        let client = OurClient::over(Faulty::with(faults), Versions::Auto).with_dialect(dialect);
+        assert_fails(&run(client, &[code]), &[code]);
+    }
 }

@@ -1,5 +1,6 @@
 //! Cases against our own peers, which pass, and against broken ones, which are caught.
 
+mod broken_ietf07;
 mod broken_requester;
 mod broken_responder;
 mod faulty;

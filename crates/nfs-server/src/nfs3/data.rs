@@ -8,7 +8,7 @@ use bytes::Bytes;
 use nfs_proto::results::{self, Res};
 use nfs_proto::{Arguments, Data, Path, Status, WccData, WriteVerifier, args};
 use oncrpc::xdr::{Gather, gather_len};
-use oncrpc::{Call, Reply};
+use oncrpc::{Call, Reply, ReplyBound};
 
 impl Nfs3 {
     pub(super) fn read_link(
@@ -48,11 +48,12 @@ impl Nfs3 {
                 let left = attributes.size.saturating_sub(ask.offset);
                 let count = ask.count.min(u32::try_from(left).unwrap_or(u32::MAX));
                 let ask = args::Read { count, ..ask };
-                match room.carries(&ask.reply_bound()) {
+                let bound = ask.reply_bound();
+                match room.carries(&bound) {
                     true => fs
                         .read(&who, file, ask.offset, count)
                         .map(move |found| Ok(read_results(export, found))),
-                    false => Outcome::Ready(Err(NoRoom)),
+                    false => Outcome::Ready(Err(NoRoom(bound))),
                 }
             }
             Err(error) => Outcome::Ready(Ok(Err(convert::status(error).into()))),
@@ -117,8 +118,9 @@ impl Nfs3 {
     }
 }
 
-/// Reply to a READ whose results fit neither inline nor the offered chunk: the file was not read.
-pub(super) struct NoRoom;
+/// Reply to a READ whose results, of this size, fit neither inline nor the offered chunk: the file was
+/// not read.
+pub(super) struct NoRoom(ReplyBound);
 
 type ReadResults = Result<Res<results::Read<'static>, PostOp>, NoRoom>;
 
@@ -136,7 +138,7 @@ fn read_results(export: u32, found: Seen<ReadOut>) -> Res<results::Read<'static>
 pub(super) fn write_read(call: Call, results: ReadResults) -> Reply {
     match results {
         Ok(results) => super::write(call, results),
-        Err(NoRoom) => Reply::Ineligible,
+        Err(NoRoom(bound)) => Reply::TooLarge(bound.into()),
     }
 }
 
@@ -145,7 +147,7 @@ pub(super) fn tally_read(results: &ReadResults) -> Tally {
     match results {
         Ok(Ok(read)) => Tally::moved(read.count),
         Ok(Err(failed)) => Tally::failed(failed.status),
-        Err(NoRoom) => Tally {
+        Err(NoRoom(_)) => Tally {
             failure: Some(ErrorClass::Rpc),
             bytes: 0,
         },

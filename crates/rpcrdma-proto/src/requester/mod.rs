@@ -272,7 +272,9 @@ impl<O: Owner> Requester<O> {
         for (index, call) in &mut self.calls {
             let xid = call.request.xid;
             let is_part = |work: &WorkRequest| part_of(work) == Some(xid);
-            if call.parts == 0 || shared.posts.count(is_part) < call.parts {
+            // One that was answered before its parts went has given its credit back.
+            let awaits = matches!(call.state, State::Awaiting);
+            if !awaits || call.parts == 0 || shared.posts.count(is_part) < call.parts {
                 continue;
             }
             while shared.posts.forget(is_part) {}

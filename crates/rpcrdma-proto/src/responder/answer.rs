@@ -14,12 +14,32 @@ use crate::wire::direction::Direction;
 use crate::wire::header::{Lists, Segments};
 use crate::work::Purpose;
 use buffer::{Buffer, Gather};
+use oncrpc::ReplyBound;
 use oncrpc::xdr::{Item, Payload};
 use smallvec::SmallVec;
 use tracing::debug;
 use verbs::{Handle, Handles, WorkRequest};
 
 impl<O: Owner> Responder<O> {
+    /// Refuses a call whose reply the service has not made, as it would be of this size.
+    pub(super) fn no_room(&mut self, shared: &mut Shared<O>, key: u32, size: &ReplyBound) {
+        let Call { xid, lists, .. } = &self.calls[key as usize];
+        let sizes = shared.agreed.sizes;
+        let plain = shared.agreed.codec.plain_len(Direction::Reply);
+        let (limit, results) = (sizes.last_resort, size.results.iter().copied());
+        let rejection = match plan_reply(plain, lists, size.fixed, results, limit, sizes.continued)
+        {
+            ReplyPlan::NoRoom { len } => Rejection::ReplyTooLong { len },
+            ReplyPlan::NoRoomForResult { chunk, len } => Rejection::ResultTooLong { chunk, len },
+            // A limit of this end, and none of what the call offers.
+            ReplyPlan::Send(_) | ReplyPlan::ReplyChunk(_) | ReplyPlan::Parts(_) => {
+                Rejection::ReplyTooLong { len: size.fixed }
+            }
+        };
+        debug!(xid, ?rejection, "the service has no room for its results");
+        self.refuse(shared, key, rejection);
+    }
+
     pub(super) fn answer(&mut self, shared: &mut Shared<O>, key: u32, mut reply: Payload) {
         let call = &mut self.calls[key as usize];
         call.of_reply = reply.take_lease();

@@ -503,6 +503,7 @@ impl<O: Owner> Responder<O> {
             Reply::Nothing => self.forget(key),
             // RFC 8166 §6.1: it was not executed.
             Reply::Ineligible => self.malformed_items(shared, key),
+            Reply::TooLarge(size) => self.no_room(shared, key, &size),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::v2::ietf07::{
 };
 use crate::wire::header::{Lists, Segments, WriteChunk};
 use crate::{Direction, Version};
-use oncrpc::{Reply, TransportError};
+use oncrpc::{Reply, ReplyBound, ReplyRoom, TransportError};
 use std::time::Duration;
 use verbs::{Completion, Handle, QueuePair, Segment};
 
@@ -305,6 +305,16 @@ fn reply_that_fits_nowhere_says_what_it_would_take() {
         ended.to_string().contains("RDMA2_ERR_REPLY_RESOURCE"),
         "{ended}"
     );
+    let made = |_| Reply::Message(reply(5, 8, &[101]));
+    let needed = RdmaError::WriteResource {
+        chunk: std::num::NonZeroU32::new(1),
+        needed: 101,
+    };
+    assert_eq!(refused_with_a_chunk_of_100(made), needed);
+}
+
+/// The error for a call with a Write chunk of 100 octets, which is answered like this.
+fn refused_with_a_chunk_of_100(answer: impl FnOnce(ReplyRoom) -> Reply) -> RdmaError {
     let mut lone = server();
     let segment = Segment {
         handle: Handle(7),
@@ -324,14 +334,35 @@ fn reply_that_fits_nowhere_says_what_it_would_take() {
         &bytes,
     );
     let (id, _) = lone.called();
-    lone.end
-        .connection
-        .reply(id, Reply::Message(reply(5, 8, &[101])));
+    let room = lone.end.connection.reply_room(&id);
+    lone.end.connection.reply(id, answer(room));
+    let (xid, error) = error(&mut lone);
+    assert_eq!(xid, 5);
+    error
+}
+
+#[test]
+fn service_that_makes_no_reply_for_want_of_room_says_what_it_would_take() {
+    let too_large = |fixed: usize, result: usize| {
+        refused_with_a_chunk_of_100(|room| {
+            let size = ReplyBound {
+                fixed,
+                results: [result].into_iter().collect(),
+            };
+            assert!(!room.carries(&size));
+            Reply::TooLarge(size.into())
+        })
+    };
     let needed = RdmaError::WriteResource {
         chunk: std::num::NonZeroU32::new(1),
         needed: 101,
     };
-    assert_eq!(error(&mut lone), (5, needed));
+    assert_eq!(too_large(40, 101), needed);
+    let needed = MAX_CONTINUED + 4;
+    let resource = RdmaError::ReplyResource {
+        needed: u32::try_from(needed).unwrap(),
+    };
+    assert_eq!(too_large(needed, 100), resource);
 }
 
 #[test]
@@ -697,4 +728,19 @@ fn replies_with_what_a_call_cannot_have_are_not_believed() {
         arrive(&mut lone.end.connection, vec![0; len]);
     }
     assert_eq!(lone.end.connection.violation(), None);
+}
+
+#[test]
+fn call_in_parts_that_is_answered_before_they_go_is_not_recalled() {
+    let mut lone = client();
+    lone.drive();
+    // The region of its result has to be invalidated, and is not when the connection ends.
+    let called = (lone.end).call(request(5, call(5, 9000, &[]), bound(100, &[5000])));
+    assert!(called.is_ok());
+    let mut error = Buffer::default();
+    emit_error(&mut error, 5, 2, PLENTY, RdmaError::System);
+    let connection = &mut lone.end.connection;
+    arrive(connection, error.to_vec());
+    assert_eq!(connection.calls_out(), 1, "its region is exposed");
+    assert_eq!(lone.end.connection.into_unfinished().len(), 1);
 }

@@ -180,7 +180,7 @@ impl Dispatch {
 fn send(connection: &mut Connection, mut id: CallId, reply: Reply) -> usize {
     let bytes = match &reply {
         Reply::Message(reply) => reply.stream_len(),
-        Reply::Nothing | Reply::Ineligible => 0,
+        Reply::Nothing | Reply::Ineligible | Reply::TooLarge(_) => 0,
     };
     if let Some(lease) = id.lease_mut() {
         lease.shrink(bytes);

@@ -198,7 +198,16 @@ impl Calls {
         let reply = match script.byte() {
             0..200 => Reply::Message(message(script, xid, 1)),
             200..228 => Reply::Nothing,
-            228.. => Reply::Ineligible,
+            228..242 => Reply::Ineligible,
+            242.. => {
+                let size = ReplyBound {
+                    fixed: script.below(100_000),
+                    results: (0..script.below(3))
+                        .map(|_| script.below(100_000))
+                        .collect(),
+                };
+                Reply::TooLarge(size.into())
+            }
         };
         connection.reply(handed.id, reply);
     }

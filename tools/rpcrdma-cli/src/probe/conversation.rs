@@ -5,6 +5,7 @@ use oncrpc::xdr;
 use oncrpc::{Credential, Procedure};
 use rpcrdma_proto::header::{self, Lists, WriteChunk, procedure};
 use rpcrdma_proto::v2::header::Direction;
+use rpcrdma_proto::v2::ietf07::{PropertySet, emit_properties};
 use rpcrdma_proto::v2::operations::Operation;
 use rpcrdma_proto::v2::{Dialect, Foreign};
 use std::future::poll_fn;
@@ -20,6 +21,10 @@ use verbs::{
 /// Receives that are always posted. One is for the answer; the others are for a peer that says more
 /// than it was asked.
 const RECEIVES: usize = 8;
+
+/// Messages that a peer of ietf-07 may send before it hears of more; Receives are left for those that carry
+/// credits only.
+const WINDOW: u32 = 6;
 
 /// Bytes of the memory that is offered for a reply.
 const ROOM: u32 = 1024;
@@ -43,6 +48,8 @@ pub(super) struct Conversation {
     two: bool,
     /// What showed that the peer uses another draft.
     foreign: Option<Foreign>,
+    /// Whether each message is awaited, and not only the answer to the last.
+    all: bool,
 }
 
 /// What came back.
@@ -99,6 +106,7 @@ impl Conversation {
             strays: 0,
             two: false,
             foreign: None,
+            all: false,
         }
     }
 
@@ -162,6 +170,24 @@ impl Conversation {
         let message = self.operation(operation);
         self.told = Some(self.xid);
         self.send(message);
+    }
+
+    /// Says what we are, as ietf-07 has it. Each message that comes from then on is awaited.
+    pub(super) fn introduce(&mut self, set: &PropertySet) {
+        self.all = true;
+        let xid = self.next_xid();
+        let mut message = Buffer::default();
+        emit_properties(&mut message, xid, WINDOW, true, set);
+        self.send(message);
+    }
+
+    /// The next message, whatever it is.
+    pub(super) async fn next_message(&mut self) -> Result<Buffer, NoAnswer> {
+        let limit = self.limit;
+        match timeout(limit, self.hear()).await {
+            Ok(heard) => heard.map(|(message, _)| message),
+            Err(_) => Err(NoAnswer::TimedOut(limit)),
+        }
     }
 
     /// What came for the operation that was told, if anything did.
@@ -262,6 +288,9 @@ impl Conversation {
                 ..
             } => {
                 self.post(receive(self.receive_size));
+                if self.all {
+                    return Some((buffer, invalidated.map(|ours| ours.handle)));
+                }
                 if buffer.first_chunk() == Some(&self.xid.to_be_bytes()) {
                     return Some((buffer, invalidated.map(|ours| ours.handle)));
                 }

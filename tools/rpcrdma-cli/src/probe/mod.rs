@@ -8,6 +8,7 @@
 
 mod answer;
 mod conversation;
+mod ietf07;
 mod report;
 mod text;
 mod version_two;
@@ -20,7 +21,7 @@ use crate::provider::{ProviderArgs, Providers};
 use crate::transport::{self, Invalidation};
 use answer::Answer;
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use conversation::{Conversation, NoAnswer};
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3};
 use oncrpc::{Chain, Procedure};
@@ -32,6 +33,7 @@ use report::{
     FirstBytes, Inline, Mpa, PrivateDataSeen, ProgramAnswer, RoundTrip, RpcRdma, Verdict,
 };
 use rpcrdma::ClientConfig;
+use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::DesignBits;
 use rpcrdma_proto::{Design, PrivateData};
 use std::io::Write;
@@ -89,6 +91,7 @@ const fn null(prog: u32, vers: u32) -> Procedure {
   rpcrdma probe files.example.org:20049
   rpcrdma probe --json --timeout 2s 192.0.2.7 | jq .verdict
   rpcrdma probe --invalidation fixed,per_call 127.0.0.1
+  rpcrdma probe --rpcrdma-version 2:ietf-07 192.0.2.7
   rpcrdma probe --provider verbs 192.0.2.7
 
 It changes nothing at the peer: it makes two connections and calls procedures that do nothing. \
@@ -117,12 +120,32 @@ pub(crate) struct ProbeArgs {
         value_parser = offer)]
     remote_invalidation: Option<Invalidation>,
 
+    /// Draft of version two to ask for [default: the one that the peer announces, or else cel-01]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "VERSION",
+        conflicts_with = "remote_invalidation"
+    )]
+    rpcrdma_version: Option<Draft>,
+
     /// Print only one JSON object
     #[arg(long)]
     json: bool,
 
     #[command(flatten)]
     provider: ProviderArgs,
+}
+
+/// A draft of version two, by the names that other commands have for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Draft {
+    /// draft-cel-nfsv4-rpcrdma-version-two-01
+    #[value(name = "2")]
+    Cel01,
+    /// draft-ietf-nfsv4-rpcrdma-version-two-07
+    #[value(name = "2:ietf-07")]
+    Ietf07,
 }
 
 /// What a peer is looked at over.
@@ -359,7 +382,19 @@ impl ProbeArgs {
             .remote_invalidation
             .as_ref()
             .map_or(&[][..], |all| &all.0);
-        let found = version_two::look(&mut talk, ours(), designs).await;
+        let announced = report
+            .private_data
+            .as_ref()
+            .and_then(|seen| seen.version_two);
+        // Designs for remote invalidation are of cel-01.
+        let is_later = match self.rpcrdma_version {
+            Some(draft) => draft == Draft::Ietf07,
+            None => designs.is_empty() && announced == Some(Dialect::Ietf07.name()),
+        };
+        let found = match is_later {
+            true => ietf07::look(&mut talk, ours()).await,
+            false => version_two::look(&mut talk, ours(), designs).await,
+        };
         talk.close().await;
         found
     }

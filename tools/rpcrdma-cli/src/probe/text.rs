@@ -326,21 +326,30 @@ fn rpcrdma_rows(rows: &mut Columns, found: &RpcRdma, announced: bool) {
 }
 
 fn version_two_rows(rows: &mut Columns, spoken: &Spoken) {
-    let operations = match &spoken.operations[..] {
-        [] => "none".to_owned(),
-        some => some.join(", "),
-    };
-    row(rows, "", &format!("its operations: {operations}"));
+    if let Some(properties) = &spoken.properties {
+        let credits = spoken.credits_granted;
+        row(rows, "", &format!("credits for {credits} messages"));
+        for seen in properties {
+            let name = (seen.name).map_or_else(|| format!("property {}", seen.id), str::to_owned);
+            row(
+                rows,
+                "",
+                &format!("{name}: {}", value(&seen.value, &seen.bytes)),
+            );
+        }
+    } else {
+        let operations = match &spoken.operations[..] {
+            [] => "none".to_owned(),
+            some => some.join(", "),
+        };
+        row(rows, "", &format!("its operations: {operations}"));
+    }
     for seen in spoken.characteristics.iter().flatten() {
         let name = match seen.name {
             Some(name) => name.to_owned(),
             None => format!("characteristic {}", seen.id),
         };
-        let value = match &seen.value {
-            Some(Value::String(word)) => word.clone(),
-            Some(value) => value.to_string(),
-            None => seen.bytes.clone(),
-        };
+        let value = value(&seen.value, &seen.bytes);
         let fixed = if seen.fixed { " (fixed)" } else { "" };
         row(rows, "", &format!("{name}: {value}{fixed}"));
     }
@@ -354,6 +363,15 @@ fn version_two_rows(rows: &mut Columns, spoken: &Spoken) {
     }
     if let Some(odd) = &spoken.odd {
         row(rows, "", odd);
+    }
+}
+
+/// A value as it was read, or its bytes.
+fn value(read: &Option<Value>, bytes: &str) -> String {
+    match read {
+        Some(Value::String(word)) => word.clone(),
+        Some(value) => value.to_string(),
+        None => bytes.to_owned(),
     }
 }
 

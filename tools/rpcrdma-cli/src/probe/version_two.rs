@@ -1,4 +1,4 @@
-//! Probes the peer's support for RPC-over-RDMA version two.
+//! Probes the peer's support for RPC-over-RDMA version two as cel-01 and xcharext-02 have it.
 //!
 //! The first message of the connection says what we are (ROPT_INITXCH). Who speaks version one only
 //! refuses it with ERR_VERS (RFC 8166 §4.5.1), and who speaks version two without characteristics
@@ -11,6 +11,7 @@
 
 use super::answer;
 use super::conversation::{Conversation, Heard, NoAnswer};
+use super::ietf07::Property;
 use oncrpc::Chain;
 use rpcrdma_proto::v2::characteristics::{
     BackwardRequestSupport, BackwardSupport, Characteristic as _, DesignBits, InvalidationDesigns,
@@ -65,7 +66,7 @@ pub(super) enum VersionTwo {
 pub(super) struct Spoken {
     /// The draft of version two (`v2::Dialect`).
     pub(super) dialect: &'static str,
-    /// None where it has none.
+    /// None where it has none, as in ietf-07.
     pub(super) characteristics: Option<Vec<Characteristic>>,
     /// Those that it takes in.
     pub(super) operations: Vec<&'static str>,
@@ -75,6 +76,8 @@ pub(super) struct Spoken {
     pub(super) designs_offered: Vec<&'static str>,
     /// The one that it selected.
     pub(super) design_selected: Option<&'static str>,
+    /// What it says of itself in ietf-07, which has no characteristics.
+    pub(super) properties: Option<Vec<Property>>,
     /// What is wrong with what it said.
     pub(super) odd: Option<String>,
 }
@@ -88,6 +91,7 @@ impl Default for Spoken {
             credits_granted: 0,
             designs_offered: Vec::new(),
             design_selected: None,
+            properties: None,
             odd: None,
         }
     }
@@ -170,7 +174,7 @@ fn first_answer(heard: &Result<Heard, NoAnswer>, known: &Registry) -> VersionTwo
     }
 }
 
-fn other_draft(foreign: Foreign) -> VersionTwo {
+pub(super) fn other_draft(foreign: Foreign) -> VersionTwo {
     VersionTwo::OtherDraft {
         detail: foreign.to_string(),
         drafts: foreign.drafts(),

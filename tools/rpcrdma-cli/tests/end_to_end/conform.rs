@@ -157,7 +157,9 @@ fn nothing_to_test_is_code_77_and_what_makes_no_sense_2() {
 #[test]
 fn list_has_every_case() {
     let listed = text(&ok(&["conform", "--list"]));
-    for code in ["BASE-01", "MPA-22", "XCH-18", "RDIS-01", "RV2-02"] {
+    for code in [
+        "BASE-01", "MPA-22", "XCH-18", "IETF-30", "ICALL-24", "RDIS-01", "RV2-04",
+    ] {
         assert!(listed.contains(&format!("{code} ")), "{code}");
     }
     let without = text(&ok(&["conform", "--list", "--except=HDR-*,rdch-03"]));

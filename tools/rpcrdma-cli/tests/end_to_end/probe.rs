@@ -495,3 +495,47 @@ fn invalid_probe_arguments_are_reported() {
     fails(&["probe", "127.0.0.1:0"], 2, "1 to 65535");
     fails(&["probe", "-c", "1001", "127.0.0.1"], 2, "1001");
 }
+
+#[test]
+fn probe_shows_what_a_server_of_ietf_07_says_of_itself() {
+    let said = json!([
+        {"id": 1, "name": "Maximum Send Size", "value": 32768, "bytes": "00008000"},
+        {"id": 2, "name": "Receive Buffer Size", "value": 8192, "bytes": "00002000"},
+        {"id": 3, "name": "Maximum Segment Size", "value": 4194304, "bytes": "00400000"},
+        {"id": 4, "name": "Maximum Segment Count", "value": 256, "bytes": "00000100"},
+    ]);
+    let asked = ["--rpcrdma-version", "2:ietf-07"];
+    for (server, ways) in [
+        ("auto:ietf-07", &[&[][..], &asked][..]),
+        ("2:ietf-07", &[&[]]),
+    ] {
+        let served = Served::new(&["--rpcrdma-version", server]);
+        for args in ways {
+            let found = probe(&served.listening, args);
+            assert_eq!(found["private_data"]["version_two"], "ietf-07");
+            let two = &found["rpcrdma"]["version_two"];
+            assert_eq!(two["answer"], "spoken", "{found}");
+            assert_eq!(two["dialect"], "ietf-07");
+            assert_eq!(two["properties"], said);
+            assert!(two["credits_granted"].as_u64() > Some(0), "{two}");
+            assert_eq!(two["odd"], Value::Null);
+        }
+        if server == "2:ietf-07" {
+            continue;
+        }
+        let shown = text(&ok(&["probe", &served.listening]));
+        for part in [
+            "version 2 (ietf-07)",
+            "Maximum Segment Count: 256",
+            " messages\n",
+        ] {
+            assert!(shown.contains(part), "{shown}");
+        }
+        // Asked for the draft that it does not have, it says so.
+        let other = probe(&served.listening, &["--rpcrdma-version", "2"]);
+        assert_eq!(other["rpcrdma"]["version_two"]["answer"], "err_vers");
+    }
+    let served = Served::new(&[]);
+    let other = probe(&served.listening, &["--rpcrdma-version", "2:ietf-07"]);
+    assert_eq!(other["rpcrdma"]["version_two"]["answer"], "err_vers");
+}

@@ -43,6 +43,15 @@ pub(super) fn arguments(version: u32, procedure: u32) -> Shapes {
     }
 }
 
+/// Whether there is such a procedure.
+pub(super) fn is_known(version: u32, procedure: u32) -> bool {
+    match version {
+        NFS_V3 => Procedure::try_from(procedure).is_ok(),
+        NFS_V2 => procedure <= 17,
+        _ => false,
+    }
+}
+
 /// Returns a bound of the reply, without the verifier of RPCSEC_GSS; `count` is that of READ,
 /// READDIR or READDIRPLUS.
 pub(super) fn bound(version: u32, procedure: u32, count: u32) -> Option<ReplyBound> {

@@ -69,7 +69,7 @@ pub(super) struct Absent {
 pub enum BadItem {
     /// The eligible argument there has another length.
     Length,
-    /// No argument there is eligible (RFC 8267 §4, §6.1), and the item needs padding.
+    /// No argument there is eligible (RFC 8267 §4, §6.1).
     Ineligible,
 }
 
@@ -301,15 +301,15 @@ impl Scan {
             // Another item than the one whose length was read is nowhere.
             place => {
                 // No more places are kept than there can be items.
-                let is_known = self.items.len() < MAX_ITEMS
-                    && (self.skip > 0 || self.shapes.is_some_and(|shapes| !shapes.is_empty()));
+                let is_within =
+                    self.skip > 0 || self.shapes.is_some_and(|shapes| !shapes.is_empty());
+                let is_known = self.items.len() < MAX_ITEMS && (is_within || self.is_whole());
+                // RFC 8166 §6.1: also where it needs no padding, and would be the same call in the stream.
                 let bad = match place {
-                    Some(_) => Some(BadItem::Length),
-                    // Whole words need no padding, and are in the stream what they are beside it.
-                    None if length.is_multiple_of(4) => None,
-                    None => Some(BadItem::Ineligible),
+                    Some(_) => BadItem::Length,
+                    None => BadItem::Ineligible,
                 };
-                self.bad_item = self.bad_item.or(bad.filter(|_| is_known));
+                self.bad_item = self.bad_item.or(is_known.then_some(bad));
                 let at = self.at;
                 self.items.retain(|item| item.end() <= at);
                 self.shapes = None;
@@ -559,6 +559,13 @@ impl Scan {
                 _ => return,
             }
         }
+    }
+
+    /// Whether no argument is eligible but those that the shapes have: all procedures of these versions are known.
+    fn is_whole(&self) -> bool {
+        let (version, procedure) = (self.note(Note::Version), self.note(Note::Procedure));
+        let is_nfs = self.header && self.note(Note::Program) == NFS_PROGRAM;
+        is_nfs && self.is_clear() && legacy::is_known(version, procedure)
     }
 
     fn arguments(&self) -> Shapes {

@@ -136,8 +136,24 @@ fn item_that_does_not_belong_where_it_stands_is_reported() {
     // Within the arguments before it, and behind it.
     assert_eq!(bad(at - 8, 4095), Some(BadItem::Ineligible));
     assert_eq!(bad(at + 4, 5), Some(BadItem::Ineligible));
-    // Without padding it is the same call as without chunks.
-    assert_eq!(bad(at - 8, 4096), None);
+    // Also where it needs no padding (RFC 8166 §6.1).
+    assert_eq!(bad(at - 8, 4096), Some(BadItem::Ineligible));
+    assert_eq!(bad(at + 4, 8), Some(BadItem::Ineligible));
+    // In procedures of versions 2 and 3 without an eligible argument, and behind the one of others.
+    for (version, procedure) in [(3, 1), (3, 0), (3, 21), (2, 1), (2, 17)] {
+        let getattr = words(&[9, 0, 2, 100_003, version, procedure, 0, 0, 0, 0, 32]);
+        let found = scan_received(&getattr, [(getattr.len(), 32)]).unwrap();
+        assert_eq!(
+            found.bad_item,
+            Some(BadItem::Ineligible),
+            "{version} {procedure}"
+        );
+    }
+    for (version, procedure) in [(3, 22), (2, 18), (4, 2)] {
+        let unknown = words(&[9, 0, 2, 100_003, version, procedure, 0, 0, 0, 0, 32]);
+        let found = scan_received(&unknown, [(unknown.len(), 32)]).unwrap();
+        assert_eq!(found.bad_item, None, "{version} {procedure}");
+    }
     // What follows an operation that is not known, or is another program's, is not judged.
     let unknown = call(2, &[xdr().words(&[76, 5])]);
     let of_unknown = scan_received(&unknown, [(unknown.len(), 5)]).unwrap();
