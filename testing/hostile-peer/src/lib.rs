@@ -11,10 +11,11 @@
 //! [`Target`] is an `rpcrdma::Server` over `verbs-iwarp` on loopback, with a client that behaves:
 //! after each attack it must still be served, and of the attacker nothing must be left. [`Victim`] is
 //! the other way round: a client, whose server is a [`Peer`]; [`Scene`] is such a client with a call
-//! on its way. [`Counting`] is a [`Peer`] of ietf-07, where credits count messages. [`BackwardTarget`] is a server that calls its clients. [`ATTACKS`] lists what is
+//! on its way. [`Counting`] is a [`Peer`] of ietf-07, where credits count messages. [`BackwardTarget`] is a server that calls its clients. [`ATTACKS`] and [`ATTACKS_OF_IETF07`] list what is
 //! tried, and which tests try it.
 
 mod attacks;
+mod attacks_of_ietf07;
 mod backward;
 mod counting;
 mod peer;
@@ -26,6 +27,7 @@ mod victim;
 use std::time::{Duration, Instant};
 
 pub use attacks::{ATTACKS, Attack, Side};
+pub use attacks_of_ietf07::ATTACKS_OF_IETF07;
 pub use backward::BackwardTarget;
 pub use conform::header::Version;
 pub use conform::iwarp::{Cause, Heard, Request, Segment, opcode, private_data};

@@ -1,6 +1,6 @@
 //! The table of attacks names existing tests.
 
-use hostile_peer::ATTACKS;
+use hostile_peer::{ATTACKS, ATTACKS_OF_IETF07};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -26,7 +26,7 @@ fn tests() -> BTreeSet<String> {
 #[test]
 fn every_attack_names_existing_tests() {
     let tests = tests();
-    for attack in ATTACKS {
+    for attack in ATTACKS.iter().chain(ATTACKS_OF_IETF07) {
         assert!(!attack.tests.is_empty(), "{attack:?}");
         for test in attack.tests {
             assert!(tests.contains(*test), "no test {test}");

@@ -7,7 +7,7 @@
 use super::answer;
 use super::conversation::{Conversation, NoAnswer};
 use super::report::hex;
-use super::version_two::{Spoken, VersionTwo, other_draft};
+use super::version_two::{Property, Spoken, VersionTwo, other_draft};
 use oncrpc::Chain;
 use rpcrdma_proto::PrivateData;
 use rpcrdma_proto::v2::header::HeaderView;
@@ -15,7 +15,6 @@ use rpcrdma_proto::v2::ietf07::{
     BodyView, PropertySet, ReverseSupport, VERSION, header_type, property,
 };
 use rpcrdma_proto::v2::{Dialect, Foreign};
-use serde::Serialize;
 use serde_json::Value;
 
 /// Messages with properties that are listened to.
@@ -23,20 +22,6 @@ const MAX_MESSAGES: usize = 16;
 
 /// Properties that are shown.
 const MAX_SHOWN: usize = 64;
-
-/// What a peer says of itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct Property {
-    /// Number of the property.
-    pub(super) id: u32,
-    /// Its name, if it is known.
-    pub(super) name: Option<&'static str>,
-    /// If it is known and can be read.
-    pub(super) value: Option<Value>,
-    /// The value in hexadecimal digits.
-    pub(super) bytes: String,
-}
 
 /// Asks all of it, as the first message of a connection.
 pub(super) async fn look(talk: &mut Conversation, ours: PrivateData) -> VersionTwo {

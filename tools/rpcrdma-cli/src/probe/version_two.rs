@@ -11,7 +11,6 @@
 
 use super::answer;
 use super::conversation::{Conversation, Heard, NoAnswer};
-use super::ietf07::Property;
 use oncrpc::Chain;
 use rpcrdma_proto::v2::characteristics::{
     BackwardRequestSupport, BackwardSupport, Characteristic as _, DesignBits, InvalidationDesigns,
@@ -111,6 +110,20 @@ pub(super) struct Characteristic {
     pub(super) bytes: String,
     /// Whether it will not change on this connection.
     pub(super) fixed: bool,
+}
+
+/// What a peer of ietf-07 says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Property {
+    /// Number of the property.
+    pub(super) id: u32,
+    /// Its name, if it is known.
+    pub(super) name: Option<&'static str>,
+    /// If it is known and can be read.
+    pub(super) value: Option<Value>,
+    /// The value in hexadecimal digits.
+    pub(super) bytes: String,
 }
 
 /// Asks all of it, as the first message of a connection.
