@@ -554,7 +554,8 @@ impl<O: Owner> Connection<O> {
         let (in_service, calls) = (self.responder.messages_in_service(), self.responder.len());
         let window = self.shared.flow.window(in_service, calls);
         let messages = self.shared.flow.messages()?;
-        let goes = messages.grant_is_due(window) && self.shared.posts.pass();
+        let within = self.shared.posts.is_within_message();
+        let goes = messages.grant_is_due(window, within) && self.shared.posts.pass();
         goes.then_some(window)
     }
 

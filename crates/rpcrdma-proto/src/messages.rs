@@ -74,9 +74,14 @@ impl MessageCredits {
 
     /// Whether a message that carries nothing but credits is due: the peer has used up more than
     /// half of what it may send (§4.2.1.1). It may be sent beyond the peer's limit, which has a
-    /// Receive for one; the next one only once the peer has said more.
-    pub(crate) fn grant_is_due(&self, window: u32) -> bool {
-        self.left_to_peer() < window.div_ceil(2) && self.sent.wrapping_sub(self.limit) as i32 <= 0
+    /// Receive for one; the next one only once the peer has said more. `within` a message in parts it
+    /// is due only when the peer can send nothing: by the letter of §6.3.6 it interrupts that message.
+    pub(crate) fn grant_is_due(&self, window: u32, within: bool) -> bool {
+        let least = match within {
+            true => window.min(1),
+            false => window.div_ceil(2),
+        };
+        self.left_to_peer() < least && self.sent.wrapping_sub(self.limit) as i32 <= 0
     }
 
     /// Stamps a message that carries nothing but credits.
@@ -178,14 +183,30 @@ mod tests {
         for _ in 0..8 {
             credits.handle_message();
         }
-        assert!(credits.grant_is_due(8));
+        assert!(credits.grant_is_due(8, false));
         credits.stamp_grant(&mut message(), 8);
         for _ in 0..8 {
             credits.handle_message();
         }
-        assert!(!credits.grant_is_due(8), "the peer has no Receive for it");
+        assert!(
+            !credits.grant_is_due(8, false),
+            "the peer has no Receive for it"
+        );
         credits.handle_credits(2);
-        assert!(credits.grant_is_due(8));
+        assert!(credits.grant_is_due(8, false));
+    }
+
+    #[test]
+    fn grant_within_a_message_waits_until_the_peer_can_send_nothing() {
+        let mut credits = MessageCredits::new();
+        assert!(credits.stamp(&mut message(), 8));
+        for _ in 0..7 {
+            credits.handle_message();
+            assert!(!credits.grant_is_due(8, true));
+        }
+        assert!(credits.grant_is_due(8, false));
+        credits.handle_message();
+        assert!(credits.grant_is_due(8, true));
     }
 
     proptest! {
@@ -208,7 +229,7 @@ mod tests {
                 if waiting[end] > 0 && ends[end].stamp(&mut sent, windows[end]) {
                     waiting[end] -= 1;
                     line[end].push_back(credits(&sent));
-                } else if ends[end].grant_is_due(windows[end]) {
+                } else if ends[end].grant_is_due(windows[end], false) {
                     ends[end].stamp_grant(&mut sent, windows[end]);
                     line[end].push_back(credits(&sent));
                 }

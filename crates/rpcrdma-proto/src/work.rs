@@ -91,6 +91,9 @@ pub(crate) struct Posts {
     /// Number of outstanding work requests, Receives not counted.
     out: usize,
     limit: usize,
+    /// Whether the last Send of the queue was a part of a message that goes on, and the same of the one
+    /// before.
+    within: [bool; 2],
 }
 
 impl Posts {
@@ -102,6 +105,7 @@ impl Posts {
             sends: 0,
             out: 0,
             limit,
+            within: [false; 2],
         }
     }
 
@@ -113,6 +117,11 @@ impl Posts {
                 self.queue.push_back(work);
             }
         }
+    }
+
+    /// Whether the next Send of the queue continues a message of which parts were posted.
+    pub(crate) fn is_within_message(&self) -> bool {
+        self.within[0]
     }
 
     /// Returns the number of Sends that wait to be posted.
@@ -134,6 +143,9 @@ impl Posts {
     fn take(&mut self, at: usize) -> Option<WorkRequest> {
         let work = self.remove(at)?;
         self.out += 1;
+        if is_send(&work) {
+            self.within = [is_part(&work), self.within[0]];
+        }
         Some(work)
     }
 
@@ -175,7 +187,10 @@ impl Posts {
             WorkRequest::Receive { .. } => self.receives.push_front(work),
             work => {
                 self.completed();
-                self.sends += usize::from(is_send(&work));
+                if is_send(&work) {
+                    self.sends += 1;
+                    self.within = [self.within[1], false];
+                }
                 self.queue.push_front(work);
             }
         }
@@ -212,6 +227,23 @@ impl Posts {
 
 fn is_send(work: &WorkRequest) -> bool {
     matches!(work, WorkRequest::Send { .. })
+}
+
+/// Whether this is a Send of a part that is not the last of its message.
+fn is_part(work: &WorkRequest) -> bool {
+    let WorkRequest::Send { wr, .. } = work else {
+        return false;
+    };
+    match Purpose::of(*wr) {
+        Purpose::CallPart | Purpose::ReplyPart { .. } => true,
+        Purpose::Receive
+        | Purpose::Call
+        | Purpose::Grant
+        | Purpose::Control
+        | Purpose::Invalidate { .. }
+        | Purpose::Pull { .. }
+        | Purpose::Reply { .. } => false,
+    }
 }
 
 #[cfg(test)]

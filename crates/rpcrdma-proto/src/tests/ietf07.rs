@@ -2,6 +2,7 @@
 //! break their rules.
 
 mod odd_peers;
+mod readings;
 
 use super::lone::{Lone, arrive};
 use super::pair::{Pair, Setup};

@@ -72,6 +72,9 @@ pub enum Foreign {
 
 impl Foreign {
     /// Finds such content in a message of version two, for an end of this dialect.
+    ///
+    /// In ietf-07 a header type that no draft has tells of no other draft: header types may be added to
+    /// that text (§6), which has an answer for each that is not known (§6.1).
     pub fn in_message(dialect: Dialect, message: &[u8]) -> Option<Self> {
         let view = HeaderView::new(message).filter(|view| view.version() == VERSION)?;
         let has = match dialect {
@@ -88,7 +91,9 @@ impl Foreign {
                 let header_type = view.procedure();
                 let behind = message.len() - HeaderView::FIXED_LEN;
                 let content = Content::Header(header_type, behind);
-                (!has(content)).then_some(Self::HeaderType(header_type))
+                let foreign = (!has(content)).then_some(Self::HeaderType(header_type))?;
+                let is_added = dialect == Dialect::Ietf07 && foreign.drafts().is_none();
+                (!is_added).then_some(foreign)
             }
         }
     }
@@ -231,5 +236,27 @@ mod tests {
         said(&[7, 2, 32, 10, 0], "header type 10 of ietf-03 to ietf-07");
         said(&[7, 2, 32, 77], "header type 77, which no draft has");
         said(&[7, 2, 32, 4, 11], "error code 11 of ietf-05 to ietf-07");
+    }
+
+    #[test]
+    fn what_ietf_07_does_not_have_is_of_another_draft_if_one_has_it() {
+        let words = crate::wire::header::tests::words;
+        let of = |wire: &[u32]| {
+            Foreign::in_message(Dialect::Ietf07, &words(wire)).map(|foreign| foreign.to_string())
+        };
+        for header_type in 5..14 {
+            assert_eq!(of(&[7, 2, 32, header_type]), None);
+        }
+        for header_type in [2, 3, 14, u32::MAX] {
+            assert_eq!(of(&[7, 2, 32, header_type]), None, "a later header type");
+        }
+        for wire in [&[7, 2, 32, 0][..], &[7, 2, 32, 1], &[7, 2, 32, 5, 0]] {
+            let said = of(wire).expect("it is of cel-01");
+            assert!(said.ends_with("of cel-01"), "{said}");
+        }
+        assert_eq!(
+            of(&[7, 2, 32, 4, 12]).as_deref(),
+            Some("error code 12, which no draft has")
+        );
     }
 }

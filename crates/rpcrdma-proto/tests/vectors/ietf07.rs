@@ -1,7 +1,7 @@
 //! Vectors and description of ietf-07.
 
 use crate::xdr::{self, Description, digits};
-use crate::{any_lists, changes_that_matter, octets, of_dialect, parsed_vectors, text};
+use crate::{any_lists, blocks, changes_that_matter, octets, of_dialect, parsed_vectors, text};
 use buffer::Buffer;
 use proptest::prelude::*;
 use rpcrdma_proto::limits::{MAX_HOST_AUTH, MAX_PROPERTIES};
@@ -272,6 +272,20 @@ fn valid_vectors_are_read_and_made_by_the_codec() {
             | Body::Properties { .. } => assert!(payload.is_empty(), "{name}"),
         }
     }
+}
+
+#[test]
+fn messages_of_the_page_are_vectors() {
+    let all = parsed_vectors();
+    let mut types = std::collections::BTreeSet::new();
+    for (_, said, block) in blocks().filter(|(dialect, ..)| *dialect == "ietf-07") {
+        let vector = vectors(&all).find(|vector| octets(vector) == block);
+        let vector = vector.unwrap_or_else(|| panic!("{block:02x?} is no vector"));
+        assert_eq!(name(&block), said, "{}", vector["name"]);
+        types.extend(said.split(' ').next());
+    }
+    // Each of the ten header types, and what draws an answer.
+    assert_eq!(types.len(), 10 + 1, "{types:?}");
 }
 
 /// Vectors of which a receiver ignores something, or that have a property without octets.

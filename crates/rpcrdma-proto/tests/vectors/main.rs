@@ -121,9 +121,13 @@ fn octets(vector: &Value) -> Vec<u8> {
     xdr::octets(&lines.concat())
 }
 
-fn page() -> Vec<Vector<'static>> {
+/// A message of the page: the first word of its title, what it is or draws, and its octets.
+type Block = (&'static str, &'static str, Vec<u8>);
+
+/// The messages of the page. The first word of a title is a layout of cel-01, or the other dialect.
+fn blocks() -> impl Iterator<Item = Block> {
     let blocks = PAGE.split("```words ").skip(1);
-    let vector = |block: &'static str| {
+    blocks.map(|block| {
         let (block, _) = block.split_once("```").expect("a block has an end");
         let (title, lines) = block.split_once('\n').expect("a title");
         let (name, said) = title.split_once(' ').expect("a layout, and what it is");
@@ -132,14 +136,19 @@ fn page() -> Vec<Vector<'static>> {
             let words = line.split_whitespace();
             words.map_while(|word| (word.len() == 8).then(|| u32::from_str_radix(word, 16).ok())?)
         });
-        Vector {
-            layout: layout(name),
-            said: said.to_owned(),
-            octets: words.flat_map(u32::to_be_bytes).collect(),
-            more: &Value::Null,
-        }
+        (name, said, words.flat_map(u32::to_be_bytes).collect())
+    })
+}
+
+fn page() -> Vec<Vector<'static>> {
+    let of_cel01 = blocks().filter(|(name, ..)| *name != Dialect::Ietf07.name());
+    let vector = |(name, said, octets): Block| Vector {
+        layout: layout(name),
+        said: said.to_owned(),
+        octets,
+        more: &Value::Null,
     };
-    blocks.map(vector).collect()
+    of_cel01.map(vector).collect()
 }
 
 fn registry() -> Registry {

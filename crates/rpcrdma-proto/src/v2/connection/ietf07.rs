@@ -43,8 +43,9 @@ pub(super) struct Exchange {
     heard: Heard,
     /// The RPC message of which not all parts have come.
     arriving: Option<Arriving>,
-    /// An RPC message that is refused, and whose parts are discarded up to the last (§7.1.4).
-    refused: Option<(Direction, u32)>,
+    /// RPC messages that are refused, and whose parts are discarded up to the last (§7.1.4): the one
+    /// that came between, and the one that it interrupted.
+    refused: [Option<(Direction, u32)>; 2],
 }
 
 /// How much the peer has said of its properties.
@@ -107,7 +108,7 @@ impl Exchange {
             saying: Properties::default(),
             heard: Heard::Nothing,
             arriving: None,
-            refused: None,
+            refused: [None; 2],
         }
     }
 
@@ -219,18 +220,25 @@ impl Exchange {
         }
     }
 
+    /// Whether further parts of an RPC message are discarded.
+    fn discards_parts_of(&self, message: (Direction, u32)) -> bool {
+        self.refused.contains(&Some(message))
+    }
+
     /// Whether a whole message is the last of what was refused, and not a new one with its XID.
     fn is_refused(&mut self, message: (Direction, u32), stream: &[u8]) -> bool {
-        if self.refused != Some(message) || self.arriving.is_some() {
+        if !self.discards_parts_of(message) || self.arriving.is_some() {
             return false;
         }
-        self.refused = None;
+        for refused in &mut self.refused {
+            refused.take_if(|refused| *refused == message);
+        }
         let (direction, xid) = message;
         prefix(stream) != Some((xid, direction.word()))
     }
 
-    /// Ends what was not continued: its parts are discarded up to the last, if that is not the
-    /// message that was refused. Returns the RPC message that is given up for another.
+    /// Ends what was not continued, and what came between: the parts of both are discarded up to the
+    /// last. Returns the RPC message that is given up for another.
     fn end_arriving(
         &mut self,
         refused: (Direction, u32),
@@ -239,7 +247,7 @@ impl Exchange {
         let open = self.arriving.take();
         let open = open.map(|arriving| (arriving.direction, arriving.xid));
         let other = open.filter(|open| *open != refused);
-        self.refused = other.or_else(|| (!was_last).then_some(refused));
+        self.refused = [other, (!was_last).then_some(refused)];
         other
     }
 }
@@ -302,7 +310,7 @@ impl<O: Owner> Connection<O> {
         message: Buffer,
         invalidated: Option<Invalidated>,
     ) {
-        self.take_credits(&header);
+        self.take_credits(&message);
         let shared = &mut self.core.shared;
         let Some(exchange) = self.exchange.as_deref_mut() else {
             return;
@@ -344,7 +352,7 @@ impl<O: Owner> Connection<O> {
                 direction,
                 remaining,
             } => {
-                if exchange.refused == Some((direction, xid)) {
+                if exchange.discards_parts_of((direction, xid)) {
                     shared.counters.discarded += 1;
                     return shared.refuse_invalidation(invalidated);
                 }
@@ -450,16 +458,13 @@ impl<O: Owner> Connection<O> {
         }
     }
 
-    /// Takes the credits in a message of the peer, which may be the only thing in it that is valid
-    /// (§4.2.1).
-    fn take_credits(&mut self, header: &Result<Header, Invalid>) {
-        let credits = match header {
-            Ok(header) => header.credits,
-            Err(Invalid::Malformed { refused, .. }) => refused.credits,
-            Err(Invalid::Nothing | Invalid::Reply { .. } | Invalid::OtherVersion) => return,
-        };
-        if let Some(messages) = self.core.shared.flow.messages() {
-            messages.handle_credits(credits);
+    /// Takes the credits in a message of the peer, which may be the only thing in it that is valid: they
+    /// are in the prefix, which has one form for all header types (§4.2.1). In another version the word
+    /// has another meaning (§4.3).
+    pub(super) fn take_credits(&mut self, message: &[u8]) {
+        let view = HeaderView::new(message).filter(|view| view.version() == Version::Two.number());
+        if let (Some(view), Some(messages)) = (view, self.core.shared.flow.messages()) {
+            messages.handle_credits(view.credits());
         }
     }
 

@@ -91,6 +91,10 @@ impl<O: Owner> Connection<O> {
         if is_foreign && self.versions.speak(Version::One) {
             return Err(self.refuse_dialect(message));
         }
+        if self.exchange.is_some() {
+            // An error for a message that decides nothing takes a credit, too.
+            self.take_credits(message);
+        }
         let header = self.core.receive(message);
         let is_call = header.as_ref().is_ok_and(|header| match &header.body {
             Body::Rpc(rpc) => self.core.role().direction_of(rpc, || false) == Direction::Call,
