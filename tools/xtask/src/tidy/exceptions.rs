@@ -36,7 +36,7 @@ pub(super) const EXCEPTIONS: Exceptions = Exceptions {
     large_types: LARGE_TYPES,
     spread_types: SPREAD_TYPES,
     lines: LINES,
-    questions: 900,
+    questions: 911,
 };
 
 const CIRCLES: &[(&str, usize)] = &[];
@@ -98,6 +98,7 @@ const LARGE_TYPES: &[(&str, usize)] = &[
     ("crates/rpcrdma/src/server/serve.rs::Answering", 16),
     ("crates/verbs-ibv/src/fake/mod.rs::Model", 45),
     ("crates/verbs-sim/src/end.rs::End", 23),
+    ("testing/fuzz/src/rpcrdma/ietf07.rs::Stage", 16),
     ("testing/rpcrdma-watch/src/rules/mod.rs::Rules", 17),
 ];
 
@@ -117,6 +118,6 @@ const SPREAD_TYPES: &[(&str, usize)] = &[
 ];
 
 const LINES: &[(&str, usize)] = &[
-    ("tools/rpcrdma-cli/src", 29_100),
+    ("tools/rpcrdma-cli/src", 29_300),
     ("tools/xtask/src", 5_150),
 ];
