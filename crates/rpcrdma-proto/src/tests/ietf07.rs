@@ -3,6 +3,7 @@
 
 mod odd_peers;
 mod readings;
+mod rows;
 
 use super::lone::{Lone, arrive};
 use super::pair::{Pair, Setup};
@@ -373,7 +374,7 @@ fn parts_that_do_not_follow_each_other_are_refused_and_others_served() {
     let first = |lone: &mut Lone| {
         send_part(lone, (Direction::Call, 5), len - 1000, &whole[..1000]);
     };
-    let cases: [(&str, Deed<'_>); 7] = [
+    let cases: [(&str, Deed<'_>); 8] = [
         ("more remains than before", &|lone| {
             send_part(lone, (Direction::Call, 5), len - 1500, &whole[1000..2000]);
         }),
@@ -390,6 +391,11 @@ fn parts_that_do_not_follow_each_other_are_refused_and_others_served() {
                 len - 2000,
                 &whole[1000..2000],
             );
+        }),
+        ("it is a whole call, as long as what remains", &|lone| {
+            let other = stream(&call(9, 2000, &[]));
+            assert_eq!(other.len(), len - 1000);
+            send_call(lone, 9, &other);
         }),
         ("the last is too short", &|lone| {
             send_call(lone, 5, &whole[1000..len - 4]);
@@ -694,20 +700,20 @@ fn segments_are_as_the_peer_takes_them() {
     next(&mut lone).expect("the properties of the client");
     let set = PropertySet {
         max_segment_size: Some(10_000),
-        max_segments: Some(4),
+        max_segments: Some(8),
         ..PropertySet::default()
     };
     send_properties(&mut lone, true, &set);
-    lone.call(request(5, call(5, 40, &[]), bound(100, &[35_000])));
+    lone.call(request(5, call(5, 40, &[]), bound(100, &[75_000])));
     let Body::Call { lists, .. } = next(&mut lone).expect("the call").0.body else {
         panic!("it is a call");
     };
     let lengths: Vec<u32> = lists.writes[0].segments.iter().map(|s| s.length).collect();
-    assert_eq!(lengths, [10_000, 10_000, 10_000, 5_000]);
+    assert_eq!(lengths, [[10_000; 7].as_slice(), &[5_000]].concat());
     let error = lone
         .end
-        .call(request(6, call(6, 40, &[]), bound(100, &[80_000])));
-    let error = error.expect_err("there would be five").error;
+        .call(request(6, call(6, 40, &[]), bound(100, &[80_001])));
+    let error = error.expect_err("there would be nine").error;
     assert!(error.to_string().contains("§5.2.4"), "{error}");
 }
 

@@ -42,7 +42,7 @@ impl OneCredit {
         self.send(emit_grant, &[]);
     }
 
-    /// What arrives next: at most one message, and one grant beyond.
+    /// The next arrival: at most one message, and one grant beyond.
     fn next(&mut self) -> Option<(Body, Vec<u8>)> {
         let (header, stream) = next(&mut self.lone)?;
         self.had += 1;
@@ -128,6 +128,34 @@ fn call_and_reply_take_turns_where_there_is_one_credit() {
     );
     check_reply(&peer.lone.ended().expect("answered"), 5, 8, &[]);
     assert!(matches!(peer.next(), Some((Body::Call { .. }, _))));
+}
+
+#[test]
+fn reply_in_parts_waits_for_the_parts_of_a_call_before_it() {
+    let set = PropertySet {
+        reverse: Some(ReverseSupport::General),
+        ..PropertySet::default()
+    };
+    let mut peer = OneCredit::new(Role::Server, &set);
+    peer.lone.end.connection.handle_client_ready();
+    let long = request(5, call(5, 9000, &[]), bound(100, &[]));
+    peer.lone.end.call(long).expect("it can be carried");
+    let (first, begun) = peer.next().expect("the first part of the call");
+    assert!(matches!(first, Body::Part { .. }));
+    // Its further parts wait for credits, and a reply in parts is made.
+    let lists = Lists::default();
+    let bytes = stream(&call(7, 40, &[]));
+    let emit = |out: &mut Buffer, _| emit_call(out, 7, 2, false, None, &lists);
+    peer.send(emit, &bytes);
+    let (id, _) = peer.lone.called();
+    let long = Reply::Message(reply(7, 9000, &[]));
+    peer.lone.end.connection.reply(id, long);
+    assert!(peer.next().is_none(), "there is no credit");
+    peer.grant();
+    let (parts, rest) = peer.whole();
+    assert_eq!(parts, 2);
+    assert_eq!([begun, rest].concat(), stream(&call(5, 9000, &[])));
+    assert_eq!(peer.whole(), (3, stream(&reply(7, 9000, &[]))));
 }
 
 #[test]
@@ -265,38 +293,42 @@ fn first_message_of_a_later_header_type_draws_its_error_and_settles_nothing() {
 
 #[test]
 fn call_and_reply_in_parts_of_one_end_do_not_mix() {
-    // §4.1: payload streams of several messages are not interleaved, whatever their direction.
-    let mut config = dialect(Role::Client, Versions::Two);
-    (config.backward_credits, config.characteristics.backward) = (4, BackwardSupport::Inline);
-    let mut lone = Lone::new(&config);
-    next(&mut lone).expect("the client says its properties");
-    send_properties(&mut lone, true, &PropertySet::default());
-    lone.call(request(5, call(5, 40, &[]), bound(20_000, &[])));
-    next(&mut lone).expect("the call");
-    let both = [
-        (Direction::Reply, 5, stream(&reply(5, 9000, &[]))),
-        (Direction::Call, 7, stream(&call(7, 9000, &[]))),
-    ];
-    for at in [0, 3000] {
-        for (direction, xid, whole) in &both {
-            let end = at + 3000;
-            let remaining = whole.len() - end;
-            send_part(&mut lone, (*direction, *xid), remaining, &whole[at..end]);
-        }
+    // §4.1: payload streams of several messages are not interleaved, whatever their direction. XIDs of the
+    // two have nothing to do with each other (§3.1.5.4).
+    for xid in [5, 7] {
+        let mut config = dialect(Role::Client, Versions::Two);
+        (config.backward_credits, config.characteristics.backward) = (4, BackwardSupport::Inline);
+        let mut lone = Lone::new(&config);
+        next(&mut lone).expect("the client says its properties");
+        send_properties(&mut lone, true, &PropertySet::default());
+        lone.call(request(5, call(5, 40, &[]), bound(20_000, &[])));
+        next(&mut lone).expect("the call");
+        let (of_reply, of_call) = ((Direction::Reply, 5), (Direction::Call, xid));
+        let answer = stream(&reply(5, 9000, &[]));
+        // By its numbers, its first part could be the second of the reply.
+        let whole = stream(&call(xid, 6000, &[]));
+        send_part(&mut lone, of_reply, answer.len() - 3000, &answer[..3000]);
+        send_part(&mut lone, of_call, whole.len() - 3000, &whole[..3000]);
+        // The call is refused, once, and the reply that it interrupted is lost.
+        assert!(lone.ended().is_err());
+        assert_eq!(error(&mut lone), (xid, RdmaError::InvalCont));
+        send_part(
+            &mut lone,
+            of_reply,
+            answer.len() - 6000,
+            &answer[3000..6000],
+        );
+        send_part(&mut lone, of_call, whole.len() - 5000, &whole[3000..5000]);
+        let lists = Lists::default();
+        send(
+            &mut lone,
+            |out| emit_reply(out, 5, PLENTY, false, &lists),
+            &answer[6000..],
+        );
+        send_call(&mut lone, xid, &whole[5000..]);
+        assert!(next(&mut lone).is_none() && lone.events.is_empty());
+        check_served(&mut lone, xid);
     }
-    let lists = Lists::default();
-    let last = &both[0].2[6000..];
-    send(
-        &mut lone,
-        |out| emit_reply(out, 5, PLENTY, false, &lists),
-        last,
-    );
-    send_call(&mut lone, 7, &both[1].2[6000..]);
-    // The call is refused, once, and the reply that it interrupted is lost.
-    assert!(lone.ended().is_err());
-    assert_eq!(error(&mut lone), (7, RdmaError::InvalCont));
-    assert!(next(&mut lone).is_none() && lone.events.is_empty());
-    check_served(&mut lone, 7);
 }
 
 #[test]

@@ -66,6 +66,14 @@ fn properties_are_read_and_made() {
     check(&[7, 2, 32, 6, 1, 6, 4, 0], properties(false, empty));
 }
 
+#[test]
+fn set_has_no_order() {
+    let ascending = set(3, &[1, 4, 8192, 3, 4, 4096, 5, 4, 2]);
+    let mixed = set(3, &[5, 4, 2, 1, 4, 8192, 3, 4, 4096]);
+    assert!(ascending.is_ok());
+    assert_eq!(mixed, ascending);
+}
+
 /// The set of a message with so many properties that are these words.
 fn set(count: u32, wire: &[u32]) -> Result<PropertySet, HeaderError> {
     let message = words(&[&[7, 2, 32, 7, count], wire].concat());
