@@ -1,11 +1,11 @@
 //! The experiments behind `docs/design`, run from the source tree: `cargo run --release -p lab -- COMMAND`.
 //!
-//! - `self` ([`loopback`]) compares client and server of this implementation with plain TCP.
+//! - `self` (`loopback`) compares client and server of this implementation with plain TCP.
 //! - `invalidation` compares the designs for remote invalidation.
 //! - `thresholds` counts and times RDMA operations by inline threshold.
 //! - `negotiation` measures Receives that grow in version two.
 //!
-//! The last three run on a [`model`] of RNICs in virtual time, and `invalidation` over providers of this machine, too.
+//! The last three run on a `model` of RNICs in virtual time, and `invalidation` over providers of this machine, too.
 
 mod allocations;
 mod invalidation;

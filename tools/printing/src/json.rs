@@ -24,7 +24,7 @@ pub fn line(value: &impl Serialize) -> serde_json::Result<String> {
 ///
 /// # Errors
 ///
-/// As those of [`line`].
+/// As those of [`line()`].
 pub fn document(value: &impl Serialize) -> serde_json::Result<String> {
     with(PrettyFormatter::new(), value)
 }
