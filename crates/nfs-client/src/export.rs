@@ -420,14 +420,23 @@ impl<T: Transport + Send + Sync> Export<T> {
     /// Renames a file or directory, and replaces an existing target.
     ///
     /// The source is looked up before. A call that is repeated after a lost connection may be executed twice; the second
-    /// finds no source then, and it is no error if the target is what the source was.
+    /// finds no source then, and it is no error if the target is what the source was. Without a lost connection it is: of
+    /// several clients that rename a file to the same name, one succeeds.
     pub async fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), Error> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let source = self.place(from).await.at("rename", self.full(from))?;
         let target = self.place(to).await.at("rename to", self.full(to))?;
         let renamed = async {
             let (file, _) = self.nfs.lookup(source.0, source.1).await?;
-            self.nfs.rename_file(file, source, target).await
+            let resent = self.nfs.resent();
+            match self.nfs.rename(source, target).await {
+                Err(Fault::Status(Status::NoEntry))
+                    if resent() && self.nfs.is_name_of(file, target.0, target.1).await =>
+                {
+                    Ok(())
+                }
+                renamed => renamed,
+            }
         };
         renamed.await.at("rename", self.full(from))
     }
@@ -445,7 +454,8 @@ impl<T: Transport + Send + Sync> Export<T> {
     /// Creates a symbolic link with this text.
     ///
     /// The name is looked up before. A call that is repeated after a lost connection may be executed twice; the second
-    /// finds a link with this text then, and that is no error.
+    /// finds a link with this text then, and that is no error. Without a lost connection it is: of several clients that make
+    /// the same link, one succeeds.
     ///
     /// # Errors
     ///
@@ -462,11 +472,17 @@ impl<T: Transport + Send + Sync> Export<T> {
         let made = async {
             match nfs.lookup(dir, name).await {
                 Ok(_) => Err(Status::Exist.into()),
-                Err(Fault::Status(Status::NoEntry)) => {
-                    nfs.symlink_once(dir, name, attributes, target).await
-                }
                 // The server says more to the call itself.
-                Err(_) => nfs.symlink(dir, name, attributes, target).await,
+                Err(_) => {
+                    let resent = nfs.resent();
+                    match nfs.symlink(dir, name, attributes, target).await {
+                        Err(Fault::Status(Status::Exist)) if resent() => {
+                            let made = nfs.link_with(dir, name, target).await;
+                            made.ok_or(Status::Exist.into())
+                        }
+                        made => made,
+                    }
+                }
             }
         };
         made.await.at(doing, self.full(path))?;

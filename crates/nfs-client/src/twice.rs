@@ -7,6 +7,12 @@ use nfs_proto::{FileHandle, FileType, Name, SetAttributes, Status};
 use oncrpc::Transport;
 
 impl<T: Transport + Send + Sync> Nfs3<T> {
+    /// Returns a function that tells whether calls since now may have been sent again.
+    pub(crate) fn resent(&self) -> impl Fn() -> bool {
+        let before = self.transport().reconnects();
+        move || self.transport().reconnects() != before
+    }
+
     /// Whether a name leads to this file. Handles of one file may differ; numbers do not. False if the server does not
     /// say.
     pub async fn is_name_of(&self, file: FileHandle, dir: FileHandle, name: Name<'_>) -> bool {
@@ -24,7 +30,7 @@ impl<T: Transport + Send + Sync> Nfs3<T> {
         }
     }
 
-    /// RENAME of a file whose handle is known. If the call comes a second time, and the server has forgotten the first,
+    /// RENAME of a file whose handle is known, and whose name nobody else renames, as a temporary one. If the call comes a second time, and the server has forgotten the first,
     /// there is no such name, and the file has the new one: that is no error.
     pub async fn rename_file(
         &self,
@@ -40,7 +46,7 @@ impl<T: Transport + Send + Sync> Nfs3<T> {
         }
     }
 
-    /// SYMLINK where there was nothing of that name, as far as the caller knows. If the call comes a second time, and the
+    /// SYMLINK where it does not matter who makes the link, as under a temporary name or in a copy. If the call comes a second time, and the
     /// server has forgotten the first, there is a link with this text: that is no error.
     pub async fn symlink_once(
         &self,
@@ -60,7 +66,12 @@ impl<T: Transport + Send + Sync> Nfs3<T> {
     }
 
     /// The symbolic link of this name, if it has this text.
-    async fn link_with(&self, dir: FileHandle, name: Name<'_>, text: &[u8]) -> Option<Created> {
+    pub(crate) async fn link_with(
+        &self,
+        dir: FileHandle,
+        name: Name<'_>,
+        text: &[u8],
+    ) -> Option<Created> {
         let (handle, attributes) = self.lookup(dir, name).await.ok()?;
         let attributes = match attributes {
             Some(attributes) => attributes,

@@ -10,6 +10,7 @@ use oncrpc::Chain;
 use oncrpc::xdr::Gather;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 const NONE: SetAttributes = SetAttributes {
     mode: None,
@@ -375,6 +376,7 @@ async fn rename_and_symlink_that_are_executed_twice_are_no_failures() {
             ..Faults::default()
         };
         let (_, export) = export(faults, Carry::Apart).await;
+        export.nfs().transport().breaks.store(true, Relaxed);
         export.symlink("text", "/link").await.unwrap();
         assert_eq!(export.read_link("/link").await.unwrap(), b"text");
         export.rename("/link", "/other").await.unwrap();
@@ -386,6 +388,21 @@ async fn rename_and_symlink_that_are_executed_twice_are_no_failures() {
         assert_eq!(gone.status(), Some(Status::NoEntry));
         assert_eq!(export.read_link("/other").await.unwrap(), b"text");
     }
+}
+
+#[tokio::test]
+async fn rename_and_symlink_of_another_client_are_not_taken_for_ours() {
+    // What another client does between the lookup and the call looks as if the call came twice.
+    let faults = Faults {
+        renames_twice: true,
+        symlinks_twice: true,
+        ..Faults::default()
+    };
+    let (_, export) = export(faults, Carry::Apart).await;
+    let taken = export.symlink("text", "/link").await.unwrap_err();
+    assert_eq!(taken.status(), Some(Status::Exist));
+    let gone = export.rename("/link", "/other").await.unwrap_err();
+    assert_eq!(gone.status(), Some(Status::NoEntry));
 }
 
 #[tokio::test]

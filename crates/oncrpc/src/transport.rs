@@ -29,6 +29,12 @@ pub trait Transport {
     fn depth(&self) -> usize {
         USUAL_DEPTH
     }
+
+    /// Number of connections that were made so far in place of one that had ended. A call during which it changes may have
+    /// been sent again, and executed twice. Zero for a transport that sends no call again.
+    fn reconnects(&self) -> u64 {
+        0
+    }
 }
 
 /// Calls in flight on a transport that does not implement [`Transport::depth`].

@@ -3,7 +3,7 @@
 use oncrpc::xdr::{Parts, Payload};
 use oncrpc::{Answer, Caller, Reply, ReplyBound, Respond, Service, Transport, TransportError};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// How by-reference items travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,9 @@ pub(crate) struct Direct {
     pub(crate) most: AtomicUsize,
     /// Calls made.
     pub(crate) calls: AtomicUsize,
+    /// Whether it counts each call as one whose connection was lost.
+    pub(crate) breaks: AtomicBool,
+    reconnects: AtomicU64,
     /// What it says how many calls are worth having in flight.
     pub(crate) depth: AtomicUsize,
 }
@@ -38,6 +41,8 @@ impl Direct {
             running: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
+            breaks: AtomicBool::new(false),
+            reconnects: AtomicU64::new(0),
             depth: AtomicUsize::new(8),
         }
     }
@@ -67,8 +72,14 @@ impl Transport for Direct {
         self.depth.load(Relaxed)
     }
 
+    fn reconnects(&self) -> u64 {
+        self.reconnects.load(Relaxed)
+    }
+
     async fn call(&self, call: Payload, bound: ReplyBound) -> Result<Payload, TransportError> {
         let number = self.calls.fetch_add(1, Relaxed);
+        let breaks = self.breaks.load(Relaxed);
+        self.reconnects.fetch_add(breaks.into(), Relaxed);
         self.most
             .fetch_max(self.running.fetch_add(1, Relaxed) + 1, Relaxed);
         let _running = Running(&self.running);

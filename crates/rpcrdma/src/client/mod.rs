@@ -259,6 +259,10 @@ impl Transport for Client {
         let credits = all.filter_map(|seen| Some(seen.info.as_ref()?.credits as usize));
         credits.sum::<usize>().max(1)
     }
+
+    fn reconnects(&self) -> u64 {
+        Self::reconnects(self)
+    }
 }
 
 impl Transport for TimedClient {
@@ -284,5 +288,9 @@ impl Transport for TimedClient {
 
     fn depth(&self) -> usize {
         self.client.depth()
+    }
+
+    fn reconnects(&self) -> u64 {
+        self.client.reconnects()
     }
 }
