@@ -31,6 +31,8 @@ pub struct FairQueue<K, T> {
 /// The items of one address.
 #[derive(Debug)]
 struct Connections<K, T> {
+    /// It has no turn until it [resumes](FairQueue::resume).
+    is_parked: bool,
     items: HashMap<K, VecDeque<T>>,
     /// Connections with items, in the order of their turns.
     turns: VecDeque<K>,
@@ -43,6 +45,9 @@ pub enum Turn {
     Takes,
     /// Its item stays, and the next address is asked.
     IsPassed,
+    /// The same, and the address has no turn until it [resumes](FairQueue::resume): only that can make a difference. So
+    /// however many addresses wait for that, nobody looks at them.
+    IsParked,
     /// Its item stays, and no other overtakes it.
     Waits,
 }
@@ -62,6 +67,7 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
         let address = self.addresses.entry(group).or_insert_with(|| {
             self.turns.push_back(group);
             Connections {
+                is_parked: false,
                 items: HashMap::new(),
                 turns: VecDeque::new(),
             }
@@ -85,6 +91,7 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
             match turn(group, self.next_of(group)?) {
                 Turn::Takes => break,
                 Turn::IsPassed => at += 1,
+                Turn::IsParked => self.park(group),
                 Turn::Waits => return None,
             }
         }
@@ -111,6 +118,7 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
                     taken.extend(item.map(|(connection, item)| (group, connection, item)));
                 }
                 Turn::IsPassed => passed.push_back(group),
+                Turn::IsParked => self.park(group),
                 Turn::Waits => {
                     self.turns.push_front(group);
                     break;
@@ -120,6 +128,24 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
         passed.append(&mut self.turns);
         self.turns = passed;
         taken
+    }
+
+    /// Leaves an address with items without a turn until it [resumes](Self::resume).
+    pub fn park(&mut self, group: PeerGroup) {
+        if let Some(address) = self.addresses.get_mut(&group)
+            && !std::mem::replace(&mut address.is_parked, true)
+        {
+            self.turns.retain(|&other| other != group);
+        }
+    }
+
+    /// Gives an address its turns again, behind all others, if it has been [parked](Turn::IsParked).
+    pub fn resume(&mut self, group: PeerGroup) {
+        if let Some(address) = self.addresses.get_mut(&group)
+            && std::mem::take(&mut address.is_parked)
+        {
+            self.turns.push_back(group);
+        }
     }
 
     /// Takes the next item of an address whose turn it is, and gives it its next turn behind all others.
@@ -203,7 +229,7 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
         })
     }
 
-    /// Addresses with items, in the order of their turns.
+    /// Addresses with items that have turns, in the order of these.
     pub fn groups(&self) -> impl Iterator<Item = PeerGroup> {
         self.turns.iter().copied()
     }
@@ -215,7 +241,7 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.turns.is_empty()
+        self.addresses.is_empty()
     }
 }
 
@@ -279,6 +305,31 @@ mod tests {
         assert_eq!((taken, asked), (vec![1, 3, 6], 5));
         assert_eq!(queue.groups().collect::<Vec<_>>(), [group(3), group(1)]);
         assert_eq!(all(&mut queue), [4, 2, 5]);
+    }
+
+    #[test]
+    fn address_that_is_parked_is_not_asked_until_it_resumes() {
+        let mut queue = FairQueue::default();
+        for (of, item) in [(1, 1), (1, 2), (2, 3), (3, 4)] {
+            queue.push(group(of), of, item);
+        }
+        let parks = |of, _: &u32| match of == group(1) {
+            true => Turn::IsParked,
+            false => Turn::Takes,
+        };
+        assert_eq!(queue.pop(parks).map(|(.., item)| item), Some(3));
+        assert_eq!(queue.groups().collect::<Vec<_>>(), [group(3)]);
+        queue.push(group(1), 9, 5);
+        assert!(queue.waits(group(1)) && !queue.is_empty());
+        queue.resume(group(1));
+        queue.resume(group(1));
+        queue.push(group(2), 2, 6);
+        let taken = queue.pop_all(parks);
+        let taken: Vec<_> = taken.into_iter().map(|(.., item)| item).collect();
+        assert_eq!(taken, [4, 6]);
+        assert_eq!(queue.cancel(group(1), 1), [1, 2]);
+        assert_eq!(queue.cancel(group(1), 9), [5]);
+        assert!(queue.is_empty(), "a parked address is forgotten, too");
     }
 
     #[test]

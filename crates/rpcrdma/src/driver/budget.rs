@@ -121,26 +121,15 @@ impl Budget {
 }
 
 impl State {
-    /// Whether a call waits that has its turn before a new one: one within the share of its address, which waits for
-    /// bytes of others.
-    fn is_awaited(&self, is_one: impl Fn(PeerGroup) -> bool) -> bool {
-        let mut groups = self.waiting.groups().filter(|&of| is_one(of));
-        groups.any(|of| self.next_within_share(of).is_some())
-    }
-
-    /// The next call of an address, if it is within its share.
-    fn next_within_share(&self, of: PeerGroup) -> Option<&Waiter> {
-        let next = self.waiting.next_of(of)?;
-        self.bytes.needs(of, next.bytes).map(|_| next)
-    }
-
     /// Returns bytes of an address.
     fn give_back(mut state: MutexGuard<'_, Self>, of: PeerGroup, bytes: usize) {
         state.bytes.give_back(of, bytes);
+        state.waiting.resume(of);
         Self::serve(state);
     }
 
-    /// Assigns free bytes to waiting calls in turn, and wakes the accounts that got them.
+    /// Assigns free bytes to waiting calls in turn, and wakes the accounts that got them. An address whose next call is
+    /// beyond its share has no turn until it returns bytes of its own.
     fn serve(mut state: MutexGuard<'_, Self>) {
         if state.waiting.is_empty() {
             return;
@@ -154,8 +143,7 @@ impl State {
         let served = waiting.pop_all(|of, waiter| match bytes.needs(of, waiter.bytes) {
             Some(_) if bytes.take(of, waiter.bytes) => Turn::Takes,
             Some(_) => Turn::Waits,
-            // It waits for bytes of its own address.
-            None => Turn::IsPassed,
+            None => Turn::IsParked,
         });
         let mut wakers = Vec::with_capacity(served.len());
         for (_, account, waiter) in served {
@@ -192,7 +180,7 @@ impl Account {
             return Some(self.lease(number, bytes));
         }
         let bytes = bytes.min(state.bytes.total());
-        let is_first = !state.waiting.waits(self.group) && !state.is_awaited(|_| true);
+        let is_first = !state.waiting.waits(self.group) && state.waiting.groups().next().is_none();
         if is_first && state.bytes.take(self.group, bytes) {
             let number = self.lend(&mut state, bytes);
             drop(state);
@@ -205,6 +193,13 @@ impl Account {
         };
         state.waiting.push(self.group, self.number, waiter);
         self.waits = true;
+        let next = state
+            .waiting
+            .next_of(self.group)
+            .map_or(0, |next| next.bytes);
+        if state.bytes.needs(self.group, next).is_none() {
+            state.waiting.park(self.group);
+        }
         None
     }
 
@@ -214,7 +209,7 @@ impl Account {
         let state = self.budget.lock();
         let mut neighbours = state.waiting.next_of_each(self.group);
         neighbours.any(|(account, _)| account != self.number)
-            || state.is_awaited(|of| of != self.group)
+            || state.waiting.groups().any(|of| of != self.group)
     }
 
     /// Returns the bytes held by leases of this account.
@@ -244,7 +239,7 @@ impl Account {
             let mut neighbours = state.waiting.next_of_each(self.group);
             let mut others = state.waiting.groups().filter(|&of| of != self.group);
             neighbours.any(|(of, next)| of != self.number && is_long(next))
-                || others.any(|of| state.next_within_share(of).is_some_and(is_long))
+                || others.any(|of| state.waiting.next_of(of).is_some_and(is_long))
         };
         is_awaited && (state.calls).must_give_way(self.group, self.number, now, after)
     }
