@@ -9,8 +9,8 @@ use oncrpc::Transport;
 impl<T: Transport + Send + Sync> Nfs3<T> {
     /// Returns a function that tells whether calls since now may have been sent again.
     pub(crate) fn resent(&self) -> impl Fn() -> bool {
-        let before = self.transport().reconnects();
-        move || self.transport().reconnects() != before
+        let before = self.transport().connections_ended();
+        move || self.transport().connections_ended() != before
     }
 
     /// Whether a name leads to this file. Handles of one file may differ; numbers do not. False if the server does not

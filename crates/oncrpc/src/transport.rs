@@ -30,9 +30,10 @@ pub trait Transport {
         USUAL_DEPTH
     }
 
-    /// Number of connections that were made so far in place of one that had ended. A call during which it changes may have
-    /// been sent again, and executed twice. Zero for a transport that sends no call again.
-    fn reconnects(&self) -> u64 {
+    /// Number of connections that have ended so far and whose calls went over others. A call during which it changes may
+    /// have been sent again, and executed twice. Zero for a transport that sends no call again; a transport over another
+    /// one returns the number of that.
+    fn connections_ended(&self) -> u64 {
         0
     }
 }

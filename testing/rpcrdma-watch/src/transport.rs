@@ -86,4 +86,8 @@ impl<T: Transport + Sync> Transport for Watched<T> {
     fn depth(&self) -> usize {
         self.inner.depth()
     }
+
+    fn connections_ended(&self) -> u64 {
+        self.inner.connections_ended()
+    }
 }

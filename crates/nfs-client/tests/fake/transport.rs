@@ -27,7 +27,7 @@ pub(crate) struct Direct {
     pub(crate) calls: AtomicUsize,
     /// Whether it counts each call as one whose connection was lost.
     pub(crate) breaks: AtomicBool,
-    reconnects: AtomicU64,
+    ended: AtomicU64,
     /// What it says how many calls are worth having in flight.
     pub(crate) depth: AtomicUsize,
 }
@@ -42,7 +42,7 @@ impl Direct {
             most: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
             breaks: AtomicBool::new(false),
-            reconnects: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
             depth: AtomicUsize::new(8),
         }
     }
@@ -72,14 +72,14 @@ impl Transport for Direct {
         self.depth.load(Relaxed)
     }
 
-    fn reconnects(&self) -> u64 {
-        self.reconnects.load(Relaxed)
+    fn connections_ended(&self) -> u64 {
+        self.ended.load(Relaxed)
     }
 
     async fn call(&self, call: Payload, bound: ReplyBound) -> Result<Payload, TransportError> {
         let number = self.calls.fetch_add(1, Relaxed);
         let breaks = self.breaks.load(Relaxed);
-        self.reconnects.fetch_add(breaks.into(), Relaxed);
+        self.ended.fetch_add(breaks.into(), Relaxed);
         self.most
             .fetch_max(self.running.fetch_add(1, Relaxed) + 1, Relaxed);
         let _running = Running(&self.running);

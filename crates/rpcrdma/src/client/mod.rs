@@ -260,8 +260,8 @@ impl Transport for Client {
         credits.sum::<usize>().max(1)
     }
 
-    fn reconnects(&self) -> u64 {
-        Self::reconnects(self)
+    fn connections_ended(&self) -> u64 {
+        self.handle.shared.all().map(|seen| seen.ended).sum()
     }
 }
 
@@ -290,7 +290,7 @@ impl Transport for TimedClient {
         self.client.depth()
     }
 
-    fn reconnects(&self) -> u64 {
-        self.client.reconnects()
+    fn connections_ended(&self) -> u64 {
+        self.client.connections_ended()
     }
 }

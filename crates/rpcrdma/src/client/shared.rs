@@ -61,6 +61,8 @@ pub(super) struct Seen {
     pub(super) info: Option<ConnectionInfo>,
     /// Number of connections so far, the present one included.
     pub(super) made: u64,
+    /// Number of those that have ended; counted before their calls go over others.
+    pub(super) ended: u64,
     /// Counters of ended connections.
     pub(super) past: Counters,
     pub(super) present: Counters,
@@ -107,6 +109,7 @@ impl Shared {
     pub(super) fn lost(&self, conn: usize, counters: &Counters, io: IoCounters) {
         let mut seen = self.seen(conn);
         seen.info = None;
+        seen.ended += 1;
         seen.past += *counters;
         seen.present = Counters::default();
         seen.past_io += io;

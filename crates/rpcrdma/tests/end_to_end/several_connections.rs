@@ -110,9 +110,11 @@ fn calls_fail_when_the_last_connection_is_lost_for_good_and_not_before() {
         exchange(&client, &[], &[]).await;
         let second = stuck(&client, 1);
         stage.service.echo.wait_for_blocked(2).await;
+        assert_eq!(client.connections_ended(), 0);
         fabric.cut(fabric.connections()[0]);
         // The call of the one has come again, over the other.
         stage.service.echo.wait_for_blocked(3).await;
+        assert_eq!((client.connections_ended(), client.reconnects()), (1, 0));
         assert_eq!(client.connections().len(), 1);
         fabric.cut(fabric.connections()[0]);
         for mut calls in [first, second] {
