@@ -1,6 +1,6 @@
-//! Calls of the upstream to the client of its pair (RFC 8167, RFC 8881 §2.10.3.1).
+//! Calls of the upstream to the client of its relay (RFC 8167, RFC 8881 §2.10.3.1).
 
-use crate::pair::Pair;
+use crate::relay::Relay;
 use crate::replies::can_answer;
 use crate::xids::Taken;
 use oncrpc::xdr::{Payload, Reader};
@@ -8,15 +8,15 @@ use oncrpc::{Answer, CallHeader, Caller, Programs, Reply, ReplyBound, Service, T
 use std::sync::{Arc, Weak};
 use tracing::debug;
 
-/// The service for calls of the upstream of one pair.
+/// The service for calls of the upstream of one relay.
 pub(crate) struct Callbacks {
-    pub(crate) pair: Weak<Pair>,
+    pub(crate) relay: Weak<Relay>,
 }
 
 impl Service for Callbacks {
     fn call(&self, call: Payload, caller: &Caller) -> Answer {
-        match self.pair.upgrade() {
-            Some(pair) => pair.call_back(call, caller),
+        match self.relay.upgrade() {
+            Some(relay) => relay.call_back(call, caller),
             None => Answer::Now(Reply::Nothing),
         }
     }
@@ -34,7 +34,7 @@ async fn let_replies_pass() {
     }
 }
 
-/// What the gateway must know of a callback to answer it itself.
+/// Fields of a callback with which the gateway can answer it itself.
 struct Target {
     xid: u32,
     prog: u32,
@@ -43,34 +43,34 @@ struct Target {
 
 /// A call of the upstream in flight. Dropping it frees its XID.
 struct InFlight {
-    pair: Arc<Pair>,
+    relay: Arc<Relay>,
     xid: u32,
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.pair.lock().called_back.free(self.xid);
+        self.relay.lock().called_back.free(self.xid);
     }
 }
 
-impl Pair {
+impl Relay {
     /// Answers a call of the upstream: by the client, if it has said that it takes calls.
     fn call_back(self: Arc<Self>, call: Payload, upstream: &Caller) -> Answer {
         // First of all: no answer of the gateway's own is to be taken for that of a call in flight.
         let xid = Reader::from(&call).u32().unwrap_or_default();
         if self.lock().called_back.take(xid) != Taken::Now {
-            self.core.stats.repetitions.bump();
-            debug!(target: "gateway", listen = self.core.listen(), client = %self.caller().addr, xid, "a call of the upstream that is in flight is not repeated");
+            self.gateway.stats.repetitions.bump();
+            debug!(target: "gateway", listen = self.gateway.listen(), client = %self.caller().addr, xid, "a call of the upstream that is in flight is not repeated");
             return Answer::Now(Reply::Nothing);
         }
         let in_flight = InFlight {
-            pair: Arc::clone(&self),
+            relay: Arc::clone(&self),
             xid,
         };
         let header = CallHeader::parse(&mut Reader::from(&call));
         let Ok(header) = header else {
             // Without programs, it answers what is wrong with the header (RFC 5531 §9).
-            self.core.stats.malformed.bump();
+            self.gateway.stats.malformed.bump();
             return Programs::new().call(call, upstream);
         };
         let target = Target {
@@ -79,7 +79,7 @@ impl Pair {
             flavor: header.cred.flavour,
         };
         let Some(client) = self.backward() else {
-            self.core.stats.callbacks_refused.bump();
+            self.gateway.stats.callbacks_refused.bump();
             let prog = target.prog;
             self.warn(&format!(
                 "PROG_UNAVAIL: the upstream calls program {prog:#x} of a client that has not said that it takes calls"
@@ -87,13 +87,13 @@ impl Pair {
             return match can_answer(target.flavor) {
                 true => Programs::new().call(call, upstream),
                 false => {
-                    let side = self.core.upstream_side;
+                    let side = self.gateway.upstream_kind;
                     Answer::Now(self.system_error(target.xid, target.flavor, side))
                 }
             };
         };
-        self.core.stats.callbacks.bump();
-        self.core.stats.bytes_down.add(call.stream_len() as u64);
+        self.gateway.stats.callbacks.bump();
+        self.gateway.stats.bytes_down.add(call.stream_len() as u64);
         let upstream = *upstream;
         Answer::Later(Box::pin(async move {
             let _in_flight = in_flight;
@@ -110,7 +110,7 @@ impl Pair {
         target: &Target,
         upstream: &Caller,
     ) -> Reply {
-        let stats = &self.core.stats;
+        let stats = &self.gateway.stats;
         let error = match reply {
             Ok(reply)
                 if upstream
@@ -135,7 +135,7 @@ impl Pair {
             | TransportError::TimedOut(_) => Reply::Nothing,
             other => {
                 self.warn(&format!("a callback cannot be carried: {other}"));
-                self.system_error(target.xid, target.flavor, self.core.upstream_side)
+                self.system_error(target.xid, target.flavor, self.gateway.upstream_kind)
             }
         }
     }

@@ -57,9 +57,9 @@ pub enum Listen {
     },
     /// RPC over streams that something else accepts, as over TCP.
     Streams {
-        /// Where they come from.
+        /// Source of the connections.
         streams: mpsc::Receiver<IncomingStream>,
-        /// What the gateway says that it listens on.
+        /// Address that the gateway reports as that of its listener.
         addr: SocketAddr,
         /// Limits of the server; see [`tcp_limits`].
         limits: Limits,
@@ -267,7 +267,7 @@ pub struct GatewayConfig {
     /// Number of threads for a TCP side that listens: 1, or 0 for the runtime on which the gateway
     /// was bound. An RDMA side has [its own setting](ServerConfig::workers).
     pub workers: usize,
-    /// What the upstream is called in the log, as `tcp://filer:2049`; by default its addresses.
+    /// Name of the upstream in the log, as `tcp://filer:2049`; by default its addresses.
     pub upstream_name: Option<String>,
     /// Whether clients are told that the server does not support pNFS (RFC 8881 §13.1), whose clients would
     /// read and write at its data servers, past the gateway. Not under RPCSEC_GSS with integrity or

@@ -1,6 +1,6 @@
 //! Clients as servers for calls of the upstream (RFC 8167 §3, RFC 8881 §2.10.3.1).
 
-use crate::side::Side;
+use crate::transport_kind::TransportKind;
 use oncrpc::xdr::Payload;
 use oncrpc::{ConnectionId, ReplyBound, Transport, TransportError};
 use rpcrdma::InlineSizes;
@@ -19,10 +19,10 @@ pub(crate) enum Backward {
 }
 
 impl Backchannels {
-    pub(crate) fn new(side: Side) -> Self {
+    pub(crate) fn new(side: TransportKind) -> Self {
         match side {
-            Side::Rdma => Self::Rdma(rpcrdma::Backchannels::default()),
-            Side::Tcp => Self::Tcp(oncrpc_tcp::Backchannels::default()),
+            TransportKind::Rdma => Self::Rdma(rpcrdma::Backchannels::default()),
+            TransportKind::Tcp => Self::Tcp(oncrpc_tcp::Backchannels::default()),
         }
     }
 

@@ -1,8 +1,8 @@
 //! A gateway: one listening side, one upstream.
 
 use crate::config::{GatewayConfig, Listen, Upstream};
-use crate::core::Core;
 use crate::listener::Listening;
+use crate::state::GatewayState;
 use crate::stats::{GatewayStats, TcpClient, UpstreamConnection};
 use buffer::PoolStats;
 use rpc_serving::admission::Admission;
@@ -18,7 +18,7 @@ use verbs::{Provider, SetupError};
 /// A gateway between one listening side and one upstream server. It runs until it is [shut
 /// down](Self::shutdown) or dropped.
 pub struct Gateway {
-    core: Arc<Core>,
+    gateway: Arc<GatewayState>,
     listening: Listening,
     summaries: AbortOnDrop,
 }
@@ -26,9 +26,9 @@ pub struct Gateway {
 /// Read access to a gateway's statistics, which may outlive the gateway.
 #[derive(Clone)]
 pub struct GatewayMonitor {
-    core: Arc<Core>,
+    gateway: Arc<GatewayState>,
     server: Option<ServerMonitor>,
-    /// Who admits clients over TCP.
+    /// Admission of clients over TCP.
     admission: Option<Admission>,
 }
 
@@ -52,10 +52,10 @@ impl Gateway {
         upstream: Upstream,
         config: GatewayConfig,
     ) -> Result<Self, SetupError> {
-        let core = Arc::new(Core::new(&listen, upstream, config));
-        let listening = Listening::start(listen, &core).await?;
-        core.listens_at(listening.local_addr());
-        let logged = Arc::clone(&core);
+        let gateway = Arc::new(GatewayState::new(&listen, upstream, config));
+        let listening = Listening::start(listen, &gateway).await?;
+        gateway.listens_at(listening.local_addr());
+        let logged = Arc::clone(&gateway);
         let summaries = tokio::spawn(async move {
             loop {
                 logged.log.summary_is_due().await;
@@ -63,7 +63,7 @@ impl Gateway {
             }
         });
         Ok(Self {
-            core,
+            gateway,
             listening,
             summaries: AbortOnDrop(summaries.abort_handle()),
         })
@@ -90,13 +90,13 @@ impl Gateway {
 
     /// Totals so far.
     pub fn stats(&self) -> GatewayStats {
-        self.core.stats.snapshot()
+        self.gateway.stats.snapshot()
     }
 
     /// Returns a monitor, which others can read statistics from.
     pub fn monitor(&self) -> GatewayMonitor {
         GatewayMonitor {
-            core: Arc::clone(&self.core),
+            gateway: Arc::clone(&self.gateway),
             server: self.listening.monitor(),
             admission: self.listening.tcp_admission(),
         }
@@ -118,7 +118,7 @@ impl Gateway {
     /// Closes the connections of these clients behind the replies to their calls: of those who may no longer connect. Returns
     /// how many there are.
     pub fn close_clients(&self, is_one: impl Fn(SocketAddr) -> bool) -> usize {
-        self.core.connections.close_those_of(is_one)
+        self.gateway.connections.close_those_of(is_one)
     }
 
     /// Stops accepting, waits for calls in flight as long as the listening side allows, closes all
@@ -127,8 +127,8 @@ impl Gateway {
         self.listening.shutdown().await;
         drop(self.summaries);
         // What was not logged so far is not to be lost.
-        self.core.log.summarise(Instant::now() + WARNING_PERIOD);
-        self.core.stats.snapshot()
+        self.gateway.log.summarise(Instant::now() + WARNING_PERIOD);
+        self.gateway.stats.snapshot()
     }
 }
 
@@ -141,17 +141,17 @@ impl GatewayMonitor {
 
     /// The upstream connections at present, in no order.
     pub fn upstream_connections(&self) -> Vec<UpstreamConnection> {
-        self.core.upstream_connections()
+        self.gateway.upstream_connections()
     }
 
     /// The connections of TCP clients that have made a call, if the gateway listens for them.
     pub fn tcp_clients(&self) -> Vec<TcpClient> {
-        self.core.tcp_clients()
+        self.gateway.tcp_clients()
     }
 
     /// Totals so far.
     pub fn stats(&self) -> GatewayStats {
-        self.core.stats.snapshot()
+        self.gateway.stats.snapshot()
     }
 
     /// Connections of clients that were refused as there were too many of all, or of their address.
@@ -163,12 +163,12 @@ impl GatewayMonitor {
 
     /// How long the call of a client has waited that has waited for its reply for longest; zero without one.
     pub fn oldest_call(&self) -> Duration {
-        let oldest = self.core.oldest_call();
+        let oldest = self.gateway.oldest_call();
         oldest.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Memory of records that are being received, or passed on.
     pub fn memory(&self) -> PoolStats {
-        self.core.pool.stats()
+        self.gateway.pool.stats()
     }
 }

@@ -27,29 +27,29 @@
 //! # }
 //! ```
 
-mod arriving;
 mod backward;
 mod config;
-mod core;
 mod downstream;
 mod gateway;
-mod held;
-mod link;
 mod listener;
 mod mount;
 mod mount_service;
 mod outage;
-mod pair;
 mod phase;
 mod places;
 mod ports;
 mod reduce;
+mod relay;
 mod replies;
+mod reply_lease;
 mod reply_memory;
 mod retry;
 mod session;
-mod side;
+mod state;
 mod stats;
+mod tcp_replies;
+mod transport_kind;
+mod upstream_client;
 mod xids;
 
 pub use config::{

@@ -1,8 +1,8 @@
 //! The server of the side that clients connect to.
 
 use crate::config::{CALLBACK_TIMEOUT, GIVES_WAY_AFTER, Listen};
-use crate::core::{Core, Forward};
 use crate::downstream::Backchannels;
+use crate::state::{Forward, GatewayState};
 use oncrpc::Service;
 use oncrpc_tcp::Limits;
 use rpc_serving::admission::Admission;
@@ -25,7 +25,7 @@ pub(crate) struct TcpServer {
     addr: SocketAddr,
     limits: Limits,
     admission: Admission,
-    /// What it runs on.
+    /// Runtime of the server.
     runtime: Handle,
     stop: oneshot::Sender<()>,
     /// Fails once the server has ended.
@@ -33,13 +33,16 @@ pub(crate) struct TcpServer {
 }
 
 impl Listening {
-    pub(crate) async fn start(listen: Listen, core: &Arc<Core>) -> Result<Self, SetupError> {
+    pub(crate) async fn start(
+        listen: Listen,
+        gateway: &Arc<GatewayState>,
+    ) -> Result<Self, SetupError> {
         match listen {
             Listen::Rdma {
                 provider,
                 addr,
                 config,
-            } => rdma(provider, addr, *config, core).await.map(Self::Rdma),
+            } => rdma(provider, addr, *config, gateway).await.map(Self::Rdma),
             Listen::Tcp {
                 listener,
                 limits,
@@ -57,7 +60,7 @@ impl Listening {
                     };
                     Ok(server.local_users(local_users))
                 };
-                Ok(Self::Tcp(TcpServer::start(addr, limits, make, core)?))
+                Ok(Self::Tcp(TcpServer::start(addr, limits, make, gateway)?))
             }
             Listen::Streams {
                 streams,
@@ -65,7 +68,7 @@ impl Listening {
                 limits,
             } => {
                 let make = move |service| Ok(oncrpc_tcp::Server::over(streams, service, limits));
-                Ok(Self::Tcp(TcpServer::start(addr, limits, make, core)?))
+                Ok(Self::Tcp(TcpServer::start(addr, limits, make, gateway)?))
             }
         }
     }
@@ -97,7 +100,7 @@ impl Listening {
         }
     }
 
-    /// Who admits clients, if they come over TCP.
+    /// Admission of clients, if they connect over TCP.
     pub(crate) fn tcp_admission(&self) -> Option<Admission> {
         match self {
             Self::Rdma(_) => None,
@@ -155,16 +158,16 @@ async fn rdma(
     provider: Arc<dyn Provider>,
     addr: SocketAddr,
     config: ServerConfig,
-    core: &Arc<Core>,
+    gateway: &Arc<GatewayState>,
 ) -> Result<Server, SetupError> {
     let mut config = config
-        .with_connections(core.connections.clone())
+        .with_connections(gateway.connections.clone())
         .with_unanswered(Some(GIVES_WAY_AFTER))
         .with_backward_timeout(CALLBACK_TIMEOUT);
-    if let Backchannels::Rdma(backchannels) = &core.backchannels {
+    if let Backchannels::Rdma(backchannels) = &gateway.backchannels {
         config = config.with_backchannels(backchannels.clone());
     }
-    let service = Arc::new(Forward(Arc::clone(core)));
+    let service = Arc::new(Forward(Arc::clone(gateway)));
     Server::bind(provider, addr, service, config).await
 }
 
@@ -174,17 +177,17 @@ impl TcpServer {
         addr: SocketAddr,
         limits: Limits,
         make: impl FnOnce(Arc<dyn Service>) -> io::Result<oncrpc_tcp::Server> + Send + 'static,
-        core: &Arc<Core>,
+        gateway: &Arc<GatewayState>,
     ) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel::<()>();
         let (running, ended) = oneshot::channel::<()>();
-        let service = Arc::new(Forward(Arc::clone(core)));
-        let connections = core.connections.clone();
-        let backchannels = match &core.backchannels {
+        let service = Arc::new(Forward(Arc::clone(gateway)));
+        let connections = gateway.connections.clone();
+        let backchannels = match &gateway.backchannels {
             Backchannels::Tcp(backchannels) => backchannels.clone(),
             Backchannels::Rdma(_) => oncrpc_tcp::Backchannels::default(),
         };
-        let (pool, log) = (core.pool.clone(), Arc::clone(&core.log));
+        let (pool, log) = (gateway.pool.clone(), Arc::clone(&gateway.log));
         let admission = Admission::new(limits.of_connections());
         let admits = admission.clone();
         let serve = async move {
@@ -204,7 +207,7 @@ impl TcpServer {
             server.run(async move { drop(stopped.await) }).await;
             drop(running);
         };
-        let handle = match core.config.workers {
+        let handle = match gateway.config.workers {
             0 => {
                 tokio::spawn(serve);
                 Handle::current()

@@ -1,8 +1,8 @@
 //! Calls of MOUNT, which most servers do not answer at their NFS port.
 
-use crate::arriving::Arriving;
 use crate::mount_service::MountOutcome;
-use crate::pair::Pair;
+use crate::relay::Relay;
+use crate::tcp_replies::TcpReplies;
 use nfs_proto::scan::ScannedCall;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{AcceptStatus, Caller, Reply, ReplyHeader, ReplyStatus};
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 /// credentials, and the longest path.
 const MAX_MOUNT_CALL: usize = 4096;
 
-impl Pair {
+impl Relay {
     /// Answers a call of MOUNT: by the upstream if it has MOUNT, otherwise by the service that the
     /// configuration names.
     pub(crate) async fn forward_mount(
@@ -23,7 +23,7 @@ impl Pair {
         scanned: &ScannedCall,
         caller: &Caller,
     ) -> Reply {
-        let mount = self.core.config.mount.as_ref();
+        let mount = self.gateway.config.mount.as_ref();
         let Some(mount) = mount.filter(|_| call.stream_len() <= MAX_MOUNT_CALL) else {
             return self.forward(call, scanned, caller).await;
         };
@@ -31,25 +31,25 @@ impl Pair {
         let mut again = buffer::Buffer::default();
         call.copy_stream_into(&mut again);
         if !mount.is_elsewhere() {
-            let Some(link) = self.link().await else {
+            let Some(upstream) = self.upstream_client().await else {
                 return Reply::Nothing;
             };
-            match self.ask(&link, call, scanned, caller).await {
+            match self.ask(&upstream, call, scanned, caller).await {
                 Ok((reply, _)) if is_prog_unavail(&reply) => {}
-                outcome => return self.conclude(&link, outcome, scanned, caller),
+                outcome => return self.conclude(&upstream, outcome, scanned, caller),
             }
         }
-        let memory = Arc::new(Arriving {
-            pair: Arc::downgrade(self),
+        let memory = Arc::new(TcpReplies {
+            relay: Arc::downgrade(self),
         });
         let call = mount.call(Payload::new(again, 0), caller, memory);
-        let outcome = timeout(self.core.config.call_timeout, call).await;
+        let outcome = timeout(self.gateway.config.call_timeout, call).await;
         match outcome.unwrap_or(MountOutcome::Unanswered) {
             MountOutcome::Answered(reply) => self.deliver(reply, scanned, caller),
             // PROG_UNAVAIL of the upstream would have clients ask MOUNT of this host, which can be that
             // of another server: its file handles would lead to other files here.
             MountOutcome::Unanswered => {
-                self.system_error(scanned.xid, scanned.flavor, self.core.downstream)
+                self.system_error(scanned.xid, scanned.flavor, self.gateway.downstream_kind)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What is said of a server that is away: once for all its clients, and once when it answers again.
+//! Warnings of a server that is away: one for all its clients, and one line when it answers again.
 
 use crate::config::Upstream;
 use nfs_proto::{NFS_PORT, NFS_RDMA_PORT};
@@ -115,7 +115,7 @@ impl Silence {
     }
 }
 
-/// What may be wrong if a server over RDMA does not answer an attempt to connect.
+/// Likely cause if a server over RDMA does not answer an attempt to connect.
 pub(crate) fn hint_of_port(upstream: &Upstream) -> &'static str {
     let has_port = |port| upstream.addrs().iter().any(|addr| addr.port() == port);
     match upstream {
@@ -126,7 +126,7 @@ pub(crate) fn hint_of_port(upstream: &Upstream) -> &'static str {
     }
 }
 
-/// What may be wrong if a TCP server refuses connections at its port.
+/// Likely cause if a TCP server refuses connections at its port.
 pub(crate) fn hint(upstream: &Upstream, error: &Cause) -> &'static str {
     let is_rdma_port = upstream
         .addrs()

@@ -1,9 +1,9 @@
-//! What a pair is at, and waiting for it to get on.
+//! Phases of a relay, and waiting for the next one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// What a pair is at, in order.
+/// Phases of a relay, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// No call has come.
@@ -18,7 +18,7 @@ pub(crate) enum Phase {
     Over,
 }
 
-/// The phase of a pair. Those who wait go on in the order in which they came.
+/// The phase of a relay. Those who wait go on in the order in which they came.
 #[derive(Debug)]
 pub(crate) struct Phases {
     phase: Mutex<Phase>,

@@ -4,9 +4,9 @@
 //! upstream would divide by the addresses of clients, the gateway has to: by the rule of [`rpc_serving::admission`], connections
 //! move from addresses with many to those with few, and never back.
 
-use crate::core::Core;
-use crate::pair::Pair;
-use crate::side::Side;
+use crate::relay::Relay;
+use crate::state::GatewayState;
+use crate::transport_kind::TransportKind;
 use oncrpc::{Cause, PeerGroup};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -31,10 +31,10 @@ pub(crate) fn is_refused(error: &Cause) -> bool {
     false
 }
 
-impl Core {
+impl GatewayState {
     /// Closes an idle connection of the address with most, if that has more than the address of this one. Returns whether
-    /// there was one, whose place at the upstream is free in a moment and [given](Pair::is_given_place) to this one.
-    pub(crate) fn make_place_for(&self, to: &Pair) -> bool {
+    /// there was one, whose place at the upstream is free in a moment and [given](Relay::is_given_place) to this one.
+    pub(crate) fn make_place_for(&self, to: &Relay) -> bool {
         // First of all, so that others of its address count it.
         to.set_given_place(true);
         let gave_way = self.give_place(to);
@@ -44,44 +44,44 @@ impl Core {
 
     /// Notes that a connection is up. One to which no other has given way may have taken a place that was freed for another
     /// client, which would wait for it in vain: that may be given one once more.
-    pub(crate) fn note_place_of(&self, pair: &Pair) {
-        if pair.is_given_place() || self.upstream_side != Side::Rdma {
+    pub(crate) fn note_place_of(&self, relay: &Relay) {
+        if relay.is_given_place() || self.upstream_kind != TransportKind::Rdma {
             return;
         }
-        let pairs = self.all_pairs();
-        if let Some(waits) = pairs.iter().find(|pair| pair.is_given_place()) {
+        let relays = self.all_relays();
+        if let Some(waits) = relays.iter().find(|relay| relay.is_given_place()) {
             waits.set_given_place(false);
         }
     }
 
-    fn give_place(&self, to: &Pair) -> bool {
-        let pairs = self.all_pairs();
+    fn give_place(&self, to: &Relay) -> bool {
+        let relays = self.all_relays();
         let mut connected: HashMap<PeerGroup, usize> = HashMap::new();
         // Those that wait for a place count too, or each of them would take one of an address that has no more by then.
-        let has_place = |pair: &&Arc<Pair>| pair.is_up() || pair.is_given_place();
-        for pair in pairs.iter().filter(has_place) {
-            *connected.entry(pair.caller().group).or_default() += 1;
+        let has_place = |relay: &&Arc<Relay>| relay.is_up() || relay.is_given_place();
+        for relay in relays.iter().filter(has_place) {
+            *connected.entry(relay.caller().group).or_default() += 1;
         }
         let of = |group| connected.get(&group).copied().unwrap_or_default();
         // It counts itself.
         let least = of(to.caller().group).saturating_sub(1) + MORE;
-        let mut idle: Vec<_> = pairs
+        let mut idle: Vec<_> = relays
             .iter()
-            .map(|pair| (of(pair.caller().group), pair))
+            .map(|relay| (of(relay.caller().group), relay))
             .filter(|&(count, _)| count >= least)
-            .filter_map(|(count, pair)| Some((count, Reverse(pair.idle_since()?), pair)))
+            .filter_map(|(count, relay)| Some((count, Reverse(relay.idle_since()?), relay)))
             .collect();
         idle.sort_unstable_by_key(|&(count, since, _)| Reverse((count, since)));
         // One may come into use meanwhile.
-        let gave_way = idle.iter().find(|(.., pair)| pair.give_way());
-        if let Some((connections, _, pair)) = gave_way {
-            self.warn_of_given_place(pair, *connections);
+        let gave_way = idle.iter().find(|(.., relay)| relay.give_way());
+        if let Some((connections, _, relay)) = gave_way {
+            self.warn_of_given_place(relay, *connections);
         }
         gave_way.is_some()
     }
 
-    fn warn_of_given_place(&self, pair: &Arc<Pair>, connections: usize) {
-        let caller = pair.caller();
+    fn warn_of_given_place(&self, relay: &Arc<Relay>, connections: usize) {
+        let caller = relay.caller();
         if self.log.may_warn(caller.group) {
             warn!(target: "gateway", listen = self.listen(), peer = %caller.addr, upstream = %self.upstream_name, connections, "the server takes no more connections of this gateway: an idle connection of the client address that has most is closed, so that another client is served");
         }

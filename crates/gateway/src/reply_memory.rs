@@ -217,7 +217,7 @@ impl State {
         self.next
     }
 
-    /// What a reply of this many bytes has of the budget.
+    /// Part of the budget that a reply of this many bytes takes.
     fn largest(&self, bytes: usize) -> usize {
         bytes.min(self.bytes.total() / LARGEST_PART)
     }

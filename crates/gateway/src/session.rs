@@ -1,5 +1,5 @@
-//! What a session of NFS version 4.1 or later says of its connection (RFC 8881 §18.34, §18.36), and
-//! what a gateway changes in it.
+//! Limits that a session of NFS version 4.1 or later states for its connection (RFC 8881 §18.34, §18.36), and
+//! the cuts that a gateway makes in them.
 
 use nfs_proto::scan::{
     CONN_RDMA, Channel, ChannelAttributes, Edit, ScannedCall, SessionOperation, USE_NON_PNFS,
@@ -25,7 +25,7 @@ impl Sizes {
         }
     }
 
-    /// What both carry.
+    /// The smaller of each size.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             call: self.call.min(other.call),
@@ -81,7 +81,7 @@ pub(crate) fn without_pnfs(flags: &[Word]) -> SmallVec<[Edit; 3]> {
 /// Cuts the attributes of the channels in each CREATE_SESSION to what the transports carry. Takes out
 /// that the connection is to go on in RDMA mode, there and in BIND_CONN_TO_SESSION: a server that
 /// agreed would change the framing of a connection on which the gateway does not (RFC 8881 §18.36.3).
-/// `back` is `None` where no transport of the pair limits callbacks.
+/// `back` is `None` where no transport of the relay limits callbacks.
 pub(crate) fn cuts(call: &ScannedCall, fore: Sizes, back: Option<Sizes>) -> SmallVec<[Edit; 3]> {
     let mut edits = SmallVec::new();
     for session in call.sessions() {

@@ -47,7 +47,7 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)+
         }
 
-        /// Counters shared by all pairs of a gateway.
+        /// Counters shared by all relays of a gateway.
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
             $(pub(crate) $name: Counter,)+
@@ -63,14 +63,14 @@ macro_rules! counters {
 
 counters! {
     /// Client connections with an upstream connection, or one being made, at present.
-    pairs,
+    relays,
     /// Upstream connections made.
     upstream_connections,
     /// Failed attempts to make one.
     upstream_attempts_failed,
     /// Client connections closed because no upstream connection could be made in time.
     upstream_unreachable,
-    /// Pairs ended by the loss of the upstream connection.
+    /// Relays ended by the loss of the upstream connection.
     upstream_lost,
     /// Calls of clients passed on.
     calls,

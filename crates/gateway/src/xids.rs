@@ -27,14 +27,14 @@ impl InFlight {
     }
 }
 
-/// Whose call has an XID.
+/// Origin of the call that has an XID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Client,
     Gateway,
 }
 
-/// What becomes of a client's call.
+/// Outcome of looking up the XID of a client's call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// Its XID is free, and now its own.

@@ -33,7 +33,7 @@ pub(super) struct Holder {
     pub(super) is_closing: bool,
 }
 
-/// What one lease of a connection holds.
+/// One lease of a connection.
 #[derive(Debug)]
 struct Held {
     bytes: usize,

@@ -4,7 +4,7 @@ use super::holder::STALLED_AFTER;
 use super::stalled::RECLAIM_INTERVAL;
 use super::*;
 use crate::config::GIVES_WAY_AFTER;
-use crate::held::Held;
+use crate::reply_lease::ReplyLease;
 use oncrpc::xdr::Payload;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -384,7 +384,7 @@ async fn reply_has_its_memory_until_it_is_written() {
     let reader = client(1);
     let mut of_reader = lease(&memory, &reader, 2 * READ).expect("half of it");
     of_reader.hand_over(2 * READ);
-    let reply = Payload::default().with_lease(Box::new(Held::Lease(of_reader)));
+    let reply = Payload::default().with_lease(Box::new(ReplyLease::Lease(of_reader)));
     let closed = RefCell::new(Vec::new());
     let other = client(2);
     let mut waits = pin!(memory.lease(&other, 2 * READ, || ()));

@@ -133,7 +133,7 @@ async fn run(seed: u64, versions: Versions) {
     let server = faults.await.expect("no panic");
     for gateway in [near, far] {
         let stats = within_limit(gateway.shutdown()).await;
-        assert_eq!(stats.pairs, 0, "{stats:?}");
+        assert_eq!(stats.relays, 0, "{stats:?}");
         assert_eq!(stats.repetitions + stats.system_errors + stats.timeouts, 0);
     }
     drop(server);

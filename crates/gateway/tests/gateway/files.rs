@@ -39,7 +39,7 @@ async fn files_cross_from_rdma_to_tcp() {
     assert!(moved.read_chunks_offered > 0, "arguments in chunks");
     client.close().await;
     let stats = gateway.shutdown().await;
-    assert_eq!((stats.upstream_connections, stats.pairs), (1, 0));
+    assert_eq!((stats.upstream_connections, stats.relays), (1, 0));
     assert_eq!(stats.calls, stats.replies);
 }
 
@@ -50,7 +50,7 @@ async fn files_cross_from_tcp_to_rdma() {
     let gateway = from_tcp(upstream).await;
     check_files(&mount(tcp_client(gateway.local_addr()).await).await).await;
     let stats = gateway.shutdown().await;
-    assert_eq!((stats.upstream_connections, stats.pairs), (1, 0));
+    assert_eq!((stats.upstream_connections, stats.relays), (1, 0));
     let moved = server.shutdown().await.counters;
     assert!(moved.write_bytes_posted >= 4 << 20, "results in chunks");
     assert!(moved.read_bytes_pulled >= 4 << 20, "arguments in chunks");

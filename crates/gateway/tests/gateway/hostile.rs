@@ -61,7 +61,7 @@ async fn peer_that_sends_no_rpc_is_closed_with_a_warning_and_others_are_served()
     }
     assert_eq!(heard.count("the connection is closed"), garbage.len());
     check_served(&client, 2).await;
-    assert_eq!(gateway.stats().pairs, 1, "none of them had an upstream");
+    assert_eq!(gateway.stats().relays, 1, "none of them had an upstream");
 }
 
 #[tokio::test]

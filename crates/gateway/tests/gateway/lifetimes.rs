@@ -1,4 +1,4 @@
-//! How pairs begin and end.
+//! Beginnings and ends of relays.
 
 use crate::heard::Heard;
 use crate::made_up::*;
@@ -44,14 +44,14 @@ async fn client_that_never_calls_has_no_upstream_connection() {
     for way in WAYS {
         let (upper, gateway, client) = stage(way).await;
         let stats = gateway.stats();
-        assert_eq!((stats.pairs, stats.upstream_connections), (0, 0));
+        assert_eq!((stats.relays, stats.upstream_connections), (0, 0));
         let reply = client.call(call_of(1, ECHO, b"x"), 100).await;
         assert_eq!(results(&reply.expect("it is answered"), 1), b"x");
         let stats = gateway.stats();
-        assert_eq!((stats.pairs, stats.upstream_connections), (1, 1));
+        assert_eq!((stats.relays, stats.upstream_connections), (1, 1));
         client.close().await;
         upper.service.until_ended(1).await;
-        assert_eq!(gateway.shutdown().await.pairs, 0);
+        assert_eq!(gateway.shutdown().await.relays, 0);
     }
 }
 
@@ -235,7 +235,7 @@ async fn client_of_an_upstream_that_stays_away_is_closed() {
     assert!(reply.is_err());
     client.ended().await;
     let stats = gateway.shutdown().await;
-    assert_eq!((stats.upstream_unreachable, stats.pairs), (1, 0));
+    assert_eq!((stats.upstream_unreachable, stats.relays), (1, 0));
     assert_eq!(stats.upstream_attempts_failed, 1);
 }
 

@@ -18,7 +18,7 @@ fn nobody() -> Arc<dyn Service> {
     Arc::new(Programs::new())
 }
 
-/// What MOUNT elsewhere does with a call.
+/// Behaviour of the other machine's MOUNT.
 #[derive(Clone, Copy, Debug)]
 enum Does {
     Answer,

@@ -100,7 +100,7 @@ impl Station {
     fn check(&self, stage: &Stage) {
         self.party.check_gone();
         for monitor in &*lock(&self.monitors) {
-            let (pairs, out) = (monitor.stats().pairs, monitor.memory().out);
+            let (pairs, out) = (monitor.stats().relays, monitor.memory().out);
             if pairs > 0 || out > 0 {
                 stage.watch.finding(format_args!(
                     "a gateway is left with {pairs} pairs and {out} bytes of records"

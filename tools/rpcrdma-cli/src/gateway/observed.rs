@@ -220,7 +220,7 @@ impl Observed {
     /// Connections of clients, in all pairs.
     pub(super) fn connections(&self) -> usize {
         let state = self.lock();
-        let pairs = state.pairs.iter().map(|pair| pair.monitor.stats().pairs);
+        let pairs = state.pairs.iter().map(|pair| pair.monitor.stats().relays);
         usize::try_from(pairs.sum::<u64>()).unwrap_or(usize::MAX)
     }
 
@@ -365,7 +365,7 @@ const TOTALS: [Total; 23] = [
 /// The counters of a pair by name: the number of client connections now, and totals.
 fn counters(now: &PairTotals) -> impl Iterator<Item = (&'static str, u64)> {
     let totals = TOTALS.iter().map(|(name, _, value)| (*name, value(now)));
-    std::iter::once(("connections", now.pairs)).chain(totals)
+    std::iter::once(("connections", now.relays)).chain(totals)
 }
 
 /// The URLs of pairs that could not be started and are not among those that are served. A pair that goes on as it was before
@@ -464,7 +464,7 @@ impl Tells for Observed {
         all.gauges("gateway_pair_up", help, &up);
         let labelled = || labels.iter().map(|labels| &labels[..]).zip(&pairs);
         let now: Vec<(Labels<'_>, f64)> = labelled()
-            .map(|(labels, (_, _, now))| (labels, now.pairs as f64))
+            .map(|(labels, (_, _, now))| (labels, now.relays as f64))
             .collect();
         let help = "Client connections with a connection to the server, or one being made.";
         all.gauges("gateway_connections", help, &now);

@@ -103,7 +103,7 @@ const LARGE_TYPES: &[(&str, usize)] = &[
 ];
 
 const SPREAD_TYPES: &[(&str, usize)] = &[
-    ("crates/gateway::Pair", 5),
+    ("crates/gateway::Relay", 5),
     ("crates/iwarp-proto::Endpoint", 4),
     ("crates/nfs-client::Export", 4),
     ("crates/nfs-server::Inner", 19),

@@ -1,38 +1,40 @@
 //! Memory of the replies of a TCP upstream, which is leased as they arrive.
 
-use crate::held::Held;
-use crate::pair::Pair;
+use crate::relay::Relay;
+use crate::reply_lease::ReplyLease;
 use crate::reply_memory::{REPLY_COST, SMALL_REPLY};
 use oncrpc_tcp::{Leasing, ReplyMemory};
 use std::sync::{Arc, Weak};
 
 /// The budget of the replies to one client.
-pub(crate) struct Arriving {
-    pub(crate) pair: Weak<Pair>,
+pub(crate) struct TcpReplies {
+    pub(crate) relay: Weak<Relay>,
 }
 
-impl ReplyMemory for Arriving {
+impl ReplyMemory for TcpReplies {
     fn lease(&self, bytes: usize) -> Leasing {
-        let Some(pair) = self.pair.upgrade() else {
+        let Some(relay) = self.relay.upgrade() else {
             // Nobody waits for it.
             return Leasing::Free;
         };
         // Also one that goes inline to an RDMA client: its credits allow many of these, for each of its connections.
         if bytes <= SMALL_REPLY
-            && let Some(small) = pair.small_replies.take()
+            && let Some(small) = relay.small_replies.take()
         {
-            return Leasing::Now(Box::new(Held::Small { _counted: small }));
+            return Leasing::Now(Box::new(ReplyLease::Small { _counted: small }));
         }
         let bytes = bytes + REPLY_COST;
-        let memory = &pair.core.reply_memory;
-        if let Some(lease) = memory.lease_at_once(pair.caller(), bytes) {
-            return Leasing::Now(Box::new(Held::Lease(lease)));
+        let memory = &relay.gateway.reply_memory;
+        if let Some(lease) = memory.lease_at_once(relay.caller(), bytes) {
+            return Leasing::Now(Box::new(ReplyLease::Lease(lease)));
         }
-        let (memory, caller) = (memory.clone(), *pair.caller());
-        let core = Arc::clone(&pair.core);
+        let (memory, caller) = (memory.clone(), *relay.caller());
+        let gateway = Arc::clone(&relay.gateway);
         Leasing::Later(Box::pin(async move {
-            let lease = memory.lease(&caller, bytes, || core.watch_replies()).await;
-            Box::new(Held::Lease(lease)) as Box<dyn oncrpc::Lease>
+            let lease = memory
+                .lease(&caller, bytes, || gateway.watch_replies())
+                .await;
+            Box::new(ReplyLease::Lease(lease)) as Box<dyn oncrpc::Lease>
         }))
     }
 }
@@ -41,8 +43,8 @@ impl ReplyMemory for Arriving {
 mod tests {
     use super::*;
     use crate::config::{GatewayConfig, Listen, Upstream, tcp_limits};
-    use crate::core::Core;
     use crate::reply_memory::SMALL_REPLIES;
+    use crate::state::GatewayState;
     use oncrpc::Caller;
     use rpcrdma::ServerConfig;
     use std::net::SocketAddr;
@@ -69,10 +71,10 @@ mod tests {
         for listen in listens {
             let config =
                 GatewayConfig::default().with_reply_memory(2 * MORE * (SMALL_REPLY + REPLY_COST));
-            let core = Arc::new(Core::new(&listen, Upstream::tcp(addr), config));
-            let pair = Pair::new(Arc::clone(&core), Caller::new(addr));
-            let arriving = Arriving {
-                pair: Arc::downgrade(&pair),
+            let gateway = Arc::new(GatewayState::new(&listen, Upstream::tcp(addr), config));
+            let relay = Relay::new(Arc::clone(&gateway), Caller::new(addr));
+            let arriving = TcpReplies {
+                relay: Arc::downgrade(&relay),
             };
             let mut unread = Vec::new();
             let last = loop {

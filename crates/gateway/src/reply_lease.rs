@@ -5,12 +5,12 @@ use crate::reply_memory::{Lease, RECEIVE, REPLY_COST, SmallReply};
 use oncrpc::xdr::Payload;
 
 /// Memory of a reply, until that is sent to the client.
-pub(crate) enum Held {
+pub(crate) enum ReplyLease {
     Small { _counted: SmallReply },
     Lease(Lease),
 }
 
-impl oncrpc::Lease for Held {
+impl oncrpc::Lease for ReplyLease {
     fn shrink(&mut self, bytes: usize) {
         match self {
             Self::Small { .. } => {}
@@ -22,7 +22,7 @@ impl oncrpc::Lease for Held {
 /// Memory of a reply that the upstream has given.
 pub(crate) enum OfReply {
     /// The upstream is RDMA, and had the memory registered before the reply was there.
-    Offered(Held),
+    Offered(ReplyLease),
     /// The upstream is TCP, and the reply was lent its memory as it arrived.
     Arrived(Box<dyn oncrpc::Lease>),
 }
@@ -35,7 +35,7 @@ impl OfReply {
         match self {
             Self::Arrived(lease) => reply.with_lease(lease),
             Self::Offered(mut held) => {
-                if let Held::Lease(lease) = &mut held {
+                if let ReplyLease::Lease(lease) = &mut held {
                     // A result that is by reference keeps all of its chunk.
                     let of_results = match reply.items().is_empty() {
                         true => 0,

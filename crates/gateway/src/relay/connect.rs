@@ -1,13 +1,13 @@
-//! The upstream connection of a pair: made at the first call, tried again for a while, and lost.
+//! The upstream connection of a relay: made at the first call, tried again for a while, and lost.
 
-use super::Pair;
+use super::Relay;
 use super::loss::{is_ended_by_server, is_timeout, warning_of_loss};
-use crate::arriving::Arriving;
 use crate::backward::Callbacks;
-use crate::link::{Connector, Link};
 use crate::outage::{self, Symptom};
 use crate::phase::Phase;
 use crate::places::is_refused;
+use crate::tcp_replies::TcpReplies;
+use crate::upstream_client::{Connector, UpstreamClient};
 use nfs_proto::scan::ScannedCall;
 use oncrpc::{Cause, Chain, TransportError};
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use tracing::{debug, warn};
 /// How long an upstream connection may take to make before it is worth a warning that its client has left.
 const LONG_ATTEMPT: Duration = Duration::from_secs(1);
 
-impl Pair {
+impl Relay {
     /// Begins to make the upstream connection, for a first call.
     pub(crate) fn connect(self: Arc<Self>) {
         if self.phase.enter(Phase::Connecting) == Phase::New {
-            self.core.stats.pairs.bump();
+            self.gateway.stats.relays.bump();
             tokio::spawn(self.run());
         }
     }
@@ -33,35 +33,35 @@ impl Pair {
         let over = self.phase.reach(Phase::Over);
         tokio::pin!(over);
         let callbacks = Arc::new(Callbacks {
-            pair: Arc::downgrade(&self),
+            relay: Arc::downgrade(&self),
         });
-        let replies = Arc::new(Arriving {
-            pair: Arc::downgrade(&self),
+        let replies = Arc::new(TcpReplies {
+            relay: Arc::downgrade(&self),
         });
         let begun = Instant::now();
-        let link = tokio::select! {
+        let upstream = tokio::select! {
             biased;
             () = &mut over => {
                 self.warn_of_client_that_left(begun);
                 None
             }
-            link = self.connect_within_window(callbacks, replies) => link.map(Arc::new),
+            upstream = self.connect_within_window(callbacks, replies) => upstream.map(Arc::new),
         };
-        let Some(link) = link else {
+        let Some(upstream) = upstream else {
             self.phase.enter(Phase::Over);
             self.close_downstream();
             return;
         };
-        self.lock().link = Some(Arc::clone(&link));
+        self.lock().upstream = Some(Arc::clone(&upstream));
         self.phase.enter(Phase::Up);
         let lost = tokio::select! {
             biased;
             () = &mut over => None,
-            why = link.ended() => Some(why),
+            why = upstream.ended() => Some(why),
         };
         match lost {
             Some(why) => self.lose(&why),
-            None => link.close().await,
+            None => upstream.close().await,
         }
     }
 
@@ -72,57 +72,57 @@ impl Pair {
         if waited < LONG_ATTEMPT {
             return;
         }
-        let (upstream, seconds) = (&self.core.upstream, waited.as_secs_f64());
+        let (upstream, seconds) = (&self.gateway.upstream, waited.as_secs_f64());
         let what = format!(
             "server {} cannot be reached: a client has left that waited {seconds:.1} s for it{}",
-            self.core.upstream_with_addrs(),
+            self.gateway.upstream_with_addrs(),
             outage::hint_of_port(upstream)
         );
-        self.core
+        self.gateway
             .warn_of_outage_since(begun, Symptom::Away, self.caller.addr, &what);
     }
 
     async fn connect_within_window(
         &self,
         callbacks: Arc<Callbacks>,
-        replies: Arc<Arriving>,
-    ) -> Option<Link> {
-        let core = &*self.core;
-        let mut port = core
+        replies: Arc<TcpReplies>,
+    ) -> Option<UpstreamClient> {
+        let gateway = &*self.gateway;
+        let mut port = gateway
             .ports
             .lease(self.caller.group, Arc::clone(&self.machine));
         let connector = Connector {
-            upstream: &core.upstream,
-            timeout: core.config.connect_timeout,
-            call_timeout: core.config.call_timeout,
+            upstream: &gateway.upstream,
+            timeout: gateway.config.connect_timeout,
+            call_timeout: gateway.config.call_timeout,
             callbacks,
-            log: &core.log,
-            pool: &core.pool,
+            log: &gateway.log,
+            pool: &gateway.pool,
             replies,
         };
         let (peer, until) = (
             self.caller.addr,
-            Instant::now() + core.config.connect_window,
+            Instant::now() + gateway.config.connect_window,
         );
-        let mut pause = core.config.retry_first;
+        let mut pause = gateway.config.retry_first;
         let mut is_first = true;
         loop {
             let error: Cause = match connector.attempt(&mut port).await {
-                Ok(link) => {
-                    core.stats.upstream_connections.bump();
-                    core.note_place_of(self);
-                    debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = %core.upstream_name, "connected");
-                    return Some(link);
+                Ok(upstream) => {
+                    gateway.stats.upstream_connections.bump();
+                    gateway.note_place_of(self);
+                    debug!(target: "gateway", listen = self.gateway.listen(), %peer, upstream = %gateway.upstream_name, "connected");
+                    return Some(upstream);
                 }
                 Err(error) => error,
             };
-            core.stats.upstream_attempts_failed.bump();
+            gateway.stats.upstream_attempts_failed.bump();
             let is_refused = is_refused(&error);
             let is_over = Instant::now() + pause > until;
             // Once: the server may refuse until the place is free, and for reasons that no place mends.
             let may_take = is_refused && !is_over && !self.is_given_place();
-            if may_take && core.make_place_for(self) {
-                debug!(target: "gateway", listen = self.core.listen(), %peer, "another connection gives way to that of this client");
+            if may_take && gateway.make_place_for(self) {
+                debug!(target: "gateway", listen = self.gateway.listen(), %peer, "another connection gives way to that of this client");
             }
             // While it is given a place, there is nothing to say.
             let is_in_vain = match self.is_given_place() && is_refused {
@@ -131,24 +131,24 @@ impl Pair {
             };
             if is_in_vain && std::mem::take(&mut is_first) {
                 let (window, why) = (
-                    core.config.connect_window.as_secs_f64(),
+                    gateway.config.connect_window.as_secs_f64(),
                     Chain(error.error()),
                 );
-                let hint = outage::hint(&core.upstream, &error);
+                let hint = outage::hint(&gateway.upstream, &error);
                 let what = format!(
                     "server {} cannot be reached, trying for {window} s for each client: {why}{hint}",
-                    core.upstream_with_addrs()
+                    gateway.upstream_with_addrs()
                 );
-                core.warn_of_outage(Symptom::Away, peer, &what);
+                gateway.warn_of_outage(Symptom::Away, peer, &what);
             }
             if is_over {
-                core.stats.upstream_unreachable.bump();
-                debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = %core.upstream_name, error = %Chain(error.error()), "the upstream cannot be reached: the connection of its client is closed");
+                gateway.stats.upstream_unreachable.bump();
+                debug!(target: "gateway", listen = self.gateway.listen(), %peer, upstream = %gateway.upstream_name, error = %Chain(error.error()), "the upstream cannot be reached: the connection of its client is closed");
                 return None;
             }
-            debug!(target: "gateway", listen = self.core.listen(), %peer, upstream = %core.upstream_name, error = %Chain(error.error()), "no upstream connection yet");
+            debug!(target: "gateway", listen = self.gateway.listen(), %peer, upstream = %gateway.upstream_name, error = %Chain(error.error()), "no upstream connection yet");
             tokio::time::sleep(pause).await;
-            pause = next_pause(pause, core.config.retry_most);
+            pause = next_pause(pause, gateway.config.retry_most);
         }
     }
 
@@ -158,14 +158,15 @@ impl Pair {
         if self.phase.enter(Phase::Ending) >= Phase::Ending {
             return;
         }
-        self.core.stats.upstream_lost.bump();
+        self.gateway.stats.upstream_lost.bump();
         if is_timeout(why) {
-            self.core.stats.timeouts.bump();
+            self.gateway.stats.timeouts.bump();
         }
         if let Some((symptom, what)) = warning_of_loss(why, self.answered.load(Relaxed)) {
-            self.core.warn_of_outage(symptom, self.caller.addr, &what);
+            self.gateway
+                .warn_of_outage(symptom, self.caller.addr, &what);
         }
-        debug!(target: "gateway", listen = self.core.listen(), peer = %self.caller.addr, upstream = %self.core.upstream_name, error = %Chain(why), "the upstream connection ended");
+        debug!(target: "gateway", listen = self.gateway.listen(), peer = %self.caller.addr, upstream = %self.gateway.upstream_name, error = %Chain(why), "the upstream connection ended");
         if self.lock().in_flight.is_empty() {
             self.close_downstream();
         }
@@ -178,7 +179,7 @@ impl Pair {
             return;
         }
         let in_flight = self.traffic.unanswered.load(Relaxed);
-        self.core.warn_of_server(|listen, upstream| {
+        self.gateway.warn_of_server(|listen, upstream| {
             warn!(target: "gateway", listen, peer = %self.caller.addr, upstream, program = scanned.program, version = scanned.version, procedure = scanned.procedure, in_flight, "the server ended the connection and left this call unanswered: {}", Chain(why));
         });
     }

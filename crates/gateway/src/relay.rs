@@ -3,20 +3,20 @@
 mod connect;
 mod loss;
 
-use crate::core::Core;
 use crate::downstream::Backward;
-use crate::held::OfReply;
-use crate::link::Link;
 use crate::outage::Symptom;
 use crate::phase::{Phase, Phases};
 use crate::ports::MachineName;
 use crate::reduce;
 use crate::replies::{AUTH_TLS, bad_cred, can_answer, garbage_args, system_err};
+use crate::reply_lease::OfReply;
 use crate::reply_memory::{Lease, SmallReplies};
 use crate::retry::Failure;
 use crate::session::{self, Sizes};
-use crate::side::Side;
+use crate::state::GatewayState;
 use crate::stats::{Counter, TcpClient, UpstreamConnection};
+use crate::transport_kind::TransportKind;
+use crate::upstream_client::UpstreamClient;
 use crate::xids::{Taken, Xids};
 use nfs_proto::scan::{BadItem, ScannedCall, apply, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};
@@ -34,8 +34,8 @@ pub(crate) const WRITE_CHUNKS: usize = 1;
 ///
 /// Both end together. Whatever happens on one of them, the client sees it as it would see it of the
 /// server itself.
-pub(crate) struct Pair {
-    pub(crate) core: Arc<Core>,
+pub(crate) struct Relay {
+    pub(crate) gateway: Arc<GatewayState>,
     /// The client. Its reply room is that of no call.
     caller: Caller,
     /// The name by which its source port is kept.
@@ -59,7 +59,7 @@ pub(crate) struct Pair {
     traffic: Traffic,
 }
 
-/// What has passed on one connection of a client.
+/// Calls and bytes that have passed on one connection of a client.
 #[derive(Debug, Default)]
 struct Traffic {
     calls: Counter,
@@ -71,7 +71,7 @@ struct Traffic {
 
 #[derive(Default)]
 pub(crate) struct State {
-    link: Option<Arc<Link>>,
+    upstream: Option<Arc<UpstreamClient>>,
     /// XIDs of calls in flight.
     in_flight: Xids,
     /// XIDs of calls of the upstream in flight.
@@ -95,13 +95,13 @@ impl State {
 
 /// A call in flight. Dropping it frees its XID.
 pub(crate) struct InFlight {
-    pair: Arc<Pair>,
+    relay: Arc<Relay>,
     pub(crate) xid: u32,
     is_own: bool,
 }
 
 /// A call of the client, counted as long as it has no reply. Dropping it ends that.
-struct Unanswered(Arc<Pair>);
+struct Unanswered(Arc<Relay>);
 
 impl Drop for Unanswered {
     fn drop(&mut self) {
@@ -111,23 +111,23 @@ impl Drop for Unanswered {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut state = self.pair.lock();
+        let mut state = self.relay.lock();
         state.in_flight.free(self.xid);
         let last = state.in_flight.is_empty();
         drop(state);
         if self.is_own {
-            self.pair.own_xid_is_free.notify_waiters();
+            self.relay.own_xid_is_free.notify_waiters();
         }
-        if last && self.pair.phase.get() == Phase::Ending {
-            self.pair.close_downstream();
+        if last && self.relay.phase.get() == Phase::Ending {
+            self.relay.close_downstream();
         }
     }
 }
 
-impl Pair {
-    pub(crate) fn new(core: Arc<Core>, caller: Caller) -> Arc<Self> {
+impl Relay {
+    pub(crate) fn new(gateway: Arc<GatewayState>, caller: Caller) -> Arc<Self> {
         Arc::new(Self {
-            core,
+            gateway,
             caller,
             machine: MachineName::default(),
             state: Mutex::default(),
@@ -154,7 +154,7 @@ impl Pair {
 
     /// Answers a call of the client: by the upstream, or at once if it cannot be passed on.
     pub(crate) fn call(self: Arc<Self>, call: Payload, caller: &Caller) -> Answer {
-        let stats = &self.core.stats;
+        let stats = &self.gateway.stats;
         // First of all: no answer of the gateway's own is to be taken for that of a call in flight,
         // whose memory the upstream may have access to (RFC 8166 §4.4.1).
         let xid = Reader::from(&call).u32().unwrap_or_default();
@@ -164,7 +164,7 @@ impl Pair {
             Taken::InUse => None,
             Taken::Repetition => {
                 stats.repetitions.bump();
-                debug!(target: "gateway", listen = self.core.listen(), peer = %caller.addr, xid, "a call that is in flight is not repeated");
+                debug!(target: "gateway", listen = self.gateway.listen(), peer = %caller.addr, xid, "a call that is in flight is not repeated");
                 return Answer::Now(Reply::Nothing);
             }
         };
@@ -233,7 +233,7 @@ impl Pair {
     /// Answers a call with an item in a Read chunk that does not belong where it stands: it must not be processed (RFC 8166
     /// §6.1). Whole again, it could be another call than its client has made, as items are padded to a multiple of four bytes.
     fn bad_item(&self, bad: BadItem, scanned: &ScannedCall) -> Reply {
-        self.core.stats.malformed.bump();
+        self.gateway.stats.malformed.bump();
         match bad {
             BadItem::Length if can_answer(scanned.flavor) => {
                 self.warn("GARBAGE_ARGS: an argument and its Read chunk differ in length (RFC 8166 §3.4.5)");
@@ -248,7 +248,7 @@ impl Pair {
 
     fn in_flight(self: &Arc<Self>, xid: u32) -> InFlight {
         InFlight {
-            pair: Arc::clone(self),
+            relay: Arc::clone(self),
             xid,
             is_own: false,
         }
@@ -270,10 +270,10 @@ impl Pair {
     }
 
     /// Takes an XID for a call of the gateway's own.
-    pub(crate) fn take_own_xid(self: &Arc<Self>, link: &Link) -> InFlight {
+    pub(crate) fn take_own_xid(self: &Arc<Self>, upstream: &UpstreamClient) -> InFlight {
         InFlight {
-            xid: self.lock().in_flight.take_own(|| link.next_xid()),
-            pair: Arc::clone(self),
+            xid: self.lock().in_flight.take_own(|| upstream.next_xid()),
+            relay: Arc::clone(self),
             is_own: true,
         }
     }
@@ -284,34 +284,35 @@ impl Pair {
         scanned: &ScannedCall,
         caller: &Caller,
     ) -> Reply {
-        let Some(link) = self.link().await else {
+        let Some(upstream) = self.upstream_client().await else {
             return Reply::Nothing;
         };
         if session::declares_ready(scanned) {
             self.client_is_ready();
         }
-        let outcome = self.ask(&link, call, scanned, caller).await;
-        self.conclude(&link, outcome, scanned, caller)
+        let outcome = self.ask(&upstream, call, scanned, caller).await;
+        self.conclude(&upstream, outcome, scanned, caller)
     }
 
     /// Passes a call to the upstream, and waits for the reply.
     pub(crate) async fn ask(
         self: &Arc<Self>,
-        link: &Link,
+        upstream: &UpstreamClient,
         call: Payload,
         scanned: &ScannedCall,
         caller: &Caller,
     ) -> Result<(Payload, Option<OfReply>), Failure> {
         let (call, _memory) = self.with_memory(call);
-        let (call, bound) = self.outgoing(link, call, scanned);
+        let (call, bound) = self.outgoing(upstream, call, scanned);
         let most = caller.reply_room.largest();
-        self.call_upstream(link, call, bound, scanned, most).await
+        self.call_upstream(upstream, call, bound, scanned, most)
+            .await
     }
 
     /// The answer to a call by what became of it at the upstream.
     pub(crate) fn conclude(
         &self,
-        link: &Link,
+        upstream: &UpstreamClient,
         outcome: Result<(Payload, Option<OfReply>), Failure>,
         scanned: &ScannedCall,
         caller: &Caller,
@@ -320,9 +321,9 @@ impl Pair {
             // A client may not read its reply, which has its memory until it is written.
             Ok((reply, memory)) => {
                 if !self.answered.load(Relaxed) && !self.answered.swap(true, Relaxed) {
-                    self.core.end_outage();
+                    self.gateway.end_outage();
                 }
-                match (self.back(link, reply, scanned, caller), memory) {
+                match (self.back(upstream, reply, scanned, caller), memory) {
                     (Reply::Message(reply), Some(memory)) => {
                         Reply::Message(memory.keep_with(reply))
                     }
@@ -336,29 +337,34 @@ impl Pair {
     /// A call that goes to the upstream, and what is kept until its reply is there. Over TCP a call has its
     /// memory until it is written; an RDMA upstream reads it from there.
     fn with_memory(&self, mut call: Payload) -> (Payload, Option<Box<dyn oncrpc::Lease>>) {
-        let lease = match self.core.upstream_side {
-            Side::Tcp => None,
-            Side::Rdma => call.take_lease(),
+        let lease = match self.gateway.upstream_kind {
+            TransportKind::Tcp => None,
+            TransportKind::Rdma => call.take_lease(),
         };
         (call, lease)
     }
 
     /// Returns the upstream connection once it is there; `None` if there will be none.
-    pub(crate) async fn link(&self) -> Option<Arc<Link>> {
-        if let Some(link) = &self.lock().link {
-            return Some(Arc::clone(link));
+    pub(crate) async fn upstream_client(&self) -> Option<Arc<UpstreamClient>> {
+        if let Some(upstream) = &self.lock().upstream {
+            return Some(Arc::clone(upstream));
         }
         self.phase.reach(Phase::Up).await;
-        self.lock().link.clone()
+        self.lock().upstream.clone()
     }
 
     /// The call as it goes to the upstream, and the bound of its reply.
-    fn outgoing(&self, link: &Link, call: Payload, scanned: &ScannedCall) -> (Payload, ReplyBound) {
+    fn outgoing(
+        &self,
+        upstream: &UpstreamClient,
+        call: Payload,
+        scanned: &ScannedCall,
+    ) -> (Payload, ReplyBound) {
         // Without knowledge of the server's limits, one Write chunk and one Read chunk (RFC 8267 §6.4.2).
         let bound = scanned.reply_with_chunks(WRITE_CHUNKS);
-        let bound = bound.unwrap_or_else(|| ReplyBound::new(self.core.config.max_reply));
-        let bound = link.within_chunks(bound);
-        let to_rdma = self.core.upstream_side == Side::Rdma;
+        let bound = bound.unwrap_or_else(|| ReplyBound::new(self.gateway.config.max_reply));
+        let bound = upstream.within_chunks(bound);
+        let to_rdma = self.gateway.upstream_kind == TransportKind::Rdma;
         let call = match to_rdma {
             true => {
                 let largest = scanned.arguments.iter().max_by_key(|item| item.length);
@@ -369,8 +375,14 @@ impl Pair {
         };
         let call = match session::is_of_session(scanned) {
             true => {
-                let fore = self.core.fore_sizes.and(Sizes::both(link.max_chunk()));
-                apply(call, &session::cuts(scanned, fore, self.back_sizes(link)))
+                let fore = self
+                    .gateway
+                    .fore_sizes
+                    .and(Sizes::both(upstream.max_chunk()));
+                apply(
+                    call,
+                    &session::cuts(scanned, fore, self.back_sizes(upstream)),
+                )
             }
             false => call,
         };
@@ -378,10 +390,10 @@ impl Pair {
     }
 
     /// Largest callbacks and replies that both connections carry; `None` without a limit.
-    fn back_sizes(&self, link: &Link) -> Option<Sizes> {
-        let backchannels = &self.core.backchannels;
+    fn back_sizes(&self, upstream: &UpstreamClient) -> Option<Sizes> {
+        let backchannels = &self.gateway.backchannels;
         let down = backchannels.inline_sizes(self.caller.connection);
-        let (down, up) = (down.map(Sizes::from), link.callback_sizes());
+        let (down, up) = (down.map(Sizes::from), upstream.callback_sizes());
         match (down, up) {
             (Some(down), Some(up)) => Some(down.and(up)),
             (down, up) => down.or(up),
@@ -389,9 +401,15 @@ impl Pair {
     }
 
     /// The reply as it goes to the client.
-    fn back(&self, link: &Link, reply: Payload, scanned: &ScannedCall, caller: &Caller) -> Reply {
-        let placed = match link {
-            Link::Tcp { .. } => {
+    fn back(
+        &self,
+        upstream: &UpstreamClient,
+        reply: Payload,
+        scanned: &ScannedCall,
+        caller: &Caller,
+    ) -> Reply {
+        let placed = match upstream {
+            UpstreamClient::Tcp { .. } => {
                 let reply = self.without_pnfs(reply, scanned);
                 let results = scan_reply(scanned, &reply).results;
                 Ok(match caller.reply_room.has_chunks() {
@@ -399,7 +417,7 @@ impl Pair {
                     false => reduce::take_out_large(reply, &results),
                 })
             }
-            Link::Rdma { .. } => place_results(scanned, reply).map(|reply| {
+            UpstreamClient::Rdma { .. } => place_results(scanned, reply).map(|reply| {
                 let reply = self.without_pnfs(reply, scanned);
                 // What came inline may belong into a chunk of the client.
                 match caller.reply_room.has_chunks() {
@@ -415,7 +433,11 @@ impl Pair {
             Ok(reply) => reply,
             Err(why) => {
                 self.warn(&format!("RFC 8166 §4.3.2: a reply of the upstream: {why}"));
-                return self.system_error(scanned.xid, scanned.flavor, self.core.downstream);
+                return self.system_error(
+                    scanned.xid,
+                    scanned.flavor,
+                    self.gateway.downstream_kind,
+                );
             }
         };
         self.deliver(reply, scanned, caller)
@@ -423,7 +445,7 @@ impl Pair {
 
     /// A reply that says that the server does not support pNFS, where that is configured.
     fn without_pnfs(&self, reply: Payload, scanned: &ScannedCall) -> Payload {
-        match self.core.config.hide_pnfs && session::may_offer_pnfs(scanned) {
+        match self.gateway.config.hide_pnfs && session::may_offer_pnfs(scanned) {
             true => {
                 let flags = scan_reply(scanned, &reply).exchange_flags;
                 apply(reply, &session::without_pnfs(&flags))
@@ -434,7 +456,7 @@ impl Pair {
 
     /// A reply as the answer to a call, if the client has room for it.
     pub(crate) fn deliver(&self, reply: Payload, scanned: &ScannedCall, caller: &Caller) -> Reply {
-        let stats = &self.core.stats;
+        let stats = &self.gateway.stats;
         let size = ReplyBound {
             fixed: reply.head().len(),
             results: reply.items().iter().map(oncrpc::xdr::Item::len).collect(),
@@ -450,29 +472,35 @@ impl Pair {
 
     /// Answers a call whose reply the client cannot receive (RFC 8166 §4.5.3).
     fn too_large(&self, size: ReplyBound, scanned: &ScannedCall, caller: &Caller) -> Reply {
-        self.core.stats.replies_too_large.bump();
-        if self.core.log.may_warn(caller.group) {
+        self.gateway.stats.replies_too_large.bump();
+        if self.gateway.log.may_warn(caller.group) {
             let bytes = size.fixed + size.results.iter().sum::<usize>();
-            warn!(target: "gateway", listen = self.core.listen(), peer = %caller.addr, program = scanned.program, version = scanned.version, procedure = scanned.procedure, bytes, "ERR_CHUNK: the reply fits neither inline nor the chunks of the call");
+            warn!(target: "gateway", listen = self.gateway.listen(), peer = %caller.addr, program = scanned.program, version = scanned.version, procedure = scanned.procedure, bytes, "ERR_CHUNK: the reply fits neither inline nor the chunks of the call");
         }
         Reply::TooLarge(size.into())
     }
 
     /// Answers a call that has no reply of the upstream.
     fn failed(&self, failure: Failure, scanned: &ScannedCall, caller: &Caller) -> Reply {
-        let stats = &self.core.stats;
+        let stats = &self.gateway.stats;
         let error = match failure {
             // RFC 5531 §9: SYSTEM_ERR is for a failed allocation of memory.
             Failure::NoMemory => {
                 self.warn("other replies have all the memory for replies, and do not return it");
-                return self.system_error(scanned.xid, scanned.flavor, self.core.downstream);
+                return self.system_error(
+                    scanned.xid,
+                    scanned.flavor,
+                    self.gateway.downstream_kind,
+                );
             }
             Failure::Lost => return Reply::Nothing,
             Failure::Upstream(error) => error,
         };
         match error {
             // It was skipped as it came.
-            TransportError::TooLarge { len, .. } if self.core.upstream_side == Side::Tcp => {
+            TransportError::TooLarge { len, .. }
+                if self.gateway.upstream_kind == TransportKind::Tcp =>
+            {
                 self.too_large(ReplyBound::new(len), scanned, caller)
             }
             TransportError::XidInUse(_) => {
@@ -488,7 +516,7 @@ impl Pair {
                 // The upstream is there, and others may wait for it, too: only new connections help.
                 stats.timeouts.bump();
                 let what = format!("the upstream does not answer: {error}");
-                self.core
+                self.gateway
                     .warn_of_outage(Symptom::Away, self.caller.addr, &what);
                 self.phase.enter(Phase::Over);
                 self.close_downstream();
@@ -498,19 +526,19 @@ impl Pair {
                 self.warn(&format!(
                     "the upstream connection cannot carry a call: {other}"
                 ));
-                self.system_error(scanned.xid, scanned.flavor, self.core.downstream)
+                self.system_error(scanned.xid, scanned.flavor, self.gateway.downstream_kind)
             }
         }
     }
 
     /// SYSTEM_ERR, where its verifier can be made. Nobody but the server can make one of RPCSEC_GSS
-    /// (RFC 2203 §5.3.3.2): then the transport reports the error, and over TCP the pair ends.
-    pub(crate) fn system_error(&self, xid: u32, flavor: u32, side: Side) -> Reply {
-        self.core.stats.system_errors.bump();
+    /// (RFC 2203 §5.3.3.2): then the transport reports the error, and over TCP the relay ends.
+    pub(crate) fn system_error(&self, xid: u32, flavor: u32, side: TransportKind) -> Reply {
+        self.gateway.stats.system_errors.bump();
         match (can_answer(flavor), side) {
             (true, _) => Reply::Message(system_err(xid)),
-            (false, Side::Rdma) => Reply::Ineligible,
-            (false, Side::Tcp) => {
+            (false, TransportKind::Rdma) => Reply::Ineligible,
+            (false, TransportKind::Tcp) => {
                 self.phase.enter(Phase::Over);
                 self.close_downstream();
                 Reply::Nothing
@@ -534,7 +562,7 @@ impl Pair {
     /// Declares that the client takes calls of the upstream.
     fn client_is_ready(&self) {
         let ready = self
-            .core
+            .gateway
             .backchannels
             .client_is_ready(self.caller.connection);
         let mut state = self.lock();
@@ -562,13 +590,13 @@ impl Pair {
         self.given_place.store(is_given, Relaxed);
     }
 
-    /// When the last call came, if the pair is up and idle: no call is in flight in either direction, and the upstream has no
+    /// When the last call came, if the relay is up and idle: no call is in flight in either direction, and the upstream has no
     /// need of the client as a server.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         self.lock().idle_since().filter(|_| self.is_up())
     }
 
-    /// Ends the pair, if it is idle. Returns whether it does.
+    /// Ends the relay, if it is idle. Returns whether it does.
     pub(crate) fn give_way(&self) -> bool {
         let state = self.lock();
         let gives_way = self.is_up() && state.idle_since().is_some();
@@ -583,7 +611,7 @@ impl Pair {
         gives_way
     }
 
-    /// What there is to see of the client.
+    /// Published state of the client's connection.
     pub(crate) fn seen(&self) -> TcpClient {
         TcpClient {
             id: self.caller.connection,
@@ -603,13 +631,13 @@ impl Pair {
 
     /// The upstream connection, if there is one.
     pub(crate) fn upstream(&self) -> Option<UpstreamConnection> {
-        let link = self.lock().link.clone()?;
-        Some(link.seen(self.caller.connection))
+        let upstream = self.lock().upstream.clone()?;
+        Some(upstream.seen(self.caller.connection))
     }
 
     pub(crate) fn warn(&self, what: &str) {
-        if self.core.log.may_warn(self.caller.group) {
-            warn!(target: "gateway", listen = self.core.listen(), peer = %self.caller.addr, upstream = %self.core.upstream_name, "{what}");
+        if self.gateway.log.may_warn(self.caller.group) {
+            warn!(target: "gateway", listen = self.gateway.listen(), peer = %self.caller.addr, upstream = %self.gateway.upstream_name, "{what}");
         }
     }
 
@@ -624,17 +652,17 @@ impl Pair {
     }
 
     fn close_downstream(&self) {
-        self.core.connections.close(self.caller.connection);
+        self.gateway.connections.close(self.caller.connection);
     }
 
     /// Handles the end of the client's connection.
     pub(crate) fn downstream_ended(&self) {
         let was = self.phase.enter(Phase::Over);
         if was != Phase::New {
-            self.core.stats.pairs.drop_one();
+            self.gateway.stats.relays.drop_one();
         }
-        let link = self.lock().link.take();
-        drop(link);
+        let upstream = self.lock().upstream.take();
+        drop(upstream);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The upstream connection of a pair.
+//! The upstream connection of a relay.
 
 use crate::config::{Connect, ConnectRdma, MAX_RECORD, SourcePorts, Upstream};
 use crate::ports::Lease;
@@ -22,7 +22,7 @@ const MAX_TCP_CALLBACKS: usize = 16;
 /// to their calls are larger.
 const MAX_CALLBACK: usize = 64 << 10;
 
-/// Calls of an RDMA upstream to one client at a time. Each has a Receive, also while the pair is idle.
+/// Calls of an RDMA upstream to one client at a time. Each has a Receive, also while the relay is idle.
 const MAX_CALLBACKS: u32 = 2;
 
 /// Bytes of a header with one Write chunk of sixteen segments (RFC 8267 §6.4.2), of either version.
@@ -34,7 +34,7 @@ const KEPT_PORT_TRIES: u32 = 10;
 const KEPT_PORT_PAUSE: Duration = Duration::from_millis(5);
 
 /// A connection to the upstream server.
-pub(crate) enum Link {
+pub(crate) enum UpstreamClient {
     Tcp {
         /// The source port, which is kept for the next connection of the same client. Dropped first:
         /// it is kept by the time the server sees the end of the connection.
@@ -48,7 +48,7 @@ pub(crate) enum Link {
     },
 }
 
-/// What a pair connects with.
+/// Parameters of a relay's attempt to connect.
 pub(crate) struct Connector<'a> {
     pub(crate) upstream: &'a Upstream,
     /// Time limit of one attempt.
@@ -67,30 +67,34 @@ pub(crate) struct Connector<'a> {
 
 impl Connector<'_> {
     /// Makes one attempt for each address of the upstream. Returns the last error.
-    pub(crate) async fn attempt(&self, port: &mut Lease) -> Result<Link, Cause> {
+    pub(crate) async fn attempt(&self, port: &mut Lease) -> Result<UpstreamClient, Cause> {
         let mut last = None;
         for &addr in self.upstream.addrs() {
             match self.attempt_one(addr, port).await {
-                Ok(link) => return Ok(link),
+                Ok(upstream) => return Ok(upstream),
                 Err(error) => last = Some(error),
             }
         }
         Err(last.unwrap_or_else(|| io::Error::other("the upstream has no address").into()))
     }
 
-    async fn attempt_one(&self, addr: SocketAddr, port: &mut Lease) -> Result<Link, Cause> {
+    async fn attempt_one(
+        &self,
+        addr: SocketAddr,
+        port: &mut Lease,
+    ) -> Result<UpstreamClient, Cause> {
         match self.upstream {
             Upstream::Tcp { source_ports, .. } => {
                 let client = self.connect_tcp(addr, *source_ports, port.port()).await?;
                 if let Some(local) = client.local_addr() {
                     port.set(local.port());
                 }
-                Ok(Link::Tcp {
+                Ok(UpstreamClient::Tcp {
                     client,
                     _port: std::mem::take(port),
                 })
             }
-            Upstream::Streams { connect, .. } => Ok(Link::Tcp {
+            Upstream::Streams { connect, .. } => Ok(UpstreamClient::Tcp {
                 client: self.connect_stream(addr, connect).await?,
                 _port: Lease::default(),
             }),
@@ -145,7 +149,7 @@ impl Connector<'_> {
         Ok(oncrpc_tcp::Client::over_with(stream, &self.config()))
     }
 
-    /// What all clients over TCP have.
+    /// Configuration of each client over TCP.
     fn config(&self) -> oncrpc_tcp::ClientConfig {
         oncrpc_tcp::ClientConfig::new(self.timeout)
             .with_call_timeout(self.call_timeout)
@@ -162,7 +166,7 @@ impl Connector<'_> {
         connect: &Arc<dyn ConnectRdma>,
         addr: SocketAddr,
         config: &ClientConfig,
-    ) -> Result<Link, Cause> {
+    ) -> Result<UpstreamClient, Cause> {
         let config = config
             .clone()
             .with_connections(1_usize)
@@ -171,7 +175,7 @@ impl Connector<'_> {
             .with_call_timeout(self.call_timeout)
             .with_callbacks(Arc::clone(&self.callbacks))
             .with_backward_credits(config.backward_credits.min(MAX_CALLBACKS))
-            // Receives are most of the memory of an idle pair, where they have memory before a message
+            // Receives are most of the memory of an idle relay, where they have memory before a message
             // arrives. In version two a server asks for larger ones where they are of use.
             .with_receives_on_arrival(true)
             .with_receive_size(config.receive_size.min(InlineThreshold::DEFAULT))
@@ -179,15 +183,15 @@ impl Connector<'_> {
         let max_chunk = config.max_chunk;
         let client = connect.connect(addr, config).await?;
         let info = client.connection();
-        Ok(Link::Rdma {
+        Ok(UpstreamClient::Rdma {
             max_chunk: info.map_or(max_chunk, |info| info.max_chunk),
             client,
         })
     }
 }
 
-impl Link {
-    /// What there is to see of the connection, which belongs to that of a client.
+impl UpstreamClient {
+    /// Published state of the connection, which belongs to that of a client.
     pub(crate) fn seen(&self, client: ConnectionId) -> UpstreamConnection {
         match self {
             Self::Tcp { .. } => UpstreamConnection {

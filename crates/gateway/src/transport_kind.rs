@@ -2,7 +2,7 @@
 
 /// The transport of one side of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum TransportKind {
     Tcp,
     Rdma,
 }

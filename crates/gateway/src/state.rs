@@ -1,14 +1,14 @@
-//! What all pairs of a gateway share, and the service that clients call.
+//! State shared by all relays of a gateway, and the service that clients call.
 
 use crate::config::{GatewayConfig, Listen, MAX_RECORD, Upstream};
 use crate::downstream::Backchannels;
 use crate::outage::{Outages, Silence, Symptom};
-use crate::pair::Pair;
 use crate::ports::Ports;
+use crate::relay::Relay;
 use crate::reply_memory::{ReplyMemory, Stalled, Watch, Why};
 use crate::session::Sizes;
-use crate::side::Side;
 use crate::stats::{Counters, TcpClient, UpstreamConnection};
+use crate::transport_kind::TransportKind;
 use buffer::Pool;
 use oncrpc::xdr::Payload;
 use oncrpc::{
@@ -24,34 +24,34 @@ use tracing::{debug, info, warn};
 /// Bytes of returned record memory that a gateway keeps for reuse.
 const KEPT_MEMORY: usize = 16 << 20;
 
-/// What all pairs of a gateway share.
-pub(crate) struct Core {
+/// State shared by all relays of a gateway.
+pub(crate) struct GatewayState {
     pub(crate) upstream: Upstream,
-    pub(crate) upstream_side: Side,
-    pub(crate) downstream: Side,
+    pub(crate) upstream_kind: TransportKind,
+    pub(crate) downstream_kind: TransportKind,
     /// Largest calls of clients, and their replies, that both sides carry.
     pub(crate) fore_sizes: Sizes,
     pub(crate) config: GatewayConfig,
     pub(crate) stats: Counters,
     pub(crate) log: Arc<WarningLog>,
-    /// What is said of a server that is away.
+    /// Times without an answer of the server, for the log.
     pub(crate) outages: Outages,
     pub(crate) silence: Silence,
-    /// What the upstream is called in the log.
+    /// Name of the upstream in the log.
     pub(crate) upstream_name: String,
     pub(crate) ports: Ports,
-    /// The connections of clients, which pairs close.
+    /// The connections of clients, which relays close.
     pub(crate) connections: Connections,
-    /// The connections of clients, on which pairs call.
+    /// The connections of clients, on which relays call.
     pub(crate) backchannels: Backchannels,
     /// Memory for records.
     pub(crate) pool: Pool,
     /// Memory for replies of an RDMA upstream, or to TCP clients.
     pub(crate) reply_memory: ReplyMemory,
-    pairs: Mutex<HashMap<ConnectionId, Arc<Pair>>>,
+    relays: Mutex<HashMap<ConnectionId, Arc<Relay>>>,
 }
 
-impl Core {
+impl GatewayState {
     pub(crate) fn new(listen: &Listen, upstream: Upstream, mut config: GatewayConfig) -> Self {
         if let Upstream::Rdma { config: client, .. } = &upstream {
             // A call that asked for room beyond a chunk of the client would never be sent.
@@ -59,20 +59,22 @@ impl Core {
                 *most = client.max_chunk.min(*most);
             }
         }
-        let (downstream, down) = match listen {
-            Listen::Rdma { config, .. } => (Side::Rdma, Sizes::both(config.max_chunk)),
+        let (downstream_kind, down) = match listen {
+            Listen::Rdma { config, .. } => (TransportKind::Rdma, Sizes::both(config.max_chunk)),
             Listen::Tcp { limits, .. } | Listen::Streams { limits, .. } => (
-                Side::Tcp,
+                TransportKind::Tcp,
                 Sizes {
                     call: limits.record,
                     reply: MAX_RECORD,
                 },
             ),
         };
-        let (upstream_side, up) = match &upstream {
-            Upstream::Tcp { .. } | Upstream::Streams { .. } => (Side::Tcp, Sizes::both(MAX_RECORD)),
+        let (upstream_kind, up) = match &upstream {
+            Upstream::Tcp { .. } | Upstream::Streams { .. } => {
+                (TransportKind::Tcp, Sizes::both(MAX_RECORD))
+            }
             Upstream::Rdma { config: client, .. } => (
-                Side::Rdma,
+                TransportKind::Rdma,
                 Sizes {
                     call: client.max_chunk,
                     reply: config.max_reply,
@@ -83,8 +85,8 @@ impl Core {
         let upstream_name = config.upstream_name.clone().unwrap_or_else(addrs);
         Self {
             upstream_name,
-            upstream_side,
-            downstream,
+            upstream_kind,
+            downstream_kind,
             fore_sizes: down.and(up),
             upstream,
             reply_memory: ReplyMemory::new(config.reply_memory),
@@ -95,9 +97,9 @@ impl Core {
             silence: Silence::default(),
             ports: Ports::default(),
             connections: Connections::default(),
-            backchannels: Backchannels::new(downstream),
+            backchannels: Backchannels::new(downstream_kind),
             pool: Pool::new(KEPT_MEMORY),
-            pairs: Mutex::default(),
+            relays: Mutex::default(),
         }
     }
 
@@ -110,16 +112,16 @@ impl Core {
         }
     }
 
-    /// Where it listens, as a URL for the log.
+    /// Address of the listener, as a URL for the log.
     pub(crate) fn listen(&self) -> &str {
         self.log.listener().unwrap_or_default()
     }
 
     /// Notes where it listens.
     pub(crate) fn listens_at(&self, addr: SocketAddr) {
-        let scheme = match self.downstream {
-            Side::Rdma => "rdma",
-            Side::Tcp => "tcp",
+        let scheme = match self.downstream_kind {
+            TransportKind::Rdma => "rdma",
+            TransportKind::Tcp => "tcp",
         };
         self.log.name_listener(|| format!("{scheme}://{addr}"));
     }
@@ -172,36 +174,39 @@ impl Core {
         addr.map_or(PeerGroup::THIS_MACHINE, |addr| PeerGroup::of(addr.ip()))
     }
 
-    fn pairs(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<Pair>>> {
-        self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn relays(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<Relay>>> {
+        self.relays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All pairs now: to be looked at without the lock, which calls of all clients take.
-    pub(crate) fn all_pairs(&self) -> Vec<Arc<Pair>> {
-        self.pairs().values().cloned().collect()
+    /// All relays now: to be looked at without the lock, which calls of all clients take.
+    pub(crate) fn all_relays(&self) -> Vec<Arc<Relay>> {
+        self.relays().values().cloned().collect()
     }
 
     pub(crate) fn upstream_connections(&self) -> Vec<UpstreamConnection> {
-        let pairs = self.all_pairs();
-        pairs.iter().filter_map(|pair| pair.upstream()).collect()
+        let relays = self.all_relays();
+        relays.iter().filter_map(|relay| relay.upstream()).collect()
     }
 
     /// When the call came that has waited for its reply for longest, if there is one. While calls wait, those count too whose
     /// clients have left while the server answered none.
     pub(crate) fn oldest_call(&self) -> Option<Instant> {
-        let pairs = self.all_pairs();
-        let oldest = pairs.iter().filter_map(|pair| pair.oldest_call()).min()?;
+        let relays = self.all_relays();
+        let oldest = relays
+            .iter()
+            .filter_map(|relay| relay.oldest_call())
+            .min()?;
         Some(self.silence.waits_since(oldest))
     }
 
     /// The connections of TCP clients that have made a call.
     pub(crate) fn tcp_clients(&self) -> Vec<TcpClient> {
-        if self.downstream != Side::Tcp {
+        if self.downstream_kind != TransportKind::Tcp {
             return Vec::new();
         }
-        let mut pairs = self.all_pairs();
-        pairs.sort_by_key(|pair| pair.caller().connection);
-        pairs.iter().map(|pair| pair.seen()).collect()
+        let mut relays = self.all_relays();
+        relays.sort_by_key(|relay| relay.caller().connection);
+        relays.iter().map(|relay| relay.seen()).collect()
     }
 
     /// Has somebody look for clients that do not take their replies, as long as calls wait for memory.
@@ -237,21 +242,21 @@ impl Core {
         self.connections.abort(stalled.connection);
     }
 
-    fn pair_of(self: &Arc<Self>, caller: &Caller) -> Arc<Pair> {
-        let mut pairs = self.pairs();
-        let pair = pairs
+    fn relay_of(self: &Arc<Self>, caller: &Caller) -> Arc<Relay> {
+        let mut relays = self.relays();
+        let relay = relays
             .entry(caller.connection)
-            .or_insert_with(|| Pair::new(Arc::clone(self), *caller));
-        Arc::clone(pair)
+            .or_insert_with(|| Relay::new(Arc::clone(self), *caller));
+        Arc::clone(relay)
     }
 }
 
 /// The service of a gateway: passes each call on to the upstream of its connection.
-pub(crate) struct Forward(pub(crate) Arc<Core>);
+pub(crate) struct Forward(pub(crate) Arc<GatewayState>);
 
 impl Service for Forward {
     fn call(&self, call: Payload, caller: &Caller) -> Answer {
-        self.0.pair_of(caller).call(call, caller)
+        self.0.relay_of(caller).call(call, caller)
     }
 
     /// Replies have memory of [`GatewayConfig::reply_memory`], and none of the chunk memory of the server.
@@ -264,9 +269,9 @@ impl Service for Forward {
     }
 
     fn connection_ended(&self, connection: ConnectionId) {
-        let pair = self.0.pairs().remove(&connection);
-        if let Some(pair) = pair {
-            pair.downstream_ended();
+        let relay = self.0.relays().remove(&connection);
+        if let Some(relay) = relay {
+            relay.downstream_ended();
         }
     }
 }

@@ -7,7 +7,7 @@ use rpcrdma::CloseReason;
 use std::io;
 use verbs::Loss;
 
-/// What users are told of a lost upstream connection, which may have answered a call before.
+/// Warning about a lost upstream connection, which may have answered a call before.
 pub(super) fn warning_of_loss(
     why: &TransportError,
     has_answered: bool,
