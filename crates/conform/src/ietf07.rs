@@ -5,7 +5,7 @@ use crate::message::{Chunk, Segment, Words};
 use crate::rpc;
 use std::fmt;
 
-/// What a Responder that has ietf-07 puts behind its private data (`docs/design/version-two.md`).
+/// Octets behind the private data of a Responder that has ietf-07 (`docs/design/version-two.md`).
 pub const ANNOUNCEMENT: [u8; 8] = *b"rpc2ie07";
 
 /// `rdma_htype` (§6.1).

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use verbs::Provider;
 
-/// What a case takes where every answer comes at once: some connections, and short waits for what must not come.
+/// Time of a case where every answer comes at once: some connections, and short waits for what must not come.
 const USUAL: Duration = Duration::from_millis(250);
 
 /// A Responder, and what of it is tested.

@@ -39,7 +39,7 @@ enum Step {
     Remove,
 }
 
-/// What all tasks share.
+/// State shared by all tasks.
 struct Run {
     nfs: Nfs3<Client>,
     dir: FileHandle,

@@ -185,7 +185,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         Ok(self.read_node(&node, path).found_in(self))
     }
 
-    /// What a path leads to, if it is a regular file.
+    /// Returns the object at a path, if it is a regular file.
     pub(crate) async fn find_file(&self, path: &[u8]) -> Result<Node, Fault> {
         let node = self.find(path, Last::Follow).await?;
         match node.attributes.file_type {

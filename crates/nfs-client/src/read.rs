@@ -27,7 +27,7 @@ pub struct ReadStream<'c, T> {
     /// server has told.
     expected: u64,
     running: InOrder<'c, Result<Chunk, Fault>>,
-    /// Where it was looked up, until the first data is given out: what is replaced before is looked up again.
+    /// Export in which it was looked up, until the first data is given out: what is replaced before is looked up again.
     export: Option<&'c Export<T>>,
     again: Again,
     begin: u64,

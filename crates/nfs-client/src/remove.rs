@@ -272,7 +272,7 @@ fn tolerate(error: Error, tell: &mut impl FnMut(Removal)) -> Result<(), Error> {
     Ok(())
 }
 
-/// What somebody else removed in the meantime is removed.
+/// An object that another client removed in the meantime counts as removed.
 fn gone<R>(removed: Result<R, Fault>) -> Result<Option<R>, Fault> {
     match removed {
         Ok(value) => Ok(Some(value)),

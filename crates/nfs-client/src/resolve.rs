@@ -10,7 +10,7 @@ use oncrpc::Transport;
 const MAX_SYMLINKS: usize = 40;
 
 impl<T: Transport + Send + Sync> Export<T> {
-    /// What a path leads to, with its attributes. What is replaced on the way is looked up again.
+    /// Returns the object at a path, with its attributes. What is replaced on the way is looked up again.
     pub(crate) async fn find(&self, path: &[u8], last: Last) -> Result<Node, Fault> {
         let mut again = Again::default();
         loop {
@@ -21,7 +21,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         }
     }
 
-    /// What a path leads to. `..` goes back the way the path came, and never out of the export; an
+    /// Returns the object at a path. `..` goes back the way the path came, and never out of the export; an
     /// absolute symbolic link begins at the root of the export (RFC 2224 §6.2).
     pub(crate) async fn find_once(&self, path: &[u8], last: Last) -> Result<Node, Fault> {
         let mut way = vec![self.root()];
@@ -54,7 +54,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         Ok(way.pop().expect("the way begins at the root"))
     }
 
-    /// What a name in a directory stands for, with its attributes.
+    /// Returns the object of a name in a directory, with its attributes.
     pub(crate) async fn lookup(
         &self,
         dir: nfs_proto::FileHandle,

@@ -74,7 +74,7 @@ xdr_enum! {
         ReadDirPlus = 17,
         /// How full a file system is.
         FsStat = 18,
-        /// What a file system can do.
+        /// Abilities of a file system.
         FsInfo = 19,
         /// POSIX limits.
         PathConf = 20,

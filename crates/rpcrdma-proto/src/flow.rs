@@ -453,7 +453,7 @@ mod tests {
         assert_eq!(grant.offer(128), 1);
     }
 
-    /// What happens to one direction.
+    /// Event of one direction.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Set(u32),

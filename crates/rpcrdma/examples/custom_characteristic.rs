@@ -34,7 +34,7 @@ impl Characteristic for Rack {
     const XDR: &'static str = "unsigned int";
     const FIXED: bool = true;
 
-    /// What is assumed of an end that does not say it.
+    /// Value that is assumed of an end that does not announce it.
     fn default() -> u32 {
         0
     }

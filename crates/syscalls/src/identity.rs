@@ -292,7 +292,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::thread;
 
-    /// What the kernel says of this thread.
+    /// Lines of the kernel's status of this thread.
     fn status() -> Vec<String> {
         let status = fs::read_to_string("/proc/thread-self/status").expect("there is /proc");
         let lines = status.lines().filter(|line| {

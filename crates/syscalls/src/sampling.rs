@@ -117,7 +117,7 @@ fn keep(sample: Sample) {
     }
 }
 
-/// Where the functions of the C library that copy and set memory begin, as this processor has them: its
+/// Addresses of the functions of the C library that copy and set memory, as this processor has them: its
 /// library has several of each, whose names are often stripped.
 pub fn memory_functions() -> [usize; 3] {
     [

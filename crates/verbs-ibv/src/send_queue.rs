@@ -1,4 +1,4 @@
-//! What is posted to the send queue of the device, and which of it is signalled.
+//! Work that is posted to the send queue of the device, and which of it is signalled.
 //!
 //! A device reports only what is signalled, and failures. Where it completes in order, what was posted before a
 //! completion has completed too.

@@ -79,7 +79,7 @@ async fn greet(siw: &mut dyn QueuePair, software: &mut dyn QueuePair) {
     }
 }
 
-/// What software iWARP reads of this memory of the other end.
+/// Reads this memory of the other end over software iWARP.
 async fn read(
     siw: &mut dyn QueuePair,
     software: &mut dyn QueuePair,

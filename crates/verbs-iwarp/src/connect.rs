@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use verbs::{Connected, QpOptions, SetupError, WorkRequest};
 
-/// What is waited for behind the TCP connection. A server of plain RPC over TCP waits in its turn: to it the request is
+/// Message that is awaited behind the TCP connection. A server of plain RPC over TCP waits in its turn: to it the request is
 /// the beginning of a long record.
 const ANSWER: &str = "the answer to our MPA request (is this a plain NFS/TCP port?)";
 

@@ -44,7 +44,7 @@ pub(crate) struct IwarpQp {
     timers: Timers,
     /// The socket took less than there was: there is no use in trying again before it says so.
     blocked: bool,
-    /// What moved since the last `progress`, as the next one is to say.
+    /// Whether data moved since the last `progress`, as the next one is to report.
     moved_early: bool,
     /// Times that `progress` does not read the socket, because it was empty when the owner went to sleep or
     /// was woken: the owner handles what came or what it is to send, and sends its answer, before it looks for
@@ -283,7 +283,7 @@ impl IwarpQp {
         syscalls::unacknowledged(self.stream.as_fd()).unwrap_or(usize::MAX)
     }
 
-    /// What was done without the socket is worth a turn of the owner's loop as well, once.
+    /// Work that was done without the socket is worth a turn of the owner's loop as well, once.
     fn note_completions(&mut self) {
         self.moved_early |= self.endpoint.has_completions();
     }

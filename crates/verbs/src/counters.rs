@@ -79,7 +79,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What a queue pair has asked of its device, and what the device has reported.
+    /// Work that a queue pair has asked of its device, and that the device has reported.
     ///
     /// Each costs time of the host: a doorbell is a write to the device or a system call, a completion has to be taken
     /// from its queue, and a registration is a system call that locks memory. Software iWARP counts work requests,

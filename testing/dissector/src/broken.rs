@@ -21,7 +21,7 @@ const CONTROL: usize = 2;
 /// At least as often the dissector must have met something that it refuses.
 const LEAST_FAULTS: usize = 100;
 
-/// What it then says.
+/// Texts with which it then reports a fault.
 const FAULTS: [&str; 2] = ["The message ends before", "(Error/Malformed)"];
 
 /// Has `tshark` read broken conversations in full; how many there were.

@@ -83,7 +83,7 @@ impl Recorder {
         })
     }
 
-    /// What passed on each connection, once both ends have closed all of them.
+    /// Messages of each connection, once both ends have closed all of them.
     pub(super) fn finish(self) -> Result<Vec<Pieces>> {
         self.stopped.store(true, Relaxed);
         // Wakes the acceptor.

@@ -100,7 +100,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 const NFS: &str = "100003";
 
-/// What must not be seen in a sound conversation: also nothing of version one.
+/// Texts that must not occur in a sound conversation: also none of version one.
 const FAULTS: [&str; 7] = [
     "_ws.malformed",
     "_ws.short",
@@ -258,7 +258,7 @@ fn committed(tshark: &Tshark) -> Result<usize> {
     Ok(files)
 }
 
-/// What passed between client and server.
+/// Messages between client and server.
 struct Conversation {
     connections: Vec<Pieces>,
     /// The content of the file that was put and got.

@@ -39,7 +39,7 @@ impl Flow {
     }
 }
 
-/// What a TCP segment is.
+/// Kinds of TCP segments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The first segment of the end that connects.

@@ -138,7 +138,7 @@ struct Sample {
     follows: Option<String>,
     to: To,
     message: Vec<u8>,
-    /// What the dissector is to show, by its fields; `None` if the message cannot be decoded.
+    /// Values that the dissector is to show, by its fields; `None` if the message cannot be decoded.
     shown: Option<BTreeMap<&'static str, Vec<u64>>>,
 }
 

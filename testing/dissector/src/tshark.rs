@@ -12,7 +12,7 @@ use programs::command::tail;
 /// The dissector, from the root of the work tree.
 const SCRIPT: &str = "contrib/wireshark/rpcrdma-v2.lua";
 
-/// What Wireshark writes where a dissector in Lua fails.
+/// Text of Wireshark where a dissector in Lua fails.
 const LUA_ERROR: &str = "Lua Error";
 
 /// Preferences. MPA is recognized by content on any port. The reassembly of Wireshark's own iWARP dissector
@@ -27,7 +27,7 @@ pub(super) struct Tshark {
     folder: PathBuf,
 }
 
-/// What was asked about one frame: the values of each field that the frame has, in order.
+/// Fields of one frame: the values of each field that the frame has, in order.
 #[derive(Debug, Default)]
 pub(super) struct Row(HashMap<&'static str, Vec<String>>);
 

@@ -28,7 +28,7 @@ struct Arguments {
     #[command(flatten)]
     place: Place,
 
-    /// Where MOUNT is served over TCP, if not where NFS is
+    /// Address of MOUNT over TCP, if not that of NFS
     #[arg(long, value_name = "ADDR:PORT", requires = "tcp")]
     mount: Option<SocketAddr>,
 

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::{Amount, file_name, say};
 
-/// What is done to each file.
+/// Operation on each file.
 #[derive(Clone, Copy)]
 enum Work {
     /// CREATE, and nothing else.
@@ -48,7 +48,7 @@ struct Directory<T> {
     export: Export<T>,
     name: String,
     handle: FileHandle,
-    /// What is in each file.
+    /// Content of each file.
     data: Bytes,
 }
 

@@ -61,10 +61,10 @@ struct End {
     wire: VecDeque<u8>,
     /// Messages on their way to this end, with the handle that each takes along.
     expected: VecDeque<(Vec<u8>, Option<Handle>)>,
-    /// Where its messages find memory, if it posts no Receives, and those that are not done with.
+    /// Memory for its messages, if it posts no Receives, and those that are not done with.
     queue: Option<SharedReceiveQueue>,
     held: VecDeque<Buffer>,
-    /// What Reads of this end are to bring.
+    /// Data that Reads of this end are to bring.
     reads: BTreeMap<u64, (Vec<u8>, Handle)>,
 }
 
@@ -72,7 +72,7 @@ struct End {
 struct Region {
     bytes: Vec<u8>,
     is_sink: bool,
-    /// What was written so far.
+    /// Number of bytes written so far.
     filled: usize,
     /// Reads of it that have not completed.
     reading: usize,

@@ -72,11 +72,11 @@ struct Stage {
 struct Region {
     is_sink: bool,
     len: usize,
-    /// Where the peer has tried to write.
+    /// Ranges of memory that the peer has tried to write.
     touched: Vec<Range<u64>>,
 }
 
-/// What the end has said.
+/// Messages of the end.
 #[derive(Default)]
 struct Heard {
     bytes: Vec<u8>,
@@ -334,7 +334,7 @@ impl Stage {
         }
     }
 
-    /// What was asked for, or something like it.
+    /// Emits the response that was asked for, or one like it.
     fn response(&mut self, script: &mut Script<'_>, last: bool, len: usize, fill: u8) {
         let Some(request) = self.heard.requests.front_mut() else {
             let (stag, offset) = (script.number(), script.long());

@@ -16,7 +16,7 @@ const FIXED_LEN: usize = 20;
 /// A frame is read once into the reader and once into its value, and each may have grown by half.
 const MEMORY: usize = 8 << 10;
 
-/// What begins a connection, taken in in pieces.
+/// Takes the beginning of a connection in pieces.
 pub fn mpa(bytes: &[u8]) {
     let mut script = Script::new(bytes);
     let kind = script.pick(&[Kind::Request, Kind::Reply]);

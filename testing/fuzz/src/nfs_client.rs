@@ -12,7 +12,7 @@ use oncrpc::{AuthSys, Chain, Credential, Reply, ReplyBound, Transport, Transport
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the server holds, what is in flight, and what is listed.
+/// Memory for the server's files, calls in flight, and listings.
 const MEMORY: usize = 24 << 20;
 
 /// Calls that the server answers before it is gone.
@@ -235,7 +235,7 @@ fn honest(reply: Reply) -> Result<Payload, TransportError> {
     }
 }
 
-/// What comes instead of a reply, within the bound that the transport keeps to.
+/// Makes a message in place of a reply, within the bound that the transport keeps to.
 fn wrong(
     script: &mut Script<'_>,
     reply: Payload,

@@ -16,7 +16,7 @@ use oncrpc::{
 };
 use std::ops::RangeInclusive;
 
-/// What the file system holds, and a READ and a listing of the largest size.
+/// Memory for the file system, and a READ and a listing of the largest size.
 const MEMORY: usize = 12 << 20;
 
 /// Calls that are made.
@@ -56,7 +56,7 @@ struct User {
     xid: u32,
 }
 
-/// What arguments are made of, in their order.
+/// Kinds of arguments, in their order.
 #[derive(Clone, Copy)]
 enum Field {
     Handle,

@@ -133,7 +133,7 @@ fn items_move(call: &[u8], found: &ScannedCall) {
     assert_eq!(received.as_ref(), Some(found));
 }
 
-/// What has the same values is the same; a read depth that is removed is gone, and nothing else.
+/// An edit with the present values changes nothing; a read depth that is removed is gone, and nothing else.
 fn edits(call: &[u8], operation: &SessionOperation) {
     let edited = |edits: &[_]| stream(&apply(Payload::new(Buffer::from(call.to_vec()), 0), edits));
     match operation {

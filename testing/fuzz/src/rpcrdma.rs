@@ -66,7 +66,7 @@ struct Stage {
     config: Config,
     budget: Budget,
     hand: Hand,
-    /// What our user calls, and what it was called for.
+    /// Calls of our user, and the reasons for them.
     calls: Calls,
     peer: Peer,
     /// Bytes of the largest message that could be sent since nothing waited to be.
@@ -141,7 +141,7 @@ impl Stage {
         self.events();
     }
 
-    /// What only happens where version two may be spoken.
+    /// Steps that only occur where version two may be spoken.
     fn of_version_two(&mut self, script: &mut Script<'_>) {
         match script.byte() % 16 {
             0..12 => self.hear(script, Peer::control),
@@ -167,7 +167,7 @@ impl Stage {
         }
     }
 
-    /// What is to be posted is, unless the provider has no room after all.
+    /// Posts the work that is to be posted, unless the provider has no room after all.
     fn turn(&mut self, script: &mut Script<'_>) {
         self.post(script.one_in(6));
     }

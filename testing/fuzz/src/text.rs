@@ -1,4 +1,4 @@
-//! What people and other programs write down: URLs (RFC 2224), universal addresses (RFC 5665),
+//! Text of people and other programs: URLs (RFC 2224), universal addresses (RFC 5665),
 //! networks.
 
 use crate::memory::within;
@@ -6,7 +6,7 @@ use nfs_client::{NfsUrl, host_and_port, printable};
 use nfs_server::Network;
 use oncrpc_tcp::rpcbind::{parse_universal_address, universal_address};
 
-/// What is no text becomes three bytes for one, and URLs have as many for each of these.
+/// Memory for each byte: one that is no text becomes three bytes, and URLs have as many for each of these.
 const MEMORY_PER_BYTE: usize = 48;
 const MEMORY: usize = 4 << 10;
 

@@ -81,7 +81,7 @@ struct Flood {
     is_over: AtomicBool,
 }
 
-/// What is measured with each transport.
+/// Measurement with each transport.
 trait Transport: Copy + Send + Sync + 'static {
     const NAME: &'static str;
 

@@ -8,7 +8,7 @@
 //!
 //! What is not of version two alone is tried in both versions, by the same tests.
 
-/// Who is attacked.
+/// Victim of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// A server, by its client.
@@ -24,11 +24,11 @@ pub enum Side {
 pub struct Attack {
     /// Section of an RFC, or `ours`.
     pub source: &'static str,
-    /// Who is attacked.
+    /// Victim of the attack.
     pub victim: Side,
-    /// What the peer does.
+    /// Act of the peer.
     pub does: &'static str,
-    /// What the victim must do, beyond serving others.
+    /// Reaction that is required of the victim, beyond serving others.
     pub must: &'static str,
     /// The tests, by file and name.
     pub tests: &'static [&'static str],
@@ -52,13 +52,13 @@ pub(crate) const fn attack(
 
 use Side::{Both, Client, Server};
 
-/// What a victim does about a rule of DDP or RDMAP that is broken.
+/// Reaction of a victim to a rule of DDP or RDMAP that is broken.
 pub(crate) const TERMINATES: &str = "a Terminate that says so, and the end of this connection";
 
-/// What a victim does about a message that it need not answer.
+/// Reaction of a victim to a message that it need not answer.
 pub(crate) const DISCARDS: &str = "nothing: the connection goes on, and no call ends by it";
 
-/// What a Responder does about a header that it cannot process (RFC 8166 §4.5.2).
+/// Reaction of a Responder to a header that it cannot process (RFC 8166 §4.5.2).
 const ERR_CHUNK: &str = "ERR_CHUNK, and the connection goes on";
 
 /// The same in version two, for what only that has.

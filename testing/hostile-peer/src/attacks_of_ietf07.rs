@@ -3,7 +3,7 @@
 use crate::attacks::Side::{Both, Client, Server};
 use crate::attacks::{Attack, DISCARDS, TERMINATES, attack};
 
-/// What a Responder does about parts of a message that do not follow each other (ietf-07 §7.1.4).
+/// Reaction of a Responder to parts of a message that do not follow each other (ietf-07 §7.1.4).
 const INVAL_CONT: &str = "RDMA2_ERR_INVAL_CONT, and the connection goes on";
 
 /// Every attack of ietf-07.

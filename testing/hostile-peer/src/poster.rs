@@ -28,7 +28,7 @@ pub struct Poster {
     runtime: Runtime,
 }
 
-/// What came of a connection.
+/// Outcome of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// A message.

@@ -143,8 +143,8 @@ pub fn connect_within(setup_timeout: Duration, serve: impl FnOnce(&TcpListener))
     }
 }
 
-/// What comes of connecting with an offer of version two to a server that does this, once it has
-/// taken in the offer, in words.
+/// Returns the error of a client that connects with an offer of version two to a server that does this, once it
+/// has taken in the offer.
 ///
 /// # Panics
 ///

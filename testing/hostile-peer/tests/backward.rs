@@ -22,7 +22,7 @@ const NONE: u32 = 0;
 const INLINE: u32 = 1;
 const GENERAL: u32 = 2;
 
-/// What is done to a server with a call on its way that has this to offer, and how it ends.
+/// Attack on a server with a call on its way that offers this, and how it ends.
 type Attack = (fn(&mut Peer, &Offered), Cause);
 
 fn start() -> BackwardTarget {

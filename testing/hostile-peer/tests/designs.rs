@@ -37,7 +37,7 @@ fn bit(design: Design) -> u32 {
     }
 }
 
-/// What is between the direction word and the lists, where these handles are named.
+/// Words between the direction word and the lists, where these handles are named.
 fn naming(design: Design, named: &[u32]) -> Vec<u32> {
     match design {
         Design::PerCall => vec![named.first().copied().unwrap_or(0)],

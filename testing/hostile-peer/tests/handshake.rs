@@ -1,4 +1,4 @@
-//! What does not begin as MPA should is refused without a word, and what does not go on is
+//! A beginning that is not MPA's is refused without a word, and one that does not go on is
 //! dropped (RFC 5044 §7.1.2, RFC 6581).
 
 use hostile_peer::{PROGRAM, Peer, Request, Target, private_data, quick, rpc, words};

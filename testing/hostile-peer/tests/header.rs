@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const XID: u32 = 0x5a5a_0001;
 
-/// What the server grants at most.
+/// Largest grant of the server.
 const CREDITS: u32 = 16;
 
 const MSG: u32 = 0;

@@ -28,7 +28,7 @@ const JUKEBOX: u32 = 10_008;
 const CONNECTIONS: usize = 260;
 const CALLS: u32 = 64;
 
-/// Where the attackers are.
+/// Addresses of the attackers.
 const ATTACKERS: [Ipv4Addr; 2] = [Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3)];
 
 /// Other clients, each at an address of its own.

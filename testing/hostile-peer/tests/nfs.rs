@@ -105,7 +105,7 @@ impl Site {
         site
     }
 
-    /// What follows the status of a good reply to a good call.
+    /// Words behind the status of a good reply to a good call.
     fn results(&mut self, program: u32, procedure: u32, arguments: &[u32]) -> Vec<u32> {
         let reply = self.reply(&call_with(XID, [program, 3, procedure], arguments));
         let header = accepted(XID, accept::SUCCESS, &[OK]);

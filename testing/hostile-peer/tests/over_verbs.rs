@@ -1,4 +1,4 @@
-//! What a peer can do with work requests alone, over whatever provider: software iWARP, or the RDMA device that
+//! Attacks of a peer with work requests alone, over any provider: software iWARP, or the RDMA device that
 //! `VERBS_IBV_DEVICE` and `VERBS_IBV_ADDRESS` name. Each server still serves its other clients, and nothing is left of
 //! the peer.
 
@@ -11,10 +11,10 @@ use verbs_iwarp::Iwarp;
 
 const XID: u32 = 0x5a5a_0001;
 
-/// What the server grants at most.
+/// Largest grant of the server.
 const CREDITS: u32 = 16;
 
-/// What it grants at first where each connection posts Receives of its own, as over a device.
+/// First grant where each connection posts Receives of its own, as over a device.
 const FIRST_CREDITS: u32 = 8;
 
 const MSG: u32 = 0;
@@ -24,7 +24,7 @@ const ERROR: u32 = 4;
 const ERR_VERS: u32 = 1;
 const ERR_CHUNK: u32 = 2;
 
-/// Where the data of an echo belongs.
+/// Offset of the data of an echo.
 const AFTER_ECHO: u32 = 44;
 
 /// A handle that nobody has given out. That of a device ends in a byte that changes with each use.

@@ -1,4 +1,4 @@
-//! What nobody thought of: messages that are nearly right, in thousands of ways that are the same
+//! Random attacks: messages that are nearly right, in thousands of ways that are the same
 //! in each run. No connection but the one that is at fault may end, and nothing may panic.
 
 use buffer::Pool;

@@ -15,7 +15,7 @@ const SINK: u32 = 0x52;
 
 const LENGTH: u32 = 60_000;
 
-/// What is done to a server, by a name.
+/// Attack on a server, with a name.
 type Attack = (&'static str, fn(&Target, Version));
 
 /// A connection with a call in service: its chunk of 60,000 bytes was asked for.

@@ -9,7 +9,7 @@ const XID: u32 = 0x0051_0e00;
 /// Peers at a time.
 const PEERS: usize = 32;
 
-/// What a client begins with.
+/// First message of a client.
 fn first_message(version: Version) -> Vec<u8> {
     words(&match version {
         Version::One => rpc::msg(XID, 8, &rpc::call(XID, PROGRAM, 2, 0)),
@@ -20,7 +20,7 @@ fn first_message(version: Version) -> Vec<u8> {
     })
 }
 
-/// Where such connections stop.
+/// Offsets at which such connections stop.
 fn stops() -> impl Iterator<Item = (Version, usize)> + Clone {
     let stops = |version| (0..4).map(move |stop| (version, stop));
     Version::BOTH.into_iter().flat_map(stops)

@@ -48,7 +48,7 @@ impl Site {
         }
     }
 
-    /// What the server says to these bytes until it ends the connection, which it must not do
+    /// Sends these bytes and returns the server's answer until it ends the connection, which it must not do
     /// for us to see, as we end our half of it.
     fn says(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = connect(self.addr);

@@ -10,7 +10,7 @@ use hostile_peer::{Cause, Heard, PROGRAM, Peer, Target, as_words, procedure, rpc
 
 const XID: u32 = 0x5a5a_0001;
 
-/// What the server grants at most.
+/// Largest grant of the server.
 const CREDITS: u32 = 16;
 
 const TOO_LONG: Cause = Cause(1, 2, 5);

@@ -80,7 +80,7 @@ impl Operations {
     }
 }
 
-/// What an operation that reads has returned.
+/// Result of an operation that reads.
 #[derive(Debug, PartialEq)]
 pub(super) enum Outcome {
     Text(Vec<u8>),
@@ -277,7 +277,7 @@ impl Words {
     }
 }
 
-/// What is left of a reply.
+/// Rest of a reply.
 struct Reply(Vec<u8>);
 
 impl Reply {

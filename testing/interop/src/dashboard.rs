@@ -19,7 +19,7 @@ use programs::command::{build, output, tail};
 use programs::gateway::Gateway;
 use programs::server::Server;
 
-/// Where the dashboard is, from the root of the work tree.
+/// Path of the dashboard, from the root of the work tree.
 const DASHBOARD: &str = "contrib/grafana/rpcrdma.json";
 
 /// The alerts and recording rules, from the root of the work tree.
@@ -28,7 +28,7 @@ const RULES: &str = "contrib/prometheus/rpcrdma.rules.yml";
 /// How often Prometheus asks the server.
 const SCRAPE_INTERVAL: &str = "1s";
 
-/// What stands for Grafana's `$__rate_interval`.
+/// Value for Grafana's `$__rate_interval`.
 const RATE_INTERVAL: &str = "10s";
 
 /// How long everything may take.
@@ -328,7 +328,7 @@ fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// What a server of HTTP answers, which must be a success.
+/// Returns the answer of an HTTP server, which must be a success.
 fn get(addr: SocketAddr, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect_timeout(&addr, LIMIT)?;
     stream.set_read_timeout(Some(LIMIT))?;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use programs::command::output;
 
-/// What the package lists say about a package.
+/// Entry of a package in the package lists.
 pub(super) struct Package {
     pub(super) name: String,
     pub(super) version: String,

@@ -9,7 +9,7 @@ use super::daemon::Daemon;
 use super::namespaces::Namespaces;
 use super::serve::Ports;
 
-/// Where a gateway stands: what it is started with, each time.
+/// Place of a gateway: its parameters at each start.
 pub(super) struct Place<'a> {
     /// Names it in logs.
     pub(super) name: &'a str,
@@ -26,9 +26,9 @@ pub(super) struct Place<'a> {
 /// A running gateway. Dropping it kills it.
 pub(super) struct Gateway {
     daemon: Daemon,
-    /// Where clients connect.
+    /// Port to which clients connect.
     pub(super) port: u16,
-    /// Where it passes MOUNT on, over TCP.
+    /// Port at which it passes MOUNT on, over TCP.
     pub(super) mount_port: u16,
 }
 
@@ -73,7 +73,7 @@ impl Place<'_> {
 }
 
 impl Gateway {
-    /// Where it listens.
+    /// Ports of its listeners.
     pub(super) fn ports(&self) -> Ports {
         (self.port, self.mount_port)
     }

@@ -33,7 +33,7 @@ const MEMORY_MIB: u32 = 1024;
 const UP_LIMIT: Duration = Duration::from_secs(120);
 const BOOTS: usize = 4;
 
-/// What a guest is started with.
+/// Parameters of a guest's start.
 #[derive(Default)]
 pub(super) struct Boot<'a> {
     /// Names the machine in logs.
@@ -56,7 +56,7 @@ pub(super) struct Boot<'a> {
     pub(super) wired_to: Option<&'a str>,
     /// The namespaces in which it runs, so that their 127.0.0.1 is its host's.
     pub(super) within: Option<&'a Namespaces>,
-    /// Where to write the traffic of the guest's network card.
+    /// File for the traffic of the guest's network card.
     pub(super) capture: Option<PathBuf>,
     /// How long the script may take.
     pub(super) limit: Duration,
@@ -70,7 +70,7 @@ pub(super) struct Guest<'a> {
     lines: Receiver<String>,
     /// Lines that were taken in and are still to be looked at.
     pending: VecDeque<String>,
-    /// What the script noted with `@@note`.
+    /// Notes of the script, made with `@@note`.
     notes: Vec<String>,
     deadline: Instant,
     limit: Duration,
@@ -364,7 +364,7 @@ impl Drop for Guest<'_> {
     }
 }
 
-/// Where [`free_ports`] begins: below the ports that Linux gives to sockets that ask for none, which another test may
+/// First port of [`free_ports`]: below the ports that Linux gives to sockets that ask for none, which another test may
 /// be given at any time (`net.ipv4.ip_local_port_range`).
 const FIRST_PORT: u16 = 12_000;
 const LAST_PORT: u16 = 31_999;

@@ -21,7 +21,7 @@ use super::report::Report;
 
 pub(super) use self::cpio::Cpio;
 
-/// What QEMU boots.
+/// Files that QEMU boots.
 pub(super) struct Image {
     pub(super) kernel: PathBuf,
     /// Everything but `/init` and the scripts, which [`super::guest`] appends.

@@ -78,7 +78,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What continuous integration runs.
+    /// Options of continuous integration.
     pub fn for_ci(install: bool) -> Self {
         Self {
             kernel: Series::default(),
@@ -265,7 +265,7 @@ fn select(options: &Options) -> Result<Vec<&'static Test>> {
     names.iter().map(by_name).collect()
 }
 
-/// Where the guest is built and kept.
+/// Folder in which the guest is built and kept.
 fn lab() -> PathBuf {
     match std::env::var_os("RPCRDMA_LAB") {
         Some(folder) => programs::root().join(folder),

@@ -111,7 +111,7 @@ pub fn run(options: &Options) -> Result<()> {
     done.map(drop)
 }
 
-/// Where the guest's log of a run is.
+/// Path of the guest's log of a run.
 fn log(run: &TestRun<'_>) -> PathBuf {
     run.logs.join(format!("{MACHINE}.log"))
 }

@@ -14,7 +14,7 @@ use pcap_file::pcap::PcapReader;
 
 use dissector::pcap::{Capture, Flow, Kind, MAX_PAYLOAD, Segment};
 
-/// What the messages of a stream are.
+/// Framing of the messages of a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// MPA's Request and Reply, and then FPDUs (RFC 5044 §4).
@@ -63,7 +63,7 @@ pub(super) fn frame_by_frame(capture: &[u8], port: u16, framing: Framing) -> Res
 struct Position {
     /// Of the next byte to be written.
     sequence: u32,
-    /// What came and is not a whole message yet.
+    /// Bytes that came and are not a whole message yet.
     waiting: Vec<u8>,
     /// The first message has gone by: MPA's Request or Reply, if it is MPA.
     started: bool,

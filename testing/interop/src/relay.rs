@@ -40,7 +40,7 @@ pub(super) enum End {
 
 /// A relay to one server. Dropping it ends all its connections.
 pub(super) struct Relay {
-    /// Where it listens.
+    /// Port of its listener.
     pub(super) port: u16,
     shared: Arc<Shared>,
 }

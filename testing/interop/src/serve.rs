@@ -19,9 +19,9 @@ pub(super) type Ports = (u16, u16);
 /// A running server. Dropping it kills it.
 pub(super) struct Serve {
     daemon: Daemon,
-    /// Where it speaks RPC-over-RDMA.
+    /// Port of RPC-over-RDMA.
     pub(super) port: u16,
-    /// Where it speaks MOUNT.
+    /// Port of MOUNT.
     pub(super) mount_port: u16,
 }
 
@@ -102,7 +102,7 @@ impl Serve {
         })
     }
 
-    /// Where it listens.
+    /// Ports of its listeners.
     pub(super) fn ports(&self) -> Ports {
         (self.port, self.mount_port)
     }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use super::guest::{Boot, Guest};
 use super::{TestRun, timed};
 
-/// What the guest does, in this order, and what that is called.
+/// Works of the guest, in this order, and their names.
 const WORKS: [(&str, &str); 4] = [
     ("write", "write 48 MiB"),
     ("read", "read 48 MiB"),
@@ -25,7 +25,7 @@ const FILES: usize = 300;
 const LIMIT: Duration = Duration::from_secs(300);
 const ROUND_LIMIT: Duration = Duration::from_secs(120);
 
-/// What was measured in a guest.
+/// Times measured in a guest.
 pub struct ServerTimes {
     /// The guest.
     pub guest: GuestMachine,

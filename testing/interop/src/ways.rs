@@ -48,7 +48,7 @@ const WAYS: [(Way, &str, &str); 6] = [
     (Way::Serve, "serve", "rdma"),
 ];
 
-/// What the guest does, in this order, and how much of it.
+/// Works of the guest, in this order, and how much of each.
 pub const WORKS: [&str; 3] = ["write", "read", "getattr"];
 /// Size of the file that is written and read.
 pub const MIB: usize = 32;
@@ -59,7 +59,7 @@ pub const STATS: usize = 500;
 const LIMIT: Duration = Duration::from_secs(300);
 const ROUND_LIMIT: Duration = Duration::from_secs(180);
 
-/// What was measured in a guest.
+/// Times measured in a guest.
 pub struct WayTimes {
     /// The guest.
     pub guest: GuestMachine,

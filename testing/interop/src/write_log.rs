@@ -12,7 +12,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// What the first sector says. The number is that of the kernel's source.
+/// Number in the first sector, from the kernel's source.
 const MAGIC: u64 = 0x006a_7366_7773_6872;
 const VERSION: u64 = 1;
 
@@ -36,7 +36,7 @@ pub(super) enum Entry<'a> {
     Write { at: u64, data: &'a [u8] },
     /// So many bytes from a position on were given up.
     Discard { at: u64, bytes: u64 },
-    /// What a program had to say.
+    /// Mark of a program.
     Mark(&'a str),
 }
 
@@ -94,7 +94,7 @@ fn word(sector: &[u8], number: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// What is left of a log to read.
+/// Rest of a log to read.
 struct Sectors<'a>(&'a [u8]);
 
 impl<'a> Sectors<'a> {
@@ -105,7 +105,7 @@ impl<'a> Sectors<'a> {
     }
 }
 
-/// What is on a disk: all that is not zero, by position.
+/// Content of a disk: all that is not zero, by position.
 pub(super) struct Content {
     size: u64,
     pieces: Vec<(u64, Vec<u8>)>,

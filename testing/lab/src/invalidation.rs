@@ -65,7 +65,7 @@ Options of the model are refused with other providers. With `--provider iwarp` o
 machine. With `--device` or `--provider verbs` both ends use an RDMA device of this machine; the \
 work that the device did is counted too, and times say as much as a loopback on that device does.")]
 pub(crate) struct InvalidationArgs {
-    /// Where to measure [default: sim, or verbs with --device]
+    /// Provider to measure on [default: sim, or verbs with --device]
     #[arg(long, value_enum)]
     provider: Option<ProviderName>,
 
@@ -167,7 +167,7 @@ const MOVED: usize = 8 << 20;
 /// Calls of one run.
 const CALLS: std::ops::RangeInclusive<usize> = 16..=128;
 
-/// Where there is no design.
+/// Name of the rows without a design.
 const NONE: &str = "none";
 
 pub(crate) async fn run(args: &InvalidationArgs) -> Result<()> {
@@ -342,7 +342,7 @@ fn config(role: Role, design: Option<Design>, memory: Memory, shape: Shape) -> C
 }
 
 impl InvalidationArgs {
-    /// What is measured.
+    /// Returns the provider to measure on.
     fn provider(&self) -> Result<ProviderName> {
         let provider = match (self.provider, &self.device) {
             (None, None) => ProviderName::default(),

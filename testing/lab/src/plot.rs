@@ -46,7 +46,7 @@ pub(super) struct Panel {
     pub(super) series: Vec<Series>,
 }
 
-/// What is drawn along one side.
+/// Numbers along one side.
 pub(super) struct Axis {
     pub(super) label: &'static str,
     pub(super) scale: Scale,
@@ -226,7 +226,7 @@ impl Panel {
         self.series.iter().flat_map(|series| &series.points)
     }
 
-    /// Where there are points, each place once, if that is where ticks are to be.
+    /// Positions of points, each once, if ticks are to be there.
     fn places(&self) -> Option<Vec<f64>> {
         let mut places: Vec<f64> = self.points().map(|point| point.0).collect();
         places.sort_by(f64::total_cmp);
@@ -241,7 +241,7 @@ impl Panel {
         self.points().map(|point| point.1).chain(ranges)
     }
 
-    /// Where each entry of the legend stands, column and line, and the number of lines.
+    /// Positions of the legend's entries, column and line, and the number of lines.
     fn legend(&self) -> (Vec<(f64, usize)>, usize) {
         let (mut at, mut line) = (0.0, 0);
         let mut places = Vec::new();

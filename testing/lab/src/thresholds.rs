@@ -135,7 +135,7 @@ fn calls(args: &ThresholdsArgs) -> Result<Vec<Call>> {
     Ok(calls)
 }
 
-/// What there is of something, in the order of the mix.
+/// Distinct names, in the order of the mix.
 fn distinct(calls: &[Call], name: impl Fn(&Call) -> &String) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for call in calls {

@@ -83,7 +83,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(text)
 }
 
-/// What a program did within its time.
+/// Outcome of a program within its time.
 pub struct Finished {
     /// Its standard output.
     pub stdout: String,

@@ -11,9 +11,9 @@ use crate::lines::Lines;
 
 /// A running gateway with metrics. Dropped, it is killed.
 pub struct Gateway {
-    /// Where clients connect, over software iWARP.
+    /// Address to which clients connect, over software iWARP.
     pub addr: SocketAddrV4,
-    /// Where its metrics are.
+    /// Address of its metrics.
     pub metrics: SocketAddr,
     _process: Process,
 }

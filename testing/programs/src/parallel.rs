@@ -30,7 +30,7 @@ pub fn one_for_each_cpu() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// What a lock guards, also after a thread that held it panicked.
+/// Takes a lock, also after a thread that held it panicked.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

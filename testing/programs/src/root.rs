@@ -1,4 +1,4 @@
-//! Where the work tree is.
+//! Path of the work tree.
 
 use std::path::Path;
 

@@ -12,7 +12,7 @@ use crate::lines::Lines;
 /// A running server. Dropped, it is killed.
 pub struct Server {
     child: Child,
-    /// Where it listens.
+    /// Address of its listener.
     pub addr: SocketAddrV4,
     // Read to its end, so that the server never waits for somebody who reads.
     _said: Lines,

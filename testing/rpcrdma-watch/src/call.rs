@@ -35,11 +35,11 @@ pub(super) enum Kind {
     Call(Lists),
     Reply(Lists),
     Error,
-    /// What an end of version two says beside calls; none if that is no valid operation.
+    /// Message of an end of version two beside calls; none if that is no valid operation.
     Control(Direction, Option<Operation>),
     /// A part of a call or reply, after which so many bytes are to come, and its own bytes.
     Part(Direction, usize, usize),
-    /// What an end of ietf-07 says of itself.
+    /// Properties that an end of ietf-07 announces.
     Properties(PropertySet),
     /// Nothing but credits.
     Grant,

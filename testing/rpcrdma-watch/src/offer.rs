@@ -4,7 +4,7 @@ use rpcrdma_proto::Design;
 use rpcrdma_proto::header::Lists;
 use verbs::{Handle, Segment};
 
-/// What a call offers and says of it.
+/// Chunks that a call offers, and its remarks on them.
 #[derive(Clone, Debug)]
 pub(super) struct Offer {
     pub(super) lists: Lists,

@@ -1,4 +1,4 @@
-//! What all parties of a watch report to: findings, and notes of what happens.
+//! State shared by all parties of a watch: findings, and notes of events.
 
 use rpcrdma_proto::Design;
 use std::collections::BTreeMap;

@@ -289,7 +289,7 @@ impl Echo {
         state.executed.get(&id).copied().unwrap_or(0)
     }
 
-    /// What was wrong with calls.
+    /// Faults of calls.
     pub fn wrong(&self) -> Vec<String> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.wrong.clone()

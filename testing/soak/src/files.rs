@@ -413,7 +413,7 @@ impl<T: Transport + Clone + Sync> User<T> {
     }
 }
 
-/// What is there.
+/// Content that was found.
 #[derive(Debug)]
 enum Found {
     File(Vec<u8>),

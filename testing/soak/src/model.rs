@@ -111,7 +111,7 @@ impl Op {
         }
     }
 
-    /// Whose handle it needs before it can be asked for.
+    /// File whose handle it needs before it can be asked for.
     pub(crate) fn file(&self) -> Option<usize> {
         match self {
             Self::Link(name, _)
@@ -130,12 +130,12 @@ impl Op {
 }
 
 impl Model {
-    /// What has this name.
+    /// Entry with this name.
     pub(crate) fn entry(&self, name: usize) -> Option<&Entry> {
         self.names.get(&name)
     }
 
-    /// What is in a file.
+    /// Data of a file.
     pub(crate) fn data(&self, file: u64) -> &[u8] {
         self.files.get(&file).map_or(&[], |file| &file.data)
     }

@@ -1,4 +1,4 @@
-//! What all actors of a run share: the scenario, the network, the checkers and the counts.
+//! State shared by all actors of a run: the scenario, the network, the checkers and the counts.
 
 use crate::Tally;
 use crate::dice::Dice;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use verbs::Provider;
 
-/// What all actors of a run share.
+/// State shared by all actors of a run.
 pub(crate) struct Stage {
     pub(crate) scenario: Scenario,
     pub(crate) watch: Watch,
@@ -34,10 +34,10 @@ pub(crate) trait Net: Send + Sync {
     /// A provider for one more client, or for the server.
     fn provider(&self, dice: &mut Dice) -> Arc<dyn Provider>;
 
-    /// Where the server is to listen.
+    /// Address at which the server is to listen.
     fn listen_at(&self) -> SocketAddr;
 
-    /// Where clients connect to a server that listens here.
+    /// Address to which clients of a server connect that listens here.
     fn reached_at(&self, listens: SocketAddr) -> Pin<Box<dyn Future<Output = SocketAddr> + '_>>;
 
     /// Time after which nothing that was sent can still arrive.

@@ -61,7 +61,7 @@ struct State {
     open: BTreeMap<u64, mpsc::Sender<Disturbance>>,
 }
 
-/// What happens to a connection from outside.
+/// Event from outside at a connection.
 #[derive(Clone, Copy, Debug)]
 enum Disturbance {
     Cut,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use verbs::{BoxFuture, Provider};
 
-/// What the ends of a connection know when it ended for a fault of one of them.
+/// Cause that the ends of a connection report when it ended for a fault of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// Both always know: the one that found the fault tells the other.
@@ -27,7 +27,7 @@ pub trait Fixture {
     /// The provider that listens; the same one, where one can do both.
     fn acceptor(&self) -> Arc<dyn Provider>;
 
-    /// Where to listen; port 0 for one that is free.
+    /// Address to listen at; port 0 for one that is free.
     fn listen_on(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
     }
@@ -38,7 +38,7 @@ pub trait Fixture {
         false
     }
 
-    /// What the ends say of a connection that ended for a fault.
+    /// Cause that the ends report of a connection that ended for a fault.
     fn blame(&self) -> Blame {
         Blame::Always
     }

@@ -186,7 +186,7 @@ pub async fn peer_may_invalidate_what_it_is_reading(bench: &Bench<'_>) {
         .await;
 }
 
-/// What the peer has invalidated itself it cannot reach either.
+/// A handle that the peer has invalidated itself cannot be used by it either.
 pub async fn handle_invalidated_by_the_peer_is_invalid_at_once(bench: &Bench<'_>) {
     for access in ACCESSES {
         bench
@@ -299,7 +299,7 @@ pub async fn empty_memory_is_not_registered(bench: &Bench<'_>) {
 
 /// Memory beyond the limit comes back.
 pub async fn memory_larger_than_the_limit_is_not_registered(bench: &Bench<'_>) {
-    /// What can be put together from the same mebibyte again and again.
+    /// Largest region made of the same mebibyte again and again.
     const MOST: usize = 1 << 36;
     bench
         .both_ways(async |pair| {

@@ -163,7 +163,7 @@ pub async fn message_without_a_receive_ends_the_connection(bench: &Bench<'_>) {
         .await;
 }
 
-/// What is longer than the provider can send comes back at once.
+/// A message longer than the provider can send comes back at once.
 pub async fn message_beyond_the_limit_is_refused(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {

@@ -10,7 +10,7 @@ const ROUNDS: usize = 30;
 /// Handles that the peer may invalidate in a round, which are announced before it.
 const SPARE: usize = 8;
 
-/// What the peer of one end may do, and what is expected of it.
+/// Acts that the peer of one end may do, and their expected results.
 struct Ground {
     /// Memory of the other end that this end writes, and what should be in it.
     sink: Handle,
@@ -55,7 +55,7 @@ async fn ground(pair: &mut Pair<'_>, victim: At) -> Ground {
     }
 }
 
-/// What a round has posted, to be compared with what comes of it.
+/// Work that a round has posted, to be compared with its completions.
 #[derive(Default)]
 struct Expected {
     reads: Vec<(At, WrId, Vec<u8>)>,

@@ -145,7 +145,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// What this Read brings.
+    /// Data of this Read.
     pub(crate) async fn sink_of(&mut self, at: At, wr: WrId) -> Buffer {
         match self.success(at, wr).await {
             Completion::Read { sink, .. } => sink,

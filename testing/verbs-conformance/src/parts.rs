@@ -155,7 +155,7 @@ async fn in_parts(pair: &mut Pair<'_>) -> Option<Handle> {
     }
 }
 
-/// What the near end writes to a part.
+/// Data that the near end writes to a part.
 fn written(number: usize) -> Vec<u8> {
     pattern(100 + number, LENGTHS[number])
 }

@@ -24,7 +24,7 @@ pub struct Peer {
     owed: BTreeMap<u64, Kind>,
     receives: VecDeque<u64>,
     done: BTreeMap<u64, Completion>,
-    /// Where memory begins that this end has registered, or that the peer has announced. Offsets in
+    /// Addresses of memory that this end has registered, or that the peer has announced. Offsets in
     /// this suite are counted from there.
     addresses: BTreeMap<Handle, u64>,
     shared: Option<SharedMessages>,

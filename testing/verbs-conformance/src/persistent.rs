@@ -7,7 +7,7 @@ use verbs::{Access, Handle, Invalidation, Memory, NotPersistent, WorkError};
 /// Bytes of the region in most tests.
 const LENGTH: usize = 4096;
 
-/// What is copied in between two Reads is what the second one brings.
+/// Data that is copied in between two Reads is in the second one.
 pub async fn peer_reads_what_was_copied_in_last(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
@@ -45,7 +45,7 @@ pub async fn what_the_peer_wrote_can_be_copied_out(bench: &Bench<'_>) {
         .await;
 }
 
-/// What is there to be read is not there to be written, and the other way round.
+/// Memory to be read cannot be written, and the other way round.
 pub async fn persistent_memory_has_one_access_right_only(bench: &Bench<'_>) {
     for access in [Access::Read, Access::Write] {
         bench

@@ -71,7 +71,7 @@ pub async fn read_gathers_its_segments(bench: &Bench<'_>) {
         .await;
 }
 
-/// Where the pieces of a source meet cannot be seen from outside.
+/// The bounds between the pieces of a source cannot be seen from outside.
 pub async fn read_spans_the_pieces_of_a_source(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
@@ -191,7 +191,7 @@ pub async fn reads_in_both_directions_complete(bench: &Bench<'_>) {
         .await;
 }
 
-/// What does not fit its sink comes back at once.
+/// A Read that does not fit its sink comes back at once.
 pub async fn read_longer_than_its_sink_is_not_accepted(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
@@ -221,7 +221,7 @@ pub async fn read_longer_than_its_sink_is_not_accepted(bench: &Bench<'_>) {
         .await;
 }
 
-/// Where the limits say that no Read can be outstanding, none is taken.
+/// No Read is taken if the limits say that none can be outstanding.
 pub async fn read_is_refused_when_no_reads_are_possible(bench: &Bench<'_>) {
     let options = QpOptions::default().with_outstanding_reads(0);
     bench

@@ -50,7 +50,7 @@ fn same(received: &[u8], sent: &[u8], exact: bool) {
     assert!(!exact || rest.is_empty());
 }
 
-/// What does not fit is an error of the one who wants to send it, on either side.
+/// Private data that does not fit is an error of the end that wants to send it, on either side.
 pub async fn private_data_beyond_the_limit_is_refused(bench: &Bench<'_>) {
     let request = bench.connector().limits().private_data.request;
     let accept = bench.acceptor().limits().private_data.accept;
@@ -120,7 +120,7 @@ pub async fn dropped_incoming_connection_is_refused(bench: &Bench<'_>) {
     }
 }
 
-/// Where nobody listens, or no longer, that is said at once.
+/// A connection to a port without a listener fails at once.
 pub async fn nobody_listening_is_an_error(bench: &Bench<'_>) {
     let listener = bench.listen().await;
     let addr = listener.local_addr();

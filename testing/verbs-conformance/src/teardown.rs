@@ -6,7 +6,7 @@ use crate::peer::Peer;
 use std::task::Poll;
 use verbs::{CloseReason, Handle, Invalidation, Memory, RegisterError, Segment, WorkError, WrId};
 
-/// What was posted before the close arrives, and completes as done.
+/// Work that was posted before the close arrives, and completes as done.
 pub async fn orderly_close_delivers_what_was_posted(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
@@ -39,7 +39,7 @@ pub async fn orderly_close_delivers_what_was_posted(bench: &Bench<'_>) {
         .await;
 }
 
-/// What can no longer complete is given up: Receives, and Reads that are not answered.
+/// Work that can no longer complete is given up: Receives, and Reads that are not answered.
 pub async fn close_flushes_receives_and_reads(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {

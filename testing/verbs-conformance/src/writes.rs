@@ -6,7 +6,7 @@ use buffer::Pool;
 use std::ops::Range;
 use verbs::{Gather, Handle, Memory, QpOptions, WorkError};
 
-/// What the victim's memory holds before and must hold after.
+/// Content of the victim's memory before and after.
 const UNTOUCHED: u8 = 0x55;
 
 /// Bytes of the victim's memory.

@@ -34,7 +34,7 @@ const MDBOOK: Tool = Tool {
     arguments: &["--debug", "--no-default-features", "--features", "search"],
 };
 
-/// Where the configuration has mdBook look for the pages, from the root of the work tree.
+/// Folder in which mdBook looks for the pages, from the root of the work tree.
 const COPY: &str = "target/docs/src";
 
 /// Compares the figures of pages with those that the program makes, and builds the book; or writes the figures.

@@ -1,4 +1,4 @@
-//! What users of the published crates rely on: examples that run, features that build alone, packages
+//! Promises to users of the published crates: examples that run, features that build alone, packages
 //! that can be published, the minimum version of Rust, and versions that tell of breaking changes.
 
 mod examples;

@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum};
 
 use self::facts::{Progress, sha256};
 
-/// Where packages go by default, from the root of the work tree.
+/// Default folder of packages, from the root of the work tree.
 const OUTPUT: &str = "target/package";
 
 /// A Debian package (cargo-deb), and an archive of an OCI image with the static program and nothing else
@@ -27,10 +27,10 @@ pub(crate) struct Options {
     /// Make only this
     #[arg(long, value_enum)]
     only: Option<Kind>,
-    /// Where the packages go
+    /// Folder for the packages
     #[arg(long, value_name = "DIR", default_value = OUTPUT)]
     output: PathBuf,
-    /// Who answers for the Debian package
+    /// Maintainer of the Debian package
     #[arg(long, value_name = "NAME <MAIL>")]
     maintainer: Option<String>,
     /// Then use them: the Debian package in a clean Debian, the image unpacked by others' tools
@@ -49,7 +49,7 @@ enum Kind {
     Oci,
 }
 
-/// What was made.
+/// Packages that were made.
 struct Packages {
     deb: Option<PathBuf>,
     oci: Option<PathBuf>,

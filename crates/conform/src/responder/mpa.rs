@@ -210,7 +210,7 @@ pub(super) fn nudge(bed: &Bed, peer: &mut Peer) -> Tested {
     }
 }
 
-/// What came of octets in place of a Request.
+/// Answer to octets in place of a Request.
 fn outcome(bed: &Bed, octets: &[u8], hang_up: bool) -> Tested<Option<Header>> {
     let mut peer = bed.raw()?;
     bed.log.sent("octets in place of an MPA Request", octets);

@@ -353,7 +353,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a Linux client sends.
+    /// Request of a Linux client.
     const LINUX_REQUEST: &[u8] =
         b"MPA ID Req Frame\x10\x02\x00\x0c\x00\x80\x00\x00\xf6\xab\x0e\x18\x01\x01\x03\x03";
 

@@ -168,7 +168,7 @@ impl Disk {
         Ok(())
     }
 
-    /// What was not committed is gone.
+    /// Loses data that was not committed.
     pub(crate) fn crash(&mut self) {
         for file in self.files.values_mut() {
             if let Kind::Regular { data, stable } = &mut file.kind {

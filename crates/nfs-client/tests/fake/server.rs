@@ -13,7 +13,7 @@ use oncrpc::xdr::{Error, Gather, Payload, Reader, Writer};
 use oncrpc::{Answer, Call, Caller, Service};
 use std::sync::Mutex;
 
-/// What goes wrong, and what the server leaves out.
+/// Faults of the server, and features that it lacks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     /// Most bytes that READ returns, whatever was asked for.
@@ -66,7 +66,7 @@ pub(crate) struct Server {
     state: Mutex<State>,
 }
 
-/// What the server remembers.
+/// State of the server.
 #[derive(Default)]
 pub(crate) struct State {
     /// Changes with each crash.

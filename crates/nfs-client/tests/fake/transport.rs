@@ -28,7 +28,7 @@ pub(crate) struct Direct {
     /// Whether it counts each call as one whose connection was lost.
     pub(crate) breaks: AtomicBool,
     ended: AtomicU64,
-    /// What it says how many calls are worth having in flight.
+    /// Number of calls in flight that it recommends.
     pub(crate) depth: AtomicUsize,
 }
 

@@ -221,7 +221,7 @@ fn lengths_are_compared_with_their_limit_before_use() {
     );
 }
 
-/// What is written, the octets that it is, and what is read from them.
+/// Checks the octets of a written value, and the value that is read from them.
 #[track_caller]
 fn check_wire<'a, T: PartialEq + std::fmt::Debug>(
     value: T,

@@ -224,7 +224,7 @@ mod tests {
         check_all(rule, offered, named, &expected, foreign);
     }
 
-    /// Where a Send can invalidate three handles.
+    /// Checks a rule on a transport whose Send can invalidate three handles.
     #[track_caller]
     fn check_all(rule: Rule, offered: &Lists, named: &[u32], expected: &[u32], foreign: bool) {
         let said = Said {

@@ -1,4 +1,4 @@
-//! What the two ends of a connection of version two say about themselves, in effect.
+//! Effect of the characteristics that the two ends of a connection of version two announce.
 
 use super::pair::{Pair, Setup};
 use super::*;

@@ -22,7 +22,7 @@ use oncrpc::{Reply, ReplyBound, ReplyRoom, TransportError};
 use std::time::Duration;
 use verbs::{Completion, Handle, QueuePair, Segment};
 
-/// What a peer does.
+/// Act of a peer.
 type Deed<'a> = &'a dyn Fn(&mut Lone);
 
 /// Credits of a peer that has Receives for everything.

@@ -211,7 +211,7 @@ fn handle_that_was_gone_and_nobody_said_so_is_the_fault_of_the_provider() {
     );
 }
 
-/// What a driver needs to find out whether remote invalidation works on a connection.
+/// A driver can find out in this way whether remote invalidation works on a connection.
 #[test]
 fn small_call_can_be_made_to_offer_a_handle() {
     in_each_version(|versions| {

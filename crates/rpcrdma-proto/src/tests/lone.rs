@@ -69,7 +69,7 @@ impl Lone {
         }
     }
 
-    /// What the peer receives next: header and stream.
+    /// Takes the next message for the peer: header and stream.
     pub(super) fn receive(&mut self) -> Option<(Header, Vec<u8>)> {
         self.drive();
         while let Some(completion) = self.peer.poll_cq() {

@@ -23,7 +23,7 @@ pub(super) struct End<Q> {
     pub(super) now: Instant,
 }
 
-/// What goes from the server to the client.
+/// Messages from the server to the client.
 #[derive(Default)]
 pub(super) struct Back {
     pub(super) calls: Vec<(CallId, Payload)>,
@@ -174,7 +174,7 @@ impl End<WatchedQp<SimQp>> {
         }
     }
 
-    /// What it is at.
+    /// Description of its unfinished work.
     fn busy_with(&self) -> String {
         format!(
             "calls out {}, calls in {}, closed {:?}, {:?}",

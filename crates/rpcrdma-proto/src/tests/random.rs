@@ -53,7 +53,7 @@ struct World {
     versions: [Versions; 2],
     /// Of both.
     dialect: Dialect,
-    /// What becomes of Receives in version two, in KiB: of the client and of the server.
+    /// New sizes of Receives in version two, in KiB: of the client and of the server.
     raise_to: [usize; 2],
     backward: BackwardSupport,
     /// Of the client and of the server.
@@ -297,7 +297,7 @@ fn side() -> impl Strategy<Value = Side> {
     prop_oneof![Just(Side::Client), Just(Side::Server)]
 }
 
-/// What may happen to a connection that is used in both directions.
+/// Possible event of a connection that is used in both directions.
 #[derive(Clone, Debug)]
 enum Step {
     Call(Exchange),

@@ -328,7 +328,7 @@ fn result_in_the_stream_though_its_chunk_is_unused_is_refused() {
     assert_eq!(read(&answer), Ok(bytes(30).to_vec()));
 }
 
-/// What the reader gets of results in these Write chunks, of which so many bytes were written.
+/// Results that the reader gets from these Write chunks, of which so many bytes were written.
 fn placed(filled: [usize; 3], results: &[usize]) -> Vec<Result<usize, xdr::Error>> {
     let mut config = config(Role::Client);
     config.max_segment = 1001;

@@ -116,7 +116,7 @@ impl Lone {
         &mut self.end.connection
     }
 
-    /// What the connection has sent, word by word.
+    /// Messages that the connection has sent, word by word.
     fn heard(&mut self) -> Vec<Vec<u32>> {
         let mut heard = Vec::new();
         loop {

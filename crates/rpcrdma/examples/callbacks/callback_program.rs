@@ -1,4 +1,4 @@
-//! What the server calls: CB_NULL, and CB_COMPOUND with CB_SEQUENCE and CB_RECALL (RFC 8881 §19, §20).
+//! Procedures that the server calls: CB_NULL, and CB_COMPOUND with CB_SEQUENCE and CB_RECALL (RFC 8881 §19, §20).
 
 use crate::nfs41::{MAX_HANDLE, MINOR_VERSION, NFS4_OK, SessionId, Stateid};
 use buffer::Buffer;

@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex};
 use tokio::sync::{Notify, watch};
 use verbs::{Completion, QueuePair, WorkRequest, WrId};
 
-/// What a call asks the service to do.
+/// Values of the word with which a call asks the service to do something.
 pub(crate) const NOW: u32 = 0;
 /// To answer from a thread that blocks until [`Echo::open`].
 pub(crate) const BLOCKING: u32 = 1;
@@ -90,7 +90,7 @@ pub(crate) async fn exchange(transport: &impl Transport, args: &[usize], results
     check(&reply.expect("answered"), results);
 }
 
-/// What comes of a call without arguments or results that asks the service to do this.
+/// Makes a call without arguments or results that asks the service to do this.
 pub(crate) async fn ask(transport: &impl Transport, what: u32) -> Result<Payload, TransportError> {
     let call = call(transport.next_xid(), what, &[], &[]);
     transport.call(call, bound(&[])).await

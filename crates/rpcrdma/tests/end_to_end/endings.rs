@@ -91,7 +91,7 @@ fn everybody_hears_of_the_rule_that_was_broken() {
     });
 }
 
-/// What a server is to be like.
+/// Configuration of a server.
 fn sized(bytes: usize, remote_invalidation: bool) -> ServerConfig {
     ServerConfig::default()
         .with_send_size(InlineThreshold::at_most(bytes))

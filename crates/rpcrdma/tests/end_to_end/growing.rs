@@ -255,7 +255,7 @@ fn connections_begin_with_few_credits_and_are_refused_without_memory() {
     });
 }
 
-/// What one client does: bursts of so many calls at a time, with pauses between.
+/// Load of one client: bursts of so many calls at a time, with pauses between.
 #[derive(Clone, Debug)]
 struct Bursts {
     address: u8,

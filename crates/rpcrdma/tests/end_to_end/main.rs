@@ -79,7 +79,7 @@ fn run_in_virtual_time(test: impl Future<Output = ()>) {
 }
 
 thread_local! {
-    /// What clients speak that were told nothing else, in the test of this thread.
+    /// Version that clients speak by default, in the test of this thread.
     static SPOKEN: Cell<Versions> = const { Cell::new(Versions::One) };
 }
 

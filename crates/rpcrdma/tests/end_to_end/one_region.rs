@@ -19,7 +19,7 @@ fn server(designs: &[Design]) -> ServerConfig {
     ServerConfig::default().with_remote_invalidation(designs.to_vec())
 }
 
-/// What came of a call of every shape.
+/// Outcome of a call of every shape.
 struct Outcome {
     version: Version,
     /// Regions registered, and the most for one call.

@@ -1,4 +1,4 @@
-//! What has to be the same over every provider, hardware among them.
+//! Behaviour that has to be the same over every provider, hardware among them.
 
 use crate::echo::{self, exchange};
 use crate::stage::{Stage, providers};

@@ -40,7 +40,7 @@ impl Noting {
         callers.last().expect("it was called").connection
     }
 
-    /// What was known of the users of this machine who made the calls.
+    /// Users of this machine that were found for the calls.
     pub(crate) fn local_uids(&self) -> Vec<Option<u32>> {
         let callers = self.callers.lock().expect("no panic holds it");
         callers.iter().map(|caller| caller.local_uid).collect()
@@ -149,7 +149,7 @@ pub(crate) fn answering(service: &Arc<Noting>) -> ClientConfig {
     ClientConfig::default().with_callbacks(Arc::clone(service))
 }
 
-/// Where servers listen: on loopback, or on the RDMA device that the environment names.
+/// Address at which servers listen: on loopback, or on the RDMA device that the environment names.
 pub(crate) fn anywhere() -> SocketAddr {
     let on = match device() {
         Some(device) => device.address,

@@ -1,4 +1,4 @@
-//! What a server tells of its connections.
+//! Statistics of a server about its connections.
 
 use crate::echo::{BLOCKING, bound, call, check, exchange};
 use crate::run_in_each_version;

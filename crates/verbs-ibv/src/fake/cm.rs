@@ -78,7 +78,7 @@ impl Answer {
     }
 }
 
-/// What this end sent with a connection request, or with its acceptance.
+/// Parameters that this end sent with a connection request, or with its acceptance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) private_data: Vec<u8>,
@@ -104,7 +104,7 @@ pub(super) struct Listening {
 pub(super) struct Event {
     event: rdma_cm_event,
     private_data: Vec<u8>,
-    /// Who wants to connect.
+    /// Address of the peer that wants to connect.
     peer: Option<SocketAddr>,
 }
 
@@ -221,7 +221,7 @@ impl Fake {
         with(|model| model.rejections.clone())
     }
 
-    /// What this end sent with connection requests and acceptances.
+    /// Parameters that this end sent with connection requests and acceptances.
     pub(crate) fn sent(&self) -> Vec<Sent> {
         with(|model| model.parameters.clone())
     }

@@ -75,7 +75,7 @@ fn request_is_accepted_with_receives_posted_before() {
     });
 }
 
-/// What it is, is for the owner to find out.
+/// The owner has to find out which protocol it is.
 #[test]
 fn private_data_of_another_protocol_arrives_as_it_is() {
     let fake = Fake::new();

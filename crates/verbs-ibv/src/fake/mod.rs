@@ -82,7 +82,7 @@ struct Object {
     unacknowledged: u32,
 }
 
-/// What happens in a call of a function.
+/// Action in a call of a function.
 struct Hook {
     function: &'static str,
     what: Box<dyn FnOnce()>,
@@ -132,11 +132,11 @@ struct Binding {
     key: u32,
 }
 
-/// What the model knows. All addresses are those of objects that were given to the caller.
+/// State of the model. All addresses are those of objects that were given to the caller.
 #[derive(Default)]
 struct Model {
     objects: HashMap<usize, Object>,
-    /// What the caller did wrong.
+    /// Rules that the caller broke.
     violations: Vec<String>,
     calls: usize,
     failure: Option<(Failure, c_int)>,
@@ -144,7 +144,7 @@ struct Model {
     failed: Vec<&'static str>,
     device: usize,
     context: usize,
-    /// What the context has open.
+    /// Device file that the context has open.
     device_file: Option<OwnedFd>,
     has_device: bool,
     capabilities: u32,
@@ -156,7 +156,7 @@ struct Model {
     /// Events of the connection manager, by the address of their channel.
     cm_events: HashMap<usize, VecDeque<Box<cm::Event>>>,
     outstanding: Vec<Outstanding>,
-    /// What has completed, by the address of the completion queue.
+    /// Completions that were not taken, by the address of the completion queue.
     completions: HashMap<usize, VecDeque<ibv_wc>>,
     /// A queue pair that stops gives nothing back.
     keeps_work: bool,
@@ -181,7 +181,7 @@ struct Model {
     acceptance: Answer,
     /// Private data of rejections.
     rejections: Vec<Vec<u8>>,
-    /// What connection requests and acceptances had in them.
+    /// Parameters of connection requests and acceptances.
     parameters: Vec<cm::Sent>,
     /// Channels of completion queues, and completion queues of queue pairs.
     channels: HashMap<usize, usize>,
@@ -195,7 +195,7 @@ struct Model {
     /// Queue pairs whose TCP connection is closed, and those whose was reset.
     closed: HashSet<usize>,
     reset: HashSet<usize>,
-    /// What happens in the next call of a function.
+    /// Action in the next call of a function.
     hook: Option<Hook>,
     /// Identifiers with a device.
     users: usize,
@@ -619,7 +619,7 @@ impl Fake {
         with(|model| model.connection = answer);
     }
 
-    /// What follows when a connection request is accepted.
+    /// Event that follows when a connection request is accepted.
     pub(crate) fn answer_acceptance(&self, answer: Answer) {
         with(|model| model.acceptance = answer);
     }

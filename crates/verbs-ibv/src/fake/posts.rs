@@ -1,4 +1,4 @@
-//! What the send queue is given: chains, signals and inline data.
+//! Posts to the send queue: chains, signals and inline data.
 
 use super::scene::{connected, next, run, send, until_closed};
 use super::{Fake, PostedRequest};

@@ -1,4 +1,4 @@
-//! What fails while a provider is opened and a connection set up, and what is said about it.
+//! Failures while a provider is opened and a connection set up, and their messages.
 
 use super::scene::{
     RECEIVES, assert_flushed, connect, connect_error, open, receives, run, text, until_closed,

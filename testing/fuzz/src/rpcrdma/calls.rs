@@ -125,7 +125,7 @@ impl Calls {
         }
     }
 
-    /// What was sent keeps to the credits, and to its XIDs.
+    /// Checks the credits and XIDs of sent messages.
     fn check_sent(&self, connection: &Connection) {
         let credits = connection.credits() as usize;
         assert!(self.unanswered() <= credits, "more calls than credits");

@@ -40,7 +40,7 @@ impl Control {
         }
     }
 
-    /// What a good peer begins with, or answers our offer with.
+    /// First message of a good peer, or its answer to our offer.
     pub(super) fn introduction(&mut self, script: &mut Script<'_>) -> Buffer {
         let init = Operation::InitXch(self.initial(script));
         let mut message = Buffer::default();

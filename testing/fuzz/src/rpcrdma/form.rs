@@ -37,7 +37,7 @@ pub(super) enum Body {
 }
 
 impl Form {
-    /// What is spoken on a connection; `None` as long as that is not settled.
+    /// Version and draft of a connection; `None` as long as that is not settled.
     pub(super) fn of(connection: &Connection) -> Option<Self> {
         Some(match connection.version()? {
             Version::One => Self::One,

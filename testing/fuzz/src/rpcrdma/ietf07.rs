@@ -280,7 +280,7 @@ impl Stage {
         self.connection.handle_completion(completion);
     }
 
-    /// What a message of the peer offers, as it came out.
+    /// Notes the chunks that a message of the peer offers.
     fn note(&mut self, message: &[u8]) {
         let Ok((header, _)) = Header::parse(message) else {
             return;

@@ -28,15 +28,15 @@ pub(super) struct Peer {
     role: Role,
     versions: Versions,
     credits: u32,
-    /// What is spoken; `None` as long as that is not settled.
+    /// Version and draft in use; `None` as long as that is not settled.
     pub(super) form: Option<Form>,
-    /// What it has to say about characteristics.
+    /// Its messages about characteristics.
     pub(super) control: Control,
     /// A part of the handles of the next call.
     next: u32,
-    /// What it has offered to be read, and in which call.
+    /// Segments that it has offered to be read, and in which call.
     sources: Vec<(Segment, u32)>,
-    /// What it has offered to be written.
+    /// Segments that it has offered to be written.
     sinks: Vec<Segment>,
     /// XIDs of its messages.
     called: Vec<u32>,
@@ -275,7 +275,7 @@ impl Peer {
         script.pick(&[24, 28, 0, len]).min(len)
     }
 
-    /// What it says first in version two, or answers the offer with.
+    /// Its first message in version two, or its answer to the offer.
     pub(super) fn introduction(&mut self, script: &mut Script<'_>, _: &mut Hand) -> Vec<u8> {
         self.control.introduction(script).to_vec()
     }
@@ -357,7 +357,7 @@ impl Peer {
         self.form.unwrap_or_else(first)
     }
 
-    /// What was said is on its way, with all that it offers.
+    /// Notes that a message is on its way, with all that it offers.
     pub(super) fn said(&mut self, message: &[u8]) {
         let Some(view) = HeaderView::new(message) else {
             return;

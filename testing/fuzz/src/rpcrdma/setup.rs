@@ -15,13 +15,13 @@ use rpcrdma_proto::{
 use std::ops::Range;
 use verbs::{Invalidation, Limits};
 
-/// What an input begins with that has version two in it. Few did before there was one.
+/// First bytes of inputs that have version two in them. Few did before there was one.
 const TWO: Range<u8> = 128..240;
 
-/// What one end is told, and what is around it.
+/// Configuration of one end, and its surroundings.
 pub(super) struct Setup {
     pub(super) config: Config,
-    /// What its peer says in its private data.
+    /// Private data of its peer.
     pub(super) peer: Option<PrivateData>,
     pub(super) hand: Hand,
     pub(super) budget: Budget,
@@ -29,7 +29,7 @@ pub(super) struct Setup {
     pub(super) mixed: bool,
 }
 
-/// What an end is told, what its peer says in its private data, and what is under it.
+/// Makes the configuration of an end, the private data of its peer, and the limits under it.
 pub(super) fn setup(role: Role, script: &mut Script<'_>) -> Setup {
     let versions = versions(script);
     let mut config = Config {
@@ -79,7 +79,7 @@ fn versions(script: &mut Script<'_>) -> Versions {
     }
 }
 
-/// What there is to decide only where version two may be spoken.
+/// Decides the values that matter only where version two may be spoken.
 fn of_version_two(script: &mut Script<'_>, config: &mut Config, limits: &mut Limits) {
     let sizes = [1024, 8 << 10, 5 << 10, peer::LARGEST];
     let size = |script: &mut Script<'_>| InlineThreshold::at_most(script.pick(&sizes));

@@ -13,7 +13,7 @@ use rpcrdma_proto::v2::session::{Config, Event, Message, Opening, Session};
 use rpcrdma_proto::{Design, Role};
 use std::collections::VecDeque;
 
-/// What it holds without a peer, and for each byte of what one says.
+/// Memory that it may hold without a peer, and for each byte of a peer's messages.
 const MEMORY: usize = 64 << 10;
 const MEMORY_PER_BYTE: usize = 64;
 
@@ -209,7 +209,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// What holds at any time.
+    /// Checks the invariants of any time.
     fn check(&mut self) {
         while let Some(event) = self.session.poll_event() {
             match event {

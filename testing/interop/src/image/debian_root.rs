@@ -11,7 +11,7 @@ use super::{Cpio, Image, cached, kernel};
 use crate::packages::tool;
 use programs::command::output;
 
-/// What a Debian is for.
+/// Purpose of a Debian.
 pub struct Purpose {
     name: &'static str,
     /// Packages beside those that every Debian has.
@@ -52,7 +52,7 @@ pub const CHROOT: Purpose = Purpose {
     left_out: &[],
 };
 
-/// Where apt's own sources are, of which the first that is there is used.
+/// Paths of apt's own sources, of which the first that is there is used.
 const SOURCES: [&str; 2] = [
     "/etc/apt/sources.list.d/debian.sources",
     "/etc/apt/sources.list",
@@ -98,7 +98,7 @@ pub(crate) fn ready(parent: &Path, purpose: &Purpose, say: impl Fn(&str)) -> Res
     Ok(folder.join(ARCHIVE))
 }
 
-/// What QEMU boots to have that Debian with the kernel of `image`. It is made in `folder`.
+/// Makes the files that QEMU boots to have that Debian with the kernel of `image`, in `folder`.
 ///
 /// # Errors
 ///

@@ -19,7 +19,7 @@ pub(super) const IMAGE: &str = "vmlinuz";
 /// The folder of modules in the folder that [`ready`] returns.
 pub(super) const MODULES: &str = "lib/modules";
 
-/// What the guest loads; what these depend on comes with them. Some are built into some kernels.
+/// Modules that the guest loads; what these depend on comes with them. Some are built into some kernels.
 const WANTED: [&str; 31] = [
     "virtio_pci",
     "virtio_blk",
@@ -132,7 +132,7 @@ pub(super) fn ready(folder: &Path, series: Series, report: &Report) -> Result<Pa
     })
 }
 
-/// What the package lists have for this series.
+/// Finds this series in the package lists.
 fn find(series: Series) -> Result<Kernel> {
     // Debian's default kernel has no package that is named after its series.
     let meta = match series {

@@ -251,7 +251,7 @@ impl Assembly<'_> {
         Ok(())
     }
 
-    /// Where in the guest a program is already.
+    /// Path in the guest of a program that is there already.
     fn placed(&self, name: &str) -> Option<PathBuf> {
         ["usr/bin", "usr/sbin"]
             .iter()

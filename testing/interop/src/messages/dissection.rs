@@ -1,4 +1,4 @@
-//! What `tshark` says of each message: its operations, and the places of its DDP-eligible items.
+//! Dissection of each message by `tshark`: its operations, and the places of its DDP-eligible items.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;

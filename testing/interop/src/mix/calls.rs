@@ -7,7 +7,7 @@ use programs::tsv;
 
 use super::operations;
 
-/// What `tshark` is asked about each message, in the order of the columns.
+/// Fields that `tshark` is asked for about each message, in the order of the columns.
 pub(super) const FIELDS: [&str; 11] = [
     "tcp.srcport",
     "rpc.msgtyp",
@@ -27,7 +27,7 @@ pub(super) const FIELDS: [&str; 11] = [
 /// `rpc.msgtyp` of a call; that of a reply is 1 (RFC 5531 §9).
 const CALL: &str = "0";
 
-/// What is on the wire of a call.
+/// Messages of a call on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     call: Option<Message>,
@@ -46,7 +46,7 @@ struct Message {
     text: usize,
 }
 
-/// What the client's kernel knows of a call.
+/// Call in the client's kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     xid: u32,
@@ -76,7 +76,7 @@ pub(super) struct Row {
     result_room: usize,
 }
 
-/// What moves by reference (RFC 8267 §4, §6.1).
+/// Items that move by reference (RFC 8267 §4, §6.1).
 enum Eligible {
     Argument,
     Result,
@@ -114,7 +114,7 @@ impl Known {
         })
     }
 
-    /// What is on the wire and in the kernel, as one.
+    /// Merges the call on the wire and in the kernel.
     fn row(&self, nfs: &str, seen: &Seen) -> Result<Row> {
         let (Some(call), Some(reply)) = (&seen.call, &seen.reply) else {
             anyhow::bail!("half of it is not in the capture");

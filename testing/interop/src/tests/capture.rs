@@ -18,7 +18,7 @@ use programs::command::{output, tail};
 
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// What must have been seen, as filters of Wireshark's, and in how many frames at least.
+/// Filters of Wireshark that must have matched, and in how many frames at least.
 const LAYERS: [(&str, usize); 5] = [
     ("iwarp_mpa.req", 1),
     ("iwarp_mpa.rep", 1),
@@ -32,7 +32,7 @@ const CALLS: &str = "nfs && rpc.msgtyp == 0";
 const REPLIES: &str = "nfs && rpc.msgtyp == 1";
 const LEAST_CALLS: usize = 100;
 
-/// What must not have been seen.
+/// Filters that must not have matched.
 const FAULTS: [&str; 5] = [
     "_ws.malformed",
     "_ws.short",

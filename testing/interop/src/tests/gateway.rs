@@ -44,10 +44,10 @@ const HOST: &str = "10.0.2.2";
 /// Bytes of the disk of the kernel's server.
 const DISK: u64 = 512 << 20;
 
-/// Where the kernel's server listens in its guest: over TCP, over RDMA, and mountd.
+/// Ports of the kernel's server in its guest: over TCP, over RDMA, and mountd.
 const GUEST_PORTS: [u16; 3] = [2049, 20049, 20048];
 
-/// What a client is told of the server that it mounts (`guest/work.sh`).
+/// Parameters for a client of the server that it mounts (`guest/work.sh`).
 struct Mounted<'a> {
     server: &'a str,
     proto: &'a str,

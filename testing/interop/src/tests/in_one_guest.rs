@@ -47,7 +47,7 @@ pub(super) fn local_users(run: &TestRun<'_>) -> Result<()> {
     Guest::boot(run, &boot)?.finish()
 }
 
-/// What stable storage costs beside the kernel's server, on one file system. The script says it.
+/// Cost of stable storage beside the kernel's server, on one file system. The script prints it.
 pub(super) fn sync_costs(run: &TestRun<'_>) -> Result<()> {
     let disk = run.work.join("disk");
     File::create(&disk)?.set_len(SYNCED_DISK)?;

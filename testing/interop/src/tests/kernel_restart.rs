@@ -28,14 +28,14 @@ const ENTRIES: usize = 2000;
 /// is more than Linux' server can take: see docs/guide/linux-server.md.
 const FEW: &str = "--credits=4";
 
-/// What has to pass of a large file between two events, in bytes.
+/// Part of a large file that has to pass between two events, in bytes.
 const APART: u64 = 5 * MIB as u64;
 
 /// Inline sizes of the kernel's server: the least it takes, and a larger one.
 const SMALL: usize = 4096;
 const LARGE: usize = 16384;
 
-/// What happens to a connection with work on it.
+/// Event at a connection with work on it.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// The kernel's server comes back, with these inline sizes.

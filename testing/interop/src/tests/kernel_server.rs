@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::TestRun;
 use crate::guest::{Boot, Guest, free_ports};
 
-/// Where nfsd and mountd listen in the guest.
+/// Ports of nfsd and mountd in the guest.
 const GUEST_PORTS: [u16; 2] = [20049, 20048];
 
 /// A guest that serves `/export` until it is told to stop.

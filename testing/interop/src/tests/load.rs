@@ -1,4 +1,4 @@
-//! What the tests share that have a guest work on our server while its connection breaks
+//! Parts shared by tests that have a guest work on our server while its connection breaks
 //! (`testing/interop/guest/load.sh`).
 
 use std::fs;

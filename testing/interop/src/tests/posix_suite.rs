@@ -30,7 +30,7 @@ const DISK: u64 = 1 << 30;
 /// The guest takes a few minutes on an idle machine.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// Where the suite runs.
+/// Places in which the suite runs.
 const PLACES: [&str; 3] = ["local", "knfsd", "ours"];
 
 /// Results of the cases, by name.

@@ -37,7 +37,7 @@ const TOLD: usize = 10;
 /// A server and its disk.
 struct Setup {
     fs: &'static str,
-    /// Who runs the server: where it is not root, it finds files by its table of handles, which is on the
+    /// User who runs the server: where it is not root, it finds files by its table of handles, which is on the
     /// same disk.
     user: &'static str,
     /// Whether the server syncs its changes, as it does unless it is told not to.
@@ -59,7 +59,7 @@ const ALL: [Setup; 5] = [
     setup("btrfs", "root", true),
 ];
 
-/// What is lost only if the server loses it by itself.
+/// Operations whose data is lost only if the server loses it by itself.
 const DATA: [&str; 2] = ["WRITE", "COMMIT"];
 
 pub(super) fn usual(run: &TestRun<'_>) -> Result<()> {
@@ -148,7 +148,7 @@ fn fail_at_each_point(guest: &mut Guest<'_>, disks: &Disks, setup: &Setup) -> Re
     Ok(points.len())
 }
 
-/// What the guest lists when it is asked for that.
+/// Asks the guest for a listing.
 fn ask_for_listing(guest: &mut Guest<'_>, what: &str) -> Result<Listing> {
     guest.take_notes();
     guest.ask(what)?;
@@ -161,7 +161,7 @@ fn position(log: &[Entry<'_>], mark: &str) -> Result<usize> {
         .with_context(|| format!("the log has no mark {mark}"))
 }
 
-/// Where the power fails: behind the answer to each operation of the one job that is by itself, and at
+/// Points at which the power fails: behind the answer to each operation of the one job that is by itself, and at
 /// points of the work of many.
 fn points(log: &[Entry<'_>], many: bool) -> Result<Vec<usize>> {
     let end = position(log, "killed")?;

@@ -1,4 +1,4 @@
-//! What `rpcrdma probe` sees in the kernel's server.
+//! `rpcrdma probe` against the kernel's server.
 
 use std::fs;
 use std::process::Command;
@@ -15,7 +15,7 @@ const GUEST_LIMIT: Duration = Duration::from_secs(240);
 /// An inline size that is not the kernel's usual one.
 const OTHER_SIZE: usize = 16384;
 
-/// What must be seen of the kernel's server: each place in the report with what is there.
+/// Expected report of the kernel's server: each place in the report with its value.
 fn usual() -> Vec<(&'static str, Value)> {
     vec![
         ("/verdict", json!("rpcrdma")),
@@ -80,7 +80,7 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
     server.stop()
 }
 
-/// What the program says of a port of the guest, whether it finds a server there or not. It is kept
+/// Report of the program about a port of the guest, whether it finds a server there or not. It is kept
 /// among the logs.
 fn probe(run: &TestRun<'_>, port: u16) -> Result<Value> {
     let output = Command::new(run.program)

@@ -34,7 +34,7 @@ const KILL_AT: u64 = 8 * MIB as u64;
 
 const POLL: Duration = Duration::from_millis(2);
 
-/// What stat counts blocks in.
+/// Unit of the blocks of stat, in bytes.
 const BLOCK: u64 = 512;
 
 pub(super) fn run(run: &TestRun<'_>) -> Result<()> {

@@ -32,7 +32,7 @@ pub(super) fn make(tree: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a guest says of a tree (`kernel-server.sh`), of one that is here.
+/// Sums that a guest prints of a tree (`kernel-server.sh`), of one that is here.
 pub(super) fn sums(tree: &Path) -> Result<String> {
     let list = "find . -type f | LC_ALL=C sort | xargs sha256sum";
     let listing = output(Command::new("sh").args(["-c", list]).current_dir(tree))?;

@@ -73,7 +73,7 @@ pub(super) fn removal(run: &TestRun<'_>) -> Result<()> {
     Guest::boot(run, &boot)?.finish()
 }
 
-/// What `rpcrdma devices --json` must show of a device with one port.
+/// Fields that `rpcrdma devices --json` must show of a device with one port.
 struct Shown {
     name: &'static str,
     transport: &'static str,

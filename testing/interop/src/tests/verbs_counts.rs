@@ -1,4 +1,4 @@
-//! What calls cost over rxe: counts of our client and of our server, system calls of the client, and trace events of the
+//! Costs of calls over rxe: counts of our client and of our server, system calls of the client, and trace events of the
 //! kernel's client.
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(480);
 const SERVERS: [&str; 2] = ["knfsd", "ours"];
 const CALLS: [&str; 5] = ["null", "read-4k", "write-4k", "read-1m", "write-1m"];
 
-/// What the kernel's client is traced at.
+/// Calls during which the kernel's client is traced.
 const TRACED: [&str; 4] = ["read-4k", "write-4k", "read-1m", "write-1m"];
 
 /// `write` and `ioctl` of x86-64.

@@ -12,7 +12,7 @@ use crate::TestRun;
 use crate::guest::{Boot, Guest, free_ports};
 use crate::serve::Serve;
 
-/// Where our server listens in the guest (`guest/ours.sh`): for calls, and for MOUNT.
+/// Ports of our server in the guest (`guest/ours.sh`): for calls, and for MOUNT.
 const IN_GUEST: (u16, u16) = (20051, 20050);
 
 /// Takes less than a minute on an idle machine.

@@ -255,7 +255,7 @@ impl Cost {
         Self::Signal,
     ];
 
-    /// What it is, with the bytes of data of a call for which it is varied.
+    /// Describes it, with the bytes of data of a call for which it is varied.
     pub(super) fn said(self) -> &'static str {
         match self {
             Self::Interrupt => "interrupt and wake-up (8 KiB)",

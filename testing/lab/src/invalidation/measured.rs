@@ -7,7 +7,7 @@ use std::io::{Result, Write};
 
 type Count = fn(&Work) -> f64;
 
-/// What the client's device did per call. The work of the server's device does not depend on the design.
+/// Work of the client's device per call. The work of the server's device does not depend on the design.
 const COUNTS: [(&str, Count); 7] = [
     ("Sends", |work| work.sends),
     ("windows bound", |work| work.binds),

@@ -16,7 +16,7 @@ use verbs_sim::Costs;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Report {
     model: Model,
-    /// What was measured, one entry for each case.
+    /// Measurements, one entry for each case.
     rows: Vec<Row>,
 }
 

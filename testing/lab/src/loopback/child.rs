@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use verbs::IoCounters;
 use verbs_iwarp::{Config, CrcMode, Iwarp};
 
-/// What a process has used up.
+/// Resources that a process has used.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Usage {
     pub(super) cpu_ns: u64,
@@ -55,7 +55,7 @@ fn resident() -> u64 {
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
-/// Where the second process listens.
+/// Addresses at which the second process listens.
 #[derive(Debug, Deserialize, Serialize)]
 struct Addresses {
     /// Plain TCP: ends that spin, and ends that park.
@@ -106,7 +106,7 @@ impl Child {
         self.addresses.servers[index(crc, spinning)]
     }
 
-    /// What it has used up so far.
+    /// Resources that it has used so far.
     pub(super) fn usage(&mut self) -> Result<Usage> {
         self.ask(USAGE)
     }
@@ -138,7 +138,7 @@ impl Drop for Child {
     }
 }
 
-/// What it is asked.
+/// Requests to it.
 const USAGE: &str = "usage";
 const START_SAMPLING: &str = "start sampling";
 const STOP_SAMPLING: &str = "stop sampling";

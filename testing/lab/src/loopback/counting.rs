@@ -23,7 +23,7 @@ const WARM_UP: usize = 200;
 /// Operations that are counted.
 const COUNTED: usize = 1000;
 
-/// What was counted, by the name of the measurement.
+/// Counts by the name of the measurement.
 pub(super) type Counted = BTreeMap<String, Allocations>;
 
 /// Starts the program that counts, for the measurements asked for.

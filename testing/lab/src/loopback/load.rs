@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use verbs::IoCounters;
 use verbs_iwarp::{Config, CrcMode, Iwarp};
 
-/// What is done, with bytes of data.
+/// Operation, with bytes of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Null,
@@ -80,7 +80,7 @@ impl Load {
         })
     }
 
-    /// What the connection has cost so far.
+    /// Input and output of the connection so far.
     pub(super) fn io(&self) -> IoCounters {
         self.client.io_counters()
     }

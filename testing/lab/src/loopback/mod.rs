@@ -100,7 +100,7 @@ impl Measurement {
         Load::connect(to, self.operation, self.depth, self.crc, self.spinning).await
     }
 
-    /// What a call is, in words.
+    /// Describes a call.
     fn call(&self) -> String {
         let operation = match self.operation {
             Operation::Null => "NULL".to_owned(),
@@ -436,7 +436,7 @@ fn figure(m: &Measurement, runs: &[Run], costs: &[Cost], exchange: raw::Exchange
     }
 }
 
-/// What both processes have used up so far.
+/// Resources that both processes have used so far.
 struct Snapshot {
     client: child::Usage,
     server: child::Usage,
@@ -450,7 +450,7 @@ impl Snapshot {
         })
     }
 
-    /// What `count` operations cost between this and a later one.
+    /// Cost of `count` operations between this and a later one.
     fn until(&self, later: &Self, count: usize) -> Cost {
         let per = |before: u64, after: u64| (after - before) as f64 / count as f64;
         let (c, s) = ((&self.client, &later.client), (&self.server, &later.server));

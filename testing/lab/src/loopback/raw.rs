@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What one exchange looks like.
+/// Shape of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exchange {
     /// Bytes of a request.
@@ -95,7 +95,7 @@ async fn serve_one(mut socket: TcpStream) -> Result<()> {
     }
 }
 
-/// What a run of exchanges came to.
+/// Results of a run of exchanges.
 pub(super) struct Measured {
     /// Wall time of all exchanges.
     pub(super) elapsed: Duration,

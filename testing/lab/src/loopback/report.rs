@@ -31,7 +31,7 @@ pub(super) struct Figure {
     pub(super) p99_us: f64,
     /// Of both processes, per operation.
     pub(super) cost: Cost,
-    /// What both processes asked of the allocator, if that was counted.
+    /// Requests of both processes to the allocator, if these were counted.
     pub(super) allocations: Option<Allocations>,
     /// The bytes of one operation on the wire, to the server and back.
     pub(super) bytes_out: u64,
@@ -39,7 +39,7 @@ pub(super) struct Figure {
     pub(super) bytes_in: u64,
 }
 
-/// What one operation cost.
+/// Cost of one operation.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Cost {
@@ -180,7 +180,7 @@ impl Report {
         table
     }
 
-    /// What one operation of each kind cost.
+    /// Cost of one operation of each kind.
     fn costs(&self) -> Columns {
         let mut table = Columns::new(&[0]);
         table.add([

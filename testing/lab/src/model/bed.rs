@@ -1,4 +1,4 @@
-//! What a measurement runs on: a provider, and the time it takes.
+//! Bed of a measurement: a provider, and the time it takes.
 
 use anyhow::{Context, Result};
 use rpcrdma_proto::Config;

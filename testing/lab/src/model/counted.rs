@@ -8,7 +8,7 @@ use verbs::{
     WrapQueuePair,
 };
 
-/// What was asked of one end, or of both.
+/// Requests to one end, or to both.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// Work posted, Receives and invalidations of its own included.

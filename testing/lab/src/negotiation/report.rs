@@ -1,4 +1,4 @@
-//! What was measured, and how it is shown.
+//! Results of a measurement, and their tables.
 
 use super::cases::{Agreement, Calls, Phase};
 use crate::model::Assumptions;

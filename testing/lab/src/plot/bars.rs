@@ -12,9 +12,9 @@ pub(crate) struct Bars {
     pub(crate) title: String,
     /// One line below the title: what was done to get this.
     pub(crate) subtitle: String,
-    /// What parts are called, one for each colour.
+    /// Names of parts, one for each colour.
     pub(crate) series: Vec<&'static str>,
-    /// What all values are.
+    /// Unit of all values.
     pub(crate) unit: &'static str,
     pub(crate) panels: Vec<BarPanel>,
 }

@@ -9,7 +9,7 @@ pub(crate) enum Scale {
     Log(u8),
 }
 
-/// Where an axis begins and ends.
+/// Range of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// With the values.
@@ -20,7 +20,7 @@ pub(crate) enum Reach {
     Zero,
 }
 
-/// What numbers are, and so how they are written.
+/// Unit of numbers, which decides how they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// As they are.

@@ -1,4 +1,4 @@
-//! What the calls of a mix cost at an inline threshold, as our own planner would have them travel.
+//! Cost of the calls of a mix at an inline threshold, as our own planner would have them travel.
 
 use super::mix::Call;
 use anyhow::{Result, bail};
@@ -12,7 +12,7 @@ use rpcrdma_proto::plan::{
 use serde::Serialize;
 use smallvec::SmallVec;
 
-/// What the client knows of a reply before it is there (RFC 8267 §3).
+/// Knowledge of the client about a reply before it is there (RFC 8267 §3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -45,7 +45,7 @@ pub(super) enum Form {
     Long,
 }
 
-/// What one call costs.
+/// Cost of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Cost {
     pub(super) form: Form,
@@ -114,7 +114,7 @@ impl Cost {
     }
 }
 
-/// What our client plans with where Sends are so large.
+/// Limits with which our client plans where Sends are so large.
 fn limits(threshold: usize) -> PlanLimits {
     let max_chunk = ClientConfig::default().max_chunk;
     PlanLimits {

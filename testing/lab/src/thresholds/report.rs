@@ -47,7 +47,7 @@ pub(super) struct Kind {
     pub(super) wakeups: u64,
 }
 
-/// What the calls of one version of NFS cost at one threshold, per call.
+/// Cost of the calls of one version of NFS at one threshold, per call.
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Counts {

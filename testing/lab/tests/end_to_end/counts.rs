@@ -1,4 +1,4 @@
-//! What the program that counts allocations says.
+//! Output of the program that counts allocations.
 
 use std::process::Command;
 

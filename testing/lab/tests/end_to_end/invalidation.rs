@@ -1,4 +1,4 @@
-//! What `invalidation` finds, prints and draws.
+//! Results, output and plots of `invalidation`.
 
 use crate::running::{fails, ok, run, text};
 use serde_json::Value;

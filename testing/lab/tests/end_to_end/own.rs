@@ -1,4 +1,4 @@
-//! What `self` does without the program that counts allocations, and with another one; and how it says
+//! `self` without the program that counts allocations, and with another one; and its account of
 //! where the time of a call goes.
 
 use crate::running::{PROGRAM, fails, ok, text};

@@ -1,4 +1,4 @@
-//! What `--json` prints is what the schemas say.
+//! Output of `--json` against the schemas.
 
 use crate::running::ok;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What `thresholds` prints and draws.
+//! Output and plots of `thresholds`.
 
 use crate::running::{fails, ok, text};
 use std::fs;

@@ -17,7 +17,7 @@ use programs::server::Server;
 /// How long one command may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What is copied, which way and how fast.
+/// Data to copy, direction, and rate.
 struct Copy {
     name: &'static str,
     direction: Direction,
@@ -122,16 +122,16 @@ pub(super) fn measure(
     Ok(rows)
 }
 
-/// Where everything is.
+/// Places of a comparison.
 struct Place<'a> {
     program: &'a Path,
-    /// What commands print passes through here.
+    /// File through which the output of commands passes.
     output: &'a Path,
     /// Has the originals, and what is put beside them.
     export: PathBuf,
-    /// Where `get` copies to.
+    /// Destination of `get`.
     got: PathBuf,
-    /// Where `cp` copies to.
+    /// Destination of `cp`.
     beside: PathBuf,
 }
 

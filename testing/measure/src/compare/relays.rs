@@ -40,7 +40,7 @@ const NEEDS: [(&str, &str); 7] = [
 const RATE: Bound = Bound::AtLeast(0.9);
 const LATENCY: Bound = Bound::AtMost(1.5);
 
-/// What is measured.
+/// Kind of measurement.
 struct Kind {
     name: &'static str,
     /// As the script says it.
@@ -186,7 +186,7 @@ mod tests {
         connections: 5,
     };
 
-    /// What the script prints in two rounds.
+    /// Output of the script for two rounds.
     fn said() -> String {
         let mut said = String::new();
         for when in ["begin", "idle", "closed", "loaded"] {

@@ -1,4 +1,4 @@
-//! What a comparison in namespaces needs.
+//! Requirements of a comparison in namespaces.
 
 use std::process::{Command, Stdio};
 

@@ -11,7 +11,7 @@ use super::machine;
 /// The file, the tree and one copy at a time take half of it; the programs need memory too.
 const NEEDED_MIB: u64 = 4 << 10;
 
-/// What a tmpfs says that it is (linux/magic.h).
+/// Type of a tmpfs in statfs(2) (linux/magic.h).
 const TMPFS_MAGIC: u32 = 0x0102_1994;
 
 /// Makes a fresh directory in `parent`, which is removed when it is dropped.

@@ -101,7 +101,7 @@ enum State {
     Idle,
 }
 
-/// What has come of an event.
+/// Progress after an event.
 enum Progress {
     More,
     Answered { grant: u32 },
@@ -374,7 +374,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::thread;
 
-    /// What a server does with its connections, one after the other.
+    /// Behaviour of a server towards its connections, one after the other.
     #[derive(Clone, Copy)]
     enum Manner {
         Serves,

@@ -18,7 +18,7 @@ pub(super) struct Crowd {
     processes: Vec<Process>,
 }
 
-/// What came of making connections.
+/// Outcome of making connections.
 #[derive(Debug, Default)]
 pub(super) struct Opened {
     pub(super) made: usize,
@@ -31,7 +31,7 @@ pub(super) struct Opened {
     pub(super) seconds: f64,
 }
 
-/// What busy connections have done.
+/// Work done by busy connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) calls: f64,

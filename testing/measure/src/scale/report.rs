@@ -13,7 +13,7 @@ pub(super) struct Figure {
     pub(super) aim: Aim,
 }
 
-/// What a figure is to be.
+/// Aim of a figure.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Aim {
     AtLeast(f64),

@@ -5,7 +5,7 @@
 
 use anyhow::{Result, bail, ensure};
 
-/// What each connection asks for, and is to be granted.
+/// Number of credits that each connection asks for, and is to be granted.
 pub(super) const CREDITS: u32 = 128;
 
 /// An MPA Request Frame of revision 1 without markers, CRCs and private data (RFC 5044 §7.1).
@@ -20,7 +20,7 @@ const MAX_PRIVATE_DATA: usize = 512;
 /// Bytes of an untagged DDP header with that of RDMAP (RFC 5041 §4.3, RFC 5040 §4.1).
 const UNTAGGED: usize = 18;
 
-/// Where what stands in an FPDU with a reply: behind its length and the headers of DDP and RDMAP.
+/// Offset of the XID in an FPDU with a reply: behind its length and the headers of DDP and RDMAP.
 const XID: usize = 2 + UNTAGGED;
 const GRANT: usize = XID + 8;
 const PROCEDURE: usize = XID + 12;

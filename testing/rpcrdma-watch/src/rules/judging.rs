@@ -1,4 +1,4 @@
-//! What the rules say of work that is about to be posted.
+//! Rules for work that is about to be posted.
 
 use super::{CallIn, FIRST_SIZE, Outcome, ReadOut, Role, Rules};
 use crate::call::{Kind, Message};

@@ -12,7 +12,7 @@ pub(super) struct Messages {
     received: u32,
     /// The last message that the peer accepts.
     limit: u32,
-    /// What a part that was sent has left to come.
+    /// Rest of a message of which parts were sent.
     open: Option<(Direction, u32, usize)>,
 }
 

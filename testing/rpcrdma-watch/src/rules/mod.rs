@@ -66,7 +66,7 @@ pub(super) struct Rules {
 /// State that only version two has.
 #[derive(Debug)]
 struct Two {
-    /// What is spoken, as the first call says.
+    /// Version in use, by the first call.
     spoken: Option<Version>,
     dialect: Dialect,
     /// Operations of ours and of the peer that may be answered.
@@ -76,7 +76,7 @@ struct Two {
     offer: Option<u32>,
     /// Bytes of the largest message that the peer takes.
     size: usize,
-    /// What the peer said of itself.
+    /// Whether the peer announced remote invalidation.
     invalidation: bool,
     general: bool,
     /// Whether we have said that any handle of ours may go (xcharext §3.2).
@@ -324,7 +324,7 @@ impl Rules {
         }
     }
 
-    /// What the peer says of itself.
+    /// Notes the announcements of the peer.
     fn learn(&mut self, operation: &Operation) {
         match operation {
             Operation::InitXch(init @ InitXch { start, .. }) => {

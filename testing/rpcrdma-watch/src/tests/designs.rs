@@ -62,7 +62,7 @@ impl Bench {
     }
 }
 
-/// What is found under a design, if anything is.
+/// Checks the finding under a design, if there is one.
 fn check(design: Design, what: Option<&str>, plays: impl FnOnce(&mut Bench)) {
     let mut bench = Bench::agreed(design);
     assert_eq!(bench.watch.findings(), [""; 0]);
@@ -83,7 +83,7 @@ fn both(bench: &mut Bench) -> (Handle, Handle, Lists) {
     (source, sink, lists)
 }
 
-/// What goes back for it.
+/// Lists that go back for it.
 fn back(lists: &Lists) -> Lists {
     Lists {
         reads: Default::default(),

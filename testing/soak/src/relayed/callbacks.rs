@@ -83,7 +83,7 @@ struct Callback {
     dice: Dice,
 }
 
-/// What a callback asks for.
+/// Request of a callback.
 enum What {
     Null,
     Echo(Shape),

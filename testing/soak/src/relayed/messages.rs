@@ -47,10 +47,10 @@ pub(super) fn reply_len(shape: &Shape) -> usize {
     REPLY_HEAD + 12 + shape.results.iter().map(item).sum::<usize>()
 }
 
-/// What a reply says.
+/// Meaning of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// What was asked for.
+    /// It was done as asked.
     Done,
     /// A gateway cannot pass the call or its reply on.
     SystemErr,

@@ -1,4 +1,4 @@
-//! What a client says of its connection: that it takes callbacks (RFC 8881 §18.34, §18.36).
+//! Announcement of a client that its connection takes callbacks (RFC 8881 §18.34, §18.36).
 
 use buffer::Buffer;
 use nfs_proto::NFS_PROGRAM;
@@ -27,7 +27,7 @@ const MOST: u32 = 1 << 20;
 /// Bytes that fit in a message whatever the gateways agreed on, less their header.
 const ALWAYS_FITS: u32 = 1024 - 28;
 
-/// What a client has said.
+/// Announcements of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Session {
     /// The number of the client.

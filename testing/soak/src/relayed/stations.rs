@@ -21,13 +21,13 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use verbs::{BoxFuture, Provider};
 
-/// Where clients connect to.
+/// Address to which clients connect.
 pub(super) const FRONT: SocketAddr = at(1);
 
-/// Where the server is.
+/// Address of the server.
 const SERVER: SocketAddr = at(2);
 
-/// Where the gateway behind connects from.
+/// Address from which the gateway behind connects.
 const BEHIND: SocketAddr = at(3);
 
 /// An address of this machine, to which the files are exported.
@@ -51,7 +51,7 @@ pub(super) struct Stations {
     service: MakeService,
     /// Connections over which the server calls its clients.
     backchannels: Backchannels,
-    /// Where the gateway behind listens.
+    /// Address at which the gateway behind listens.
     behind_at: SocketAddr,
     /// Bytes of replies that gateways have room for.
     room: usize,

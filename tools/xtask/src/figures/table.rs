@@ -93,7 +93,7 @@ impl Table {
         !self.rows.is_empty()
     }
 
-    /// What of this table stands in none of the others, or in another way, with the line there.
+    /// Lines of this table that stand in none of the others, or in another way, with their numbers.
     pub(super) fn differences(&self, others: &[Self]) -> Vec<(usize, String)> {
         let of_kind = others.iter().filter(|other| {
             let has = |column: &String| other.columns.contains(column);

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use programs::command::{cargo, output};
 
-/// Where everything about fuzzing goes, below the root of the work tree.
+/// Folder of everything about fuzzing, below the root of the work tree.
 pub(super) const FOLDER: &str = "target/fuzz";
 
 /// How LLVM instruments the code: it counts the edges taken, and shows libFuzzer what is compared.

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::build::FOLDER;
 use programs::command::{output, tail};
 
-/// Where the crate has the inputs that are committed: bolero looks for them there.
+/// Folder of the crate's committed inputs: bolero looks for them there.
 const COMMITTED: &str = "testing/fuzz/__fuzz__";
 
 /// Bytes of an input at most.
@@ -37,7 +37,7 @@ pub(super) fn targets(program: &Path) -> Result<Vec<String>> {
 pub(super) struct Run<'a> {
     program: &'a Path,
     target: &'a str,
-    /// What was found to cover more than what was there before.
+    /// Inputs that cover more than those that were there before.
     found: PathBuf,
     committed: PathBuf,
     crashes: PathBuf,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::rust_version::target_dir;
 use programs::command::{cargo, line, output};
 
-/// What each published crate has to say about itself.
+/// Fields that each published crate has to have.
 const FIELDS: [&str; 5] = [
     "description",
     "license",
@@ -136,7 +136,7 @@ fn is_published(package: &Value) -> bool {
     package["publish"].is_null()
 }
 
-/// What is wrong with the manifest of a published crate.
+/// Faults of the manifest of a published crate.
 fn faults(package: &Value) -> Vec<String> {
     let name = package["name"].as_str().unwrap_or_default();
     let mut faults = Vec::new();

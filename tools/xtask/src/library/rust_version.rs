@@ -60,7 +60,7 @@ fn minimum() -> Result<String> {
     Ok(found.trim_matches('"').to_owned())
 }
 
-/// Where cargo builds.
+/// Folder in which cargo builds.
 pub(super) fn target_dir() -> Result<std::path::PathBuf> {
     let mut metadata = cargo();
     metadata.args(["metadata", "--format-version=1", "--no-deps", "--offline"]);

@@ -10,7 +10,7 @@ use super::facts::{self, Progress};
 use interop::{CHROOT, clean_debian};
 use programs::command::line;
 
-/// What it takes on this machine.
+/// Programs that it needs on this machine.
 const NEEDS: [(&str, &str); 5] = [
     ("ip", "iproute2"),
     ("jq", "jq"),

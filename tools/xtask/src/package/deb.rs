@@ -14,7 +14,7 @@ use super::{pages, share};
 use programs::command::{build, output};
 use programs::tool::Tool;
 
-/// What the packages are made with. A debug build of it compiles in half the time.
+/// Tool that makes the packages. A debug build of it compiles in half the time.
 const CARGO_DEB: Tool = Tool {
     name: "cargo-deb",
     version: "3.8.0",
@@ -29,7 +29,7 @@ const UNITS: [(&str, &str); 3] = [
     ("units/mount", "rpcrdma-mount.socket"),
 ];
 
-/// Where `[package.metadata.deb]` looks for what is made here.
+/// Folder in which `[package.metadata.deb]` looks for what is made here.
 fn staging() -> PathBuf {
     programs::root().join("target/package")
 }
@@ -125,7 +125,7 @@ fn check_documentation(package: &Path) -> Result<()> {
     pages::check(unpacked.path(), programs::root())
 }
 
-/// What cargo-deb runs.
+/// Checks for the programs that cargo-deb runs.
 fn check_tools() -> Result<()> {
     for (tool, package) in [("dpkg-shlibdeps", "dpkg-dev"), ("strip", "binutils")] {
         let there = Command::new(tool)

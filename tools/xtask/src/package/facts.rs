@@ -1,4 +1,4 @@
-//! What all packages have in common: progress of a run, version, time, machine, checksums.
+//! Facts that all packages have in common: progress of a run, version, time, machine, checksums.
 
 use std::process::Command;
 use std::time::Instant;

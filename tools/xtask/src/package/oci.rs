@@ -17,7 +17,7 @@ use super::facts::{self, Progress, sha256};
 use super::root::{self, Tree};
 use programs::command::output;
 
-/// What the image says of itself beside its files. `contrib/Containerfile` says the same.
+/// Environment of the image. `contrib/Containerfile` says the same.
 const ENV: [&str; 1] = ["STATE_DIRECTORY=/var/lib/rpcrdma"];
 const PORTS: [&str; 2] = ["20048/tcp", "20049/tcp"];
 const VOLUMES: [&str; 2] = ["/export", "/var/lib/rpcrdma"];

@@ -11,7 +11,7 @@ use super::fault::Fault;
 use super::sources::{Named, Sources};
 use programs::tsv;
 
-/// Where the tables are; the ids they must have are below, in `ids`.
+/// Folder of the tables; the ids they must have are below, in `ids`.
 pub(super) const FOLDER: &str = "docs/design/compliance";
 
 /// The columns of a table.
@@ -40,7 +40,7 @@ const LEVELS: [&str; 10] = [
     "should not",
 ];
 
-/// What became of a requirement.
+/// Status of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Status {
     Done,

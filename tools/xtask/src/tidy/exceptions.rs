@@ -1,9 +1,9 @@
-//! Where the rules of the house are not kept. An exception that is no longer needed is a fault.
+//! Exceptions from the rules of the house. An exception that is no longer needed is a fault.
 
-/// Where this file is.
+/// Path of this file.
 pub(super) const HERE: &str = "tools/xtask/src/tidy/exceptions.rs";
 
-/// Where which rule is not kept.
+/// Exceptions of each rule.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Exceptions {
     /// Crates with circles of imports, and how many files are part of one.
@@ -36,7 +36,7 @@ pub(super) const EXCEPTIONS: Exceptions = Exceptions {
     large_types: LARGE_TYPES,
     spread_types: SPREAD_TYPES,
     lines: LINES,
-    questions: 910,
+    questions: 479,
 };
 
 const CIRCLES: &[(&str, usize)] = &[];

@@ -1,4 +1,4 @@
-//! What is printed of a rule that is broken.
+//! Report of a broken rule.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

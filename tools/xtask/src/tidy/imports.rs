@@ -63,9 +63,9 @@ struct File<'a> {
     path: &'a Path,
     /// The names that lead to it from the root of the crate.
     module: Vec<&'a str>,
-    /// What stands in its `use` items.
+    /// Imports in its `use` items.
     imports: Vec<Import<'a>>,
-    /// What it declares itself.
+    /// Names that it declares itself.
     declares: BTreeSet<&'a str>,
     /// All else.
     code: Vec<Token<'a>>,
@@ -75,7 +75,7 @@ struct File<'a> {
 struct Import<'a> {
     line: usize,
     path: Vec<&'a str>,
-    /// What it is called here; `*` for all there is.
+    /// Its name here; `*` for all there is.
     name: &'a str,
     /// Whether others may use it from here.
     public: bool,
@@ -348,7 +348,7 @@ fn tree<'a>(
     at
 }
 
-/// What the code of a file declares at any depth.
+/// Names that the code of a file declares at any depth.
 fn declared<'a>(code: &[Token<'a>]) -> BTreeSet<&'a str> {
     const KINDS: [&str; 8] = [
         "const", "enum", "fn", "static", "struct", "trait", "type", "union",

@@ -1,4 +1,4 @@
-//! What protocol cores must not know: sockets and runtimes, locks and wakers, and, in version one,
+//! Names that protocol cores must not use: sockets and runtimes, locks and wakers, and, in version one,
 //! version two.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -45,7 +45,7 @@ pub(super) fn check(root: &Path, sources: &Sources, faults: &mut Vec<Fault>) -> 
     Ok(())
 }
 
-/// What a constant, or a field of that name, is set to in a source.
+/// Values of a constant, or of a field of that name, in a source.
 fn values_of<'a>(source: &'a str, name: &str) -> Vec<&'a str> {
     let of_line = |line: &'a str| {
         let line = line.trim();

@@ -217,7 +217,7 @@ pub(super) fn check(pages: &Pages, root: &Path, faults: &mut Vec<Fault>) {
     }
 }
 
-/// What is wrong with a link.
+/// Fault of a link.
 fn fault_of(pages: &Pages, root: &Path, page: &Path, target: &str) -> Option<String> {
     let (path, fragment) = match target.split_once('#') {
         Some((path, fragment)) => (path, Some(fragment)),

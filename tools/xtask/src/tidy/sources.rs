@@ -23,7 +23,7 @@ pub(super) fn crates(sources: &Sources) -> BTreeSet<&Path> {
         .collect()
 }
 
-/// What a name is in a source.
+/// Meaning of a name in a source.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Named {
     /// A test that runs.
@@ -90,7 +90,7 @@ impl Sources {
         self.files.get(path).map(String::as_str)
     }
 
-    /// What `function` is in the source at `path`.
+    /// Meaning of `function` in the source at `path`.
     ///
     /// Beside functions with a test attribute, those are tests that are listed where a macro turns
     /// each of a list into one: in the same file, or in the `lib.rs` or the `tests.rs` next to it.
@@ -114,7 +114,7 @@ impl Sources {
     }
 }
 
-/// What a function of this text is by its attributes.
+/// Meaning of a function of this text, by its attributes.
 fn in_text(text: &str, function: &str) -> Named {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let mut found = Named::Nothing;

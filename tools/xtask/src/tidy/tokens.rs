@@ -184,7 +184,7 @@ fn item(tokens: &[Token<'_>]) -> usize {
     tokens.len()
 }
 
-/// What an item begins with, and a field or a match arm does not.
+/// Words with which an item begins, and a field or a match arm does not.
 const ITEMS: [&str; 13] = [
     "async", "const", "enum", "extern", "fn", "impl", "mod", "static", "struct", "trait", "type",
     "unsafe", "use",

@@ -34,7 +34,7 @@ impl fmt::Display for Item<'_> {
     }
 }
 
-/// Where the code of the work tree that is no test names what, and what it declares.
+/// Names used and declared by the code of the work tree that is no test.
 pub(super) struct Names<'a> {
     /// By name, the files that use it, and how often.
     used: BTreeMap<&'a str, BTreeMap<&'a Path, usize>>,

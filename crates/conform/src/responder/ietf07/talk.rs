@@ -31,7 +31,7 @@ pub(super) struct Talk {
     received: u32,
     /// `rdma_credit` of the last message that came.
     credits: u32,
-    /// What the Responder has said of itself, and whether that was the last.
+    /// Properties that the Responder has sent, and whether those were the last.
     pub(super) said: Vec<(u32, Vec<u8>)>,
     pub(super) said_all: bool,
     /// Octets of the longest message with properties.
@@ -332,7 +332,7 @@ pub(super) fn null(bed: &Bed, xid: u32, handle: u32, lists: &[u32]) -> Vec<u32> 
     crate::ietf07::call(xid, handle, lists, &bed.null(xid))
 }
 
-/// What a Requester says of itself: sizes of its messages.
+/// Properties of a Requester: sizes of its messages.
 pub(super) fn sizes(bytes: u32) -> Vec<u32> {
     properties(&[(property::SBSIZ, bytes), (property::RBSIZ, bytes)])
 }

@@ -250,7 +250,7 @@ fn a_send_without_a_receive() {
 }
 
 impl Victim {
-    /// What completes when this is said to it.
+    /// Failed work requests after these octets have come.
     fn failed(mut self, bytes: &[u8]) -> Vec<(u64, WorkError)> {
         self.endpoint.recv_slice(bytes);
         completions(&mut self.endpoint)

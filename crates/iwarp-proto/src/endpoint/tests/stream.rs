@@ -24,7 +24,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 const REGION: usize = 151_000;
 
-/// What the steps leave behind: the messages received, the region written, and the octets read.
+/// State after the steps: the messages received, the region written, and the octets read.
 type Outcome = (Vec<Vec<u8>>, Vec<u8>, Vec<Vec<u8>>);
 
 fn post(pair: &mut Pair, steps: &[Step]) -> Handle {

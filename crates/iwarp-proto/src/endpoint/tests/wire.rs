@@ -17,7 +17,7 @@ fn narrow() -> Endpoint {
     Endpoint::new(config)
 }
 
-/// What it sends for this work.
+/// Segments that it sends for this work.
 fn sent(work: impl IntoIterator<Item = WorkRequest>) -> Vec<(Header, Vec<u8>)> {
     let mut endpoint = narrow();
     for work in work {

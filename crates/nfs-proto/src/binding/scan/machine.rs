@@ -27,7 +27,7 @@ const COMPOUND: u32 = 1;
 /// Depth of arrays and unions within each other. A test compares it with the tables.
 pub(super) const DEPTH: usize = 6;
 
-/// What follows an array or a union.
+/// Position in a description behind an array or a union.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     /// Elements still to come.

@@ -51,7 +51,7 @@ pub(super) enum Shape {
     SetTime,
     /// Length of a credential; its flavor decides what comes next.
     Credential,
-    /// What is left of an RPCSEC_GSS credential. Has no bytes of its own.
+    /// Rest of an RPCSEC_GSS credential. Has no bytes of its own.
     Handle,
     /// Arguments of the procedure. Has no bytes of its own.
     Arguments,

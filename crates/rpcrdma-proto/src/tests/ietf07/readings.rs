@@ -1,4 +1,4 @@
-//! What the text leaves open, or says in two ways: peers of another reading, and peers that keep to the
+//! Open or contradictory passages of the text: peers of another reading, and peers that keep to the
 //! letter.
 
 use super::*;

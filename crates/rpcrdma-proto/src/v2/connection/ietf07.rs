@@ -1,4 +1,4 @@
-//! What is beyond calls and replies in ietf-07: properties, which each end says once, messages in
+//! The parts of ietf-07 beyond calls and replies: properties, which each end sends once, messages in
 //! several parts, and messages that carry nothing but credits.
 
 use super::{Connection, Phase, unused_xid};
@@ -38,7 +38,7 @@ pub(super) struct Exchange {
     said: Option<u32>,
     /// Properties of the peer: the defaults, until it has said the last.
     peer: Properties,
-    /// What it has said, until it has said the last.
+    /// Properties that it has announced, until it has announced the last.
     saying: Properties,
     heard: Heard,
     /// The RPC message of which not all parts have come.

@@ -57,7 +57,7 @@ pub struct Connection<O: Owner> {
     xids: Xids,
     /// The session, if version two may be used or is.
     session: Option<Box<Session>>,
-    /// What ietf-07 has in its place.
+    /// The exchange of properties in ietf-07, which takes its place.
     exchange: Option<Box<Exchange>>,
     /// Parameters of version one, by private data.
     one: Agreed,
@@ -571,7 +571,7 @@ impl<O: Owner> Connection<O> {
     }
 }
 
-/// What is agreed.
+/// Agreed values.
 impl<O: Owner> Connection<O> {
     /// Changes the session, and applies the result.
     fn with_session<T>(&mut self, change: impl FnOnce(&mut Session) -> T) -> Option<T> {

@@ -18,7 +18,7 @@ fn value(which: u32, data: &[u8]) -> XcharVal {
     }
 }
 
-/// What a whole message is, or what is owed for it.
+/// Decodes a whole message, or returns the error that is owed for it.
 fn received(message: &[u8], supported: Supported) -> Result<(Operation, Oddities), Disposition> {
     let (header, at) = match Header::parse(message, WordLayout::One) {
         Ok(parsed) => parsed,

@@ -114,7 +114,7 @@ impl Peer {
         wanted.map_or(size, |wanted| size.min(wanted))
     }
 
-    /// What its requests in the backward direction have shown, if there were any.
+    /// Support that its requests in the backward direction have shown, if there were any.
     pub(super) fn shown_backward(&self) -> Option<BackwardSupport> {
         self.shown
     }

@@ -6,7 +6,7 @@ use crate::v2::operations::Outcome;
 /// Our Receive Buffer Size.
 #[derive(Clone, Debug)]
 pub(super) struct ReceiveSizes {
-    /// What the peer was told last. Every Receive that is posted holds as much, unless the size is
+    /// Size that the peer was told last. Every Receive that is posted holds as much, unless the size is
     /// being lowered.
     announced: ReceiveSize,
     /// Size that the peer is known to have heard.
@@ -99,7 +99,7 @@ impl ReceiveSizes {
         }
     }
 
-    /// What calls that are sent now may count on for their replies: a size that the peer may not have
+    /// Size that calls sent now may count on for their replies: a size that the peer may not have
     /// taken note of is not yet counted on (xcharext §4.1), and one that it wants lower not any more.
     pub(super) fn for_replies(&self) -> ReceiveSize {
         match self.change {
@@ -177,7 +177,7 @@ impl ReceiveSizes {
         Outcome::Pending
     }
 
-    /// What was ready for another size may be so for this one, as far as both go.
+    /// Receives that were ready for another size may be so for this one, as far as both go.
     fn raise_to(&mut self, to: ReceiveSize, asked: Option<ReceiveSize>) {
         self.ready = match self.change {
             Change::Raising { .. } => self.ready.min(to),

@@ -23,7 +23,7 @@ const LISTING: u32 = 12_000;
 /// Bytes of all names of a listing that does not fit a Send.
 const NAMES: usize = 2_000;
 
-/// Where Linux 6.12 returns other bytes for a READ that does not begin its pages, over TCP, too. For a READ before a
+/// COMPOUNDs for which Linux 6.12 returns other bytes for a READ that does not begin its pages, over TCP, too. For a READ before a
 /// READDIR, 6.1 cuts its reply off, and counts it wrong: there is no such one here.
 const WRONG_ON_6_12: [&str; 3] = [
     "READ, READ",
@@ -58,7 +58,7 @@ pub(in crate::tests) fn reference(run: &TestRun<'_>) -> Result<()> {
     server.stop()
 }
 
-/// What was written without a gateway.
+/// Data written without a gateway.
 struct Written {
     text: Vec<u8>,
     data: Vec<u8>,

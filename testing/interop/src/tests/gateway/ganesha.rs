@@ -18,7 +18,7 @@ use crate::tests::load::{self, check_stable};
 /// Of ganesha to come up.
 const SERVER_LIMIT: Duration = Duration::from_secs(60);
 
-/// Where ganesha listens, in a network of its own.
+/// Ports of ganesha, in a network of its own.
 pub(crate) const PORTS: Ports = (2049, 20048);
 pub(crate) const UPSTREAM: &str = "tcp://127.0.0.1:2049";
 
@@ -75,7 +75,7 @@ impl<'a> Lab<'a> {
         })
     }
 
-    /// Where the realm has its files.
+    /// Folder of the realm's files.
     pub(super) fn realm(&self) -> PathBuf {
         realm(self.run)
     }

@@ -17,7 +17,7 @@ const MOUNTS: [&str; 5] = ["4.2:krb5", "4.2:krb5i", "4.2:krb5p", "3:krb5", "3:kr
 /// The user of `kerberos.sh`.
 const USER: u32 = 1000;
 
-/// What the guest is given of the realm.
+/// Files of the realm that the guest is given.
 const KEYS: [&str; 3] = ["krb5.conf", "guest.keytab", "user.keytab"];
 
 pub(in crate::tests) fn run(run: &TestRun<'_>) -> Result<()> {

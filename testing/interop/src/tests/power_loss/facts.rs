@@ -1,4 +1,4 @@
-//! What a client was told is done, and what is found of it.
+//! Facts that a client was told, and that are looked for on the disk.
 //!
 //! A mark of the log is `OPERATION;FACT;FACT`, a fact `WHAT,PATH` or `WHAT,PATH,VALUE`:
 //!
@@ -22,7 +22,7 @@ use anyhow::{Context, Result, bail};
 pub(super) struct Facts<'a>(BTreeMap<(&'a str, &'a str), Fact<'a>>);
 
 struct Fact<'a> {
-    /// What was asked for when it became true.
+    /// Operation by which it became true.
     operation: &'a str,
     what: &'a str,
     value: &'a str,
@@ -79,7 +79,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// What is found on a disk.
+/// Content of a disk.
 #[derive(Default)]
 pub(super) struct Listing(BTreeMap<String, Entry>);
 

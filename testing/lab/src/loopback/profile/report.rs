@@ -15,7 +15,7 @@ const MIN_SAMPLES: u64 = 400;
 /// CPU time in which an end has taken a sample, if it takes any: a hundred of the longest ticks.
 const ENOUGH_CPU_NS: u64 = 1_000_000_000;
 
-/// What one end did in a number of calls.
+/// Work of one end in a number of calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct End {
     cpu_ns: u64,
@@ -61,7 +61,7 @@ impl End {
     }
 }
 
-/// What both ends did, over some runs.
+/// Work of both ends, over some runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Both {
     pub(super) calls: u64,
@@ -114,7 +114,7 @@ pub(crate) struct Report {
 pub(super) struct Row {
     /// Which measurement.
     name: &'static str,
-    /// What a call is, in words.
+    /// Description of a call.
     call: String,
     /// Nanoseconds from one call to the next, ours and the same bytes over plain TCP.
     ns: f64,
@@ -132,7 +132,7 @@ struct Compared {
     plain_tcp: Side,
 }
 
-/// What one end does for a call.
+/// Work of one end for a call.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Side {
@@ -144,7 +144,7 @@ struct Side {
     layers: Option<Vec<Share>>,
 }
 
-/// What a layer has of the CPU time of a call at one end.
+/// Part of a layer in the CPU time of a call at one end.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Share {

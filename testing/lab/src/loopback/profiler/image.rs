@@ -13,7 +13,7 @@ pub(super) struct Image<'data> {
     file: ElfFile64<'data>,
     /// Nothing, if the file has no debug information that can be used.
     context: Option<Context<Debug<'data>>>,
-    /// Where each symbol begins and ends, and its name, in order.
+    /// First and last address of each symbol, and its name, in order.
     symbols: Vec<(u64, u64, &'data str)>,
 }
 
@@ -63,7 +63,7 @@ impl<'data> Image<'data> {
         frames
     }
 
-    /// Where this offset is, in the addresses of the file itself.
+    /// Address of this offset, among those of the file itself.
     fn address(&self, offset: u64) -> Option<u64> {
         self.file.segments().find_map(|segment| {
             let (start, size) = segment.file_range();

@@ -153,14 +153,14 @@ impl Frame {
     }
 }
 
-/// What the instructions of a place are part of.
+/// Code to which the instructions of a place belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Module {
     /// The C library, in one of its functions that copy or set memory.
     Memory,
     /// The C library otherwise.
     CLibrary,
-    /// What the kernel lends every process, to read its clock.
+    /// Code that the kernel lends every process, to read its clock.
     Vdso,
     /// The program itself, or nobody knows.
     Program,

@@ -109,7 +109,7 @@ fn here() -> usize {
     Symbols::tally as *const () as usize
 }
 
-/// Where to read what is mapped from this path.
+/// File in which to read what is mapped from this path.
 fn file<'a>(path: &'a str, program: Option<&str>) -> Option<&'a str> {
     match path {
         _ if program == Some(path) => Some(PROGRAM),
@@ -134,7 +134,7 @@ fn layer_at(address: usize, module: Module, functions: impl Fn(usize) -> Vec<Fra
 #[derive(Debug, PartialEq, Eq)]
 struct Mapping<'a> {
     range: Range<usize>,
-    /// Where in its file it begins.
+    /// Offset in its file.
     offset: u64,
     path: &'a str,
 }

@@ -30,7 +30,7 @@ pub(super) struct Figure {
     pub(super) bound: Bound,
 }
 
-/// What a ratio is to be.
+/// Bound of a ratio.
 #[derive(Clone, Copy)]
 pub(super) enum Bound {
     AtLeast(f64),

@@ -58,7 +58,7 @@ fn longest(designs: &[Design]) -> usize {
     (0..1024).rev().find(fits).expect("an empty one fits")
 }
 
-/// What it says to an INITXCH that offers each design.
+/// Its answer to an INITXCH that offers each design.
 fn stated(server: &mut Session) -> InitXch {
     let offer = DesignBits::offer(Design::ALL.into_iter().collect());
     let init = InitXch::default().with::<InvalidationDesigns>(&offer);

@@ -1,4 +1,4 @@
-//! What one session makes of a message, and two of each other.
+//! One session and the messages it decodes, and two sessions that talk to each other.
 
 mod beginning;
 mod designs;

@@ -14,7 +14,7 @@ struct End {
     session: Session,
     /// Bytes of each Receive that is posted, in order.
     receives: VecDeque<usize>,
-    /// What is on its way to this end.
+    /// Messages on their way to this end.
     coming: VecDeque<Sent>,
     /// Calls of this end without a reply.
     calls: BTreeSet<u32>,
@@ -26,7 +26,7 @@ struct End {
     xid: u32,
     /// Values for each REQXCH of this end.
     requests: BTreeMap<u32, usize>,
-    /// What the peer wants of our registered characteristic.
+    /// Value of our registered characteristic that the peer asks for.
     wanted: Option<u32>,
     requested: usize,
     settled: usize,
@@ -50,7 +50,7 @@ struct Call {
     chunk: bool,
 }
 
-/// What an end does, or what happens to it. Sizes are in steps of 1024 bytes.
+/// Step of an end, or event at it. Sizes are in steps of 1024 bytes.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A message arrives.
@@ -247,7 +247,7 @@ impl End {
         self.requested += usize::from(asked.is_ok());
     }
 
-    /// What holds at any time, with this end as the sender.
+    /// Checks the invariants of any time, with this end as the sender.
     fn check(&self, peer: &End) {
         let session = &self.session;
         assert!(session.outstanding() <= MAX_CONTROL_MESSAGES);
@@ -334,7 +334,7 @@ impl World {
         }
     }
 
-    /// What holds when it is quiet: both ends know the same.
+    /// Checks the invariant of a quiet connection: both ends know the same.
     fn check_quiet(&self) {
         let server = &self.ends[1].session;
         assert_eq!(

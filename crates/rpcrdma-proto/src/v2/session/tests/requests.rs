@@ -1,4 +1,4 @@
-//! What one end asks of the other.
+//! Requests of one end to the other.
 
 use super::*;
 
