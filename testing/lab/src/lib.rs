@@ -1,6 +1,7 @@
 //! The experiments behind `docs/design`, run from the source tree: `cargo run --release -p lab -- COMMAND`.
 //!
 //! - `self` (`loopback`) compares client and server of this implementation with plain TCP.
+//! - `count` (`loopback::counts`) counts the instructions of a call, by layer.
 //! - `invalidation` compares the designs for remote invalidation.
 //! - `thresholds` counts and times RDMA operations by inline threshold.
 //! - `negotiation` measures Receives that grow in version two.
@@ -21,7 +22,7 @@ mod thresholds;
 use anyhow::Result;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use invalidation::InvalidationArgs;
-use loopback::LoopbackArgs;
+use loopback::{CountArgs, LoopbackArgs};
 use negotiation::NegotiationArgs;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
@@ -34,6 +35,7 @@ use thresholds::ThresholdsArgs;
     name = "lab",
     after_help = "Examples:
   cargo run --release -p lab -- self
+  cargo run --release -p lab -- count
   cargo run --release -p lab -- invalidation --sensitivity --svg plot.svg
   cargo run --release -p lab -- thresholds
   cargo run --release -p lab -- negotiation --json
@@ -49,6 +51,7 @@ struct Lab {
 enum Experiment {
     #[command(name = "self")]
     Loopback(LoopbackArgs),
+    Count(CountArgs),
     Invalidation(Box<InvalidationArgs>),
     Thresholds(Box<ThresholdsArgs>),
     Negotiation(Box<NegotiationArgs>),
@@ -88,6 +91,7 @@ fn run(experiment: Experiment, matches: &ArgMatches) -> Result<()> {
     runtime.block_on(async {
         match experiment {
             Experiment::Loopback(args) => loopback::run(args).await,
+            Experiment::Count(args) => loopback::count(args).await,
             Experiment::Invalidation(mut args) => {
                 args.given = given(matches);
                 invalidation::run(&args).await

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 const WRITE: &str = "WRITE_SCHEMAS";
 
 /// Schemas by the names of their files, with the command whose output they describe.
-fn schemas() -> [(&'static str, Schema, &'static str); 5] {
+fn schemas() -> [(&'static str, Schema, &'static str); 6] {
     [
         ("self", schema_for!(loopback::Report), "self --json"),
         (
@@ -17,6 +17,7 @@ fn schemas() -> [(&'static str, Schema, &'static str); 5] {
             schema_for!(loopback::ProfileReport),
             "self --profile --json",
         ),
+        ("count", schema_for!(loopback::CountReport), "count --json"),
         (
             "invalidation",
             schema_for!(invalidation::Report),

@@ -217,7 +217,8 @@ fn say(what: &impl Serialize) -> Result<()> {
     Ok(out.flush()?)
 }
 
-fn service() -> Result<Arc<dyn Service>> {
+/// NFS and MOUNT of a file system in memory.
+pub(super) fn service() -> Result<Arc<dyn Service>> {
     let exports = Exports::new(HandleKey::random()?).with(
         "/",
         Arc::new(MemFs::new(MEMORY)),

@@ -6,6 +6,7 @@
 
 mod child;
 mod counting;
+mod counts;
 mod load;
 mod profile;
 mod profiler;
@@ -18,6 +19,9 @@ use crate::Usage;
 use anyhow::{Context, Result};
 use child::Child;
 use clap::Args;
+#[cfg(test)]
+pub(super) use counts::Report as CountReport;
+pub(super) use counts::{CountArgs, run as count};
 use load::{Load, Operation};
 use printing::print;
 #[cfg(test)]

@@ -8,7 +8,8 @@ mod layer;
 mod symbols;
 
 use anyhow::{Context, Result, ensure};
-pub(super) use layer::Layer;
+pub(super) use image::Image;
+pub(super) use layer::{Frame, Layer, Module, layer};
 use std::time::Duration;
 pub(super) use symbols::Tally;
 use symbols::{Symbols, has_debug_information};

@@ -9,7 +9,7 @@ use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol};
 type Debug<'data> = EndianSlice<'data, NativeEndian>;
 
 /// A parsed ELF file.
-pub(super) struct Image<'data> {
+pub(crate) struct Image<'data> {
     file: ElfFile64<'data>,
     /// Nothing, if the file has no debug information that can be used.
     context: Option<Context<Debug<'data>>>,
@@ -18,7 +18,7 @@ pub(super) struct Image<'data> {
 }
 
 impl<'data> Image<'data> {
-    pub(super) fn parse(data: &'data [u8]) -> Option<Self> {
+    pub(crate) fn parse(data: &'data [u8]) -> Option<Self> {
         let file = ElfFile64::parse(data).ok()?;
         let section = |id: gimli::SectionId| {
             let section = file.section_by_name(id.name());
@@ -45,9 +45,12 @@ impl<'data> Image<'data> {
 
     /// The functions at this offset of the file, each inlined into the next.
     pub(super) fn functions(&self, offset: u64) -> Vec<Frame> {
-        let Some(address) = self.address(offset) else {
-            return Vec::new();
-        };
+        let address = self.address(offset);
+        address.map_or_else(Vec::new, |address| self.functions_at(address))
+    }
+
+    /// The functions at this address, among those of the file itself.
+    pub(crate) fn functions_at(&self, address: u64) -> Vec<Frame> {
         let mut frames = self.inlined(address).unwrap_or_default();
         // A function into which nothing was inlined has no name in the debug information.
         if let Some(name) = self.symbol(address) {
@@ -69,6 +72,18 @@ impl<'data> Image<'data> {
             let (start, size) = segment.file_range();
             let inside = offset.checked_sub(start).filter(|&inside| inside < size)?;
             segment.address().checked_add(inside)
+        })
+    }
+
+    /// The bytes of the file from this address to the end of its segment.
+    pub(crate) fn code_at(&self, address: u64) -> Option<&'data [u8]> {
+        self.file.segments().find_map(|segment| {
+            let inside = usize::try_from(address.checked_sub(segment.address())?).ok()?;
+            segment
+                .data()
+                .ok()?
+                .get(inside..)
+                .filter(|code| !code.is_empty())
         })
     }
 

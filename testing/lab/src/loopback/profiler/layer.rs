@@ -111,7 +111,7 @@ impl Layer {
 
 /// One function of a chain.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Frame {
+pub(crate) struct Frame {
     /// Of a function that was not inlined, its whole path with types; otherwise its bare name.
     pub(super) function: String,
     /// The source file of the place.
@@ -119,6 +119,14 @@ pub(super) struct Frame {
 }
 
 impl Frame {
+    /// A function of which nothing else is known.
+    pub(crate) fn of_function(name: &str) -> Self {
+        Self {
+            function: name.to_owned(),
+            file: String::new(),
+        }
+    }
+
     /// The crate that the source file belongs to: the directory above `src`, without a version.
     fn crate_of_file(&self) -> &str {
         let Some((above, _)) = self.file.rsplit_once("/src/") else {
@@ -155,7 +163,7 @@ impl Frame {
 
 /// Code to which the instructions of a place belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Module {
+pub(crate) enum Module {
     /// The C library, in one of its functions that copy or set memory.
     Memory,
     /// The C library otherwise.
@@ -167,7 +175,7 @@ pub(super) enum Module {
 }
 
 /// The layer of a place: the chain of functions there, innermost first.
-pub(super) fn layer(frames: &[Frame], module: Module) -> Layer {
+pub(crate) fn layer(frames: &[Frame], module: Module) -> Layer {
     for (at, frame) in frames.iter().enumerate() {
         if frame.spins() {
             return Layer::Waiting;
