@@ -34,7 +34,7 @@
 //! can say that it would wait (XFS, btrfs) or never does (tmpfs); ext4 cannot, and its writes are
 //! jobs, as is everything that changes a directory, reads one, or syncs. On a file system in memory
 //! only the table waits for a disk. If other users of this machine cannot reach the export
-//! (`reach.rs`), names are looked up without a job, as are writes of up to
+//! (`volume/other_users.rs`), names are looked up without a job, as are writes of up to
 //! [`INLINE_WRITE_IN_MEMORY`] bytes; while the table has no files, files are also created, renamed
 //! within a directory, synced and, if small, removed without a job. On an unknown file system, such
 //! as FUSE or a network file system, even the attributes of an open file may wait: there everything
@@ -48,13 +48,11 @@ mod caller;
 mod data;
 mod durable;
 mod entries;
-mod fileid;
 mod find;
 mod group_commit;
 mod hung;
 mod id;
 mod kernel;
-mod kind;
 mod listing;
 mod lru;
 mod make;
@@ -66,7 +64,6 @@ mod owed;
 mod parts;
 mod passes;
 mod places;
-mod reach;
 mod root;
 mod set;
 mod special;
@@ -76,6 +73,7 @@ mod sys;
 mod table;
 mod turns;
 mod verdicts;
+mod volume;
 mod within;
 
 use crate::fs::{
@@ -87,35 +85,33 @@ use crate::permission;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use buffer::Pool;
 use bytes::Bytes;
-use fileid::FileIds;
 use group_commit::GroupCommit;
 use hung::Working;
 #[cfg(test)]
 pub(crate) use id::IdentifiedBy;
-#[cfg(not(test))]
-use id::IdentifiedBy;
 use kernel::KernelHandles;
-use kind::figures;
 use lru::Lru;
 use node::{Link, Node, Root};
 use oncrpc::xdr::Gather;
+use open::Opening;
 pub use open::{Changes, Handles, LocalFsOptions, OpenError};
 use open_files::OpenFiles;
 use owed::Owed;
 use parts::Parts;
 use passes::Passes;
 use rustix::fd::AsFd;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use sweep::Gone;
 use sweeper::{EndSweeper, Sweeper};
-use sys::{Pace, ProcFd, Stat, Stop, Try};
+use sys::{Pace, Stat, Stop, Try};
 use table::Table;
 use turns::Turns;
+use volume::Volume;
 
 /// Largest unstable write to try without waiting, in bytes.
 pub const INLINE_WRITE: usize = 64 << 10;
@@ -144,28 +140,16 @@ pub struct LocalFs {
 }
 
 struct Inner {
+    volume: Arc<Volume>,
     root: ArcSwap<Root>,
-    proc: ProcFd,
     resolver: Resolver,
     caches: Mutex<Caches>,
     passes: Passes,
     listed: Parts,
-    /// Whether directories are listed in the order of a hash of the names, as positions shift.
-    by_name: bool,
     /// Calls in service that change the names in a directory, or the data or attributes of a file.
     turns: Arc<Turns>,
-    /// The state directory of the server, if it is in the export by another path than its own: it is hidden from clients.
-    hidden: Option<Hidden>,
-    /// Identification of files.
-    by: IdentifiedBy,
-    /// Kind of the file system, as statfs(2) tells it.
-    magic: Option<u32>,
-    file_ids: FileIds,
     /// Whether a file on another device, which is not served, was logged.
     told_elsewhere: AtomicBool,
-    /// Whether this is a known local file system: no network file system, and none in another
-    /// process.
-    local: bool,
     /// Largest number of files kept open; `None` for a share of the process's limit.
     open_files: Option<usize>,
     /// Count of descriptor shortages at the time when files were last closed for one.
@@ -175,35 +159,13 @@ struct Inner {
     as_root: bool,
     /// Identity of this process.
     me: Identity,
-    abilities: Abilities,
     verifier: Arc<AtomicU64>,
     pool: Pool,
     started: Instant,
     /// Whether the file system supports writes that fail instead of waiting (`RWF_NOWAIT`).
     quick_writes: AtomicBool,
-    /// Flags for reads and writes without waiting. File systems in memory need none, and some
-    /// reject them.
-    haste: ReadWriteFlags,
-    /// Whether the file system is in memory.
-    memory: bool,
-    /// Path of the directory when it was opened.
-    path: PathBuf,
-    /// Whether the file system is in memory and other users of this machine cannot reach it.
-    closed: AtomicBool,
-    /// Whether access control lists say nothing about the owner of a file.
-    posix_lists: bool,
-    /// Whether the file system is mounted `noexec`.
-    no_exec: bool,
-    /// Whether the file system has a journal; see
-    /// [`FsKind::has_journal`](kind::FsKind::has_journal).
-    journal: bool,
-    /// See [`FsKind::makes_whole`](kind::FsKind::makes_whole).
-    makes_whole: bool,
     /// Group commit of the whole file system.
     everything: GroupCommit,
-    /// Whether a sync of a new file makes its name durable too; see
-    /// [`FsKind::syncs_names`](kind::FsKind::syncs_names).
-    syncs_names: bool,
     /// Umask of this process.
     umask: u32,
     changes: Changes,
@@ -217,23 +179,6 @@ struct Inner {
     writers: Mutex<HashSet<u64>>,
     /// See [`DIRECTORY_TRUST`].
     trust: Duration,
-}
-
-/// The state directory of the server.
-struct Hidden {
-    /// Open, so that no other file gets its inode number.
-    _open: std::fs::File,
-    stat: Stat,
-    by: IdentifiedBy,
-}
-
-impl Hidden {
-    fn is(&self, stat: &Stat) -> bool {
-        let told = |stat: &Stat| (stat.attributes.fileid, stat.birth);
-        // A snapshot of btrfs is another device, and has a copy.
-        let same_device = self.by == IdentifiedBy::Birth || self.stat.device == stat.device;
-        told(&self.stat) == told(stat) && same_device
-    }
 }
 
 /// How files are found from their handles.
@@ -265,7 +210,7 @@ impl LocalFs {
             path: path.into(),
             error,
         })?;
-        let local = Self::of(Inner::open(path.clone(), options)?);
+        let local = Self::of(Inner::over(Opening::new(path.clone(), options)?));
         sweep::start(&local.inner).map_err(|error| OpenError::Kernel {
             path,
             what: "a thread that closes idle files",
@@ -320,7 +265,7 @@ impl LocalFs {
         file: FileId,
         op: impl Fn(&Inner, Pace) -> Try<T> + Send + 'static,
     ) -> Outcome<T> {
-        if !self.inner.local {
+        if !self.inner.volume.local {
             return self.slow(file, move |inner| op(inner, Pace::Patient));
         }
         let result = op(&self.inner, Pace::Quick);
@@ -340,7 +285,9 @@ impl LocalFs {
         file: FileId,
         op: impl Fn(&Inner, Pace, &mut Owed) -> Try<T> + Send + 'static,
     ) -> Outcome<T> {
-        match self.inner.changes_at_once() && !self.inner.table().is_some_and(Table::has_files) {
+        match self.inner.volume.changes_at_once()
+            && !self.inner.table().is_some_and(Table::has_files)
+        {
             true => self.run(file, move |inner, pace| {
                 let mut owed = Owed::default();
                 let result = op(inner, pace, &mut owed)?;
@@ -369,32 +316,8 @@ impl LocalFs {
 }
 
 impl Inner {
-    /// Whether changes are made at once, on the task of a connection: they wait neither for a disk
-    /// nor for other users.
-    pub(super) fn changes_at_once(&self) -> bool {
-        self.memory && self.closed.load(Relaxed)
-    }
-
-    /// Updates whether other users can reach the export.
-    pub(super) fn look_who_can_reach(&self) {
-        if self.memory {
-            let closed = !reach::others_can_reach(&self.path, self.me.uid);
-            self.closed.store(closed, Relaxed);
-        }
-    }
-
     fn caches(&self) -> MutexGuard<'_, Caches> {
         self.caches.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the pace for looking up a name. In memory no lookup waits for a disk, so the lookup
-    /// of an uncached name need not become a job, unless other users can lock the directory.
-    fn look(&self, pace: Pace) -> Pace {
-        if self.changes_at_once() {
-            Pace::Patient
-        } else {
-            pace
-        }
     }
 
     /// Returns the identity whose rights apply: the caller's, or that of this process.
@@ -404,7 +327,7 @@ impl Inner {
 
     /// Returns the current state of a file. A file without a name is stale.
     fn stat(&self, node: &Node) -> Try<Stat> {
-        let stat = sys::stat(&node.path, self.by).map_err(|errno| self.lost(node, errno))?;
+        let stat = sys::stat(&node.path, self.volume.by).map_err(|errno| self.lost(node, errno))?;
         self.check_named(node, stat.attributes.links)?;
         Ok(stat)
     }
@@ -469,22 +392,6 @@ impl Inner {
         let text = rustix::fs::readlinkat(&node.path, c"", Vec::new())?;
         Ok(Bytes::from(text.into_bytes()))
     }
-
-    /// Returns the space of the file system: nothing, if it does not know.
-    fn space(&self) -> Try<Space> {
-        let Some(found) = figures(rustix::fs::fstatvfs(self.root().path.as_fd()))? else {
-            return Ok(Space::default());
-        };
-        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
-        Ok(Space {
-            total: bytes(found.f_blocks),
-            free: bytes(found.f_bfree),
-            available: bytes(found.f_bavail),
-            total_files: found.f_files,
-            free_files: found.f_ffree,
-            available_files: found.f_favail,
-        })
-    }
 }
 
 impl FileSystem for LocalFs {
@@ -499,7 +406,7 @@ impl FileSystem for LocalFs {
     }
 
     fn abilities(&self) -> Abilities {
-        self.inner.abilities
+        self.inner.volume.abilities
     }
 
     fn write_verifier(&self) -> u64 {
@@ -674,14 +581,14 @@ impl FileSystem for LocalFs {
             let node = inner.node(file, Pace::Patient)?;
             Ok(Seen {
                 attributes: Some(inner.attributes(&node)?),
-                result: inner.space().map_err(Error::from),
+                result: Volume::space(inner.root().path.as_fd()).map_err(Error::from),
             })
         })
     }
 
     fn acls(&self, file: FileId) -> Outcome<Seen<Acls>> {
         // Access control lists may have to be read from a disk.
-        match self.inner.memory {
+        match self.inner.volume.memory {
             true => self.run(file, move |inner, pace| inner.acls(file, pace)),
             false => self.slow(file, move |inner| inner.acls(file, Pace::Patient)),
         }

@@ -117,7 +117,7 @@ impl Inner {
                 .directory(place.parent, &mut Trail::new(Pace::Patient))
                 .and_then(|dir| {
                     let fd = sys::open_entry(&dir.path, &place.name, Pace::Patient)?;
-                    Ok(sys::stat(&fd, self.by)?)
+                    Ok(sys::stat(&fd, self.volume.by)?)
                 });
             match found {
                 Ok(stat) if stat.birth == row.birth => return Ok(Some(stat)),

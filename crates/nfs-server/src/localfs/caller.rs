@@ -67,7 +67,7 @@ impl Inner {
         if !self.as_root {
             return call();
         }
-        match self.posix_lists {
+        match self.volume.posix_lists {
             true => self.as_user((who.uid, 0, &[]), call),
             false => self.as_caller(who, call),
         }
@@ -162,23 +162,27 @@ impl Inner {
         };
         let who = self.acting(who);
         // Lists do not apply to root, and POSIX lists do not apply to the owner.
-        if who.is_root() || self.posix_lists && who.uid == attributes.uid {
+        if who.is_root() || self.volume.posix_lists && who.uid == attributes.uid {
             return verdict(permission::granted(who, attributes, want));
         }
         if let Some(granted) = node.verdicts.get(who, attributes.ctime, want) {
             return verdict(granted);
         }
         // An access control list may have to be read from a disk.
-        if !node.verdicts.ask(pace == Pace::Patient || self.memory) {
+        if !node
+            .verdicts
+            .ask(pace == Pace::Patient || self.volume.memory)
+        {
             return Err(Stop::WouldBlock);
         }
-        if self.posix_lists && self.has_no_list(node, attributes)? {
+        if self.volume.posix_lists && self.has_no_list(node, attributes)? {
             return verdict(permission::granted(who, attributes, want));
         }
         let now = sys::coarse_now();
         // The kernel's answer depends on the mount options of this machine: a program on a `noexec`
         // mount can still be executed on the client.
-        let by_list = self.no_exec && want & EXECUTE != 0 && attributes.kind == FileKind::Regular;
+        let by_list =
+            self.volume.no_exec && want & EXECUTE != 0 && attributes.kind == FileKind::Regular;
         let granted = match by_list {
             true => match access_list(node)? {
                 Some(list) => list.grants(who, (attributes.uid, attributes.gid), want),
@@ -194,7 +198,9 @@ impl Inner {
             }
         };
         // A remote file system has an unknown clock.
-        if self.local && nanos(now) - nanos(attributes.ctime) > settled_after(attributes.ctime) {
+        if self.volume.local
+            && nanos(now) - nanos(attributes.ctime) > settled_after(attributes.ctime)
+        {
             node.verdicts.keep(who, attributes.ctime, want, granted);
         }
         verdict(granted)
@@ -210,7 +216,7 @@ impl Inner {
         }
         let found = match node.reader() {
             Some(fd) => rustix::fs::fgetxattr(fd, ACCESS_LIST, &mut [0_u8; 0]),
-            None => self.proc.xattr_len(node.path.as_fd(), ACCESS_LIST),
+            None => self.volume.proc.xattr_len(node.path.as_fd(), ACCESS_LIST),
         };
         if !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP)) {
             return Ok(false);

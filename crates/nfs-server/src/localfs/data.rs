@@ -43,7 +43,7 @@ impl LocalFs {
         count: u32,
     ) -> Outcome<Seen<ReadOut>> {
         let begin = || {
-            if !self.inner.local {
+            if !self.inner.volume.local {
                 return Err(Stop::WouldBlock);
             }
             let mut reading = self
@@ -87,19 +87,19 @@ impl LocalFs {
             // with older data cached would go on using that.
             Stability::DataSync | Stability::FileSync => Stability::FileSync,
         };
-        let (most, stability) = match self.inner.memory {
+        let (most, stability) = match self.inner.volume.memory {
             // In memory no sync makes data more stable, so the client need not keep it until a
             // COMMIT. Smaller writes stay unstable, which keeps the file open for the next one.
             true if len > INLINE_WRITE => (INLINE_WRITE_IN_MEMORY, Stability::FileSync),
             true | false => (INLINE_WRITE, stability),
         };
         let quick = len <= most
-            && match self.inner.memory {
+            && match self.inner.volume.memory {
                 // File systems in memory do not support `RWF_NOWAIT`.
-                true => self.inner.changes_at_once(),
+                true => self.inner.volume.changes_at_once(),
                 false => {
                     stability == Stability::Unstable
-                        && self.inner.local
+                        && self.inner.volume.local
                         && self.inner.quick_writes.load(Relaxed)
                 }
             };
@@ -187,7 +187,7 @@ impl Inner {
     /// the page cache.
     pub(super) fn read_on(&self, reading: &mut Reading, pace: Pace) -> Try<bool> {
         let flags = match pace {
-            Pace::Quick => self.haste,
+            Pace::Quick => self.volume.haste(),
             Pace::Patient => ReadWriteFlags::empty(),
         };
         let left = reading.want - reading.buffer.len();
@@ -226,7 +226,7 @@ impl Inner {
         if let Some(fd) = node.reader() {
             return Ok(fd);
         }
-        let fd = self.proc.reopen(node.path.as_fd(), OFlags::RDONLY)?;
+        let fd = self.volume.proc.reopen(node.path.as_fd(), OFlags::RDONLY)?;
         Ok(node.reader_or(fd))
     }
 
@@ -237,7 +237,7 @@ impl Inner {
             self.wrote(node);
             return Ok(fd);
         }
-        let fd = Arc::new(self.proc.reopen(node.path.as_fd(), OFlags::WRONLY)?);
+        let fd = Arc::new(self.volume.proc.reopen(node.path.as_fd(), OFlags::WRONLY)?);
         Ok(self.keep_writer(node, fd))
     }
 
@@ -297,7 +297,7 @@ impl Inner {
             return Ok(());
         }
         let flags = match (pace, stability) {
-            (Pace::Quick, _) => self.haste,
+            (Pace::Quick, _) => self.volume.haste(),
             (Pace::Patient, Stability::Unstable) => ReadWriteFlags::empty(),
             (Pace::Patient, Stability::DataSync | Stability::FileSync) => ReadWriteFlags::SYNC,
         };
@@ -353,7 +353,7 @@ impl Inner {
         stability: Stability,
         pace: Pace,
     ) -> Try<Option<MutexGuard<'a, ()>>> {
-        if pace == Pace::Patient && stability != Stability::Unstable && !self.memory {
+        if pace == Pace::Patient && stability != Stability::Unstable && !self.volume.memory {
             return Ok(None);
         }
         lock_at(&node.writing, pace).map(Some)
@@ -365,7 +365,7 @@ impl Inner {
         let _turn = lock_at(&node.writing, Pace::Patient)?;
         let fd = match node.writer().clone() {
             Some(fd) => fd,
-            None => Arc::new(self.proc.reopen(node.path.as_fd(), OFlags::WRONLY)?),
+            None => Arc::new(self.volume.proc.reopen(node.path.as_fd(), OFlags::WRONLY)?),
         };
         self.as_writer(who, || rustix::fs::ftruncate(&*fd, size))?;
         Ok(())
@@ -386,7 +386,7 @@ impl Inner {
                 Ok(fd) => rustix::fs::fsync(fd),
                 // A file can be writable and not readable for this user, or neither by now.
                 Err(Stop::Fail(Error::Access)) => {
-                    match self.proc.reopen(node.path.as_fd(), OFlags::WRONLY) {
+                    match self.volume.proc.reopen(node.path.as_fd(), OFlags::WRONLY) {
                         Ok(fd) => rustix::fs::fsync(fd),
                         // The sync of a whole file system is no work to have for the asking.
                         Err(Errno::ACCESS) if uncommitted == 0 => Ok(()),
@@ -422,7 +422,7 @@ impl Inner {
     pub(super) fn note_loss(&self, errno: Errno, stability: Stability) {
         if stability != Stability::Unstable && errno != Errno::AGAIN {
             tracing::warn!(
-                directory = %self.path.display(),
+                directory = %self.volume.path.display(),
                 error = %io::Error::from(errno),
                 "data of an export could not be written to its disk, and may be lost: clients that still \
                  have it send it again"

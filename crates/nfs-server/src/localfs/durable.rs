@@ -96,7 +96,7 @@ impl Inner {
         let inner = Arc::clone(self);
         let ended = move |result| then(inner.synced(result).map_err(Error::from));
         let sync = || rustix::fs::fsync(fd);
-        match self.journal {
+        match self.volume.syncs.journal {
             true => last.syncs_ahead.sync_then(sync, Box::new(ended)),
             false => last.syncs.sync_then(sync, Box::new(ended)),
         }
@@ -109,7 +109,7 @@ impl Inner {
     }
 
     fn way<'a>(&self, node: &'a Node) -> Try<Way<'a>> {
-        if self.memory
+        if self.volume.memory
             || self.changes == Changes::Cached
             || !matches!(node.kind, FileKind::Regular | FileKind::Directory)
         {
@@ -118,7 +118,7 @@ impl Inner {
         if let Some(fd) = node.reader() {
             return Ok(Way::File(fd));
         }
-        match self.proc.reopen(node.path.as_fd(), OFlags::RDONLY) {
+        match self.volume.proc.reopen(node.path.as_fd(), OFlags::RDONLY) {
             // The directory is kept open for reading, because more of its names will change.
             Ok(fd) => Ok(Way::File(node.reader_or(fd))),
             Err(Errno::ACCESS) => Ok(Way::FileSystem),

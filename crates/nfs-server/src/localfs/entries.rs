@@ -129,7 +129,7 @@ impl Inner {
     /// Opens an entry with `O_PATH` and returns its attributes. Asking by name would reach a file
     /// system mounted there, which may hang while other calls wait to change names.
     pub(super) fn open_entry(&self, dir: &Node, name: &[u8], pace: Pace) -> Try<(OwnedFd, Stat)> {
-        let opened = sys::open_entry(&dir.path, name, self.look(pace));
+        let opened = sys::open_entry(&dir.path, name, self.volume.look(pace));
         let fd = opened.map_err(|errno| match errno {
             // The entry is a mount point, and the mounted file system is not exported.
             Errno::XDEV => Stop::Fail(Error::Access),
@@ -140,12 +140,12 @@ impl Inner {
 
     /// Returns an opened file with its attributes, unless it is hidden from clients.
     pub(super) fn look_at(&self, fd: OwnedFd) -> Try<(OwnedFd, Stat)> {
-        let stat = sys::stat(&fd, self.by)?;
+        let stat = sys::stat(&fd, self.volume.by)?;
         if !self.is_here(&stat) {
             self.tell_elsewhere(fd.as_fd(), &stat);
             return Err(Error::Access.into());
         }
-        match self.is_hidden(&stat) {
+        match self.volume.is_hidden(&stat) {
             true => Err(Error::Access.into()),
             false => Ok((fd, stat)),
         }
@@ -156,9 +156,9 @@ impl Inner {
         if stat.mount != self.root().mount || self.told_elsewhere.swap(true, Relaxed) {
             return;
         }
-        let path = self.proc.path(fd).unwrap_or_default();
+        let path = self.volume.proc.path(fd).unwrap_or_default();
         tracing::warn!(
-            export = %self.path.display(),
+            export = %self.volume.path.display(),
             path = %path.to_bytes().escape_ascii(),
             "a subvolume below an export is not served (NFS3ERR_ACCES), nor are others: its files have inode \
              numbers of other files, from which only the kernel's file handles distinguish them, and \
@@ -171,8 +171,8 @@ impl Inner {
     /// table, a subvolume of btrfs counts as mounted: a snapshot has the inode numbers and birth
     /// times of its source.
     pub(super) fn is_here(&self, stat: &Stat) -> bool {
-        let is_elsewhere = stat.device != self.root().device && !self.by.path();
-        stat.mount == self.root().mount && !(is_elsewhere && self.table().is_some())
+        let is_elsewhere = stat.device != self.root().device && !self.volume.by.path();
+        stat.mount == self.root().mount && (self.volume.kernel_handles || !is_elsewhere)
     }
 
     pub(super) fn found(&self, node: &Node) -> Try<Found> {
@@ -313,7 +313,7 @@ impl Inner {
         let (open, moving) = self.open_entry(from, from_name, pace)?;
         let is_directory = moving.attributes.is_directory();
         let one = from.id() == to.id();
-        let stays = one && !is_directory && !self.by.path();
+        let stays = one && !is_directory && !self.volume.by.path();
         // The table has to be updated.
         if pace == Pace::Quick && !stays {
             return Err(Stop::WouldBlock);
@@ -404,7 +404,7 @@ impl Inner {
             return Ok(());
         }
         let _places = self.turns.places(stat.attributes.fileid);
-        let now = sys::stat(open, self.by).unwrap_or_else(|_| {
+        let now = sys::stat(open, self.volume.by).unwrap_or_else(|_| {
             // The other names it may have are kept.
             let mut stat = *stat;
             stat.attributes.links = stat.attributes.links.max(2);
@@ -428,7 +428,9 @@ impl Inner {
             self.check_places()?;
             let changing = self.turns.begin(node.ino, false);
             self.as_caller(who, || {
-                self.proc.link(node.path.as_fd(), to.path.as_fd(), name)
+                self.volume
+                    .proc
+                    .link(node.path.as_fd(), to.path.as_fd(), name)
             })?;
             drop(changing);
             let moved = match self.table() {

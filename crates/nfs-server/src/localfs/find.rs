@@ -146,7 +146,7 @@ impl Inner {
         // In a directory that the kernel does not know any more, nothing is found, though it may be in
         // the one that has its name now.
         if let Some(node) = self.open_node(number)
-            && (self.ids_stay() || self.attributes(&node).is_ok())
+            && (self.volume.ids_stay() || self.attributes(&node).is_ok())
         {
             return Ok(node);
         }
@@ -213,11 +213,6 @@ impl Inner {
             }
         }
         Err(Error::NameTooLong.into())
-    }
-
-    /// Whether this is the state directory of the server.
-    pub(super) fn is_hidden(&self, stat: &Stat) -> bool {
-        self.hidden.as_ref().is_some_and(|hidden| hidden.is(stat))
     }
 
     /// Returns an open file by its number. A directory must have been seen at its location
@@ -353,12 +348,12 @@ impl Inner {
         name: &[u8],
         pace: Pace,
     ) -> Try<Option<Arc<Node>>> {
-        let fd = sys::open_entry(&parent.path, name, self.look(pace))?;
-        let stat = sys::stat(&fd, self.by)?;
-        if !wanted.is(&stat, self.by) || !self.is_here(&stat) {
+        let fd = sys::open_entry(&parent.path, name, self.volume.look(pace))?;
+        let stat = sys::stat(&fd, self.volume.by)?;
+        if !wanted.is(&stat, self.volume.by) || !self.is_here(&stat) {
             return Ok(None);
         }
-        if self.is_hidden(&stat) {
+        if self.volume.is_hidden(&stat) {
             return Err(Error::Access.into());
         }
         let node = self.adopt(parent, name, fd, &stat, wanted.home, pace)?;
@@ -367,7 +362,7 @@ impl Inner {
 
     /// Searches a directory for the file.
     fn search(&self, wanted: Wanted, parent: &Node) -> Try<Option<Arc<Node>>> {
-        if self.by.path() {
+        if self.volume.by.path() {
             return self.search_by_name(wanted, parent);
         }
         let last = self.passes.of(parent.number);
@@ -439,7 +434,7 @@ impl Inner {
             }
             before = entry.next_entry_cookie();
         }
-        let keep = self.passes.made(parent.number, len) && self.local;
+        let keep = self.passes.made(parent.number, len) && self.volume.local;
         Ok(Pass::new(version, keep.then_some(now), entries))
     }
 
@@ -468,7 +463,8 @@ impl Inner {
     }
 
     pub(super) fn open_directory(&self, node: &Node) -> Result<OwnedFd, Errno> {
-        self.proc
+        self.volume
+            .proc
             .reopen(node.path.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
@@ -512,15 +508,10 @@ impl Inner {
         Ok(node)
     }
 
-    /// Whether an id never leads to another file, and an open file can always be asked.
-    fn ids_stay(&self) -> bool {
-        self.local && self.by == IdentifiedBy::Birth
-    }
-
     /// Whether an open file still is the file that was just found, and not one that was removed and
     /// had its inode number. A file system in another process refuses to tell of a removed file.
     fn is_still(&self, known: &Node, found: &Node) -> bool {
-        sys::stat(&known.path, self.by).is_ok_and(|now| {
+        sys::stat(&known.path, self.volume.by).is_ok_and(|now| {
             now.attributes.links != 0
                 && (now.attributes.fileid, now.device) == (found.ino, found.device)
         })
@@ -529,7 +520,7 @@ impl Inner {
     /// Makes an open file of a descriptor.
     pub(super) fn new_node(&self, file: FileId, stat: &Stat, fd: impl Into<NodeFd>) -> Node {
         let key = id::key_of(file);
-        let fileid = self.file_ids.number(file, stat.attributes.fileid);
+        let fileid = self.volume.file_ids.number(file, stat.attributes.fileid);
         Node::new(stat, (file, key, fileid), fd, &self.verifier)
     }
 
@@ -544,7 +535,7 @@ impl Inner {
                 .is_some_and(|other| Arc::ptr_eq(other, known))
         {
             let known = Arc::clone(known);
-            if self.ids_stay() {
+            if self.volume.ids_stay() {
                 return known;
             }
             drop(caches);

@@ -38,11 +38,11 @@ impl Inner {
     }
 
     fn list(&self, node: &Node, from: DirFrom, mut budget: DirBudget, plus: bool) -> Try<DirPage> {
-        let verifier = verifier(node, self.by_name);
+        let verifier = verifier(node, self.volume.by_name);
         if from.cookie != 0 && from.verifier != verifier {
             return Err(Error::BadCookie.into());
         }
-        if self.by_name {
+        if self.volume.by_name {
             let page = DirPage {
                 verifier,
                 ..DirPage::default()
@@ -97,10 +97,10 @@ impl Inner {
             _ => {}
         }
         let of_entry = self
+            .volume
             .file_ids
-            .of_entry(dir, ino, kind == FileType::Directory);
-        let hidden = self.hidden.as_ref();
-        let may_be_hidden = hidden.is_some_and(|hidden| hidden.stat.attributes.fileid == ino);
+            .of_entry(dir.id(), ino, kind == FileType::Directory);
+        let may_be_hidden = self.volume.may_be_hidden(ino);
         match of_entry {
             Some(fileid) if !plus && !may_be_hidden => return Ok(Some((fileid, None))),
             Some(_) | None => {}
@@ -108,7 +108,7 @@ impl Inner {
         let unseen = Ok(Some((of_entry.unwrap_or(ino), None)));
         // A mounted file system is not asked: it may hang.
         let opened = sys::open_entry(&dir.path, name, Pace::Patient);
-        let stat = opened.and_then(|fd| sys::stat(&fd, self.by).map(|stat| (fd, stat)));
+        let stat = opened.and_then(|fd| sys::stat(&fd, self.volume.by).map(|stat| (fd, stat)));
         let (fd, stat) = match stat {
             Ok(found) => found,
             // The entry was removed meanwhile.
@@ -116,7 +116,7 @@ impl Inner {
             // The client asks for the missing attributes and gets the error then.
             Err(_) => return unseen,
         };
-        if self.is_hidden(&stat) {
+        if self.volume.is_hidden(&stat) {
             return Ok(None);
         }
         if !self.is_here(&stat) || !plus && of_entry.is_some() {
@@ -126,7 +126,7 @@ impl Inner {
         let Ok(file) = self.identify(dir.number, name, place, None, Pace::Patient) else {
             return unseen;
         };
-        let fileid = self.file_ids.number(file, stat.attributes.fileid);
+        let fileid = self.volume.file_ids.number(file, stat.attributes.fileid);
         let found = Found {
             file,
             attributes: Attributes {
@@ -142,10 +142,13 @@ impl Inner {
     /// Returns the number of the directory above one in the export, from the inode number in its
     /// entry.
     fn fileid_of_parent(&self, dir: &Node, ino: u64) -> u64 {
-        self.file_ids.of_parent(dir, ino).unwrap_or_else(|| {
-            let parent = self.parent(dir, Pace::Patient);
-            parent.map_or(ino, |parent| parent.fileid)
-        })
+        self.volume
+            .file_ids
+            .of_parent((dir.id(), dir.ino), ino)
+            .unwrap_or_else(|| {
+                let parent = self.parent(dir, Pace::Patient);
+                parent.map_or(ino, |parent| parent.fileid)
+            })
     }
 }
 

@@ -100,7 +100,7 @@ impl Maker<'_> {
         });
         match created {
             Ok(fd) => {
-                let stat = sys::stat(&fd, inner.by)?;
+                let stat = sys::stat(&fd, inner.volume.by)?;
                 let made = Made {
                     fd,
                     opened_for,
@@ -272,7 +272,7 @@ impl Maker<'_> {
         // Other file systems may have their own clock, and a fixed owner and mode for all files:
         // FAT, many in FUSE, a server that squashes. Attributes are set next as the caller, whose
         // rights decide.
-        if !self.inner.local {
+        if !self.inner.volume.local {
             return true;
         }
         let rights = mode & 0o777;
@@ -300,7 +300,9 @@ impl Maker<'_> {
         } = made;
         let set = self.missing(set, mode, &stat.attributes)?;
         let regular = stat.attributes.kind == FileKind::Regular;
-        let made_whole = regular && inner.journal && (inner.makes_whole || has_nothing_extra(&fd));
+        let made_whole = regular
+            && inner.volume.syncs.journal
+            && (inner.volume.syncs.makes_whole || has_nothing_extra(&fd));
         let is_same = |other: &Stat| other.is_same(&stat);
         let kept = self.keep(fd, opened_for, &stat);
         if kept.is_err() {
@@ -330,7 +332,7 @@ impl Maker<'_> {
             true => inner.persist(&node)?,
             false => inner.persist_attributes(&node)?,
         }
-        if by_directory || !(regular && inner.syncs_names) {
+        if by_directory || !(regular && inner.volume.syncs.names) {
             owed.push(self.dir);
         }
         if node.is_directory() {
@@ -401,7 +403,7 @@ impl Maker<'_> {
         let inner = self.inner;
         let (path, writer) = match opened_for {
             OpenedFor::Writing => {
-                let path = inner.proc.reopen(fd.as_fd(), OFlags::PATH)?;
+                let path = inner.volume.proc.reopen(fd.as_fd(), OFlags::PATH)?;
                 (path.into(), Some(Arc::new(fd)))
             }
             OpenedFor::Reading => (NodeFd::readable(fd), None),
@@ -479,7 +481,7 @@ fn exclusive_times(verifier: [u8; 8]) -> SetAttributes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Changes, LocalFs, LocalFsOptions};
+    use super::super::{Changes, LocalFs, LocalFsOptions, Opening};
     use super::*;
     use rustix::fs::{XattrFlags, fsetxattr};
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -533,10 +535,11 @@ mod tests {
     fn directory_is_made_where_the_file_system_chooses_owner_and_rights() {
         let dir = tempfile::tempdir().unwrap();
         let options = LocalFsOptions::default();
-        let mut inner = Inner::open(dir.path().to_owned(), options).unwrap();
-        let mut make = |local, name: &str| {
-            inner.local = local;
-            let (inner, root) = (&inner, inner.root().id());
+        let make = |local, name: &str| {
+            let mut opening = Opening::new(dir.path().to_owned(), options.clone()).unwrap();
+            opening.volume.local = local;
+            let inner = &Inner::over(opening);
+            let root = inner.root().id();
             let changed = inner.change_directory(root, Pace::Patient, |node, _, turn| {
                 let maker = Maker {
                     inner,

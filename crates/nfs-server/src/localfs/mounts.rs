@@ -37,7 +37,7 @@ impl Inner {
         name: &[u8],
         pace: Pace,
     ) -> Try<(OwnedFd, Stat)> {
-        match sys::open_entry(&dir.path, name, self.look(pace)) {
+        match sys::open_entry(&dir.path, name, self.volume.look(pace)) {
             Err(Errno::XDEV) if pace == Pace::Quick => Err(Stop::WouldBlock),
             Err(Errno::XDEV) => self.open_covered(dir, name),
             opened => self.look_at(opened?),

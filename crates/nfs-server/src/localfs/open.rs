@@ -1,28 +1,28 @@
 //! Opening a directory for export.
 
-use super::fileid::FileIds;
 use super::group_commit::GroupCommit;
 use super::hung::Working;
 use super::id::{self, IdentifiedBy, TableId};
 use super::kernel::KernelHandles;
-use super::kind::{FsKind, figures, file_system, magic};
 use super::lru::Lru;
 use super::node::{Node, Root};
 use super::open_files::OpenFiles;
 use super::parts::Parts;
 use super::passes::Passes;
-use super::reach::others_can_reach;
 use super::sys::{self, Pace, ProcFd, Stat};
 use super::table::Table;
 use super::turns::Turns;
-use super::{Caches, DIRECTORY_TRUST, Hidden, Inner, REMEMBERED_PLACES, Resolver};
+use super::volume::fileid::FileIds;
+use super::volume::kind::{FsKind, figures, file_system, magic};
+use super::volume::{Hidden, Volume, VolumeFacts};
+use super::{Caches, DIRECTORY_TRUST, Inner, REMEMBERED_PLACES, Resolver};
 use crate::fs::{FileId, Identity, fresh_verifier};
 use crate::state_dir::exports_state;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use buffer::Pool;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Access, Mode, OFlags, StatVfsMountFlags};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -183,8 +183,32 @@ pub enum OpenError {
     Damaged { path: PathBuf, error: redb::Error },
 }
 
-impl Inner {
-    pub(super) fn open(path: PathBuf, options: LocalFsOptions) -> Result<Self, OpenError> {
+/// A directory that is opened for export, with the facts on which the layers are built.
+pub(super) struct Opening {
+    pub(super) volume: Volume,
+    pub(super) root: Root,
+    pub(super) resolver: Resolver,
+    pub(super) verifier: Arc<AtomicU64>,
+    /// Whether this process acts for the caller.
+    pub(super) as_root: bool,
+    /// Identity of this process.
+    pub(super) me: Identity,
+    /// Umask of this process.
+    pub(super) umask: u32,
+    /// Device of the file system.
+    pub(super) device: (u32, u32),
+    pub(super) changes: Changes,
+    pub(super) pool: Pool,
+    pub(super) open_files: Option<usize>,
+}
+
+impl Opening {
+    /// Opens a directory for export.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be exported.
+    pub(super) fn new(path: PathBuf, options: LocalFsOptions) -> Result<Self, OpenError> {
         let kernel_error = |what: &'static str| {
             let path = path.clone();
             move |errno: Errno| OpenError::Kernel {
@@ -252,97 +276,111 @@ impl Inner {
         let fileid = file_ids.number(file, stat.attributes.fileid);
         let hidden = state.map(|state| {
             let stat = sys::stat(&state, by)?;
-            let _open = state;
-            Ok(Hidden { _open, stat, by })
+            Ok(Hidden::new(state, stat, by))
         });
         let hidden = hidden
             .transpose()
             .map_err(kernel_error("statx of the state directory"))?
-            .filter(|hidden| by == IdentifiedBy::Birth || hidden.stat.device == stat.device);
+            .filter(|hidden| by == IdentifiedBy::Birth || hidden.device() == stat.device);
         let verifier = Arc::new(AtomicU64::new(fresh_verifier()));
         let is_mount = sys::is_mount_point(&root).map_err(kernel_error("statx"))?;
-        let top = Root {
-            mount: stat.mount,
-            device: stat.device,
-            is_mount,
-            node: Arc::new(Node::new(&stat, (file, key, fileid), root, &verifier)),
-        };
-        let euid = rustix::process::geteuid().as_raw();
-        let flags = figures(rustix::fs::fstatvfs(&top.path)).map_err(kernel_error("statvfs"))?;
+        let flags = figures(rustix::fs::fstatvfs(&root)).map_err(kernel_error("statvfs"))?;
         let flags = flags.map_or(StatVfsMountFlags::empty(), |found| found.f_flag);
-        syscalls::check_access(&top.path, Access::EXISTS).map_err(kernel_error(
+        syscalls::check_access(&root, Access::EXISTS).map_err(kernel_error(
             "this kernel has no faccessat2 (Linux 5.8), which tells what callers may do",
         ))?;
         let as_root = acts_for_callers().map_err(kernel_error(
             "run by root, the server acts for its callers, for which it needs the capabilities \
              CAP_SETUID and CAP_SETGID",
         ))?;
+        let umask = umask().map_err(|error| OpenError::Kernel {
+            path: path.clone(),
+            what: "/proc/self/status does not tell the umask",
+            error,
+        })?;
         let device = file_system(stat.mount).unwrap_or(stat.device);
-        Ok(Self {
-            hidden,
+        let volume = Volume::new(VolumeFacts {
+            path,
             proc,
+            kind,
+            magic: system.map(magic),
+            by,
+            kernel_handles: matches!(resolver, Resolver::Kernel(_)),
+            file_ids,
+            hidden,
+            abilities: kind.abilities(system, root.as_fd()),
+            no_exec: flags.contains(StatVfsMountFlags::NOEXEC),
+            mount: stat.mount,
+            device,
+        });
+        Ok(Self {
+            volume,
+            root: Root {
+                mount: stat.mount,
+                device: stat.device,
+                is_mount,
+                node: Arc::new(Node::new(&stat, (file, key, fileid), root, &verifier)),
+            },
             resolver,
+            verifier,
+            as_root,
+            me: this_process(),
+            umask,
+            device,
+            changes: options.changes,
+            pool: options.pool,
+            open_files: options.open_files,
+        })
+    }
+}
+
+impl Inner {
+    pub(super) fn over(opening: Opening) -> Self {
+        Self {
+            volume: Arc::new(opening.volume),
+            resolver: opening.resolver,
             caches: Mutex::new(Caches {
-                open: OpenFiles::new(options.open_files.unwrap_or(*OPEN_FILES.end())),
+                open: OpenFiles::new(opening.open_files.unwrap_or(*OPEN_FILES.end())),
                 links: Lru::new(REMEMBERED_PLACES),
                 gone: Vec::new(),
             }),
             passes: Passes::new(),
             listed: Parts::new(),
-            by_name: !kind.keeps_positions() || by.path(),
-            turns: Turns::of(device),
-            by,
-            magic: system.map(magic),
-            file_ids,
+            turns: Turns::of(opening.device),
             told_elsewhere: AtomicBool::new(false),
-            // With numbers from paths, each step may read the table.
-            local: kind.is_local() && !by.path(),
-            open_files: options.open_files,
+            open_files: opening.open_files,
             shed_at: AtomicU64::new(sys::exhausted()),
             _counted: Counted::new(),
-            as_root,
-            me: Identity {
-                uid: euid,
-                gid: rustix::process::getegid().as_raw(),
-                groups: rustix::process::getgroups()
-                    .unwrap_or_default()
-                    .into_iter()
-                    .map(rustix::fs::Gid::as_raw)
-                    .collect(),
-            },
-            abilities: kind.abilities(system, top.path.as_fd()),
-            verifier: Arc::clone(&verifier),
-            pool: options.pool,
+            as_root: opening.as_root,
+            me: opening.me,
+            verifier: opening.verifier,
+            pool: opening.pool,
             started: Instant::now(),
             quick_writes: AtomicBool::new(true),
-            haste: if kind.is_memory() {
-                ReadWriteFlags::empty()
-            } else {
-                ReadWriteFlags::NOWAIT
-            },
-            changes: options.changes,
+            changes: opening.changes,
             trust: DIRECTORY_TRUST,
-            memory: kind.is_memory(),
-            closed: AtomicBool::new(kind.is_memory() && !others_can_reach(&path, euid)),
-            posix_lists: kind.has_posix_lists(),
-            journal: kind.has_journal(device),
-            makes_whole: kind.makes_whole(),
             everything: GroupCommit::default(),
-            syncs_names: kind.syncs_names(stat.mount),
-            no_exec: flags.contains(StatVfsMountFlags::NOEXEC),
-            umask: umask().map_err(|error| OpenError::Kernel {
-                path: path.clone(),
-                what: "/proc/self/status does not tell the umask",
-                error,
-            })?,
-            path,
-            root: ArcSwap::from_pointee(top),
+            umask: opening.umask,
+            root: ArcSwap::from_pointee(opening.root),
             sweeper: Arc::default(),
             round: AtomicU64::new(1),
             working: Working::default(),
             known_mounts: ArcSwapOption::empty(),
             writers: Mutex::default(),
-        })
+        }
+    }
+}
+
+/// Returns the identity of this process.
+fn this_process() -> Identity {
+    Identity {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        groups: rustix::process::getgroups()
+            .unwrap_or_default()
+            .into_iter()
+            .map(rustix::fs::Gid::as_raw)
+            .collect(),
     }
 }
 

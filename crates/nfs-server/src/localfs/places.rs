@@ -24,7 +24,7 @@ impl Inner {
             Resolver::Kernel(handles) => return Ok(handles.identify(fd)?),
             Resolver::Table(table) => table,
         };
-        if self.by.path() {
+        if self.volume.by.path() {
             return Ok(self.settle_by_path(table, parent, name, stat)?.into());
         }
         let number = stat.attributes.fileid;
@@ -44,7 +44,7 @@ impl Inner {
     pub(super) fn key(&self, fd: impl AsFd, stat: &Stat) -> Option<u64> {
         match &self.resolver {
             Resolver::Kernel(handles) => handles.identify(fd).ok().map(id::key_of_kernel),
-            Resolver::Table(_) => (!self.by.path()).then_some(stat.attributes.fileid),
+            Resolver::Table(_) => (!self.volume.by.path()).then_some(stat.attributes.fileid),
         }
     }
 
@@ -127,7 +127,7 @@ impl Inner {
         let Some(table) = self.table() else {
             return Ok(());
         };
-        if self.by.path() {
+        if self.volume.by.path() {
             return self.moved_by_path(table, stat, from, to, name);
         }
         let home = match (self.identify_known(table, stat), from) {
@@ -185,7 +185,7 @@ impl Inner {
         gone: bool,
     ) -> Option<Arc<Node>> {
         let number = match self.table() {
-            Some(table) if self.by.path() => self.number_at(table, parent, name, stat),
+            Some(table) if self.volume.by.path() => self.number_at(table, parent, name, stat),
             Some(_) | None => stat.attributes.fileid,
         };
         let mut caches = self.caches();
@@ -199,11 +199,11 @@ impl Inner {
         if forget {
             caches.links.remove(number);
         }
-        let key = match self.by.path() {
+        let key = match self.volume.by.path() {
             true => Some(number),
             false => caches.open.key_of_inode(number),
         };
-        let is_it = |node: &Arc<Node>| match self.by.path() {
+        let is_it = |node: &Arc<Node>| match self.volume.by.path() {
             true => node.birth == stat.birth,
             false => node.is(stat),
         };
@@ -215,7 +215,7 @@ impl Inner {
         };
         drop(caches);
         if let Some(table) = self.table() {
-            if self.by.path() {
+            if self.volume.by.path() {
                 forget_name(table, parent, name, stat.birth);
             }
             match gone {

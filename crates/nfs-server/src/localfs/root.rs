@@ -6,10 +6,10 @@
 //! any more. Then the next MOUNT takes the directory that is at the path, if it is of the same kind.
 
 use super::Inner;
-use super::kind::{figures, magic};
 use super::node::{Node, Root};
 use super::open::identify;
 use super::sys::{self, Pace, Stop, Try};
+use super::volume::kind::{figures, magic};
 use crate::fs::{Error, FileId};
 use arc_swap::Guard;
 use rustix::fd::AsFd;
@@ -40,7 +40,7 @@ impl Inner {
         drop(caches);
         drop(gone);
         tracing::warn!(
-            export = %self.path.display(),
+            export = %self.volume.path.display(),
             "the exported directory was gone; the one that is at its path now is served from here on"
         );
         Ok(file)
@@ -48,18 +48,18 @@ impl Inner {
 
     /// Opens the directory at the path of the export, if it may take the place of one that is gone.
     fn open_root_again(&self, gone: &Root) -> Try<Option<Root>> {
-        let fd = sys::open_path(&self.path)?;
-        let stat = sys::stat(&fd, self.by)?;
+        let fd = sys::open_path(&self.volume.path)?;
+        let stat = sys::stat(&fd, self.volume.by)?;
         let is_mount = sys::is_mount_point(&fd)?;
         // It may be the directory below a file system that is to be mounted.
         let is_of_its_kind = is_mount == gone.is_mount
-            && figures(rustix::fs::fstatfs(&fd))?.as_ref().map(magic) == self.magic
-            && (is_mount || stat.mount == gone.mount || !self.local);
-        if !is_of_its_kind || self.is_hidden(&stat) {
+            && figures(rustix::fs::fstatfs(&fd))?.as_ref().map(magic) == self.volume.magic
+            && (is_mount || stat.mount == gone.mount || !self.volume.local);
+        if !is_of_its_kind || self.volume.is_hidden(&stat) {
             return Ok(None);
         }
-        let (file, key) = identify(&self.resolver, self.by, fd.as_fd(), &stat)?;
-        let fileid = self.file_ids.number(file, stat.attributes.fileid);
+        let (file, key) = identify(&self.resolver, self.volume.by, fd.as_fd(), &stat)?;
+        let fileid = self.volume.file_ids.number(file, stat.attributes.fileid);
         let node = Node::new(&stat, (file, key, fileid), fd, &self.verifier);
         Ok(Some(Root {
             node: Arc::new(node),

@@ -124,7 +124,7 @@ impl Inner {
         let times = sys::timestamps(set.atime, set.mtime);
         let set_times = || match node.reader() {
             Some(fd) => rustix::fs::futimens(fd, &times),
-            None => self.proc.utimens(node.path.as_fd(), &times),
+            None => self.volume.proc.utimens(node.path.as_fd(), &times),
         };
         // A caller with write permission may set the times to now. The kernel allows that only for
         // both times at once, but a client that truncates a file sets one of them.
@@ -150,7 +150,7 @@ impl Inner {
         self.as_caller(who, || match (&*writer, node.reader()) {
             (Some(fd), _) => rustix::fs::fchmod(fd, raw),
             (None, Some(fd)) => rustix::fs::fchmod(fd, raw),
-            (None, None) => self.proc.chmod(node.path.as_fd(), mode),
+            (None, None) => self.volume.proc.chmod(node.path.as_fd(), mode),
         })?;
         Ok(())
     }

@@ -70,7 +70,7 @@ impl Inner {
         };
         self.passes.begin_round(round);
         self.listed.begin_round(round);
-        self.look_who_can_reach();
+        self.volume.look_who_can_reach();
         for gone in gone {
             self.forget(&gone);
         }
@@ -95,7 +95,7 @@ impl Inner {
             Ok(0) => false,
             // A writer that is still open must stay so.
             Ok(_) => {
-                self.table().is_some() && !self.is_hidden_by_fuse(node)
+                !self.volume.kernel_handles && !self.is_hidden_by_fuse(node)
                     || may_lose_data
                     || node.writer().is_some()
             }
@@ -122,8 +122,8 @@ impl Inner {
     /// is open, and removes it when it is closed. The kernel tells by the path, also for a file that
     /// really has such a name; that one is found again.
     fn is_hidden_by_fuse(&self, node: &Node) -> bool {
-        let path = self.proc.path(node.path.as_fd());
-        !self.local && path.is_ok_and(|path| path.to_bytes().ends_with(b" (deleted)"))
+        let path = self.volume.proc.path(node.path.as_fd());
+        !self.volume.local && path.is_ok_and(|path| path.to_bytes().ends_with(b" (deleted)"))
     }
 
     fn close_idle_writers(&self, round: u64) {
@@ -161,7 +161,7 @@ impl Inner {
 
     /// Notes a write that is to be committed later.
     pub(super) fn wrote_unstably(&self, node: &Node) {
-        if !self.memory {
+        if !self.volume.memory {
             node.uncommitted.store(self.round.load(Relaxed), Relaxed);
         }
     }
@@ -208,7 +208,7 @@ impl Inner {
     /// Opens the file for reading unless it is open; returns whether that succeeded.
     fn can_hear(&self, node: &Node) -> bool {
         if node.reader().is_none()
-            && let Ok(fd) = self.proc.reopen(node.path.as_fd(), OFlags::RDONLY)
+            && let Ok(fd) = self.volume.proc.reopen(node.path.as_fd(), OFlags::RDONLY)
         {
             node.reader_or(fd);
         }
@@ -218,7 +218,7 @@ impl Inner {
     /// Notes that a file has no name any more.
     pub(super) fn note_gone(&self, node: &Node) {
         self.drop_node(node);
-        if self.table().is_some() {
+        if !self.volume.kernel_handles {
             let mut caches = self.caches();
             if caches.gone.len() < MAX_GONE {
                 caches.gone.push(Gone::from(node));

@@ -140,7 +140,7 @@ impl Export {
 
     /// As after the time for which directories are trusted.
     fn trust_nothing(&mut self) {
-        self.restart_with(|inner| inner.trust = Duration::ZERO);
+        self.restart_as(|_| {}, |inner| inner.trust = Duration::ZERO);
     }
 
     /// One that is served as if it were on a file system in memory.
@@ -149,20 +149,27 @@ impl Export {
         // Out of reach of other users of this machine.
         let above = export.path.parent().expect("it is in one");
         fs::set_permissions(above, PermissionsExt::from_mode(0o700)).unwrap();
-        export.restart_with(|inner| {
-            inner.memory = true;
-            inner.haste = ReadWriteFlags::empty();
-            inner.look_who_can_reach();
+        export.restart_with(|opening| {
+            opening.volume.memory = true;
+            opening.volume.look_who_can_reach();
         });
         export
     }
 
-    fn restart_with(&mut self, change: impl FnOnce(&mut Inner)) {
+    /// Starts the server again, with other facts of the directory.
+    fn restart_with(&mut self, change: impl FnOnce(&mut Opening)) {
+        self.restart_as(change, |_| {});
+    }
+
+    /// Starts the server again, with other facts of the directory, and other limits.
+    fn restart_as(&mut self, change: impl FnOnce(&mut Opening), limit: impl FnOnce(&mut Inner)) {
         let options = self.options();
         self.fs = None;
         let path = fs::canonicalize(&self.path).unwrap();
-        let mut inner = Inner::open(path, options).unwrap();
-        change(&mut inner);
+        let mut opening = Opening::new(path, options).unwrap();
+        change(&mut opening);
+        let mut inner = Inner::over(opening);
+        limit(&mut inner);
         self.fs = Some(LocalFs::of(inner));
     }
 
@@ -561,7 +568,7 @@ fn answers_without_a_job_do_not_touch_the_table() {
 fn operations_on_unknown_file_systems_always_run_as_jobs() {
     let mut export = Export::new();
     export.write("f", "data");
-    export.restart_with(|inner| inner.local = false);
+    export.restart_with(|opening| opening.volume.local = false);
     let f = export.find("f").unwrap();
     assert_eq!(export.read(f).unwrap(), b"data");
     let (who, local) = (Identity::root(), export.fs());

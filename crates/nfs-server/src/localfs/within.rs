@@ -32,14 +32,14 @@ impl Inner {
         let open = self.caches().open.get(key).map(|node| Arc::clone(node));
         let node = match open.filter(|node| node.id() == file) {
             Some(node) => node,
-            None if self.look(pace) == Pace::Quick => return Err(Stop::WouldBlock),
+            None if self.volume.look(pace) == Pace::Quick => return Err(Stop::WouldBlock),
             None => {
                 let fd = handles.open_file(file)?;
-                let stat = sys::stat(&fd, self.by)?;
+                let stat = sys::stat(&fd, self.volume.by)?;
                 if stat.mount != self.root().mount || stat.attributes.links == 0 {
                     return Err(Error::Stale.into());
                 }
-                if self.is_hidden(&stat) {
+                if self.volume.is_hidden(&stat) {
                     return Err(Error::Access.into());
                 }
                 self.keep_open(self.new_node(file, &stat, fd))
@@ -56,13 +56,13 @@ impl Inner {
         node: &Node,
         pace: Pace,
     ) -> Try<Arc<Node>> {
-        let fd = sys::open_parent(&node.path, self.look(pace))?;
+        let fd = sys::open_parent(&node.path, self.volume.look(pace))?;
         let file = handles.identify(&fd)?;
         let root = self.root();
         if file == root.id() {
             return Ok(Arc::clone(&root.node));
         }
-        let stat = sys::stat(&fd, self.by)?;
+        let stat = sys::stat(&fd, self.volume.by)?;
         let parent = self.keep_open(self.new_node(file, &stat, fd));
         self.check_within(&parent, pace)?;
         Ok(parent)
@@ -75,7 +75,7 @@ impl Inner {
             return Ok(());
         }
         let now = self.now();
-        match self.is_within(node.path.as_fd(), self.look(pace))? {
+        match self.is_within(node.path.as_fd(), self.volume.look(pace))? {
             true => {
                 self.saw(node, now);
                 Ok(())
@@ -92,8 +92,8 @@ impl Inner {
     fn is_within(&self, dir: BorrowedFd<'_>, pace: Pace) -> Try<bool> {
         for _ in 0..TRIES {
             let (Ok(root), Ok(path)) = (
-                self.proc.path(self.root().path.as_fd()),
-                self.proc.path(dir),
+                self.volume.proc.path(self.root().path.as_fd()),
+                self.volume.proc.path(dir),
             ) else {
                 break;
             };
@@ -138,7 +138,7 @@ impl Inner {
     /// Checks that a new directory in this one can be found from the root.
     pub(super) fn check_steps(&self, dir: &Node) -> Try<()> {
         // A path that the kernel reports has fewer steps.
-        match self.proc.path(dir.path.as_fd()) {
+        match self.volume.proc.path(dir.path.as_fd()) {
             Err(Errno::NAMETOOLONG) => match self.steps_up(dir.path.as_fd())? {
                 Some(steps) if steps < MAX_STEPS_UP => Ok(()),
                 _ => Err(Error::NameTooLong.into()),

@@ -10,7 +10,7 @@ fn cached_data_is_answered_without_a_job() {
     let plain = fs::File::open(export.path.join("f")).unwrap();
     let mut memory = [0; 4096];
     let mut space = [std::io::IoSliceMut::new(&mut memory)];
-    let haste = export.fs().inner.haste;
+    let haste = export.fs().inner.volume.haste();
     let supported = preadv2(&plain, &mut space, 0, haste).is_ok();
     let who = Identity::root();
     let local = export.fs();

@@ -7,9 +7,9 @@ use std::time::UNIX_EPOCH;
 /// One that syncs its changes, also where files are only in memory.
 fn durable() -> Export {
     let mut export = Export::new();
-    export.restart_with(|inner| {
-        inner.memory = false;
-        inner.changes = Changes::Durable;
+    export.restart_with(|opening| {
+        opening.volume.memory = false;
+        opening.changes = Changes::Durable;
     });
     export
 }

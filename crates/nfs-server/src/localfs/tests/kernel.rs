@@ -88,7 +88,7 @@ fn directory_is_not_trusted_for_longer_than_the_one_it_was_found_in() {
         return;
     };
     export.write("a/b/c/f", "");
-    export.restart_with(|inner| inner.trust = Duration::from_secs(3600));
+    export.restart_as(|_| {}, |inner| inner.trust = Duration::from_secs(3600));
     let a = export.find("a").unwrap();
     let inner = &export.fs().inner;
     let node = |file| inner.node(file, Pace::Patient).unwrap();
@@ -180,7 +180,7 @@ fn file_whose_handle_is_too_long_is_listed_and_not_served() {
         return;
     };
     export.write("f", "data");
-    export.restart_with(|inner| match &mut inner.resolver {
+    export.restart_with(|opening| match &mut opening.resolver {
         Resolver::Kernel(handles) => handles.longest = 4,
         Resolver::Table(_) => panic!("it has handles of the kernel"),
     });

@@ -212,7 +212,7 @@ impl Fuse {
     fn open(&self) -> LocalFs {
         let options = LocalFsOptions::default().with_changes(Changes::Cached);
         let path = fs::canonicalize(&self.at).unwrap();
-        LocalFs::of(Inner::open(path, options).unwrap())
+        LocalFs::of(Inner::over(Opening::new(path, options).unwrap()))
     }
 }
 
@@ -423,10 +423,10 @@ fn directory_is_listed_by_name_in_parts() {
         export.write(&format!("entry{n}"), "");
     }
     for max_listed in [1, 2000, 1 << 20] {
-        export.restart_with(|inner| {
-            inner.by_name = true;
-            inner.listed.max_listed = max_listed;
-        });
+        export.restart_as(
+            |opening| opening.volume.by_name = true,
+            |inner| inner.listed.max_listed = max_listed,
+        );
         let mut added = false;
         let mut listed = list_in_pages(export.fs(), max_listed == 2000, |_| {
             // It has no part in the listing that has begun.
@@ -447,10 +447,10 @@ fn listing_by_name_begins_with_what_is_there() {
     for n in 0..500 {
         export.write(&format!("entry{n}"), "");
     }
-    export.restart_with(|inner| {
-        inner.by_name = true;
-        inner.listed.max_listed = 5000;
-    });
+    export.restart_as(
+        |opening| opening.volume.by_name = true,
+        |inner| inner.listed.max_listed = 5000,
+    );
     assert_eq!(list_in_pages(export.fs(), false, |_| {}).len(), 500);
     for n in 500..600 {
         export.write(&format!("entry{n}"), "");

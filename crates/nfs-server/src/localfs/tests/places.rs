@@ -69,7 +69,7 @@ fn crash(export: &Export) -> TempDir {
 #[test]
 fn handles_of_what_was_made_and_moved_survive_a_crash() {
     let mut export = Export::with_table();
-    export.restart_with(|inner| inner.changes = Changes::Durable);
+    export.restart_with(|opening| opening.changes = Changes::Durable);
     let who = Identity::root();
     let root = export.fs().root();
     let dir = || Make::Directory(SetAttributes::mode(0o755));
@@ -232,7 +232,7 @@ fn directory_whose_times_are_not_known_to_be_ours_is_passed_over_each_time() {
     let [f, g] = ["d/f", "d/g"].map(|path| export.find(path).unwrap());
     fs::remove_file(export.path.join("d/f")).unwrap();
     export.restart();
-    export.restart_with(|inner| inner.local = false);
+    export.restart_with(|opening| opening.volume.local = false);
     for pass in 1..4 {
         assert_eq!(export.stat(f), Err(Error::Stale));
         assert_eq!(export.passes(), pass);
@@ -316,7 +316,7 @@ fn directories_made_until_the_state_disk_is_full_are_found_and_no_more_are_made(
     };
     mount(&export.path, c"size=64m");
     mount(&export.state, c"size=4m");
-    let durable = |inner: &mut Inner| inner.changes = Changes::Durable;
+    let durable = |opening: &mut Opening| opening.changes = Changes::Durable;
     export.restart_with(durable);
     let who = Identity::root();
     let root = export.fs().root();

@@ -130,7 +130,7 @@ fn access_control_list_of_a_file_is_honoured() {
 #[test]
 fn access_control_list_is_honoured_where_programs_cannot_be_run() {
     for mut export in exports() {
-        export.restart_with(|inner| inner.no_exec = true);
+        export.restart_with(|opening| opening.volume.no_exec = true);
         export.write("f", "data");
         let (path, f) = (export.path.join("f"), export.find("f").unwrap());
         std::os::unix::fs::chown(&path, None, Some(bob().gid)).unwrap();
@@ -421,7 +421,7 @@ fn rights_that_the_kernel_granted_are_remembered() {
         };
         let attributes = old(local.inner.attributes(&node).unwrap());
         let may = |pace| local.inner.may(&who, &node, &attributes, 4, pace);
-        if !local.inner.memory {
+        if !local.inner.volume.memory {
             assert!(matches!(may(Pace::Quick), Err(Stop::WouldBlock)));
         }
         assert!(may(Pace::Patient).unwrap());

@@ -40,7 +40,7 @@ fn calls_in_one_directory_are_told_apart_by_its_attributes() {
 #[test]
 fn changes_that_share_a_sync_are_all_answered() {
     let mut export = Export::new();
-    export.restart_with(|inner| inner.changes = Changes::Durable);
+    export.restart_with(|opening| opening.changes = Changes::Durable);
     let (root, local) = (export.fs().root(), export.fs());
     let who = Identity::root();
     let other = Name::new(b"other").unwrap();
@@ -273,7 +273,7 @@ fn panic_of_one_call_stops_no_other_one() {
 #[test]
 fn file_without_rights_for_its_owner_keeps_its_mode_when_it_is_read_and_written() {
     let mut export = Export::new();
-    export.restart_with(|inner| inner.as_root = false);
+    export.restart_with(|opening| opening.as_root = false);
     export.write("f", "data");
     let f = export.find("f").unwrap();
     let mode = PermissionsExt::from_mode(0o000);
@@ -297,7 +297,7 @@ fn file_without_rights_for_its_owner_keeps_its_mode_when_it_is_read_and_written(
 #[test]
 fn file_that_becomes_closed_to_its_owner_is_used_on() {
     let mut export = Export::new();
-    export.restart_with(|inner| inner.as_root = false);
+    export.restart_with(|opening| opening.as_root = false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             drop_capabilities();
@@ -327,7 +327,7 @@ fn file_that_becomes_closed_to_its_owner_is_used_on() {
 #[test]
 fn file_that_can_be_written_to_and_not_read_is_committed() {
     let mut export = Export::new();
-    export.restart_with(|inner| inner.as_root = false);
+    export.restart_with(|opening| opening.as_root = false);
     export.write("f", "data");
     let f = export.find("f").unwrap();
     let path = export.path.join("f");
@@ -354,7 +354,7 @@ fn attributes_of_what_cannot_be_opened_are_synced_too() {
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, export.path.join("fifo"), fifo, mode, 0).unwrap();
     for changes in [Changes::Cached, Changes::Durable] {
-        export.restart_with(|inner| inner.changes = changes);
+        export.restart_with(|opening| opening.changes = changes);
         for name in ["symlink", "fifo"] {
             let set = SetAttributes {
                 mtime: SetTime::Now,
@@ -370,7 +370,10 @@ fn attributes_of_what_cannot_be_opened_are_synced_too() {
         assert_eq!(syncs, if changes == Changes::Durable { 2 } else { 0 });
     }
     // By either way.
-    export.restart_with(|inner| inner.journal = !inner.journal);
+    export.restart_with(|opening| {
+        let syncs = &mut opening.volume.syncs;
+        syncs.journal = !syncs.journal;
+    });
     let node = export
         .fs()
         .inner
@@ -419,7 +422,7 @@ fn create_does_not_miss_a_name_that_is_removed_meanwhile() {
 #[test]
 fn calls_on_a_file_that_hangs_are_put_off_and_others_go_on() {
     let mut export = Export::new();
-    export.restart_with(|inner| inner.working.hung_after = Duration::ZERO);
+    export.restart_as(|_| {}, |inner| inner.working.hung_after = Duration::ZERO);
     export.write("f", "data");
     export.write("other", "data");
     let (f, other) = (export.find("f").unwrap(), export.find("other").unwrap());

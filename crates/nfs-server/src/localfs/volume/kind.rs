@@ -1,8 +1,8 @@
 //! Kinds of file systems and their properties.
 
-use super::id::IdentifiedBy;
-use super::sys::{self, Stat};
 use crate::fs::Abilities;
+use crate::localfs::id::IdentifiedBy;
+use crate::localfs::sys::{self, Stat};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{Mode, OFlags, SeekFrom, StatFs};
 use rustix::io::Errno;
@@ -43,7 +43,7 @@ const PSEUDO: &[(u32, &str)] = &[
 
 /// Kind of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FsKind {
+pub(in crate::localfs) enum FsKind {
     Ext,
     Xfs,
     Btrfs,
@@ -58,7 +58,7 @@ pub(super) enum FsKind {
 
 impl FsKind {
     /// Returns the kind for the magic number of statfs(2).
-    pub(super) fn of(system: Option<&StatFs>) -> Self {
+    pub(in crate::localfs) fn of(system: Option<&StatFs>) -> Self {
         let Some(system) = system else {
             return Self::Other;
         };
@@ -74,7 +74,7 @@ impl FsKind {
     }
 
     /// Returns the name of a pseudo file system; `None` for others.
-    pub(super) fn pseudo(system: &StatFs) -> Option<&'static str> {
+    pub(in crate::localfs) fn pseudo(system: &StatFs) -> Option<&'static str> {
         let magic = magic(system);
         let known = PSEUDO.iter().find(|(known, _)| *known == magic);
         known.map(|(_, name)| *name)
@@ -82,17 +82,17 @@ impl FsKind {
 
     /// Whether kernel handles stay valid. FUSE and FAT may find a file by its handle only while the
     /// kernel has it cached, though their root directories are always found.
-    pub(super) fn keeps_handles(system: &StatFs) -> bool {
+    pub(in crate::localfs) fn keeps_handles(system: &StatFs) -> bool {
         !matches!(magic(system), 0x6573_5546 | 0x4d44 | 0x2011_bab0)
     }
 
     /// Whether the file system is known to be local, with the clock of this machine.
-    pub(super) fn is_local(self) -> bool {
+    pub(in crate::localfs) fn is_local(self) -> bool {
         self != Self::Other
     }
 
     /// Whether data is read and written without waiting for a disk.
-    pub(super) fn is_memory(self) -> bool {
+    pub(in crate::localfs) fn is_memory(self) -> bool {
         self == Self::Memory
     }
 
@@ -106,7 +106,7 @@ impl FsKind {
     /// inode with the inode, and restores them when the log is replayed. The driver of ext2 does
     /// nothing similar and has the magic number of ext4: with that driver, or an unknown one, both
     /// are synced.
-    pub(super) fn syncs_names(self, mount: u64) -> bool {
+    fn syncs_names(self, mount: u64) -> bool {
         match self {
             Self::Xfs | Self::Btrfs => true,
             Self::Ext => matches!(driver(mount).as_deref(), Some("ext3" | "ext4")),
@@ -114,14 +114,33 @@ impl FsKind {
         }
     }
 
+    /// Whether one transaction creates a file with all its attributes. XFS creates the file and its
+    /// name in one transaction, and sets the inherited access control list and the security label
+    /// in later ones, which a sync of the directory may not include.
+    fn makes_whole(self) -> bool {
+        self == Self::Ext
+    }
+
+    /// Whether a sync makes all earlier changes durable: the log of XFS and the journal of ext4, if
+    /// it has one, are written in order. A sync of a directory then makes its new files durable
+    /// too, since one transaction creates a file and its name. `device` is the device of the file
+    /// system.
+    fn has_journal(self, device: (u32, u32)) -> bool {
+        match self {
+            Self::Xfs => true,
+            Self::Ext => has_journal(device).unwrap_or(false),
+            Self::Btrfs | Self::Overlay | Self::Memory | Self::Disk | Self::Other => false,
+        }
+    }
+
     /// Whether access control lists are POSIX lists, which do not restrict the owner of a file.
-    pub(super) fn has_posix_lists(self) -> bool {
+    pub(in crate::localfs) fn has_posix_lists(self) -> bool {
         matches!(self, Self::Ext | Self::Xfs | Self::Btrfs | Self::Memory)
     }
 
     /// Whether the position of a directory entry stays while other entries come and go, and the
     /// directory is opened again.
-    pub(super) fn keeps_positions(self) -> bool {
+    pub(in crate::localfs) fn keeps_positions(self) -> bool {
         !matches!(self, Self::Overlay | Self::Other)
     }
 
@@ -131,7 +150,7 @@ impl FsKind {
     /// layer. The inode number stays if all layers are on one file system. Otherwise it is that of
     /// the layer, and the numbers of directories are new each time. A file system in another process
     /// passes on what numbers it likes.
-    pub(super) fn identified_by(self, root: &Stat, uniform: bool) -> IdentifiedBy {
+    pub(in crate::localfs) fn identified_by(self, root: &Stat, uniform: bool) -> IdentifiedBy {
         match self {
             Self::Overlay if uniform => IdentifiedBy::Number,
             Self::Overlay => IdentifiedBy::Path,
@@ -141,12 +160,16 @@ impl FsKind {
     }
 
     /// Whether all files below this directory have the same device, and keep their inode numbers.
-    pub(super) fn is_uniform(self, root: &Stat, dir: BorrowedFd<'_>) -> bool {
+    pub(in crate::localfs) fn is_uniform(self, root: &Stat, dir: BorrowedFd<'_>) -> bool {
         self != Self::Overlay || has_device_of(root, dir)
     }
 
     /// Returns the limits of the file system; `root` is one of its directories.
-    pub(super) fn abilities(self, system: Option<&StatFs>, root: BorrowedFd<'_>) -> Abilities {
+    pub(in crate::localfs) fn abilities(
+        self,
+        system: Option<&StatFs>,
+        root: BorrowedFd<'_>,
+    ) -> Abilities {
         let max_links = match self {
             Self::Ext => 65_000,
             Self::Xfs => i32::MAX.unsigned_abs(),
@@ -183,9 +206,31 @@ impl FsKind {
     }
 }
 
+/// Changes that one sync makes durable beside the synced file.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::localfs) struct SyncExtent {
+    /// All earlier changes; see [`FsKind::has_journal`].
+    pub(in crate::localfs) journal: bool,
+    /// All attributes of a new file, in a sync of its directory; see [`FsKind::makes_whole`].
+    pub(in crate::localfs) makes_whole: bool,
+    /// The name of a new file; see [`FsKind::syncs_names`].
+    pub(in crate::localfs) names: bool,
+}
+
+impl SyncExtent {
+    /// Returns those of a file system with this mount id and device.
+    pub(in crate::localfs) fn of(kind: FsKind, mount: u64, device: (u32, u32)) -> Self {
+        Self {
+            journal: kind.has_journal(device),
+            makes_whole: kind.makes_whole(),
+            names: kind.syncs_names(mount),
+        }
+    }
+}
+
 /// The figures of a file system as statfs(2) or statvfs(3) returned them; `None` if it has none, as some
 /// in FUSE.
-pub(super) fn figures<T>(found: Result<T, Errno>) -> Result<Option<T>, Errno> {
+pub(in crate::localfs) fn figures<T>(found: Result<T, Errno>) -> Result<Option<T>, Errno> {
     match found {
         Err(Errno::NOSYS) => Ok(None),
         found => found.map(Some),
@@ -239,7 +284,7 @@ fn probe_file_size(root: BorrowedFd<'_>) -> Option<u64> {
     clippy::cast_possible_truncation,
     reason = "the magic numbers have 32 bits"
 )]
-pub(super) fn magic(system: &StatFs) -> u32 {
+pub(in crate::localfs) fn magic(system: &StatFs) -> u32 {
     system.f_type as u32
 }
 
@@ -257,7 +302,7 @@ fn driver_in(mounts: &str, mount: u64) -> Option<&str> {
 
 /// Returns the device of a mount, by its id. Subvolumes of btrfs share it, although their files
 /// report different devices.
-pub(super) fn file_system(mount: u64) -> Option<(u32, u32)> {
+pub(in crate::localfs) fn file_system(mount: u64) -> Option<(u32, u32)> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     device_in(&mounts, mount)
 }
@@ -273,6 +318,20 @@ fn line_of(mounts: &str, mount: u64) -> Option<&str> {
         let id = line.split(' ').next();
         id.is_some_and(|id| id.parse() == Ok(mount))
     })
+}
+
+/// Whether this device has a journal: `/proc/fs/jbd2` lists journals by device and inode. A journal
+/// on another device is not found.
+fn has_journal(device: (u32, u32)) -> Option<bool> {
+    let device = std::fs::read_link(format!("/sys/dev/block/{}:{}", device.0, device.1)).ok()?;
+    let prefix = format!("{}-", device.file_name()?.to_str()?);
+    let journals = std::fs::read_dir("/proc/fs/jbd2").ok()?;
+    let mut names = journals.filter_map(|journal| journal.ok()?.file_name().into_string().ok());
+    let is_its = |name: String| {
+        let inode = name.strip_prefix(&prefix);
+        inode.is_some_and(|inode| inode.parse::<u64>().is_ok())
+    };
+    Some(names.any(is_its))
 }
 
 #[cfg(test)]

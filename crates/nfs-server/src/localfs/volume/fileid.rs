@@ -4,9 +4,8 @@
 //! clients take files with equal numbers for names of one file. Inode numbers identify a file only
 //! within a device (POSIX `sys/stat.h`), and an export may have several.
 
-use super::id;
-use super::node::Node;
 use crate::fs::FileId;
+use crate::localfs::id;
 use siphasher::sip::SipHasher24;
 
 /// Inode number of the root directory of each subvolume of btrfs.
@@ -14,7 +13,7 @@ const SUBVOLUME_ROOT: u64 = 256;
 
 /// Source of the numbers of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FileIds {
+pub(in crate::localfs) enum FileIds {
     /// The inode numbers: all files are of one device.
     Inodes,
     /// The inode numbers, mixed with the number of the subvolume, which is in the kernel handles of
@@ -26,7 +25,7 @@ pub(super) enum FileIds {
 
 impl FileIds {
     /// Returns the source of the numbers of files in an export with this root.
-    pub(super) fn of(root: FileId, uniform: bool) -> Self {
+    pub(in crate::localfs) fn of(root: FileId, uniform: bool) -> Self {
         match id::subvolume(root) {
             Some(subvolume) => Self::Subvolumes(subvolume),
             None if uniform => Self::Inodes,
@@ -35,7 +34,7 @@ impl FileIds {
     }
 
     /// Returns the number of a file that clients are told.
-    pub(super) fn number(self, file: FileId, ino: u64) -> u64 {
+    pub(in crate::localfs) fn number(self, file: FileId, ino: u64) -> u64 {
         match self {
             Self::Inodes => ino,
             Self::Subvolumes(export) => ino ^ mix(export, file),
@@ -45,21 +44,30 @@ impl FileIds {
 
     /// Returns the number of an entry of a directory from the inode number in the entry; `None` if
     /// the file has to be looked at.
-    pub(super) fn of_entry(self, dir: &Node, ino: u64, is_directory: bool) -> Option<u64> {
+    pub(in crate::localfs) fn of_entry(
+        self,
+        dir: FileId,
+        ino: u64,
+        is_directory: bool,
+    ) -> Option<u64> {
         match self {
             Self::Inodes => Some(ino),
             // The entry of a subvolume has its number in place of an inode number.
             Self::Subvolumes(_) if is_directory => None,
-            Self::Subvolumes(export) => Some(ino ^ mix(export, dir.id())),
+            Self::Subvolumes(export) => Some(ino ^ mix(export, dir)),
             Self::Ids => None,
         }
     }
 
-    /// Returns the number of the directory above one from the inode number in its entry; `None` if
-    /// the directory has to be looked at.
-    pub(super) fn of_parent(self, dir: &Node, ino: u64) -> Option<u64> {
+    /// Returns the number of the directory above one, with this id and inode number, from the inode
+    /// number in its entry; `None` if the directory has to be looked at.
+    pub(in crate::localfs) fn of_parent(
+        self,
+        (dir, dir_ino): (FileId, u64),
+        ino: u64,
+    ) -> Option<u64> {
         match self {
-            Self::Subvolumes(_) if dir.ino == SUBVOLUME_ROOT => None,
+            Self::Subvolumes(_) if dir_ino == SUBVOLUME_ROOT => None,
             Self::Inodes | Self::Subvolumes(_) | Self::Ids => self.of_entry(dir, ino, false),
         }
     }
