@@ -57,7 +57,7 @@ mod listing;
 mod lru;
 mod make;
 mod mounts;
-mod node;
+mod names;
 mod open;
 mod open_files;
 mod owed;
@@ -68,13 +68,13 @@ mod root;
 mod set;
 mod special;
 mod sweep;
-mod sweeper;
 mod sys;
 mod table;
 mod turns;
 mod verdicts;
 mod volume;
 mod within;
+mod write_verifier;
 
 use crate::fs::{
     Abilities, Access, Acls, Attributes, Change, Changed, DirBudget, DirFrom, DirPage, Error,
@@ -82,7 +82,7 @@ use crate::fs::{
     Renamed, Seen, SetAcls, SetAttributes, Space, Stability, Step, Time, WriteOut,
 };
 use crate::permission;
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwapOption;
 use buffer::Pool;
 use bytes::Bytes;
 use group_commit::GroupCommit;
@@ -91,27 +91,27 @@ use hung::Working;
 pub(crate) use id::IdentifiedBy;
 use kernel::KernelHandles;
 use lru::Lru;
-use node::{Link, Node, Root};
+use names::Link;
 use oncrpc::xdr::Gather;
 use open::Opening;
 pub use open::{Changes, Handles, LocalFsOptions, OpenError};
 use open_files::OpenFiles;
+use open_files::node::Node;
+use open_files::sweeper::EndSweeper;
 use owed::Owed;
 use parts::Parts;
 use passes::Passes;
 use rustix::fd::AsFd;
-use rustix::io::Errno;
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use sweep::Gone;
-use sweeper::{EndSweeper, Sweeper};
-use sys::{Pace, Stat, Stop, Try};
+use sys::{Pace, Stop, Try};
 use table::Table;
 use turns::Turns;
 use volume::Volume;
+use write_verifier::WriteVerifier;
 
 /// Largest unstable write to try without waiting, in bytes.
 pub const INLINE_WRITE: usize = 64 << 10;
@@ -141,25 +141,19 @@ pub struct LocalFs {
 
 struct Inner {
     volume: Arc<Volume>,
-    root: ArcSwap<Root>,
+    files: Arc<OpenFiles>,
     resolver: Resolver,
-    caches: Mutex<Caches>,
+    /// Last known locations of files, by [`Node::number`]; only where there is a table.
+    links: Mutex<Lru<Link>>,
     passes: Passes,
     listed: Parts,
     /// Calls in service that change the names in a directory, or the data or attributes of a file.
     turns: Arc<Turns>,
-    /// Whether a file on another device, which is not served, was logged.
-    told_elsewhere: AtomicBool,
-    /// Largest number of files kept open; `None` for a share of the process's limit.
-    open_files: Option<usize>,
-    /// Count of descriptor shortages at the time when files were last closed for one.
-    shed_at: AtomicU64,
-    _counted: open::Counted,
     /// Whether this process acts for the caller.
     as_root: bool,
     /// Identity of this process.
     me: Identity,
-    verifier: Arc<AtomicU64>,
+    verifier: WriteVerifier,
     pool: Pool,
     started: Instant,
     /// Whether the file system supports writes that fail instead of waiting (`RWF_NOWAIT`).
@@ -172,9 +166,6 @@ struct Inner {
     working: Working,
     /// See [`LocalFs::know_mounts`].
     known_mounts: ArcSwapOption<HashSet<u64>>,
-    sweeper: Arc<Sweeper>,
-    /// Current round of the sweeper, from 1.
-    round: AtomicU64,
     /// See [`Inner::keep_writer`].
     writers: Mutex<HashSet<u64>>,
     /// See [`DIRECTORY_TRUST`].
@@ -187,15 +178,6 @@ enum Resolver {
     Kernel(KernelHandles),
     /// Files are found by their locations.
     Table(Table),
-}
-
-struct Caches {
-    /// By [`Node::key`].
-    open: OpenFiles,
-    /// By [`Node::number`]; only where there is a table.
-    links: Lru<Link>,
-    /// Removed files whose rows are to be removed.
-    gone: Vec<Gone>,
 }
 
 impl LocalFs {
@@ -222,7 +204,7 @@ impl LocalFs {
     /// One whose idle files nobody closes.
     fn of(inner: Inner) -> Self {
         Self {
-            _sweeps: Arc::new(EndSweeper(Arc::clone(&inner.sweeper))),
+            _sweeps: Arc::new(EndSweeper(Arc::clone(inner.files.sweeper()))),
             inner: Arc::new(inner),
         }
     }
@@ -256,7 +238,7 @@ impl LocalFs {
     ///
     /// If the kernel cannot tell.
     pub fn identity(&self) -> std::io::Result<(u64, u64)> {
-        let found = rustix::fs::fstat(&self.inner.root().path)?;
+        let found = rustix::fs::fstat(&self.inner.files.root().path)?;
         Ok((found.st_dev, found.st_ino))
     }
 
@@ -269,7 +251,7 @@ impl LocalFs {
             return self.slow(file, move |inner| op(inner, Pace::Patient));
         }
         let result = op(&self.inner, Pace::Quick);
-        self.inner.shed_if_exhausted();
+        self.inner.files.shed_if_exhausted();
         match result {
             Ok(value) => Outcome::Ready(value),
             Err(Stop::Fail(error)) => Outcome::Ready(T::failed(error)),
@@ -309,66 +291,20 @@ impl LocalFs {
             let begun = inner.working.begin(file);
             let result = begun.and_then(|_work| op(&inner));
             let result = result.unwrap_or_else(|stop| T::failed(stop.into()));
-            inner.shed_if_exhausted();
+            inner.files.shed_if_exhausted();
             result
         }))
     }
 }
 
 impl Inner {
-    fn caches(&self) -> MutexGuard<'_, Caches> {
-        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
+    fn links(&self) -> MutexGuard<'_, Lru<Link>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the identity whose rights apply: the caller's, or that of this process.
     fn acting<'a>(&'a self, who: &'a Identity) -> &'a Identity {
         if self.as_root { who } else { &self.me }
-    }
-
-    /// Returns the current state of a file. A file without a name is stale.
-    fn stat(&self, node: &Node) -> Try<Stat> {
-        let stat = sys::stat(&node.path, self.volume.by).map_err(|errno| self.lost(node, errno))?;
-        self.check_named(node, stat.attributes.links)?;
-        Ok(stat)
-    }
-
-    fn attributes(&self, node: &Node) -> Try<Attributes> {
-        let attributes = sys::attributes(&node.path).map_err(|errno| self.lost(node, errno))?;
-        self.check_named(node, attributes.links)?;
-        Ok(Attributes {
-            fileid: node.fileid,
-            ..attributes
-        })
-    }
-
-    /// Closes an open file of which the kernel cannot tell any more, and returns the error for the
-    /// client. The next call looks the file up again: a file system in another process answers in
-    /// this way for a removed file, and for all if the process has ended.
-    fn lost(&self, node: &Node, errno: Errno) -> Stop {
-        self.drop_node(node);
-        match errno {
-            Errno::NOENT => Error::Stale.into(),
-            errno => Stop::Fail(errno.into()),
-        }
-    }
-
-    fn check_named(&self, node: &Node, links: u32) -> Result<(), Error> {
-        if links == 0 {
-            self.note_gone(node);
-            return Err(Error::Stale);
-        }
-        Ok(())
-    }
-
-    /// Closes idle files if descriptors have run out since the last time, in the process or the
-    /// machine. The call that failed is answered jukebox.
-    fn shed_if_exhausted(&self) {
-        let exhausted = sys::exhausted();
-        if self.shed_at.swap(exhausted, Relaxed) != exhausted {
-            let gone = self.caches().open.shed();
-            tracing::debug!(files = gone.len(), "out of descriptors");
-            drop(gone);
-        }
     }
 
     /// Makes the handles of created and moved files durable.
@@ -396,7 +332,7 @@ impl Inner {
 
 impl FileSystem for LocalFs {
     fn root(&self) -> FileId {
-        self.inner.root().id()
+        self.inner.files.root().id()
     }
 
     fn root_to_mount(&self) -> Outcome<Result<FileId, Error>> {
@@ -410,17 +346,17 @@ impl FileSystem for LocalFs {
     }
 
     fn write_verifier(&self) -> u64 {
-        self.inner.verifier.load(Relaxed)
+        self.inner.verifier.get()
     }
 
     fn open_files(&self) -> usize {
-        self.inner.caches().open.len()
+        self.inner.files.len()
     }
 
     fn attributes(&self, file: FileId) -> Outcome<Result<Attributes, Error>> {
         self.run(file, move |inner, pace| {
             let node = inner.node(file, pace)?;
-            Ok(Ok(inner.attributes(&node)?))
+            Ok(Ok(inner.files.attributes(&node)?))
         })
     }
 
@@ -453,7 +389,7 @@ impl FileSystem for LocalFs {
         let who = who.clone();
         self.run(file, move |inner, pace| {
             let node = inner.node(file, pace)?;
-            let attributes = inner.attributes(&node)?;
+            let attributes = inner.files.attributes(&node)?;
             let granted = permission::access(node.is_directory(), wanted, |want| {
                 inner.may(&who, &node, &attributes, want, pace)
             })?;
@@ -467,7 +403,7 @@ impl FileSystem for LocalFs {
     fn read_link(&self, _: &Identity, file: FileId) -> Outcome<Seen<Bytes>> {
         self.run(file, move |inner, pace| {
             let node = inner.node(file, pace)?;
-            let attributes = inner.attributes(&node)?;
+            let attributes = inner.files.attributes(&node)?;
             if pace == Pace::Quick && attributes.size > SHORT_LINK {
                 return Err(Stop::WouldBlock);
             }
@@ -580,8 +516,8 @@ impl FileSystem for LocalFs {
         self.slow(file, move |inner| {
             let node = inner.node(file, Pace::Patient)?;
             Ok(Seen {
-                attributes: Some(inner.attributes(&node)?),
-                result: Volume::space(inner.root().path.as_fd()).map_err(Error::from),
+                attributes: Some(inner.files.attributes(&node)?),
+                result: Volume::space(inner.files.root().path.as_fd()).map_err(Error::from),
             })
         })
     }

@@ -1,7 +1,7 @@
 //! Access control lists, which Linux keeps as extended attributes of a file (acl(5)).
 
 use super::Inner;
-use super::node::Node;
+use super::open_files::node::Node;
 use super::sys::{Pace, Try};
 use crate::fs::{Acl, AclEntry, AclWho, Acls, Error, FileId, Identity, Seen, SetAcl, SetAcls};
 use nfs_proto::limits::MAX_ACL_ENTRIES;
@@ -32,7 +32,7 @@ const OTHER: u16 = 0x20;
 impl Inner {
     pub(super) fn acls(&self, file: FileId, pace: Pace) -> Try<Seen<Acls>> {
         let node = self.node(file, pace)?;
-        let attributes = self.attributes(&node)?;
+        let attributes = self.files.attributes(&node)?;
         let lists = || -> Result<Acls, Error> {
             let access = list(&node, ACCESS)?;
             let default = match attributes.is_directory() {
@@ -59,7 +59,7 @@ impl Inner {
         };
         let unguarded = self.turns.unguarded(node.ino, Pace::Patient)?;
         let changing = self.turns.begin(node.ino, node.is_directory());
-        let before = self.attributes(&node)?;
+        let before = self.files.attributes(&node)?;
         let apply = || -> Try<()> {
             if !before.is_directory() && matches!(set.default, SetAcl::To(_)) {
                 return Err(Error::Invalid.into());
@@ -71,7 +71,7 @@ impl Inner {
             Ok(())
         };
         let result = apply();
-        let after = self.attributes(&node).ok();
+        let after = self.files.attributes(&node).ok();
         drop((changing, unguarded, names));
         let result = result.and_then(|()| self.persist(&node));
         Ok(Seen {

@@ -11,7 +11,7 @@
 
 use super::Inner;
 use super::find::DIRECTORY_BUFFER;
-use super::node::Node;
+use super::open_files::node::Node;
 use super::parts::{Next, Part};
 use super::sys::Try;
 use crate::fs::{DirBudget, DirFrom, DirPage};
@@ -61,7 +61,7 @@ impl Inner {
     /// Reads a directory, and returns the part of it that follows a cookie.
     fn pass_by_name(&self, node: &Node, from: u64) -> Try<Arc<Part>> {
         let pass = self.listed.begin_pass();
-        let fd = self.open_directory(node)?;
+        let fd = self.files.open_directory(node)?;
         let mut memory = Vec::with_capacity(DIRECTORY_BUFFER);
         let mut raw = RawDir::new(&fd, memory.spare_capacity_mut());
         let mut next = Next::new(from, self.listed.max_listed);

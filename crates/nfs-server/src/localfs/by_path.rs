@@ -10,8 +10,9 @@
 use super::Inner;
 use super::find::Trail;
 use super::id::{self, TableId};
-use super::node::{Link, Named, Node};
-use super::places::{forget_name, forget_place, kind_of, save};
+use super::names::{Link, Named};
+use super::open_files::node::Node;
+use super::places::{forget_name, forget_place, kind_of, remember, save};
 use super::sys::{self, Pace, Stat, Stop, Try};
 use super::table::{Of, Row, Table};
 use crate::fs::Error;
@@ -49,8 +50,7 @@ impl Inner {
             known && link.parent == parent && *link.name == *name
         };
         if self
-            .caches()
-            .links
+            .links()
             .get(number)
             .is_some_and(|link| is_remembered(link))
         {
@@ -62,8 +62,7 @@ impl Inner {
         if salted {
             save_name(table, place, birth, number)?;
         }
-        self.caches()
-            .remember(number, place, birth, (home, needs_row));
+        remember(&mut self.links(), number, place, birth, (home, needs_row));
         Ok(id)
     }
 
@@ -151,8 +150,7 @@ impl Inner {
         let place = (to.number, name);
         let saved = save_name(table, place, stat.birth, number)
             .and_then(|()| save(table, number, place, stat, home));
-        self.caches()
-            .remember(number, place, stat.birth, (home, true));
+        remember(&mut self.links(), number, place, stat.birth, (home, true));
         Ok(saved?)
     }
 }

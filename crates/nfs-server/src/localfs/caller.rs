@@ -17,7 +17,7 @@
 
 use super::Inner;
 use super::acl::access_list;
-use super::node::Node;
+use super::open_files::node::Node;
 use super::sys::{self, Pace, Stop, Try};
 use crate::fs::{Attributes, Error, FileKind, Identity, Time};
 use crate::permission::{self, EXECUTE, READ, WRITE};
@@ -222,7 +222,7 @@ impl Inner {
             return Ok(false);
         }
         // If a list was removed meanwhile, the group bits were its mask until then.
-        let now = self.attributes(node)?;
+        let now = self.files.attributes(node)?;
         let rights = |of: &Attributes| (of.mode, of.uid, of.gid);
         Ok(rights(&now) == rights(attributes))
     }

@@ -1,6 +1,6 @@
 //! Reading, writing and syncing data.
 
-use super::node::Node;
+use super::open_files::node::Node;
 use super::sys::{Pace, Stop, Try};
 use super::turns::lock_at;
 use super::{INLINE_WRITE, INLINE_WRITE_IN_MEMORY, Inner, LocalFs};
@@ -53,7 +53,7 @@ impl LocalFs {
             Ok((reading, done))
         };
         let begun = begin();
-        self.inner.shed_if_exhausted();
+        self.inner.files.shed_if_exhausted();
         match begun {
             Ok((reading, true)) => Outcome::Ready(reading.finish()),
             Ok((mut reading, false)) => self.slow(file, move |inner| {
@@ -163,14 +163,14 @@ impl Inner {
     ) -> Try<Reading> {
         let node = self.node(file, pace)?;
         permission::check_regular(node.kind)?;
-        let attributes = self.attributes(&node)?;
+        let attributes = self.files.attributes(&node)?;
         self.check_read(who, &node, &attributes, pace)?;
         let left = attributes.size.saturating_sub(offset);
         let want = usize::try_from(left.min(u64::from(count))).unwrap_or(usize::MAX);
         let buffer = if want == 0 {
             Buffer::default()
         } else {
-            self.open_reader(&node)?;
+            self.files.open_reader(&node)?;
             self.pool.take(want)
         };
         Ok(Reading {
@@ -196,11 +196,11 @@ impl Inner {
             // by reads in any order. A failure of the request does not matter.
             let begin = reading.offset + reading.buffer.len() as u64;
             let len = NonZeroU64::new(left as u64);
-            let fd = self.open_reader(&reading.node)?;
+            let fd = self.files.open_reader(&reading.node)?;
             let _ = rustix::fs::fadvise(fd, begin, len, Advice::WillNeed);
         }
         while reading.buffer.len() < reading.want {
-            let fd = self.open_reader(&reading.node)?;
+            let fd = self.files.open_reader(&reading.node)?;
             let have = reading.buffer.len();
             let space = &mut reading.buffer.memory_mut()[have..reading.want];
             let at = reading.offset + have as u64;
@@ -220,14 +220,6 @@ impl Inner {
             }
         }
         Ok(true)
-    }
-
-    pub(super) fn open_reader<'a>(&self, node: &'a Node) -> Try<&'a OwnedFd> {
-        if let Some(fd) = node.reader() {
-            return Ok(fd);
-        }
-        let fd = self.volume.proc.reopen(node.path.as_fd(), OFlags::RDONLY)?;
-        Ok(node.reader_or(fd))
     }
 
     /// Returns a descriptor that is open for writing.
@@ -255,7 +247,7 @@ impl Inner {
         permission::check_regular(node.kind)?;
         let _unguarded = self.turns.unguarded(node.ino, pace)?;
         let changing = self.turns.begin(node.ino, false);
-        let before = self.attributes(&node)?;
+        let before = self.files.attributes(&node)?;
         let result = self
             .check_write(who, &node, &before, pace)
             .and_then(|()| check_end(offset, gather_len(data)))
@@ -267,7 +259,7 @@ impl Inner {
             Err(Stop::Fail(error)) => Err(error),
             Ok(()) => Ok(()),
         };
-        let after = self.attributes(&node).ok();
+        let after = self.files.attributes(&node).ok();
         Ok(Changed {
             wcc: Wcc {
                 // With concurrent writes, no client gets attributes from before.
@@ -375,14 +367,14 @@ impl Inner {
     pub(super) fn commit(&self, who: &Identity, file: FileId, pace: Pace) -> Try<Changed<()>> {
         let node = self.node(file, pace)?;
         permission::check_regular(node.kind)?;
-        let before = self.attributes(&node)?;
+        let before = self.files.attributes(&node)?;
         self.check_write(who, &node, &before, pace)?;
         let open = node.writer().clone();
         // Data written from now on is not part of this COMMIT.
         let uncommitted = node.uncommitted.swap(0, Relaxed);
         let synced = match &open {
             Some(fd) => rustix::fs::fsync(&**fd),
-            None => match self.open_reader(&node) {
+            None => match self.files.open_reader(&node) {
                 Ok(fd) => rustix::fs::fsync(fd),
                 // A file can be writable and not readable for this user, or neither by now.
                 Err(Stop::Fail(Error::Access)) => {
@@ -391,7 +383,7 @@ impl Inner {
                         // The sync of a whole file system is no work to have for the asking.
                         Err(Errno::ACCESS) if uncommitted == 0 => Ok(()),
                         Err(Errno::ACCESS) => {
-                            rustix::fs::syncfs(self.open_directory(&self.root())?)
+                            rustix::fs::syncfs(self.files.open_directory(&self.files.root())?)
                         }
                         Err(errno) => return Err(errno.into()),
                     }
@@ -406,7 +398,7 @@ impl Inner {
         self.close_writer(&node);
         // Syncing changes no attributes. Reporting the same attributes before and after keeps the
         // client from taking changes of others for its own.
-        let now = self.attributes(&node).ok();
+        let now = self.files.attributes(&node).ok();
         Ok(Changed {
             wcc: Wcc {
                 before: now.as_ref().map(Attributes::before),
@@ -427,7 +419,7 @@ impl Inner {
                 "data of an export could not be written to its disk, and may be lost: clients that still \
                  have it send it again"
             );
-            self.verifier.fetch_add(1, Relaxed);
+            self.verifier.change();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Syncs that must end before a call is answered.
 
-use super::node::Node;
+use super::open_files::node::Node;
 use super::owed::Owed;
 use super::sys::{Stop, Try};
 use super::{Changes, Inner, LocalFs};
@@ -59,7 +59,7 @@ impl LocalFs {
             let result = work.as_ref().map_err(|stop| *stop);
             let result = result.and_then(|_| op(&inner, &mut owed));
             let result = result.unwrap_or_else(|stop| T::failed(stop.into()));
-            inner.shed_if_exhausted();
+            inner.files.shed_if_exhausted();
             inner.pay(owed, move |paid| {
                 drop(work);
                 then(match paid {
@@ -131,7 +131,7 @@ impl Inner {
             Way::None => return Ok(()),
             Way::File(fd) if node.is_directory() => node.syncs.sync(|| rustix::fs::fsync(fd)),
             Way::File(fd) => rustix::fs::fsync(fd),
-            Way::FileSystem => rustix::fs::syncfs(self.open_directory(&self.root())?),
+            Way::FileSystem => rustix::fs::syncfs(self.files.open_directory(&self.files.root())?),
         })
     }
 

@@ -1,6 +1,7 @@
 //! Operations on directory entries: LOOKUP, REMOVE, RENAME, LINK.
 
-use super::node::{Named, Node};
+use super::names::Named;
+use super::open_files::node::Node;
 use super::owed::Owed;
 use super::sys::{self, Pace, Stat, Stop, Try};
 use super::turns::{Changing, Names};
@@ -9,12 +10,11 @@ use crate::fs::{
     Attributes, Changed, Error, FileId, FileKind, Found, Identity, Linked, Renamed, Seen, Wcc,
 };
 use crate::permission::{self, EXECUTE};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// A valid name that a job owns, inline if it is short.
 pub(super) type OwnedName = SmallVec<[u8; 32]>;
@@ -56,7 +56,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         for (dir, told) in &mut self.dirs {
             if let Some((changing, told)) = told {
-                told.after = self.inner.attributes(dir).ok();
+                told.after = self.inner.files.attributes(dir).ok();
                 told.alone = changing.is_alone();
             }
         }
@@ -66,7 +66,7 @@ impl Drop for Turn<'_> {
 impl Inner {
     pub(super) fn lookup_here(&self, dir: FileId, pace: Pace) -> Try<Seen<Found>> {
         let node = self.node(dir, pace)?;
-        let attributes = self.attributes(&node)?;
+        let attributes = self.files.attributes(&node)?;
         permission::check_directory(&attributes)?;
         Ok(Seen {
             attributes: Some(attributes),
@@ -84,7 +84,7 @@ impl Inner {
         pace: Pace,
     ) -> Try<Seen<Found>> {
         let node = self.node(dir, pace)?;
-        let attributes = self.attributes(&node)?;
+        let attributes = self.files.attributes(&node)?;
         permission::check_directory(&attributes)?;
         self.check(who, &node, &attributes, EXECUTE, pace)?;
         let parent = self.parent(&node, pace)?;
@@ -103,7 +103,7 @@ impl Inner {
         pace: Pace,
     ) -> Try<Seen<Found>> {
         let node = self.node(dir, pace)?;
-        let attributes = self.attributes(&node)?;
+        let attributes = self.files.attributes(&node)?;
         let entry = || -> Try<Found> {
             permission::check_directory(&attributes)?;
             self.check(who, &node, &attributes, EXECUTE, pace)?;
@@ -126,59 +126,10 @@ impl Inner {
         }
     }
 
-    /// Opens an entry with `O_PATH` and returns its attributes. Asking by name would reach a file
-    /// system mounted there, which may hang while other calls wait to change names.
-    pub(super) fn open_entry(&self, dir: &Node, name: &[u8], pace: Pace) -> Try<(OwnedFd, Stat)> {
-        let opened = sys::open_entry(&dir.path, name, self.volume.look(pace));
-        let fd = opened.map_err(|errno| match errno {
-            // The entry is a mount point, and the mounted file system is not exported.
-            Errno::XDEV => Stop::Fail(Error::Access),
-            errno => errno.into(),
-        })?;
-        self.look_at(fd)
-    }
-
-    /// Returns an opened file with its attributes, unless it is hidden from clients.
-    pub(super) fn look_at(&self, fd: OwnedFd) -> Try<(OwnedFd, Stat)> {
-        let stat = sys::stat(&fd, self.volume.by)?;
-        if !self.is_here(&stat) {
-            self.tell_elsewhere(fd.as_fd(), &stat);
-            return Err(Error::Access.into());
-        }
-        match self.volume.is_hidden(&stat) {
-            true => Err(Error::Access.into()),
-            false => Ok((fd, stat)),
-        }
-    }
-
-    /// Logs once that a file is on another device of the same mount, and therefore not served.
-    fn tell_elsewhere(&self, fd: BorrowedFd<'_>, stat: &Stat) {
-        if stat.mount != self.root().mount || self.told_elsewhere.swap(true, Relaxed) {
-            return;
-        }
-        let path = self.volume.proc.path(fd).unwrap_or_default();
-        tracing::warn!(
-            export = %self.volume.path.display(),
-            path = %path.to_bytes().escape_ascii(),
-            "a subvolume below an export is not served (NFS3ERR_ACCES), nor are others: its files have inode \
-             numbers of other files, from which only the kernel's file handles distinguish them, and \
-             the server may not open those (it lacks CAP_DAC_READ_SEARCH, or was told to use a table); \
-             export the subvolume itself"
-        );
-    }
-
-    /// Whether a file is in the exported file system, and not in one mounted within it. With the
-    /// table, a subvolume of btrfs counts as mounted: a snapshot has the inode numbers and birth
-    /// times of its source.
-    pub(super) fn is_here(&self, stat: &Stat) -> bool {
-        let is_elsewhere = stat.device != self.root().device && !self.volume.by.path();
-        stat.mount == self.root().mount && (self.volume.kernel_handles || !is_elsewhere)
-    }
-
     pub(super) fn found(&self, node: &Node) -> Try<Found> {
         Ok(Found {
             file: node.id(),
-            attributes: self.attributes(node)?,
+            attributes: self.files.attributes(node)?,
         })
     }
 
@@ -193,7 +144,7 @@ impl Inner {
         let node = self.node(dir, pace)?;
         let names = self.turns.names([node.ino; 2], pace)?;
         let changing = self.turns.begin(node.ino, true);
-        let before = self.attributes(&node)?;
+        let before = self.files.attributes(&node)?;
         let mut told = Told::default();
         let turn = Turn {
             inner: self,
@@ -224,7 +175,7 @@ impl Inner {
             self.check(who, node, before, EXECUTE, pace)?;
             // The open descriptor keeps the data until after the lock is released: freeing it takes
             // time.
-            let (open, entry) = self.open_entry(node, name, pace)?;
+            let (open, entry) = self.files.open_entry(node, name, pace)?;
             if pace == Pace::Quick && !goes_at_once(&entry.attributes) {
                 return Err(Stop::WouldBlock);
             }
@@ -259,10 +210,10 @@ impl Inner {
         let one = from_node.id() == to_node.id();
         let from_changing = self.turns.begin(from_node.ino, true);
         let to_changing = (!one).then(|| self.turns.begin(to_node.ino, true));
-        let from_before = self.attributes(&from_node)?;
+        let from_before = self.files.attributes(&from_node)?;
         let to_before = match one {
             true => from_before,
-            false => self.attributes(&to_node)?,
+            false => self.files.attributes(&to_node)?,
         };
         let (mut from_told, mut to_told) = (Told::default(), Told::default());
         let turn = Turn {
@@ -310,7 +261,7 @@ impl Inner {
         if from.id() != to.id() {
             self.check(who, to, to_before, EXECUTE, pace)?;
         }
-        let (open, moving) = self.open_entry(from, from_name, pace)?;
+        let (open, moving) = self.files.open_entry(from, from_name, pace)?;
         let is_directory = moving.attributes.is_directory();
         let one = from.id() == to.id();
         let stays = one && !is_directory && !self.volume.by.path();
@@ -339,7 +290,7 @@ impl Inner {
             }
             // EINVAL: the file system does not support the flag.
             Err(Errno::EXIST | Errno::INVAL) => {
-                let replaced = match self.open_entry(to, to_name, Pace::Patient) {
+                let replaced = match self.files.open_entry(to, to_name, Pace::Patient) {
                     Ok(replaced) => Some(replaced),
                     Err(Stop::Fail(Error::NotFound)) => None,
                     Err(stop) => return Err(stop),
@@ -435,7 +386,7 @@ impl Inner {
             drop(changing);
             let moved = match self.table() {
                 Some(_) => {
-                    let stat = self.stat(&node)?;
+                    let stat = self.files.stat(&node)?;
                     self.note_place((&node.path, &stat), Named::Linked(&node), to, name)
                 }
                 None => Ok(()),
@@ -446,7 +397,7 @@ impl Inner {
             self.persist_places()
         })?;
         Ok(Linked {
-            attributes: self.attributes(&node).ok(),
+            attributes: self.files.attributes(&node).ok(),
             wcc: changed.wcc,
             result: changed.result,
         })

@@ -6,17 +6,16 @@
 //! birth time, otherwise the handle is stale. Directories on the way are found in the same way, so
 //! that every path begins at the root of the export.
 
-use super::id::{self, IdentifiedBy, TableId, number_of_path};
-use super::node::{Link, Node, NodeFd};
+use super::id::{IdentifiedBy, TableId, number_of_path};
+use super::names::Link;
+use super::open_files::node::{Gone, Node, NodeFd};
 use super::passes::{Entry, MAX_ENTRIES, Pass, Version};
-use super::sweep::Gone;
 use super::sys::{self, Pace, Stat, Stop, Try};
-use super::table::MAX_PLACES;
-use super::{Inner, Resolver, open};
+use super::table::{MAX_PLACES, Of};
+use super::{Inner, Resolver};
 use crate::fs::{Error, FileId};
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{OFlags, RawDir, SeekFrom};
-use rustix::io::Errno;
+use rustix::fd::AsFd;
+use rustix::fs::{RawDir, SeekFrom};
 use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,9 +25,6 @@ use std::sync::{Arc, PoisonError};
 /// when whole trees are moved or local users make them; files in them are found only while the
 /// directory is open.
 const MAX_DEPTH: usize = 512;
-
-/// Number of newly opened files after which the limit of open files is checked.
-const OPEN_FILES_STEP: usize = 16;
 
 /// Bytes of directory entries read at a time.
 pub(super) const DIRECTORY_BUFFER: usize = 32 << 10;
@@ -109,7 +105,7 @@ impl Parents {
 impl Inner {
     /// Finds the file of a handle.
     pub(super) fn node(&self, file: FileId, pace: Pace) -> Try<Arc<Node>> {
-        let root = self.root();
+        let root = self.files.root();
         if file == root.id() {
             return Ok(Arc::clone(&root.node));
         }
@@ -140,13 +136,13 @@ impl Inner {
 
     /// Finds a directory by its number.
     pub(super) fn directory(&self, number: u64, trail: &mut Trail) -> Try<Arc<Node>> {
-        if number == self.root().number {
-            return Ok(Arc::clone(&self.root().node));
+        if number == self.files.root().number {
+            return Ok(Arc::clone(&self.files.root().node));
         }
         // In a directory that the kernel does not know any more, nothing is found, though it may be in
         // the one that has its name now.
         if let Some(node) = self.open_node(number)
-            && (self.volume.ids_stay() || self.attributes(&node).is_ok())
+            && (self.volume.ids_stay() || self.files.attributes(&node).is_ok())
         {
             return Ok(node);
         }
@@ -160,7 +156,7 @@ impl Inner {
 
     /// Finds the parent directory of `node`; the root is its own parent.
     pub(super) fn parent(&self, node: &Node, pace: Pace) -> Try<Arc<Node>> {
-        let root = self.root();
+        let root = self.files.root();
         if node.id() == root.id() {
             return Ok(Arc::clone(&root.node));
         }
@@ -168,7 +164,7 @@ impl Inner {
             Resolver::Kernel(handles) => return self.parent_by_kernel(handles, node, pace),
             Resolver::Table(table) => table,
         };
-        let remembered = self.caches().links.get(node.number).map(|link| link.parent);
+        let remembered = self.links().get(node.number).map(|link| link.parent);
         let parent = match remembered {
             Some(parent) => parent,
             None if pace == Pace::Quick => return Err(Stop::WouldBlock),
@@ -185,8 +181,7 @@ impl Inner {
         let Some(key) = self.key(fd, stat) else {
             return false;
         };
-        let mut caches = self.caches();
-        let open = caches.open.get(key);
+        let open = self.files.get(key);
         // Without a birth time, a new file cannot be distinguished from an earlier one with its
         // inode number.
         stat.born.is_some() && open.is_some_and(|node| node.birth == stat.birth)
@@ -199,10 +194,10 @@ impl Inner {
         };
         let mut at = dir.number;
         for _ in 0..MAX_DEPTH - 2 {
-            if at == self.root().number {
+            if at == self.files.root().number {
                 return Ok(());
             }
-            let remembered = self.caches().links.get(at).map(|link| link.parent);
+            let remembered = self.links().get(at).map(|link| link.parent);
             let parent = remembered.or_else(|| {
                 let (_, row) = table.get(at).ok()??;
                 row.places.first().map(|place| place.parent)
@@ -218,7 +213,7 @@ impl Inner {
     /// Returns an open file by its number. A directory must have been seen at its location
     /// recently.
     fn open_node(&self, number: u64) -> Option<Arc<Node>> {
-        let node = Arc::clone(self.caches().open.get(number)?);
+        let node = self.files.get(number)?;
         (!node.is_directory() || self.is_trusted(&node)).then_some(node)
     }
 
@@ -237,17 +232,6 @@ impl Inner {
     /// Milliseconds since the start, at least 1.
     pub(super) fn now(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).map_or(u64::MAX, |now| now.max(1))
-    }
-
-    /// Removes a file from the open ones; calls in service keep it open.
-    pub(super) fn drop_node(&self, node: &Node) {
-        let mut caches = self.caches();
-        let gone = match caches.open.get(node.key) {
-            Some(open) if open.id() == node.id() => caches.open.remove(node.key),
-            _ => None,
-        };
-        drop(caches);
-        drop(gone);
     }
 
     /// Finds a file with the table. Each directory that may contain the file is found once, and
@@ -278,7 +262,7 @@ impl Inner {
                 Ok(None)
             }
         };
-        let remembered = self.caches().links.get(wanted.number).cloned();
+        let remembered = self.links().get(wanted.number).cloned();
         if let Some(link) = &remembered {
             let parent = attempt(parents.get(self, link.parent, wanted, trail))?;
             if let Some(parent) = parent
@@ -317,8 +301,8 @@ impl Inner {
             wanted.home = wanted.home.or(known.home);
             lost = Some(Gone {
                 number: wanted.number,
-                of,
                 birth: row.birth,
+                is_directory: of == Of::Directory,
             });
         }
         if let Some(home) = wanted.home {
@@ -350,7 +334,7 @@ impl Inner {
     ) -> Try<Option<Arc<Node>>> {
         let fd = sys::open_entry(&parent.path, name, self.volume.look(pace))?;
         let stat = sys::stat(&fd, self.volume.by)?;
-        if !wanted.is(&stat, self.volume.by) || !self.is_here(&stat) {
+        if !wanted.is(&stat, self.volume.by) || !self.files.is_here(&stat) {
             return Ok(None);
         }
         if self.volume.is_hidden(&stat) {
@@ -368,7 +352,7 @@ impl Inner {
         let last = self.passes.of(parent.number);
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..SEARCHES {
-            let version = Version::of(parent.birth, &self.attributes(parent)?);
+            let version = Version::of(parent.birth, &self.files.attributes(parent)?);
             let pass = match last.take().filter(|pass| pass.is_of(version)) {
                 Some(pass) => pass,
                 None => self.pass_over(parent, version, wanted.number)?,
@@ -391,7 +375,7 @@ impl Inner {
         let Some(birth) = wanted.birth else {
             return Ok(None);
         };
-        let fd = self.open_directory(parent)?;
+        let fd = self.files.open_directory(parent)?;
         let mut memory = Vec::with_capacity(DIRECTORY_BUFFER);
         let mut raw = RawDir::new(&fd, memory.spare_capacity_mut());
         while let Some(entry) = raw.next() {
@@ -418,7 +402,7 @@ impl Inner {
     /// only.
     fn pass_over(&self, parent: &Node, version: Version, ino: u64) -> Try<Pass> {
         let now = sys::coarse_now();
-        let fd = self.open_directory(parent)?;
+        let fd = self.files.open_directory(parent)?;
         let mut memory = Vec::with_capacity(DIRECTORY_BUFFER);
         let mut raw = RawDir::new(&fd, memory.spare_capacity_mut());
         let (mut entries, mut len, mut before) = (Vec::new(), 0, 0);
@@ -441,7 +425,7 @@ impl Inner {
     /// Reads the name of an entry, if it still exists. The locations of its neighbours are
     /// remembered too: after a restart, they are usually needed next.
     fn name_at(&self, at: Entry, parent: &Node) -> Try<Option<Box<[u8]>>> {
-        let fd = self.open_directory(parent)?;
+        let fd = self.files.open_directory(parent)?;
         rustix::fs::seek(&fd, SeekFrom::Start(at.before))?;
         let mut memory = Vec::with_capacity(NEIGHBOURS_BUFFER);
         let mut entries = RawDir::new(&fd, memory.spare_capacity_mut());
@@ -462,16 +446,10 @@ impl Inner {
         Ok(found)
     }
 
-    pub(super) fn open_directory(&self, node: &Node) -> Result<OwnedFd, Errno> {
-        self.volume
-            .proc
-            .reopen(node.path.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY)
-    }
-
     fn remember_entry(&self, ino: u64, parent: u64, name: &[u8]) {
-        let mut caches = self.caches();
-        if caches.links.get(ino).is_none() {
-            caches.links.insert(
+        let mut links = self.links();
+        if links.get(ino).is_none() {
+            links.insert(
                 ino,
                 Link {
                     known: None,
@@ -494,73 +472,17 @@ impl Inner {
     ) -> Try<Arc<Node>> {
         let fd = fd.into();
         let file = self.identify(parent.number, name, (fd.as_fd(), stat), home, pace)?;
-        let root = self.root();
+        let root = self.files.root();
         if file == root.id() {
             return Ok(Arc::clone(&root.node));
         }
-        let node = self.keep_open(self.new_node(file, stat, fd));
+        let node = self.files.keep_open(self.files.new_node(file, stat, fd));
         // A directory is trusted as long as the one that contains it.
-        let seen = match parent.id() == self.root().id() {
+        let seen = match parent.id() == self.files.root().id() {
             true => self.now(),
             false => parent.seen.load(Relaxed),
         };
         node.seen.fetch_max(seen, Relaxed);
         Ok(node)
-    }
-
-    /// Whether an open file still is the file that was just found, and not one that was removed and
-    /// had its inode number. A file system in another process refuses to tell of a removed file.
-    fn is_still(&self, known: &Node, found: &Node) -> bool {
-        sys::stat(&known.path, self.volume.by).is_ok_and(|now| {
-            now.attributes.links != 0
-                && (now.attributes.fileid, now.device) == (found.ino, found.device)
-        })
-    }
-
-    /// Makes an open file of a descriptor.
-    pub(super) fn new_node(&self, file: FileId, stat: &Stat, fd: impl Into<NodeFd>) -> Node {
-        let key = id::key_of(file);
-        let fileid = self.volume.file_ids.number(file, stat.attributes.fileid);
-        Node::new(stat, (file, key, fileid), fd, &self.verifier)
-    }
-
-    /// Adds a file to the open files, unless it is among them.
-    pub(super) fn keep_open(&self, node: Node) -> Arc<Node> {
-        let mut caches = self.caches();
-        let mut other = None;
-        while let Some(known) = caches.open.get(node.key)
-            && known.id() == node.id()
-            && !other
-                .as_ref()
-                .is_some_and(|other| Arc::ptr_eq(other, known))
-        {
-            let known = Arc::clone(known);
-            if self.volume.ids_stay() {
-                return known;
-            }
-            drop(caches);
-            if self.is_still(&known, &node) {
-                return known;
-            }
-            other = Some(known);
-            caches = self.caches();
-        }
-        let node = Arc::new(node);
-        if caches.open.len() == 0 {
-            self.sweeper.wake();
-        }
-        let gone = caches.open.insert(Arc::clone(&node));
-        // The limit of the process is read only when many files are open.
-        let excess = match self.open_files {
-            None if caches.open.len().is_multiple_of(OPEN_FILES_STEP) => {
-                caches.open.trim(open::share_of_files())
-            }
-            _ => Vec::new(),
-        };
-        drop(caches);
-        // Their descriptors are closed here, not under the lock.
-        drop(excess);
-        drop(gone);
-        node
     }
 }

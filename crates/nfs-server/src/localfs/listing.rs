@@ -5,7 +5,7 @@
 
 use super::Inner;
 use super::find::DIRECTORY_BUFFER;
-use super::node::Node;
+use super::open_files::node::Node;
 use super::sys::{self, Pace, Stop, Try};
 use crate::fs::{Attributes, DirBudget, DirFrom, DirPage, Error, FileId, Found, Identity, Seen};
 use crate::permission::{self, EXECUTE, READ};
@@ -24,7 +24,7 @@ impl Inner {
         plus: bool,
     ) -> Try<Seen<DirPage>> {
         let node = self.node(dir, Pace::Patient)?;
-        let attributes = self.attributes(&node)?;
+        let attributes = self.files.attributes(&node)?;
         // A caller without search permission gets only the names.
         let plus = plus && self.may(who, &node, &attributes, EXECUTE, Pace::Patient)?;
         let page = permission::check_directory(&attributes)
@@ -49,7 +49,7 @@ impl Inner {
             };
             return self.list_by_name(node, from, budget, plus, page);
         }
-        let fd = self.open_directory(node)?;
+        let fd = self.files.open_directory(node)?;
         if from.cookie != 0 {
             rustix::fs::seek(&fd, SeekFrom::Start(from.cookie)).map_err(|errno| match errno {
                 Errno::INVAL | Errno::OVERFLOW => Error::BadCookie,
@@ -92,7 +92,7 @@ impl Inner {
         match name {
             b"." => return Ok(Some((dir.fileid, None))),
             // The directory above the export is hidden from clients.
-            b".." if dir.id() == self.root().id() => return Ok(Some((dir.fileid, None))),
+            b".." if dir.id() == self.files.root().id() => return Ok(Some((dir.fileid, None))),
             b".." => return Ok(Some((self.fileid_of_parent(dir, ino), None))),
             _ => {}
         }
@@ -119,7 +119,7 @@ impl Inner {
         if self.volume.is_hidden(&stat) {
             return Ok(None);
         }
-        if !self.is_here(&stat) || !plus && of_entry.is_some() {
+        if !self.files.is_here(&stat) || !plus && of_entry.is_some() {
             return unseen;
         }
         let place = (&fd, &stat);

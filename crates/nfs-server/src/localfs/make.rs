@@ -2,7 +2,7 @@
 
 use super::Inner;
 use super::entries::Turn;
-use super::node::{Node, NodeFd};
+use super::open_files::node::{Node, NodeFd};
 use super::owed::Owed;
 use super::sys::{self, Pace, Stat, Stop, Try};
 use super::turns::Names;
@@ -118,7 +118,10 @@ impl Maker<'_> {
     /// Handles CREATE of a name that exists.
     fn existing(&self, how: &CreateHow, turn: Turn<'_>) -> Try<Found> {
         // The name exists, and the lock on names keeps it until the file is open.
-        let (fd, stat) = self.inner.open_entry(self.dir, self.name, Pace::Patient)?;
+        let (fd, stat) = self
+            .inner
+            .files
+            .open_entry(self.dir, self.name, Pace::Patient)?;
         drop(turn);
         if stat.attributes.kind != FileKind::Regular {
             return Err(Error::Exists.into());
@@ -246,7 +249,7 @@ impl Maker<'_> {
         let inner = self.inner;
         let begin = sys::coarse_now();
         inner.as_caller(self.who, make)?;
-        let opened = inner.open_entry(self.dir, self.name, Pace::Patient);
+        let opened = inner.files.open_entry(self.dir, self.name, Pace::Patient);
         let (fd, stat) = opened.inspect_err(|_| {
             self.unmake(&turn.names, |stat| self.is_fresh(stat, kind, mode, begin));
         })?;
@@ -384,7 +387,7 @@ impl Maker<'_> {
         if taken == 0 || taken & !self.inner.umask != 0 || made.kind == FileKind::Symlink {
             return Ok(0);
         }
-        let dir = self.inner.open_directory(self.dir)?;
+        let dir = self.inner.files.open_directory(self.dir)?;
         match rustix::fs::fgetxattr(&dir, c"system.posix_acl_default", &mut [0_u8; 0]) {
             Ok(_) => Ok(0),
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(taken),
@@ -417,7 +420,7 @@ impl Maker<'_> {
     /// according to `ours`.
     fn unmake(&self, _: &Names<'_>, ours: impl FnOnce(&Stat) -> bool) {
         let inner = self.inner;
-        let Ok((_open, stat)) = inner.open_entry(self.dir, self.name, Pace::Patient) else {
+        let Ok((_open, stat)) = inner.files.open_entry(self.dir, self.name, Pace::Patient) else {
             return;
         };
         let flags = if stat.attributes.is_directory() {
@@ -507,7 +510,7 @@ mod tests {
         let local = LocalFs::open(dir.path(), options).unwrap();
         let inner = &local.inner;
         let make = |name: &'static str| {
-            let root = inner.root().id();
+            let root = inner.files.root().id();
             let changed = inner.change_directory(root, Pace::Patient, |node, _, turn| {
                 let maker = Maker {
                     inner,
@@ -516,7 +519,7 @@ mod tests {
                     name: b"new",
                 };
                 let made = maker.make_entry(FileKind::Directory, 0o700, turn, move || {
-                    let root = &inner.root().path;
+                    let root = &inner.files.root().path;
                     let mode = Mode::from_raw_mode(0o700);
                     rustix::fs::mkdirat(root, "new", mode)?;
                     rustix::fs::renameat(root, name, root, "new")
@@ -539,7 +542,7 @@ mod tests {
             let mut opening = Opening::new(dir.path().to_owned(), options.clone()).unwrap();
             opening.volume.local = local;
             let inner = &Inner::over(opening);
-            let root = inner.root().id();
+            let root = inner.files.root().id();
             let changed = inner.change_directory(root, Pace::Patient, |node, _, turn| {
                 let maker = Maker {
                     inner,
@@ -549,8 +552,8 @@ mod tests {
                 };
                 let made = maker.make_entry(FileKind::Directory, 0o700, turn, || {
                     let mode = Mode::from_raw_mode(0o777);
-                    rustix::fs::mkdirat(&inner.root().path, name, mode)?;
-                    rustix::fs::chmodat(&inner.root().path, name, mode, AtFlags::empty())
+                    rustix::fs::mkdirat(&inner.files.root().path, name, mode)?;
+                    rustix::fs::chmodat(&inner.files.root().path, name, mode, AtFlags::empty())
                 });
                 made.map(|_| ())
             });

@@ -6,7 +6,7 @@
 //! closed at once. If mounts are served as exports of their own, calls for a mount that is not
 //! known yet are answered jukebox.
 
-use super::node::Node;
+use super::open_files::node::Node;
 use super::sys::{self, Pace, Stat, Stop, Try};
 use super::{Inner, Resolver};
 use crate::fs::Error;
@@ -40,7 +40,7 @@ impl Inner {
         match sys::open_entry(&dir.path, name, self.volume.look(pace)) {
             Err(Errno::XDEV) if pace == Pace::Quick => Err(Stop::WouldBlock),
             Err(Errno::XDEV) => self.open_covered(dir, name),
-            opened => self.look_at(opened?),
+            opened => self.files.look_at(opened?),
         }
     }
 
@@ -57,7 +57,7 @@ impl Inner {
             .and_then(|copy| sys::open_entry(copy, name, Pace::Patient))
             .and_then(|fd| handles.identify(fd));
         match covered {
-            Ok(file) => self.look_at(handles.open_file(file)?),
+            Ok(file) => self.files.look_at(handles.open_file(file)?),
             // This process is not root, or the entry is an automount point.
             Err(Errno::PERM | Errno::INVAL | Errno::XDEV | Errno::NOSYS) => {
                 Err(Error::Access.into())

@@ -5,8 +5,8 @@ use super::hung::Working;
 use super::id::{self, IdentifiedBy, TableId};
 use super::kernel::KernelHandles;
 use super::lru::Lru;
-use super::node::{Node, Root};
 use super::open_files::OpenFiles;
+use super::open_files::node::{Node, Root};
 use super::parts::Parts;
 use super::passes::Passes;
 use super::sys::{self, Pace, ProcFd, Stat};
@@ -15,43 +15,21 @@ use super::turns::Turns;
 use super::volume::fileid::FileIds;
 use super::volume::kind::{FsKind, figures, file_system, magic};
 use super::volume::{Hidden, Volume, VolumeFacts};
-use super::{Caches, DIRECTORY_TRUST, Inner, REMEMBERED_PLACES, Resolver};
-use crate::fs::{FileId, Identity, fresh_verifier};
+use super::write_verifier::WriteVerifier;
+use super::{DIRECTORY_TRUST, Inner, REMEMBERED_PLACES, Resolver};
+use crate::fs::{FileId, Identity};
 use crate::state_dir::exports_state;
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwapOption;
 use buffer::Pool;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Access, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use syscalls::{ActingAs, FsUser};
-
-/// Bounds of the number of files kept open by all exports together. Within them it is a quarter of
-/// the descriptor limit of the process, as a file takes up to three descriptors.
-const OPEN_FILES: std::ops::RangeInclusive<usize> = 64..=16_384;
-
-/// Exports that share the descriptors of this process.
-static EXPORTS: AtomicUsize = AtomicUsize::new(0);
-
-/// One of [`EXPORTS`].
-pub(super) struct Counted;
-
-impl Counted {
-    fn new() -> Self {
-        EXPORTS.fetch_add(1, Relaxed);
-        Self
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        EXPORTS.fetch_sub(1, Relaxed);
-    }
-}
 
 /// Options for exporting a directory.
 ///
@@ -188,7 +166,7 @@ pub(super) struct Opening {
     pub(super) volume: Volume,
     pub(super) root: Root,
     pub(super) resolver: Resolver,
-    pub(super) verifier: Arc<AtomicU64>,
+    pub(super) verifier: WriteVerifier,
     /// Whether this process acts for the caller.
     pub(super) as_root: bool,
     /// Identity of this process.
@@ -270,7 +248,7 @@ impl Opening {
                  may lead to a new one with its inode number or path"
             );
         }
-        let (file, key) = identify(&resolver, by, root.as_fd(), &stat)
+        let file = identify(&resolver, by, root.as_fd(), &stat)
             .map_err(kernel_error("its file handle"))?;
         let file_ids = FileIds::of(file, uniform);
         let fileid = file_ids.number(file, stat.attributes.fileid);
@@ -282,7 +260,7 @@ impl Opening {
             .transpose()
             .map_err(kernel_error("statx of the state directory"))?
             .filter(|hidden| by == IdentifiedBy::Birth || hidden.device() == stat.device);
-        let verifier = Arc::new(AtomicU64::new(fresh_verifier()));
+        let verifier = WriteVerifier::new();
         let is_mount = sys::is_mount_point(&root).map_err(kernel_error("statx"))?;
         let flags = figures(rustix::fs::fstatvfs(&root)).map_err(kernel_error("statvfs"))?;
         let flags = flags.map_or(StatVfsMountFlags::empty(), |found| found.f_flag);
@@ -319,7 +297,12 @@ impl Opening {
                 mount: stat.mount,
                 device: stat.device,
                 is_mount,
-                node: Arc::new(Node::new(&stat, (file, key, fileid), root, &verifier)),
+                node: Arc::new(Node::new(
+                    &stat,
+                    (file, id::key_of(file), fileid),
+                    root,
+                    &verifier,
+                )),
             },
             resolver,
             verifier,
@@ -336,21 +319,20 @@ impl Opening {
 
 impl Inner {
     pub(super) fn over(opening: Opening) -> Self {
+        let volume = Arc::new(opening.volume);
         Self {
-            volume: Arc::new(opening.volume),
+            files: Arc::new(OpenFiles::new(
+                Arc::clone(&volume),
+                opening.root,
+                opening.verifier.clone(),
+                opening.open_files,
+            )),
+            volume,
             resolver: opening.resolver,
-            caches: Mutex::new(Caches {
-                open: OpenFiles::new(opening.open_files.unwrap_or(*OPEN_FILES.end())),
-                links: Lru::new(REMEMBERED_PLACES),
-                gone: Vec::new(),
-            }),
+            links: Mutex::new(Lru::new(REMEMBERED_PLACES)),
             passes: Passes::new(),
             listed: Parts::new(),
             turns: Turns::of(opening.device),
-            told_elsewhere: AtomicBool::new(false),
-            open_files: opening.open_files,
-            shed_at: AtomicU64::new(sys::exhausted()),
-            _counted: Counted::new(),
             as_root: opening.as_root,
             me: opening.me,
             verifier: opening.verifier,
@@ -361,9 +343,6 @@ impl Inner {
             trust: DIRECTORY_TRUST,
             everything: GroupCommit::default(),
             umask: opening.umask,
-            root: ArcSwap::from_pointee(opening.root),
-            sweeper: Arc::default(),
-            round: AtomicU64::new(1),
             working: Working::default(),
             known_mounts: ArcSwapOption::empty(),
             writers: Mutex::default(),
@@ -387,16 +366,15 @@ fn this_process() -> Identity {
 /// Number of the root directory where numbers are derived from paths.
 const ROOT_BY_PATH: u64 = 1;
 
-/// Returns the id of a root directory, and its key among the open files.
+/// Returns the id of a root directory.
 pub(super) fn identify(
     resolver: &Resolver,
     by: IdentifiedBy,
     root: BorrowedFd<'_>,
     stat: &Stat,
-) -> Result<(FileId, u64), Errno> {
+) -> Result<FileId, Errno> {
     if let Resolver::Kernel(handles) = resolver {
-        let file = handles.identify(root)?;
-        return Ok((file, id::key_of_kernel(file)));
+        return handles.identify(root);
     }
     let (number, birth) = match by.path() {
         true => (ROOT_BY_PATH, 0),
@@ -407,7 +385,7 @@ pub(super) fn identify(
         birth,
         home: number,
     };
-    Ok((id.into(), number))
+    Ok(id.into())
 }
 
 /// Returns what identifies a file where the kernel has no handles.
@@ -456,19 +434,6 @@ fn acts_for_others() -> Result<bool, Errno> {
 fn is_alone(map: &str) -> bool {
     let mut fields = map.split_whitespace();
     fields.nth(2) == Some("1") && fields.next().is_none()
-}
-
-/// Returns the number of files that each export may keep open.
-pub(super) fn share_of_files() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    share(limit, EXPORTS.load(Relaxed))
-}
-
-fn share(limit: Option<u64>, exports: usize) -> usize {
-    let quarter = limit.map_or(*OPEN_FILES.end(), |limit| {
-        usize::try_from(limit / 4).unwrap_or(usize::MAX)
-    });
-    quarter.clamp(*OPEN_FILES.start(), *OPEN_FILES.end()) / exports.max(1)
 }
 
 /// Returns the umask of this process, from /proc: umask(2) would change it.
@@ -594,13 +559,5 @@ pub(super) mod tests {
         assert!(!is_alone("         0          0 4294967295\n"));
         assert!(!is_alone("0 1000 1\n1 100000 65536\n"));
         assert!(!is_alone(""));
-    }
-
-    #[test]
-    fn exports_share_the_descriptors_of_the_process() {
-        assert_eq!(share(Some(4096), 1), 1024);
-        assert_eq!(share(Some(4096), 4), 256);
-        assert_eq!(share(Some(16), 1), *OPEN_FILES.start());
-        assert_eq!(share(None, 2), OPEN_FILES.end() / 2);
     }
 }

@@ -1,6 +1,6 @@
 //! Pending syncs of a change.
 
-use super::node::Node;
+use super::open_files::node::Node;
 use smallvec::SmallVec;
 use std::sync::Arc;
 

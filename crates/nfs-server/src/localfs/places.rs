@@ -2,10 +2,12 @@
 
 use super::Inner;
 use super::id::TableId;
-use super::node::{Known, Link, Named, Node};
+use super::lru::Lru;
+use super::names::{Known, Link, Named};
+use super::open_files::node::Node;
 use super::sys::{Pace, Stat, Stop, Try};
 use super::table::{Of, Place, Row, Table};
-use super::{Caches, Resolver, id};
+use super::{Resolver, id};
 use crate::fs::{Error, FileId};
 use rustix::fd::AsFd;
 use std::sync::Arc;
@@ -28,8 +30,8 @@ impl Inner {
             return Ok(self.settle_by_path(table, parent, name, stat)?.into());
         }
         let number = stat.attributes.fileid;
-        if number == self.root().number {
-            return Ok(self.root().id());
+        if number == self.files.root().number {
+            return Ok(self.files.root().id());
         }
         let home = self.settle(table, parent, name, stat, home, pace)?;
         Ok(FileId::from(TableId {
@@ -76,8 +78,8 @@ impl Inner {
     ) -> Try<u64> {
         let ino = stat.attributes.fileid;
         let known = {
-            let mut caches = self.caches();
-            match caches.links.get(ino) {
+            let mut links = self.links();
+            match links.get(ino) {
                 Some(link) => link
                     .known
                     .filter(|known| known.birth == stat.birth)
@@ -111,13 +113,13 @@ impl Inner {
         if needs_row(stat, home, parent) {
             save(table, ino, (parent, name), stat, home)?;
         }
-        let mut caches = self.caches();
+        let mut links = self.links();
         // Another call may have chosen meanwhile.
-        let home = match caches.links.get(ino).and_then(|link| link.known) {
+        let home = match links.get(ino).and_then(|link| link.known) {
             Some(known) if known.birth == stat.birth => known.home,
             _ => home,
         };
-        caches.remember(ino, (parent, name), stat.birth, (home, saved));
+        remember(&mut links, ino, (parent, name), stat.birth, (home, saved));
         Ok(home)
     }
 
@@ -148,26 +150,22 @@ impl Inner {
             table.remove(ino, of, stat.birth);
         }
         let place = (to.number, name);
-        self.caches()
-            .remember(ino, place, stat.birth, (home, saved));
+        remember(&mut self.links(), ino, place, stat.birth, (home, saved));
         Ok(result?)
     }
 
     fn identify_known(&self, table: &Table, stat: &Stat) -> Option<u64> {
         let ino = stat.attributes.fileid;
+        if let Some(node) = self.files.get(ino)
+            && node.birth == stat.birth
         {
-            let mut caches = self.caches();
-            if let Some(node) = caches.open.get(ino)
-                && node.birth == stat.birth
-            {
-                return Some(node.home());
-            }
-            if let Some(link) = caches.links.get(ino)
-                && let Some(known) = link.known
-                && known.birth == stat.birth
-            {
-                return Some(known.home);
-            }
+            return Some(node.home());
+        }
+        if let Some(link) = self.links().get(ino)
+            && let Some(known) = link.known
+            && known.birth == stat.birth
+        {
+            return Some(known.home);
         }
         let row = table.get_of(ino, kind_of(stat)).ok()??;
         (row.birth == stat.birth).then_some(row.home)
@@ -188,32 +186,19 @@ impl Inner {
             Some(table) if self.volume.by.path() => self.number_at(table, parent, name, stat),
             Some(_) | None => stat.attributes.fileid,
         };
-        let mut caches = self.caches();
-        let forget = caches
-            .links
-            .get(number)
-            .is_some_and(|link| match link.known {
-                Some(known) if known.birth != stat.birth => false,
-                _ => gone || link.parent == parent && *link.name == *name,
-            });
+        let mut links = self.links();
+        let forget = links.get(number).is_some_and(|link| match link.known {
+            Some(known) if known.birth != stat.birth => false,
+            _ => gone || link.parent == parent && *link.name == *name,
+        });
         if forget {
-            caches.links.remove(number);
+            links.remove(number);
         }
-        let key = match self.volume.by.path() {
-            true => Some(number),
-            false => caches.open.key_of_inode(number),
+        drop(links);
+        let node = match gone {
+            true => self.files.take_removed(number, stat),
+            false => None,
         };
-        let is_it = |node: &Arc<Node>| match self.volume.by.path() {
-            true => node.birth == stat.birth,
-            false => node.is(stat),
-        };
-        let node = match key {
-            Some(key) if gone && caches.open.peek(key).is_some_and(is_it) => {
-                caches.open.remove(key)
-            }
-            Some(_) | None => None,
-        };
-        drop(caches);
         if let Some(table) = self.table() {
             if self.volume.by.path() {
                 forget_name(table, parent, name, stat.birth);
@@ -227,22 +212,20 @@ impl Inner {
     }
 }
 
-impl Caches {
-    /// Remembers the location of a file.
-    pub(super) fn remember(
-        &mut self,
-        number: u64,
-        (parent, name): (u64, &[u8]),
-        birth: u64,
-        (home, saved): (u64, bool),
-    ) {
-        let link = Link {
-            known: Some(Known { birth, home, saved }),
-            parent,
-            name: name.into(),
-        };
-        self.links.insert(number, link);
-    }
+/// Remembers the location of a file.
+pub(super) fn remember(
+    links: &mut Lru<Link>,
+    number: u64,
+    (parent, name): (u64, &[u8]),
+    birth: u64,
+    (home, saved): (u64, bool),
+) {
+    let link = Link {
+        known: Some(Known { birth, home, saved }),
+        parent,
+        name: name.into(),
+    };
+    links.insert(number, link);
 }
 
 /// Makes sure that the table has this location of a file.

@@ -6,24 +6,19 @@
 //! any more. Then the next MOUNT takes the directory that is at the path, if it is of the same kind.
 
 use super::Inner;
-use super::node::{Node, Root};
 use super::open::identify;
+use super::open_files::node::Root;
 use super::sys::{self, Pace, Stop, Try};
 use super::volume::kind::{figures, magic};
 use crate::fs::{Error, FileId};
-use arc_swap::Guard;
 use rustix::fd::AsFd;
 use std::sync::Arc;
 
 impl Inner {
-    pub(super) fn root(&self) -> Guard<Arc<Root>> {
-        self.root.load()
-    }
-
     /// Returns the root directory for a client that mounts the export. If the one that was opened is
     /// gone, it is the one at its path.
     pub(super) fn root_to_mount(&self, pace: Pace) -> Try<FileId> {
-        let root = self.root();
+        let root = self.files.root();
         let links = rustix::fs::fstat(&root.path).map(|found| found.st_nlink);
         if links.is_ok_and(|links| links != 0) {
             return Ok(root.id());
@@ -33,11 +28,9 @@ impl Inner {
         }
         let new = self.open_root_again(&root)?.ok_or(Error::Stale)?;
         let file = new.id();
-        self.root.store(Arc::new(new));
-        // What is open or remembered is of the directory before.
-        let mut caches = self.caches();
-        let gone = (caches.open.trim(0), caches.links.trim(0));
-        drop(caches);
+        self.files.replace_root(new);
+        // Locations are of the directory before.
+        let gone = self.links().trim(0);
         drop(gone);
         tracing::warn!(
             export = %self.volume.path.display(),
@@ -58,9 +51,8 @@ impl Inner {
         if !is_of_its_kind || self.volume.is_hidden(&stat) {
             return Ok(None);
         }
-        let (file, key) = identify(&self.resolver, self.volume.by, fd.as_fd(), &stat)?;
-        let fileid = self.volume.file_ids.number(file, stat.attributes.fileid);
-        let node = Node::new(&stat, (file, key, fileid), fd, &self.verifier);
+        let file = identify(&self.resolver, self.volume.by, fd.as_fd(), &stat)?;
+        let node = self.files.new_node(file, &stat, fd);
         Ok(Some(Root {
             node: Arc::new(node),
             mount: stat.mount,

@@ -1,7 +1,7 @@
 //! Setting attributes.
 
 use super::Inner;
-use super::node::Node;
+use super::open_files::node::Node;
 use super::sys::{self, Pace, Try};
 use crate::fs::{
     Attributes, Changed, Error, FileId, FileKind, Identity, SetAttributes, SetTime, Time, Wcc, mode,
@@ -32,7 +32,7 @@ impl Inner {
             _ => (None, Some(self.turns.unguarded(node.ino, Pace::Patient)?)),
         };
         let changing = self.turns.begin(node.ino, node.is_directory());
-        let before = self.attributes(&node)?;
+        let before = self.files.attributes(&node)?;
         // RFC 1813 §3.3.2: compared with the change time that the client last saw.
         let result = if guard.is_some_and(|guard| !same_on_the_wire(guard, before.ctime)) {
             Err(Error::NotSync.into())
@@ -40,7 +40,7 @@ impl Inner {
             self.apply(who, &node, &before, &set)
         };
         // Read before the sync: the client would take later changes of others for its own.
-        let after = self.attributes(&node).ok();
+        let after = self.files.attributes(&node).ok();
         let wcc = Wcc {
             before: changing.is_alone().then(|| before.before()),
             after,
@@ -143,7 +143,7 @@ impl Inner {
     fn chmod(&self, who: &Identity, node: &Node, mode: u32) -> Try<()> {
         if !self.as_root && node.kind == FileKind::Regular && mode & 0o400 == 0 {
             // If it cannot be read now, no client has it open for reading.
-            let _ = self.open_reader(node);
+            let _ = self.files.open_reader(node);
         }
         let writer = node.writer();
         let raw = Mode::from_raw_mode(mode);

@@ -3,7 +3,7 @@
 //! fsync(2) needs a descriptor of the file itself. Opening a FIFO or a device has side effects, and
 //! a symbolic link cannot be opened. Instead, another file of the same file system is synced.
 
-use super::node::Node;
+use super::open_files::node::Node;
 use super::sys::Try;
 use super::{Changes, Inner};
 use crate::fs::FileKind;
@@ -26,14 +26,19 @@ impl Inner {
         if self.volume.syncs.journal {
             // The file has no name, and is removed when the descriptor is closed.
             let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-            let made = rustix::fs::openat(&self.root().path, c".", flags, Mode::RUSR | Mode::WUSR);
+            let made = rustix::fs::openat(
+                &self.files.root().path,
+                c".",
+                flags,
+                Mode::RUSR | Mode::WUSR,
+            );
             if let Ok(file) = made {
                 return rustix::fs::fsync(file);
             }
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::syncfs(rustix::fs::openat(
-            &self.root().path,
+            &self.files.root().path,
             c".",
             flags,
             Mode::empty(),

@@ -10,7 +10,8 @@
 //! such data stays open, for reading, until the kernel has written the data back.
 
 use super::Inner;
-use super::node::Node;
+use super::open_files::WRITE_BACK_ROUNDS;
+use super::open_files::node::{Gone, Node};
 use super::table::Of;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::OFlags;
@@ -19,29 +20,13 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
-/// Rounds for which an idle file with data that was not committed is kept open, or one that could not be
-/// opened again to be written: a minute. By default a kernel, that of a client too, begins to write data
-/// back when it is 30 seconds old.
-const WRITE_BACK_ROUNDS: u64 = 80;
-
-/// Largest number of removed files whose rows are still to be removed from the table. Rows of
-/// further files stay.
-const MAX_GONE: usize = 4096;
-
-/// A file without a name.
-pub(super) struct Gone {
-    pub(super) number: u64,
-    pub(super) of: Of,
-    pub(super) birth: u64,
-}
-
 /// Starts the thread that closes idle files.
 ///
 /// # Errors
 ///
 /// If the thread cannot be started.
 pub(super) fn start(inner: &Arc<Inner>) -> io::Result<()> {
-    let sweeper = Arc::clone(&inner.sweeper);
+    let sweeper = Arc::clone(inner.files.sweeper());
     let inner = Arc::downgrade(inner);
     let run = move || {
         while let Some(round) = sweeper.next_round() {
@@ -61,75 +46,29 @@ pub(super) fn start(inner: &Arc<Inner>) -> io::Result<()> {
 impl Inner {
     /// Ends a round: closes files that were not used in the last complete one.
     pub(super) fn sweep(&self) {
-        let round = self.round.fetch_add(1, Relaxed) + 1;
-        let (idle, gone) = {
-            let mut caches = self.caches();
-            caches.open.set_round(round);
-            let idle: Vec<_> = caches.open.idle(round - 1).map(Arc::clone).collect();
-            (idle, std::mem::take(&mut caches.gone))
-        };
-        self.passes.begin_round(round);
-        self.listed.begin_round(round);
+        let round = self.files.begin_round();
+        self.passes.begin_round(round.number);
+        self.listed.begin_round(round.number);
         self.volume.look_who_can_reach();
-        for gone in gone {
+        for gone in round.gone {
             self.forget(&gone);
         }
-        self.close_idle_writers(round);
-        for node in idle {
-            if self.sweeper.is_ending() {
+        self.close_idle_writers(round.number);
+        for node in round.idle {
+            if self.files.sweeper().is_ending() {
                 return;
             }
-            self.close_idle(&node, round);
-        }
-        let caches = self.caches();
-        if caches.open.len() == 0 {
-            self.sweeper.rest();
-        }
-    }
-
-    fn close_idle(&self, node: &Arc<Node>, round: u64) {
-        let links = rustix::fs::fstat(&node.path).map(|stat| stat.st_nlink);
-        let wrote = node.uncommitted.load(Relaxed);
-        let may_lose_data = wrote != 0 && round < wrote.saturating_add(WRITE_BACK_ROUNDS);
-        let stays = match links {
-            Ok(0) => false,
-            // A writer that is still open must stay so.
-            Ok(_) => {
-                !self.volume.kernel_handles && !self.is_hidden_by_fuse(node)
-                    || may_lose_data
-                    || node.writer().is_some()
+            if let Some(gone) = self.files.close_idle(&node, round.number) {
+                self.forget(&gone);
             }
-            // A file system in another process refuses to tell of a removed file. If the file has
-            // other names, or answers later, it is looked for again.
-            Err(_) => may_lose_data,
-        };
-        if stays {
-            return;
         }
-        let mut caches = self.caches();
-        // The cache and this function hold one reference each.
-        let unused = Arc::strong_count(node) <= 2 && caches.open.is_idle(node.key, round - 1);
-        let closed = unused.then(|| caches.open.remove(node.key));
-        drop(caches);
-        // Closing the last descriptor of a large file takes time.
-        drop(closed);
-        if links == Ok(0) {
-            self.forget(&Gone::from(&**node));
-        }
-    }
-
-    /// Whether a file has no name any more, though it has a link: libfuse renames a removed file that
-    /// is open, and removes it when it is closed. The kernel tells by the path, also for a file that
-    /// really has such a name; that one is found again.
-    fn is_hidden_by_fuse(&self, node: &Node) -> bool {
-        let path = self.volume.proc.path(node.path.as_fd());
-        !self.volume.local && path.is_ok_and(|path| path.to_bytes().ends_with(b" (deleted)"))
+        self.files.end_round();
     }
 
     fn close_idle_writers(&self, round: u64) {
         let writers: Vec<u64> = self.writers().iter().copied().collect();
         for key in writers {
-            let node = self.caches().open.peek(key).map(Arc::clone);
+            let node = self.files.peek(key);
             let Some(node) = node else {
                 // The writer was closed with the file.
                 self.writers().remove(&key);
@@ -156,13 +95,13 @@ impl Inner {
 
     /// Notes a use of the writer of a file.
     pub(super) fn wrote(&self, node: &Node) {
-        node.wrote.store(self.round.load(Relaxed), Relaxed);
+        node.wrote.store(self.files.round(), Relaxed);
     }
 
     /// Notes a write that is to be committed later.
     pub(super) fn wrote_unstably(&self, node: &Node) {
         if !self.volume.memory {
-            node.uncommitted.store(self.round.load(Relaxed), Relaxed);
+            node.uncommitted.store(self.files.round(), Relaxed);
         }
     }
 
@@ -201,8 +140,11 @@ impl Inner {
     fn is_last_writer(&self, node: &Node) -> bool {
         let until = node.wrote.load(Relaxed).saturating_add(WRITE_BACK_ROUNDS);
         !self.as_root
-            && self.round.load(Relaxed) < until
-            && self.attributes(node).is_ok_and(|now| now.mode & 0o200 == 0)
+            && self.files.round() < until
+            && self
+                .files
+                .attributes(node)
+                .is_ok_and(|now| now.mode & 0o200 == 0)
     }
 
     /// Opens the file for reading unless it is open; returns whether that succeeded.
@@ -215,40 +157,19 @@ impl Inner {
         node.reader().is_some()
     }
 
-    /// Notes that a file has no name any more.
-    pub(super) fn note_gone(&self, node: &Node) {
-        self.drop_node(node);
-        if !self.volume.kernel_handles {
-            let mut caches = self.caches();
-            if caches.gone.len() < MAX_GONE {
-                caches.gone.push(Gone::from(node));
-            }
-        }
-    }
-
     /// Removes the location of a removed file.
     pub(super) fn forget(&self, gone: &Gone) {
         let Some(table) = self.table() else { return };
-        let mut caches = self.caches();
-        let link = caches.links.get(gone.number).and_then(|link| link.known);
+        let mut links = self.links();
+        let link = links.get(gone.number).and_then(|link| link.known);
         if link.is_some_and(|known| known.birth == gone.birth) {
-            caches.links.remove(gone.number);
+            links.remove(gone.number);
         }
-        drop(caches);
-        table.remove(gone.number, gone.of, gone.birth);
-    }
-}
-
-impl From<&Node> for Gone {
-    fn from(node: &Node) -> Self {
-        Self {
-            number: node.number,
-            of: if node.is_directory() {
-                Of::Directory
-            } else {
-                Of::File
-            },
-            birth: node.birth,
-        }
+        drop(links);
+        let of = match gone.is_directory {
+            true => Of::Directory,
+            false => Of::File,
+        };
+        table.remove(gone.number, of, gone.birth);
     }
 }

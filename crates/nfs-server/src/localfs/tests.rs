@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use tempfile::TempDir;
 
 mod data;
@@ -523,7 +524,7 @@ fn number_of_open_files_is_bounded() {
             assert_eq!(read.data.concat(), format!("{n}").as_bytes());
         }
     }
-    assert!(local.inner.caches().open.len() <= 4);
+    assert!(local.inner.files.len() <= 4);
 }
 
 fn descriptors_are_given_back_when_there_are_no_more() {
@@ -532,11 +533,11 @@ fn descriptors_are_given_back_when_there_are_no_more() {
         export.write(&format!("f{n}"), "");
         export.find(&format!("f{n}")).unwrap();
     }
-    assert!(export.fs().inner.caches().open.len() >= 20);
+    assert!(export.fs().inner.files.len() >= 20);
     // As a LOOKUP finds out, which tells of it beside the attributes of the directory.
     assert!(sys::opened(Err(Errno::MFILE)).is_err());
     export.stat(export.fs().root()).unwrap();
-    assert!(export.fs().inner.caches().open.len() <= 10);
+    assert!(export.fs().inner.files.len() <= 10);
     assert!(export.find("f0").is_ok());
 }
 

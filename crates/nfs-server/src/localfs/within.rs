@@ -6,7 +6,7 @@
 use super::Inner;
 use super::id;
 use super::kernel::KernelHandles;
-use super::node::Node;
+use super::open_files::node::Node;
 use super::sys::{self, Pace, Stop, Try};
 use crate::fs::{Error, FileId};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,20 +29,20 @@ impl Inner {
         pace: Pace,
     ) -> Try<Arc<Node>> {
         let key = id::key_of_kernel(file);
-        let open = self.caches().open.get(key).map(|node| Arc::clone(node));
+        let open = self.files.get(key);
         let node = match open.filter(|node| node.id() == file) {
             Some(node) => node,
             None if self.volume.look(pace) == Pace::Quick => return Err(Stop::WouldBlock),
             None => {
                 let fd = handles.open_file(file)?;
                 let stat = sys::stat(&fd, self.volume.by)?;
-                if stat.mount != self.root().mount || stat.attributes.links == 0 {
+                if stat.mount != self.files.root().mount || stat.attributes.links == 0 {
                     return Err(Error::Stale.into());
                 }
                 if self.volume.is_hidden(&stat) {
                     return Err(Error::Access.into());
                 }
-                self.keep_open(self.new_node(file, &stat, fd))
+                self.files.keep_open(self.files.new_node(file, &stat, fd))
             }
         };
         self.check_within(&node, pace)?;
@@ -58,12 +58,12 @@ impl Inner {
     ) -> Try<Arc<Node>> {
         let fd = sys::open_parent(&node.path, self.volume.look(pace))?;
         let file = handles.identify(&fd)?;
-        let root = self.root();
+        let root = self.files.root();
         if file == root.id() {
             return Ok(Arc::clone(&root.node));
         }
         let stat = sys::stat(&fd, self.volume.by)?;
-        let parent = self.keep_open(self.new_node(file, &stat, fd));
+        let parent = self.files.keep_open(self.files.new_node(file, &stat, fd));
         self.check_within(&parent, pace)?;
         Ok(parent)
     }
@@ -81,7 +81,7 @@ impl Inner {
                 Ok(())
             }
             false => {
-                self.drop_node(node);
+                self.files.drop_node(node);
                 Err(Error::Stale.into())
             }
         }
@@ -92,7 +92,7 @@ impl Inner {
     fn is_within(&self, dir: BorrowedFd<'_>, pace: Pace) -> Try<bool> {
         for _ in 0..TRIES {
             let (Ok(root), Ok(path)) = (
-                self.volume.proc.path(self.root().path.as_fd()),
+                self.volume.proc.path(self.files.root().path.as_fd()),
                 self.volume.proc.path(dir),
             ) else {
                 break;
@@ -100,7 +100,7 @@ impl Inner {
             let Some(path) = below(path.to_bytes(), root.to_bytes()) else {
                 continue;
             };
-            match sys::open_below(&self.root().path, path, pace) {
+            match sys::open_below(&self.files.root().path, path, pace) {
                 Ok(found) if sys::is_same(&found, dir)? => return Ok(true),
                 Err(Errno::AGAIN) if pace == Pace::Quick => return Err(Stop::WouldBlock),
                 Ok(_) | Err(_) => {}
@@ -118,7 +118,7 @@ impl Inner {
         let mut above: Option<OwnedFd> = None;
         for steps in 0..=MAX_STEPS_UP {
             let at = above.as_ref().map_or(dir, AsFd::as_fd);
-            if sys::is_same(at, &self.root().path)? {
+            if sys::is_same(at, &self.files.root().path)? {
                 return Ok(Some(steps));
             }
             let parent = match sys::open_parent(at, Pace::Patient) {

@@ -93,7 +93,7 @@ const MAPS_BY_ADDRESS: &[&str] = &[
 
 const LARGE_TYPES: &[(&str, usize)] = &[
     ("crates/nfs-proto/src/binding/scan/machine.rs::Scan", 18),
-    ("crates/nfs-server/src/localfs.rs::Inner", 26),
+    ("crates/nfs-server/src/localfs.rs::Inner", 20),
     ("crates/rpcrdma-proto/src/v2/session/mod.rs::Session", 16),
     ("crates/rpcrdma/src/server/serve.rs::Answering", 16),
     ("crates/verbs-ibv/src/fake/mod.rs::Model", 45),

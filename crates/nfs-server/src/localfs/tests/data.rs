@@ -89,7 +89,7 @@ fn files_in_memory_are_made_written_renamed_and_removed_without_a_job() {
     let replaced = rename(b"b", b"c");
     assert!(!replaced.is_ready(), "what is replaced may be large");
     assert_eq!(fs::read(export.path.join("c")).unwrap(), b"c");
-    let dir = local.inner.root().ino;
+    let dir = local.inner.files.root().ino;
     let names = local.inner.turns.names([dir; 2], Pace::Patient).unwrap();
     assert!(!local.make(&who, root, name(b"e"), file()).is_ready());
     assert!(!rename(b"b", b"f").is_ready());

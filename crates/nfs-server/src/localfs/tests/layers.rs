@@ -279,11 +279,12 @@ fn file_in_a_directory_that_was_made_again_is_found() {
     assert!(fs::metadata(fuse.at.join("d")).is_err());
     fs::rename(below("aside"), below("d")).unwrap();
     fs::rename(below("spare/f"), below("d/f")).unwrap();
-    local
+    let node = local
         .inner
-        .caches()
-        .open
-        .remove(crate::localfs::id::TableId::parse(f).unwrap().number);
+        .files
+        .peek(crate::localfs::id::key_of(f))
+        .unwrap();
+    local.inner.files.drop_node(&node);
     assert_eq!(read(&local, f).as_deref(), Ok("text"));
 }
 

@@ -297,9 +297,9 @@ fn directory_of_another_device_is_not_here_with_the_table() {
         HANDLES.set(handles);
         let export = Export::new();
         let inner = &export.fs().inner;
-        let mut stat = sys::stat(&inner.root().path, IdentifiedBy::Birth).unwrap();
-        assert!(inner.is_here(&stat));
+        let mut stat = sys::stat(&inner.files.root().path, IdentifiedBy::Birth).unwrap();
+        assert!(inner.files.is_here(&stat));
         stat.device.1 += 1;
-        assert_eq!(inner.is_here(&stat), export.fs().has_kernel_handles());
+        assert_eq!(inner.files.is_here(&stat), export.fs().has_kernel_handles());
     }
 }

@@ -154,13 +154,13 @@ fn concurrent_renames_leave_correct_table_rows() {
             });
         }
     });
-    let caches = |ino| export.fs().inner.caches().links.get(ino).cloned().unwrap();
+    let link = |ino| export.fs().inner.links().get(ino).cloned().unwrap();
     let ino = |file| TableId::parse(file).unwrap().number;
     for (file, name) in [(d, "d"), (g, "g")] {
         let dir = [("a", a), ("b", b), ("c", c)]
             .into_iter()
             .find(|(dir, _)| export.path.join(dir).join(name).exists());
-        assert_eq!(caches(ino(file)).parent, ino(dir.unwrap().1));
+        assert_eq!(link(ino(file)).parent, ino(dir.unwrap().1));
     }
     export.restart();
     assert_eq!(export.read(f).unwrap(), b"below");
@@ -217,8 +217,8 @@ fn one_pass_over_a_directory_finds_all_its_files_until_it_changes() {
         assert_eq!(export.stat(*file), Err(Error::Stale));
     }
     assert_eq!(export.passes(), 2);
-    export.fs().inner.caches().links = Lru::new(1);
-    export.fs().inner.caches().open.trim(0);
+    export.fs().inner.links().trim(0);
+    export.fs().inner.files.close_all();
     assert!(export.stat(files[400]).is_ok());
     assert_eq!(export.find("d/other").unwrap(), files[400]);
     assert_eq!(export.passes(), 2);

@@ -419,7 +419,7 @@ fn rights_that_the_kernel_granted_are_remembered() {
             ctime: Time::default(),
             ..attributes
         };
-        let attributes = old(local.inner.attributes(&node).unwrap());
+        let attributes = old(local.inner.files.attributes(&node).unwrap());
         let may = |pace| local.inner.may(&who, &node, &attributes, 4, pace);
         if !local.inner.volume.memory {
             assert!(matches!(may(Pace::Quick), Err(Stop::WouldBlock)));

@@ -135,8 +135,8 @@ fn file_with_uncommitted_data_stays_open_for_as_long_as_it_takes_to_write_back()
     let inner = &export.fs().inner;
     let key = inner.node(f, Pace::Patient).unwrap().key;
     let is_readable = || {
-        let caches = inner.caches();
-        caches.open.peek(key).map(|node| node.reader().is_some())
+        let node = inner.files.peek(key);
+        node.map(|node| node.reader().is_some())
     };
     export.pass_two_rounds();
     assert_eq!(is_readable(), Some(true));
@@ -199,8 +199,8 @@ fn thread_closes_what_is_idle_and_rests_then() {
     for _ in 0..2 {
         export.write("f", "data");
         assert!(export.find("f").is_ok());
-        export.fs().inner.sweeper.wait_for_rest();
-        assert_eq!(export.fs().inner.caches().open.len(), 0);
+        export.fs().inner.files.sweeper().wait_for_rest();
+        assert_eq!(export.fs().inner.files.len(), 0);
     }
 }
 
@@ -216,7 +216,7 @@ in_both_ways! {
 #[test]
 fn export_is_opened_again_right_after_it_was_closed_while_a_round_ends() {
     let mut export = Export::with_table();
-    let sweeper = Arc::clone(&export.fs().inner.sweeper);
+    let sweeper = Arc::clone(export.fs().inner.files.sweeper());
     let inner = Arc::downgrade(&export.fs().inner);
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {

@@ -192,7 +192,7 @@ fn call_that_waits_in_one_directory_holds_up_none_in_another() {
     let names = local
         .inner
         .turns
-        .names([local.inner.root().ino; 2], Pace::Patient);
+        .names([local.inner.files.root().ino; 2], Pace::Patient);
     let other = (0..).map(|number| {
         fs::create_dir(export.path.join(number.to_string())).unwrap();
         export.find(&number.to_string()).unwrap()
@@ -222,7 +222,8 @@ fn file_that_is_given_a_name_while_another_is_removed_is_not_forgotten() {
     let (local, name) = (export.fs(), Name::new(b"f").unwrap());
     let inner = &local.inner;
     let (open, seen) = inner
-        .open_entry(&inner.root(), b"f", Pace::Patient)
+        .files
+        .open_entry(&inner.files.root(), b"f", Pace::Patient)
         .unwrap();
     let linked = local.link(&Identity::root(), f, d, name).wait();
     linked.result.unwrap();

@@ -13,7 +13,7 @@ const ROUND: Duration = Duration::from_millis(750);
 
 /// Wakes and ends the thread.
 #[derive(Default)]
-pub(super) struct Sweeper {
+pub(in crate::localfs) struct Sweeper {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -33,20 +33,20 @@ impl Sweeper {
     }
 
     /// Notes that a file is open.
-    pub(super) fn wake(&self) {
+    pub(in crate::localfs) fn wake(&self) {
         self.state().awake = true;
         self.changed.notify_all();
     }
 
     /// Notes that no file is open.
-    pub(super) fn rest(&self) {
+    pub(in crate::localfs) fn rest(&self) {
         self.state().awake = false;
         self.changed.notify_all();
     }
 
     /// Waits for the end of a round in which a file was open. Until the result is dropped, the
     /// end of the export waits for this thread. Returns `None` at the end of the thread.
-    pub(super) fn next_round(&self) -> Option<Sweeping<'_>> {
+    pub(in crate::localfs) fn next_round(&self) -> Option<Sweeping<'_>> {
         let state = self
             .changed
             .wait_while(self.state(), |state| !state.awake && !state.ending)
@@ -68,24 +68,24 @@ impl Sweeper {
 
     /// Begins the end of a round at once.
     #[cfg(test)]
-    pub(super) fn begin_now(&self) -> Option<Sweeping<'_>> {
+    pub(in crate::localfs) fn begin_now(&self) -> Option<Sweeping<'_>> {
         self.begin(self.state())
     }
 
     /// Whether the export is being closed.
-    pub(super) fn is_ending(&self) -> bool {
+    pub(in crate::localfs) fn is_ending(&self) -> bool {
         self.state().ending
     }
 
     #[cfg(test)]
-    pub(super) fn wait_for_rest(&self) {
+    pub(in crate::localfs) fn wait_for_rest(&self) {
         let rests = self.changed.wait_while(self.state(), |state| state.awake);
         drop(rests);
     }
 }
 
 /// A round that is being ended, until this is dropped.
-pub(super) struct Sweeping<'a>(&'a Sweeper);
+pub(in crate::localfs) struct Sweeping<'a>(&'a Sweeper);
 
 impl Drop for Sweeping<'_> {
     fn drop(&mut self) {
@@ -96,7 +96,7 @@ impl Drop for Sweeping<'_> {
 
 /// Ends the thread when an export is closed, and waits until it uses the export no more: the state
 /// of the export, which it would hold open, can then be opened by the next server.
-pub(super) struct EndSweeper(pub(super) Arc<Sweeper>);
+pub(in crate::localfs) struct EndSweeper(pub(in crate::localfs) Arc<Sweeper>);
 
 impl Drop for EndSweeper {
     fn drop(&mut self) {
