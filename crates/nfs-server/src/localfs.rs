@@ -4,7 +4,7 @@
 //! beneath a directory that was reached in the same way from the root, without following symbolic
 //! links and without crossing mounts. Clients interpret symbolic links.
 //!
-//! A server run by root acts for the caller (`caller.rs`): it makes changes with the caller's
+//! A server run by root acts for the caller (`rights.rs`): it makes changes with the caller's
 //! identity, and before a read-only operation it asks the kernel whether the caller has the right.
 //! So access control lists, quotas and reserved blocks are those of the caller. A server run by
 //! another user does everything as that user.
@@ -44,7 +44,6 @@ mod acl;
 mod ahead;
 mod by_name;
 mod by_path;
-mod caller;
 mod data;
 mod durable;
 mod entries;
@@ -53,6 +52,7 @@ mod group_commit;
 mod hung;
 mod id;
 mod kernel;
+mod known_rights;
 mod listing;
 mod lru;
 mod make;
@@ -64,6 +64,8 @@ mod owed;
 mod parts;
 mod passes;
 mod places;
+mod posix_acl;
+mod rights;
 mod root;
 mod set;
 mod special;
@@ -71,7 +73,6 @@ mod sweep;
 mod sys;
 mod table;
 mod turns;
-mod verdicts;
 mod volume;
 mod within;
 mod write_verifier;
@@ -101,6 +102,7 @@ use open_files::sweeper::EndSweeper;
 use owed::Owed;
 use parts::Parts;
 use passes::Passes;
+use rights::Rights;
 use rustix::fd::AsFd;
 use std::collections::HashSet;
 use std::path::Path;
@@ -142,6 +144,7 @@ pub struct LocalFs {
 struct Inner {
     volume: Arc<Volume>,
     files: Arc<OpenFiles>,
+    rights: Rights,
     resolver: Resolver,
     /// Last known locations of files, by [`Node::number`]; only where there is a table.
     links: Mutex<Lru<Link>>,
@@ -149,10 +152,6 @@ struct Inner {
     listed: Parts,
     /// Calls in service that change the names in a directory, or the data or attributes of a file.
     turns: Arc<Turns>,
-    /// Whether this process acts for the caller.
-    as_root: bool,
-    /// Identity of this process.
-    me: Identity,
     verifier: WriteVerifier,
     pool: Pool,
     started: Instant,
@@ -160,8 +159,6 @@ struct Inner {
     quick_writes: AtomicBool,
     /// Group commit of the whole file system.
     everything: GroupCommit,
-    /// Umask of this process.
-    umask: u32,
     changes: Changes,
     working: Working,
     /// See [`LocalFs::know_mounts`].
@@ -302,11 +299,6 @@ impl Inner {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the identity whose rights apply: the caller's, or that of this process.
-    fn acting<'a>(&'a self, who: &'a Identity) -> &'a Identity {
-        if self.as_root { who } else { &self.me }
-    }
-
     /// Makes the handles of created and moved files durable.
     fn persist_places(&self) -> Try<()> {
         match self.table() {
@@ -391,7 +383,7 @@ impl FileSystem for LocalFs {
             let node = inner.node(file, pace)?;
             let attributes = inner.files.attributes(&node)?;
             let granted = permission::access(node.is_directory(), wanted, |want| {
-                inner.may(&who, &node, &attributes, want, pace)
+                inner.rights.may(&who, &node, &attributes, want, pace)
             })?;
             Ok(Seen {
                 attributes: Some(attributes),

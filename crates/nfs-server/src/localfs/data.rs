@@ -7,7 +7,7 @@ use super::{INLINE_WRITE, INLINE_WRITE_IN_MEMORY, Inner, LocalFs};
 use crate::fs::{
     Attributes, Changed, Error, FileId, Identity, Outcome, ReadOut, Seen, Stability, Wcc, WriteOut,
 };
-use crate::permission;
+use crate::permission::{self, EXECUTE, READ, WRITE};
 use buffer::Buffer;
 use oncrpc::xdr::{Gather, gather_len};
 use rustix::fd::{AsFd, OwnedFd};
@@ -183,6 +183,39 @@ impl Inner {
         })
     }
 
+    /// Checks that the caller may read data. The owner of a file may read and write it whatever its
+    /// mode, and whoever may execute it may read it (RFC 1813 §4.4): the client's open is unknown
+    /// here, and may have been before a change of mode.
+    fn check_read(
+        &self,
+        who: &Identity,
+        node: &Node,
+        attributes: &Attributes,
+        pace: Pace,
+    ) -> Try<()> {
+        if !self.rights.acts_for_callers()
+            || who.uid == attributes.uid
+            || self.rights.may(who, node, attributes, READ, pace)?
+        {
+            return Ok(());
+        }
+        self.rights.check(who, node, attributes, EXECUTE, pace)
+    }
+
+    /// Checks that the caller may write data, as its owner may whatever its mode (RFC 1813 §4.4).
+    fn check_write(
+        &self,
+        who: &Identity,
+        node: &Node,
+        attributes: &Attributes,
+        pace: Pace,
+    ) -> Try<()> {
+        if who.uid == attributes.uid {
+            return Ok(());
+        }
+        self.rights.check(who, node, attributes, WRITE, pace)
+    }
+
     /// Continues a READ; returns whether all data is there. With [`Pace::Quick`] it reads only from
     /// the page cache.
     pub(super) fn read_on(&self, reading: &mut Reading, pace: Pace) -> Try<bool> {
@@ -298,7 +331,10 @@ impl Inner {
         while *written < len {
             let pieces = slices(data, *written);
             let at = offset + *written as u64;
-            match self.as_writer(who, || rustix::io::pwritev2(&*fd, &pieces, at, flags)) {
+            match self
+                .rights
+                .as_writer(who, || rustix::io::pwritev2(&*fd, &pieces, at, flags))
+            {
                 Ok(0) => return Err(Error::Io.into()),
                 Ok(n) => *written += n,
                 Err(Errno::INTR) => {}
@@ -316,7 +352,8 @@ impl Inner {
                         Errno::IO => true,
                         Errno::NOSPC | Errno::DQUOT if stability != Stability::Unstable => {
                             let again = ReadWriteFlags::empty();
-                            self.as_writer(who, || rustix::io::pwritev2(&*fd, &pieces, at, again))
+                            self.rights
+                                .as_writer(who, || rustix::io::pwritev2(&*fd, &pieces, at, again))
                                 .is_ok()
                         }
                         _ => false,
@@ -359,7 +396,8 @@ impl Inner {
             Some(fd) => fd,
             None => Arc::new(self.volume.proc.reopen(node.path.as_fd(), OFlags::WRONLY)?),
         };
-        self.as_writer(who, || rustix::fs::ftruncate(&*fd, size))?;
+        self.rights
+            .as_writer(who, || rustix::fs::ftruncate(&*fd, size))?;
         Ok(())
     }
 

@@ -86,7 +86,7 @@ impl Inner {
         let node = self.node(dir, pace)?;
         let attributes = self.files.attributes(&node)?;
         permission::check_directory(&attributes)?;
-        self.check(who, &node, &attributes, EXECUTE, pace)?;
+        self.rights.check(who, &node, &attributes, EXECUTE, pace)?;
         let parent = self.parent(&node, pace)?;
         let found = self.found(&parent)?;
         Ok(Seen {
@@ -106,7 +106,7 @@ impl Inner {
         let attributes = self.files.attributes(&node)?;
         let entry = || -> Try<Found> {
             permission::check_directory(&attributes)?;
-            self.check(who, &node, &attributes, EXECUTE, pace)?;
+            self.rights.check(who, &node, &attributes, EXECUTE, pace)?;
             let (fd, stat) = self.open_entry_or_covered(&node, name, pace)?;
             let child = self.adopt(&node, name, fd, &stat, None, pace)?;
             Ok(Found {
@@ -172,7 +172,7 @@ impl Inner {
         owed: &mut Owed,
     ) -> Try<Changed<()>> {
         self.change_directory(dir, pace, |node, before, turn| {
-            self.check(who, node, before, EXECUTE, pace)?;
+            self.rights.check(who, node, before, EXECUTE, pace)?;
             // The open descriptor keeps the data until after the lock is released: freeing it takes
             // time.
             let (open, entry) = self.files.open_entry(node, name, pace)?;
@@ -185,7 +185,8 @@ impl Inner {
             };
             // The file may be written through another name at the same time.
             let file = self.turns.begin(entry.attributes.fileid, directory);
-            self.as_caller(who, || rustix::fs::unlinkat(&node.path, name, flags))?;
+            self.rights
+                .as_caller(who, || rustix::fs::unlinkat(&node.path, name, flags))?;
             drop(file);
             let last = directory || self.is_last(&open, &entry);
             let gone = self.removed(node.number, name, &entry, last);
@@ -257,9 +258,9 @@ impl Inner {
     ) -> Try<()> {
         permission::check_directory(from_before)?;
         permission::check_directory(to_before)?;
-        self.check(who, from, from_before, EXECUTE, pace)?;
+        self.rights.check(who, from, from_before, EXECUTE, pace)?;
         if from.id() != to.id() {
-            self.check(who, to, to_before, EXECUTE, pace)?;
+            self.rights.check(who, to, to_before, EXECUTE, pace)?;
         }
         let (open, moving) = self.files.open_entry(from, from_name, pace)?;
         let is_directory = moving.attributes.is_directory();
@@ -278,7 +279,7 @@ impl Inner {
         let file = moving.attributes.fileid;
         let rename = |flags| {
             let _changing = self.turns.begin(file, is_directory);
-            self.as_caller(who, || {
+            self.rights.as_caller(who, || {
                 rustix::fs::renameat_with(&from.path, from_name, &to.path, to_name, flags)
             })
         };
@@ -378,7 +379,7 @@ impl Inner {
             }
             self.check_places()?;
             let changing = self.turns.begin(node.ino, false);
-            self.as_caller(who, || {
+            self.rights.as_caller(who, || {
                 self.volume
                     .proc
                     .link(node.path.as_fd(), to.path.as_fd(), name)

@@ -26,10 +26,16 @@ impl Inner {
         let node = self.node(dir, Pace::Patient)?;
         let attributes = self.files.attributes(&node)?;
         // A caller without search permission gets only the names.
-        let plus = plus && self.may(who, &node, &attributes, EXECUTE, Pace::Patient)?;
+        let plus = plus
+            && self
+                .rights
+                .may(who, &node, &attributes, EXECUTE, Pace::Patient)?;
         let page = permission::check_directory(&attributes)
             .map_err(Stop::from)
-            .and_then(|()| self.check(who, &node, &attributes, READ, Pace::Patient))
+            .and_then(|()| {
+                self.rights
+                    .check(who, &node, &attributes, READ, Pace::Patient)
+            })
             .and_then(|()| self.list(&node, from, budget, plus));
         Ok(Seen {
             attributes: Some(attributes),

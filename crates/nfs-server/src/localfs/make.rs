@@ -95,7 +95,7 @@ impl Maker<'_> {
             0 => (OpenedFor::Writing, OFlags::RDWR),
             _ => (OpenedFor::Reading, OFlags::RDONLY),
         };
-        let created = inner.as_caller(self.who, || {
+        let created = inner.rights.as_caller(self.who, || {
             sys::create(&self.dir.path, self.name, mode & mode::ALL, access)
         });
         match created {
@@ -212,7 +212,7 @@ impl Maker<'_> {
             FileKind::Socket => (FileType::Socket, 0),
             FileKind::CharacterDevice | FileKind::BlockDevice => {
                 // As with mknod(2), only root creates devices.
-                if !self.inner.as_root || !self.who.is_root() {
+                if !self.inner.rights.acts_for_callers() || !self.who.is_root() {
                     return Err(Error::NotOwner.into());
                 }
                 let file_type = if kind == FileKind::BlockDevice {
@@ -248,7 +248,7 @@ impl Maker<'_> {
     ) -> Try<Made<'a>> {
         let inner = self.inner;
         let begin = sys::coarse_now();
-        inner.as_caller(self.who, make)?;
+        inner.rights.as_caller(self.who, make)?;
         let opened = inner.files.open_entry(self.dir, self.name, Pace::Patient);
         let (fd, stat) = opened.inspect_err(|_| {
             self.unmake(&turn.names, |stat| self.is_fresh(stat, kind, mode, begin));
@@ -279,7 +279,7 @@ impl Maker<'_> {
             return true;
         }
         let rights = mode & 0o777;
-        found.uid == self.inner.acting(self.who).uid
+        found.uid == self.inner.rights.acting(self.who).uid
             // The umask or a default list may have cleared bits; symbolic links have all of them.
             && (kind == FileKind::Symlink || found.mode & 0o777 & !rights == 0)
             && is_since(found.mtime, begin)
@@ -354,7 +354,7 @@ impl Maker<'_> {
     ///
     /// Only root sets owner and group; objects of other callers are created with them.
     fn missing(&self, set: &SetAttributes, mode: u32, made: &Attributes) -> Try<SetAttributes> {
-        let chooses = self.inner.as_root && self.who.is_root();
+        let chooses = self.inner.rights.acts_for_callers() && self.who.is_root();
         let uid = set.uid.filter(|&uid| chooses && uid != made.uid);
         let gid = set.gid.filter(|&gid| chooses && gid != made.gid);
         let is_directory = made.kind == FileKind::Directory;
@@ -384,7 +384,7 @@ impl Maker<'_> {
     /// cleared.
     fn taken(&self, mode: u32, made: &Attributes) -> Try<u32> {
         let taken = mode & 0o777 & !made.mode;
-        if taken == 0 || taken & !self.inner.umask != 0 || made.kind == FileKind::Symlink {
+        if taken == 0 || taken & !self.inner.rights.umask() != 0 || made.kind == FileKind::Symlink {
             return Ok(0);
         }
         let dir = self.inner.files.open_directory(self.dir)?;
@@ -429,7 +429,7 @@ impl Maker<'_> {
             AtFlags::empty()
         };
         let unlink = || rustix::fs::unlinkat(&self.dir.path, self.name, flags);
-        if ours(&stat) && inner.as_caller(self.who, unlink).is_ok() {
+        if ours(&stat) && inner.rights.as_caller(self.who, unlink).is_ok() {
             inner.removed(self.dir.number, self.name, &stat, true);
         }
     }

@@ -9,6 +9,7 @@ use super::open_files::OpenFiles;
 use super::open_files::node::{Node, Root};
 use super::parts::Parts;
 use super::passes::Passes;
+use super::rights::{Process, Rights};
 use super::sys::{self, Pace, ProcFd, Stat};
 use super::table::Table;
 use super::turns::Turns;
@@ -167,12 +168,7 @@ pub(super) struct Opening {
     pub(super) root: Root,
     pub(super) resolver: Resolver,
     pub(super) verifier: WriteVerifier,
-    /// Whether this process acts for the caller.
-    pub(super) as_root: bool,
-    /// Identity of this process.
-    pub(super) me: Identity,
-    /// Umask of this process.
-    pub(super) umask: u32,
+    pub(super) process: Process,
     /// Device of the file system.
     pub(super) device: (u32, u32),
     pub(super) changes: Changes,
@@ -267,7 +263,7 @@ impl Opening {
         syscalls::check_access(&root, Access::EXISTS).map_err(kernel_error(
             "this kernel has no faccessat2 (Linux 5.8), which tells what callers may do",
         ))?;
-        let as_root = acts_for_callers().map_err(kernel_error(
+        let acts_for_callers = acts_for_callers().map_err(kernel_error(
             "run by root, the server acts for its callers, for which it needs the capabilities \
              CAP_SETUID and CAP_SETGID",
         ))?;
@@ -306,9 +302,11 @@ impl Opening {
             },
             resolver,
             verifier,
-            as_root,
-            me: this_process(),
-            umask,
+            process: Process {
+                me: this_user(),
+                umask,
+                acts_for_callers,
+            },
             device,
             changes: options.changes,
             pool: options.pool,
@@ -320,21 +318,21 @@ impl Opening {
 impl Inner {
     pub(super) fn over(opening: Opening) -> Self {
         let volume = Arc::new(opening.volume);
+        let files = Arc::new(OpenFiles::new(
+            Arc::clone(&volume),
+            opening.root,
+            opening.verifier.clone(),
+            opening.open_files,
+        ));
         Self {
-            files: Arc::new(OpenFiles::new(
-                Arc::clone(&volume),
-                opening.root,
-                opening.verifier.clone(),
-                opening.open_files,
-            )),
+            rights: Rights::new(Arc::clone(&volume), Arc::clone(&files), opening.process),
             volume,
+            files,
             resolver: opening.resolver,
             links: Mutex::new(Lru::new(REMEMBERED_PLACES)),
             passes: Passes::new(),
             listed: Parts::new(),
             turns: Turns::of(opening.device),
-            as_root: opening.as_root,
-            me: opening.me,
             verifier: opening.verifier,
             pool: opening.pool,
             started: Instant::now(),
@@ -342,7 +340,6 @@ impl Inner {
             changes: opening.changes,
             trust: DIRECTORY_TRUST,
             everything: GroupCommit::default(),
-            umask: opening.umask,
             working: Working::default(),
             known_mounts: ArcSwapOption::empty(),
             writers: Mutex::default(),
@@ -350,8 +347,8 @@ impl Inner {
     }
 }
 
-/// Returns the identity of this process.
-fn this_process() -> Identity {
+/// Returns the user who runs this process.
+fn this_user() -> Identity {
     Identity {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),

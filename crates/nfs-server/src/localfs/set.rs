@@ -62,9 +62,9 @@ impl Inner {
         before: &Attributes,
         set: &SetAttributes,
     ) -> Try<()> {
-        if self.as_root {
+        if self.rights.acts_for_callers() {
             permission::check_set(who, before, set, || {
-                self.check(who, node, before, WRITE, Pace::Patient)
+                self.rights.check(who, node, before, WRITE, Pace::Patient)
             })?;
         }
         if set.size.is_some() {
@@ -98,7 +98,7 @@ impl Inner {
         // Also if owner and group stay what they are: chown(2) clears set-id bits and moves the ctime.
         if set.uid.is_some() || set.gid.is_some() {
             let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
-            self.as_caller(who, || {
+            self.rights.as_caller(who, || {
                 rustix::fs::chownat(&node.path, c"", uid, gid, AtFlags::EMPTY_PATH)
             })?;
         }
@@ -130,7 +130,7 @@ impl Inner {
         // both times at once, but a client that truncates a file sets one of them.
         let is_owner = who.is_root() || who.uid == before.uid;
         match is_owner {
-            true => self.as_caller(who, set_times)?,
+            true => self.rights.as_caller(who, set_times)?,
             false => set_times()?,
         }
         Ok(())
@@ -141,17 +141,18 @@ impl Inner {
     /// A client that has the file open goes on reading it whatever its mode becomes (RFC 1813
     /// §4.4). Without the rights of root, it is opened for that before.
     fn chmod(&self, who: &Identity, node: &Node, mode: u32) -> Try<()> {
-        if !self.as_root && node.kind == FileKind::Regular && mode & 0o400 == 0 {
+        if !self.rights.acts_for_callers() && node.kind == FileKind::Regular && mode & 0o400 == 0 {
             // If it cannot be read now, no client has it open for reading.
             let _ = self.files.open_reader(node);
         }
         let writer = node.writer();
         let raw = Mode::from_raw_mode(mode);
-        self.as_caller(who, || match (&*writer, node.reader()) {
-            (Some(fd), _) => rustix::fs::fchmod(fd, raw),
-            (None, Some(fd)) => rustix::fs::fchmod(fd, raw),
-            (None, None) => self.volume.proc.chmod(node.path.as_fd(), mode),
-        })?;
+        self.rights
+            .as_caller(who, || match (&*writer, node.reader()) {
+                (Some(fd), _) => rustix::fs::fchmod(fd, raw),
+                (None, Some(fd)) => rustix::fs::fchmod(fd, raw),
+                (None, None) => self.volume.proc.chmod(node.path.as_fd(), mode),
+            })?;
         Ok(())
     }
 }

@@ -139,7 +139,7 @@ impl Inner {
     /// open it again: without the rights of root, by the mode of the file (RFC 1813 §4.4).
     fn is_last_writer(&self, node: &Node) -> bool {
         let until = node.wrote.load(Relaxed).saturating_add(WRITE_BACK_ROUNDS);
-        !self.as_root
+        !self.rights.acts_for_callers()
             && self.files.round() < until
             && self
                 .files

@@ -4,8 +4,8 @@ use crate::fs::{FileId, FileKind};
 use crate::localfs::ahead::SyncsAhead;
 use crate::localfs::group_commit::GroupCommit;
 use crate::localfs::id::TableId;
+use crate::localfs::known_rights::KnownRights;
 use crate::localfs::sys::Stat;
-use crate::localfs::verdicts::Verdicts;
 use crate::localfs::write_verifier::WriteVerifier;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -78,7 +78,7 @@ pub(in crate::localfs) struct Node {
     /// Syncs of a directory, on file systems with a journal.
     pub(in crate::localfs) syncs_ahead: SyncsAhead,
     /// Cached rights of callers.
-    pub(in crate::localfs) verdicts: Verdicts,
+    pub(in crate::localfs) rights: KnownRights,
     /// Time at which a directory was last seen within the export, in milliseconds since the start;
     /// 0 is never.
     pub(in crate::localfs) seen: AtomicU64,
@@ -109,7 +109,7 @@ impl Node {
             writing: Mutex::new(()),
             syncs: GroupCommit::default(),
             syncs_ahead: SyncsAhead::default(),
-            verdicts: Verdicts::default(),
+            rights: KnownRights::default(),
             seen: AtomicU64::new(0),
         }
     }

@@ -396,7 +396,7 @@ fn call_that_panics_leaves_its_thread_as_it_was() {
         let before = identity_of_this_thread();
         let inner = &export.fs().inner;
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            inner.as_caller(&alice(), || -> Result<(), Errno> {
+            inner.rights.as_caller(&alice(), || -> Result<(), Errno> {
                 assert_ne!(identity_of_this_thread(), before);
                 panic!("a call panics while it acts for its caller");
             })
@@ -420,7 +420,7 @@ fn rights_that_the_kernel_granted_are_remembered() {
             ..attributes
         };
         let attributes = old(local.inner.files.attributes(&node).unwrap());
-        let may = |pace| local.inner.may(&who, &node, &attributes, 4, pace);
+        let may = |pace| local.inner.rights.may(&who, &node, &attributes, 4, pace);
         if !local.inner.volume.memory {
             assert!(matches!(may(Pace::Quick), Err(Stop::WouldBlock)));
         }
@@ -432,8 +432,11 @@ fn rights_that_the_kernel_granted_are_remembered() {
             ctime: sys::coarse_now(),
             ..attributes
         };
-        let known = || node.verdicts.get(&who, fresh.ctime, 4);
-        let asked = local.inner.may(&who, &node, &fresh, 4, Pace::Patient);
+        let known = || node.rights.get(&who, fresh.ctime, 4);
+        let asked = local
+            .inner
+            .rights
+            .may(&who, &node, &fresh, 4, Pace::Patient);
         assert!(asked.unwrap());
         assert_eq!(known(), None);
     }

@@ -274,7 +274,7 @@ fn panic_of_one_call_stops_no_other_one() {
 #[test]
 fn file_without_rights_for_its_owner_keeps_its_mode_when_it_is_read_and_written() {
     let mut export = Export::new();
-    export.restart_with(|opening| opening.as_root = false);
+    export.restart_with(|opening| opening.process.acts_for_callers = false);
     export.write("f", "data");
     let f = export.find("f").unwrap();
     let mode = PermissionsExt::from_mode(0o000);
@@ -298,7 +298,7 @@ fn file_without_rights_for_its_owner_keeps_its_mode_when_it_is_read_and_written(
 #[test]
 fn file_that_becomes_closed_to_its_owner_is_used_on() {
     let mut export = Export::new();
-    export.restart_with(|opening| opening.as_root = false);
+    export.restart_with(|opening| opening.process.acts_for_callers = false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             drop_capabilities();
@@ -328,7 +328,7 @@ fn file_that_becomes_closed_to_its_owner_is_used_on() {
 #[test]
 fn file_that_can_be_written_to_and_not_read_is_committed() {
     let mut export = Export::new();
-    export.restart_with(|opening| opening.as_root = false);
+    export.restart_with(|opening| opening.process.acts_for_callers = false);
     export.write("f", "data");
     let f = export.find("f").unwrap();
     let path = export.path.join("f");

@@ -1,30 +1,32 @@
-//! Acting as the caller, and asking the kernel what a caller may do.
+//! Rights of callers.
 //!
-//! A server run by root makes changes as the caller ([`Inner::as_caller`]): for one system call the
+//! The third layer. It owns the identity of this process, acts as the caller, and asks the kernel what
+//! a caller may do. It may call the [`OpenFiles`] and the [`Volume`]; which rights an operation needs
+//! is for the operations.
+//!
+//! A server run by root makes changes as the caller ([`Rights::as_caller`]): for one system call the
 //! thread has the caller's fsuid, fsgid and groups, and none of the capabilities by which root
 //! bypasses checks and limits. So the kernel enforces access control lists, default lists, quotas,
 //! reserved blocks, sticky and set-group-id bits.
 //!
 //! Read-only operations are done by the process, through descriptors that all callers share, after
-//! the kernel was asked whether this caller has the right ([`Inner::may`]). Answers are cached
+//! the kernel was asked whether this caller has the right ([`Rights::may`]). Answers are cached
 //! beside the open file, as long as the file's ctime shows no change of mode, owner or lists. Where
 //! lists are those of POSIX, the mode decides for the owner and for files without a list, as in the
 //! kernel.
-//!
-//! The owner of a file may read and write it whatever its mode, and whoever may execute it may read
-//! it (RFC 1813 §4.4): the client's open is unknown here, and may have been before a change of
-//! mode.
 
-use super::Inner;
-use super::acl::access_list;
+use super::open_files::OpenFiles;
 use super::open_files::node::Node;
+use super::posix_acl;
 use super::sys::{self, Pace, Stop, Try};
+use super::volume::Volume;
 use crate::fs::{Attributes, Error, FileKind, Identity, Time};
-use crate::permission::{self, EXECUTE, READ, WRITE};
+use crate::permission::{self, EXECUTE};
 use rustix::fd::AsFd;
 use rustix::fs::Access;
 use rustix::io::Errno;
 use std::ffi::CStr;
+use std::sync::Arc;
 use syscalls::{ActingAs, FsUser, check_access};
 
 /// Smallest age of the last change of a file for which an answer is cached, in nanoseconds: more
@@ -42,7 +44,48 @@ fn settled_after(changed: Time) -> i128 {
     }
 }
 
-impl Inner {
+/// Identity of this process.
+pub(super) struct Process {
+    pub(super) me: Identity,
+    pub(super) umask: u32,
+    /// Whether it acts for the caller: it is root, and can act as others.
+    pub(super) acts_for_callers: bool,
+}
+
+/// Rights of callers on the files of an export.
+pub(super) struct Rights {
+    volume: Arc<Volume>,
+    files: Arc<OpenFiles>,
+    process: Process,
+}
+
+impl Rights {
+    pub(super) fn new(volume: Arc<Volume>, files: Arc<OpenFiles>, process: Process) -> Self {
+        Self {
+            volume,
+            files,
+            process,
+        }
+    }
+
+    /// Whether this process acts for the caller, instead of as the user who runs it.
+    pub(super) fn acts_for_callers(&self) -> bool {
+        self.process.acts_for_callers
+    }
+
+    /// Returns the umask of this process.
+    pub(super) fn umask(&self) -> u32 {
+        self.process.umask
+    }
+
+    /// Returns the identity whose rights apply: the caller's, or that of this process.
+    pub(super) fn acting<'a>(&'a self, who: &'a Identity) -> &'a Identity {
+        match self.process.acts_for_callers {
+            true => who,
+            false => &self.process.me,
+        }
+    }
+
     /// Runs `call` as the caller, if this process acts for callers. `call` must be a single system
     /// call.
     pub(super) fn as_caller<T>(
@@ -50,7 +93,7 @@ impl Inner {
         who: &Identity,
         call: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        if !self.as_root {
+        if !self.process.acts_for_callers {
             return call();
         }
         self.as_user((who.uid, who.gid, &who.groups), call)
@@ -64,7 +107,7 @@ impl Inner {
         who: &Identity,
         call: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        if !self.as_root {
+        if !self.process.acts_for_callers {
             return call();
         }
         match self.volume.posix_lists {
@@ -111,41 +154,10 @@ impl Inner {
         want: u32,
         pace: Pace,
     ) -> Try<()> {
-        if !self.as_root {
+        if !self.process.acts_for_callers {
             return Ok(());
         }
         self.ask(who, node, attributes, want, pace)
-    }
-
-    /// Checks that the caller may read data (RFC 1813 §4.4).
-    pub(super) fn check_read(
-        &self,
-        who: &Identity,
-        node: &Node,
-        attributes: &Attributes,
-        pace: Pace,
-    ) -> Try<()> {
-        if !self.as_root
-            || who.uid == attributes.uid
-            || self.may(who, node, attributes, READ, pace)?
-        {
-            return Ok(());
-        }
-        self.ask(who, node, attributes, EXECUTE, pace)
-    }
-
-    /// Checks that the caller may write data (RFC 1813 §4.4).
-    pub(super) fn check_write(
-        &self,
-        who: &Identity,
-        node: &Node,
-        attributes: &Attributes,
-        pace: Pace,
-    ) -> Try<()> {
-        if !self.as_root || who.uid == attributes.uid {
-            return Ok(());
-        }
-        self.ask(who, node, attributes, WRITE, pace)
     }
 
     fn ask(
@@ -165,14 +177,11 @@ impl Inner {
         if who.is_root() || self.volume.posix_lists && who.uid == attributes.uid {
             return verdict(permission::granted(who, attributes, want));
         }
-        if let Some(granted) = node.verdicts.get(who, attributes.ctime, want) {
+        if let Some(granted) = node.rights.get(who, attributes.ctime, want) {
             return verdict(granted);
         }
         // An access control list may have to be read from a disk.
-        if !node
-            .verdicts
-            .ask(pace == Pace::Patient || self.volume.memory)
-        {
+        if !node.rights.ask(pace == Pace::Patient || self.volume.memory) {
             return Err(Stop::WouldBlock);
         }
         if self.volume.posix_lists && self.has_no_list(node, attributes)? {
@@ -184,7 +193,7 @@ impl Inner {
         let by_list =
             self.volume.no_exec && want & EXECUTE != 0 && attributes.kind == FileKind::Regular;
         let granted = match by_list {
-            true => match access_list(node)? {
+            true => match posix_acl::read(node, posix_acl::ACCESS)? {
                 Some(list) => list.grants(who, (attributes.uid, attributes.gid), want),
                 None => permission::granted(who, attributes, want),
             },
@@ -201,7 +210,7 @@ impl Inner {
         if self.volume.local
             && nanos(now) - nanos(attributes.ctime) > settled_after(attributes.ctime)
         {
-            node.verdicts.keep(who, attributes.ctime, want, granted);
+            node.rights.keep(who, attributes.ctime, want, granted);
         }
         verdict(granted)
     }

@@ -10,13 +10,13 @@ const MAX_REMEMBERED_CALLERS: usize = 8;
 
 /// Rights of callers on a file, as answered by the kernel.
 #[derive(Debug, Default)]
-pub(super) struct Verdicts {
-    kept: Mutex<VecDeque<Verdict>>,
+pub(super) struct KnownRights {
+    kept: Mutex<VecDeque<Known>>,
     asked: AtomicBool,
 }
 
 #[derive(Debug)]
-struct Verdict {
+struct Known {
     who: Identity,
     /// Ctime of the file at the time of the answer.
     changed: Time,
@@ -26,7 +26,7 @@ struct Verdict {
     granted: u8,
 }
 
-impl Verdicts {
+impl KnownRights {
     /// Whether the kernel can be asked without waiting for a disk: it was asked before, and so has
     /// the list of this open file in memory. A caller that may wait always asks, which is noted.
     pub(super) fn ask(&self, may_wait: bool) -> bool {
@@ -41,35 +41,35 @@ impl Verdicts {
 
     /// Returns the cached answer; `None` if the file has changed since.
     pub(super) fn get(&self, who: &Identity, changed: Time, want: u32) -> Option<bool> {
-        let verdicts = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let verdict = verdicts.iter().find(|verdict| verdict.who == *who)?;
+        let rights = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_caller = rights.iter().find(|known| known.who == *who)?;
         let bit = 1_u8 << want;
-        (verdict.changed == changed && verdict.known & bit != 0)
-            .then_some(verdict.granted & bit != 0)
+        (of_caller.changed == changed && of_caller.known & bit != 0)
+            .then_some(of_caller.granted & bit != 0)
     }
 
     /// Caches an answer for a file with this ctime.
     pub(super) fn keep(&self, who: &Identity, changed: Time, want: u32, granted: bool) {
-        let mut verdicts = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = verdicts.iter().position(|verdict| verdict.who == *who);
+        let mut rights = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = rights.iter().position(|known| known.who == *who);
         let at = known.unwrap_or_else(|| {
-            if verdicts.len() >= MAX_REMEMBERED_CALLERS {
-                verdicts.pop_front();
+            if rights.len() >= MAX_REMEMBERED_CALLERS {
+                rights.pop_front();
             }
-            verdicts.push_back(Verdict {
+            rights.push_back(Known {
                 who: who.clone(),
                 changed,
                 known: 0,
                 granted: 0,
             });
-            verdicts.len() - 1
+            rights.len() - 1
         });
-        let verdict = &mut verdicts[at];
-        if verdict.changed != changed {
-            (verdict.changed, verdict.known, verdict.granted) = (changed, 0, 0);
+        let of_caller = &mut rights[at];
+        if of_caller.changed != changed {
+            (of_caller.changed, of_caller.known, of_caller.granted) = (changed, 0, 0);
         }
         let bit = 1_u8 << want;
-        verdict.known |= bit;
-        verdict.granted |= if granted { bit } else { 0 };
+        of_caller.known |= bit;
+        of_caller.granted |= if granted { bit } else { 0 };
     }
 }
