@@ -45,12 +45,13 @@ mod ahead;
 mod by_name;
 mod by_path;
 mod data;
-mod durable;
+mod durability;
 mod entries;
 mod find;
 mod group_commit;
 mod hung;
 mod id;
+mod jobs;
 mod kernel;
 mod known_rights;
 mod listing;
@@ -60,15 +61,15 @@ mod mounts;
 mod names;
 mod open;
 mod open_files;
-mod owed;
+mod options;
 mod parts;
 mod passes;
+mod pending_syncs;
 mod places;
 mod posix_acl;
 mod rights;
 mod root;
 mod set;
-mod special;
 mod sweep;
 mod sys;
 mod table;
@@ -86,7 +87,7 @@ use crate::permission;
 use arc_swap::ArcSwapOption;
 use buffer::Pool;
 use bytes::Bytes;
-use group_commit::GroupCommit;
+use durability::Durability;
 use hung::Working;
 #[cfg(test)]
 pub(crate) use id::IdentifiedBy;
@@ -94,14 +95,15 @@ use kernel::KernelHandles;
 use lru::Lru;
 use names::Link;
 use oncrpc::xdr::Gather;
+pub use open::OpenError;
 use open::Opening;
-pub use open::{Changes, Handles, LocalFsOptions, OpenError};
 use open_files::OpenFiles;
 use open_files::node::Node;
 use open_files::sweeper::EndSweeper;
-use owed::Owed;
+pub use options::{Changes, Handles, LocalFsOptions};
 use parts::Parts;
 use passes::Passes;
+use pending_syncs::PendingSyncs;
 use rights::Rights;
 use rustix::fd::AsFd;
 use std::collections::HashSet;
@@ -113,7 +115,6 @@ use sys::{Pace, Stop, Try};
 use table::Table;
 use turns::Turns;
 use volume::Volume;
-use write_verifier::WriteVerifier;
 
 /// Largest unstable write to try without waiting, in bytes.
 pub const INLINE_WRITE: usize = 64 << 10;
@@ -144,7 +145,8 @@ pub struct LocalFs {
 struct Inner {
     volume: Arc<Volume>,
     files: Arc<OpenFiles>,
-    rights: Rights,
+    rights: Arc<Rights>,
+    durability: Arc<Durability>,
     resolver: Resolver,
     /// Last known locations of files, by [`Node::number`]; only where there is a table.
     links: Mutex<Lru<Link>>,
@@ -152,19 +154,13 @@ struct Inner {
     listed: Parts,
     /// Calls in service that change the names in a directory, or the data or attributes of a file.
     turns: Arc<Turns>,
-    verifier: WriteVerifier,
     pool: Pool,
     started: Instant,
     /// Whether the file system supports writes that fail instead of waiting (`RWF_NOWAIT`).
     quick_writes: AtomicBool,
-    /// Group commit of the whole file system.
-    everything: GroupCommit,
-    changes: Changes,
     working: Working,
     /// See [`LocalFs::know_mounts`].
     known_mounts: ArcSwapOption<HashSet<u64>>,
-    /// See [`Inner::keep_writer`].
-    writers: Mutex<HashSet<u64>>,
     /// See [`DIRECTORY_TRUST`].
     trust: Duration,
 }
@@ -262,18 +258,20 @@ impl LocalFs {
     fn change<T: Change + Send + 'static>(
         &self,
         file: FileId,
-        op: impl Fn(&Inner, Pace, &mut Owed) -> Try<T> + Send + 'static,
+        op: impl Fn(&Inner, Pace, &mut PendingSyncs) -> Try<T> + Send + 'static,
     ) -> Outcome<T> {
         match self.inner.volume.changes_at_once()
             && !self.inner.table().is_some_and(Table::has_files)
         {
             true => self.run(file, move |inner, pace| {
-                let mut owed = Owed::default();
-                let result = op(inner, pace, &mut owed)?;
-                inner.pay_here(owed)?;
+                let mut pending = PendingSyncs::default();
+                let result = op(inner, pace, &mut pending)?;
+                inner.durability.settle(pending)?;
                 Ok(result)
             }),
-            false => self.change_durably(file, move |inner, owed| op(inner, Pace::Patient, owed)),
+            false => self.change_durably(file, move |inner, pending| {
+                op(inner, Pace::Patient, pending)
+            }),
         }
     }
 
@@ -302,7 +300,7 @@ impl Inner {
     /// Makes the handles of created and moved files durable.
     fn persist_places(&self) -> Try<()> {
         match self.table() {
-            Some(table) if self.changes == Changes::Durable => Ok(table.wait()?),
+            Some(table) if self.durability.is_demanded() => Ok(table.wait()?),
             Some(_) | None => Ok(()),
         }
     }
@@ -338,7 +336,7 @@ impl FileSystem for LocalFs {
     }
 
     fn write_verifier(&self) -> u64 {
-        self.inner.verifier.get()
+        self.inner.durability.verifier()
     }
 
     fn open_files(&self) -> usize {
@@ -440,15 +438,15 @@ impl FileSystem for LocalFs {
         what: Make,
     ) -> Outcome<Changed<Found>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.change(dir, move |inner, pace, owed| {
-            inner.make(&who, dir, &name, &what, pace, owed)
+        self.change(dir, move |inner, pace, pending| {
+            inner.make(&who, dir, &name, &what, pace, pending)
         })
     }
 
     fn remove(&self, who: &Identity, dir: FileId, name: Name<'_>) -> Outcome<Changed<()>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.change(dir, move |inner, pace, owed| {
-            inner.remove(&who, (dir, &name), false, pace, owed)
+        self.change(dir, move |inner, pace, pending| {
+            inner.remove(&who, (dir, &name), false, pace, pending)
         })
     }
 
@@ -459,8 +457,8 @@ impl FileSystem for LocalFs {
         name: Name<'_>,
     ) -> Outcome<Changed<()>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.change_durably(dir, move |inner, owed| {
-            inner.remove(&who, (dir, &name), true, Pace::Patient, owed)
+        self.change_durably(dir, move |inner, pending| {
+            inner.remove(&who, (dir, &name), true, Pace::Patient, pending)
         })
     }
 
@@ -473,20 +471,20 @@ impl FileSystem for LocalFs {
         let who = who.clone();
         let from = (from.0, entries::OwnedName::from_slice(from.1.bytes()));
         let to = (to.0, entries::OwnedName::from_slice(to.1.bytes()));
-        self.change(from.0, move |inner, pace, owed| {
+        self.change(from.0, move |inner, pace, pending| {
             let _work = match pace {
                 Pace::Patient if to.0 != from.0 => Some(inner.working.begin(to.0)?),
                 Pace::Patient | Pace::Quick => None,
             };
-            inner.rename(&who, &from, &to, pace, owed)
+            inner.rename(&who, &from, &to, pace, pending)
         })
     }
 
     fn link(&self, who: &Identity, file: FileId, dir: FileId, name: Name<'_>) -> Outcome<Linked> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.change_durably(file, move |inner, owed| {
+        self.change_durably(file, move |inner, pending| {
             let _work = inner.working.begin(dir)?;
-            inner.link(&who, file, (dir, &name), owed)
+            inner.link(&who, file, (dir, &name), pending)
         })
     }
 

@@ -51,7 +51,7 @@ impl Inner {
         let result = apply();
         let after = self.files.attributes(&node).ok();
         drop((changing, unguarded, names));
-        let result = result.and_then(|()| self.persist(&node));
+        let result = result.and_then(|()| self.durability.persist(&node));
         Ok(Seen {
             attributes: after,
             result: result.map_err(Error::from),

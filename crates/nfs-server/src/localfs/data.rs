@@ -10,11 +10,11 @@ use crate::fs::{
 use crate::permission::{self, EXECUTE, READ, WRITE};
 use buffer::Buffer;
 use oncrpc::xdr::{Gather, gather_len};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::AsFd;
 use rustix::fs::{Advice, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use smallvec::SmallVec;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
@@ -255,17 +255,6 @@ impl Inner {
         Ok(true)
     }
 
-    /// Returns a descriptor that is open for writing.
-    pub(super) fn writer(&self, node: &Node) -> Try<Arc<OwnedFd>> {
-        let open = node.writer().clone();
-        if let Some(fd) = open {
-            self.wrote(node);
-            return Ok(fd);
-        }
-        let fd = Arc::new(self.volume.proc.reopen(node.path.as_fd(), OFlags::WRONLY)?);
-        Ok(self.keep_writer(node, fd))
-    }
-
     /// Writes the data after the first `written` bytes.
     fn write(
         &self,
@@ -327,7 +316,7 @@ impl Inner {
             (Pace::Patient, Stability::DataSync | Stability::FileSync) => ReadWriteFlags::SYNC,
         };
         let _turn = self.turn_to_write(node, stability, pace)?;
-        let fd = self.writer(node)?;
+        let fd = self.durability.writer(node)?;
         while *written < len {
             let pieces = slices(data, *written);
             let at = offset + *written as u64;
@@ -344,7 +333,7 @@ impl Inner {
                 }
                 Err(errno) => {
                     if stability == Stability::Unstable && *written > 0 {
-                        self.wrote_unstably(node);
+                        self.durability.wrote_unstably(node);
                     }
                     // When space or quota is exhausted, earlier data may not be written back
                     // either.
@@ -358,8 +347,8 @@ impl Inner {
                         }
                         _ => false,
                     };
-                    if lost {
-                        self.note_loss(errno, stability);
+                    if lost && stability != Stability::Unstable {
+                        self.durability.note_loss(errno);
                     }
                     return Err(errno.into());
                 }
@@ -367,8 +356,8 @@ impl Inner {
         }
         drop(fd);
         match stability {
-            Stability::Unstable => self.wrote_unstably(node),
-            Stability::DataSync | Stability::FileSync => self.close_writer(node),
+            Stability::Unstable => self.durability.wrote_unstably(node),
+            Stability::DataSync | Stability::FileSync => self.durability.close_writer(node),
         }
         Ok(())
     }
@@ -407,33 +396,7 @@ impl Inner {
         permission::check_regular(node.kind)?;
         let before = self.files.attributes(&node)?;
         self.check_write(who, &node, &before, pace)?;
-        let open = node.writer().clone();
-        // Data written from now on is not part of this COMMIT.
-        let uncommitted = node.uncommitted.swap(0, Relaxed);
-        let synced = match &open {
-            Some(fd) => rustix::fs::fsync(&**fd),
-            None => match self.files.open_reader(&node) {
-                Ok(fd) => rustix::fs::fsync(fd),
-                // A file can be writable and not readable for this user, or neither by now.
-                Err(Stop::Fail(Error::Access)) => {
-                    match self.volume.proc.reopen(node.path.as_fd(), OFlags::WRONLY) {
-                        Ok(fd) => rustix::fs::fsync(fd),
-                        // The sync of a whole file system is no work to have for the asking.
-                        Err(Errno::ACCESS) if uncommitted == 0 => Ok(()),
-                        Err(Errno::ACCESS) => {
-                            rustix::fs::syncfs(self.files.open_directory(&self.files.root())?)
-                        }
-                        Err(errno) => return Err(errno.into()),
-                    }
-                }
-                Err(stop) => return Err(stop),
-            },
-        };
-        drop(open);
-        if let Err(errno) = synced {
-            self.note_loss(errno, Stability::FileSync);
-        }
-        self.close_writer(&node);
+        let synced = self.durability.commit(&node)?;
         // Syncing changes no attributes. Reporting the same attributes before and after keeps the
         // client from taking changes of others for its own.
         let now = self.files.attributes(&node).ok();
@@ -444,21 +407,6 @@ impl Inner {
             },
             result: synced.map_err(Error::from),
         })
-    }
-
-    /// Changes the write verifier after a failed write-back, which the kernel reports only once.
-    /// The data may be lost: with a new verifier, clients send again what they have not committed
-    /// (RFC 1813 §4.8).
-    pub(super) fn note_loss(&self, errno: Errno, stability: Stability) {
-        if stability != Stability::Unstable && errno != Errno::AGAIN {
-            tracing::warn!(
-                directory = %self.volume.path.display(),
-                error = %io::Error::from(errno),
-                "data of an export could not be written to its disk, and may be lost: clients that still \
-                 have it send it again"
-            );
-            self.verifier.change();
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::names::Named;
 use super::open_files::node::Node;
-use super::owed::Owed;
+use super::pending_syncs::PendingSyncs;
 use super::sys::{self, Pace, Stat, Stop, Try};
 use super::turns::{Changing, Names};
 use super::{INLINE_WRITE, Inner};
@@ -169,7 +169,7 @@ impl Inner {
         (dir, name): (FileId, &[u8]),
         directory: bool,
         pace: Pace,
-        owed: &mut Owed,
+        pending: &mut PendingSyncs,
     ) -> Try<Changed<()>> {
         self.change_directory(dir, pace, |node, before, turn| {
             self.rights.check(who, node, before, EXECUTE, pace)?;
@@ -192,7 +192,7 @@ impl Inner {
             let gone = self.removed(node.number, name, &entry, last);
             drop(turn);
             drop((open, gone));
-            owed.push(node);
+            pending.push(node);
             Ok(())
         })
     }
@@ -203,7 +203,7 @@ impl Inner {
         from: &(FileId, OwnedName),
         to: &(FileId, OwnedName),
         pace: Pace,
-        owed: &mut Owed,
+        pending: &mut PendingSyncs,
     ) -> Try<Renamed> {
         let from_node = self.node(from.0, pace)?;
         let to_node = self.node(to.0, pace)?;
@@ -234,7 +234,7 @@ impl Inner {
             (&to_node, &to_before, &to.1),
             turn,
             pace,
-            owed,
+            pending,
         );
         if matches!(result, Err(Stop::WouldBlock)) {
             return Err(Stop::WouldBlock);
@@ -254,7 +254,7 @@ impl Inner {
         (to, to_before, to_name): (&Arc<Node>, &Attributes, &[u8]),
         turn: Turn<'_>,
         pace: Pace,
-        owed: &mut Owed,
+        pending: &mut PendingSyncs,
     ) -> Try<()> {
         permission::check_directory(from_before)?;
         permission::check_directory(to_before)?;
@@ -320,12 +320,12 @@ impl Inner {
         let moved = self.note_place((&open, &moving), Named::Moved(from, from_name), to, to_name);
         drop(turn);
         drop((open, replaced, gone));
-        owed.push(to);
+        pending.push(to);
         if stays {
             return moved;
         }
         if !one {
-            owed.push(from);
+            pending.push(from);
         }
         moved?;
         self.persist_places()
@@ -370,7 +370,7 @@ impl Inner {
         who: &Identity,
         file: FileId,
         (dir, name): (FileId, &[u8]),
-        owed: &mut Owed,
+        pending: &mut PendingSyncs,
     ) -> Try<Linked> {
         let node = self.node(file, Pace::Patient)?;
         let changed = self.change_directory(dir, Pace::Patient, |to, _, turn| {
@@ -393,7 +393,7 @@ impl Inner {
                 None => Ok(()),
             };
             drop(turn);
-            owed.push(to);
+            pending.push(to);
             moved?;
             self.persist_places()
         })?;

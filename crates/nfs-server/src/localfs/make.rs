@@ -3,7 +3,7 @@
 use super::Inner;
 use super::entries::Turn;
 use super::open_files::node::{Node, NodeFd};
-use super::owed::Owed;
+use super::pending_syncs::PendingSyncs;
 use super::sys::{self, Pace, Stat, Stop, Try};
 use super::turns::Names;
 use crate::fs::{
@@ -33,7 +33,7 @@ impl Inner {
         name: &[u8],
         what: &Make,
         pace: Pace,
-        owed: &mut Owed,
+        pending: &mut PendingSyncs,
     ) -> Try<Changed<Found>> {
         // A new directory needs a row in the table.
         if pace == Pace::Quick && !matches!(what, Make::File(_)) {
@@ -47,10 +47,12 @@ impl Inner {
                 name,
             };
             match what {
-                Make::File(how) => maker.file(how, turn, pace, owed),
-                Make::Directory(set) => maker.directory(set, turn, owed),
-                Make::Symlink(text, set) => maker.symlink(text, set, turn, owed),
-                Make::Special(kind, device, set) => maker.special(*kind, *device, set, turn, owed),
+                Make::File(how) => maker.file(how, turn, pace, pending),
+                Make::Directory(set) => maker.directory(set, turn, pending),
+                Make::Symlink(text, set) => maker.symlink(text, set, turn, pending),
+                Make::Special(kind, device, set) => {
+                    maker.special(*kind, *device, set, turn, pending)
+                }
             }
         })
     }
@@ -81,7 +83,13 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn file(&self, how: &CreateHow, turn: Turn<'_>, pace: Pace, owed: &mut Owed) -> Try<Found> {
+    fn file(
+        &self,
+        how: &CreateHow,
+        turn: Turn<'_>,
+        pace: Pace,
+        pending: &mut PendingSyncs,
+    ) -> Try<Found> {
         let (set, mode) = match how {
             CreateHow::Unchecked(set) | CreateHow::Guarded(set) => {
                 (*set, set.mode.unwrap_or(DEFAULT_FILE_MODE))
@@ -107,7 +115,7 @@ impl Maker<'_> {
                     stat,
                     turn,
                 };
-                self.finish(made, &set, mode, owed)
+                self.finish(made, &set, mode, pending)
             }
             Err(Errno::EXIST) if pace == Pace::Quick => Err(Stop::WouldBlock),
             Err(Errno::EXIST) => self.existing(how, turn),
@@ -140,8 +148,8 @@ impl Maker<'_> {
                     return Err(Error::Exists.into());
                 }
                 // The call that created the file may have ended before its sync.
-                self.inner.persist(&node)?;
-                self.inner.persist(self.dir)?;
+                self.inner.durability.persist(&node)?;
+                self.inner.durability.persist(self.dir)?;
             }
             CreateHow::Unchecked(set) => {
                 if let Some(size) = set.size {
@@ -153,11 +161,11 @@ impl Maker<'_> {
                         &stat.attributes,
                         &SetAttributes::size(size),
                     )?;
-                    self.inner.persist(&node)?;
+                    self.inner.durability.persist(&node)?;
                 }
                 // As above. Data that other clients have written is not synced: they commit it
                 // themselves.
-                self.inner.persist(self.dir)?;
+                self.inner.durability.persist(self.dir)?;
                 if set.size.is_some() {
                     return found_as_it_is(&node);
                 }
@@ -169,7 +177,12 @@ impl Maker<'_> {
         })
     }
 
-    fn directory(&self, set: &SetAttributes, turn: Turn<'_>, owed: &mut Owed) -> Try<Found> {
+    fn directory(
+        &self,
+        set: &SetAttributes,
+        turn: Turn<'_>,
+        pending: &mut PendingSyncs,
+    ) -> Try<Found> {
         self.inner.check_depth(self.dir)?;
         self.inner.check_places()?;
         let mode = set.mode.unwrap_or(DEFAULT_DIRECTORY_MODE);
@@ -177,7 +190,7 @@ impl Maker<'_> {
         let made = self.make_entry(FileKind::Directory, mode, turn, || {
             rustix::fs::mkdirat(&self.dir.path, self.name, first)
         })?;
-        self.finish(made, set, mode, owed)
+        self.finish(made, set, mode, pending)
     }
 
     fn symlink(
@@ -185,7 +198,7 @@ impl Maker<'_> {
         text: &[u8],
         set: &SetAttributes,
         turn: Turn<'_>,
-        owed: &mut Owed,
+        pending: &mut PendingSyncs,
     ) -> Try<Found> {
         if text.is_empty() || text.contains(&0) {
             return Err(Error::Invalid.into());
@@ -196,7 +209,7 @@ impl Maker<'_> {
         let made = self.make_entry(FileKind::Symlink, 0o777, turn, || {
             rustix::fs::symlinkat(text, &self.dir.path, self.name)
         })?;
-        self.finish(made, set, 0o777, owed)
+        self.finish(made, set, 0o777, pending)
     }
 
     fn special(
@@ -205,7 +218,7 @@ impl Maker<'_> {
         device: (u32, u32),
         set: &SetAttributes,
         turn: Turn<'_>,
-        owed: &mut Owed,
+        pending: &mut PendingSyncs,
     ) -> Try<Found> {
         let (file_type, device) = match kind {
             FileKind::Fifo => (FileType::Fifo, 0),
@@ -231,7 +244,7 @@ impl Maker<'_> {
         let made = self.make_entry(kind, mode, turn, || {
             rustix::fs::mknodat(&self.dir.path, self.name, file_type, first, device)
         })?;
-        self.finish(made, set, mode, owed)
+        self.finish(made, set, mode, pending)
     }
 
     /// Creates an object that can only be created by name, and opens it.
@@ -292,7 +305,7 @@ impl Maker<'_> {
         made: Made<'_>,
         set: &SetAttributes,
         mode: u32,
-        owed: &mut Owed,
+        pending: &mut PendingSyncs,
     ) -> Try<Found> {
         let inner = self.inner;
         let Made {
@@ -314,7 +327,7 @@ impl Maker<'_> {
         drop(turn);
         let (node, writer) = kept?;
         if let Some(fd) = writer {
-            inner.keep_writer(&node, fd);
+            inner.durability.keep_writer(&node, fd);
         }
         let as_made = set == SetAttributes::default();
         // Other calls may have found the object by now.
@@ -332,11 +345,11 @@ impl Maker<'_> {
         let by_directory = as_made && made_whole;
         match as_made {
             true if by_directory => {}
-            true => inner.persist(&node)?,
-            false => inner.persist_attributes(&node)?,
+            true => inner.durability.persist(&node)?,
+            false => inner.durability.persist_attributes(&node)?,
         }
         if by_directory || !(regular && inner.volume.syncs.names) {
-            owed.push(self.dir);
+            pending.push(self.dir);
         }
         if node.is_directory() {
             inner.persist_places()?;

@@ -1,12 +1,13 @@
 //! Opening a directory for export.
 
-use super::group_commit::GroupCommit;
+use super::durability::Durability;
 use super::hung::Working;
 use super::id::{self, IdentifiedBy, TableId};
 use super::kernel::KernelHandles;
 use super::lru::Lru;
 use super::open_files::OpenFiles;
 use super::open_files::node::{Node, Root};
+use super::options::{Changes, Handles, LocalFsOptions};
 use super::parts::Parts;
 use super::passes::Passes;
 use super::rights::{Process, Rights};
@@ -31,83 +32,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use syscalls::{ActingAs, FsUser};
-
-/// Options for exporting a directory.
-///
-/// Start with the [default](Self::default) and change fields by their methods:
-///
-/// ```no_run
-/// use nfs_server::{LocalFs, LocalFsOptions};
-/// use std::path::PathBuf;
-///
-/// let options = LocalFsOptions::default()
-///     .with_state_dir(PathBuf::from("/var/lib/example"))
-///     .with_open_files(1024);
-/// let directory = LocalFs::open("/data", options)?;
-/// # Ok::<_, nfs_server::OpenError>(())
-/// ```
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct LocalFsOptions {
-    /// Directory for persistent state of all exports; see
-    /// [`default_state_dir`](crate::default_state_dir). Without one,
-    /// handles are valid until the server ends.
-    pub state_dir: Option<PathBuf>,
-    /// Pool for the memory of data.
-    pub pool: Pool,
-    /// When changes of names and attributes reach the disk.
-    pub changes: Changes,
-    /// How files are found from their handles.
-    pub handles: Handles,
-    /// Largest number of files kept open between calls, each with up to three descriptors. By
-    /// default all exports together use a quarter of the process's descriptors.
-    pub open_files: Option<usize>,
-}
-
-/// How files are found from their handles.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Handles {
-    /// By kernel handles, if the file system has them and this process may open them
-    /// (`CAP_DAC_READ_SEARCH`); otherwise by a table.
-    #[default]
-    Auto,
-    /// By a table of file locations, in the state directory.
-    Table,
-}
-
-/// When a change of names or attributes reaches the disk. Data has its own rules: a WRITE names its
-/// stability, and COMMIT makes data durable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Changes {
-    /// Before the call is answered, as RFC 1813 §4.7 demands.
-    #[default]
-    Durable,
-    /// When the kernel writes it back. A crash of the machine may undo changes that clients were
-    /// told are done; a crash of the server does not.
-    Cached,
-}
-
-impl LocalFsOptions {
-    buffer::setters! {
-        with_state_dir(state_dir: impl Into<Option<PathBuf>>),
-        with_pool(pool: Pool),
-        with_changes(changes: Changes),
-        with_handles(handles: Handles),
-        with_open_files(open_files: impl Into<Option<usize>>),
-    }
-}
-
-impl Default for LocalFsOptions {
-    fn default() -> Self {
-        Self {
-            state_dir: None,
-            pool: Pool::new(32 << 20),
-            changes: Changes::default(),
-            handles: Handles::default(),
-            open_files: None,
-        }
-    }
-}
 
 /// Explains why openat2 failed on a directory.
 fn cannot_enter(path: PathBuf, errno: Errno) -> OpenError {
@@ -324,25 +248,30 @@ impl Inner {
             opening.verifier.clone(),
             opening.open_files,
         ));
+        let rights = Rights::new(Arc::clone(&volume), Arc::clone(&files), opening.process);
+        let rights = Arc::new(rights);
         Self {
-            rights: Rights::new(Arc::clone(&volume), Arc::clone(&files), opening.process),
+            durability: Arc::new(Durability::new(
+                Arc::clone(&volume),
+                Arc::clone(&files),
+                Arc::clone(&rights),
+                opening.verifier,
+                opening.changes,
+            )),
             volume,
             files,
+            rights,
             resolver: opening.resolver,
             links: Mutex::new(Lru::new(REMEMBERED_PLACES)),
             passes: Passes::new(),
             listed: Parts::new(),
             turns: Turns::of(opening.device),
-            verifier: opening.verifier,
             pool: opening.pool,
             started: Instant::now(),
             quick_writes: AtomicBool::new(true),
-            changes: opening.changes,
             trust: DIRECTORY_TRUST,
-            everything: GroupCommit::default(),
             working: Working::default(),
             known_mounts: ArcSwapOption::empty(),
-            writers: Mutex::default(),
         }
     }
 }

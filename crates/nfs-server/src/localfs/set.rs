@@ -46,7 +46,7 @@ impl Inner {
             after,
         };
         drop((changing, alone, beside, names));
-        let result = result.and_then(|()| self.persist_attributes(&node));
+        let result = result.and_then(|()| self.durability.persist_attributes(&node));
         Ok(Changed {
             wcc,
             result: result.map_err(Error::from),

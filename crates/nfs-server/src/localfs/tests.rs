@@ -315,9 +315,9 @@ fn data_lost_while_attributes_are_synced_changes_the_write_verifier() {
     let export = Export::new();
     let before = export.fs().write_verifier();
     let inner = &export.fs().inner;
-    assert!(inner.synced(Err(Errno::INVAL)).is_ok());
+    assert!(inner.durability.synced(Err(Errno::INVAL)).is_ok());
     assert_eq!(export.fs().write_verifier(), before);
-    assert!(inner.synced(Err(Errno::IO)).is_err());
+    assert!(inner.durability.synced(Err(Errno::IO)).is_err());
     assert_ne!(export.fs().write_verifier(), before);
 }
 

@@ -258,7 +258,7 @@ in_both_ways! {
 fn data_that_is_lost_is_told_of_with_its_directory() {
     let export = Export::new();
     let inner = &export.fs().inner;
-    let said = crate::heard::heard(|| inner.note_loss(Errno::IO, Stability::FileSync));
+    let said = crate::heard::heard(|| inner.durability.note_loss(Errno::IO));
     let directory = format!("directory={} error=Input/output", export.path.display());
     assert!(said.contains(&directory), "{said}");
     assert!(said.contains("could not be written to its disk"), "{said}");

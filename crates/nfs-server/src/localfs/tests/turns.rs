@@ -64,7 +64,7 @@ fn changes_that_share_a_sync_are_all_answered() {
                     let removed = local.remove(who, other, name).wait();
                     assert_eq!(removed.result, Ok(()));
                     let removed = local.remove(who, other, name).wait();
-                    assert_eq!(removed.result, Err(Error::NotFound), "nothing is owed");
+                    assert_eq!(removed.result, Err(Error::NotFound), "nothing is pending");
                 }
             });
         }
@@ -367,7 +367,7 @@ fn attributes_of_what_cannot_be_opened_are_synced_too() {
                 .set_attributes(&Identity::root(), file, set, None);
             done.wait().result.unwrap();
         }
-        let syncs = export.fs().inner.everything.count();
+        let syncs = export.fs().inner.durability.syncs_of_everything();
         assert_eq!(syncs, if changes == Changes::Durable { 2 } else { 0 });
     }
     // By either way.
@@ -382,6 +382,7 @@ fn attributes_of_what_cannot_be_opened_are_synced_too() {
     export
         .fs()
         .inner
+        .durability
         .persist_attributes(&node.unwrap())
         .unwrap();
 }

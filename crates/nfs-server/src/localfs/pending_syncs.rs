@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 /// Directories that a change leaves to be synced, so that the syncs can be shared with other calls.
 #[derive(Default)]
-pub(super) struct Owed(SmallVec<[Arc<Node>; 2]>);
+pub(super) struct PendingSyncs(SmallVec<[Arc<Node>; 2]>);
 
-impl Owed {
+impl PendingSyncs {
     /// Adds a directory whose names have to be durable.
     pub(super) fn push(&mut self, dir: &Arc<Node>) {
         self.0.push(Arc::clone(dir));
