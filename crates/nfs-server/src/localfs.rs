@@ -43,39 +43,31 @@
 mod acl;
 mod ahead;
 mod by_name;
-mod by_path;
 mod data;
 mod durability;
 mod entries;
-mod find;
 mod group_commit;
+mod handles;
 mod hung;
 mod id;
 mod jobs;
-mod kernel;
 mod known_rights;
 mod listing;
 mod lru;
 mod make;
-mod mounts;
-mod names;
 mod open;
 mod open_files;
 mod options;
 mod parts;
-mod passes;
 mod pending_syncs;
-mod places;
 mod posix_acl;
 mod rights;
 mod root;
 mod set;
 mod sweep;
 mod sys;
-mod table;
 mod turns;
 mod volume;
-mod within;
 mod write_verifier;
 
 use crate::fs::{
@@ -84,16 +76,13 @@ use crate::fs::{
     Renamed, Seen, SetAcls, SetAttributes, Space, Stability, Step, Time, WriteOut,
 };
 use crate::permission;
-use arc_swap::ArcSwapOption;
 use buffer::Pool;
 use bytes::Bytes;
 use durability::Durability;
+use handles::FileHandles;
 use hung::Working;
 #[cfg(test)]
 pub(crate) use id::IdentifiedBy;
-use kernel::KernelHandles;
-use lru::Lru;
-use names::Link;
 use oncrpc::xdr::Gather;
 pub use open::OpenError;
 use open::Opening;
@@ -102,17 +91,14 @@ use open_files::node::Node;
 use open_files::sweeper::EndSweeper;
 pub use options::{Changes, Handles, LocalFsOptions};
 use parts::Parts;
-use passes::Passes;
 use pending_syncs::PendingSyncs;
 use rights::Rights;
 use rustix::fd::AsFd;
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 use sys::{Pace, Stop, Try};
-use table::Table;
 use turns::Turns;
 use volume::Volume;
 
@@ -122,13 +108,6 @@ pub const INLINE_WRITE: usize = 64 << 10;
 /// Largest write to a file system in memory that is done without a job, in bytes: it takes as long as a
 /// READ of that size from the page cache, and its data was just read from the socket.
 const INLINE_WRITE_IN_MEMORY: usize = 1 << 20;
-
-/// How long the location of a directory is trusted before it is looked up again. A directory that a
-/// local user moves out of the export is served for at most this long.
-const DIRECTORY_TRUST: Duration = Duration::from_secs(1);
-
-/// Largest number of files whose locations are kept in memory, about 100 bytes each.
-const REMEMBERED_PLACES: usize = 65_536;
 
 /// Longest symbolic link text, in bytes, that file systems keep in the inode, so that reading it
 /// needs no disk.
@@ -147,30 +126,14 @@ struct Inner {
     files: Arc<OpenFiles>,
     rights: Arc<Rights>,
     durability: Arc<Durability>,
-    resolver: Resolver,
-    /// Last known locations of files, by [`Node::number`]; only where there is a table.
-    links: Mutex<Lru<Link>>,
-    passes: Passes,
+    handles: FileHandles,
     listed: Parts,
     /// Calls in service that change the names in a directory, or the data or attributes of a file.
     turns: Arc<Turns>,
     pool: Pool,
-    started: Instant,
     /// Whether the file system supports writes that fail instead of waiting (`RWF_NOWAIT`).
     quick_writes: AtomicBool,
     working: Working,
-    /// See [`LocalFs::know_mounts`].
-    known_mounts: ArcSwapOption<HashSet<u64>>,
-    /// See [`DIRECTORY_TRUST`].
-    trust: Duration,
-}
-
-/// How files are found from their handles.
-enum Resolver {
-    /// Files are found by kernel handles.
-    Kernel(KernelHandles),
-    /// Files are found by their locations.
-    Table(Table),
 }
 
 impl LocalFs {
@@ -214,13 +177,13 @@ impl LocalFs {
     /// the directory under a mount that is about to be served. With `None`, which is the default,
     /// every mount is known.
     pub fn know_mounts(&self, known: Option<Arc<HashSet<u64>>>) {
-        self.inner.known_mounts.store(known);
+        self.inner.handles.know_mounts(known);
     }
 
     /// Whether files are found by kernel handles, which need no state and survive renames by others
     /// and restarts, instead of by a table.
     pub fn has_kernel_handles(&self) -> bool {
-        self.inner.table().is_none()
+        self.inner.volume.kernel_handles
     }
 
     /// Returns device and inode number of the exported directory. It is another one after the
@@ -260,9 +223,7 @@ impl LocalFs {
         file: FileId,
         op: impl Fn(&Inner, Pace, &mut PendingSyncs) -> Try<T> + Send + 'static,
     ) -> Outcome<T> {
-        match self.inner.volume.changes_at_once()
-            && !self.inner.table().is_some_and(Table::has_files)
-        {
+        match self.inner.volume.changes_at_once() && !self.inner.handles.read_disk() {
             true => self.run(file, move |inner, pace| {
                 let mut pending = PendingSyncs::default();
                 let result = op(inner, pace, &mut pending)?;
@@ -293,21 +254,12 @@ impl LocalFs {
 }
 
 impl Inner {
-    fn links(&self) -> MutexGuard<'_, Lru<Link>> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Makes the handles of created and moved files durable.
+    /// Makes the handles of created and moved files durable, where changes are to be.
     fn persist_places(&self) -> Try<()> {
-        match self.table() {
-            Some(table) if self.durability.is_demanded() => Ok(table.wait()?),
-            Some(_) | None => Ok(()),
+        match self.durability.is_demanded() {
+            true => self.handles.sync(),
+            false => Ok(()),
         }
-    }
-
-    /// Checks that handles of created or moved files can be stored. If not, the change is not made.
-    fn check_places(&self) -> Try<()> {
-        Ok(self.table().map_or(Ok(()), Table::check)?)
     }
 
     fn read_link(&self, node: &Node) -> Try<Bytes> {
@@ -345,7 +297,7 @@ impl FileSystem for LocalFs {
 
     fn attributes(&self, file: FileId) -> Outcome<Result<Attributes, Error>> {
         self.run(file, move |inner, pace| {
-            let node = inner.node(file, pace)?;
+            let node = inner.handles.node(file, pace)?;
             Ok(Ok(inner.files.attributes(&node)?))
         })
     }
@@ -378,7 +330,7 @@ impl FileSystem for LocalFs {
     fn access(&self, who: &Identity, file: FileId, wanted: Access) -> Outcome<Seen<Access>> {
         let who = who.clone();
         self.run(file, move |inner, pace| {
-            let node = inner.node(file, pace)?;
+            let node = inner.handles.node(file, pace)?;
             let attributes = inner.files.attributes(&node)?;
             let granted = permission::access(node.is_directory(), wanted, |want| {
                 inner.rights.may(&who, &node, &attributes, want, pace)
@@ -392,7 +344,7 @@ impl FileSystem for LocalFs {
 
     fn read_link(&self, _: &Identity, file: FileId) -> Outcome<Seen<Bytes>> {
         self.run(file, move |inner, pace| {
-            let node = inner.node(file, pace)?;
+            let node = inner.handles.node(file, pace)?;
             let attributes = inner.files.attributes(&node)?;
             if pace == Pace::Quick && attributes.size > SHORT_LINK {
                 return Err(Stop::WouldBlock);
@@ -504,7 +456,7 @@ impl FileSystem for LocalFs {
 
     fn space(&self, file: FileId) -> Outcome<Seen<Space>> {
         self.slow(file, move |inner| {
-            let node = inner.node(file, Pace::Patient)?;
+            let node = inner.handles.node(file, Pace::Patient)?;
             Ok(Seen {
                 attributes: Some(inner.files.attributes(&node)?),
                 result: Volume::space(inner.files.root().path.as_fd()).map_err(Error::from),

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 impl Inner {
     pub(super) fn acls(&self, file: FileId, pace: Pace) -> Try<Seen<Acls>> {
-        let node = self.node(file, pace)?;
+        let node = self.handles.node(file, pace)?;
         let attributes = self.files.attributes(&node)?;
         let lists = || -> Result<Acls, Error> {
             let access = posix_acl::read(&node, ACCESS)?;
@@ -29,7 +29,7 @@ impl Inner {
     }
 
     pub(super) fn set_acls(&self, who: &Identity, file: FileId, set: &SetAcls) -> Try<Seen<()>> {
-        let node = self.node(file, Pace::Patient)?;
+        let node = self.handles.node(file, Pace::Patient)?;
         // As for SETATTR.
         let names = match node.is_directory() {
             true => Some(self.turns.names([node.ino; 2], Pace::Patient)?),

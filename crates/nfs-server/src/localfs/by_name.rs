@@ -10,7 +10,7 @@
 //! that follow as fit in [`MAX_LISTED`](super::parts) bytes, from which further pages are taken.
 
 use super::Inner;
-use super::find::DIRECTORY_BUFFER;
+use super::open_files::DIRECTORY_BUFFER;
 use super::open_files::node::Node;
 use super::parts::{Next, Part};
 use super::sys::Try;

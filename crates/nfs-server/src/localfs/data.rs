@@ -161,7 +161,7 @@ impl Inner {
         count: u32,
         pace: Pace,
     ) -> Try<Reading> {
-        let node = self.node(file, pace)?;
+        let node = self.handles.node(file, pace)?;
         permission::check_regular(node.kind)?;
         let attributes = self.files.attributes(&node)?;
         self.check_read(who, &node, &attributes, pace)?;
@@ -265,7 +265,7 @@ impl Inner {
         stability: Stability,
         pace: Pace,
     ) -> Try<Changed<WriteOut>> {
-        let node = self.node(file, pace)?;
+        let node = self.handles.node(file, pace)?;
         permission::check_regular(node.kind)?;
         let _unguarded = self.turns.unguarded(node.ino, pace)?;
         let changing = self.turns.begin(node.ino, false);
@@ -392,7 +392,7 @@ impl Inner {
 
     /// Makes all data and attributes of a file durable (RFC 1813 §3.3.21).
     pub(super) fn commit(&self, who: &Identity, file: FileId, pace: Pace) -> Try<Changed<()>> {
-        let node = self.node(file, pace)?;
+        let node = self.handles.node(file, pace)?;
         permission::check_regular(node.kind)?;
         let before = self.files.attributes(&node)?;
         self.check_write(who, &node, &before, pace)?;

@@ -1,6 +1,6 @@
 //! Operations on directory entries: LOOKUP, REMOVE, RENAME, LINK.
 
-use super::names::Named;
+use super::handles::names::Named;
 use super::open_files::node::Node;
 use super::pending_syncs::PendingSyncs;
 use super::sys::{self, Pace, Stat, Stop, Try};
@@ -65,7 +65,7 @@ impl Drop for Turn<'_> {
 
 impl Inner {
     pub(super) fn lookup_here(&self, dir: FileId, pace: Pace) -> Try<Seen<Found>> {
-        let node = self.node(dir, pace)?;
+        let node = self.handles.node(dir, pace)?;
         let attributes = self.files.attributes(&node)?;
         permission::check_directory(&attributes)?;
         Ok(Seen {
@@ -83,11 +83,11 @@ impl Inner {
         dir: FileId,
         pace: Pace,
     ) -> Try<Seen<Found>> {
-        let node = self.node(dir, pace)?;
+        let node = self.handles.node(dir, pace)?;
         let attributes = self.files.attributes(&node)?;
         permission::check_directory(&attributes)?;
         self.rights.check(who, &node, &attributes, EXECUTE, pace)?;
-        let parent = self.parent(&node, pace)?;
+        let parent = self.handles.parent(&node, pace)?;
         let found = self.found(&parent)?;
         Ok(Seen {
             attributes: Some(attributes),
@@ -102,13 +102,13 @@ impl Inner {
         name: &[u8],
         pace: Pace,
     ) -> Try<Seen<Found>> {
-        let node = self.node(dir, pace)?;
+        let node = self.handles.node(dir, pace)?;
         let attributes = self.files.attributes(&node)?;
         let entry = || -> Try<Found> {
             permission::check_directory(&attributes)?;
             self.rights.check(who, &node, &attributes, EXECUTE, pace)?;
-            let (fd, stat) = self.open_entry_or_covered(&node, name, pace)?;
-            let child = self.adopt(&node, name, fd, &stat, None, pace)?;
+            let (fd, stat) = self.handles.open_entry_or_covered(&node, name, pace)?;
+            let child = self.handles.adopt(&node, name, fd, &stat, pace)?;
             Ok(Found {
                 file: child.id(),
                 attributes: Attributes {
@@ -141,7 +141,7 @@ impl Inner {
         pace: Pace,
         change: impl FnOnce(&Arc<Node>, &Attributes, Turn<'_>) -> Try<T>,
     ) -> Try<Changed<T>> {
-        let node = self.node(dir, pace)?;
+        let node = self.handles.node(dir, pace)?;
         let names = self.turns.names([node.ino; 2], pace)?;
         let changing = self.turns.begin(node.ino, true);
         let before = self.files.attributes(&node)?;
@@ -189,7 +189,7 @@ impl Inner {
                 .as_caller(who, || rustix::fs::unlinkat(&node.path, name, flags))?;
             drop(file);
             let last = directory || self.is_last(&open, &entry);
-            let gone = self.removed(node.number, name, &entry, last);
+            let gone = self.handles.removed(node.number, name, &entry, last);
             drop(turn);
             drop((open, gone));
             pending.push(node);
@@ -205,8 +205,8 @@ impl Inner {
         pace: Pace,
         pending: &mut PendingSyncs,
     ) -> Try<Renamed> {
-        let from_node = self.node(from.0, pace)?;
-        let to_node = self.node(to.0, pace)?;
+        let from_node = self.handles.node(from.0, pace)?;
+        let to_node = self.handles.node(to.0, pace)?;
         let names = self.turns.names([from_node.ino, to_node.ino], pace)?;
         let one = from_node.id() == to_node.id();
         let from_changing = self.turns.begin(from_node.ino, true);
@@ -271,10 +271,10 @@ impl Inner {
             return Err(Stop::WouldBlock);
         }
         if is_directory && !one {
-            self.check_depth(to)?;
+            self.handles.check_depth(to)?;
         }
         if !stays {
-            self.check_places()?;
+            self.handles.check_storage()?;
         }
         let file = moving.attributes.fileid;
         let rename = |flags| {
@@ -315,7 +315,7 @@ impl Inner {
                 return Ok(());
             }
             let last = replaced.attributes.is_directory() || self.is_last(fd, replaced);
-            gone = self.removed(to.number, to_name, replaced, last);
+            gone = self.handles.removed(to.number, to_name, replaced, last);
         }
         let moved = self.note_place((&open, &moving), Named::Moved(from, from_name), to, to_name);
         drop(turn);
@@ -335,7 +335,7 @@ impl Inner {
     /// Without one the attributes from before are sufficient: they only decide whether the file
     /// stays open.
     pub(super) fn is_last(&self, open: &OwnedFd, before: &Stat) -> bool {
-        if self.table().is_none() {
+        if self.volume.kernel_handles {
             return before.attributes.links <= 1;
         }
         // The file may have got another name in another directory. A file system in another
@@ -352,7 +352,7 @@ impl Inner {
         to: &Node,
         name: &[u8],
     ) -> Try<()> {
-        if self.table().is_none() {
+        if self.volume.kernel_handles {
             return Ok(());
         }
         let _places = self.turns.places(stat.attributes.fileid);
@@ -362,7 +362,7 @@ impl Inner {
             stat.attributes.links = stat.attributes.links.max(2);
             stat
         });
-        self.moved(&now, from, to, name)
+        self.handles.moved(&now, from, to, name)
     }
 
     pub(super) fn link(
@@ -372,12 +372,12 @@ impl Inner {
         (dir, name): (FileId, &[u8]),
         pending: &mut PendingSyncs,
     ) -> Try<Linked> {
-        let node = self.node(file, Pace::Patient)?;
+        let node = self.handles.node(file, Pace::Patient)?;
         let changed = self.change_directory(dir, Pace::Patient, |to, _, turn| {
             if node.is_directory() {
                 return Err(Error::Invalid.into());
             }
-            self.check_places()?;
+            self.handles.check_storage()?;
             let changing = self.turns.begin(node.ino, false);
             self.rights.as_caller(who, || {
                 self.volume
@@ -385,12 +385,12 @@ impl Inner {
                     .link(node.path.as_fd(), to.path.as_fd(), name)
             })?;
             drop(changing);
-            let moved = match self.table() {
-                Some(_) => {
+            let moved = match self.volume.kernel_handles {
+                false => {
                     let stat = self.files.stat(&node)?;
                     self.note_place((&node.path, &stat), Named::Linked(&node), to, name)
                 }
-                None => Ok(()),
+                true => Ok(()),
             };
             drop(turn);
             pending.push(to);

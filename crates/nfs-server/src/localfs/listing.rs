@@ -4,7 +4,7 @@
 //! need no state between calls, however large the directory is. Elsewhere see `by_name.rs`.
 
 use super::Inner;
-use super::find::DIRECTORY_BUFFER;
+use super::open_files::DIRECTORY_BUFFER;
 use super::open_files::node::Node;
 use super::sys::{self, Pace, Stop, Try};
 use crate::fs::{Attributes, DirBudget, DirFrom, DirPage, Error, FileId, Found, Identity, Seen};
@@ -23,7 +23,7 @@ impl Inner {
         budget: DirBudget,
         plus: bool,
     ) -> Try<Seen<DirPage>> {
-        let node = self.node(dir, Pace::Patient)?;
+        let node = self.handles.node(dir, Pace::Patient)?;
         let attributes = self.files.attributes(&node)?;
         // A caller without search permission gets only the names.
         let plus = plus
@@ -129,7 +129,10 @@ impl Inner {
             return unseen;
         }
         let place = (&fd, &stat);
-        let Ok(file) = self.identify(dir.number, name, place, None, Pace::Patient) else {
+        let Ok(file) = self
+            .handles
+            .identify(dir.number, name, place, Pace::Patient)
+        else {
             return unseen;
         };
         let fileid = self.volume.file_ids.number(file, stat.attributes.fileid);
@@ -152,7 +155,7 @@ impl Inner {
             .file_ids
             .of_parent((dir.id(), dir.ino), ino)
             .unwrap_or_else(|| {
-                let parent = self.parent(dir, Pace::Patient);
+                let parent = self.handles.parent(dir, Pace::Patient);
                 parent.map_or(ino, |parent| parent.fileid)
             })
     }

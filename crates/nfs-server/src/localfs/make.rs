@@ -136,7 +136,8 @@ impl Maker<'_> {
         }
         let node = self
             .inner
-            .adopt(self.dir, self.name, fd, &stat, None, Pace::Patient)?;
+            .handles
+            .adopt(self.dir, self.name, fd, &stat, Pace::Patient)?;
         match how {
             CreateHow::Guarded(_) => return Err(Error::Exists.into()),
             CreateHow::Exclusive(verifier) => {
@@ -183,8 +184,8 @@ impl Maker<'_> {
         turn: Turn<'_>,
         pending: &mut PendingSyncs,
     ) -> Try<Found> {
-        self.inner.check_depth(self.dir)?;
-        self.inner.check_places()?;
+        self.inner.handles.check_depth(self.dir)?;
+        self.inner.handles.check_storage()?;
         let mode = set.mode.unwrap_or(DEFAULT_DIRECTORY_MODE);
         let first = Mode::from_raw_mode(mode & mode::ALL);
         let made = self.make_entry(FileKind::Directory, mode, turn, || {
@@ -266,7 +267,7 @@ impl Maker<'_> {
         let (fd, stat) = opened.inspect_err(|_| {
             self.unmake(&turn.names, |stat| self.is_fresh(stat, kind, mode, begin));
         })?;
-        if !self.is_fresh(&stat, kind, mode, begin) || inner.is_known(&fd, &stat) {
+        if !self.is_fresh(&stat, kind, mode, begin) || inner.handles.is_known(&fd, &stat) {
             return Err(Error::Busy.into());
         }
         Ok(Made {
@@ -425,7 +426,9 @@ impl Maker<'_> {
             OpenedFor::Reading => (NodeFd::readable(fd), None),
             OpenedFor::Nothing => (fd.into(), None),
         };
-        let node = inner.adopt(self.dir, self.name, path, stat, None, Pace::Patient)?;
+        let node = inner
+            .handles
+            .adopt(self.dir, self.name, path, stat, Pace::Patient)?;
         Ok((node, writer))
     }
 
@@ -443,7 +446,9 @@ impl Maker<'_> {
         };
         let unlink = || rustix::fs::unlinkat(&self.dir.path, self.name, flags);
         if ours(&stat) && inner.rights.as_caller(self.who, unlink).is_ok() {
-            inner.removed(self.dir.number, self.name, &stat, true);
+            inner
+                .handles
+                .removed(self.dir.number, self.name, &stat, true);
         }
     }
 }

@@ -1,36 +1,33 @@
 //! Opening a directory for export.
 
+use super::Inner;
 use super::durability::Durability;
+use super::handles::kernel::KernelHandles;
+use super::handles::table::Table;
+use super::handles::{FileHandles, Resolver};
 use super::hung::Working;
-use super::id::{self, IdentifiedBy, TableId};
-use super::kernel::KernelHandles;
-use super::lru::Lru;
+use super::id::{self, IdentifiedBy};
 use super::open_files::OpenFiles;
 use super::open_files::node::{Node, Root};
 use super::options::{Changes, Handles, LocalFsOptions};
 use super::parts::Parts;
-use super::passes::Passes;
 use super::rights::{Process, Rights};
 use super::sys::{self, Pace, ProcFd, Stat};
-use super::table::Table;
 use super::turns::Turns;
 use super::volume::fileid::FileIds;
 use super::volume::kind::{FsKind, figures, file_system, magic};
 use super::volume::{Hidden, Volume, VolumeFacts};
 use super::write_verifier::WriteVerifier;
-use super::{DIRECTORY_TRUST, Inner, REMEMBERED_PLACES, Resolver};
-use crate::fs::{FileId, Identity};
+use crate::fs::Identity;
 use crate::state_dir::exports_state;
-use arc_swap::ArcSwapOption;
 use buffer::Pool;
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::AsFd;
 use rustix::fs::{Access, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
 use syscalls::{ActingAs, FsUser};
 
 /// Explains why openat2 failed on a directory.
@@ -168,7 +165,8 @@ impl Opening {
                  may lead to a new one with its inode number or path"
             );
         }
-        let file = identify(&resolver, by, root.as_fd(), &stat)
+        let file = resolver
+            .identify_root(by, root.as_fd(), &stat)
             .map_err(kernel_error("its file handle"))?;
         let file_ids = FileIds::of(file, uniform);
         let fileid = file_ids.number(file, stat.attributes.fileid);
@@ -258,20 +256,15 @@ impl Inner {
                 opening.verifier,
                 opening.changes,
             )),
+            handles: FileHandles::new(Arc::clone(&volume), Arc::clone(&files), opening.resolver),
             volume,
             files,
             rights,
-            resolver: opening.resolver,
-            links: Mutex::new(Lru::new(REMEMBERED_PLACES)),
-            passes: Passes::new(),
             listed: Parts::new(),
             turns: Turns::of(opening.device),
             pool: opening.pool,
-            started: Instant::now(),
             quick_writes: AtomicBool::new(true),
-            trust: DIRECTORY_TRUST,
             working: Working::default(),
-            known_mounts: ArcSwapOption::empty(),
         }
     }
 }
@@ -287,31 +280,6 @@ fn this_user() -> Identity {
             .map(rustix::fs::Gid::as_raw)
             .collect(),
     }
-}
-
-/// Number of the root directory where numbers are derived from paths.
-const ROOT_BY_PATH: u64 = 1;
-
-/// Returns the id of a root directory.
-pub(super) fn identify(
-    resolver: &Resolver,
-    by: IdentifiedBy,
-    root: BorrowedFd<'_>,
-    stat: &Stat,
-) -> Result<FileId, Errno> {
-    if let Resolver::Kernel(handles) = resolver {
-        return handles.identify(root);
-    }
-    let (number, birth) = match by.path() {
-        true => (ROOT_BY_PATH, 0),
-        false => (stat.attributes.fileid, stat.birth),
-    };
-    let id = TableId {
-        number,
-        birth,
-        home: number,
-    };
-    Ok(id.into())
 }
 
 /// Returns what identifies a file where the kernel has no handles.

@@ -24,6 +24,7 @@ use cache::Cache;
 pub(in crate::localfs) use idle::WRITE_BACK_ROUNDS;
 use limit::Counted;
 use node::{Gone, Node, NodeFd, Root};
+pub(in crate::localfs) use opening::DIRECTORY_BUFFER;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -6,7 +6,6 @@
 //! any more. Then the next MOUNT takes the directory that is at the path, if it is of the same kind.
 
 use super::Inner;
-use super::open::identify;
 use super::open_files::node::Root;
 use super::sys::{self, Pace, Stop, Try};
 use super::volume::kind::{figures, magic};
@@ -30,8 +29,7 @@ impl Inner {
         let file = new.id();
         self.files.replace_root(new);
         // Locations are of the directory before.
-        let gone = self.links().trim(0);
-        drop(gone);
+        self.handles.forget_all();
         tracing::warn!(
             export = %self.volume.path.display(),
             "the exported directory was gone; the one that is at its path now is served from here on"
@@ -51,7 +49,7 @@ impl Inner {
         if !is_of_its_kind || self.volume.is_hidden(&stat) {
             return Ok(None);
         }
-        let file = identify(&self.resolver, self.volume.by, fd.as_fd(), &stat)?;
+        let file = self.handles.identify_root(fd.as_fd(), &stat)?;
         let node = self.files.new_node(file, &stat, fd);
         Ok(Some(Root {
             node: Arc::new(node),

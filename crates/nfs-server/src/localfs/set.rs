@@ -21,7 +21,7 @@ impl Inner {
         set: SetAttributes,
         guard: Option<Time>,
     ) -> Try<Changed<()>> {
-        let node = self.node(file, Pace::Patient)?;
+        let node = self.handles.node(file, Pace::Patient)?;
         // The attributes of a directory are changed under the lock of its names.
         let names = match node.is_directory() {
             true => Some(self.turns.names([node.ino; 2], Pace::Patient)?),

@@ -1,8 +1,6 @@
 //! The thread that ends the rounds of an export: in each, idle files are closed.
 
 use super::Inner;
-use super::open_files::node::Gone;
-use super::table::Of;
 use std::io;
 use std::sync::{Arc, Weak};
 
@@ -33,11 +31,11 @@ impl Inner {
     /// Ends a round: closes files that were not used in the last complete one.
     pub(super) fn sweep(&self) {
         let round = self.files.begin_round();
-        self.passes.begin_round(round.number);
+        self.handles.begin_round(round.number);
         self.listed.begin_round(round.number);
         self.volume.look_who_can_reach();
         for gone in round.gone {
-            self.forget(&gone);
+            self.handles.forget(&gone);
         }
         self.durability.close_idle_writers(round.number);
         for node in round.idle {
@@ -45,25 +43,9 @@ impl Inner {
                 return;
             }
             if let Some(gone) = self.files.close_idle(&node, round.number) {
-                self.forget(&gone);
+                self.handles.forget(&gone);
             }
         }
         self.files.end_round();
-    }
-
-    /// Removes the location of a removed file.
-    pub(super) fn forget(&self, gone: &Gone) {
-        let Some(table) = self.table() else { return };
-        let mut links = self.links();
-        let link = links.get(gone.number).and_then(|link| link.known);
-        if link.is_some_and(|known| known.birth == gone.birth) {
-            links.remove(gone.number);
-        }
-        drop(links);
-        let of = match gone.is_directory {
-            true => Of::Directory,
-            false => Of::File,
-        };
-        table.remove(gone.number, of, gone.birth);
     }
 }

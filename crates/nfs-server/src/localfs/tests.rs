@@ -9,6 +9,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 use tempfile::TempDir;
 
 mod data;
@@ -141,7 +142,7 @@ impl Export {
 
     /// As after the time for which directories are trusted.
     fn trust_nothing(&mut self) {
-        self.restart_as(|_| {}, |inner| inner.trust = Duration::ZERO);
+        self.restart_as(|_| {}, |inner| inner.handles.trust_for(Duration::ZERO));
     }
 
     /// One that is served as if it were on a file system in memory.
@@ -552,13 +553,13 @@ fn answers_without_a_job_do_not_touch_the_table() {
     let name = |name| Step::Name(Name::new(name).unwrap());
     export.restart();
     let local = export.fs();
-    let busy = local.inner.table().unwrap().hold();
+    let busy = local.inner.handles.by_location().table.hold();
     assert!(!local.attributes(f).is_ready());
     assert!(!local.attributes(d).is_ready());
     assert!(!local.lookup(&who, local.root(), name(b"d")).is_ready());
     drop(busy);
     assert!(export.find("d/f").is_ok() && export.find("d").is_ok());
-    let busy = local.inner.table().unwrap().hold();
+    let busy = local.inner.handles.by_location().table.hold();
     assert!(local.attributes(f).is_ready());
     assert!(local.lookup(&who, local.root(), name(b"d")).is_ready());
     assert!(local.lookup(&who, d, name(b"f")).is_ready());

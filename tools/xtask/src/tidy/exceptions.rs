@@ -105,7 +105,7 @@ const SPREAD_TYPES: &[(&str, usize)] = &[
     ("crates/gateway::Relay", 5),
     ("crates/iwarp-proto::Endpoint", 4),
     ("crates/nfs-client::Export", 4),
-    ("crates/nfs-server::Inner", 16),
+    ("crates/nfs-server::Inner", 11),
     ("crates/nfs-server::Nfs3", 5),
     ("crates/nfs-server::Outcome", 5),
     ("crates/rpcrdma-proto::Connection", 4),

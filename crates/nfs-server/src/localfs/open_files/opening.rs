@@ -9,6 +9,9 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Bytes of directory entries read at a time.
+pub(in crate::localfs) const DIRECTORY_BUFFER: usize = 32 << 10;
+
 impl OpenFiles {
     /// Opens an entry with `O_PATH` and returns its attributes. Asking by name would reach a file
     /// system mounted there, which may hang while other calls wait to change names.

@@ -125,7 +125,7 @@ fn large_write_to_memory_is_stable_at_once_and_leaves_nothing_open() {
     export.write("f", "");
     let f = export.find("f").unwrap();
     let (who, local) = (Identity::root(), export.fs());
-    let node = local.inner.node(f, Pace::Patient).unwrap();
+    let node = local.inner.handles.node(f, Pace::Patient).unwrap();
     let write = |len| {
         let data = Gather::from_elem(Bytes::from(vec![7; len]), 1);
         local.write(&who, f, 0, data, Stability::Unstable)
@@ -202,7 +202,7 @@ fn written_file_is_not_kept_open_for_writing() {
     let done = export.fs().write(&who, f, 0, data, Stability::Unstable);
     done.wait().result.unwrap();
     export.fs().commit(&who, f, 0, 0).wait().result.unwrap();
-    let node = export.fs().inner.node(f, Pace::Patient).unwrap();
+    let node = export.fs().inner.handles.node(f, Pace::Patient).unwrap();
     assert!(node.writer().is_none());
 }
 
@@ -227,7 +227,7 @@ fn file_can_be_executed_when_it_was_made_truncated_or_written_durably() {
     }));
     let f = export.make_as(&who, export.fs().root(), "f", make).unwrap();
     let check = |after: &str| {
-        let node = export.fs().inner.node(f, Pace::Patient).unwrap();
+        let node = export.fs().inner.handles.node(f, Pace::Patient).unwrap();
         let flags = rustix::fs::fcntl_getfl(&node.path).unwrap();
         assert!(!flags.intersects(OFlags::WRONLY | OFlags::RDWR), "{after}");
         assert!(node.writer().is_none(), "{after}");

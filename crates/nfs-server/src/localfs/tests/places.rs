@@ -154,7 +154,17 @@ fn concurrent_renames_leave_correct_table_rows() {
             });
         }
     });
-    let link = |ino| export.fs().inner.links().get(ino).cloned().unwrap();
+    let link = |ino| {
+        export
+            .fs()
+            .inner
+            .handles
+            .by_location()
+            .links()
+            .get(ino)
+            .cloned()
+            .unwrap()
+    };
     let ino = |file| TableId::parse(file).unwrap().number;
     for (file, name) in [(d, "d"), (g, "g")] {
         let dir = [("a", a), ("b", b), ("c", c)]
@@ -185,7 +195,7 @@ impl Export {
     }
 
     fn passes(&self) -> u64 {
-        self.fs().inner.passes.count()
+        self.fs().inner.handles.by_location().passes.count()
     }
 }
 
@@ -217,7 +227,7 @@ fn one_pass_over_a_directory_finds_all_its_files_until_it_changes() {
         assert_eq!(export.stat(*file), Err(Error::Stale));
     }
     assert_eq!(export.passes(), 2);
-    export.fs().inner.links().trim(0);
+    export.fs().inner.handles.by_location().links().trim(0);
     export.fs().inner.files.close_all();
     assert!(export.stat(files[400]).is_ok());
     assert_eq!(export.find("d/other").unwrap(), files[400]);
@@ -265,9 +275,27 @@ fn row_of_a_file_that_is_nowhere_is_removed() {
     fs::remove_file(export.path.join("b/f")).unwrap();
     export.restart();
     let ino = TableId::parse(f).unwrap().number;
-    assert!(export.fs().inner.row(ino).unwrap().is_some());
+    assert!(
+        export
+            .fs()
+            .inner
+            .handles
+            .by_location()
+            .row(ino)
+            .unwrap()
+            .is_some()
+    );
     assert_eq!(export.stat(f), Err(Error::Stale));
-    assert!(export.fs().inner.row(ino).unwrap().is_none());
+    assert!(
+        export
+            .fs()
+            .inner
+            .handles
+            .by_location()
+            .row(ino)
+            .unwrap()
+            .is_none()
+    );
 }
 
 #[test]
@@ -278,7 +306,7 @@ fn what_the_table_cannot_keep_is_refused_and_not_done() {
     let [a, b, f] = ["a", "b", "a/f"].map(|path| export.find(path).unwrap());
     let (local, who) = (export.fs(), Identity::root());
     let name = |name| Name::new(name).unwrap();
-    let table = local.inner.table().unwrap();
+    let table = &local.inner.handles.by_location().table;
     let attempts = || {
         let make = Make::Directory(SetAttributes::mode(0o755));
         let renamed = local.rename(&who, (a, name(b"f")), (b, name(b"f"))).wait();

@@ -414,7 +414,7 @@ fn rights_that_the_kernel_granted_are_remembered() {
         let (f, path) = (export.find("f").unwrap(), export.path.join("f"));
         set_list(&path, "access", &list(6, (ALICE, 4), 0, 0));
         let (local, who) = (export.fs(), alice());
-        let node = local.inner.node(f, Pace::Patient).unwrap();
+        let node = local.inner.handles.node(f, Pace::Patient).unwrap();
         let old = |attributes: Attributes| Attributes {
             ctime: Time::default(),
             ..attributes

@@ -36,7 +36,7 @@ impl Export {
     }
 
     fn has_writer(&self, file: FileId) -> bool {
-        let node = self.fs().inner.node(file, Pace::Patient).unwrap();
+        let node = self.fs().inner.handles.node(file, Pace::Patient).unwrap();
         node.writer().is_some()
     }
 }
@@ -133,7 +133,7 @@ fn file_with_uncommitted_data_stays_open_for_as_long_as_it_takes_to_write_back()
     let f = export.find("f").unwrap();
     export.write_unstably(f, b"data".to_vec());
     let inner = &export.fs().inner;
-    let key = inner.node(f, Pace::Patient).unwrap().key;
+    let key = inner.handles.node(f, Pace::Patient).unwrap().key;
     let is_readable = || {
         let node = inner.files.peek(key);
         node.map(|node| node.reader().is_some())
@@ -157,9 +157,9 @@ fn file_in_use_by_a_call_is_not_closed_under_it() {
     let export = export();
     export.write("f", "data");
     let f = export.find("f").unwrap();
-    let node = export.fs().inner.node(f, Pace::Patient).unwrap();
+    let node = export.fs().inner.handles.node(f, Pace::Patient).unwrap();
     export.pass_two_rounds();
-    let again = export.fs().inner.node(f, Pace::Patient).unwrap();
+    let again = export.fs().inner.handles.node(f, Pace::Patient).unwrap();
     assert!(Arc::ptr_eq(&node, &again));
 }
 
@@ -177,7 +177,7 @@ fn rows_of_files_that_others_removed_are_removed() {
     let [a, idle, seen] = ["a", "b/f", "b/seen"].map(|path| export.find(path).unwrap());
     let row = |file| {
         let ino = id::TableId::parse(file).unwrap().number;
-        export.fs().inner.row(ino).unwrap()
+        export.fs().inner.handles.by_location().row(ino).unwrap()
     };
     assert!(row(a).is_some() && row(idle).is_some() && row(seen).is_some());
     fs::remove_file(export.path.join("b/f")).unwrap();

@@ -241,7 +241,7 @@ fn write_to_memory_is_a_job_while_another_call_changes_the_file() {
     export.write("f", "");
     let f = export.find("f").unwrap();
     let local = export.fs();
-    let node = local.inner.node(f, Pace::Patient).unwrap();
+    let node = local.inner.handles.node(f, Pace::Patient).unwrap();
     let write = || {
         let data = Gather::from_elem(Bytes::from_static(b"data"), 1);
         local.write(&Identity::root(), f, 0, data, Stability::Unstable)
@@ -378,6 +378,7 @@ fn attributes_of_what_cannot_be_opened_are_synced_too() {
     let node = export
         .fs()
         .inner
+        .handles
         .node(export.find("fifo").unwrap(), Pace::Patient);
     export
         .fs()
@@ -435,7 +436,7 @@ fn calls_on_a_file_that_hangs_are_put_off_and_others_go_on() {
         let written = export.fs().write(&who, file, 0, data, stability).wait();
         written.result.map(|out| out.count)
     };
-    let node = export.fs().inner.node(f, Pace::Patient).unwrap();
+    let node = export.fs().inner.handles.node(f, Pace::Patient).unwrap();
     let held = node.writing.lock().unwrap();
     std::thread::scope(|scope| {
         let hung: Vec<_> = (0..8).map(|_| scope.spawn(|| write(f))).collect();

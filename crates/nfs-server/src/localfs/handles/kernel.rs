@@ -2,9 +2,9 @@
 //!
 //! A kernel handle identifies a file as long as it exists, whatever its name. No state is needed.
 
-use super::id;
-use super::sys::{self, ProcFd, Stop, Try};
 use crate::fs::{Error, FileId};
+use crate::localfs::id;
+use crate::localfs::sys::{self, ProcFd, Stop, Try};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -20,11 +20,11 @@ const OPEN_TRIES: u32 = 10;
 const OPEN_PAUSE: Duration = Duration::from_millis(1);
 
 /// Kernel handles of the mount of an export.
-pub(super) struct KernelHandles {
+pub(in crate::localfs) struct KernelHandles {
     /// A directory of the mount.
     mount: OwnedFd,
     /// Length of the longest id in bytes.
-    pub(super) longest: usize,
+    pub(in crate::localfs) longest: usize,
     /// Whether a handle that is too long was logged.
     told: AtomicBool,
 }
@@ -36,7 +36,7 @@ impl KernelHandles {
     ///
     /// `EOPNOTSUPP`: the file system has no handles, or its handles do not fit a [`FileId`].
     /// `EPERM`: this process may not open handles.
-    pub(super) fn open(root: BorrowedFd<'_>, proc: &ProcFd) -> Result<Self, Errno> {
+    pub(in crate::localfs) fn open(root: BorrowedFd<'_>, proc: &ProcFd) -> Result<Self, Errno> {
         let mount = proc.reopen(root, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let handles = Self {
             mount,
@@ -60,7 +60,7 @@ impl KernelHandles {
     /// # Errors
     ///
     /// `EOPNOTSUPP`: the handle does not fit an id. This is logged once.
-    pub(super) fn identify(&self, fd: impl AsFd) -> Result<FileId, Errno> {
+    pub(in crate::localfs) fn identify(&self, fd: impl AsFd) -> Result<FileId, Errno> {
         let handle = FileHandle::of(fd.as_fd());
         let handle = handle.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         let file = id::of_kernel(&handle).filter(|file| file.as_bytes().len() <= self.longest);
@@ -79,7 +79,7 @@ impl KernelHandles {
     }
 
     /// Opens the file of a handle with `O_PATH`. May read the disk.
-    pub(super) fn open_file(&self, file: FileId) -> Try<OwnedFd> {
+    pub(in crate::localfs) fn open_file(&self, file: FileId) -> Try<OwnedFd> {
         let handle = id::to_kernel(file).ok_or(Error::Stale)?;
         let flags = (OFlags::PATH | OFlags::NOFOLLOW).bits().cast_signed();
         let open = || {

@@ -1,14 +1,16 @@
 //! Finds files by kernel handles, and checks that they are within the export.
 //!
 //! A kernel handle opens files outside of the export too, so a directory must be seen below the
-//! root of the export at least once in [`DIRECTORY_TRUST`](super::DIRECTORY_TRUST).
+//! root of the export at least once in `DIRECTORY_TRUST` (`trust.rs`).
 
-use super::Inner;
-use super::id;
 use super::kernel::KernelHandles;
-use super::open_files::node::Node;
-use super::sys::{self, Pace, Stop, Try};
+use super::trust::Trust;
 use crate::fs::{Error, FileId};
+use crate::localfs::id;
+use crate::localfs::open_files::OpenFiles;
+use crate::localfs::open_files::node::{Node, NodeFd};
+use crate::localfs::sys::{self, Pace, Stat, Stop, Try};
+use crate::localfs::volume::Volume;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -20,21 +22,33 @@ const MAX_STEPS_UP: usize = 1024;
 /// Largest number of attempts to read the path of a directory that is being moved.
 const TRIES: usize = 3;
 
-impl Inner {
+/// Finds files by kernel handles.
+pub(super) struct ByKernelHandle {
+    volume: Arc<Volume>,
+    files: Arc<OpenFiles>,
+    pub(super) trust: Trust,
+    pub(super) handles: KernelHandles,
+}
+
+impl ByKernelHandle {
+    pub(super) fn new(volume: Arc<Volume>, files: Arc<OpenFiles>, handles: KernelHandles) -> Self {
+        Self {
+            volume,
+            files,
+            trust: Trust::new(),
+            handles,
+        }
+    }
+
     /// Finds the file of a kernel handle.
-    pub(super) fn node_of_handle(
-        &self,
-        handles: &KernelHandles,
-        file: FileId,
-        pace: Pace,
-    ) -> Try<Arc<Node>> {
+    pub(super) fn node(&self, file: FileId, pace: Pace) -> Try<Arc<Node>> {
         let key = id::key_of_kernel(file);
         let open = self.files.get(key);
         let node = match open.filter(|node| node.id() == file) {
             Some(node) => node,
             None if self.volume.look(pace) == Pace::Quick => return Err(Stop::WouldBlock),
             None => {
-                let fd = handles.open_file(file)?;
+                let fd = self.handles.open_file(file)?;
                 let stat = sys::stat(&fd, self.volume.by)?;
                 if stat.mount != self.files.root().mount || stat.attributes.links == 0 {
                     return Err(Error::Stale.into());
@@ -50,14 +64,9 @@ impl Inner {
     }
 
     /// Returns the parent of a directory.
-    pub(super) fn parent_by_kernel(
-        &self,
-        handles: &KernelHandles,
-        node: &Node,
-        pace: Pace,
-    ) -> Try<Arc<Node>> {
+    pub(super) fn parent(&self, node: &Node, pace: Pace) -> Try<Arc<Node>> {
         let fd = sys::open_parent(&node.path, self.volume.look(pace))?;
-        let file = handles.identify(&fd)?;
+        let file = self.handles.identify(&fd)?;
         let root = self.files.root();
         if file == root.id() {
             return Ok(Arc::clone(&root.node));
@@ -68,16 +77,22 @@ impl Inner {
         Ok(parent)
     }
 
+    /// Adds a file that was found in a directory to the open files.
+    pub(super) fn adopt(&self, parent: &Node, fd: NodeFd, stat: &Stat) -> Try<Arc<Node>> {
+        let file = self.handles.identify(&fd)?;
+        Ok(self.trust.keep_open(&self.files, (file, stat, fd), parent))
+    }
+
     /// Checks that a directory is below the root of the export. This cannot be checked for a file:
     /// it may have many names, and the kernel need not know one.
     fn check_within(&self, node: &Node, pace: Pace) -> Try<()> {
-        if !node.is_directory() || self.is_trusted(node) {
+        if !node.is_directory() || self.trust.is_trusted(node) {
             return Ok(());
         }
-        let now = self.now();
+        let now = self.trust.now();
         match self.is_within(node.path.as_fd(), self.volume.look(pace))? {
             true => {
-                self.saw(node, now);
+                Trust::saw(node, now);
                 Ok(())
             }
             false => {
@@ -136,7 +151,7 @@ impl Inner {
     }
 
     /// Checks that a new directory in this one can be found from the root.
-    pub(super) fn check_steps(&self, dir: &Node) -> Try<()> {
+    pub(super) fn check_depth(&self, dir: &Node) -> Try<()> {
         // A path that the kernel reports has fewer steps.
         match self.volume.proc.path(dir.path.as_fd()) {
             Err(Errno::NAMETOOLONG) => match self.steps_up(dir.path.as_fd())? {

@@ -6,16 +6,23 @@
 //! closed at once. If mounts are served as exports of their own, calls for a mount that is not
 //! known yet are answered jukebox.
 
-use super::open_files::node::Node;
-use super::sys::{self, Pace, Stat, Stop, Try};
-use super::{Inner, Resolver};
+use super::{FileHandles, Finder};
 use crate::fs::Error;
+use crate::localfs::open_files::node::Node;
+use crate::localfs::sys::{self, Pace, Stat, Stop, Try};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{OpenTreeFlags, open_tree};
+use std::collections::HashSet;
+use std::sync::Arc;
 
-impl Inner {
+impl FileHandles {
+    /// See [`LocalFs::know_mounts`](crate::LocalFs::know_mounts).
+    pub(in crate::localfs) fn know_mounts(&self, known: Option<Arc<HashSet<u64>>>) {
+        self.known_mounts.store(known);
+    }
+
     /// Fails with an error that is answered jukebox if the entry is a mount that is not known yet.
     fn check_known(&self, dir: &Node, name: &[u8]) -> Try<()> {
         let Some(known) = self.known_mounts.load_full() else {
@@ -29,9 +36,9 @@ impl Inner {
         }
     }
 
-    /// Like [`open_entry`](Inner::open_entry); at a mount point, opens the directory under the
+    /// Like [`open_entry`](crate::localfs::open_files::OpenFiles::open_entry); at a mount point, opens the directory under the
     /// mount.
-    pub(super) fn open_entry_or_covered(
+    pub(in crate::localfs) fn open_entry_or_covered(
         &self,
         dir: &Node,
         name: &[u8],
@@ -47,7 +54,7 @@ impl Inner {
     /// Opens the directory under a mount.
     fn open_covered(&self, dir: &Node, name: &[u8]) -> Try<(OwnedFd, Stat)> {
         self.check_known(dir, name)?;
-        let Resolver::Kernel(handles) = &self.resolver else {
+        let Finder::Kernel(finder) = &self.finder else {
             return Err(Error::Access.into());
         };
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
@@ -55,9 +62,9 @@ impl Inner {
             | OpenTreeFlags::AT_EMPTY_PATH;
         let covered = open_tree(&dir.path, c"", flags)
             .and_then(|copy| sys::open_entry(copy, name, Pace::Patient))
-            .and_then(|fd| handles.identify(fd));
+            .and_then(|fd| finder.handles.identify(fd));
         match covered {
-            Ok(file) => self.files.look_at(handles.open_file(file)?),
+            Ok(file) => self.files.look_at(finder.handles.open_file(file)?),
             // This process is not root, or the entry is an automount point.
             Err(Errno::PERM | Errno::INVAL | Errno::XDEV | Errno::NOSYS) => {
                 Err(Error::Access.into())

@@ -5,13 +5,13 @@
 //! ones, until the directory changes. For each entry its number and the offset before it are kept,
 //! not its name.
 
-use super::lru::Lru;
 use crate::fs::{Attributes, Time};
+use crate::localfs::lru::Lru;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Largest number of cached entries of all directories, 16 bytes each. A directory with more
 /// entries is read again for each search.
-pub(super) const MAX_ENTRIES: usize = 4 << 20;
+pub(in crate::localfs) const MAX_ENTRIES: usize = 4 << 20;
 
 /// Largest number of directories with cached entries.
 const MAX_DIRECTORIES: usize = 4096;
@@ -28,22 +28,22 @@ const SECOND_STEP: u64 = 2_000_000_000;
 
 /// Position of a directory entry, by inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Entry {
-    pub(super) ino: u64,
+pub(in crate::localfs) struct Entry {
+    pub(in crate::localfs) ino: u64,
     /// Cookie of the previous entry; 0 for the first one.
-    pub(super) before: u64,
+    pub(in crate::localfs) before: u64,
 }
 
 /// Version of a directory, by its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Version {
+pub(in crate::localfs) struct Version {
     birth: u64,
     ctime: Time,
     mtime: Time,
 }
 
 impl Version {
-    pub(super) fn of(birth: u64, attributes: &Attributes) -> Self {
+    pub(in crate::localfs) fn of(birth: u64, attributes: &Attributes) -> Self {
         Self {
             birth,
             ctime: attributes.ctime,
@@ -65,7 +65,7 @@ impl Version {
 }
 
 /// Result of reading all entries of a directory.
-pub(super) struct Pass {
+pub(in crate::localfs) struct Pass {
     version: Version,
     /// Whether an equal version at a later time means the same entries.
     settled: bool,
@@ -76,7 +76,11 @@ pub(super) struct Pass {
 impl Pass {
     /// Creates the pass of a directory that had this version before it was read, at `now`. Without
     /// a time the pass is used for one answer only.
-    pub(super) fn new(version: Version, now: Option<Time>, mut entries: Vec<Entry>) -> Self {
+    pub(in crate::localfs) fn new(
+        version: Version,
+        now: Option<Time>,
+        mut entries: Vec<Entry>,
+    ) -> Self {
         entries.sort_unstable();
         Self {
             version,
@@ -86,12 +90,12 @@ impl Pass {
     }
 
     /// Whether the pass is valid for a directory with this version.
-    pub(super) fn is_of(&self, version: Version) -> bool {
+    pub(in crate::localfs) fn is_of(&self, version: Version) -> bool {
         self.settled && self.version == version
     }
 
     /// Returns the entries with this inode number.
-    pub(super) fn find(&self, ino: u64) -> &[Entry] {
+    pub(in crate::localfs) fn find(&self, ino: u64) -> &[Entry] {
         let begin = self.entries.partition_point(|entry| entry.ino < ino);
         let end = self.entries.partition_point(|entry| entry.ino <= ino);
         &self.entries[begin..end]
@@ -100,10 +104,10 @@ impl Pass {
 
 /// The last pass over a directory, if there is one. It is locked during the pass, so that
 /// concurrent searches of the directory wait for it.
-pub(super) type LastPass = Mutex<Option<Pass>>;
+pub(in crate::localfs) type LastPass = Mutex<Option<Pass>>;
 
 /// The last pass over each directory, by inode number.
-pub(super) struct Passes {
+pub(in crate::localfs) struct Passes {
     kept: Mutex<Kept>,
 }
 
@@ -122,7 +126,7 @@ struct Slot {
 }
 
 impl Passes {
-    pub(super) fn new() -> Self {
+    pub(in crate::localfs) fn new() -> Self {
         Self {
             kept: Mutex::new(Kept {
                 passes: Lru::new(MAX_DIRECTORIES),
@@ -137,7 +141,7 @@ impl Passes {
     }
 
     /// Returns the last pass over a directory.
-    pub(super) fn of(&self, ino: u64) -> Arc<LastPass> {
+    pub(in crate::localfs) fn of(&self, ino: u64) -> Arc<LastPass> {
         let mut kept = self.kept();
         if let Some(slot) = kept.passes.get(ino) {
             return Arc::clone(&slot.pass);
@@ -154,7 +158,7 @@ impl Passes {
 
     /// Counts the entries of a new pass, and drops other passes if there are too many. Returns
     /// whether to keep the new one.
-    pub(super) fn made(&self, ino: u64, len: usize) -> bool {
+    pub(in crate::localfs) fn made(&self, ino: u64, len: usize) -> bool {
         let mut kept = self.kept();
         kept.made += 1;
         let known = match kept.passes.peek(ino) {
@@ -179,7 +183,7 @@ impl Passes {
     }
 
     /// Begins a round, and drops passes that were not used for many rounds.
-    pub(super) fn begin_round(&self, round: u64) {
+    pub(in crate::localfs) fn begin_round(&self, round: u64) {
         let mut kept = self.kept();
         kept.passes.set_round(round);
         let idle = kept.passes.idle(round.saturating_sub(KEPT_ROUNDS)).count();
@@ -190,7 +194,7 @@ impl Passes {
     }
 
     #[cfg(test)]
-    pub(super) fn count(&self) -> u64 {
+    pub(in crate::localfs) fn count(&self) -> u64 {
         self.kept().made
     }
 }

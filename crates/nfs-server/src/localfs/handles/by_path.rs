@@ -7,34 +7,28 @@
 //! was first seen. The table has a row for each name that a client gave a file later, with the
 //! number: the file keeps its handle. For a local user who renames a file, it is another one.
 
-use super::Inner;
-use super::find::Trail;
-use super::id::{self, TableId};
+use super::by_location::ByLocation;
+use super::by_location::Trail;
+use super::locations::{forget_name, forget_place, kind_of, remember, save};
 use super::names::{Link, Named};
-use super::open_files::node::Node;
-use super::places::{forget_name, forget_place, kind_of, remember, save};
-use super::sys::{self, Pace, Stat, Stop, Try};
 use super::table::{Of, Row, Table};
 use crate::fs::Error;
+use crate::localfs::id::{self, TableId};
+use crate::localfs::open_files::node::Node;
+use crate::localfs::sys::{self, Pace, Stat, Stop, Try};
 
 /// Largest number of files that exist at the same time and were first seen under one name in one
 /// directory, where birth or inode number do not distinguish them.
 const MAX_OF_ONE_NAME: u64 = 64;
 
-impl Inner {
+impl ByLocation {
     /// Returns the id of a file that was found in a directory, and remembers the location.
-    pub(super) fn settle_by_path(
-        &self,
-        table: &Table,
-        parent: u64,
-        name: &[u8],
-        stat: &Stat,
-    ) -> Try<TableId> {
+    pub(super) fn settle_by_path(&self, parent: u64, name: &[u8], stat: &Stat) -> Try<TableId> {
         let birth = stat.birth;
-        let (number, home, salted) = match named(table, parent, name, birth)? {
+        let (number, home, salted) = match named(&self.table, parent, name, birth)? {
             Some((number, row)) => (number, row.home, false),
             None => {
-                let (number, salted) = self.free_number(table, parent, name, stat)?;
+                let (number, salted) = self.free_number(parent, name, stat)?;
                 (number, parent, salted)
             }
         };
@@ -57,18 +51,18 @@ impl Inner {
             return Ok(id);
         }
         if needs_row {
-            save(table, number, place, stat, home)?;
+            save(&self.table, number, place, stat, home)?;
         }
         if salted {
-            save_name(table, place, birth, number)?;
+            save_name(&self.table, place, birth, number)?;
         }
         remember(&mut self.links(), number, place, birth, (home, needs_row));
         Ok(id)
     }
 
     /// Returns the number of the file that has this name, or had it until now.
-    pub(super) fn number_at(&self, table: &Table, parent: u64, name: &[u8], stat: &Stat) -> u64 {
-        match named(table, parent, name, stat.birth) {
+    pub(super) fn number_at(&self, parent: u64, name: &[u8], stat: &Stat) -> u64 {
+        match named(&self.table, parent, name, stat.birth) {
             Ok(Some((number, _))) => number,
             Ok(None) | Err(_) => id::number_of_path(parent, name, stat.birth, 0),
         }
@@ -76,16 +70,10 @@ impl Inner {
 
     /// Returns a number for a file that is first seen here, and whether it cannot be derived from the
     /// path alone: a file that was here before has that number, and a client moved it elsewhere.
-    fn free_number(
-        &self,
-        table: &Table,
-        parent: u64,
-        name: &[u8],
-        stat: &Stat,
-    ) -> Try<(u64, bool)> {
+    fn free_number(&self, parent: u64, name: &[u8], stat: &Stat) -> Try<(u64, bool)> {
         for salt in 0..MAX_OF_ONE_NAME {
             let number = id::number_of_path(parent, name, stat.birth, salt);
-            let Some(row) = table.get_of(number, kind_of(stat))? else {
+            let Some(row) = self.table.get_of(number, kind_of(stat))? else {
                 return Ok((number, salt != 0));
             };
             if row.places.iter().all(|place| place.is(parent, name)) {
@@ -99,9 +87,9 @@ impl Inner {
             if other.is_none() {
                 // It was removed by others.
                 for place in &row.places {
-                    forget_name(table, place.parent, &place.name, row.birth);
+                    forget_name(&self.table, place.parent, &place.name, row.birth);
                 }
-                table.remove(number, kind_of(stat), row.birth);
+                self.table.remove(number, kind_of(stat), row.birth);
                 return Ok((number, salt != 0));
             }
         }
@@ -130,7 +118,6 @@ impl Inner {
     /// Records a new name of a file, after a rename or a link.
     pub(super) fn moved_by_path(
         &self,
-        table: &Table,
         stat: &Stat,
         from: Named<'_>,
         to: &Node,
@@ -138,18 +125,18 @@ impl Inner {
     ) -> Try<()> {
         let (number, home) = match from {
             Named::Moved(from, old_name) => {
-                let id = self.settle_by_path(table, from.number, old_name, stat)?;
+                let id = self.settle_by_path(from.number, old_name, stat)?;
                 (id.number, id.home)
             }
             Named::Linked(file) => (file.number, file.home()),
         };
         if let Named::Moved(from, old_name) = from {
-            forget_name(table, from.number, old_name, stat.birth);
-            forget_place(table, number, stat, from.number, old_name);
+            forget_name(&self.table, from.number, old_name, stat.birth);
+            forget_place(&self.table, number, stat, from.number, old_name);
         }
         let place = (to.number, name);
-        let saved = save_name(table, place, stat.birth, number)
-            .and_then(|()| save(table, number, place, stat, home));
+        let saved = save_name(&self.table, place, stat.birth, number)
+            .and_then(|()| save(&self.table, number, place, stat, home));
         remember(&mut self.links(), number, place, stat.birth, (home, true));
         Ok(saved?)
     }

@@ -1,33 +1,33 @@
-//! Finds a file from its handle.
+//! Finds a file of a handle without a kernel handle.
 //!
-//! Kernel handles are opened in `kernel.rs`. With the table, the search goes through the open
-//! files, the last known locations in memory and in the table, and at last the home: the directory
-//! in which the file was first seen. At each place the file must have the same inode number and
-//! birth time, otherwise the handle is stale. Directories on the way are found in the same way, so
-//! that every path begins at the root of the export.
+//! The search goes through the open files, the last known locations in memory and in the table, and
+//! at last the home: the directory in which the file was first seen. At each place the file must
+//! have the same inode number and birth time, otherwise the handle is stale. Directories on the way
+//! are found in the same way, so that every path begins at the root of the export.
 
-use super::id::{IdentifiedBy, TableId, number_of_path};
+use super::inode_index::{Entry, MAX_ENTRIES, Pass, Passes, Version};
 use super::names::Link;
-use super::open_files::node::{Gone, Node, NodeFd};
-use super::passes::{Entry, MAX_ENTRIES, Pass, Version};
-use super::sys::{self, Pace, Stat, Stop, Try};
-use super::table::{MAX_PLACES, Of};
-use super::{Inner, Resolver};
+use super::table::{MAX_PLACES, Of, Table};
+use super::trust::Trust;
 use crate::fs::{Error, FileId};
-use rustix::fd::AsFd;
+use crate::localfs::id::{IdentifiedBy, TableId, number_of_path};
+use crate::localfs::lru::Lru;
+use crate::localfs::open_files::node::{Gone, Node, NodeFd};
+use crate::localfs::open_files::{DIRECTORY_BUFFER, OpenFiles};
+use crate::localfs::sys::{self, Pace, Stat, Stop, Try};
+use crate::localfs::volume::Volume;
 use rustix::fs::{RawDir, SeekFrom};
 use smallvec::SmallVec;
 use std::collections::HashSet;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Largest depth of a directory below the root. Deeper directories are not created. They can exist
 /// when whole trees are moved or local users make them; files in them are found only while the
 /// directory is open.
 const MAX_DEPTH: usize = 512;
 
-/// Bytes of directory entries read at a time.
-pub(super) const DIRECTORY_BUFFER: usize = 32 << 10;
+/// Largest number of files whose locations are kept in memory, about 100 bytes each.
+const REMEMBERED_PLACES: usize = 65_536;
 
 /// Bytes of directory entries read to learn a name.
 const NEIGHBOURS_BUFFER: usize = 4 << 10;
@@ -55,7 +55,7 @@ impl Wanted {
 }
 
 /// State of the search for one file.
-pub(super) struct Trail {
+pub(in crate::localfs) struct Trail {
     pace: Pace,
     /// Number of directories between this one and the file.
     depth: usize,
@@ -64,7 +64,7 @@ pub(super) struct Trail {
 }
 
 impl Trail {
-    pub(super) fn new(pace: Pace) -> Self {
+    pub(in crate::localfs) fn new(pace: Pace) -> Self {
         Self {
             pace,
             depth: 0,
@@ -82,7 +82,7 @@ struct Parents {
 impl Parents {
     fn get(
         &mut self,
-        inner: &Inner,
+        finder: &ByLocation,
         number: u64,
         child: Wanted,
         trail: &mut Trail,
@@ -93,7 +93,7 @@ impl Parents {
         let found = if number == child.number {
             Err(Error::Stale.into())
         } else {
-            inner.directory(number, trail)
+            finder.directory(number, trail)
         };
         if !matches!(found, Err(Stop::WouldBlock)) {
             self.found.push((number, found.as_ref().ok().cloned()));
@@ -102,20 +102,35 @@ impl Parents {
     }
 }
 
-impl Inner {
-    /// Finds the file of a handle.
-    pub(super) fn node(&self, file: FileId, pace: Pace) -> Try<Arc<Node>> {
-        let root = self.files.root();
-        if file == root.id() {
-            return Ok(Arc::clone(&root.node));
-        }
-        match &self.resolver {
-            Resolver::Kernel(handles) => self.node_of_handle(handles, file, pace),
-            Resolver::Table(_) => self.node_of_row(file, pace),
+/// Finds files by their locations.
+pub(in crate::localfs) struct ByLocation {
+    pub(super) volume: Arc<Volume>,
+    pub(super) files: Arc<OpenFiles>,
+    pub(super) trust: Trust,
+    pub(in crate::localfs) table: Table,
+    /// Last known locations of files, by [`Node::number`].
+    links: Mutex<Lru<Link>>,
+    pub(in crate::localfs) passes: Passes,
+}
+
+impl ByLocation {
+    pub(super) fn new(volume: Arc<Volume>, files: Arc<OpenFiles>, table: Table) -> Self {
+        Self {
+            volume,
+            files,
+            trust: Trust::new(),
+            table,
+            links: Mutex::new(Lru::new(REMEMBERED_PLACES)),
+            passes: Passes::new(),
         }
     }
 
-    fn node_of_row(&self, file: FileId, pace: Pace) -> Try<Arc<Node>> {
+    pub(in crate::localfs) fn links(&self) -> MutexGuard<'_, Lru<Link>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds the file of a handle.
+    pub(super) fn node(&self, file: FileId, pace: Pace) -> Try<Arc<Node>> {
         let TableId {
             number,
             birth,
@@ -135,7 +150,7 @@ impl Inner {
     }
 
     /// Finds a directory by its number.
-    pub(super) fn directory(&self, number: u64, trail: &mut Trail) -> Try<Arc<Node>> {
+    pub(in crate::localfs) fn directory(&self, number: u64, trail: &mut Trail) -> Try<Arc<Node>> {
         if number == self.files.root().number {
             return Ok(Arc::clone(&self.files.root().node));
         }
@@ -155,43 +170,25 @@ impl Inner {
     }
 
     /// Finds the parent directory of `node`; the root is its own parent.
-    pub(super) fn parent(&self, node: &Node, pace: Pace) -> Try<Arc<Node>> {
+    pub(in crate::localfs) fn parent(&self, node: &Node, pace: Pace) -> Try<Arc<Node>> {
         let root = self.files.root();
         if node.id() == root.id() {
             return Ok(Arc::clone(&root.node));
         }
-        let table = match &self.resolver {
-            Resolver::Kernel(handles) => return self.parent_by_kernel(handles, node, pace),
-            Resolver::Table(table) => table,
-        };
         let remembered = self.links().get(node.number).map(|link| link.parent);
         let parent = match remembered {
             Some(parent) => parent,
             None if pace == Pace::Quick => return Err(Stop::WouldBlock),
             None => {
-                let (_, row) = table.get(node.number)?.ok_or(Error::Stale)?;
+                let (_, row) = self.table.get(node.number)?.ok_or(Error::Stale)?;
                 row.places.first().ok_or(Error::Stale)?.parent
             }
         };
         self.directory(parent, &mut Trail::new(pace))
     }
 
-    /// Whether this file was seen before.
-    pub(super) fn is_known(&self, fd: impl AsFd, stat: &Stat) -> bool {
-        let Some(key) = self.key(fd, stat) else {
-            return false;
-        };
-        let open = self.files.get(key);
-        // Without a birth time, a new file cannot be distinguished from an earlier one with its
-        // inode number.
-        stat.born.is_some() && open.is_some_and(|node| node.birth == stat.birth)
-    }
-
     /// Checks that a file in this directory can be found again through the directories above it.
-    pub(super) fn check_depth(&self, dir: &Node) -> Try<()> {
-        let Resolver::Table(table) = &self.resolver else {
-            return self.check_steps(dir);
-        };
+    pub(in crate::localfs) fn check_depth(&self, dir: &Node) -> Try<()> {
         let mut at = dir.number;
         for _ in 0..MAX_DEPTH - 2 {
             if at == self.files.root().number {
@@ -199,7 +196,7 @@ impl Inner {
             }
             let remembered = self.links().get(at).map(|link| link.parent);
             let parent = remembered.or_else(|| {
-                let (_, row) = table.get(at).ok()??;
+                let (_, row) = self.table.get(at).ok()??;
                 row.places.first().map(|place| place.parent)
             });
             match parent {
@@ -214,24 +211,7 @@ impl Inner {
     /// recently.
     fn open_node(&self, number: u64) -> Option<Arc<Node>> {
         let node = self.files.get(number)?;
-        (!node.is_directory() || self.is_trusted(&node)).then_some(node)
-    }
-
-    /// Whether a directory was seen within the export recently.
-    pub(super) fn is_trusted(&self, node: &Node) -> bool {
-        let seen = node.seen.load(Relaxed);
-        let age = self.now().saturating_sub(seen);
-        seen != 0 && u128::from(age) < self.trust.as_millis()
-    }
-
-    /// Notes that a directory was within the export at this time.
-    pub(super) fn saw(&self, node: &Node, now: u64) {
-        node.seen.store(now, Relaxed);
-    }
-
-    /// Milliseconds since the start, at least 1.
-    pub(super) fn now(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).map_or(u64::MAX, |now| now.max(1))
+        (!node.is_directory() || self.trust.is_trusted(&node)).then_some(node)
     }
 
     /// Finds a file with the table. Each directory that may contain the file is found once, and
@@ -275,7 +255,7 @@ impl Inner {
             // The table may have to be read from a disk.
             return Err(Stop::WouldBlock);
         }
-        let row = self.row(wanted.number).or_else(|error| {
+        let row = self.table.get(wanted.number).or_else(|error| {
             // The file may still be in its home.
             attempt(Err(error.into()))?;
             Ok::<_, Stop>(None)
@@ -340,7 +320,7 @@ impl Inner {
         if self.volume.is_hidden(&stat) {
             return Err(Error::Access.into());
         }
-        let node = self.adopt(parent, name, fd, &stat, wanted.home, pace)?;
+        let node = self.adopt(parent, name, fd.into(), &stat, wanted.home, pace)?;
         Ok((node.number == wanted.number).then_some(node))
     }
 
@@ -465,24 +445,17 @@ impl Inner {
         &self,
         parent: &Node,
         name: &[u8],
-        fd: impl Into<NodeFd>,
+        fd: NodeFd,
         stat: &Stat,
         home: Option<u64>,
         pace: Pace,
     ) -> Try<Arc<Node>> {
-        let fd = fd.into();
-        let file = self.identify(parent.number, name, (fd.as_fd(), stat), home, pace)?;
-        let root = self.files.root();
-        if file == root.id() {
-            return Ok(Arc::clone(&root.node));
-        }
-        let node = self.files.keep_open(self.files.new_node(file, stat, fd));
-        // A directory is trusted as long as the one that contains it.
-        let seen = match parent.id() == self.files.root().id() {
-            true => self.now(),
-            false => parent.seen.load(Relaxed),
-        };
-        node.seen.fetch_max(seen, Relaxed);
-        Ok(node)
+        let file = self.identify(parent.number, name, stat, home, pace)?;
+        Ok(self.trust.keep_open(&self.files, (file, stat, fd), parent))
+    }
+
+    /// Begins a round of the sweeper.
+    pub(super) fn begin_round(&self, round: u64) {
+        self.passes.begin_round(round);
     }
 }

@@ -1,39 +1,33 @@
 //! Locations of files, remembered in memory and, where a handle is not enough, in the table.
 
-use super::Inner;
-use super::id::TableId;
-use super::lru::Lru;
+use super::by_location::ByLocation;
 use super::names::{Known, Link, Named};
-use super::open_files::node::Node;
-use super::sys::{Pace, Stat, Stop, Try};
 use super::table::{Of, Place, Row, Table};
-use super::{Resolver, id};
 use crate::fs::{Error, FileId};
-use rustix::fd::AsFd;
+use crate::localfs::id::{self, TableId};
+use crate::localfs::lru::Lru;
+use crate::localfs::open_files::node::{Gone, Node};
+use crate::localfs::sys::{Pace, Stat, Stop, Try};
 use std::sync::Arc;
 
-impl Inner {
-    /// Returns the id of a file that was found in a directory.
+impl ByLocation {
+    /// Returns the id of a file that was found in a directory, and remembers the location.
     pub(super) fn identify(
         &self,
         parent: u64,
         name: &[u8],
-        (fd, stat): (impl AsFd, &Stat),
+        stat: &Stat,
         home: Option<u64>,
         pace: Pace,
     ) -> Try<FileId> {
-        let table = match &self.resolver {
-            Resolver::Kernel(handles) => return Ok(handles.identify(fd)?),
-            Resolver::Table(table) => table,
-        };
         if self.volume.by.path() {
-            return Ok(self.settle_by_path(table, parent, name, stat)?.into());
+            return Ok(self.settle_by_path(parent, name, stat)?.into());
         }
         let number = stat.attributes.fileid;
         if number == self.files.root().number {
             return Ok(self.files.root().id());
         }
-        let home = self.settle(table, parent, name, stat, home, pace)?;
+        let home = self.settle(parent, name, stat, home, pace)?;
         Ok(FileId::from(TableId {
             number,
             birth: stat.birth,
@@ -41,26 +35,10 @@ impl Inner {
         }))
     }
 
-    /// Returns the key of a file among the open files, from its descriptor; none if only the path
-    /// tells.
-    pub(super) fn key(&self, fd: impl AsFd, stat: &Stat) -> Option<u64> {
-        match &self.resolver {
-            Resolver::Kernel(handles) => handles.identify(fd).ok().map(id::key_of_kernel),
-            Resolver::Table(_) => (!self.volume.by.path()).then_some(stat.attributes.fileid),
-        }
-    }
-
-    /// Returns the table, if there is one.
-    pub(super) fn table(&self) -> Option<&Table> {
-        match &self.resolver {
-            Resolver::Kernel(_) => None,
-            Resolver::Table(table) => Some(table),
-        }
-    }
-
     /// Returns the row of a file.
-    pub(super) fn row(&self, ino: u64) -> Result<Option<(Of, Row)>, Error> {
-        self.table().map_or(Ok(None), |table| table.get(ino))
+    #[cfg(test)]
+    pub(in crate::localfs) fn row(&self, ino: u64) -> Result<Option<(Of, Row)>, Error> {
+        self.table.get(ino)
     }
 
     /// Chooses the home of a file that was found in a directory, and remembers the location.
@@ -69,7 +47,6 @@ impl Inner {
     /// the same handle. With [`Pace::Quick`] only locations in memory are used.
     fn settle(
         &self,
-        table: &Table,
         parent: u64,
         name: &[u8],
         stat: &Stat,
@@ -97,11 +74,12 @@ impl Inner {
         }
         let decided = known.map(|(known, _)| known.home).or(home);
         if pace == Pace::Quick
-            && (needs_row(stat, decided.unwrap_or(parent), parent) || table.has_files())
+            && (needs_row(stat, decided.unwrap_or(parent), parent) || self.table.has_files())
         {
             return Err(Stop::WouldBlock);
         }
-        let row = table
+        let row = self
+            .table
             .get_of(ino, kind_of(stat))?
             .filter(|row| row.birth == stat.birth);
         let home = known
@@ -111,7 +89,7 @@ impl Inner {
             .unwrap_or(parent);
         let saved = row.is_some() || needs_row(stat, home, parent);
         if needs_row(stat, home, parent) {
-            save(table, ino, (parent, name), stat, home)?;
+            save(&self.table, ino, (parent, name), stat, home)?;
         }
         let mut links = self.links();
         // Another call may have chosen meanwhile.
@@ -126,13 +104,10 @@ impl Inner {
     /// Records a new name of a file, after a rename or a link. The location in memory is updated
     /// even if the table fails.
     pub(super) fn moved(&self, stat: &Stat, from: Named<'_>, to: &Node, name: &[u8]) -> Try<()> {
-        let Some(table) = self.table() else {
-            return Ok(());
-        };
         if self.volume.by.path() {
-            return self.moved_by_path(table, stat, from, to, name);
+            return self.moved_by_path(stat, from, to, name);
         }
-        let home = match (self.identify_known(table, stat), from) {
+        let home = match (self.identify_known(stat), from) {
             (Some(home), _) => home,
             (None, Named::Moved(from, _)) => from.number,
             (None, Named::Linked(file)) => file.home(),
@@ -142,19 +117,19 @@ impl Inner {
         let saved = needs_row(stat, home, to.number);
         if saved {
             if let Named::Moved(from, old_name) = from {
-                forget_place(table, ino, stat, from.number, old_name);
+                forget_place(&self.table, ino, stat, from.number, old_name);
             }
-            result = save(table, ino, (to.number, name), stat, home);
+            result = save(&self.table, ino, (to.number, name), stat, home);
         } else {
             // The file is in its home, so an old row would be wrong.
-            table.remove(ino, of, stat.birth);
+            self.table.remove(ino, of, stat.birth);
         }
         let place = (to.number, name);
         remember(&mut self.links(), ino, place, stat.birth, (home, saved));
         Ok(result?)
     }
 
-    fn identify_known(&self, table: &Table, stat: &Stat) -> Option<u64> {
+    fn identify_known(&self, stat: &Stat) -> Option<u64> {
         let ino = stat.attributes.fileid;
         if let Some(node) = self.files.get(ino)
             && node.birth == stat.birth
@@ -167,14 +142,11 @@ impl Inner {
         {
             return Some(known.home);
         }
-        let row = table.get_of(ino, kind_of(stat)).ok()??;
+        let row = self.table.get_of(ino, kind_of(stat)).ok()??;
         (row.birth == stat.birth).then_some(row.home)
     }
 
-    /// Records that a name of a file was removed; its last one if `gone`.
-    ///
-    /// The inode number may belong to a new file already, whose location is kept. The returned node
-    /// holds the file open.
+    /// See [`FileHandles::removed`](super::FileHandles::removed).
     pub(super) fn removed(
         &self,
         parent: u64,
@@ -182,9 +154,9 @@ impl Inner {
         stat: &Stat,
         gone: bool,
     ) -> Option<Arc<Node>> {
-        let number = match self.table() {
-            Some(table) if self.volume.by.path() => self.number_at(table, parent, name, stat),
-            Some(_) | None => stat.attributes.fileid,
+        let number = match self.volume.by.path() {
+            true => self.number_at(parent, name, stat),
+            false => stat.attributes.fileid,
         };
         let mut links = self.links();
         let forget = links.get(number).is_some_and(|link| match link.known {
@@ -199,16 +171,29 @@ impl Inner {
             true => self.files.take_removed(number, stat),
             false => None,
         };
-        if let Some(table) = self.table() {
-            if self.volume.by.path() {
-                forget_name(table, parent, name, stat.birth);
-            }
-            match gone {
-                true => table.remove(number, kind_of(stat), stat.birth),
-                false => forget_place(table, number, stat, parent, name),
-            }
+        if self.volume.by.path() {
+            forget_name(&self.table, parent, name, stat.birth);
+        }
+        match gone {
+            true => self.table.remove(number, kind_of(stat), stat.birth),
+            false => forget_place(&self.table, number, stat, parent, name),
         }
         node
+    }
+
+    /// Removes the location of a removed file.
+    pub(super) fn forget(&self, gone: &Gone) {
+        let mut links = self.links();
+        let link = links.get(gone.number).and_then(|link| link.known);
+        if link.is_some_and(|known| known.birth == gone.birth) {
+            links.remove(gone.number);
+        }
+        drop(links);
+        let of = match gone.is_directory {
+            true => Of::Directory,
+            false => Of::File,
+        };
+        self.table.remove(gone.number, of, gone.birth);
     }
 }
 

@@ -38,36 +38,36 @@ const DIRECTORIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("place
 const FILES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("places of files");
 
 /// Largest number of stored names of a file.
-pub(super) const MAX_PLACES: usize = 16;
+pub(in crate::localfs) const MAX_PLACES: usize = 16;
 
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(in crate::localfs) struct Place {
     /// Inode of the directory.
-    pub(super) parent: u64,
-    pub(super) name: Box<[u8]>,
+    pub(in crate::localfs) parent: u64,
+    pub(in crate::localfs) name: Box<[u8]>,
 }
 
 /// Locations of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
+pub(in crate::localfs) struct Row {
     /// Hash of the birth time, to distinguish files that had the same inode number.
-    pub(super) birth: u64,
+    pub(in crate::localfs) birth: u64,
     /// Inode number of the home directory in the handle.
-    pub(super) home: u64,
+    pub(in crate::localfs) home: u64,
     /// Known names, at most [`MAX_PLACES`], the most recently seen first.
-    pub(super) places: Vec<Place>,
+    pub(in crate::localfs) places: Vec<Place>,
 }
 
 impl Place {
-    pub(super) fn is(&self, parent: u64, name: &[u8]) -> bool {
+    pub(in crate::localfs) fn is(&self, parent: u64, name: &[u8]) -> bool {
         self.parent == parent && *self.name == *name
     }
 }
 
 impl Row {
     /// Creates a row without locations.
-    pub(super) fn new(birth: u64, home: u64) -> Self {
+    pub(in crate::localfs) fn new(birth: u64, home: u64) -> Self {
         Self {
             birth,
             home,
@@ -76,13 +76,13 @@ impl Row {
     }
 
     /// Adds a name.
-    pub(super) fn add(&mut self, place: Place) {
+    pub(in crate::localfs) fn add(&mut self, place: Place) {
         self.places.insert(0, place);
         self.places.truncate(MAX_PLACES);
     }
 
     /// Removes a name.
-    pub(super) fn forget(&mut self, parent: u64, name: &[u8]) {
+    pub(in crate::localfs) fn forget(&mut self, parent: u64, name: &[u8]) {
         self.places.retain(|place| !place.is(parent, name));
     }
 
@@ -124,7 +124,7 @@ impl Row {
 
 /// Selects the table of a row: directories have their own, and most exports have no rows of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
+pub(in crate::localfs) enum Of {
     Directory,
     File,
 }
@@ -133,7 +133,7 @@ pub(super) enum Of {
 type Opener = Box<dyn Fn() -> Result<Database, redb::Error> + Send + Sync>;
 
 /// Rows by inode number.
-pub(super) struct Table {
+pub(in crate::localfs) struct Table {
     shared: Arc<Shared>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -177,7 +177,7 @@ impl Table {
     /// # Errors
     ///
     /// If the file is in use by another server, is not a store, or cannot be created.
-    pub(super) fn open(file: Option<&Path>) -> Result<Self, redb::Error> {
+    pub(in crate::localfs) fn open(file: Option<&Path>) -> Result<Self, redb::Error> {
         let path = file.map(Path::to_owned);
         let open = move || {
             let mut builder = Builder::new();
@@ -219,13 +219,13 @@ impl Table {
     }
 
     /// Whether there may be rows of files.
-    pub(super) fn has_files(&self) -> bool {
+    pub(in crate::localfs) fn has_files(&self) -> bool {
         self.shared.has_files.load(Relaxed)
     }
 
     /// Returns the row of an inode of known type. For most files the answer is known without
     /// reading the store.
-    pub(super) fn get_of(&self, ino: u64, of: Of) -> Result<Option<Row>, Error> {
+    pub(in crate::localfs) fn get_of(&self, ino: u64, of: Of) -> Result<Option<Row>, Error> {
         if of == Of::File && !self.has_files() {
             return Ok(None);
         }
@@ -235,12 +235,12 @@ impl Table {
 
     /// Simulates the result of a commit.
     #[cfg(test)]
-    pub(super) fn committed(&self, result: Result<(), Error>) {
+    pub(in crate::localfs) fn committed(&self, result: Result<(), Error>) {
         self.shared.lock().failing = result.err();
     }
 
     #[cfg(test)]
-    pub(super) fn hold(&self) -> impl Drop + '_ {
+    pub(in crate::localfs) fn hold(&self) -> impl Drop + '_ {
         self.shared.lock()
     }
 
@@ -249,7 +249,7 @@ impl Table {
     /// # Errors
     ///
     /// [`Error::Io`] if the store cannot be read: that is not to be taken for a file that is gone.
-    pub(super) fn get(&self, ino: u64) -> Result<Option<(Of, Row)>, Error> {
+    pub(in crate::localfs) fn get(&self, ino: u64) -> Result<Option<(Of, Row)>, Error> {
         if let Some((of, row)) = self.shared.lock().get(ino) {
             return Ok(row.clone().map(|row| (*of, row)));
         }
@@ -261,7 +261,7 @@ impl Table {
     /// # Errors
     ///
     /// If there are as many rows to be committed as there may be, and they cannot be.
-    pub(super) fn update(
+    pub(in crate::localfs) fn update(
         &self,
         ino: u64,
         of: Of,
@@ -291,7 +291,7 @@ impl Table {
 
     /// Removes the row of a file, if it has one. Where that cannot be done, a row is left that leads
     /// nowhere.
-    pub(super) fn remove(&self, ino: u64, of: Of, birth: u64) {
+    pub(in crate::localfs) fn remove(&self, ino: u64, of: Of, birth: u64) {
         if of == Of::Directory || self.has_files() {
             let _ = self.update(ino, of, birth, |_| None);
         }
@@ -302,7 +302,7 @@ impl Table {
     /// # Errors
     ///
     /// Why the last commit failed.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(in crate::localfs) fn check(&self) -> Result<(), Error> {
         self.shared.lock().failing.map_or(Ok(()), Err)
     }
 
@@ -311,7 +311,7 @@ impl Table {
     /// # Errors
     ///
     /// If it could not be brought there. It is tried again later.
-    pub(super) fn wait(&self) -> Result<(), Error> {
+    pub(in crate::localfs) fn wait(&self) -> Result<(), Error> {
         if self.shared.file.is_none() {
             return Ok(());
         }
