@@ -1,5 +1,20 @@
 //! A local directory as a file system to export.
 //!
+//! ```text
+//! LocalFs        the trait FileSystem: at once or as a job (jobs, read_write)
+//! operations     what clients ask for
+//! FileHandles    which file has which id, and where it is
+//! Durability     write verifier, syncs, descriptors for writing
+//! Rights         callers, and what they may do
+//! OpenFiles      descriptors: the root, and files that stay open
+//! Volume         properties of the file system
+//! ```
+//!
+//! Each of the five layers below the operations is a type that knows those below it and none above;
+//! its module says what it owns and which of them it calls. They have no notion of a protocol, but for
+//! the errors of [`fs`](crate::fs). Beside them are values without a layer: system calls (`sys.rs`),
+//! ids (`id.rs`), group commit, least recently used maps.
+//!
 //! The file system is confined to the directory: every name is opened by `openat2` as one component
 //! beneath a directory that was reached in the same way from the root, without following symbolic
 //! links and without crossing mounts. Clients interpret symbolic links.
@@ -16,16 +31,16 @@
 //! of the kernel's server: that it is the same file is visible, but not that it has left.
 //!
 //! **Handles** contain a kernel handle, if the file system has them and this process may open them
-//! (`kernel.rs`). Kernel handles need no state, and survive renames by others and restarts. Other
+//! (`handles/kernel.rs`). Kernel handles need no state, and survive renames by others and restarts. Other
 //! handles contain the inode number, a hash of the birth time, and the inode number of the
-//! directory in which the file was first seen. `find.rs`, `places.rs` and `table.rs` find the file
-//! of such a handle, also after a restart. Where inode numbers identify no file, it is identified by
-//! the path at which it was first seen (`by_path.rs`).
+//! directory in which the file was first seen. `handles/by_location.rs` finds the file of such a
+//! handle, also after a restart. Where inode numbers identify no file, it is identified by the path at
+//! which it was first seen (`handles/by_path.rs`).
 //!
-//! **Mount points** within the export are not crossed (`mounts.rs`): a client sees the directory under the
+//! **Mount points** within the export are not crossed (`handles/mounts.rs`): a client sees the directory under the
 //! mount, where this process may reach it.
 //!
-//! **Idle files are closed** (`sweep.rs`): the space of a file that a local user removes is free
+//! **Idle files are closed** (`open_files/idle.rs`): the space of a file that a local user removes is free
 //! within two seconds, and a program can be executed that long after the last write to it.
 //!
 //! **Waiting for disks.** GETATTR, ACCESS, LOOKUP and READ are tried without waiting
@@ -35,79 +50,56 @@
 //! jobs, as is everything that changes a directory, reads one, or syncs. On a file system in memory
 //! only the table waits for a disk. If other users of this machine cannot reach the export
 //! (`volume/other_users.rs`), names are looked up without a job, as are writes of up to
-//! [`INLINE_WRITE_IN_MEMORY`] bytes; while the table has no files, files are also created, renamed
+//! `INLINE_WRITE_IN_MEMORY` bytes; while the table has no files, files are also created, renamed
 //! within a directory, synced and, if small, removed without a job. On an unknown file system, such
 //! as FUSE or a network file system, even the attributes of an open file may wait: there everything
 //! is a job.
 
-mod acl;
 mod ahead;
-mod by_name;
-mod data;
 mod durability;
-mod entries;
 mod group_commit;
 mod handles;
-mod hung;
 mod id;
 mod jobs;
+mod jobs_in_progress;
 mod known_rights;
-mod listing;
+mod layers;
 mod lru;
-mod make;
 mod open;
 mod open_files;
+mod operations;
 mod options;
-mod parts;
 mod pending_syncs;
 mod posix_acl;
+mod read_write;
 mod rights;
-mod root;
-mod set;
-mod sweep;
 mod sys;
-mod turns;
 mod volume;
 mod write_verifier;
 
 use crate::fs::{
-    Abilities, Access, Acls, Attributes, Change, Changed, DirBudget, DirFrom, DirPage, Error,
-    Failed, FileId, FileKind, FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut,
-    Renamed, Seen, SetAcls, SetAttributes, Space, Stability, Step, Time, WriteOut,
+    Abilities, Access, Acls, Attributes, Changed, DirBudget, DirFrom, DirPage, Error, FileId,
+    FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut, Renamed, Seen, SetAcls,
+    SetAttributes, Space, Stability, Step, Time, WriteOut,
 };
 use crate::permission;
-use buffer::Pool;
 use bytes::Bytes;
-use durability::Durability;
-use handles::FileHandles;
-use hung::Working;
 #[cfg(test)]
 pub(crate) use id::IdentifiedBy;
+use layers::Layers;
 use oncrpc::xdr::Gather;
 pub use open::OpenError;
 use open::Opening;
-use open_files::OpenFiles;
-use open_files::node::Node;
 use open_files::sweeper::EndSweeper;
+pub use operations::data::INLINE_WRITE;
+use operations::{acl, attributes, data, entries, listing, make, root};
 pub use options::{Changes, Handles, LocalFsOptions};
-use parts::Parts;
-use pending_syncs::PendingSyncs;
-use rights::Rights;
 use rustix::fd::AsFd;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use sys::{Pace, Stop, Try};
-use turns::Turns;
+use sys::{Pace, Stop};
 use volume::Volume;
-
-/// Largest unstable write to try without waiting, in bytes.
-pub const INLINE_WRITE: usize = 64 << 10;
-
-/// Largest write to a file system in memory that is done without a job, in bytes: it takes as long as a
-/// READ of that size from the page cache, and its data was just read from the socket.
-const INLINE_WRITE_IN_MEMORY: usize = 1 << 20;
 
 /// Longest symbolic link text, in bytes, that file systems keep in the inode, so that reading it
 /// needs no disk.
@@ -116,24 +108,9 @@ const SHORT_LINK: u64 = 59;
 /// A local directory as a file system.
 #[derive(Clone)]
 pub struct LocalFs {
-    /// Dropped first: the thread that closes idle files uses `inner` no more after that.
+    /// Dropped first: the thread that closes idle files uses `layers` no more after that.
     _sweeps: Arc<EndSweeper>,
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    volume: Arc<Volume>,
-    files: Arc<OpenFiles>,
-    rights: Arc<Rights>,
-    durability: Arc<Durability>,
-    handles: FileHandles,
-    listed: Parts,
-    /// Calls in service that change the names in a directory, or the data or attributes of a file.
-    turns: Arc<Turns>,
-    pool: Pool,
-    /// Whether the file system supports writes that fail instead of waiting (`RWF_NOWAIT`).
-    quick_writes: AtomicBool,
-    working: Working,
+    layers: Arc<Layers>,
 }
 
 impl LocalFs {
@@ -148,20 +125,23 @@ impl LocalFs {
             path: path.into(),
             error,
         })?;
-        let local = Self::of(Inner::over(Opening::new(path.clone(), options)?));
-        sweep::start(&local.inner).map_err(|error| OpenError::Kernel {
-            path,
-            what: "a thread that closes idle files",
-            error,
-        })?;
+        let local = Self::of(Layers::over(Opening::new(path.clone(), options)?));
+        local
+            .layers
+            .start_rounds()
+            .map_err(|error| OpenError::Kernel {
+                path,
+                what: "a thread that closes idle files",
+                error,
+            })?;
         Ok(local)
     }
 
     /// One whose idle files nobody closes.
-    fn of(inner: Inner) -> Self {
+    fn of(layers: Layers) -> Self {
         Self {
-            _sweeps: Arc::new(EndSweeper(Arc::clone(inner.files.sweeper()))),
-            inner: Arc::new(inner),
+            _sweeps: Arc::new(EndSweeper(Arc::clone(layers.files.sweeper()))),
+            layers: Arc::new(layers),
         }
     }
 
@@ -177,13 +157,13 @@ impl LocalFs {
     /// the directory under a mount that is about to be served. With `None`, which is the default,
     /// every mount is known.
     pub fn know_mounts(&self, known: Option<Arc<HashSet<u64>>>) {
-        self.inner.handles.know_mounts(known);
+        self.layers.handles.know_mounts(known);
     }
 
     /// Whether files are found by kernel handles, which need no state and survive renames by others
     /// and restarts, instead of by a table.
     pub fn has_kernel_handles(&self) -> bool {
-        self.inner.volume.kernel_handles
+        self.layers.volume.kernel_handles
     }
 
     /// Returns device and inode number of the exported directory. It is another one after the
@@ -194,111 +174,38 @@ impl LocalFs {
     ///
     /// If the kernel cannot tell.
     pub fn identity(&self) -> std::io::Result<(u64, u64)> {
-        let found = rustix::fs::fstat(&self.inner.files.root().path)?;
+        let found = rustix::fs::fstat(&self.layers.files.root().path)?;
         Ok((found.st_dev, found.st_ino))
-    }
-
-    fn run<T: Failed + 'static>(
-        &self,
-        file: FileId,
-        op: impl Fn(&Inner, Pace) -> Try<T> + Send + 'static,
-    ) -> Outcome<T> {
-        if !self.inner.volume.local {
-            return self.slow(file, move |inner| op(inner, Pace::Patient));
-        }
-        let result = op(&self.inner, Pace::Quick);
-        self.inner.files.shed_if_exhausted();
-        match result {
-            Ok(value) => Outcome::Ready(value),
-            Err(Stop::Fail(error)) => Outcome::Ready(T::failed(error)),
-            Err(Stop::WouldBlock) => self.slow(file, move |inner| op(inner, Pace::Patient)),
-        }
-    }
-
-    /// Runs a change: at once if the file system is in memory and other users cannot reach it,
-    /// otherwise as a job. An attempt with [`Pace::Quick`] that would have to wait must not have
-    /// changed anything.
-    fn change<T: Change + Send + 'static>(
-        &self,
-        file: FileId,
-        op: impl Fn(&Inner, Pace, &mut PendingSyncs) -> Try<T> + Send + 'static,
-    ) -> Outcome<T> {
-        match self.inner.volume.changes_at_once() && !self.inner.handles.read_disk() {
-            true => self.run(file, move |inner, pace| {
-                let mut pending = PendingSyncs::default();
-                let result = op(inner, pace, &mut pending)?;
-                inner.durability.settle(pending)?;
-                Ok(result)
-            }),
-            false => self.change_durably(file, move |inner, pending| {
-                op(inner, Pace::Patient, pending)
-            }),
-        }
-    }
-
-    /// Makes a job that works on a file.
-    fn slow<T: Failed + 'static>(
-        &self,
-        file: FileId,
-        op: impl FnOnce(&Inner) -> Try<T> + Send + 'static,
-    ) -> Outcome<T> {
-        let inner = Arc::clone(&self.inner);
-        Outcome::Slow(Box::new(move || {
-            let begun = inner.working.begin(file);
-            let result = begun.and_then(|_work| op(&inner));
-            let result = result.unwrap_or_else(|stop| T::failed(stop.into()));
-            inner.files.shed_if_exhausted();
-            result
-        }))
-    }
-}
-
-impl Inner {
-    /// Makes the handles of created and moved files durable, where changes are to be.
-    fn persist_places(&self) -> Try<()> {
-        match self.durability.is_demanded() {
-            true => self.handles.sync(),
-            false => Ok(()),
-        }
-    }
-
-    fn read_link(&self, node: &Node) -> Try<Bytes> {
-        // Only a symbolic link has a text; for other types the kernel would return ENOENT.
-        if node.kind != FileKind::Symlink {
-            return Err(Error::Invalid.into());
-        }
-        let text = rustix::fs::readlinkat(&node.path, c"", Vec::new())?;
-        Ok(Bytes::from(text.into_bytes()))
     }
 }
 
 impl FileSystem for LocalFs {
     fn root(&self) -> FileId {
-        self.inner.files.root().id()
+        self.layers.files.root().id()
     }
 
     fn root_to_mount(&self) -> Outcome<Result<FileId, Error>> {
-        self.run(self.root(), |inner, pace| {
-            Ok(Ok(inner.root_to_mount(pace)?))
+        self.run(self.root(), |layers, pace| {
+            Ok(Ok(root::root_to_mount(layers, pace)?))
         })
     }
 
     fn abilities(&self) -> Abilities {
-        self.inner.volume.abilities
+        self.layers.volume.abilities
     }
 
     fn write_verifier(&self) -> u64 {
-        self.inner.durability.verifier()
+        self.layers.durability.verifier()
     }
 
     fn open_files(&self) -> usize {
-        self.inner.files.len()
+        self.layers.files.len()
     }
 
     fn attributes(&self, file: FileId) -> Outcome<Result<Attributes, Error>> {
-        self.run(file, move |inner, pace| {
-            let node = inner.handles.node(file, pace)?;
-            Ok(Ok(inner.files.attributes(&node)?))
+        self.run(file, move |layers, pace| {
+            let node = layers.handles.node(file, pace)?;
+            Ok(Ok(layers.files.attributes(&node)?))
         })
     }
 
@@ -310,30 +217,36 @@ impl FileSystem for LocalFs {
         guard: Option<Time>,
     ) -> Outcome<Changed<()>> {
         let who = who.clone();
-        self.slow(file, move |inner| {
-            inner.set_attributes(&who, file, set, guard)
+        self.slow(file, move |layers| {
+            attributes::set_attributes(layers, &who, file, set, guard)
         })
     }
 
     fn lookup(&self, who: &Identity, dir: FileId, step: Step<'_>) -> Outcome<Seen<Found>> {
         let who = who.clone();
         match step {
-            Step::Here => self.run(dir, move |inner, pace| inner.lookup_here(dir, pace)),
-            Step::Parent => self.run(dir, move |inner, pace| inner.lookup_parent(&who, dir, pace)),
+            Step::Here => self.run(dir, move |layers, pace| {
+                entries::lookup_here(layers, dir, pace)
+            }),
+            Step::Parent => self.run(dir, move |layers, pace| {
+                entries::lookup_parent(layers, &who, dir, pace)
+            }),
             Step::Name(name) => {
                 let name = entries::OwnedName::from_slice(name.bytes());
-                self.run(dir, move |inner, pace| inner.lookup(&who, dir, &name, pace))
+                self.run(dir, move |layers, pace| {
+                    entries::lookup(layers, &who, dir, &name, pace)
+                })
             }
         }
     }
 
     fn access(&self, who: &Identity, file: FileId, wanted: Access) -> Outcome<Seen<Access>> {
         let who = who.clone();
-        self.run(file, move |inner, pace| {
-            let node = inner.handles.node(file, pace)?;
-            let attributes = inner.files.attributes(&node)?;
+        self.run(file, move |layers, pace| {
+            let node = layers.handles.node(file, pace)?;
+            let attributes = layers.files.attributes(&node)?;
             let granted = permission::access(node.is_directory(), wanted, |want| {
-                inner.rights.may(&who, &node, &attributes, want, pace)
+                layers.rights.may(&who, &node, &attributes, want, pace)
             })?;
             Ok(Seen {
                 attributes: Some(attributes),
@@ -343,15 +256,15 @@ impl FileSystem for LocalFs {
     }
 
     fn read_link(&self, _: &Identity, file: FileId) -> Outcome<Seen<Bytes>> {
-        self.run(file, move |inner, pace| {
-            let node = inner.handles.node(file, pace)?;
-            let attributes = inner.files.attributes(&node)?;
+        self.run(file, move |layers, pace| {
+            let node = layers.handles.node(file, pace)?;
+            let attributes = layers.files.attributes(&node)?;
             if pace == Pace::Quick && attributes.size > SHORT_LINK {
                 return Err(Stop::WouldBlock);
             }
             Ok(Seen {
                 attributes: Some(attributes),
-                result: inner.read_link(&node).map_err(Error::from),
+                result: data::read_link(&node).map_err(Error::from),
             })
         })
     }
@@ -379,7 +292,9 @@ impl FileSystem for LocalFs {
 
     fn commit(&self, who: &Identity, file: FileId, _: u64, _: u32) -> Outcome<Changed<()>> {
         let who = who.clone();
-        self.change(file, move |inner, pace, _| inner.commit(&who, file, pace))
+        self.change(file, move |layers, pace, _| {
+            data::commit(layers, &who, file, pace)
+        })
     }
 
     fn make(
@@ -390,15 +305,15 @@ impl FileSystem for LocalFs {
         what: Make,
     ) -> Outcome<Changed<Found>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.change(dir, move |inner, pace, pending| {
-            inner.make(&who, dir, &name, &what, pace, pending)
+        self.change(dir, move |layers, pace, pending| {
+            make::make(layers, &who, dir, &name, &what, pace, pending)
         })
     }
 
     fn remove(&self, who: &Identity, dir: FileId, name: Name<'_>) -> Outcome<Changed<()>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.change(dir, move |inner, pace, pending| {
-            inner.remove(&who, (dir, &name), false, pace, pending)
+        self.change(dir, move |layers, pace, pending| {
+            entries::remove(layers, &who, (dir, &name), false, pace, pending)
         })
     }
 
@@ -409,8 +324,8 @@ impl FileSystem for LocalFs {
         name: Name<'_>,
     ) -> Outcome<Changed<()>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.change_durably(dir, move |inner, pending| {
-            inner.remove(&who, (dir, &name), true, Pace::Patient, pending)
+        self.change_durably(dir, move |layers, pending| {
+            entries::remove(layers, &who, (dir, &name), true, Pace::Patient, pending)
         })
     }
 
@@ -423,20 +338,20 @@ impl FileSystem for LocalFs {
         let who = who.clone();
         let from = (from.0, entries::OwnedName::from_slice(from.1.bytes()));
         let to = (to.0, entries::OwnedName::from_slice(to.1.bytes()));
-        self.change(from.0, move |inner, pace, pending| {
+        self.change(from.0, move |layers, pace, pending| {
             let _work = match pace {
-                Pace::Patient if to.0 != from.0 => Some(inner.working.begin(to.0)?),
+                Pace::Patient if to.0 != from.0 => Some(layers.jobs.begin(to.0)?),
                 Pace::Patient | Pace::Quick => None,
             };
-            inner.rename(&who, &from, &to, pace, pending)
+            entries::rename(layers, &who, &from, &to, pace, pending)
         })
     }
 
     fn link(&self, who: &Identity, file: FileId, dir: FileId, name: Name<'_>) -> Outcome<Linked> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.change_durably(file, move |inner, pending| {
-            let _work = inner.working.begin(dir)?;
-            inner.link(&who, file, (dir, &name), pending)
+        self.change_durably(file, move |layers, pending| {
+            let _work = layers.jobs.begin(dir)?;
+            entries::link(layers, &who, file, (dir, &name), pending)
         })
     }
 
@@ -449,32 +364,32 @@ impl FileSystem for LocalFs {
         plus: bool,
     ) -> Outcome<Seen<DirPage>> {
         let who = who.clone();
-        self.slow(dir, move |inner| {
-            inner.read_directory(&who, dir, from, budget, plus)
+        self.slow(dir, move |layers| {
+            listing::read_directory(layers, &who, dir, from, budget, plus)
         })
     }
 
     fn space(&self, file: FileId) -> Outcome<Seen<Space>> {
-        self.slow(file, move |inner| {
-            let node = inner.handles.node(file, Pace::Patient)?;
+        self.slow(file, move |layers| {
+            let node = layers.handles.node(file, Pace::Patient)?;
             Ok(Seen {
-                attributes: Some(inner.files.attributes(&node)?),
-                result: Volume::space(inner.files.root().path.as_fd()).map_err(Error::from),
+                attributes: Some(layers.files.attributes(&node)?),
+                result: Volume::space(layers.files.root().path.as_fd()).map_err(Error::from),
             })
         })
     }
 
     fn acls(&self, file: FileId) -> Outcome<Seen<Acls>> {
         // Access control lists may have to be read from a disk.
-        match self.inner.volume.memory {
-            true => self.run(file, move |inner, pace| inner.acls(file, pace)),
-            false => self.slow(file, move |inner| inner.acls(file, Pace::Patient)),
+        match self.layers.volume.memory {
+            true => self.run(file, move |layers, pace| acl::acls(layers, file, pace)),
+            false => self.slow(file, move |layers| acl::acls(layers, file, Pace::Patient)),
         }
     }
 
     fn set_acls(&self, who: &Identity, file: FileId, set: SetAcls) -> Outcome<Seen<()>> {
         let who = who.clone();
-        self.slow(file, move |inner| inner.set_acls(&who, file, &set))
+        self.slow(file, move |layers| acl::set_acls(layers, &who, file, &set))
     }
 }
 

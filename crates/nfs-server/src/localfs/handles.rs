@@ -207,7 +207,7 @@ impl FileHandles {
     }
 
     /// Whether the location of a file that is no directory may have to be read from a disk.
-    pub(super) fn read_disk(&self) -> bool {
+    pub(super) fn may_read_disk(&self) -> bool {
         match &self.finder {
             Finder::Kernel(_) => false,
             Finder::Table(finder) => finder.table.has_files(),

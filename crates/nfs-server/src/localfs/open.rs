@@ -1,19 +1,13 @@
 //! Opening a directory for export.
 
-use super::Inner;
-use super::durability::Durability;
+use super::handles::Resolver;
 use super::handles::kernel::KernelHandles;
 use super::handles::table::Table;
-use super::handles::{FileHandles, Resolver};
-use super::hung::Working;
 use super::id::{self, IdentifiedBy};
-use super::open_files::OpenFiles;
 use super::open_files::node::{Node, Root};
 use super::options::{Changes, Handles, LocalFsOptions};
-use super::parts::Parts;
-use super::rights::{Process, Rights};
+use super::rights::Process;
 use super::sys::{self, Pace, ProcFd, Stat};
-use super::turns::Turns;
 use super::volume::fileid::FileIds;
 use super::volume::kind::{FsKind, figures, file_system, magic};
 use super::volume::{Hidden, Volume, VolumeFacts};
@@ -27,7 +21,6 @@ use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use syscalls::{ActingAs, FsUser};
 
 /// Explains why openat2 failed on a directory.
@@ -234,38 +227,6 @@ impl Opening {
             pool: options.pool,
             open_files: options.open_files,
         })
-    }
-}
-
-impl Inner {
-    pub(super) fn over(opening: Opening) -> Self {
-        let volume = Arc::new(opening.volume);
-        let files = Arc::new(OpenFiles::new(
-            Arc::clone(&volume),
-            opening.root,
-            opening.verifier.clone(),
-            opening.open_files,
-        ));
-        let rights = Rights::new(Arc::clone(&volume), Arc::clone(&files), opening.process);
-        let rights = Arc::new(rights);
-        Self {
-            durability: Arc::new(Durability::new(
-                Arc::clone(&volume),
-                Arc::clone(&files),
-                Arc::clone(&rights),
-                opening.verifier,
-                opening.changes,
-            )),
-            handles: FileHandles::new(Arc::clone(&volume), Arc::clone(&files), opening.resolver),
-            volume,
-            files,
-            rights,
-            listed: Parts::new(),
-            turns: Turns::of(opening.device),
-            pool: opening.pool,
-            quick_writes: AtomicBool::new(true),
-            working: Working::default(),
-        }
     }
 }
 

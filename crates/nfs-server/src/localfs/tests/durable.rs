@@ -16,7 +16,7 @@ fn durable() -> Export {
 
 /// How often the root was synced.
 fn syncs_of_root(export: &Export) -> u64 {
-    export.fs().inner.files.root().syncs.count()
+    export.fs().layers.files.root().syncs.count()
 }
 
 fn create_that_finds_the_file_of_one_that_was_not_answered_syncs_its_name() {

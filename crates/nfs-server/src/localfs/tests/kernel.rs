@@ -91,11 +91,11 @@ fn directory_is_not_trusted_for_longer_than_the_one_it_was_found_in() {
     export.write("a/b/c/f", "");
     export.restart_as(
         |_| {},
-        |inner| inner.handles.trust_for(Duration::from_secs(3600)),
+        |layers| layers.handles.trust_for(Duration::from_secs(3600)),
     );
     let a = export.find("a").unwrap();
-    let inner = &export.fs().inner;
-    let node = |file| inner.handles.node(file, Pace::Patient).unwrap();
+    let layers = &export.fs().layers;
+    let node = |file| layers.handles.node(file, Pace::Patient).unwrap();
     let old = node(a);
     old.seen.store(1, Relaxed);
     // Not by the path from the root, which would find the first of them anew.

@@ -212,7 +212,7 @@ impl Fuse {
     fn open(&self) -> LocalFs {
         let options = LocalFsOptions::default().with_changes(Changes::Cached);
         let path = fs::canonicalize(&self.at).unwrap();
-        LocalFs::of(Inner::over(Opening::new(path, options).unwrap()))
+        LocalFs::of(Layers::over(Opening::new(path, options).unwrap()))
     }
 }
 
@@ -280,11 +280,11 @@ fn file_in_a_directory_that_was_made_again_is_found() {
     fs::rename(below("aside"), below("d")).unwrap();
     fs::rename(below("spare/f"), below("d/f")).unwrap();
     let node = local
-        .inner
+        .layers
         .files
         .peek(crate::localfs::id::key_of(f))
         .unwrap();
-    local.inner.files.drop_node(&node);
+    local.layers.files.drop_node(&node);
     assert_eq!(read(&local, f).as_deref(), Ok("text"));
 }
 
@@ -308,8 +308,8 @@ fn file_of_which_the_kernel_cannot_tell_is_stale_and_closed_when_idle() {
     }
     assert_eq!(local.attributes(found[1].file).wait(), Err(Error::Stale));
     assert_eq!(local.open_files(), 19, "it is closed at once");
-    local.inner.sweep();
-    local.inner.sweep();
+    local.layers.end_round();
+    local.layers.end_round();
     assert_eq!(local.open_files(), 0);
 }
 
@@ -426,7 +426,7 @@ fn directory_is_listed_by_name_in_parts() {
     for max_listed in [1, 2000, 1 << 20] {
         export.restart_as(
             |opening| opening.volume.by_name = true,
-            |inner| inner.listed.max_listed = max_listed,
+            |layers| layers.listed.max_listed = max_listed,
         );
         let mut added = false;
         let mut listed = list_in_pages(export.fs(), max_listed == 2000, |_| {
@@ -450,7 +450,7 @@ fn listing_by_name_begins_with_what_is_there() {
     }
     export.restart_as(
         |opening| opening.volume.by_name = true,
-        |inner| inner.listed.max_listed = 5000,
+        |layers| layers.listed.max_listed = 5000,
     );
     assert_eq!(list_in_pages(export.fs(), false, |_| {}).len(), 500);
     for n in 500..600 {

@@ -296,10 +296,13 @@ fn directory_of_another_device_is_not_here_with_the_table() {
     for handles in [Handles::Table, Handles::Auto] {
         HANDLES.set(handles);
         let export = Export::new();
-        let inner = &export.fs().inner;
-        let mut stat = sys::stat(&inner.files.root().path, IdentifiedBy::Birth).unwrap();
-        assert!(inner.files.is_here(&stat));
+        let layers = &export.fs().layers;
+        let mut stat = sys::stat(&layers.files.root().path, IdentifiedBy::Birth).unwrap();
+        assert!(layers.files.is_here(&stat));
         stat.device.1 += 1;
-        assert_eq!(inner.files.is_here(&stat), export.fs().has_kernel_handles());
+        assert_eq!(
+            layers.files.is_here(&stat),
+            export.fs().has_kernel_handles()
+        );
     }
 }

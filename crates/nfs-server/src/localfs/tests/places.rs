@@ -157,7 +157,7 @@ fn concurrent_renames_leave_correct_table_rows() {
     let link = |ino| {
         export
             .fs()
-            .inner
+            .layers
             .handles
             .by_location()
             .links()
@@ -195,7 +195,7 @@ impl Export {
     }
 
     fn passes(&self) -> u64 {
-        self.fs().inner.handles.by_location().passes.count()
+        self.fs().layers.handles.by_location().passes.count()
     }
 }
 
@@ -227,8 +227,8 @@ fn one_pass_over_a_directory_finds_all_its_files_until_it_changes() {
         assert_eq!(export.stat(*file), Err(Error::Stale));
     }
     assert_eq!(export.passes(), 2);
-    export.fs().inner.handles.by_location().links().trim(0);
-    export.fs().inner.files.close_all();
+    export.fs().layers.handles.by_location().links().trim(0);
+    export.fs().layers.files.close_all();
     assert!(export.stat(files[400]).is_ok());
     assert_eq!(export.find("d/other").unwrap(), files[400]);
     assert_eq!(export.passes(), 2);
@@ -278,7 +278,7 @@ fn row_of_a_file_that_is_nowhere_is_removed() {
     assert!(
         export
             .fs()
-            .inner
+            .layers
             .handles
             .by_location()
             .row(ino)
@@ -289,7 +289,7 @@ fn row_of_a_file_that_is_nowhere_is_removed() {
     assert!(
         export
             .fs()
-            .inner
+            .layers
             .handles
             .by_location()
             .row(ino)
@@ -306,7 +306,7 @@ fn what_the_table_cannot_keep_is_refused_and_not_done() {
     let [a, b, f] = ["a", "b", "a/f"].map(|path| export.find(path).unwrap());
     let (local, who) = (export.fs(), Identity::root());
     let name = |name| Name::new(name).unwrap();
-    let table = &local.inner.handles.by_location().table;
+    let table = &local.layers.handles.by_location().table;
     let attempts = || {
         let make = Make::Directory(SetAttributes::mode(0o755));
         let renamed = local.rename(&who, (a, name(b"f")), (b, name(b"f"))).wait();

@@ -394,9 +394,9 @@ fn identity_of_this_thread() -> Vec<String> {
 fn call_that_panics_leaves_its_thread_as_it_was() {
     for export in exports() {
         let before = identity_of_this_thread();
-        let inner = &export.fs().inner;
+        let layers = &export.fs().layers;
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            inner.rights.as_caller(&alice(), || -> Result<(), Errno> {
+            layers.rights.as_caller(&alice(), || -> Result<(), Errno> {
                 assert_ne!(identity_of_this_thread(), before);
                 panic!("a call panics while it acts for its caller");
             })
@@ -414,14 +414,14 @@ fn rights_that_the_kernel_granted_are_remembered() {
         let (f, path) = (export.find("f").unwrap(), export.path.join("f"));
         set_list(&path, "access", &list(6, (ALICE, 4), 0, 0));
         let (local, who) = (export.fs(), alice());
-        let node = local.inner.handles.node(f, Pace::Patient).unwrap();
+        let node = local.layers.handles.node(f, Pace::Patient).unwrap();
         let old = |attributes: Attributes| Attributes {
             ctime: Time::default(),
             ..attributes
         };
-        let attributes = old(local.inner.files.attributes(&node).unwrap());
-        let may = |pace| local.inner.rights.may(&who, &node, &attributes, 4, pace);
-        if !local.inner.volume.memory {
+        let attributes = old(local.layers.files.attributes(&node).unwrap());
+        let may = |pace| local.layers.rights.may(&who, &node, &attributes, 4, pace);
+        if !local.layers.volume.memory {
             assert!(matches!(may(Pace::Quick), Err(Stop::WouldBlock)));
         }
         assert!(may(Pace::Patient).unwrap());
@@ -434,7 +434,7 @@ fn rights_that_the_kernel_granted_are_remembered() {
         };
         let known = || node.rights.get(&who, fresh.ctime, 4);
         let asked = local
-            .inner
+            .layers
             .rights
             .may(&who, &node, &fresh, 4, Pace::Patient);
         assert!(asked.unwrap());

@@ -23,29 +23,29 @@ const KEPT_ROUNDS: u64 = 80;
 const FIRST: u64 = 1;
 
 /// A directory entry.
-pub(super) struct Entry {
+pub(in crate::localfs) struct Entry {
     /// Position in the listing.
-    pub(super) cookie: u64,
-    pub(super) ino: u64,
-    pub(super) kind: FileType,
-    pub(super) name: Box<[u8]>,
+    pub(in crate::localfs) cookie: u64,
+    pub(in crate::localfs) ino: u64,
+    pub(in crate::localfs) kind: FileType,
+    pub(in crate::localfs) name: Box<[u8]>,
 }
 
 /// Entries that follow one another in the listing of a directory.
-pub(super) struct Part {
-    pub(super) dir: FileId,
+pub(in crate::localfs) struct Part {
+    pub(in crate::localfs) dir: FileId,
     /// Cookie before the first entry.
-    pub(super) from: u64,
-    pub(super) entries: Vec<Entry>,
+    pub(in crate::localfs) from: u64,
+    pub(in crate::localfs) entries: Vec<Entry>,
     /// Whether no entry follows.
-    pub(super) ends: bool,
+    pub(in crate::localfs) ends: bool,
     /// Number of the pass among all of the export.
-    pub(super) pass: u64,
+    pub(in crate::localfs) pass: u64,
 }
 
 impl Part {
     /// Returns the entries after a cookie; `None` if it is not known which are.
-    pub(super) fn after(&self, cookie: u64) -> Option<&[Entry]> {
+    pub(in crate::localfs) fn after(&self, cookie: u64) -> Option<&[Entry]> {
         let begin = self.entries.partition_point(|entry| entry.cookie <= cookie);
         let known = self.from <= cookie && (self.ends || begin < self.entries.len());
         known.then(|| &self.entries[begin..])
@@ -53,10 +53,10 @@ impl Part {
 }
 
 /// Parts of the listings of directories.
-pub(super) struct Parts {
+pub(in crate::localfs) struct Parts {
     kept: Mutex<Kept>,
     /// See [`MAX_LISTED`].
-    pub(super) max_listed: usize,
+    pub(in crate::localfs) max_listed: usize,
 }
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ struct Kept {
 }
 
 impl Parts {
-    pub(super) fn new() -> Self {
+    pub(in crate::localfs) fn new() -> Self {
         Self {
             kept: Mutex::default(),
             max_listed: MAX_LISTED,
@@ -80,7 +80,7 @@ impl Parts {
     }
 
     /// Begins a round of the sweeper: drops what was not used for long.
-    pub(super) fn begin_round(&self, round: u64) {
+    pub(in crate::localfs) fn begin_round(&self, round: u64) {
         let mut kept = self.kept();
         kept.round = round;
         kept.parts
@@ -88,7 +88,7 @@ impl Parts {
     }
 
     /// Returns the part of a directory that tells what follows a cookie.
-    pub(super) fn find(&self, dir: FileId, cookie: u64) -> Option<Arc<Part>> {
+    pub(in crate::localfs) fn find(&self, dir: FileId, cookie: u64) -> Option<Arc<Part>> {
         let mut kept = self.kept();
         let tells = |part: &Part| part.dir == dir && part.after(cookie).is_some();
         let at = kept.parts.iter().position(|(part, _)| tells(part))?;
@@ -99,7 +99,7 @@ impl Parts {
     }
 
     /// Returns the number of a new pass.
-    pub(super) fn begin_pass(&self) -> u64 {
+    pub(in crate::localfs) fn begin_pass(&self) -> u64 {
         let mut kept = self.kept();
         kept.passes += 1;
         kept.passes
@@ -107,7 +107,7 @@ impl Parts {
 
     /// Keeps a part, unless the directory was listed from its beginning since the pass began. A
     /// reader that began then must see all that was there, so the parts from before are dropped.
-    pub(super) fn keep(&self, part: &Arc<Part>) {
+    pub(in crate::localfs) fn keep(&self, part: &Arc<Part>) {
         let mut kept = self.kept();
         let is_older = |other: &Part| other.dir == part.dir && other.pass < part.pass;
         if part.from == 0 {
@@ -128,7 +128,7 @@ impl Parts {
 }
 
 /// The entries that follow a cookie, as many as fit.
-pub(super) struct Next {
+pub(in crate::localfs) struct Next {
     from: u64,
     max: usize,
     entries: Vec<Entry>,
@@ -138,7 +138,7 @@ pub(super) struct Next {
 }
 
 impl Next {
-    pub(super) fn new(from: u64, max: usize) -> Self {
+    pub(in crate::localfs) fn new(from: u64, max: usize) -> Self {
         Self {
             from,
             max,
@@ -148,7 +148,7 @@ impl Next {
         }
     }
 
-    pub(super) fn push(&mut self, name: &[u8], ino: u64, kind: FileType) {
+    pub(in crate::localfs) fn push(&mut self, name: &[u8], ino: u64, kind: FileType) {
         let cookie = cookie_of(name);
         if cookie <= self.from || cookie >= self.end {
             return;
@@ -182,7 +182,7 @@ impl Next {
         self.bytes = sizes.sum();
     }
 
-    pub(super) fn finish(mut self) -> (Vec<Entry>, bool) {
+    pub(in crate::localfs) fn finish(mut self) -> (Vec<Entry>, bool) {
         if self.bytes > self.max {
             self.cut();
         }

@@ -1,15 +1,16 @@
 //! Creates files and sets their owner.
 
-use super::Inner;
-use super::entries::Turn;
-use super::open_files::node::{Node, NodeFd};
-use super::pending_syncs::PendingSyncs;
-use super::sys::{self, Pace, Stat, Stop, Try};
+use super::attributes;
+use super::entries::{self, Turn};
 use super::turns::Names;
 use crate::fs::{
     Attributes, Changed, CreateHow, Error, FileId, FileKind, Found, Identity, Make, SetAttributes,
     SetTime, Time, mode,
 };
+use crate::localfs::layers::Layers;
+use crate::localfs::open_files::node::{Node, NodeFd};
+use crate::localfs::pending_syncs::PendingSyncs;
+use crate::localfs::sys::{self, Pace, Stat, Stop, Try};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -25,37 +26,33 @@ const EXCLUSIVE_MODE: u32 = 0o600;
 /// Longest text of a symbolic link, in bytes.
 const MAX_LINK_TEXT: usize = 4095;
 
-impl Inner {
-    pub(super) fn make(
-        &self,
-        who: &Identity,
-        dir: FileId,
-        name: &[u8],
-        what: &Make,
-        pace: Pace,
-        pending: &mut PendingSyncs,
-    ) -> Try<Changed<Found>> {
-        // A new directory needs a row in the table.
-        if pace == Pace::Quick && !matches!(what, Make::File(_)) {
-            return Err(Stop::WouldBlock);
-        }
-        self.change_directory(dir, pace, |node, _, turn| {
-            let maker = Maker {
-                inner: self,
-                who,
-                dir: node,
-                name,
-            };
-            match what {
-                Make::File(how) => maker.file(how, turn, pace, pending),
-                Make::Directory(set) => maker.directory(set, turn, pending),
-                Make::Symlink(text, set) => maker.symlink(text, set, turn, pending),
-                Make::Special(kind, device, set) => {
-                    maker.special(*kind, *device, set, turn, pending)
-                }
-            }
-        })
+pub(in crate::localfs) fn make(
+    layers: &Layers,
+    who: &Identity,
+    dir: FileId,
+    name: &[u8],
+    what: &Make,
+    pace: Pace,
+    pending: &mut PendingSyncs,
+) -> Try<Changed<Found>> {
+    // A new directory needs a row in the table.
+    if pace == Pace::Quick && !matches!(what, Make::File(_)) {
+        return Err(Stop::WouldBlock);
     }
+    entries::change_directory(layers, dir, pace, |node, _, turn| {
+        let maker = Maker {
+            layers,
+            who,
+            dir: node,
+            name,
+        };
+        match what {
+            Make::File(how) => maker.file(how, turn, pace, pending),
+            Make::Directory(set) => maker.directory(set, turn, pending),
+            Make::Symlink(text, set) => maker.symlink(text, set, turn, pending),
+            Make::Special(kind, device, set) => maker.special(*kind, *device, set, turn, pending),
+        }
+    })
 }
 
 /// Access mode of the descriptor of a new object.
@@ -76,7 +73,7 @@ struct Made<'a> {
 
 /// Creates one directory entry.
 struct Maker<'a> {
-    inner: &'a Inner,
+    layers: &'a Layers,
     who: &'a Identity,
     dir: &'a Arc<Node>,
     name: &'a [u8],
@@ -96,19 +93,19 @@ impl Maker<'_> {
             }
             CreateHow::Exclusive(verifier) => (exclusive_times(*verifier), EXCLUSIVE_MODE),
         };
-        let inner = self.inner;
+        let layers = self.layers;
         // A file with a read-only mode is written through the descriptor that created it; other
         // files are opened by the first write.
         let (opened_for, access) = match mode & 0o200 {
             0 => (OpenedFor::Writing, OFlags::RDWR),
             _ => (OpenedFor::Reading, OFlags::RDONLY),
         };
-        let created = inner.rights.as_caller(self.who, || {
+        let created = layers.rights.as_caller(self.who, || {
             sys::create(&self.dir.path, self.name, mode & mode::ALL, access)
         });
         match created {
             Ok(fd) => {
-                let stat = sys::stat(&fd, inner.volume.by)?;
+                let stat = sys::stat(&fd, layers.volume.by)?;
                 let made = Made {
                     fd,
                     opened_for,
@@ -127,7 +124,7 @@ impl Maker<'_> {
     fn existing(&self, how: &CreateHow, turn: Turn<'_>) -> Try<Found> {
         // The name exists, and the lock on names keeps it until the file is open.
         let (fd, stat) = self
-            .inner
+            .layers
             .files
             .open_entry(self.dir, self.name, Pace::Patient)?;
         drop(turn);
@@ -135,7 +132,7 @@ impl Maker<'_> {
             return Err(Error::Exists.into());
         }
         let node = self
-            .inner
+            .layers
             .handles
             .adopt(self.dir, self.name, fd, &stat, Pace::Patient)?;
         match how {
@@ -149,24 +146,25 @@ impl Maker<'_> {
                     return Err(Error::Exists.into());
                 }
                 // The call that created the file may have ended before its sync.
-                self.inner.durability.persist(&node)?;
-                self.inner.durability.persist(self.dir)?;
+                self.layers.durability.persist(&node)?;
+                self.layers.durability.persist(self.dir)?;
             }
             CreateHow::Unchecked(set) => {
                 if let Some(size) = set.size {
-                    let _unguarded = self.inner.turns.unguarded(node.ino, Pace::Patient)?;
-                    let _changing = self.inner.turns.begin(node.ino, false);
-                    self.inner.apply(
+                    let _unguarded = self.layers.turns.unguarded(node.ino, Pace::Patient)?;
+                    let _changing = self.layers.turns.begin(node.ino, false);
+                    attributes::apply(
+                        self.layers,
                         self.who,
                         &node,
                         &stat.attributes,
                         &SetAttributes::size(size),
                     )?;
-                    self.inner.durability.persist(&node)?;
+                    self.layers.durability.persist(&node)?;
                 }
                 // As above. Data that other clients have written is not synced: they commit it
                 // themselves.
-                self.inner.durability.persist(self.dir)?;
+                self.layers.durability.persist(self.dir)?;
                 if set.size.is_some() {
                     return found_as_it_is(&node);
                 }
@@ -184,8 +182,8 @@ impl Maker<'_> {
         turn: Turn<'_>,
         pending: &mut PendingSyncs,
     ) -> Try<Found> {
-        self.inner.handles.check_depth(self.dir)?;
-        self.inner.handles.check_storage()?;
+        self.layers.handles.check_depth(self.dir)?;
+        self.layers.handles.check_storage()?;
         let mode = set.mode.unwrap_or(DEFAULT_DIRECTORY_MODE);
         let first = Mode::from_raw_mode(mode & mode::ALL);
         let made = self.make_entry(FileKind::Directory, mode, turn, || {
@@ -226,7 +224,7 @@ impl Maker<'_> {
             FileKind::Socket => (FileType::Socket, 0),
             FileKind::CharacterDevice | FileKind::BlockDevice => {
                 // As with mknod(2), only root creates devices.
-                if !self.inner.rights.acts_for_callers() || !self.who.is_root() {
+                if !self.layers.rights.acts_for_callers() || !self.who.is_root() {
                     return Err(Error::NotOwner.into());
                 }
                 let file_type = if kind == FileKind::BlockDevice {
@@ -260,14 +258,14 @@ impl Maker<'_> {
         turn: Turn<'a>,
         make: impl FnOnce() -> Result<(), Errno>,
     ) -> Try<Made<'a>> {
-        let inner = self.inner;
+        let layers = self.layers;
         let begin = sys::coarse_now();
-        inner.rights.as_caller(self.who, make)?;
-        let opened = inner.files.open_entry(self.dir, self.name, Pace::Patient);
+        layers.rights.as_caller(self.who, make)?;
+        let opened = layers.files.open_entry(self.dir, self.name, Pace::Patient);
         let (fd, stat) = opened.inspect_err(|_| {
             self.unmake(&turn.names, |stat| self.is_fresh(stat, kind, mode, begin));
         })?;
-        if !self.is_fresh(&stat, kind, mode, begin) || inner.handles.is_known(&fd, &stat) {
+        if !self.is_fresh(&stat, kind, mode, begin) || layers.handles.is_known(&fd, &stat) {
             return Err(Error::Busy.into());
         }
         Ok(Made {
@@ -289,11 +287,11 @@ impl Maker<'_> {
         // Other file systems may have their own clock, and a fixed owner and mode for all files:
         // FAT, many in FUSE, a server that squashes. Attributes are set next as the caller, whose
         // rights decide.
-        if !self.inner.volume.local {
+        if !self.layers.volume.local {
             return true;
         }
         let rights = mode & 0o777;
-        found.uid == self.inner.rights.acting(self.who).uid
+        found.uid == self.layers.rights.acting(self.who).uid
             // The umask or a default list may have cleared bits; symbolic links have all of them.
             && (kind == FileKind::Symlink || found.mode & 0o777 & !rights == 0)
             && is_since(found.mtime, begin)
@@ -308,7 +306,7 @@ impl Maker<'_> {
         mode: u32,
         pending: &mut PendingSyncs,
     ) -> Try<Found> {
-        let inner = self.inner;
+        let layers = self.layers;
         let Made {
             fd,
             opened_for,
@@ -318,8 +316,8 @@ impl Maker<'_> {
         let set = self.missing(set, mode, &stat.attributes)?;
         let regular = stat.attributes.kind == FileKind::Regular;
         let made_whole = regular
-            && inner.volume.syncs.journal
-            && (inner.volume.syncs.makes_whole || has_nothing_extra(&fd));
+            && layers.volume.syncs.journal
+            && (layers.volume.syncs.makes_whole || has_nothing_extra(&fd));
         let is_same = |other: &Stat| other.is_same(&stat);
         let kept = self.keep(fd, opened_for, &stat);
         if kept.is_err() {
@@ -328,15 +326,16 @@ impl Maker<'_> {
         drop(turn);
         let (node, writer) = kept?;
         if let Some(fd) = writer {
-            inner.durability.keep_writer(&node, fd);
+            layers.durability.keep_writer(&node, fd);
         }
         let as_made = set == SetAttributes::default();
         // Other calls may have found the object by now.
-        let changing = inner.turns.begin(node.ino, node.is_directory());
+        let changing = layers.turns.begin(node.ino, node.is_directory());
         if !as_made
-            && let Err(stop) = inner.apply_unchecked(self.who, &node, &stat.attributes, &set)
+            && let Err(stop) =
+                attributes::apply_unchecked(layers, self.who, &node, &stat.attributes, &set)
         {
-            let names = inner.turns.names([self.dir.ino; 2], Pace::Patient)?;
+            let names = layers.turns.names([self.dir.ino; 2], Pace::Patient)?;
             self.unmake(&names, is_same);
             return Err(stop);
         }
@@ -346,14 +345,14 @@ impl Maker<'_> {
         let by_directory = as_made && made_whole;
         match as_made {
             true if by_directory => {}
-            true => inner.durability.persist(&node)?,
-            false => inner.durability.persist_attributes(&node)?,
+            true => layers.durability.persist(&node)?,
+            false => layers.durability.persist_attributes(&node)?,
         }
-        if by_directory || !(regular && inner.volume.syncs.names) {
+        if by_directory || !(regular && layers.volume.syncs.names) {
             pending.push(self.dir);
         }
         if node.is_directory() {
-            inner.persist_places()?;
+            layers.persist_places()?;
         }
         if as_made {
             return Ok(Found {
@@ -368,7 +367,7 @@ impl Maker<'_> {
     ///
     /// Only root sets owner and group; objects of other callers are created with them.
     fn missing(&self, set: &SetAttributes, mode: u32, made: &Attributes) -> Try<SetAttributes> {
-        let chooses = self.inner.rights.acts_for_callers() && self.who.is_root();
+        let chooses = self.layers.rights.acts_for_callers() && self.who.is_root();
         let uid = set.uid.filter(|&uid| chooses && uid != made.uid);
         let gid = set.gid.filter(|&gid| chooses && gid != made.gid);
         let is_directory = made.kind == FileKind::Directory;
@@ -398,10 +397,11 @@ impl Maker<'_> {
     /// cleared.
     fn taken(&self, mode: u32, made: &Attributes) -> Try<u32> {
         let taken = mode & 0o777 & !made.mode;
-        if taken == 0 || taken & !self.inner.rights.umask() != 0 || made.kind == FileKind::Symlink {
+        if taken == 0 || taken & !self.layers.rights.umask() != 0 || made.kind == FileKind::Symlink
+        {
             return Ok(0);
         }
-        let dir = self.inner.files.open_directory(self.dir)?;
+        let dir = self.layers.files.open_directory(self.dir)?;
         match rustix::fs::fgetxattr(&dir, c"system.posix_acl_default", &mut [0_u8; 0]) {
             Ok(_) => Ok(0),
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(taken),
@@ -417,16 +417,16 @@ impl Maker<'_> {
         opened_for: OpenedFor,
         stat: &Stat,
     ) -> Try<(Arc<Node>, Option<Arc<OwnedFd>>)> {
-        let inner = self.inner;
+        let layers = self.layers;
         let (path, writer) = match opened_for {
             OpenedFor::Writing => {
-                let path = inner.volume.proc.reopen(fd.as_fd(), OFlags::PATH)?;
+                let path = layers.volume.proc.reopen(fd.as_fd(), OFlags::PATH)?;
                 (path.into(), Some(Arc::new(fd)))
             }
             OpenedFor::Reading => (NodeFd::readable(fd), None),
             OpenedFor::Nothing => (fd.into(), None),
         };
-        let node = inner
+        let node = layers
             .handles
             .adopt(self.dir, self.name, path, stat, Pace::Patient)?;
         Ok((node, writer))
@@ -435,8 +435,8 @@ impl Maker<'_> {
     /// Removes a new object whose attributes could not be set, if its name still refers to it
     /// according to `ours`.
     fn unmake(&self, _: &Names<'_>, ours: impl FnOnce(&Stat) -> bool) {
-        let inner = self.inner;
-        let Ok((_open, stat)) = inner.files.open_entry(self.dir, self.name, Pace::Patient) else {
+        let layers = self.layers;
+        let Ok((_open, stat)) = layers.files.open_entry(self.dir, self.name, Pace::Patient) else {
             return;
         };
         let flags = if stat.attributes.is_directory() {
@@ -445,8 +445,8 @@ impl Maker<'_> {
             AtFlags::empty()
         };
         let unlink = || rustix::fs::unlinkat(&self.dir.path, self.name, flags);
-        if ours(&stat) && inner.rights.as_caller(self.who, unlink).is_ok() {
-            inner
+        if ours(&stat) && layers.rights.as_caller(self.who, unlink).is_ok() {
+            layers
                 .handles
                 .removed(self.dir.number, self.name, &stat, true);
         }
@@ -502,8 +502,9 @@ fn exclusive_times(verifier: [u8; 8]) -> SetAttributes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Changes, LocalFs, LocalFsOptions, Opening};
     use super::*;
+    use crate::localfs::open::Opening;
+    use crate::localfs::{Changes, LocalFs, LocalFsOptions};
     use rustix::fs::{XattrFlags, fsetxattr};
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -526,24 +527,25 @@ mod tests {
         }
         let options = LocalFsOptions::default().with_changes(Changes::Cached);
         let local = LocalFs::open(dir.path(), options).unwrap();
-        let inner = &local.inner;
+        let layers = &local.layers;
         let make = |name: &'static str| {
-            let root = inner.files.root().id();
-            let changed = inner.change_directory(root, Pace::Patient, |node, _, turn| {
-                let maker = Maker {
-                    inner,
-                    who: &Identity::root(),
-                    dir: node,
-                    name: b"new",
-                };
-                let made = maker.make_entry(FileKind::Directory, 0o700, turn, move || {
-                    let root = &inner.files.root().path;
-                    let mode = Mode::from_raw_mode(0o700);
-                    rustix::fs::mkdirat(root, "new", mode)?;
-                    rustix::fs::renameat(root, name, root, "new")
+            let root = layers.files.root().id();
+            let changed =
+                entries::change_directory(layers, root, Pace::Patient, |node, _, turn| {
+                    let maker = Maker {
+                        layers,
+                        who: &Identity::root(),
+                        dir: node,
+                        name: b"new",
+                    };
+                    let made = maker.make_entry(FileKind::Directory, 0o700, turn, move || {
+                        let root = &layers.files.root().path;
+                        let mode = Mode::from_raw_mode(0o700);
+                        rustix::fs::mkdirat(root, "new", mode)?;
+                        rustix::fs::renameat(root, name, root, "new")
+                    });
+                    made.map(|_| ())
                 });
-                made.map(|_| ())
-            });
             changed.unwrap().result
         };
         assert_eq!(make("victim"), Err(Error::Busy));
@@ -559,22 +561,23 @@ mod tests {
         let make = |local, name: &str| {
             let mut opening = Opening::new(dir.path().to_owned(), options.clone()).unwrap();
             opening.volume.local = local;
-            let inner = &Inner::over(opening);
-            let root = inner.files.root().id();
-            let changed = inner.change_directory(root, Pace::Patient, |node, _, turn| {
-                let maker = Maker {
-                    inner,
-                    who: &Identity::root(),
-                    dir: node,
-                    name: name.as_bytes(),
-                };
-                let made = maker.make_entry(FileKind::Directory, 0o700, turn, || {
-                    let mode = Mode::from_raw_mode(0o777);
-                    rustix::fs::mkdirat(&inner.files.root().path, name, mode)?;
-                    rustix::fs::chmodat(&inner.files.root().path, name, mode, AtFlags::empty())
+            let layers = &Layers::over(opening);
+            let root = layers.files.root().id();
+            let changed =
+                entries::change_directory(layers, root, Pace::Patient, |node, _, turn| {
+                    let maker = Maker {
+                        layers,
+                        who: &Identity::root(),
+                        dir: node,
+                        name: name.as_bytes(),
+                    };
+                    let made = maker.make_entry(FileKind::Directory, 0o700, turn, || {
+                        let mode = Mode::from_raw_mode(0o777);
+                        rustix::fs::mkdirat(&layers.files.root().path, name, mode)?;
+                        rustix::fs::chmodat(&layers.files.root().path, name, mode, AtFlags::empty())
+                    });
+                    made.map(|_| ())
                 });
-                made.map(|_| ())
-            });
             changed.unwrap().result
         };
         assert_eq!(make(true, "one"), Err(Error::Busy));

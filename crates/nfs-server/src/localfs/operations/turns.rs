@@ -11,7 +11,7 @@
 //!
 //! Exports of one file system share it: the same file may be in several of them, one below the other.
 
-use super::sys::{Pace, Stop, Try};
+use crate::localfs::sys::{Pace, Stop, Try};
 use std::collections::HashMap;
 use std::sync::TryLockError;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -29,7 +29,7 @@ const FILES: usize = 4096;
 const GUARDS: usize = 256;
 
 /// Identifies a file system.
-pub(super) type FileSystemId = (u32, u32);
+pub(in crate::localfs) type FileSystemId = (u32, u32);
 
 /// State of each exported file system.
 #[derive(Default)]
@@ -46,7 +46,7 @@ thread_local! {
 }
 
 /// Owner and names of each change.
-pub(super) struct Turns {
+pub(in crate::localfs) struct Turns {
     names: Box<[Mutex<()>]>,
     /// Of directories and of other files apart: there are many more of the latter, and what clients are
     /// told of a directory saves them more calls.
@@ -86,7 +86,7 @@ impl OfFileSystems {
 
 impl Turns {
     /// Those of a file system, which all exports of it share.
-    pub(super) fn of(file_system: FileSystemId) -> Arc<Self> {
+    pub(in crate::localfs) fn of(file_system: FileSystemId) -> Arc<Self> {
         #[cfg(not(test))]
         return OF_FILE_SYSTEMS.turns(file_system);
         #[cfg(test)]
@@ -94,7 +94,7 @@ impl Turns {
     }
 
     /// Waits until nobody else changes names of one or two directories. In haste it does not wait.
-    pub(super) fn names(&self, dirs: [u64; 2], pace: Pace) -> Try<Names<'_>> {
+    pub(in crate::localfs) fn names(&self, dirs: [u64; 2], pace: Pace) -> Try<Names<'_>> {
         // In the same order for everybody, so that no two calls wait for each other.
         let mut at = dirs.map(|dir| stripe(dir, self.names.len()));
         at.sort_unstable();
@@ -111,7 +111,7 @@ impl Turns {
     }
 
     /// Begins a change of a file.
-    pub(super) fn begin(&self, ino: u64, is_directory: bool) -> Changing<'_> {
+    pub(in crate::localfs) fn begin(&self, ino: u64, is_directory: bool) -> Changing<'_> {
         let overlaps = match is_directory {
             true => &self.directories,
             false => &self.files,
@@ -120,7 +120,11 @@ impl Turns {
     }
 
     /// Held while a file is changed without a look at what it was.
-    pub(super) fn unguarded(&self, ino: u64, pace: Pace) -> Try<RwLockReadGuard<'_, ()>> {
+    pub(in crate::localfs) fn unguarded(
+        &self,
+        ino: u64,
+        pace: Pace,
+    ) -> Try<RwLockReadGuard<'_, ()>> {
         let lock = &self.guards[stripe(ino, self.guards.len())];
         match (lock.try_read(), pace) {
             (Ok(guard), _) => Ok(guard),
@@ -134,21 +138,21 @@ impl Turns {
 
     /// Held while a file is changed if it is as a client saw it: nobody else writes to it, or sets its
     /// attributes.
-    pub(super) fn guarded(&self, ino: u64) -> RwLockWriteGuard<'_, ()> {
+    pub(in crate::localfs) fn guarded(&self, ino: u64) -> RwLockWriteGuard<'_, ()> {
         let lock = &self.guards[stripe(ino, self.guards.len())];
         lock.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Held while it is noted where a file is that was given a name: calls in two directories may give
     /// names to the same one. Taken last.
-    pub(super) fn places(&self, ino: u64) -> MutexGuard<'_, ()> {
+    pub(in crate::localfs) fn places(&self, ino: u64) -> MutexGuard<'_, ()> {
         let lock = &self.places[stripe(ino, self.places.len())];
         lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The turn to change names of one or two directories.
-pub(super) struct Names<'a> {
+pub(in crate::localfs) struct Names<'a> {
     _first: MutexGuard<'a, ()>,
     _second: Option<MutexGuard<'a, ()>>,
 }
@@ -172,7 +176,7 @@ impl Overlaps {
 
 /// A change of a file that is in flight: begun before its attributes are looked at, and dropped after they
 /// were looked at again.
-pub(super) struct Changing<'a> {
+pub(in crate::localfs) struct Changing<'a> {
     overlaps: &'a Overlaps,
     /// Whether no other one was in flight when it began.
     first: bool,
@@ -181,7 +185,7 @@ pub(super) struct Changing<'a> {
 
 impl Changing<'_> {
     /// Whether no other change overlaps with it so far.
-    pub(super) fn is_alone(&self) -> bool {
+    pub(in crate::localfs) fn is_alone(&self) -> bool {
         let now = self.overlaps.0.load(SeqCst);
         self.first && now / Overlaps::ONE_BEGAN == self.began
     }
@@ -194,7 +198,7 @@ impl Drop for Changing<'_> {
 }
 
 /// Locks a mutex that guards no data; in haste only if nobody holds it.
-pub(super) fn lock_at(mutex: &Mutex<()>, pace: Pace) -> Try<MutexGuard<'_, ()>> {
+pub(in crate::localfs) fn lock_at(mutex: &Mutex<()>, pace: Pace) -> Try<MutexGuard<'_, ()>> {
     match (mutex.try_lock(), pace) {
         (Ok(guard), _) => Ok(guard),
         // It is locked: a second time would be for ever.

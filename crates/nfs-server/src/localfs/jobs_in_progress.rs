@@ -18,7 +18,7 @@ const HUNG_AFTER: Duration = Duration::from_secs(5);
 const MAX_HUNG: usize = 8;
 
 /// Jobs in progress, by file.
-pub(super) struct Working {
+pub(super) struct JobsInProgress {
     begun: Mutex<HashMap<FileId, SmallVec<[Instant; 2]>>>,
     /// See [`HUNG_AFTER`].
     pub(super) hung_after: Duration,
@@ -26,12 +26,12 @@ pub(super) struct Working {
 
 /// A job in progress, until this is dropped.
 pub(super) struct Work<'a> {
-    working: &'a Working,
+    jobs: &'a JobsInProgress,
     file: FileId,
     since: Instant,
 }
 
-impl Default for Working {
+impl Default for JobsInProgress {
     fn default() -> Self {
         Self {
             begun: Mutex::default(),
@@ -40,7 +40,7 @@ impl Default for Working {
     }
 }
 
-impl Working {
+impl JobsInProgress {
     fn begun(&self) -> MutexGuard<'_, HashMap<FileId, SmallVec<[Instant; 2]>>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -50,7 +50,7 @@ impl Working {
     pub(super) fn begin(&self, file: FileId) -> Try<Work<'_>> {
         let since = self.enter(file)?;
         Ok(Work {
-            working: self,
+            jobs: self,
             file,
             since,
         })
@@ -92,7 +92,7 @@ impl Working {
 
 impl Drop for Work<'_> {
     fn drop(&mut self) {
-        self.working.leave(self.file, self.since);
+        self.jobs.leave(self.file, self.since);
     }
 }
 
@@ -106,28 +106,26 @@ mod tests {
 
     #[test]
     fn calls_on_a_file_on_which_too_many_hang_are_put_off_and_those_on_others_are_not() {
-        let working = Working {
+        let jobs = JobsInProgress {
             hung_after: Duration::ZERO,
-            ..Working::default()
+            ..JobsInProgress::default()
         };
         let mut hung: Vec<_> = (0..MAX_HUNG)
-            .map_while(|_| working.begin(file(1)).ok())
+            .map_while(|_| jobs.begin(file(1)).ok())
             .collect();
         assert_eq!(hung.len(), MAX_HUNG);
-        assert!(working.begin(file(1)).is_err());
-        assert!(working.begin(file(2)).is_ok());
+        assert!(jobs.begin(file(1)).is_err());
+        assert!(jobs.begin(file(2)).is_ok());
         hung.pop();
-        assert!(working.begin(file(1)).is_ok());
+        assert!(jobs.begin(file(1)).is_ok());
         drop(hung);
-        assert!(working.begun().is_empty());
+        assert!(jobs.begun().is_empty());
     }
 
     #[test]
     fn calls_that_have_just_begun_do_not_hang() {
-        let working = Working::default();
-        let many: Vec<_> = (0..100)
-            .map_while(|_| working.begin(file(1)).ok())
-            .collect();
+        let jobs = JobsInProgress::default();
+        let many: Vec<_> = (0..100).map_while(|_| jobs.begin(file(1)).ok()).collect();
         assert_eq!(many.len(), 100);
     }
 }
