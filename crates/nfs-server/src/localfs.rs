@@ -55,13 +55,13 @@
 //! as FUSE or a network file system, even the attributes of an open file may wait: there everything
 //! is a job.
 
-mod ahead;
 mod durability;
 mod group_commit;
 mod handles;
 mod id;
 mod jobs;
 mod jobs_in_progress;
+mod journal_commit;
 mod known_rights;
 mod layers;
 mod lru;

@@ -149,7 +149,7 @@ impl Durability {
         let ended = move |result| then(durability.synced(result).map_err(Error::from));
         let sync = || rustix::fs::fsync(fd);
         match self.volume.syncs.journal {
-            true => last.syncs_ahead.sync_then(sync, Box::new(ended)),
+            true => last.journal_syncs.sync_then(sync, Box::new(ended)),
             false => last.syncs.sync_then(sync, Box::new(ended)),
         }
     }

@@ -391,7 +391,7 @@ pub(super) mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        /// What identifies files, in place of what the file system has.
+        /// Identification of files, in place of the file system's own.
         pub(crate) static AS_IF: Cell<Option<IdentifiedBy>> = const { Cell::new(None) };
     }
 

@@ -365,7 +365,7 @@ impl State {
         self.pending.len() + committing
     }
 
-    /// What is to become of the row of an inode, if anything is.
+    /// Returns the change of the row of an inode that is not in the store yet, if there is one.
     fn get(&self, ino: u64) -> Option<&(Of, Option<Row>)> {
         self.pending.get(&ino).or_else(|| self.committing.get(&ino))
     }
@@ -737,7 +737,7 @@ mod tests {
     fn rows_that_cannot_be_saved_are_told_of_with_their_file() {
         let table = Disk::default().table();
         let error = redb::Error::Io(io::ErrorKind::StorageFull.into());
-        let said = crate::heard::heard(|| table.shared.tell_unsaved(&error, 3));
+        let said = crate::captured_log::captured_log(|| table.shared.tell_unsaved(&error, 3));
         assert!(said.contains("saved to the state directory"), "{said}");
         assert!(said.contains("file=/state/handles.redb"), "{said}");
     }

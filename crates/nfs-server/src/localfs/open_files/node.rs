@@ -1,9 +1,9 @@
 //! Open files.
 
 use crate::fs::{FileId, FileKind};
-use crate::localfs::ahead::SyncsAhead;
 use crate::localfs::group_commit::GroupCommit;
 use crate::localfs::id::TableId;
+use crate::localfs::journal_commit::JournalCommit;
 use crate::localfs::known_rights::KnownRights;
 use crate::localfs::sys::Stat;
 use crate::localfs::write_verifier::WriteVerifier;
@@ -76,7 +76,7 @@ pub(in crate::localfs) struct Node {
     /// Syncs of a directory.
     pub(in crate::localfs) syncs: GroupCommit,
     /// Syncs of a directory, on file systems with a journal.
-    pub(in crate::localfs) syncs_ahead: SyncsAhead,
+    pub(in crate::localfs) journal_syncs: JournalCommit,
     /// Cached rights of callers.
     pub(in crate::localfs) rights: KnownRights,
     /// Time at which a directory was last seen within the export, in milliseconds since the start;
@@ -108,7 +108,7 @@ impl Node {
             verifier: verifier.clone(),
             writing: Mutex::new(()),
             syncs: GroupCommit::default(),
-            syncs_ahead: SyncsAhead::default(),
+            journal_syncs: JournalCommit::default(),
             rights: KnownRights::default(),
             seen: AtomicU64::new(0),
         }

@@ -258,7 +258,7 @@ in_both_ways! {
 fn data_that_is_lost_is_told_of_with_its_directory() {
     let export = Export::new();
     let layers = &export.fs().layers;
-    let said = crate::heard::heard(|| layers.durability.note_loss(Errno::IO));
+    let said = crate::captured_log::captured_log(|| layers.durability.note_loss(Errno::IO));
     let directory = format!("directory={} error=Input/output", export.path.display());
     assert!(said.contains(&directory), "{said}");
     assert!(said.contains("could not be written to its disk"), "{said}");

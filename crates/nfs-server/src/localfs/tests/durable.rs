@@ -1,4 +1,4 @@
-//! What is synced before a call is answered.
+//! Syncs before a call is answered.
 
 use super::*;
 use std::fs::{File, FileTimes};

@@ -259,7 +259,7 @@ fn file_made_again_with_its_inode_number_is_served() {
     assert_eq!(read(&local, found.file).as_deref(), Ok("fourth"));
 }
 
-/// What is in a directory is not taken for lost when the directory was made again.
+/// Files of a directory are not taken for lost when the directory was made again.
 #[test]
 fn file_in_a_directory_that_was_made_again_is_found() {
     let Some(fuse) = bindfs() else { return };
@@ -380,7 +380,7 @@ fn list_in_pages(local: &LocalFs, plus: bool, mut between: impl FnMut(&[String])
     }
 }
 
-/// What a client sees that removes what it has listed, page by page.
+/// The listing that a client sees which removes what it has listed, page by page.
 fn check_listing_while_entries_are_removed(at: &Path, local: &LocalFs) {
     let names: HashSet<String> = (0..2000).map(|n| format!("entry{n}")).collect();
     for plus in [false, true] {

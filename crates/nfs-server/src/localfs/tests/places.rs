@@ -54,7 +54,7 @@ fn long_way_through_a_directory_that_is_gone_takes_few_steps() {
     assert_eq!(export.stat(dir), Err(Error::Stale));
 }
 
-/// What a server that is killed now would leave behind.
+/// State that a server that is killed now would leave behind.
 fn crash(export: &Export) -> TempDir {
     let left = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(export.state.join("exports")).unwrap() {

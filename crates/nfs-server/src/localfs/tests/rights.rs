@@ -357,7 +357,7 @@ fn users_who_may_write_a_file_may_set_one_of_its_times_to_now() {
     }
 }
 
-/// What comes after the size would be refused when the data is gone.
+/// Attributes that are set after the size would be refused when the data is gone.
 #[test]
 fn refused_changes_of_the_owner_do_not_cost_the_data() {
     for export in exports() {

@@ -12,7 +12,7 @@ fn export() -> Export {
 }
 
 impl Export {
-    /// What was used last before is idle after this.
+    /// Makes all files idle that are not used meanwhile.
     fn pass_two_rounds(&self) {
         self.fs().layers.end_round();
         self.fs().layers.end_round();

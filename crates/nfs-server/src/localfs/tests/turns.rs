@@ -3,8 +3,8 @@
 use super::*;
 use crate::fs::SetTime;
 
-/// What a client is told of a directory before and after its call covers no call of another client, whose
-/// new names it would never look for otherwise (RFC 1813 §2.6).
+/// The attributes before and after a call cover no call of another client, whose new names a client would
+/// never look for otherwise (RFC 1813 §2.6).
 #[test]
 fn calls_in_one_directory_are_told_apart_by_its_attributes() {
     let export = Export::new();

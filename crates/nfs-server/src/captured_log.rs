@@ -11,7 +11,7 @@ use tracing::{Dispatch, Event, Metadata, Subscriber};
 static DEAF: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Listener::default()));
 
 /// The events that this thread logs in `what`, one per line, each with its level and fields.
-pub(crate) fn heard(what: impl FnOnce()) -> String {
+pub(crate) fn captured_log(what: impl FnOnce()) -> String {
     LazyLock::force(&DEAF);
     let listener = Listener::default();
     let said = Arc::clone(&listener.said);

@@ -22,7 +22,7 @@ const MAX_ROUNDS: u32 = 16;
 
 /// Syncs of one directory.
 #[derive(Default)]
-pub(super) struct SyncsAhead {
+pub(super) struct JournalCommit {
     state: Mutex<State>,
 }
 
@@ -33,7 +33,7 @@ struct State {
     others: Vec<Then>,
 }
 
-impl SyncsAhead {
+impl JournalCommit {
     /// Calls `then` after a sync that begins now or later, on this thread or another one.
     pub(super) fn sync_then(&self, sync: impl Fn() -> Result<(), Errno>, then: Then) {
         let mut state = self.state();
@@ -62,7 +62,7 @@ impl SyncsAhead {
 
 /// A thread that syncs for the callers in `batch`.
 struct Leading<'a> {
-    syncs: &'a SyncsAhead,
+    syncs: &'a JournalCommit,
     batch: Vec<Then>,
 }
 
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn third_sync_waits_for_no_thread_and_is_for_all_who_came() {
-        let syncs = SyncsAhead::default();
+        let syncs = JournalCommit::default();
         let third = AtomicU32::new(0);
         let (told, tells) = channel();
         let tell = |who: u32| -> Then {
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn panic_of_a_sync_is_an_error_for_those_who_took_part_and_stops_no_later_one() {
-        let syncs = SyncsAhead::default();
+        let syncs = JournalCommit::default();
         let (told, tells) = channel();
         let tell = || -> Then {
             let told = told.clone();
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn panic_of_one_who_takes_part_is_nobody_elses() {
-        let syncs = SyncsAhead::default();
+        let syncs = JournalCommit::default();
         let (told, tells) = channel();
         let panics: Then = Box::new(|_| panic!("one who takes part panics"));
         syncs.state().others.push(panics);
