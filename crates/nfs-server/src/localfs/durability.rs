@@ -243,3 +243,77 @@ impl Durability {
         self.everything.count()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::localfs::Handles;
+    use crate::localfs::open::tests::opened;
+    use crate::localfs::sys::Pace;
+    use std::path::Path;
+
+    fn durability(path: &Path, changes: Changes) -> Durability {
+        let mut opening = opened(path, Handles::Table);
+        opening.volume.memory = false;
+        let volume = Arc::new(opening.volume);
+        let verifier = opening.verifier;
+        let files = OpenFiles::new(Arc::clone(&volume), opening.root, verifier.clone(), None);
+        let files = Arc::new(files);
+        let rights = Rights::new(Arc::clone(&volume), Arc::clone(&files), opening.process);
+        Durability::new(volume, files, Arc::new(rights), verifier, changes)
+    }
+
+    #[test]
+    fn changes_of_a_directory_are_synced_if_they_are_to_be_durable() {
+        let dir = tempfile::tempdir().unwrap();
+        for (changes, syncs) in [(Changes::Cached, 0), (Changes::Durable, 2)] {
+            let durability = durability(dir.path(), changes);
+            let root = durability.files.root();
+            durability.persist(&root).unwrap();
+            let mut pending = PendingSyncs::default();
+            pending.push(&root.node);
+            durability.settle(pending).unwrap();
+            assert_eq!(root.syncs.count(), syncs);
+        }
+    }
+
+    #[test]
+    fn writer_is_closed_when_it_was_idle_for_a_round() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("f"), "").unwrap();
+        let durability = durability(dir.path(), Changes::Cached);
+        let files = &durability.files;
+        let (fd, stat) = files
+            .open_entry(&files.root(), b"f", Pace::Patient)
+            .unwrap();
+        let file = crate::fs::FileId::new(&[7; 8]).unwrap();
+        let node = files.keep_open(files.new_node(file, &stat, fd));
+        let is_open = || node.writer().is_some();
+        let end_round = || durability.close_idle_writers(files.begin_round().number);
+        drop(durability.writer(&node).unwrap());
+        end_round();
+        assert!(is_open());
+        durability.wrote_unstably(&node);
+        end_round();
+        assert!(!is_open());
+        assert!(
+            node.reader().is_some(),
+            "the loss of its data is to be heard of"
+        );
+        drop(durability.writer(&node).unwrap());
+        assert!(matches!(durability.commit(&node), Ok(Ok(()))));
+        assert!(!is_open());
+    }
+
+    #[test]
+    fn verifier_changes_when_data_is_lost_and_not_when_there_is_no_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let durability = durability(dir.path(), Changes::Cached);
+        let before = durability.verifier();
+        assert!(durability.synced(Err(Errno::OPNOTSUPP)).is_ok());
+        durability.note_loss(Errno::AGAIN);
+        assert_eq!(durability.verifier(), before);
+        assert!(durability.synced(Err(Errno::NOSPC)).is_err());
+        assert_ne!(durability.verifier(), before);
+    }
+}

@@ -279,3 +279,48 @@ impl FileHandles {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::Error;
+    use crate::localfs::Handles;
+    use crate::localfs::open::tests::opened;
+    use crate::localfs::sys::Stop;
+
+    #[test]
+    fn handle_leads_to_its_file_after_it_was_closed_and_to_nothing_after_it_was_removed() {
+        for way in [Handles::Auto, Handles::Table] {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::create_dir(dir.path().join("d")).unwrap();
+            std::fs::write(dir.path().join("d/f"), "data").unwrap();
+            let opening = opened(dir.path(), way);
+            let volume = Arc::new(opening.volume);
+            let files = OpenFiles::new(Arc::clone(&volume), opening.root, opening.verifier, None);
+            let files = Arc::new(files);
+            let handles = FileHandles::new(volume, Arc::clone(&files), opening.resolver);
+            let find = |dir: &Node, name: &[u8]| {
+                let (fd, stat) = files.open_entry(dir, name, Pace::Patient).unwrap();
+                handles.adopt(dir, name, fd, &stat, Pace::Patient).unwrap()
+            };
+            let root = Arc::clone(&files.root().node);
+            let d = find(&root, b"d").id();
+            let f = find(&handles.node(d, Pace::Patient).unwrap(), b"f").id();
+            files.close_all();
+            handles.forget_all();
+            let node = handles.node(f, Pace::Patient).unwrap();
+            assert_eq!(node.id(), f);
+            let parent = handles.node(d, Pace::Patient).unwrap();
+            let above = handles.parent(&parent, Pace::Patient).unwrap();
+            assert_eq!((parent.id(), above.id()), (d, root.id()));
+
+            let stat = files.stat(&node).unwrap();
+            std::fs::remove_file(dir.path().join("d/f")).unwrap();
+            let open = handles.removed(parent.number, b"f", &stat, true);
+            assert!(open.is_some_and(|open| Arc::ptr_eq(&open, &node)));
+            drop(node);
+            let found = handles.node(f, Pace::Patient).map(|node| node.id());
+            assert!(matches!(found, Err(Stop::Fail(Error::Stale))), "{found:?}");
+        }
+    }
+}

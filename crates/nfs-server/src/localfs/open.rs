@@ -395,6 +395,14 @@ pub(super) mod tests {
         pub(crate) static AS_IF: Cell<Option<IdentifiedBy>> = const { Cell::new(None) };
     }
 
+    /// An opened directory on which no layer is built yet.
+    pub(in crate::localfs) fn opened(path: &Path, handles: Handles) -> Opening {
+        let options = LocalFsOptions::default()
+            .with_changes(Changes::Cached)
+            .with_handles(handles);
+        Opening::new(path.to_owned(), options).unwrap()
+    }
+
     #[test]
     fn missing_and_forbidden_openat2_are_told_from_a_closed_directory() {
         let text = |errno| cannot_enter("/d".into(), errno).to_string();

@@ -261,3 +261,84 @@ impl OpenFiles {
         drop(gone);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::localfs::Handles;
+    use crate::localfs::open::tests::opened;
+    use crate::localfs::sys::Pace;
+    use std::path::Path;
+
+    /// Open files of a directory, of which handles of any bytes lead to any file.
+    fn open(path: &Path, kernel_handles: bool) -> OpenFiles {
+        std::fs::write(path.join("f"), "data").unwrap();
+        let mut opening = opened(path, Handles::Table);
+        opening.volume.kernel_handles = kernel_handles;
+        let volume = Arc::new(opening.volume);
+        OpenFiles::new(volume, opening.root, opening.verifier, None)
+    }
+
+    fn keep_f(files: &OpenFiles) -> Arc<Node> {
+        let (fd, stat) = files
+            .open_entry(&files.root(), b"f", Pace::Patient)
+            .unwrap();
+        let file = FileId::new(&[7; 8]).unwrap();
+        files.keep_open(files.new_node(file, &stat, fd))
+    }
+
+    #[test]
+    fn file_that_is_found_again_is_the_open_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = open(dir.path(), true);
+        let node = keep_f(&files);
+        assert!(Arc::ptr_eq(&node, &keep_f(&files)));
+        assert!(
+            files
+                .get(node.key)
+                .is_some_and(|open| Arc::ptr_eq(&node, &open))
+        );
+        assert_eq!(files.len(), 1);
+        files.drop_node(&node);
+        assert_eq!(files.len(), 0);
+        assert!(!Arc::ptr_eq(&node, &keep_f(&files)));
+    }
+
+    #[test]
+    fn idle_file_is_closed_where_its_handle_finds_it_again() {
+        let dir = tempfile::tempdir().unwrap();
+        for kernel_handles in [true, false] {
+            let files = open(dir.path(), kernel_handles);
+            drop(keep_f(&files));
+            files.begin_round();
+            let round = files.begin_round();
+            assert_eq!((round.idle.len(), round.gone.len()), (1, 0));
+            for node in &round.idle {
+                assert!(files.close_idle(node, round.number).is_none());
+            }
+            assert_eq!(files.len(), usize::from(!kernel_handles));
+        }
+    }
+
+    #[test]
+    fn file_that_lost_its_name_is_closed_and_told_to_those_who_remember_it() {
+        let dir = tempfile::tempdir().unwrap();
+        for kernel_handles in [true, false] {
+            let files = open(dir.path(), kernel_handles);
+            let node = keep_f(&files);
+            assert!(files.attributes(&node).is_ok());
+            std::fs::remove_file(dir.path().join("f")).unwrap();
+            let stale = files.attributes(&node);
+            assert!(matches!(stale, Err(Stop::Fail(Error::Stale))), "{stale:?}");
+            assert_eq!(files.len(), 0);
+            let gone = files.begin_round().gone;
+            let gone: Vec<u64> = gone.iter().map(|gone| gone.number).collect();
+            let told = if kernel_handles {
+                vec![]
+            } else {
+                vec![node.number]
+            };
+            assert_eq!(gone, told);
+        }
+    }
+}

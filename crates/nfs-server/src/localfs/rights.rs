@@ -243,3 +243,42 @@ const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 fn nanos(time: Time) -> i128 {
     i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::localfs::Handles;
+    use crate::localfs::open::tests::opened;
+    use crate::permission::{READ, WRITE};
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn process_that_acts_for_nobody_has_its_own_rights() {
+        let dir = tempfile::tempdir().unwrap();
+        set_permissions(dir.path(), Permissions::from_mode(0o704)).unwrap();
+        let mut opening = opened(dir.path(), Handles::Table);
+        opening.volume.posix_lists = true;
+        let volume = Arc::new(opening.volume);
+        let files = OpenFiles::new(Arc::clone(&volume), opening.root, opening.verifier, None);
+        let files = Arc::new(files);
+        let me = Identity::new(54_321, 54_321);
+        for acts_for_callers in [false, true] {
+            let process = Process {
+                me: me.clone(),
+                umask: 0,
+                acts_for_callers,
+            };
+            let rights = Rights::new(Arc::clone(&volume), Arc::clone(&files), process);
+            let (root, who) = (files.root(), Identity::root());
+            let attributes = files.attributes(&root).unwrap();
+            let may = |want| rights.may(&who, &root, &attributes, want, Pace::Patient);
+            assert_eq!(rights.acting(&who) == &me, !acts_for_callers);
+            assert!(may(READ).unwrap());
+            assert_eq!(may(WRITE).unwrap(), acts_for_callers);
+            // Without acting for callers, the kernel checks each operation.
+            let checked = rights.check(&who, &root, &attributes, WRITE, Pace::Patient);
+            assert!(checked.is_ok());
+        }
+    }
+}

@@ -192,3 +192,50 @@ impl Volume {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::localfs::Handles;
+    use crate::localfs::open::tests::opened;
+    use crate::localfs::sys;
+    use std::fs::{File, Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn state_directory_is_hidden_whatever_its_path_is() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["state", "other"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let mut volume = opened(dir.path(), Handles::Table).volume;
+        let open = |name: &str| File::open(dir.path().join(name)).unwrap();
+        let by = volume.by;
+        let stat = |name: &str| sys::stat(open(name), by).unwrap();
+        assert!(!volume.is_hidden(&stat("state")));
+        volume.hidden = Some(Hidden::new(open("state"), stat("state"), by));
+        std::fs::rename(dir.path().join("state"), dir.path().join("moved")).unwrap();
+        assert!(volume.is_hidden(&stat("moved")) && !volume.is_hidden(&stat("other")));
+        let may_be = |name: &str| volume.may_be_hidden(stat(name).attributes.fileid);
+        assert!(may_be("moved") && !may_be("other"));
+    }
+
+    #[test]
+    fn names_in_memory_are_looked_up_at_once_unless_others_can_lock_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut volume = opened(dir.path(), Handles::Table).volume;
+        let looks = |volume: &Volume, mode| {
+            set_permissions(dir.path(), Permissions::from_mode(mode)).unwrap();
+            volume.look_who_can_reach();
+            (volume.look(Pace::Quick), volume.changes_at_once())
+        };
+        volume.memory = true;
+        assert_eq!(looks(&volume, 0o700), (Pace::Patient, true));
+        assert_eq!(volume.haste(), ReadWriteFlags::empty());
+        assert_eq!(looks(&volume, 0o755), (Pace::Quick, false));
+        let mut volume = opened(dir.path(), Handles::Table).volume;
+        volume.memory = false;
+        assert_eq!(looks(&volume, 0o700), (Pace::Quick, false));
+        assert_eq!(volume.haste(), ReadWriteFlags::NOWAIT);
+    }
+}
