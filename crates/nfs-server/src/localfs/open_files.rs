@@ -245,7 +245,7 @@ impl OpenFiles {
     }
 
     /// Closes files if descriptors have run out since the last time, in the process or the machine.
-    /// The call that failed is answered jukebox.
+    /// The call that failed is to be made again.
     pub(in crate::localfs) fn shed_if_exhausted(&self) {
         let exhausted = sys::exhausted();
         if self.shed_at.swap(exhausted, Relaxed) != exhausted {

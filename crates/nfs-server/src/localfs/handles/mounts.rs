@@ -4,7 +4,7 @@
 //! process can reach it: through a private copy of the export's mount, on which nothing is mounted.
 //! The kernel handle of a directory found there opens it in the export's own mount, so the copy is
 //! closed at once. If mounts are served as exports of their own, calls for a mount that is not
-//! known yet are answered jukebox.
+//! known yet are to be made again later.
 
 use super::{FileHandles, Finder};
 use crate::fs::Error;
@@ -23,7 +23,7 @@ impl FileHandles {
         self.known_mounts.store(known);
     }
 
-    /// Fails with an error that is answered jukebox if the entry is a mount that is not known yet.
+    /// Fails with [`Error::Busy`] if the entry is a mount that is not known yet.
     fn check_known(&self, dir: &Node, name: &[u8]) -> Try<()> {
         let Some(known) = self.known_mounts.load_full() else {
             return Ok(());
