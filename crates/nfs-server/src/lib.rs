@@ -44,13 +44,13 @@
 //! ```
 
 mod access_list;
+#[cfg(test)]
+mod captured_log;
 mod client_options;
 mod export_metrics;
 mod exports;
 pub mod fs;
 mod handle;
-#[cfg(test)]
-mod heard;
 mod in_flight;
 mod localfs;
 mod memfs;

@@ -1,10 +1,25 @@
 //! A local directory as a file system to export.
 //!
+//! ```text
+//! LocalFs        the trait FileSystem: at once or as a job (jobs, read_write)
+//! operations     what clients ask for
+//! FileHandles    which file has which id, and where it is
+//! Durability     write verifier, syncs, descriptors for writing
+//! Rights         callers, and what they may do
+//! OpenFiles      descriptors: the root, and files that stay open
+//! Volume         properties of the file system
+//! ```
+//!
+//! Each of the five layers below the operations is a type that knows those below it and none above;
+//! its module says what it owns and which of them it calls. They have no notion of a protocol, but for
+//! the errors of [`fs`](crate::fs). Beside them are values without a layer: system calls (`sys.rs`),
+//! ids (`id.rs`), group commit, least recently used maps.
+//!
 //! The file system is confined to the directory: every name is opened by `openat2` as one component
 //! beneath a directory that was reached in the same way from the root, without following symbolic
 //! links and without crossing mounts. Clients interpret symbolic links.
 //!
-//! A server run by root acts for the caller (`caller.rs`): it makes changes with the caller's
+//! A server run by root acts for the caller (`rights.rs`): it makes changes with the caller's
 //! identity, and before a read-only operation it asks the kernel whether the caller has the right.
 //! So access control lists, quotas and reserved blocks are those of the caller. A server run by
 //! another user does everything as that user.
@@ -16,16 +31,16 @@
 //! of the kernel's server: that it is the same file is visible, but not that it has left.
 //!
 //! **Handles** contain a kernel handle, if the file system has them and this process may open them
-//! (`kernel.rs`). Kernel handles need no state, and survive renames by others and restarts. Other
+//! (`handles/kernel.rs`). Kernel handles need no state, and survive renames by others and restarts. Other
 //! handles contain the inode number, a hash of the birth time, and the inode number of the
-//! directory in which the file was first seen. `find.rs`, `places.rs` and `table.rs` find the file
-//! of such a handle, also after a restart. Where inode numbers identify no file, it is identified by
-//! the path at which it was first seen (`by_path.rs`).
+//! directory in which the file was first seen. `handles/by_location.rs` finds the file of such a
+//! handle, also after a restart. Where inode numbers identify no file, it is identified by the path at
+//! which it was first seen (`handles/by_path.rs`).
 //!
-//! **Mount points** within the export are not crossed (`mounts.rs`): a client sees the directory under the
+//! **Mount points** within the export are not crossed (`handles/mounts.rs`): a client sees the directory under the
 //! mount, where this process may reach it.
 //!
-//! **Idle files are closed** (`sweep.rs`): the space of a file that a local user removes is free
+//! **Idle files are closed** (`open_files/idle.rs`): the space of a file that a local user removes is free
 //! within two seconds, and a program can be executed that long after the last write to it.
 //!
 //! **Waiting for disks.** GETATTR, ACCESS, LOOKUP and READ are tried without waiting
@@ -34,102 +49,57 @@
 //! can say that it would wait (XFS, btrfs) or never does (tmpfs); ext4 cannot, and its writes are
 //! jobs, as is everything that changes a directory, reads one, or syncs. On a file system in memory
 //! only the table waits for a disk. If other users of this machine cannot reach the export
-//! (`reach.rs`), names are looked up without a job, as are writes of up to
-//! [`INLINE_WRITE_IN_MEMORY`] bytes; while the table has no files, files are also created, renamed
+//! (`volume/other_users.rs`), names are looked up without a job, as are writes of up to
+//! `INLINE_WRITE_IN_MEMORY` bytes; while the table has no files, files are also created, renamed
 //! within a directory, synced and, if small, removed without a job. On an unknown file system, such
 //! as FUSE or a network file system, even the attributes of an open file may wait: there everything
 //! is a job.
 
-mod acl;
-mod ahead;
-mod by_name;
-mod by_path;
-mod caller;
-mod data;
-mod durable;
-mod entries;
-mod fileid;
-mod find;
+mod durability;
 mod group_commit;
-mod hung;
+mod handles;
 mod id;
-mod kernel;
-mod kind;
-mod listing;
+mod jobs;
+mod jobs_in_progress;
+mod journal_commit;
+mod known_rights;
+mod layers;
 mod lru;
-mod make;
-mod mounts;
-mod node;
 mod open;
 mod open_files;
-mod owed;
-mod parts;
-mod passes;
-mod places;
-mod reach;
-mod root;
-mod set;
-mod special;
-mod sweep;
-mod sweeper;
+mod operations;
+mod options;
+mod pending_syncs;
+mod posix_acl;
+mod read_write;
+mod rights;
 mod sys;
-mod table;
-mod turns;
-mod verdicts;
-mod within;
+mod volume;
+mod write_verifier;
 
 use crate::fs::{
-    Abilities, Access, Acls, Attributes, Change, Changed, DirBudget, DirFrom, DirPage, Error,
-    Failed, FileId, FileKind, FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut,
-    Renamed, Seen, SetAcls, SetAttributes, Space, Stability, Step, Time, WriteOut,
+    Abilities, Access, Acls, Attributes, Changed, DirBudget, DirFrom, DirPage, Error, FileId,
+    FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut, Renamed, Seen, SetAcls,
+    SetAttributes, Space, Stability, Step, Time, WriteOut,
 };
 use crate::permission;
-use arc_swap::{ArcSwap, ArcSwapOption};
-use buffer::Pool;
 use bytes::Bytes;
-use fileid::FileIds;
-use group_commit::GroupCommit;
-use hung::Working;
 #[cfg(test)]
 pub(crate) use id::IdentifiedBy;
-#[cfg(not(test))]
-use id::IdentifiedBy;
-use kernel::KernelHandles;
-use kind::figures;
-use lru::Lru;
-use node::{Link, Node, Root};
+use layers::Layers;
 use oncrpc::xdr::Gather;
-pub use open::{Changes, Handles, LocalFsOptions, OpenError};
-use open_files::OpenFiles;
-use owed::Owed;
-use parts::Parts;
-use passes::Passes;
+pub use open::OpenError;
+use open::Opening;
+use open_files::sweeper::EndSweeper;
+pub use operations::data::INLINE_WRITE;
+use operations::{acl, attributes, data, entries, listing, make, root};
+pub use options::{Changes, Handles, LocalFsOptions};
 use rustix::fd::AsFd;
-use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-use sweep::Gone;
-use sweeper::{EndSweeper, Sweeper};
-use sys::{Pace, ProcFd, Stat, Stop, Try};
-use table::Table;
-use turns::Turns;
-
-/// Largest unstable write to try without waiting, in bytes.
-pub const INLINE_WRITE: usize = 64 << 10;
-
-/// Largest write to a file system in memory that is done without a job, in bytes: it takes as long as a
-/// READ of that size from the page cache, and its data was just read from the socket.
-const INLINE_WRITE_IN_MEMORY: usize = 1 << 20;
-
-/// How long the location of a directory is trusted before it is looked up again. A directory that a
-/// local user moves out of the export is served for at most this long.
-const DIRECTORY_TRUST: Duration = Duration::from_secs(1);
-
-/// Largest number of files whose locations are kept in memory, about 100 bytes each.
-const REMEMBERED_PLACES: usize = 65_536;
+use std::path::Path;
+use std::sync::Arc;
+use sys::{Pace, Stop};
+use volume::Volume;
 
 /// Longest symbolic link text, in bytes, that file systems keep in the inode, so that reading it
 /// needs no disk.
@@ -138,119 +108,9 @@ const SHORT_LINK: u64 = 59;
 /// A local directory as a file system.
 #[derive(Clone)]
 pub struct LocalFs {
-    /// Dropped first: the thread that closes idle files uses `inner` no more after that.
+    /// Dropped first: the thread that closes idle files uses `layers` no more after that.
     _sweeps: Arc<EndSweeper>,
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    root: ArcSwap<Root>,
-    proc: ProcFd,
-    resolver: Resolver,
-    caches: Mutex<Caches>,
-    passes: Passes,
-    listed: Parts,
-    /// Whether directories are listed in the order of a hash of the names, as positions shift.
-    by_name: bool,
-    /// Calls in service that change the names in a directory, or the data or attributes of a file.
-    turns: Arc<Turns>,
-    /// The state directory of the server, if it is in the export by another path than its own: it is hidden from clients.
-    hidden: Option<Hidden>,
-    /// Identification of files.
-    by: IdentifiedBy,
-    /// Kind of the file system, as statfs(2) tells it.
-    magic: Option<u32>,
-    file_ids: FileIds,
-    /// Whether a file on another device, which is not served, was logged.
-    told_elsewhere: AtomicBool,
-    /// Whether this is a known local file system: no network file system, and none in another
-    /// process.
-    local: bool,
-    /// Largest number of files kept open; `None` for a share of the process's limit.
-    open_files: Option<usize>,
-    /// Count of descriptor shortages at the time when files were last closed for one.
-    shed_at: AtomicU64,
-    _counted: open::Counted,
-    /// Whether this process acts for the caller.
-    as_root: bool,
-    /// Identity of this process.
-    me: Identity,
-    abilities: Abilities,
-    verifier: Arc<AtomicU64>,
-    pool: Pool,
-    started: Instant,
-    /// Whether the file system supports writes that fail instead of waiting (`RWF_NOWAIT`).
-    quick_writes: AtomicBool,
-    /// Flags for reads and writes without waiting. File systems in memory need none, and some
-    /// reject them.
-    haste: ReadWriteFlags,
-    /// Whether the file system is in memory.
-    memory: bool,
-    /// Path of the directory when it was opened.
-    path: PathBuf,
-    /// Whether the file system is in memory and other users of this machine cannot reach it.
-    closed: AtomicBool,
-    /// Whether access control lists say nothing about the owner of a file.
-    posix_lists: bool,
-    /// Whether the file system is mounted `noexec`.
-    no_exec: bool,
-    /// Whether the file system has a journal; see
-    /// [`FsKind::has_journal`](kind::FsKind::has_journal).
-    journal: bool,
-    /// See [`FsKind::makes_whole`](kind::FsKind::makes_whole).
-    makes_whole: bool,
-    /// Group commit of the whole file system.
-    everything: GroupCommit,
-    /// Whether a sync of a new file makes its name durable too; see
-    /// [`FsKind::syncs_names`](kind::FsKind::syncs_names).
-    syncs_names: bool,
-    /// Umask of this process.
-    umask: u32,
-    changes: Changes,
-    working: Working,
-    /// See [`LocalFs::know_mounts`].
-    known_mounts: ArcSwapOption<HashSet<u64>>,
-    sweeper: Arc<Sweeper>,
-    /// Current round of the sweeper, from 1.
-    round: AtomicU64,
-    /// See [`Inner::keep_writer`].
-    writers: Mutex<HashSet<u64>>,
-    /// See [`DIRECTORY_TRUST`].
-    trust: Duration,
-}
-
-/// The state directory of the server.
-struct Hidden {
-    /// Open, so that no other file gets its inode number.
-    _open: std::fs::File,
-    stat: Stat,
-    by: IdentifiedBy,
-}
-
-impl Hidden {
-    fn is(&self, stat: &Stat) -> bool {
-        let told = |stat: &Stat| (stat.attributes.fileid, stat.birth);
-        // A snapshot of btrfs is another device, and has a copy.
-        let same_device = self.by == IdentifiedBy::Birth || self.stat.device == stat.device;
-        told(&self.stat) == told(stat) && same_device
-    }
-}
-
-/// How files are found from their handles.
-enum Resolver {
-    /// Files are found by kernel handles.
-    Kernel(KernelHandles),
-    /// Files are found by their locations.
-    Table(Table),
-}
-
-struct Caches {
-    /// By [`Node::key`].
-    open: OpenFiles,
-    /// By [`Node::number`]; only where there is a table.
-    links: Lru<Link>,
-    /// Removed files whose rows are to be removed.
-    gone: Vec<Gone>,
+    layers: Arc<Layers>,
 }
 
 impl LocalFs {
@@ -265,20 +125,23 @@ impl LocalFs {
             path: path.into(),
             error,
         })?;
-        let local = Self::of(Inner::open(path.clone(), options)?);
-        sweep::start(&local.inner).map_err(|error| OpenError::Kernel {
-            path,
-            what: "a thread that closes idle files",
-            error,
-        })?;
+        let local = Self::of(Layers::over(Opening::new(path.clone(), options)?));
+        local
+            .layers
+            .start_rounds()
+            .map_err(|error| OpenError::Kernel {
+                path,
+                what: "a thread that closes idle files",
+                error,
+            })?;
         Ok(local)
     }
 
     /// One whose idle files nobody closes.
-    fn of(inner: Inner) -> Self {
+    fn of(layers: Layers) -> Self {
         Self {
-            _sweeps: Arc::new(EndSweeper(Arc::clone(&inner.sweeper))),
-            inner: Arc::new(inner),
+            _sweeps: Arc::new(EndSweeper(Arc::clone(layers.files.sweeper()))),
+            layers: Arc::new(layers),
         }
     }
 
@@ -294,13 +157,13 @@ impl LocalFs {
     /// the directory under a mount that is about to be served. With `None`, which is the default,
     /// every mount is known.
     pub fn know_mounts(&self, known: Option<Arc<HashSet<u64>>>) {
-        self.inner.known_mounts.store(known);
+        self.layers.handles.know_mounts(known);
     }
 
     /// Whether files are found by kernel handles, which need no state and survive renames by others
     /// and restarts, instead of by a table.
     pub fn has_kernel_handles(&self) -> bool {
-        self.inner.table().is_none()
+        self.layers.volume.kernel_handles
     }
 
     /// Returns device and inode number of the exported directory. It is another one after the
@@ -311,209 +174,38 @@ impl LocalFs {
     ///
     /// If the kernel cannot tell.
     pub fn identity(&self) -> std::io::Result<(u64, u64)> {
-        let found = rustix::fs::fstat(&self.inner.root().path)?;
+        let found = rustix::fs::fstat(&self.layers.files.root().path)?;
         Ok((found.st_dev, found.st_ino))
-    }
-
-    fn run<T: Failed + 'static>(
-        &self,
-        file: FileId,
-        op: impl Fn(&Inner, Pace) -> Try<T> + Send + 'static,
-    ) -> Outcome<T> {
-        if !self.inner.local {
-            return self.slow(file, move |inner| op(inner, Pace::Patient));
-        }
-        let result = op(&self.inner, Pace::Quick);
-        self.inner.shed_if_exhausted();
-        match result {
-            Ok(value) => Outcome::Ready(value),
-            Err(Stop::Fail(error)) => Outcome::Ready(T::failed(error)),
-            Err(Stop::WouldBlock) => self.slow(file, move |inner| op(inner, Pace::Patient)),
-        }
-    }
-
-    /// Runs a change: at once if the file system is in memory and other users cannot reach it,
-    /// otherwise as a job. An attempt with [`Pace::Quick`] that would have to wait must not have
-    /// changed anything.
-    fn change<T: Change + Send + 'static>(
-        &self,
-        file: FileId,
-        op: impl Fn(&Inner, Pace, &mut Owed) -> Try<T> + Send + 'static,
-    ) -> Outcome<T> {
-        match self.inner.changes_at_once() && !self.inner.table().is_some_and(Table::has_files) {
-            true => self.run(file, move |inner, pace| {
-                let mut owed = Owed::default();
-                let result = op(inner, pace, &mut owed)?;
-                inner.pay_here(owed)?;
-                Ok(result)
-            }),
-            false => self.change_durably(file, move |inner, owed| op(inner, Pace::Patient, owed)),
-        }
-    }
-
-    /// Makes a job that works on a file.
-    fn slow<T: Failed + 'static>(
-        &self,
-        file: FileId,
-        op: impl FnOnce(&Inner) -> Try<T> + Send + 'static,
-    ) -> Outcome<T> {
-        let inner = Arc::clone(&self.inner);
-        Outcome::Slow(Box::new(move || {
-            let begun = inner.working.begin(file);
-            let result = begun.and_then(|_work| op(&inner));
-            let result = result.unwrap_or_else(|stop| T::failed(stop.into()));
-            inner.shed_if_exhausted();
-            result
-        }))
-    }
-}
-
-impl Inner {
-    /// Whether changes are made at once, on the task of a connection: they wait neither for a disk
-    /// nor for other users.
-    pub(super) fn changes_at_once(&self) -> bool {
-        self.memory && self.closed.load(Relaxed)
-    }
-
-    /// Updates whether other users can reach the export.
-    pub(super) fn look_who_can_reach(&self) {
-        if self.memory {
-            let closed = !reach::others_can_reach(&self.path, self.me.uid);
-            self.closed.store(closed, Relaxed);
-        }
-    }
-
-    fn caches(&self) -> MutexGuard<'_, Caches> {
-        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the pace for looking up a name. In memory no lookup waits for a disk, so the lookup
-    /// of an uncached name need not become a job, unless other users can lock the directory.
-    fn look(&self, pace: Pace) -> Pace {
-        if self.changes_at_once() {
-            Pace::Patient
-        } else {
-            pace
-        }
-    }
-
-    /// Returns the identity whose rights apply: the caller's, or that of this process.
-    fn acting<'a>(&'a self, who: &'a Identity) -> &'a Identity {
-        if self.as_root { who } else { &self.me }
-    }
-
-    /// Returns the current state of a file. A file without a name is stale.
-    fn stat(&self, node: &Node) -> Try<Stat> {
-        let stat = sys::stat(&node.path, self.by).map_err(|errno| self.lost(node, errno))?;
-        self.check_named(node, stat.attributes.links)?;
-        Ok(stat)
-    }
-
-    fn attributes(&self, node: &Node) -> Try<Attributes> {
-        let attributes = sys::attributes(&node.path).map_err(|errno| self.lost(node, errno))?;
-        self.check_named(node, attributes.links)?;
-        Ok(Attributes {
-            fileid: node.fileid,
-            ..attributes
-        })
-    }
-
-    /// Closes an open file of which the kernel cannot tell any more, and returns the error for the
-    /// client. The next call looks the file up again: a file system in another process answers in
-    /// this way for a removed file, and for all if the process has ended.
-    fn lost(&self, node: &Node, errno: Errno) -> Stop {
-        self.drop_node(node);
-        match errno {
-            Errno::NOENT => Error::Stale.into(),
-            errno => Stop::Fail(errno.into()),
-        }
-    }
-
-    fn check_named(&self, node: &Node, links: u32) -> Result<(), Error> {
-        if links == 0 {
-            self.note_gone(node);
-            return Err(Error::Stale);
-        }
-        Ok(())
-    }
-
-    /// Closes idle files if descriptors have run out since the last time, in the process or the
-    /// machine. The call that failed is answered jukebox.
-    fn shed_if_exhausted(&self) {
-        let exhausted = sys::exhausted();
-        if self.shed_at.swap(exhausted, Relaxed) != exhausted {
-            let gone = self.caches().open.shed();
-            tracing::debug!(files = gone.len(), "out of descriptors");
-            drop(gone);
-        }
-    }
-
-    /// Makes the handles of created and moved files durable.
-    fn persist_places(&self) -> Try<()> {
-        match self.table() {
-            Some(table) if self.changes == Changes::Durable => Ok(table.wait()?),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Checks that handles of created or moved files can be stored. If not, the change is not made.
-    fn check_places(&self) -> Try<()> {
-        Ok(self.table().map_or(Ok(()), Table::check)?)
-    }
-
-    fn read_link(&self, node: &Node) -> Try<Bytes> {
-        // Only a symbolic link has a text; for other types the kernel would return ENOENT.
-        if node.kind != FileKind::Symlink {
-            return Err(Error::Invalid.into());
-        }
-        let text = rustix::fs::readlinkat(&node.path, c"", Vec::new())?;
-        Ok(Bytes::from(text.into_bytes()))
-    }
-
-    /// Returns the space of the file system: nothing, if it does not know.
-    fn space(&self) -> Try<Space> {
-        let Some(found) = figures(rustix::fs::fstatvfs(self.root().path.as_fd()))? else {
-            return Ok(Space::default());
-        };
-        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
-        Ok(Space {
-            total: bytes(found.f_blocks),
-            free: bytes(found.f_bfree),
-            available: bytes(found.f_bavail),
-            total_files: found.f_files,
-            free_files: found.f_ffree,
-            available_files: found.f_favail,
-        })
     }
 }
 
 impl FileSystem for LocalFs {
     fn root(&self) -> FileId {
-        self.inner.root().id()
+        self.layers.files.root().id()
     }
 
     fn root_to_mount(&self) -> Outcome<Result<FileId, Error>> {
-        self.run(self.root(), |inner, pace| {
-            Ok(Ok(inner.root_to_mount(pace)?))
+        self.run(self.root(), |layers, pace| {
+            Ok(Ok(root::root_to_mount(layers, pace)?))
         })
     }
 
     fn abilities(&self) -> Abilities {
-        self.inner.abilities
+        self.layers.volume.abilities
     }
 
     fn write_verifier(&self) -> u64 {
-        self.inner.verifier.load(Relaxed)
+        self.layers.durability.verifier()
     }
 
     fn open_files(&self) -> usize {
-        self.inner.caches().open.len()
+        self.layers.files.len()
     }
 
     fn attributes(&self, file: FileId) -> Outcome<Result<Attributes, Error>> {
-        self.run(file, move |inner, pace| {
-            let node = inner.node(file, pace)?;
-            Ok(Ok(inner.attributes(&node)?))
+        self.run(file, move |layers, pace| {
+            let node = layers.handles.node(file, pace)?;
+            Ok(Ok(layers.files.attributes(&node)?))
         })
     }
 
@@ -525,30 +217,36 @@ impl FileSystem for LocalFs {
         guard: Option<Time>,
     ) -> Outcome<Changed<()>> {
         let who = who.clone();
-        self.slow(file, move |inner| {
-            inner.set_attributes(&who, file, set, guard)
+        self.slow(file, move |layers| {
+            attributes::set_attributes(layers, &who, file, set, guard)
         })
     }
 
     fn lookup(&self, who: &Identity, dir: FileId, step: Step<'_>) -> Outcome<Seen<Found>> {
         let who = who.clone();
         match step {
-            Step::Here => self.run(dir, move |inner, pace| inner.lookup_here(dir, pace)),
-            Step::Parent => self.run(dir, move |inner, pace| inner.lookup_parent(&who, dir, pace)),
+            Step::Here => self.run(dir, move |layers, pace| {
+                entries::lookup_here(layers, dir, pace)
+            }),
+            Step::Parent => self.run(dir, move |layers, pace| {
+                entries::lookup_parent(layers, &who, dir, pace)
+            }),
             Step::Name(name) => {
                 let name = entries::OwnedName::from_slice(name.bytes());
-                self.run(dir, move |inner, pace| inner.lookup(&who, dir, &name, pace))
+                self.run(dir, move |layers, pace| {
+                    entries::lookup(layers, &who, dir, &name, pace)
+                })
             }
         }
     }
 
     fn access(&self, who: &Identity, file: FileId, wanted: Access) -> Outcome<Seen<Access>> {
         let who = who.clone();
-        self.run(file, move |inner, pace| {
-            let node = inner.node(file, pace)?;
-            let attributes = inner.attributes(&node)?;
+        self.run(file, move |layers, pace| {
+            let node = layers.handles.node(file, pace)?;
+            let attributes = layers.files.attributes(&node)?;
             let granted = permission::access(node.is_directory(), wanted, |want| {
-                inner.may(&who, &node, &attributes, want, pace)
+                layers.rights.may(&who, &node, &attributes, want, pace)
             })?;
             Ok(Seen {
                 attributes: Some(attributes),
@@ -558,15 +256,15 @@ impl FileSystem for LocalFs {
     }
 
     fn read_link(&self, _: &Identity, file: FileId) -> Outcome<Seen<Bytes>> {
-        self.run(file, move |inner, pace| {
-            let node = inner.node(file, pace)?;
-            let attributes = inner.attributes(&node)?;
+        self.run(file, move |layers, pace| {
+            let node = layers.handles.node(file, pace)?;
+            let attributes = layers.files.attributes(&node)?;
             if pace == Pace::Quick && attributes.size > SHORT_LINK {
                 return Err(Stop::WouldBlock);
             }
             Ok(Seen {
                 attributes: Some(attributes),
-                result: inner.read_link(&node).map_err(Error::from),
+                result: data::read_link(&node).map_err(Error::from),
             })
         })
     }
@@ -594,7 +292,9 @@ impl FileSystem for LocalFs {
 
     fn commit(&self, who: &Identity, file: FileId, _: u64, _: u32) -> Outcome<Changed<()>> {
         let who = who.clone();
-        self.change(file, move |inner, pace, _| inner.commit(&who, file, pace))
+        self.change(file, move |layers, pace, _| {
+            data::commit(layers, &who, file, pace)
+        })
     }
 
     fn make(
@@ -605,15 +305,15 @@ impl FileSystem for LocalFs {
         what: Make,
     ) -> Outcome<Changed<Found>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.change(dir, move |inner, pace, owed| {
-            inner.make(&who, dir, &name, &what, pace, owed)
+        self.change(dir, move |layers, pace, pending| {
+            make::make(layers, &who, dir, &name, &what, pace, pending)
         })
     }
 
     fn remove(&self, who: &Identity, dir: FileId, name: Name<'_>) -> Outcome<Changed<()>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.change(dir, move |inner, pace, owed| {
-            inner.remove(&who, (dir, &name), false, pace, owed)
+        self.change(dir, move |layers, pace, pending| {
+            entries::remove(layers, &who, (dir, &name), false, pace, pending)
         })
     }
 
@@ -624,8 +324,8 @@ impl FileSystem for LocalFs {
         name: Name<'_>,
     ) -> Outcome<Changed<()>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.change_durably(dir, move |inner, owed| {
-            inner.remove(&who, (dir, &name), true, Pace::Patient, owed)
+        self.change_durably(dir, move |layers, pending| {
+            entries::remove(layers, &who, (dir, &name), true, Pace::Patient, pending)
         })
     }
 
@@ -638,20 +338,20 @@ impl FileSystem for LocalFs {
         let who = who.clone();
         let from = (from.0, entries::OwnedName::from_slice(from.1.bytes()));
         let to = (to.0, entries::OwnedName::from_slice(to.1.bytes()));
-        self.change(from.0, move |inner, pace, owed| {
+        self.change(from.0, move |layers, pace, pending| {
             let _work = match pace {
-                Pace::Patient if to.0 != from.0 => Some(inner.working.begin(to.0)?),
+                Pace::Patient if to.0 != from.0 => Some(layers.jobs.begin(to.0)?),
                 Pace::Patient | Pace::Quick => None,
             };
-            inner.rename(&who, &from, &to, pace, owed)
+            entries::rename(layers, &who, &from, &to, pace, pending)
         })
     }
 
     fn link(&self, who: &Identity, file: FileId, dir: FileId, name: Name<'_>) -> Outcome<Linked> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.change_durably(file, move |inner, owed| {
-            let _work = inner.working.begin(dir)?;
-            inner.link(&who, file, (dir, &name), owed)
+        self.change_durably(file, move |layers, pending| {
+            let _work = layers.jobs.begin(dir)?;
+            entries::link(layers, &who, file, (dir, &name), pending)
         })
     }
 
@@ -664,32 +364,32 @@ impl FileSystem for LocalFs {
         plus: bool,
     ) -> Outcome<Seen<DirPage>> {
         let who = who.clone();
-        self.slow(dir, move |inner| {
-            inner.read_directory(&who, dir, from, budget, plus)
+        self.slow(dir, move |layers| {
+            listing::read_directory(layers, &who, dir, from, budget, plus)
         })
     }
 
     fn space(&self, file: FileId) -> Outcome<Seen<Space>> {
-        self.slow(file, move |inner| {
-            let node = inner.node(file, Pace::Patient)?;
+        self.slow(file, move |layers| {
+            let node = layers.handles.node(file, Pace::Patient)?;
             Ok(Seen {
-                attributes: Some(inner.attributes(&node)?),
-                result: inner.space().map_err(Error::from),
+                attributes: Some(layers.files.attributes(&node)?),
+                result: Volume::space(layers.files.root().path.as_fd()).map_err(Error::from),
             })
         })
     }
 
     fn acls(&self, file: FileId) -> Outcome<Seen<Acls>> {
         // Access control lists may have to be read from a disk.
-        match self.inner.memory {
-            true => self.run(file, move |inner, pace| inner.acls(file, pace)),
-            false => self.slow(file, move |inner| inner.acls(file, Pace::Patient)),
+        match self.layers.volume.memory {
+            true => self.run(file, move |layers, pace| acl::acls(layers, file, pace)),
+            false => self.slow(file, move |layers| acl::acls(layers, file, Pace::Patient)),
         }
     }
 
     fn set_acls(&self, who: &Identity, file: FileId, set: SetAcls) -> Outcome<Seen<()>> {
         let who = who.clone();
-        self.slow(file, move |inner| inner.set_acls(&who, file, &set))
+        self.slow(file, move |layers| acl::set_acls(layers, &who, file, &set))
     }
 }
 

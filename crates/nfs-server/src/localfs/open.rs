@@ -1,134 +1,27 @@
 //! Opening a directory for export.
 
-use super::fileid::FileIds;
-use super::group_commit::GroupCommit;
-use super::hung::Working;
-use super::id::{self, IdentifiedBy, TableId};
-use super::kernel::KernelHandles;
-use super::kind::{FsKind, figures, file_system, magic};
-use super::lru::Lru;
-use super::node::{Node, Root};
-use super::open_files::OpenFiles;
-use super::parts::Parts;
-use super::passes::Passes;
-use super::reach::others_can_reach;
+use super::handles::Resolver;
+use super::handles::kernel::KernelHandles;
+use super::handles::table::Table;
+use super::id::{self, IdentifiedBy};
+use super::open_files::node::{Node, Root};
+use super::options::{Changes, Handles, LocalFsOptions};
+use super::rights::Process;
 use super::sys::{self, Pace, ProcFd, Stat};
-use super::table::Table;
-use super::turns::Turns;
-use super::{Caches, DIRECTORY_TRUST, Hidden, Inner, REMEMBERED_PLACES, Resolver};
-use crate::fs::{FileId, Identity, fresh_verifier};
+use super::volume::fileid::FileIds;
+use super::volume::kind::{FsKind, figures, file_system, magic};
+use super::volume::{Hidden, Volume, VolumeFacts};
+use super::write_verifier::WriteVerifier;
+use crate::fs::Identity;
 use crate::state_dir::exports_state;
-use arc_swap::{ArcSwap, ArcSwapOption};
 use buffer::Pool;
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::AsFd;
 use rustix::fs::{Access, Mode, OFlags, StatVfsMountFlags};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::Arc;
 use syscalls::{ActingAs, FsUser};
-
-/// Bounds of the number of files kept open by all exports together. Within them it is a quarter of
-/// the descriptor limit of the process, as a file takes up to three descriptors.
-const OPEN_FILES: std::ops::RangeInclusive<usize> = 64..=16_384;
-
-/// Exports that share the descriptors of this process.
-static EXPORTS: AtomicUsize = AtomicUsize::new(0);
-
-/// One of [`EXPORTS`].
-pub(super) struct Counted;
-
-impl Counted {
-    fn new() -> Self {
-        EXPORTS.fetch_add(1, Relaxed);
-        Self
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        EXPORTS.fetch_sub(1, Relaxed);
-    }
-}
-
-/// Options for exporting a directory.
-///
-/// Start with the [default](Self::default) and change fields by their methods:
-///
-/// ```no_run
-/// use nfs_server::{LocalFs, LocalFsOptions};
-/// use std::path::PathBuf;
-///
-/// let options = LocalFsOptions::default()
-///     .with_state_dir(PathBuf::from("/var/lib/example"))
-///     .with_open_files(1024);
-/// let directory = LocalFs::open("/data", options)?;
-/// # Ok::<_, nfs_server::OpenError>(())
-/// ```
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct LocalFsOptions {
-    /// Directory for persistent state of all exports; see
-    /// [`default_state_dir`](crate::default_state_dir). Without one,
-    /// handles are valid until the server ends.
-    pub state_dir: Option<PathBuf>,
-    /// Pool for the memory of data.
-    pub pool: Pool,
-    /// When changes of names and attributes reach the disk.
-    pub changes: Changes,
-    /// How files are found from their handles.
-    pub handles: Handles,
-    /// Largest number of files kept open between calls, each with up to three descriptors. By
-    /// default all exports together use a quarter of the process's descriptors.
-    pub open_files: Option<usize>,
-}
-
-/// How files are found from their handles.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Handles {
-    /// By kernel handles, if the file system has them and this process may open them
-    /// (`CAP_DAC_READ_SEARCH`); otherwise by a table.
-    #[default]
-    Auto,
-    /// By a table of file locations, in the state directory.
-    Table,
-}
-
-/// When a change of names or attributes reaches the disk. Data has its own rules: a WRITE names its
-/// stability, and COMMIT makes data durable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Changes {
-    /// Before the call is answered, as RFC 1813 §4.7 demands.
-    #[default]
-    Durable,
-    /// When the kernel writes it back. A crash of the machine may undo changes that clients were
-    /// told are done; a crash of the server does not.
-    Cached,
-}
-
-impl LocalFsOptions {
-    buffer::setters! {
-        with_state_dir(state_dir: impl Into<Option<PathBuf>>),
-        with_pool(pool: Pool),
-        with_changes(changes: Changes),
-        with_handles(handles: Handles),
-        with_open_files(open_files: impl Into<Option<usize>>),
-    }
-}
-
-impl Default for LocalFsOptions {
-    fn default() -> Self {
-        Self {
-            state_dir: None,
-            pool: Pool::new(32 << 20),
-            changes: Changes::default(),
-            handles: Handles::default(),
-            open_files: None,
-        }
-    }
-}
 
 /// Explains why openat2 failed on a directory.
 fn cannot_enter(path: PathBuf, errno: Errno) -> OpenError {
@@ -183,8 +76,27 @@ pub enum OpenError {
     Damaged { path: PathBuf, error: redb::Error },
 }
 
-impl Inner {
-    pub(super) fn open(path: PathBuf, options: LocalFsOptions) -> Result<Self, OpenError> {
+/// A directory that is opened for export, with the facts on which the layers are built.
+pub(super) struct Opening {
+    pub(super) volume: Volume,
+    pub(super) root: Root,
+    pub(super) resolver: Resolver,
+    pub(super) verifier: WriteVerifier,
+    pub(super) process: Process,
+    /// Device of the file system.
+    pub(super) device: (u32, u32),
+    pub(super) changes: Changes,
+    pub(super) pool: Pool,
+    pub(super) open_files: Option<usize>,
+}
+
+impl Opening {
+    /// Opens a directory for export.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be exported.
+    pub(super) fn new(path: PathBuf, options: LocalFsOptions) -> Result<Self, OpenError> {
         let kernel_error = |what: &'static str| {
             let path = path.clone();
             move |errno: Errno| OpenError::Kernel {
@@ -246,130 +158,89 @@ impl Inner {
                  may lead to a new one with its inode number or path"
             );
         }
-        let (file, key) = identify(&resolver, by, root.as_fd(), &stat)
+        let file = resolver
+            .identify_root(by, root.as_fd(), &stat)
             .map_err(kernel_error("its file handle"))?;
         let file_ids = FileIds::of(file, uniform);
         let fileid = file_ids.number(file, stat.attributes.fileid);
         let hidden = state.map(|state| {
             let stat = sys::stat(&state, by)?;
-            let _open = state;
-            Ok(Hidden { _open, stat, by })
+            Ok(Hidden::new(state, stat, by))
         });
         let hidden = hidden
             .transpose()
             .map_err(kernel_error("statx of the state directory"))?
-            .filter(|hidden| by == IdentifiedBy::Birth || hidden.stat.device == stat.device);
-        let verifier = Arc::new(AtomicU64::new(fresh_verifier()));
+            .filter(|hidden| by == IdentifiedBy::Birth || hidden.device() == stat.device);
+        let verifier = WriteVerifier::new();
         let is_mount = sys::is_mount_point(&root).map_err(kernel_error("statx"))?;
-        let top = Root {
-            mount: stat.mount,
-            device: stat.device,
-            is_mount,
-            node: Arc::new(Node::new(&stat, (file, key, fileid), root, &verifier)),
-        };
-        let euid = rustix::process::geteuid().as_raw();
-        let flags = figures(rustix::fs::fstatvfs(&top.path)).map_err(kernel_error("statvfs"))?;
+        let flags = figures(rustix::fs::fstatvfs(&root)).map_err(kernel_error("statvfs"))?;
         let flags = flags.map_or(StatVfsMountFlags::empty(), |found| found.f_flag);
-        syscalls::check_access(&top.path, Access::EXISTS).map_err(kernel_error(
+        syscalls::check_access(&root, Access::EXISTS).map_err(kernel_error(
             "this kernel has no faccessat2 (Linux 5.8), which tells what callers may do",
         ))?;
-        let as_root = acts_for_callers().map_err(kernel_error(
+        let acts_for_callers = acts_for_callers().map_err(kernel_error(
             "run by root, the server acts for its callers, for which it needs the capabilities \
              CAP_SETUID and CAP_SETGID",
         ))?;
+        let umask = umask().map_err(|error| OpenError::Kernel {
+            path: path.clone(),
+            what: "/proc/self/status does not tell the umask",
+            error,
+        })?;
         let device = file_system(stat.mount).unwrap_or(stat.device);
-        Ok(Self {
-            hidden,
-            proc,
-            resolver,
-            caches: Mutex::new(Caches {
-                open: OpenFiles::new(options.open_files.unwrap_or(*OPEN_FILES.end())),
-                links: Lru::new(REMEMBERED_PLACES),
-                gone: Vec::new(),
-            }),
-            passes: Passes::new(),
-            listed: Parts::new(),
-            by_name: !kind.keeps_positions() || by.path(),
-            turns: Turns::of(device),
-            by,
-            magic: system.map(magic),
-            file_ids,
-            told_elsewhere: AtomicBool::new(false),
-            // With numbers from paths, each step may read the table.
-            local: kind.is_local() && !by.path(),
-            open_files: options.open_files,
-            shed_at: AtomicU64::new(sys::exhausted()),
-            _counted: Counted::new(),
-            as_root,
-            me: Identity {
-                uid: euid,
-                gid: rustix::process::getegid().as_raw(),
-                groups: rustix::process::getgroups()
-                    .unwrap_or_default()
-                    .into_iter()
-                    .map(rustix::fs::Gid::as_raw)
-                    .collect(),
-            },
-            abilities: kind.abilities(system, top.path.as_fd()),
-            verifier: Arc::clone(&verifier),
-            pool: options.pool,
-            started: Instant::now(),
-            quick_writes: AtomicBool::new(true),
-            haste: if kind.is_memory() {
-                ReadWriteFlags::empty()
-            } else {
-                ReadWriteFlags::NOWAIT
-            },
-            changes: options.changes,
-            trust: DIRECTORY_TRUST,
-            memory: kind.is_memory(),
-            closed: AtomicBool::new(kind.is_memory() && !others_can_reach(&path, euid)),
-            posix_lists: kind.has_posix_lists(),
-            journal: kind.has_journal(device),
-            makes_whole: kind.makes_whole(),
-            everything: GroupCommit::default(),
-            syncs_names: kind.syncs_names(stat.mount),
-            no_exec: flags.contains(StatVfsMountFlags::NOEXEC),
-            umask: umask().map_err(|error| OpenError::Kernel {
-                path: path.clone(),
-                what: "/proc/self/status does not tell the umask",
-                error,
-            })?,
+        let volume = Volume::new(VolumeFacts {
             path,
-            root: ArcSwap::from_pointee(top),
-            sweeper: Arc::default(),
-            round: AtomicU64::new(1),
-            working: Working::default(),
-            known_mounts: ArcSwapOption::empty(),
-            writers: Mutex::default(),
+            proc,
+            kind,
+            magic: system.map(magic),
+            by,
+            kernel_handles: matches!(resolver, Resolver::Kernel(_)),
+            file_ids,
+            hidden,
+            abilities: kind.abilities(system, root.as_fd()),
+            no_exec: flags.contains(StatVfsMountFlags::NOEXEC),
+            mount: stat.mount,
+            device,
+        });
+        Ok(Self {
+            volume,
+            root: Root {
+                mount: stat.mount,
+                device: stat.device,
+                is_mount,
+                node: Arc::new(Node::new(
+                    &stat,
+                    (file, id::key_of(file), fileid),
+                    root,
+                    &verifier,
+                )),
+            },
+            resolver,
+            verifier,
+            process: Process {
+                me: this_user(),
+                umask,
+                acts_for_callers,
+            },
+            device,
+            changes: options.changes,
+            pool: options.pool,
+            open_files: options.open_files,
         })
     }
 }
 
-/// Number of the root directory where numbers are derived from paths.
-const ROOT_BY_PATH: u64 = 1;
-
-/// Returns the id of a root directory, and its key among the open files.
-pub(super) fn identify(
-    resolver: &Resolver,
-    by: IdentifiedBy,
-    root: BorrowedFd<'_>,
-    stat: &Stat,
-) -> Result<(FileId, u64), Errno> {
-    if let Resolver::Kernel(handles) = resolver {
-        let file = handles.identify(root)?;
-        return Ok((file, id::key_of_kernel(file)));
+/// Returns the user who runs this process.
+fn this_user() -> Identity {
+    Identity {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        groups: rustix::process::getgroups()
+            .unwrap_or_default()
+            .into_iter()
+            .map(rustix::fs::Gid::as_raw)
+            .collect(),
     }
-    let (number, birth) = match by.path() {
-        true => (ROOT_BY_PATH, 0),
-        false => (stat.attributes.fileid, stat.birth),
-    };
-    let id = TableId {
-        number,
-        birth,
-        home: number,
-    };
-    Ok((id.into(), number))
 }
 
 /// Returns what identifies a file where the kernel has no handles.
@@ -418,19 +289,6 @@ fn acts_for_others() -> Result<bool, Errno> {
 fn is_alone(map: &str) -> bool {
     let mut fields = map.split_whitespace();
     fields.nth(2) == Some("1") && fields.next().is_none()
-}
-
-/// Returns the number of files that each export may keep open.
-pub(super) fn share_of_files() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    share(limit, EXPORTS.load(Relaxed))
-}
-
-fn share(limit: Option<u64>, exports: usize) -> usize {
-    let quarter = limit.map_or(*OPEN_FILES.end(), |limit| {
-        usize::try_from(limit / 4).unwrap_or(usize::MAX)
-    });
-    quarter.clamp(*OPEN_FILES.start(), *OPEN_FILES.end()) / exports.max(1)
 }
 
 /// Returns the umask of this process, from /proc: umask(2) would change it.
@@ -533,8 +391,16 @@ pub(super) mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        /// What identifies files, in place of what the file system has.
+        /// Identification of files, in place of the file system's own.
         pub(crate) static AS_IF: Cell<Option<IdentifiedBy>> = const { Cell::new(None) };
+    }
+
+    /// An opened directory on which no layer is built yet.
+    pub(in crate::localfs) fn opened(path: &Path, handles: Handles) -> Opening {
+        let options = LocalFsOptions::default()
+            .with_changes(Changes::Cached)
+            .with_handles(handles);
+        Opening::new(path.to_owned(), options).unwrap()
     }
 
     #[test]
@@ -556,13 +422,5 @@ pub(super) mod tests {
         assert!(!is_alone("         0          0 4294967295\n"));
         assert!(!is_alone("0 1000 1\n1 100000 65536\n"));
         assert!(!is_alone(""));
-    }
-
-    #[test]
-    fn exports_share_the_descriptors_of_the_process() {
-        assert_eq!(share(Some(4096), 1), 1024);
-        assert_eq!(share(Some(4096), 4), 256);
-        assert_eq!(share(Some(16), 1), *OPEN_FILES.start());
-        assert_eq!(share(None, 2), OPEN_FILES.end() / 2);
     }
 }

@@ -8,14 +8,16 @@ use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 use tempfile::TempDir;
 
 mod data;
 mod durable;
 mod handles;
 mod kernel;
-mod layers;
 mod mounts;
+mod overlay_and_fuse;
 mod places;
 mod rights;
 mod root;
@@ -140,7 +142,7 @@ impl Export {
 
     /// As after the time for which directories are trusted.
     fn trust_nothing(&mut self) {
-        self.restart_with(|inner| inner.trust = Duration::ZERO);
+        self.restart_as(|_| {}, |layers| layers.handles.trust_for(Duration::ZERO));
     }
 
     /// One that is served as if it were on a file system in memory.
@@ -149,21 +151,28 @@ impl Export {
         // Out of reach of other users of this machine.
         let above = export.path.parent().expect("it is in one");
         fs::set_permissions(above, PermissionsExt::from_mode(0o700)).unwrap();
-        export.restart_with(|inner| {
-            inner.memory = true;
-            inner.haste = ReadWriteFlags::empty();
-            inner.look_who_can_reach();
+        export.restart_with(|opening| {
+            opening.volume.memory = true;
+            opening.volume.look_who_can_reach();
         });
         export
     }
 
-    fn restart_with(&mut self, change: impl FnOnce(&mut Inner)) {
+    /// Starts the server again, with other facts of the directory.
+    fn restart_with(&mut self, change: impl FnOnce(&mut Opening)) {
+        self.restart_as(change, |_| {});
+    }
+
+    /// Starts the server again, with other facts of the directory, and other limits.
+    fn restart_as(&mut self, change: impl FnOnce(&mut Opening), limit: impl FnOnce(&mut Layers)) {
         let options = self.options();
         self.fs = None;
         let path = fs::canonicalize(&self.path).unwrap();
-        let mut inner = Inner::open(path, options).unwrap();
-        change(&mut inner);
-        self.fs = Some(LocalFs::of(inner));
+        let mut opening = Opening::new(path, options).unwrap();
+        change(&mut opening);
+        let mut layers = Layers::over(opening);
+        limit(&mut layers);
+        self.fs = Some(LocalFs::of(layers));
     }
 
     fn fs(&self) -> &LocalFs {
@@ -306,10 +315,10 @@ fn write_verifier_changes_at_a_restart() {
 fn data_lost_while_attributes_are_synced_changes_the_write_verifier() {
     let export = Export::new();
     let before = export.fs().write_verifier();
-    let inner = &export.fs().inner;
-    assert!(inner.synced(Err(Errno::INVAL)).is_ok());
+    let layers = &export.fs().layers;
+    assert!(layers.durability.synced(Err(Errno::INVAL)).is_ok());
     assert_eq!(export.fs().write_verifier(), before);
-    assert!(inner.synced(Err(Errno::IO)).is_err());
+    assert!(layers.durability.synced(Err(Errno::IO)).is_err());
     assert_ne!(export.fs().write_verifier(), before);
 }
 
@@ -516,7 +525,7 @@ fn number_of_open_files_is_bounded() {
             assert_eq!(read.data.concat(), format!("{n}").as_bytes());
         }
     }
-    assert!(local.inner.caches().open.len() <= 4);
+    assert!(local.layers.files.len() <= 4);
 }
 
 fn descriptors_are_given_back_when_there_are_no_more() {
@@ -525,11 +534,11 @@ fn descriptors_are_given_back_when_there_are_no_more() {
         export.write(&format!("f{n}"), "");
         export.find(&format!("f{n}")).unwrap();
     }
-    assert!(export.fs().inner.caches().open.len() >= 20);
+    assert!(export.fs().layers.files.len() >= 20);
     // As a LOOKUP finds out, which tells of it beside the attributes of the directory.
     assert!(sys::opened(Err(Errno::MFILE)).is_err());
     export.stat(export.fs().root()).unwrap();
-    assert!(export.fs().inner.caches().open.len() <= 10);
+    assert!(export.fs().layers.files.len() <= 10);
     assert!(export.find("f0").is_ok());
 }
 
@@ -544,13 +553,13 @@ fn answers_without_a_job_do_not_touch_the_table() {
     let name = |name| Step::Name(Name::new(name).unwrap());
     export.restart();
     let local = export.fs();
-    let busy = local.inner.table().unwrap().hold();
+    let busy = local.layers.handles.by_location().table.hold();
     assert!(!local.attributes(f).is_ready());
     assert!(!local.attributes(d).is_ready());
     assert!(!local.lookup(&who, local.root(), name(b"d")).is_ready());
     drop(busy);
     assert!(export.find("d/f").is_ok() && export.find("d").is_ok());
-    let busy = local.inner.table().unwrap().hold();
+    let busy = local.layers.handles.by_location().table.hold();
     assert!(local.attributes(f).is_ready());
     assert!(local.lookup(&who, local.root(), name(b"d")).is_ready());
     assert!(local.lookup(&who, d, name(b"f")).is_ready());
@@ -561,7 +570,7 @@ fn answers_without_a_job_do_not_touch_the_table() {
 fn operations_on_unknown_file_systems_always_run_as_jobs() {
     let mut export = Export::new();
     export.write("f", "data");
-    export.restart_with(|inner| inner.local = false);
+    export.restart_with(|opening| opening.volume.local = false);
     let f = export.find("f").unwrap();
     assert_eq!(export.read(f).unwrap(), b"data");
     let (who, local) = (Identity::root(), export.fs());

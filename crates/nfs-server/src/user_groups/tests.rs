@@ -1,4 +1,4 @@
-//! Whose groups are replaced, by what, and how often the database is asked.
+//! Replacement of groups: for which users, by which groups, and how often the database is asked.
 
 use super::*;
 use oncrpc::xdr::Writer;

@@ -93,7 +93,6 @@ const MAPS_BY_ADDRESS: &[&str] = &[
 
 const LARGE_TYPES: &[(&str, usize)] = &[
     ("crates/nfs-proto/src/binding/scan/machine.rs::Scan", 18),
-    ("crates/nfs-server/src/localfs.rs::Inner", 42),
     ("crates/rpcrdma-proto/src/v2/session/mod.rs::Session", 16),
     ("crates/rpcrdma/src/server/serve.rs::Answering", 16),
     ("crates/verbs-ibv/src/fake/mod.rs::Model", 45),
@@ -106,9 +105,8 @@ const SPREAD_TYPES: &[(&str, usize)] = &[
     ("crates/gateway::Relay", 5),
     ("crates/iwarp-proto::Endpoint", 4),
     ("crates/nfs-client::Export", 4),
-    ("crates/nfs-server::Inner", 19),
     ("crates/nfs-server::Nfs3", 5),
-    ("crates/nfs-server::Outcome", 5),
+    ("crates/nfs-server::Outcome", 4),
     ("crates/rpcrdma-proto::Connection", 4),
     ("crates/rpcrdma-proto::Header", 4),
     ("crates/verbs-ibv::IbvQp", 4),

@@ -1,6 +1,7 @@
 //! Reading and writing data, with and without waiting.
 
 use super::*;
+use crate::localfs::operations::data::{self, INLINE_WRITE_IN_MEMORY};
 
 fn cached_data_is_answered_without_a_job() {
     let export = Export::new();
@@ -10,7 +11,7 @@ fn cached_data_is_answered_without_a_job() {
     let plain = fs::File::open(export.path.join("f")).unwrap();
     let mut memory = [0; 4096];
     let mut space = [std::io::IoSliceMut::new(&mut memory)];
-    let haste = export.fs().inner.haste;
+    let haste = export.fs().layers.volume.haste();
     let supported = preadv2(&plain, &mut space, 0, haste).is_ok();
     let who = Identity::root();
     let local = export.fs();
@@ -50,7 +51,7 @@ fn what_a_local_user_can_lock_in_memory_holds_up_no_connection() {
     let above = export.path.parent().unwrap();
     fs::set_permissions(above, PermissionsExt::from_mode(0o711)).unwrap();
     fs::set_permissions(&export.path, PermissionsExt::from_mode(0o777)).unwrap();
-    local.inner.sweep();
+    local.layers.end_round();
     assert_eq!(at_once(b"another"), [false, false, false, false, true]);
 }
 
@@ -89,8 +90,8 @@ fn files_in_memory_are_made_written_renamed_and_removed_without_a_job() {
     let replaced = rename(b"b", b"c");
     assert!(!replaced.is_ready(), "what is replaced may be large");
     assert_eq!(fs::read(export.path.join("c")).unwrap(), b"c");
-    let dir = local.inner.root().ino;
-    let names = local.inner.turns.names([dir; 2], Pace::Patient).unwrap();
+    let dir = local.layers.files.root().ino;
+    let names = local.layers.turns.names([dir; 2], Pace::Patient).unwrap();
     assert!(!local.make(&who, root, name(b"e"), file()).is_ready());
     assert!(!rename(b"b", b"f").is_ready());
     let remove = |name_| local.remove(&who, root, name(name_));
@@ -125,7 +126,7 @@ fn large_write_to_memory_is_stable_at_once_and_leaves_nothing_open() {
     export.write("f", "");
     let f = export.find("f").unwrap();
     let (who, local) = (Identity::root(), export.fs());
-    let node = local.inner.node(f, Pace::Patient).unwrap();
+    let node = local.layers.handles.node(f, Pace::Patient).unwrap();
     let write = |len| {
         let data = Gather::from_elem(Bytes::from(vec![7; len]), 1);
         local.write(&who, f, 0, data, Stability::Unstable)
@@ -172,12 +173,11 @@ fn file_that_shrinks_while_it_is_read_is_read_to_its_new_end() {
     let export = Export::new();
     export.write("f", &"x".repeat(10_000));
     let f = export.find("f").unwrap();
-    let (inner, who) = (&export.fs().inner, Identity::root());
-    let mut reading = inner
-        .begin_read(&who, f, 0, 10_000, Pace::Patient)
+    let (layers, who) = (&export.fs().layers, Identity::root());
+    let mut reading = data::begin_read(layers, &who, f, 0, 10_000, Pace::Patient)
         .unwrap_or_else(|stop| panic!("{stop:?}"));
     export.write("f", "short");
-    assert!(inner.read_on(&mut reading, Pace::Patient).unwrap());
+    assert!(data::read_on(layers, &mut reading, Pace::Patient).unwrap());
     let read = reading.finish().result.unwrap();
     assert_eq!((read.data.concat(), read.eof), (b"short".to_vec(), true));
 }
@@ -189,7 +189,7 @@ fn memory_of_reads_goes_back_to_its_pool() {
     for _ in 0..10 {
         export.read(f).unwrap();
     }
-    let stats = export.fs().inner.pool.stats();
+    let stats = export.fs().layers.pool.stats();
     assert_eq!((stats.out, stats.misses), (0, 1));
 }
 
@@ -202,7 +202,7 @@ fn written_file_is_not_kept_open_for_writing() {
     let done = export.fs().write(&who, f, 0, data, Stability::Unstable);
     done.wait().result.unwrap();
     export.fs().commit(&who, f, 0, 0).wait().result.unwrap();
-    let node = export.fs().inner.node(f, Pace::Patient).unwrap();
+    let node = export.fs().layers.handles.node(f, Pace::Patient).unwrap();
     assert!(node.writer().is_none());
 }
 
@@ -227,7 +227,7 @@ fn file_can_be_executed_when_it_was_made_truncated_or_written_durably() {
     }));
     let f = export.make_as(&who, export.fs().root(), "f", make).unwrap();
     let check = |after: &str| {
-        let node = export.fs().inner.node(f, Pace::Patient).unwrap();
+        let node = export.fs().layers.handles.node(f, Pace::Patient).unwrap();
         let flags = rustix::fs::fcntl_getfl(&node.path).unwrap();
         assert!(!flags.intersects(OFlags::WRONLY | OFlags::RDWR), "{after}");
         assert!(node.writer().is_none(), "{after}");
@@ -257,8 +257,8 @@ in_both_ways! {
 #[test]
 fn data_that_is_lost_is_told_of_with_its_directory() {
     let export = Export::new();
-    let inner = &export.fs().inner;
-    let said = crate::heard::heard(|| inner.note_loss(Errno::IO, Stability::FileSync));
+    let layers = &export.fs().layers;
+    let said = crate::captured_log::captured_log(|| layers.durability.note_loss(Errno::IO));
     let directory = format!("directory={} error=Input/output", export.path.display());
     assert!(said.contains(&directory), "{said}");
     assert!(said.contains("could not be written to its disk"), "{said}");

@@ -1,4 +1,4 @@
-//! What is synced before a call is answered.
+//! Syncs before a call is answered.
 
 use super::*;
 use std::fs::{File, FileTimes};
@@ -7,16 +7,16 @@ use std::time::UNIX_EPOCH;
 /// One that syncs its changes, also where files are only in memory.
 fn durable() -> Export {
     let mut export = Export::new();
-    export.restart_with(|inner| {
-        inner.memory = false;
-        inner.changes = Changes::Durable;
+    export.restart_with(|opening| {
+        opening.volume.memory = false;
+        opening.changes = Changes::Durable;
     });
     export
 }
 
 /// How often the root was synced.
 fn syncs_of_root(export: &Export) -> u64 {
-    export.fs().inner.root().syncs.count()
+    export.fs().layers.files.root().syncs.count()
 }
 
 fn create_that_finds_the_file_of_one_that_was_not_answered_syncs_its_name() {

@@ -1,6 +1,7 @@
 //! Handles of the kernel: what they survive, and where they end.
 
 use super::*;
+use crate::localfs::handles::Resolver;
 use crate::localfs::id;
 
 #[test]
@@ -88,10 +89,13 @@ fn directory_is_not_trusted_for_longer_than_the_one_it_was_found_in() {
         return;
     };
     export.write("a/b/c/f", "");
-    export.restart_with(|inner| inner.trust = Duration::from_secs(3600));
+    export.restart_as(
+        |_| {},
+        |layers| layers.handles.trust_for(Duration::from_secs(3600)),
+    );
     let a = export.find("a").unwrap();
-    let inner = &export.fs().inner;
-    let node = |file| inner.node(file, Pace::Patient).unwrap();
+    let layers = &export.fs().layers;
+    let node = |file| layers.handles.node(file, Pace::Patient).unwrap();
     let old = node(a);
     old.seen.store(1, Relaxed);
     // Not by the path from the root, which would find the first of them anew.
@@ -180,7 +184,7 @@ fn file_whose_handle_is_too_long_is_listed_and_not_served() {
         return;
     };
     export.write("f", "data");
-    export.restart_with(|inner| match &mut inner.resolver {
+    export.restart_with(|opening| match &mut opening.resolver {
         Resolver::Kernel(handles) => handles.longest = 4,
         Resolver::Table(_) => panic!("it has handles of the kernel"),
     });

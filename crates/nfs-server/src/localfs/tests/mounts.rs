@@ -1,4 +1,4 @@
-//! What is mounted within an export, and what cannot be exported.
+//! File systems mounted within an export, and directories that cannot be exported.
 
 use super::*;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
@@ -276,7 +276,7 @@ fn subvolume_that_cannot_be_served_is_told_of_with_the_reason() {
     btrfs.subvolume("outer/inner");
     HANDLES.set(Handles::Table);
     let local = LocalFs::open(&outer, options()).unwrap();
-    let said = crate::heard::heard(|| {
+    let said = crate::captured_log::captured_log(|| {
         for _ in 0..2 {
             let step = Step::new(b"inner").unwrap();
             let seen = local.lookup(&Identity::root(), local.root(), step).wait();
@@ -296,10 +296,13 @@ fn directory_of_another_device_is_not_here_with_the_table() {
     for handles in [Handles::Table, Handles::Auto] {
         HANDLES.set(handles);
         let export = Export::new();
-        let inner = &export.fs().inner;
-        let mut stat = sys::stat(&inner.root().path, IdentifiedBy::Birth).unwrap();
-        assert!(inner.is_here(&stat));
+        let layers = &export.fs().layers;
+        let mut stat = sys::stat(&layers.files.root().path, IdentifiedBy::Birth).unwrap();
+        assert!(layers.files.is_here(&stat));
         stat.device.1 += 1;
-        assert_eq!(inner.is_here(&stat), export.fs().has_kernel_handles());
+        assert_eq!(
+            layers.files.is_here(&stat),
+            export.fs().has_kernel_handles()
+        );
     }
 }

@@ -54,7 +54,7 @@ fn long_way_through_a_directory_that_is_gone_takes_few_steps() {
     assert_eq!(export.stat(dir), Err(Error::Stale));
 }
 
-/// What a server that is killed now would leave behind.
+/// State that a server that is killed now would leave behind.
 fn crash(export: &Export) -> TempDir {
     let left = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(export.state.join("exports")).unwrap() {
@@ -69,7 +69,7 @@ fn crash(export: &Export) -> TempDir {
 #[test]
 fn handles_of_what_was_made_and_moved_survive_a_crash() {
     let mut export = Export::with_table();
-    export.restart_with(|inner| inner.changes = Changes::Durable);
+    export.restart_with(|opening| opening.changes = Changes::Durable);
     let who = Identity::root();
     let root = export.fs().root();
     let dir = || Make::Directory(SetAttributes::mode(0o755));
@@ -154,13 +154,23 @@ fn concurrent_renames_leave_correct_table_rows() {
             });
         }
     });
-    let caches = |ino| export.fs().inner.caches().links.get(ino).cloned().unwrap();
+    let link = |ino| {
+        export
+            .fs()
+            .layers
+            .handles
+            .by_location()
+            .links()
+            .get(ino)
+            .cloned()
+            .unwrap()
+    };
     let ino = |file| TableId::parse(file).unwrap().number;
     for (file, name) in [(d, "d"), (g, "g")] {
         let dir = [("a", a), ("b", b), ("c", c)]
             .into_iter()
             .find(|(dir, _)| export.path.join(dir).join(name).exists());
-        assert_eq!(caches(ino(file)).parent, ino(dir.unwrap().1));
+        assert_eq!(link(ino(file)).parent, ino(dir.unwrap().1));
     }
     export.restart();
     assert_eq!(export.read(f).unwrap(), b"below");
@@ -185,7 +195,7 @@ impl Export {
     }
 
     fn passes(&self) -> u64 {
-        self.fs().inner.passes.count()
+        self.fs().layers.handles.by_location().passes.count()
     }
 }
 
@@ -217,8 +227,8 @@ fn one_pass_over_a_directory_finds_all_its_files_until_it_changes() {
         assert_eq!(export.stat(*file), Err(Error::Stale));
     }
     assert_eq!(export.passes(), 2);
-    export.fs().inner.caches().links = Lru::new(1);
-    export.fs().inner.caches().open.trim(0);
+    export.fs().layers.handles.by_location().links().trim(0);
+    export.fs().layers.files.close_all();
     assert!(export.stat(files[400]).is_ok());
     assert_eq!(export.find("d/other").unwrap(), files[400]);
     assert_eq!(export.passes(), 2);
@@ -232,7 +242,7 @@ fn directory_whose_times_are_not_known_to_be_ours_is_passed_over_each_time() {
     let [f, g] = ["d/f", "d/g"].map(|path| export.find(path).unwrap());
     fs::remove_file(export.path.join("d/f")).unwrap();
     export.restart();
-    export.restart_with(|inner| inner.local = false);
+    export.restart_with(|opening| opening.volume.local = false);
     for pass in 1..4 {
         assert_eq!(export.stat(f), Err(Error::Stale));
         assert_eq!(export.passes(), pass);
@@ -265,9 +275,27 @@ fn row_of_a_file_that_is_nowhere_is_removed() {
     fs::remove_file(export.path.join("b/f")).unwrap();
     export.restart();
     let ino = TableId::parse(f).unwrap().number;
-    assert!(export.fs().inner.row(ino).unwrap().is_some());
+    assert!(
+        export
+            .fs()
+            .layers
+            .handles
+            .by_location()
+            .row(ino)
+            .unwrap()
+            .is_some()
+    );
     assert_eq!(export.stat(f), Err(Error::Stale));
-    assert!(export.fs().inner.row(ino).unwrap().is_none());
+    assert!(
+        export
+            .fs()
+            .layers
+            .handles
+            .by_location()
+            .row(ino)
+            .unwrap()
+            .is_none()
+    );
 }
 
 #[test]
@@ -278,7 +306,7 @@ fn what_the_table_cannot_keep_is_refused_and_not_done() {
     let [a, b, f] = ["a", "b", "a/f"].map(|path| export.find(path).unwrap());
     let (local, who) = (export.fs(), Identity::root());
     let name = |name| Name::new(name).unwrap();
-    let table = local.inner.table().unwrap();
+    let table = &local.layers.handles.by_location().table;
     let attempts = || {
         let make = Make::Directory(SetAttributes::mode(0o755));
         let renamed = local.rename(&who, (a, name(b"f")), (b, name(b"f"))).wait();
@@ -316,7 +344,7 @@ fn directories_made_until_the_state_disk_is_full_are_found_and_no_more_are_made(
     };
     mount(&export.path, c"size=64m");
     mount(&export.state, c"size=4m");
-    let durable = |inner: &mut Inner| inner.changes = Changes::Durable;
+    let durable = |opening: &mut Opening| opening.changes = Changes::Durable;
     export.restart_with(durable);
     let who = Identity::root();
     let root = export.fs().root();

@@ -130,7 +130,7 @@ fn access_control_list_of_a_file_is_honoured() {
 #[test]
 fn access_control_list_is_honoured_where_programs_cannot_be_run() {
     for mut export in exports() {
-        export.restart_with(|inner| inner.no_exec = true);
+        export.restart_with(|opening| opening.volume.no_exec = true);
         export.write("f", "data");
         let (path, f) = (export.path.join("f"), export.find("f").unwrap());
         std::os::unix::fs::chown(&path, None, Some(bob().gid)).unwrap();
@@ -357,7 +357,7 @@ fn users_who_may_write_a_file_may_set_one_of_its_times_to_now() {
     }
 }
 
-/// What comes after the size would be refused when the data is gone.
+/// Attributes that are set after the size would be refused when the data is gone.
 #[test]
 fn refused_changes_of_the_owner_do_not_cost_the_data() {
     for export in exports() {
@@ -394,9 +394,9 @@ fn identity_of_this_thread() -> Vec<String> {
 fn call_that_panics_leaves_its_thread_as_it_was() {
     for export in exports() {
         let before = identity_of_this_thread();
-        let inner = &export.fs().inner;
+        let layers = &export.fs().layers;
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            inner.as_caller(&alice(), || -> Result<(), Errno> {
+            layers.rights.as_caller(&alice(), || -> Result<(), Errno> {
                 assert_ne!(identity_of_this_thread(), before);
                 panic!("a call panics while it acts for its caller");
             })
@@ -414,14 +414,14 @@ fn rights_that_the_kernel_granted_are_remembered() {
         let (f, path) = (export.find("f").unwrap(), export.path.join("f"));
         set_list(&path, "access", &list(6, (ALICE, 4), 0, 0));
         let (local, who) = (export.fs(), alice());
-        let node = local.inner.node(f, Pace::Patient).unwrap();
+        let node = local.layers.handles.node(f, Pace::Patient).unwrap();
         let old = |attributes: Attributes| Attributes {
             ctime: Time::default(),
             ..attributes
         };
-        let attributes = old(local.inner.attributes(&node).unwrap());
-        let may = |pace| local.inner.may(&who, &node, &attributes, 4, pace);
-        if !local.inner.memory {
+        let attributes = old(local.layers.files.attributes(&node).unwrap());
+        let may = |pace| local.layers.rights.may(&who, &node, &attributes, 4, pace);
+        if !local.layers.volume.memory {
             assert!(matches!(may(Pace::Quick), Err(Stop::WouldBlock)));
         }
         assert!(may(Pace::Patient).unwrap());
@@ -432,8 +432,11 @@ fn rights_that_the_kernel_granted_are_remembered() {
             ctime: sys::coarse_now(),
             ..attributes
         };
-        let known = || node.verdicts.get(&who, fresh.ctime, 4);
-        let asked = local.inner.may(&who, &node, &fresh, 4, Pace::Patient);
+        let known = || node.rights.get(&who, fresh.ctime, 4);
+        let asked = local
+            .layers
+            .rights
+            .may(&who, &node, &fresh, 4, Pace::Patient);
         assert!(asked.unwrap());
         assert_eq!(known(), None);
     }

@@ -16,7 +16,7 @@ fn directory_that_is_made_again_is_served_to_the_next_client_that_mounts() {
     fs::create_dir(&export.path).unwrap();
     export.write("d/new", "new");
     assert_eq!(export.stat(root), Err(Error::Stale));
-    let said = crate::heard::heard(|| {
+    let said = crate::captured_log::captured_log(|| {
         for _ in 0..2 {
             let again = root_to_mount(&export).unwrap();
             assert_eq!(export.fs().root(), again);

@@ -12,10 +12,10 @@ fn export() -> Export {
 }
 
 impl Export {
-    /// What was used last before is idle after this.
+    /// Makes all files idle that are not used meanwhile.
     fn pass_two_rounds(&self) {
-        self.fs().inner.sweep();
-        self.fs().inner.sweep();
+        self.fs().layers.end_round();
+        self.fs().layers.end_round();
     }
 
     fn write_unstably(&self, file: FileId, data: Vec<u8>) {
@@ -36,7 +36,7 @@ impl Export {
     }
 
     fn has_writer(&self, file: FileId) -> bool {
-        let node = self.fs().inner.node(file, Pace::Patient).unwrap();
+        let node = self.fs().layers.handles.node(file, Pace::Patient).unwrap();
         node.writer().is_some()
     }
 }
@@ -100,7 +100,7 @@ fn program_can_be_executed_when_its_writer_has_vanished() {
     for _ in 0..2 {
         // Somebody looks at the file all the time.
         export.stat(f).unwrap();
-        export.fs().inner.sweep();
+        export.fs().layers.end_round();
     }
     assert!(!export.has_writer(f));
     // A process that another test starts has our descriptors for a moment.
@@ -117,10 +117,10 @@ fn file_that_is_written_to_stays_open_for_writing() {
     let f = export.find("f").unwrap();
     for _ in 0..4 {
         export.write_unstably(f, b"data".to_vec());
-        export.fs().inner.sweep();
+        export.fs().layers.end_round();
         assert!(export.has_writer(f));
     }
-    export.fs().inner.sweep();
+    export.fs().layers.end_round();
     assert!(!export.has_writer(f));
     export.write_unstably(f, b"more".to_vec());
     assert_eq!(export.read(f).unwrap(), b"more");
@@ -132,16 +132,16 @@ fn file_with_uncommitted_data_stays_open_for_as_long_as_it_takes_to_write_back()
     export.write("f", "");
     let f = export.find("f").unwrap();
     export.write_unstably(f, b"data".to_vec());
-    let inner = &export.fs().inner;
-    let key = inner.node(f, Pace::Patient).unwrap().key;
+    let layers = &export.fs().layers;
+    let key = layers.handles.node(f, Pace::Patient).unwrap().key;
     let is_readable = || {
-        let caches = inner.caches();
-        caches.open.peek(key).map(|node| node.reader().is_some())
+        let node = layers.files.peek(key);
+        node.map(|node| node.reader().is_some())
     };
     export.pass_two_rounds();
     assert_eq!(is_readable(), Some(true));
     for _ in 0..100 {
-        inner.sweep();
+        layers.end_round();
     }
     let kernel = export.fs().has_kernel_handles();
     assert_eq!(is_readable(), (!kernel).then_some(true));
@@ -157,9 +157,9 @@ fn file_in_use_by_a_call_is_not_closed_under_it() {
     let export = export();
     export.write("f", "data");
     let f = export.find("f").unwrap();
-    let node = export.fs().inner.node(f, Pace::Patient).unwrap();
+    let node = export.fs().layers.handles.node(f, Pace::Patient).unwrap();
     export.pass_two_rounds();
-    let again = export.fs().inner.node(f, Pace::Patient).unwrap();
+    let again = export.fs().layers.handles.node(f, Pace::Patient).unwrap();
     assert!(Arc::ptr_eq(&node, &again));
 }
 
@@ -177,7 +177,7 @@ fn rows_of_files_that_others_removed_are_removed() {
     let [a, idle, seen] = ["a", "b/f", "b/seen"].map(|path| export.find(path).unwrap());
     let row = |file| {
         let ino = id::TableId::parse(file).unwrap().number;
-        export.fs().inner.row(ino).unwrap()
+        export.fs().layers.handles.by_location().row(ino).unwrap()
     };
     assert!(row(a).is_some() && row(idle).is_some() && row(seen).is_some());
     fs::remove_file(export.path.join("b/f")).unwrap();
@@ -199,8 +199,8 @@ fn thread_closes_what_is_idle_and_rests_then() {
     for _ in 0..2 {
         export.write("f", "data");
         assert!(export.find("f").is_ok());
-        export.fs().inner.sweeper.wait_for_rest();
-        assert_eq!(export.fs().inner.caches().open.len(), 0);
+        export.fs().layers.files.sweeper().wait_for_rest();
+        assert_eq!(export.fs().layers.files.len(), 0);
     }
 }
 
@@ -216,13 +216,13 @@ in_both_ways! {
 #[test]
 fn export_is_opened_again_right_after_it_was_closed_while_a_round_ends() {
     let mut export = Export::with_table();
-    let sweeper = Arc::clone(&export.fs().inner.sweeper);
-    let inner = Arc::downgrade(&export.fs().inner);
+    let sweeper = Arc::clone(export.fs().layers.files.sweeper());
+    let layers = Arc::downgrade(&export.fs().layers);
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let round = sweeper.begin_now().unwrap();
-            let used = inner.upgrade().unwrap();
+            let used = layers.upgrade().unwrap();
             tell.send(()).unwrap();
             while !sweeper.is_ending() {
                 std::thread::yield_now();

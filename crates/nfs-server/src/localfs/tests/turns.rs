@@ -3,8 +3,8 @@
 use super::*;
 use crate::fs::SetTime;
 
-/// What a client is told of a directory before and after its call covers no call of another client, whose
-/// new names it would never look for otherwise (RFC 1813 §2.6).
+/// The attributes before and after a call cover no call of another client, whose new names a client would
+/// never look for otherwise (RFC 1813 §2.6).
 #[test]
 fn calls_in_one_directory_are_told_apart_by_its_attributes() {
     let export = Export::new();
@@ -40,7 +40,7 @@ fn calls_in_one_directory_are_told_apart_by_its_attributes() {
 #[test]
 fn changes_that_share_a_sync_are_all_answered() {
     let mut export = Export::new();
-    export.restart_with(|inner| inner.changes = Changes::Durable);
+    export.restart_with(|opening| opening.changes = Changes::Durable);
     let (root, local) = (export.fs().root(), export.fs());
     let who = Identity::root();
     let other = Name::new(b"other").unwrap();
@@ -64,13 +64,13 @@ fn changes_that_share_a_sync_are_all_answered() {
                     let removed = local.remove(who, other, name).wait();
                     assert_eq!(removed.result, Ok(()));
                     let removed = local.remove(who, other, name).wait();
-                    assert_eq!(removed.result, Err(Error::NotFound), "nothing is owed");
+                    assert_eq!(removed.result, Err(Error::NotFound), "nothing is pending");
                 }
             });
         }
     });
-    assert_eq!(local.inner.working.on(root), 0);
-    assert_eq!(local.inner.working.on(other), 0);
+    assert_eq!(local.layers.jobs.on(root), 0);
+    assert_eq!(local.layers.jobs.on(other), 0);
 }
 
 /// Each WRITE makes the file longer, so that what a client was told is a span of sizes, which no other
@@ -144,7 +144,7 @@ fn attributes_from_before_are_left_out_while_another_change_is_in_flight() {
             let done = local.write(&who, file, 0, data, Stability::Unstable);
             done.wait().wcc
         };
-        let other = local.inner.turns.begin(ino, is_directory);
+        let other = local.layers.turns.begin(ino, is_directory);
         assert!(set().before.is_none() && set().after.is_some());
         if !is_directory {
             assert!(write().before.is_none() && write().after.is_some());
@@ -190,16 +190,16 @@ fn call_that_waits_in_one_directory_holds_up_none_in_another() {
     let export = Export::new();
     let (root, local) = (export.fs().root(), export.fs());
     let names = local
-        .inner
+        .layers
         .turns
-        .names([local.inner.root().ino; 2], Pace::Patient);
+        .names([local.layers.files.root().ino; 2], Pace::Patient);
     let other = (0..).map(|number| {
         fs::create_dir(export.path.join(number.to_string())).unwrap();
         export.find(&number.to_string()).unwrap()
     });
     let is_free = |dir: &FileId| {
         let ino = export.stat(*dir).unwrap().fileid;
-        local.inner.turns.names([ino; 2], Pace::Quick).is_ok()
+        local.layers.turns.names([ino; 2], Pace::Quick).is_ok()
     };
     let dir = other.take(10).find(is_free).unwrap();
     let who = Identity::root();
@@ -220,16 +220,17 @@ fn file_that_is_given_a_name_while_another_is_removed_is_not_forgotten() {
     fs::create_dir(export.path.join("d")).unwrap();
     let (f, d) = (export.find("f").unwrap(), export.find("d").unwrap());
     let (local, name) = (export.fs(), Name::new(b"f").unwrap());
-    let inner = &local.inner;
-    let (open, seen) = inner
-        .open_entry(&inner.root(), b"f", Pace::Patient)
+    let layers = &local.layers;
+    let (open, seen) = layers
+        .files
+        .open_entry(&layers.files.root(), b"f", Pace::Patient)
         .unwrap();
     let linked = local.link(&Identity::root(), f, d, name).wait();
     linked.result.unwrap();
     fs::remove_file(export.path.join("f")).unwrap();
-    assert!(!inner.is_last(&open, &seen));
+    assert!(!entries::is_last(layers, &open, &seen));
     fs::remove_file(export.path.join("d/f")).unwrap();
-    assert!(inner.is_last(&open, &seen));
+    assert!(entries::is_last(layers, &open, &seen));
 }
 
 /// The kernel has one write to a file at a time: a task that waited for its turn there, behind a SETATTR
@@ -240,7 +241,7 @@ fn write_to_memory_is_a_job_while_another_call_changes_the_file() {
     export.write("f", "");
     let f = export.find("f").unwrap();
     let local = export.fs();
-    let node = local.inner.node(f, Pace::Patient).unwrap();
+    let node = local.layers.handles.node(f, Pace::Patient).unwrap();
     let write = || {
         let data = Gather::from_elem(Bytes::from_static(b"data"), 1);
         local.write(&Identity::root(), f, 0, data, Stability::Unstable)
@@ -256,16 +257,16 @@ fn write_to_memory_is_a_job_while_another_call_changes_the_file() {
 #[test]
 fn panic_of_one_call_stops_no_other_one() {
     let export = Export::new();
-    let inner = &export.fs().inner;
+    let layers = &export.fs().layers;
     std::thread::scope(|scope| {
         let call = scope.spawn(|| {
-            let _names = inner.turns.names([1, 1], Pace::Patient);
+            let _names = layers.turns.names([1, 1], Pace::Patient);
             panic!("a call panics while it changes names");
         });
         assert!(call.join().is_err());
     });
     for pace in [Pace::Quick, Pace::Patient] {
-        assert!(inner.turns.names([1, 1], pace).is_ok());
+        assert!(layers.turns.names([1, 1], pace).is_ok());
     }
 }
 
@@ -273,7 +274,7 @@ fn panic_of_one_call_stops_no_other_one() {
 #[test]
 fn file_without_rights_for_its_owner_keeps_its_mode_when_it_is_read_and_written() {
     let mut export = Export::new();
-    export.restart_with(|inner| inner.as_root = false);
+    export.restart_with(|opening| opening.process.acts_for_callers = false);
     export.write("f", "data");
     let f = export.find("f").unwrap();
     let mode = PermissionsExt::from_mode(0o000);
@@ -297,7 +298,7 @@ fn file_without_rights_for_its_owner_keeps_its_mode_when_it_is_read_and_written(
 #[test]
 fn file_that_becomes_closed_to_its_owner_is_used_on() {
     let mut export = Export::new();
-    export.restart_with(|inner| inner.as_root = false);
+    export.restart_with(|opening| opening.process.acts_for_callers = false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             drop_capabilities();
@@ -316,7 +317,7 @@ fn file_that_becomes_closed_to_its_owner_is_used_on() {
             for _ in 0..2 {
                 write(Stability::FileSync).unwrap();
                 local.commit(&who, f, 0, 0).wait().result.unwrap();
-                local.inner.sweep();
+                local.layers.end_round();
                 assert_eq!(export.read(f).unwrap(), b"data");
             }
         });
@@ -327,7 +328,7 @@ fn file_that_becomes_closed_to_its_owner_is_used_on() {
 #[test]
 fn file_that_can_be_written_to_and_not_read_is_committed() {
     let mut export = Export::new();
-    export.restart_with(|inner| inner.as_root = false);
+    export.restart_with(|opening| opening.process.acts_for_callers = false);
     export.write("f", "data");
     let f = export.find("f").unwrap();
     let path = export.path.join("f");
@@ -354,7 +355,7 @@ fn attributes_of_what_cannot_be_opened_are_synced_too() {
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, export.path.join("fifo"), fifo, mode, 0).unwrap();
     for changes in [Changes::Cached, Changes::Durable] {
-        export.restart_with(|inner| inner.changes = changes);
+        export.restart_with(|opening| opening.changes = changes);
         for name in ["symlink", "fifo"] {
             let set = SetAttributes {
                 mtime: SetTime::Now,
@@ -366,18 +367,23 @@ fn attributes_of_what_cannot_be_opened_are_synced_too() {
                 .set_attributes(&Identity::root(), file, set, None);
             done.wait().result.unwrap();
         }
-        let syncs = export.fs().inner.everything.count();
+        let syncs = export.fs().layers.durability.syncs_of_everything();
         assert_eq!(syncs, if changes == Changes::Durable { 2 } else { 0 });
     }
     // By either way.
-    export.restart_with(|inner| inner.journal = !inner.journal);
+    export.restart_with(|opening| {
+        let syncs = &mut opening.volume.syncs;
+        syncs.journal = !syncs.journal;
+    });
     let node = export
         .fs()
-        .inner
+        .layers
+        .handles
         .node(export.find("fifo").unwrap(), Pace::Patient);
     export
         .fs()
-        .inner
+        .layers
+        .durability
         .persist_attributes(&node.unwrap())
         .unwrap();
 }
@@ -419,7 +425,7 @@ fn create_does_not_miss_a_name_that_is_removed_meanwhile() {
 #[test]
 fn calls_on_a_file_that_hangs_are_put_off_and_others_go_on() {
     let mut export = Export::new();
-    export.restart_with(|inner| inner.working.hung_after = Duration::ZERO);
+    export.restart_as(|_| {}, |layers| layers.jobs.hung_after = Duration::ZERO);
     export.write("f", "data");
     export.write("other", "data");
     let (f, other) = (export.find("f").unwrap(), export.find("other").unwrap());
@@ -430,11 +436,11 @@ fn calls_on_a_file_that_hangs_are_put_off_and_others_go_on() {
         let written = export.fs().write(&who, file, 0, data, stability).wait();
         written.result.map(|out| out.count)
     };
-    let node = export.fs().inner.node(f, Pace::Patient).unwrap();
+    let node = export.fs().layers.handles.node(f, Pace::Patient).unwrap();
     let held = node.writing.lock().unwrap();
     std::thread::scope(|scope| {
         let hung: Vec<_> = (0..8).map(|_| scope.spawn(|| write(f))).collect();
-        while export.fs().inner.working.on(f) < 8 {
+        while export.fs().layers.jobs.on(f) < 8 {
             std::thread::yield_now();
         }
         assert_eq!(write(f), Err(Error::Busy));
@@ -463,7 +469,7 @@ fn client_of_a_nested_export_is_told_that_one_of_the_outer_export_wrote() {
         let stability = Stability::Unstable;
         nested.write(&who, f, 0, data, stability).wait().wcc
     };
-    let other = export.fs().inner.turns.begin(ino, false);
+    let other = export.fs().layers.turns.begin(ino, false);
     assert!(write().before.is_none());
     drop(other);
     assert!(write().before.is_some());

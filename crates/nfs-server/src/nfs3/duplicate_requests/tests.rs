@@ -436,7 +436,7 @@ fn copy_that_comes_late_on_a_connection_at_its_end_is_not_executed() {
 const CALLS: usize = 3;
 const CONNECTIONS: usize = 3;
 
-/// What happens next. Numbers are taken modulo how many there are.
+/// The next step of a run. Numbers are taken modulo how many there are.
 #[derive(Clone, Debug)]
 enum Step {
     /// A call comes, for the first time or again.

@@ -1,4 +1,4 @@
-//! What RFC 1813 asks of single procedures, over both file systems.
+//! Rules of RFC 1813 for single procedures, over both file systems.
 
 use super::*;
 use nfs_proto::FsProperties;

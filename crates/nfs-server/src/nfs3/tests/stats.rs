@@ -1,4 +1,4 @@
-//! What is counted of calls.
+//! Counts of calls.
 
 use super::*;
 use crate::{ErrorClass, ExportStats, OperationClass, ProcedureStats};

@@ -1,0 +1,25 @@
+//! Pending syncs of a change.
+
+use super::open_files::node::Node;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Directories that a change leaves to be synced, so that the syncs can be shared with other calls.
+#[derive(Default)]
+pub(super) struct PendingSyncs(SmallVec<[Arc<Node>; 2]>);
+
+impl PendingSyncs {
+    /// Adds a directory whose names have to be durable.
+    pub(super) fn push(&mut self, dir: &Arc<Node>) {
+        self.0.push(Arc::clone(dir));
+    }
+
+    /// Removes the last directory.
+    pub(super) fn pop(&mut self) -> Option<Arc<Node>> {
+        self.0.pop()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
+        self.0.iter().map(|dir| &**dir)
+    }
+}
