@@ -1,10 +1,11 @@
 //! Calls of the peer, from arrival to reply.
 
 use super::close_reason::CloseReason;
-use super::jobs::{JobCounts, Jobs, JobsOfConnection, MAX_BLOCKING, Work};
+use super::job_replies::{JobCall, JobCounts, JobReplies};
 use super::owner::{CallId, Connection};
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Lease, Reply, ReplyRoom, Service};
+use rpc_serving::jobs::{Jobs, JobsOfConnection, MAX_BLOCKING, Work};
 use rpcrdma_proto::limits::MAX_WRITE_CHUNKS;
 use std::fmt::Display;
 use std::future::Future;
@@ -21,6 +22,11 @@ const _: () = assert!(
     "a service is told of every Write chunk"
 );
 
+/// Largest number of calls of one connection in jobs or futures, without stuck ones; more wait.
+/// Their replies are not accounted for until they are complete, and may be as large as a chunk even
+/// if none was offered.
+pub(super) const MAX_JOBS: usize = 64;
+
 /// Reply that comes later.
 type ReplyFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
@@ -30,7 +36,8 @@ pub(crate) struct Dispatch {
     service: Arc<dyn Service>,
     caller: Caller,
     /// Calls answered by blocking work.
-    jobs: JobsOfConnection,
+    jobs: JobsOfConnection<JobCall>,
+    job_replies: JobReplies,
     /// Calls answered by a future.
     later: JoinSet<(CallId, Reply)>,
 }
@@ -42,9 +49,10 @@ impl Dispatch {
     }
 
     /// Creates a dispatcher that shares threads with other connections.
-    pub(crate) fn sharing(service: Arc<dyn Service>, caller: Caller, jobs: &Jobs) -> Self {
+    pub(crate) fn sharing(service: Arc<dyn Service>, caller: Caller, jobs: &Jobs<JobCall>) -> Self {
         Self {
             jobs: jobs.of_connection(&caller),
+            job_replies: JobReplies::default(),
             later: JoinSet::new(),
             service,
             caller,
@@ -53,22 +61,30 @@ impl Dispatch {
 
     /// Returns the number of calls answered by jobs or futures.
     pub(crate) fn in_flight(&self) -> usize {
-        self.jobs.in_flight() + self.later.len()
+        self.job_replies.counts().in_flight + self.later.len()
     }
 
-    /// Like [`in_flight`](Self::in_flight), without calls whose jobs are stuck.
+    /// Like [`in_flight`](Self::in_flight), without calls whose jobs are stuck or have returned their threads.
     pub(crate) fn not_stuck(&self) -> usize {
-        self.jobs.not_stuck() + self.later.len()
+        self.with_threads() + self.later.len()
+    }
+
+    /// Number of jobs that have a thread or wait for one.
+    fn with_threads(&self) -> usize {
+        let JobCounts { in_flight, .. } = self.job_replies.counts();
+        in_flight.saturating_sub(self.jobs.without_thread())
     }
 
     /// Checks for stuck jobs, so that waiting ones get threads. Returns when to check again.
     pub(crate) fn look(&mut self, now: Instant) -> Option<Instant> {
-        self.jobs.look(now)
+        let JobCounts { in_flight, .. } = self.job_replies.counts();
+        let calls_wait = self.with_threads() >= MAX_JOBS;
+        self.jobs.look(now, in_flight, calls_wait)
     }
 
     /// Returns the job counters.
     pub(crate) fn jobs(&self) -> JobCounts {
-        self.jobs.counts()
+        self.job_replies.counts()
     }
 
     /// Passes a call to the service. Returns the bytes of its reply, if available at once.
@@ -91,11 +107,13 @@ impl Dispatch {
         match self.service.call(message, &caller) {
             Answer::Now(reply) => send(connection, id, reply),
             Answer::Blocking(work) => {
-                self.jobs.add(id, Work::Blocking(work));
+                let call = self.job_replies.begin(id);
+                self.jobs.add(Work::Blocking(work), call);
                 0
             }
             Answer::Deferred(work) => {
-                self.jobs.add(id, Work::Deferred(work));
+                let call = self.job_replies.begin(id);
+                self.jobs.add(Work::Deferred(work), call);
                 0
             }
             Answer::Later(reply) => self.begin(connection, id, reply),
@@ -120,7 +138,7 @@ impl Dispatch {
     /// Sends the replies of finished jobs and futures. Returns whether there was one.
     pub(crate) fn finish(&mut self, connection: &mut Connection) -> Result<bool, CloseReason> {
         let mut finished = false;
-        while let Some((id, reply)) = self.jobs.take_done() {
+        while let Some((id, reply)) = self.job_replies.take() {
             finished = true;
             self.done(connection, id, reply)?;
         }
@@ -138,7 +156,7 @@ impl Dispatch {
         cx: &mut Context<'_>,
         connection: &mut Connection,
     ) -> Poll<Result<(), CloseReason>> {
-        if let Poll::Ready((id, reply)) = self.jobs.poll(cx) {
+        if let Poll::Ready((id, reply)) = self.job_replies.poll(cx) {
             return Poll::Ready(self.done(connection, id, reply));
         }
         match self.later.poll_join_next(cx) {

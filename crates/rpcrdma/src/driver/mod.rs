@@ -21,7 +21,7 @@ pub(crate) mod dispatch;
 pub(crate) mod endpoint;
 pub(crate) mod failed;
 pub(crate) mod invalidation;
-pub(crate) mod jobs;
+pub(crate) mod job_replies;
 pub(crate) mod lease_rate;
 pub(crate) mod liveness;
 pub(crate) mod outgoing;
@@ -292,7 +292,7 @@ impl<P: Policy> Driver<P> {
             self.policy.before_calls(&self.endpoint)?;
         }
         let (mut calls, mut bytes, mut piece, mut is_full) = (0, 0, 0, false);
-        while self.answers.not_stuck() < jobs::MAX_JOBS {
+        while self.answers.not_stuck() < dispatch::MAX_JOBS {
             if is_full {
                 delivered.more = true;
                 break;

@@ -17,13 +17,13 @@ mod worker;
 
 use crate::ServerConfig;
 use crate::driver::budget::Budget;
-use crate::driver::jobs::{Jobs, MAX_BLOCKING};
 use accept::{Acceptor, largest_receive};
 use addresses::{Addresses, ReceiveQueue};
 use backward_memory::BackwardMemory;
 use oncrpc::{ConnectionId, Service};
 use receive_memory::ReceiveMemory;
 use rpc_serving::admission::{Admission, ConnectionLimits};
+use rpc_serving::jobs::{Jobs, MAX_BLOCKING};
 use rpc_serving::warnings::Warnings;
 use rpcrdma_proto::v2::characteristics::XcharSpec;
 use settings::{Listened, Settings, terms};

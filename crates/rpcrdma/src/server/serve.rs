@@ -408,7 +408,6 @@ mod tests {
     use crate::ServerConfig;
     use crate::driver::budget::Budget;
     use crate::driver::failed::FailedCalls;
-    use crate::driver::jobs::Jobs;
     use crate::driver::owner::ConnectionOwner;
     use crate::driver::{AROUND, CALLS, PIECE};
     use crate::server::addresses::Addresses;
@@ -420,6 +419,7 @@ mod tests {
     use oncrpc::xdr::Payload;
     use oncrpc::{Answer, Caller, Reply, Service};
     use rpc_serving::admission::Admission;
+    use rpc_serving::jobs::Jobs;
     use rpc_serving::warnings::Warnings;
     use rpcrdma_proto::v2::Dialect;
     use rpcrdma_proto::{

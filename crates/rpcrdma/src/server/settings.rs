@@ -7,9 +7,10 @@ use crate::ServerConfig;
 use crate::driver::budget::Budget;
 use crate::driver::clock;
 use crate::driver::invalidation::Terms;
-use crate::driver::jobs::Jobs;
+use crate::driver::job_replies::JobCall;
 use oncrpc::{PeerGroup, Service};
 use rpc_serving::admission::Admission;
+use rpc_serving::jobs::Jobs;
 use rpc_serving::warnings::{Suppressed, Warnings};
 use rpcrdma_proto::Registrations;
 use std::convert::Infallible;
@@ -30,7 +31,7 @@ pub(super) struct Settings {
     pub(super) warnings: Warnings,
     /// Notified when a warning is suppressed: a summary is due later.
     pub(super) suppressed: Notify,
-    pub(super) jobs: Jobs,
+    pub(super) jobs: Jobs<JobCall>,
     pub(super) backward_memory: BackwardMemory,
 }
 
