@@ -10,6 +10,7 @@ use crate::resetting::Resetting;
 use crate::shared::Shared;
 use oncrpc::xdr::Payload;
 use oncrpc::{Caller, Cause, ConnectionId, ReplyBound, Transport, TransportError};
+use rpc_serving::jobs::{Jobs, MAX_BLOCKING};
 use socket2::SockRef;
 use std::future::Future;
 use std::io;
@@ -138,6 +139,7 @@ impl Client {
         let dispatch = Dispatch::new(
             Arc::clone(&shared),
             Arc::clone(&config.callbacks),
+            &Jobs::new(MAX_BLOCKING),
             config.callbacks_in_flight,
             None,
             Arc::clone(&config.log),

@@ -7,11 +7,13 @@ use crate::running::Running;
 use crate::shared::{Job, Shared, record_of};
 use crate::warning::WarningLog;
 use oncrpc::xdr::{Payload, Reader};
-use oncrpc::{Answer, Reply, Respond, Service};
+use oncrpc::{Answer, Reply, Service};
 use rpc_serving::admission::{Admitted, Use};
+use rpc_serving::jobs::{Jobs, JobsOfConnection, Work};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Context;
+use tokio::time::Instant;
 
 /// Message types (RFC 5531 §9).
 const CALL: u32 = 0;
@@ -29,6 +31,7 @@ pub(crate) struct Dispatch {
     /// end.
     waiting: VecDeque<Record>,
     running: Running<Reply>,
+    jobs: JobsOfConnection<Job>,
     /// Calls in service were not polled, as the output was full.
     held: bool,
     /// The place of the connection on a server.
@@ -45,11 +48,13 @@ impl Dispatch {
     pub(crate) fn new(
         shared: Arc<Shared>,
         service: Arc<dyn Service>,
+        jobs: &Jobs<Job>,
         limit: usize,
         admitted: Option<Admitted>,
         log: Arc<WarningLog>,
     ) -> Self {
         Self {
+            jobs: jobs.of_connection(&shared.caller),
             shared,
             service,
             limit,
@@ -70,14 +75,24 @@ impl Dispatch {
         Self { max_call, ..self }
     }
 
-    /// Number of calls in service.
+    /// Number of calls in service, without those whose jobs are stuck.
     fn in_service(&self) -> usize {
-        self.running.len() + self.shared.jobs()
+        let jobs = self.shared.jobs().saturating_sub(self.jobs.stuck());
+        self.running.len() + jobs
     }
 
     /// Whether no call of the peer waits or is in service.
     pub(crate) fn is_idle(&self) -> bool {
-        self.in_service() == 0 && self.waiting.is_empty()
+        self.running.len() == 0 && self.shared.jobs() == 0 && self.waiting.is_empty()
+    }
+
+    /// Checks for stuck jobs, so that waiting ones get threads. Returns when to check again.
+    pub(crate) fn look(&mut self, now: Instant) -> Option<Instant> {
+        let calls_wait = self.in_service() >= self.limit;
+        let next = self
+            .jobs
+            .look(now.into_std(), self.shared.jobs(), calls_wait);
+        next.map(Instant::from_std)
     }
 
     /// Begins no further call. Those that wait are dropped.
@@ -99,9 +114,9 @@ impl Dispatch {
         admitted.is_none_or(|admitted| admitted.set_use(now))
     }
 
-    /// Whether replies may be there that can be queued now: they could not be before.
+    /// Whether replies may be there that can be queued now, or a call that waits can be begun: they could not be before.
     pub(crate) fn may_go_on(&self) -> bool {
-        self.held && !self.shared.output.is_full()
+        self.held && !self.shared.output.is_full() || !self.waiting.is_empty() && self.may_begin()
     }
 
     /// Queues the replies that are there and for which the output has room, and begins calls that
@@ -147,6 +162,7 @@ impl Dispatch {
     pub(crate) fn end(&mut self) {
         self.waiting.clear();
         self.running = Running::new();
+        self.jobs.give_up();
         self.service.connection_ended(self.shared.caller.connection);
     }
 
@@ -184,21 +200,11 @@ impl Dispatch {
             }
             Answer::Blocking(work) => {
                 let job = Job::new(&self.shared, lease);
-                tokio::task::spawn_blocking(move || {
-                    if !job.is_obsolete() {
-                        job.reply(work());
-                    }
-                });
+                self.jobs.add(Work::Blocking(work), job);
             }
             Answer::Deferred(work) => {
                 let job = Job::new(&self.shared, lease);
-                tokio::task::spawn_blocking(move || {
-                    if !job.is_obsolete() {
-                        work(Respond::new(move |reply| {
-                            job.reply(reply.unwrap_or(Reply::Nothing));
-                        }));
-                    }
-                });
+                self.jobs.add(Work::Deferred(work), job);
             }
             Answer::Later(work) => self.running.push(work, lease),
         }

@@ -7,7 +7,7 @@ use crate::driver::{Driver, TimeLimits};
 use crate::input::Input;
 use crate::memory::Memory;
 use crate::record::Decoder;
-use crate::shared::Shared;
+use crate::shared::{Job, Shared};
 use crate::source::{Accepted, IncomingStream, Source};
 use crate::warning::WarningLog;
 use buffer::Pool;
@@ -16,6 +16,7 @@ use oncrpc::{
     Origin, PeerGroup, Service,
 };
 use rpc_serving::admission::{Admission, ConnectionLimits};
+use rpc_serving::jobs::{Jobs, MAX_BLOCKING};
 use rpc_serving::turns::{EventLoop, TURNS};
 use rpc_serving::warnings::WARNING_PERIOD;
 use std::future::Future;
@@ -40,8 +41,8 @@ pub struct Limits {
     pub connections_of_address: usize,
     /// Largest size of a call in bytes.
     pub record: usize,
-    /// Largest number of calls of one connection in service at a time. Further ones wait in the
-    /// socket.
+    /// Largest number of calls of one connection in service at a time, without those that [hang](rpc_serving::jobs).
+    /// Further ones wait in the socket.
     pub calls: usize,
     /// Bytes for calls above 64 KiB of all connections, from their receipt to their replies; at
     /// least one of the [largest size](Self::record). An address may hold as much as it leaves free.
@@ -128,6 +129,7 @@ struct Accepting {
     memory: Memory,
     admission: Admission,
     event_loop: EventLoop,
+    jobs: Jobs<Job>,
     registries: Registries,
     log: Arc<WarningLog>,
 }
@@ -213,6 +215,7 @@ impl Server {
             memory: Memory::new(limits.memory.max(limits.record)),
             admission,
             event_loop: EventLoop::default(),
+            jobs: Jobs::new(MAX_BLOCKING),
             registries: Registries::default(),
             log: Arc::default(),
         };
@@ -390,6 +393,7 @@ impl Accepting {
         let dispatch = Dispatch::new(
             Arc::clone(&shared),
             Arc::clone(&self.service),
+            &self.jobs,
             self.limits.calls,
             Some(admitted),
             Arc::clone(log),

@@ -6,6 +6,7 @@ use crate::memory::{Lease, OutputLease};
 use crate::output::{Outgoing, Output};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Caller, Reply, TransportError};
+use rpc_serving::jobs::ReplyTo;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -156,15 +157,12 @@ impl Job {
             lease,
         }
     }
+}
 
-    /// Whether the connection has ended, so that nobody waits for the reply.
-    pub(crate) fn is_obsolete(&self) -> bool {
-        self.shared.calls.end().is_some()
-    }
-
-    /// Sends the reply from this thread.
-    pub(crate) fn reply(self, reply: Reply) {
-        if let Some(record) = record_of(reply) {
+impl ReplyTo for Job {
+    /// Sends the reply from this thread, which wakes no other unless the stream is blocked.
+    fn reply(self, reply: Option<Reply>) {
+        if let Some(record) = reply.and_then(record_of) {
             self.shared.output.write(record);
         }
     }

@@ -484,6 +484,7 @@ async fn unanswered_call_does_not_delay_others() {
 }
 
 mod directions;
+mod jobs;
 mod replies;
 mod turns;
 
