@@ -175,7 +175,7 @@ impl Client {
         call: Payload,
         max_reply: usize,
     ) -> Result<Payload, TransportError> {
-        self.shared.call(call, max_reply).await
+        self.shared.exchange_in_time(call, max_reply).await
     }
 
     /// Waits for the end of the connection, and returns its cause: a
@@ -203,7 +203,7 @@ impl Transport for Client {
     }
 
     async fn call(&self, call: Payload, _: ReplyBound) -> Result<Payload, TransportError> {
-        self.shared.call(call, usize::MAX).await
+        self.shared.exchange_in_time(call, usize::MAX).await
     }
 }
 

@@ -1,6 +1,5 @@
 //! RPC server over TCP.
 
-use crate::backchannel::Backchannels;
 use crate::connection_end::ConnectionEnd;
 use crate::dispatch::Dispatch;
 use crate::driver::{Driver, TimeLimits};
@@ -16,13 +15,15 @@ use oncrpc::{
     Origin, PeerGroup, Service,
 };
 use rpc_serving::admission::{Admission, ConnectionLimits};
+use rpc_serving::backchannels::{Backchannels, OpenBackchannel};
 use rpc_serving::jobs::{Jobs, MAX_BLOCKING};
 use rpc_serving::turns::{EventLoop, TURNS};
 use rpc_serving::warnings::WARNING_PERIOD;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -138,7 +139,7 @@ struct Accepting {
 #[derive(Clone, Default)]
 struct Registries {
     /// All of this server.
-    all: Backchannels,
+    all: Arc<Mutex<BTreeMap<ConnectionId, Arc<Shared>>>>,
     /// For the service, which may call clients.
     backchannels: Option<Backchannels>,
     /// For the service, which may close connections.
@@ -150,15 +151,15 @@ struct Registered {
     registries: Registries,
     connection: ConnectionId,
     _open: Option<OpenConnection>,
+    _backchannel: Option<OpenBackchannel>,
 }
 
 impl Registries {
     fn add(&self, shared: &Arc<Shared>) -> Registered {
-        self.all.add(shared);
-        if let Some(backchannels) = &self.backchannels {
-            backchannels.add(shared);
-        }
         let connection = shared.caller.connection;
+        self.lock().insert(connection, Arc::clone(shared));
+        let backchannel = self.backchannels.as_ref();
+        let backchannel = backchannel.map(|all| all.open(Arc::clone(shared) as _));
         let closed = Arc::clone(shared);
         let close = move |when| {
             closed.output.end(match when {
@@ -176,16 +177,26 @@ impl Registries {
             registries: self.clone(),
             connection,
             _open: open,
+            _backchannel: backchannel,
         }
+    }
+
+    /// Ends all connections once their calls in service are answered.
+    fn drain(&self) {
+        self.lock()
+            .values()
+            .for_each(|shared| shared.output.drain());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ConnectionId, Arc<Shared>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.registries.all.remove(self.connection);
-        if let Some(backchannels) = &self.registries.backchannels {
-            backchannels.remove(self.connection);
-        }
+        let shared = self.registries.lock().remove(&self.connection);
+        drop(shared);
     }
 }
 
@@ -356,7 +367,7 @@ impl Server {
         drop(source);
         // Logs the summaries that are still due.
         log.summarise(Instant::now() + WARNING_PERIOD);
-        accepting.registries.all.drain();
+        accepting.registries.drain();
         let drained = async { while connections.join_next().await.is_some() {} };
         let in_time = tokio::time::timeout(accepting.limits.drain, drained).await;
         if in_time.is_err() {

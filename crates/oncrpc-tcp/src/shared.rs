@@ -5,7 +5,8 @@ use crate::connection_end::ConnectionEnd;
 use crate::memory::{Lease, OutputLease};
 use crate::output::{Outgoing, Output};
 use oncrpc::xdr::{Payload, Reader};
-use oncrpc::{Caller, Reply, TransportError};
+use oncrpc::{Caller, Reply, ReplyBound, TransportError, USUAL_DEPTH};
+use rpc_serving::backchannels::{BackwardCall, BackwardConnection};
 use rpc_serving::jobs::ReplyTo;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -58,7 +59,7 @@ impl Shared {
     }
 
     /// Makes a call, which begins with its XID, and waits for its reply of at most so many bytes.
-    pub(crate) async fn call(
+    pub(crate) async fn exchange_in_time(
         &self,
         call: Payload,
         max_reply: usize,
@@ -89,13 +90,6 @@ impl Shared {
         answer.await.map_err(|_| self.calls.why())?
     }
 
-    /// Declares that the peer is ready for calls.
-    pub(crate) fn set_ready(&self) {
-        if !self.ready.swap(true, AcqRel) {
-            self.output.wake();
-        }
-    }
-
     pub(crate) fn is_ready(&self) -> bool {
         self.ready.load(Acquire)
     }
@@ -117,6 +111,30 @@ impl Shared {
         self.calls.close(why);
         self.places.close();
         self.output.close();
+    }
+}
+
+impl BackwardConnection for Shared {
+    fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    fn set_ready(&self) {
+        if !self.ready.swap(true, AcqRel) {
+            self.output.wake();
+        }
+    }
+
+    fn next_xid(&self) -> u32 {
+        self.calls.next_xid()
+    }
+
+    fn call(&self, call: Payload, _: ReplyBound) -> BackwardCall<'_> {
+        Box::pin(self.exchange_in_time(call, usize::MAX))
+    }
+
+    fn depth(&self) -> usize {
+        USUAL_DEPTH
     }
 }
 

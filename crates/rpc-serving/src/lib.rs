@@ -7,6 +7,7 @@
 //! - [`by_address`]: values of addresses, each forgotten once it is of no use.
 //! - [`admission`]: places for connections, and which connection gives its place to another.
 //! - [`turns`]: turns on the CPU.
+//! - [`backchannels`]: calls to clients, on the connections on which they call.
 //! - [`jobs`]: threads for calls that may wait for a disk.
 //! - [`warnings`]: lines of the log.
 //!
@@ -40,6 +41,7 @@
 //! ```
 
 pub mod admission;
+pub mod backchannels;
 pub mod by_address;
 mod clock;
 pub mod fair_queue;

@@ -37,7 +37,6 @@ use tracing::info;
 use verbs::{Limits, Provider, SetupError, SharedReceiveQueue};
 use worker::Worker;
 
-pub use backchannel::{Backchannel, Backchannels, BackwardClient};
 pub use stats::{ConnectionState, ConnectionStats, ServerStats};
 
 /// RPC-over-RDMA server. It accepts connections and answers their calls on its own threads, until
