@@ -2,14 +2,15 @@
 
 use crate::connection_end::ConnectionEnd;
 use crate::input::{Record, Take};
+use crate::memory::Lease;
 use crate::record::RecordError;
-use crate::running::Running;
-use crate::shared::{Job, Shared, record_of};
+use crate::shared::{ConnectionReplies, Job, Shared};
 use crate::warning::WarningLog;
+use oncrpc::Service;
 use oncrpc::xdr::{Payload, Reader};
-use oncrpc::{Answer, Reply, Service};
 use rpc_serving::admission::{Admitted, Use};
-use rpc_serving::jobs::{Jobs, JobsOfConnection, Work};
+use rpc_serving::dispatch::{self, ServiceFailed};
+use rpc_serving::jobs::Jobs;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Context;
@@ -22,7 +23,7 @@ pub(crate) const REPLY: u32 = 1;
 /// Dispatcher of one connection.
 pub(crate) struct Dispatch {
     shared: Arc<Shared>,
-    service: Arc<dyn Service>,
+    calls: dispatch::Dispatch<Option<Lease>, Job>,
     /// Largest number of calls in service.
     limit: usize,
     /// Largest call in bytes.
@@ -30,8 +31,6 @@ pub(crate) struct Dispatch {
     /// Calls that were taken off the stream because a reply behind them may be needed for others to
     /// end.
     waiting: VecDeque<Record>,
-    running: Running<Reply>,
-    jobs: JobsOfConnection<Job>,
     /// Calls in service were not polled, as the output was full.
     held: bool,
     /// The place of the connection on a server.
@@ -54,13 +53,11 @@ impl Dispatch {
         log: Arc<WarningLog>,
     ) -> Self {
         Self {
-            jobs: jobs.of_connection(&shared.caller),
+            calls: dispatch::Dispatch::new(service, &shared.caller, jobs),
             shared,
-            service,
             limit,
             max_call: usize::MAX,
             waiting: VecDeque::new(),
-            running: Running::new(),
             held: false,
             admitted,
             called: false,
@@ -77,20 +74,20 @@ impl Dispatch {
 
     /// Number of calls in service, without those whose jobs are stuck.
     fn in_service(&self) -> usize {
-        let jobs = self.shared.jobs().saturating_sub(self.jobs.stuck());
-        self.running.len() + jobs
+        let jobs = self.shared.jobs().saturating_sub(self.calls.stuck());
+        self.calls.futures() + jobs
     }
 
     /// Whether no call of the peer waits or is in service.
     pub(crate) fn is_idle(&self) -> bool {
-        self.running.len() == 0 && self.shared.jobs() == 0 && self.waiting.is_empty()
+        self.calls.futures() == 0 && self.shared.jobs() == 0 && self.waiting.is_empty()
     }
 
     /// Checks for stuck jobs, so that waiting ones get threads. Returns when to check again.
     pub(crate) fn look(&mut self, now: Instant) -> Option<Instant> {
         let calls_wait = self.in_service() >= self.limit;
         let next = self
-            .jobs
+            .calls
             .look(now.into_std(), self.shared.jobs(), calls_wait);
         next.map(Instant::from_std)
     }
@@ -123,22 +120,17 @@ impl Dispatch {
     /// wait. Returns whether there were any.
     ///
     /// The others stay with their calls, and hold what these hold.
-    pub(crate) fn poll(&mut self, cx: &Context<'_>) -> bool {
-        let output = &self.shared.output;
-        let has_room = || !output.is_full();
-        let mut progress = self.running.poll(cx, has_room, |reply| {
-            if let Some(record) = record_of(reply) {
-                output.queue(record);
-            }
-        });
-        self.held = output.is_full() && self.running.len() > 0;
+    pub(crate) fn poll(&mut self, cx: &Context<'_>) -> Result<bool, ConnectionEnd> {
+        let replies = &mut ConnectionReplies(&self.shared);
+        let mut progress = self.calls.poll(cx, replies)?;
+        self.held = self.shared.output.is_full() && self.calls.futures() > 0;
         while self.may_begin()
             && let Some(call) = self.waiting.pop_front()
         {
-            self.begin(call);
+            self.begin(call)?;
             progress = true;
         }
-        progress
+        Ok(progress)
     }
 
     /// Logs the end of the connection, as a warning if the peer broke a rule.
@@ -161,9 +153,9 @@ impl Dispatch {
     /// Drops what is in service, and tells the service that the connection has ended.
     pub(crate) fn end(&mut self) {
         self.waiting.clear();
-        self.running = Running::new();
-        self.jobs.give_up();
-        self.service.connection_ended(self.shared.caller.connection);
+        self.calls.end();
+        let service = self.calls.service();
+        service.connection_ended(self.shared.caller.connection);
     }
 
     fn may_begin(&self) -> bool {
@@ -185,29 +177,17 @@ impl Dispatch {
         }
         self.called = true;
         match self.waiting.is_empty() && self.may_begin() {
-            true => self.begin(call),
+            true => self.begin(call)?,
             false => self.waiting.push_back(call),
         }
         Ok(())
     }
 
-    fn begin(&mut self, Record { message, lease }: Record) {
-        match self.service.call(message, &self.shared.caller) {
-            Answer::Now(reply) => {
-                if let Some(record) = record_of(reply) {
-                    self.shared.output.queue(record);
-                }
-            }
-            Answer::Blocking(work) => {
-                let job = Job::new(&self.shared, lease);
-                self.jobs.add(Work::Blocking(work), job);
-            }
-            Answer::Deferred(work) => {
-                let job = Job::new(&self.shared, lease);
-                self.jobs.add(Work::Deferred(work), job);
-            }
-            Answer::Later(work) => self.running.push(work, lease),
-        }
+    fn begin(&mut self, Record { message, lease }: Record) -> Result<(), ConnectionEnd> {
+        let replies = &mut ConnectionReplies(&self.shared);
+        self.calls
+            .call(message, &self.shared.caller, lease, replies)?;
+        Ok(())
     }
 
     fn reply(&mut self, xid: u32, reply: Payload) {
@@ -218,6 +198,12 @@ impl Dispatch {
                 tracing::warn!(listen = self.log.listener(), addr = %caller.addr, xid, "RFC 5531 §9: a reply to no call; dropped");
             }
         }
+    }
+}
+
+impl From<ServiceFailed> for ConnectionEnd {
+    fn from(ServiceFailed: ServiceFailed) -> Self {
+        Self::ServiceFailed
     }
 }
 

@@ -108,7 +108,10 @@ impl Driver {
             {
                 return Poll::Pending;
             }
-            let mut progress = self.dispatch.poll(cx);
+            let mut progress = match self.dispatch.poll(cx) {
+                Ok(progress) => progress,
+                Err(end) => return Poll::Ready(end),
+            };
             match self.input.poll(cx, &mut self.dispatch) {
                 Poll::Ready(Ok(())) => progress = true,
                 Poll::Ready(Err(end)) => return Poll::Ready(end),

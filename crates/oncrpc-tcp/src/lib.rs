@@ -50,7 +50,6 @@ pub mod record;
 mod reply_memory;
 mod resetting;
 pub mod rpcbind;
-mod running;
 mod server;
 mod shared;
 mod source;

@@ -7,6 +7,7 @@ use crate::output::{Outgoing, Output};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Caller, Reply, ReplyBound, TransportError, USUAL_DEPTH};
 use rpc_serving::backchannels::{BackwardCall, BackwardConnection};
+use rpc_serving::dispatch::{Replies, ServiceFailed};
 use rpc_serving::jobs::ReplyTo;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -160,6 +161,33 @@ pub(crate) fn record_of(reply: Reply) -> Option<Outgoing> {
     }
 }
 
+/// The replies of one connection, on its task.
+pub(crate) struct ConnectionReplies<'a>(pub(crate) &'a Arc<Shared>);
+
+impl Replies for ConnectionReplies<'_> {
+    /// Memory of the call.
+    type Call = Option<Lease>;
+    type JobCall = Job;
+
+    fn has_room(&self) -> bool {
+        !self.0.output.is_full()
+    }
+
+    fn reply(&mut self, lease: Option<Lease>, reply: Reply) -> usize {
+        drop(lease);
+        let Some(record) = record_of(reply) else {
+            return 0;
+        };
+        let bytes = record.len;
+        self.0.output.queue(record);
+        bytes
+    }
+
+    fn hand_over(&mut self, lease: Option<Lease>) -> Job {
+        Job::new(self.0, lease)
+    }
+}
+
 /// A call of the peer that another thread answers.
 pub(crate) struct Job {
     shared: Arc<Shared>,
@@ -180,7 +208,11 @@ impl Job {
 impl ReplyTo for Job {
     /// Sends the reply from this thread, which wakes no other unless the stream is blocked.
     fn reply(self, reply: Option<Reply>) {
-        if let Some(record) = reply.and_then(record_of) {
+        let Some(reply) = reply else {
+            let ServiceFailed = ServiceFailed::logged(self.shared.caller.addr, &"a job panicked");
+            return self.shared.output.end(ConnectionEnd::ServiceFailed);
+        };
+        if let Some(record) = record_of(reply) {
             self.shared.output.write(record);
         }
     }

@@ -8,6 +8,7 @@
 //! - [`admission`]: places for connections, and which connection gives its place to another.
 //! - [`turns`]: turns on the CPU.
 //! - [`backchannels`]: calls to clients, on the connections on which they call.
+//! - [`dispatch`]: calls in service.
 //! - [`jobs`]: threads for calls that may wait for a disk.
 //! - [`warnings`]: lines of the log.
 //!
@@ -44,9 +45,11 @@ pub mod admission;
 pub mod backchannels;
 pub mod by_address;
 mod clock;
+pub mod dispatch;
 pub mod fair_queue;
 pub mod jobs;
 pub mod loans;
+mod running;
 pub mod shares;
 pub mod turns;
 pub mod warnings;

@@ -286,7 +286,8 @@ impl<P: Policy> Driver<P> {
             (delivered.any, delivered.replies) = (true, true);
         }
         if self.answers.in_flight() > 0 {
-            delivered.any |= self.answers.finish(&mut self.endpoint.connection)?;
+            let cx = Context::from_waker(waker);
+            delivered.any |= self.answers.finish(&cx, &mut self.endpoint.connection)?;
         }
         if self.endpoint.connection.calls_in() > 0 {
             self.policy.before_calls(&self.endpoint)?;
@@ -303,7 +304,7 @@ impl<P: Policy> Driver<P> {
             calls += 1;
             bytes += message.stream_len();
             let connection = &mut self.endpoint.connection;
-            let reply = self.answers.call(connection, id, message);
+            let reply = self.answers.call(connection, id, message)?;
             bytes += reply;
             piece += reply + AROUND;
             // The next is mostly as large.
