@@ -53,7 +53,6 @@ pub mod rpcbind;
 mod server;
 mod shared;
 mod source;
-mod warning;
 
 pub use client::{Client, ConnectError};
 pub use config::ClientConfig;
@@ -62,9 +61,9 @@ pub use local_port::LocalPort;
 pub use memory::FUTURE_COST;
 pub use reply_memory::{Leasing, ReplyMemory};
 pub use rpc_serving::backchannels::{Backchannel, Backchannels, BackwardClient};
+pub use rpc_serving::warning_log::WarningLog;
 pub use server::{Limits, Server};
 pub use source::{IncomingStream, Stream};
-pub use warning::WarningLog;
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,6 @@ use crate::memory::Memory;
 use crate::record::Decoder;
 use crate::shared::{Job, Shared};
 use crate::source::{Accepted, IncomingStream, Source};
-use crate::warning::WarningLog;
 use buffer::Pool;
 use oncrpc::{
     Caller, Chain, Closing, ConnectionId, Connections, LocalUserError, LocalUsers, OpenConnection,
@@ -18,7 +17,7 @@ use rpc_serving::admission::{Admission, ConnectionLimits};
 use rpc_serving::backchannels::{Backchannels, OpenBackchannel};
 use rpc_serving::jobs::{Jobs, MAX_BLOCKING};
 use rpc_serving::turns::{EventLoop, TURNS};
-use rpc_serving::warnings::WARNING_PERIOD;
+use rpc_serving::warning_log::WarningLog;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
@@ -28,7 +27,6 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 /// Limits and timeouts of a [`Server`].
 #[derive(Clone, Copy, Debug)]
@@ -316,10 +314,7 @@ impl Server {
                 biased;
                 () = &mut stop => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-                () = log.summary_is_due() => {
-                    log.summarise(Instant::now());
-                    continue;
-                }
+                never = log.summarise_when_due() => match never {},
                 () = tokio::time::sleep(LEAVING_PAUSE), if admission.is_crowded() => continue,
                 accepted = source.accept(), if !admission.is_crowded() => accepted,
             };
@@ -365,8 +360,7 @@ impl Server {
             }
         }
         drop(source);
-        // Logs the summaries that are still due.
-        log.summarise(Instant::now() + WARNING_PERIOD);
+        log.summarise_all();
         accepting.registries.drain();
         let drained = async { while connections.join_next().await.is_some() {} };
         let in_time = tokio::time::timeout(accepting.limits.drain, drained).await;

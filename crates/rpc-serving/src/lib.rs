@@ -10,7 +10,8 @@
 //! - [`backchannels`]: calls to clients, on the connections on which they call.
 //! - [`dispatch`]: calls in service.
 //! - [`jobs`]: threads for calls that may wait for a disk.
-//! - [`warnings`]: lines of the log.
+//! - [`warning_log`]: warnings about peers.
+//! - [`warnings`]: how many of them are logged.
 //!
 //! The first four are values without a lock, a clock or a waker, for owners that have these.
 //!
@@ -52,4 +53,5 @@ pub mod loans;
 mod running;
 pub mod shares;
 pub mod turns;
+pub mod warning_log;
 pub mod warnings;

@@ -24,7 +24,7 @@ use oncrpc::{ConnectionId, Service};
 use receive_memory::ReceiveMemory;
 use rpc_serving::admission::{Admission, ConnectionLimits};
 use rpc_serving::jobs::{Jobs, MAX_BLOCKING};
-use rpc_serving::warnings::Warnings;
+use rpc_serving::warning_log::WarningLog;
 use rpcrdma_proto::v2::characteristics::XcharSpec;
 use settings::{Listened, Settings, terms};
 use stats::State;
@@ -32,7 +32,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, PoisonError};
 use stop::Stop;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tracing::info;
 use verbs::{Limits, Provider, SetupError, SharedReceiveQueue};
 use worker::Worker;
@@ -127,14 +127,17 @@ impl Server {
         let chunk_memory = config.chunk_memory;
         let admission = Admission::new(config.connection_limits());
         let budget = Budget::giving_way(chunk_memory, config.unanswered);
+        let log = WarningLog::default();
+        if let Some(name) = &config.listener_name {
+            log.name_listener(|| name.to_string());
+        }
         let settings = Settings {
             service,
             budget: budget.clone(),
             admission: admission.clone(),
             receive_memory: ReceiveMemory::new(config.receive_memory),
             addresses: Addresses::default(),
-            warnings: Warnings::default(),
-            suppressed: Notify::new(),
+            log,
             jobs: Jobs::new(MAX_BLOCKING),
             backward_memory: BackwardMemory::new(config.backward_memory),
             config,

@@ -137,8 +137,8 @@ impl Serving {
         policy.deliveries.end();
         policy.tally.publish(endpoint, policy.drain_until.is_some());
         policy.tally.ended(&over);
-        if !over.is_of_peer() || self.settings.may_warn(endpoint.caller.group) {
-            endpoint.log_end(&over, self.settings.listen());
+        if !over.is_of_peer() || self.settings.log.may_warn(endpoint.caller.group) {
+            endpoint.log_end(&over, self.settings.log.listener());
         }
         if let Some(back) = policy.back.take() {
             back.end(&over, &endpoint.connection);
@@ -238,8 +238,8 @@ impl Answering {
             return Err(CloseReason::Oversized { bytes, limit });
         }
         let logged = std::mem::replace(&mut self.has_oversized, true);
-        if !logged && self.settings.may_warn(endpoint.caller.group) {
-            let (listen, peer) = (self.settings.listen(), endpoint.qp.peer_addr());
+        if !logged && self.settings.log.may_warn(endpoint.caller.group) {
+            let (listen, peer) = (self.settings.log.listener(), endpoint.qp.peer_addr());
             warn!(listen, %peer, bytes, limit, "a message is longer than was announced; other servers close the connection");
         }
         Ok(())
@@ -420,7 +420,7 @@ mod tests {
     use oncrpc::{Answer, Caller, Reply, Service};
     use rpc_serving::admission::Admission;
     use rpc_serving::jobs::Jobs;
-    use rpc_serving::warnings::Warnings;
+    use rpc_serving::warning_log::WarningLog;
     use rpcrdma_proto::v2::Dialect;
     use rpcrdma_proto::{
         Characteristics, Config, InlineThreshold, PrivateData, Receives, Registrations, Role,
@@ -429,7 +429,6 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::sync::{Mutex, PoisonError};
     use std::task::Poll;
-    use tokio::sync::Notify;
     use verbs::{Gather, QueuePair, WorkRequest, WrId};
     use verbs_sim::{EndOptions, Fabric, PairOptions};
 
@@ -517,8 +516,7 @@ mod tests {
             admission: admission.clone(),
             receive_memory: ReceiveMemory::new(0),
             addresses: Addresses::default(),
-            warnings: Warnings::default(),
-            suppressed: Notify::new(),
+            log: WarningLog::default(),
             jobs: Jobs::new(1),
             backward_memory: BackwardMemory::new(0),
             budget,
