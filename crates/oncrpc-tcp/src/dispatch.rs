@@ -101,11 +101,10 @@ impl Dispatch {
     /// Tells admission control of the use of the connection. Returns false if it was evicted. A
     /// connection that waits for the peer to take what is sent may be evicted.
     pub(crate) fn still_admitted(&mut self, blocked: bool) -> bool {
-        let now = match self.is_idle() && self.shared.calls.in_flight() == 0 {
-            _ if blocked => Use::Idle,
-            false => Use::InUse,
-            true if self.shared.is_ready() => Use::Kept,
+        let is_idle = self.is_idle() && self.shared.calls.in_flight() == 0;
+        let now = match blocked {
             true => Use::Idle,
+            false => Use::of(is_idle, self.shared.is_ready()),
         };
         let admitted = self.admitted.as_mut();
         admitted.is_none_or(|admitted| admitted.set_use(now))

@@ -198,14 +198,10 @@ impl Answering {
         connection.calls_in() == 0 && connection.calls_out() == 0 && !calls_back
     }
 
-    /// The use of the connection: a client that is ready for calls keeps it for them (RFC 8167 §5.4).
+    /// The use of the connection.
     fn current_use(&self, connection: &Connection) -> Use {
         let ready = self.back.as_ref().is_some_and(BackEnd::is_ready);
-        match self.is_idle(connection) {
-            false => Use::InUse,
-            true if ready => Use::Kept,
-            true => Use::Idle,
-        }
+        Use::of(self.is_idle(connection), ready)
     }
 
     /// Ends a connection that the service has closed, once the replies that it gave are sent unless
