@@ -4,7 +4,9 @@ use crate::relay::Relay;
 use crate::replies::can_answer;
 use crate::xids::Taken;
 use oncrpc::xdr::{Payload, Reader};
-use oncrpc::{Answer, CallHeader, Caller, Programs, Reply, ReplyBound, Service, TransportError};
+use oncrpc::{
+    Answer, CallHeader, Caller, Programs, Reply, ReplyBound, Service, Transport, TransportError,
+};
 use std::sync::{Arc, Weak};
 use tracing::debug;
 
@@ -98,7 +100,10 @@ impl Relay {
         Answer::Later(Box::pin(async move {
             let _in_flight = in_flight;
             let_replies_pass().await;
-            let reply = client.call(call).await;
+            // No reply to a callback has eligible results (RFC 8267 §6.5).
+            let sizes = client.message_sizes();
+            let bound = sizes.map_or_else(ReplyBound::default, |most| ReplyBound::new(most.reply));
+            let reply = client.call(call, bound).await;
             self.called_back(reply, &target, &upstream)
         }))
     }

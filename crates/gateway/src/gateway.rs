@@ -6,13 +6,11 @@ use crate::state::GatewayState;
 use crate::stats::{GatewayStats, TcpClient, UpstreamConnection};
 use buffer::PoolStats;
 use rpc_serving::admission::Admission;
-use rpc_serving::warnings::WARNING_PERIOD;
 use rpcrdma::{ConnectionStats, ServerMonitor};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 use verbs::{Provider, SetupError};
 
 /// A gateway between one listening side and one upstream server. It runs until it is [shut
@@ -56,12 +54,7 @@ impl Gateway {
         let listening = Listening::start(listen, &gateway).await?;
         gateway.listens_at(listening.local_addr());
         let logged = Arc::clone(&gateway);
-        let summaries = tokio::spawn(async move {
-            loop {
-                logged.log.summary_is_due().await;
-                logged.log.summarise(Instant::now());
-            }
-        });
+        let summaries = tokio::spawn(async move { match logged.log.summarise_when_due().await {} });
         Ok(Self {
             gateway,
             listening,
@@ -127,7 +120,7 @@ impl Gateway {
         self.listening.shutdown().await;
         drop(self.summaries);
         // What was not logged so far is not to be lost.
-        self.gateway.log.summarise(Instant::now() + WARNING_PERIOD);
+        self.gateway.log.summarise_all();
         self.gateway.stats.snapshot()
     }
 }

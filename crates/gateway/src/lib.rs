@@ -29,7 +29,6 @@
 
 mod backward;
 mod config;
-mod downstream;
 mod gateway;
 mod listener;
 mod mount;

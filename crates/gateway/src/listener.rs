@@ -1,7 +1,6 @@
 //! The server of the side that clients connect to.
 
 use crate::config::{CALLBACK_TIMEOUT, GIVES_WAY_AFTER, Listen};
-use crate::downstream::Backchannels;
 use crate::state::{Forward, GatewayState};
 use oncrpc::Service;
 use oncrpc_tcp::Limits;
@@ -160,13 +159,11 @@ async fn rdma(
     config: ServerConfig,
     gateway: &Arc<GatewayState>,
 ) -> Result<Server, SetupError> {
-    let mut config = config
+    let config = config
         .with_connections(gateway.connections.clone())
         .with_unanswered(Some(GIVES_WAY_AFTER))
-        .with_backward_timeout(CALLBACK_TIMEOUT);
-    if let Backchannels::Rdma(backchannels) = &gateway.backchannels {
-        config = config.with_backchannels(backchannels.clone());
-    }
+        .with_backward_timeout(CALLBACK_TIMEOUT)
+        .with_backchannels(gateway.backchannels.clone());
     let service = Arc::new(Forward(Arc::clone(gateway)));
     Server::bind(provider, addr, service, config).await
 }
@@ -183,10 +180,7 @@ impl TcpServer {
         let (running, ended) = oneshot::channel::<()>();
         let service = Arc::new(Forward(Arc::clone(gateway)));
         let connections = gateway.connections.clone();
-        let backchannels = match &gateway.backchannels {
-            Backchannels::Tcp(backchannels) => backchannels.clone(),
-            Backchannels::Rdma(_) => oncrpc_tcp::Backchannels::default(),
-        };
+        let backchannels = gateway.backchannels.clone();
         let (pool, log) = (gateway.pool.clone(), Arc::clone(&gateway.log));
         let admission = Admission::new(limits.of_connections());
         let admits = admission.clone();

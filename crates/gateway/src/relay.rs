@@ -3,7 +3,6 @@
 mod connect;
 mod loss;
 
-use crate::downstream::Backward;
 use crate::outage::Symptom;
 use crate::phase::{Phase, Phases};
 use crate::ports::MachineName;
@@ -21,6 +20,7 @@ use crate::xids::{Taken, Xids};
 use nfs_proto::scan::{BadItem, ScannedCall, apply, place_results, scan_call, scan_reply};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, Caller, Credential, Programs, Reply, ReplyBound, Service, TransportError};
+use rpc_serving::backchannels::BackwardClient;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
@@ -77,7 +77,7 @@ pub(crate) struct State {
     /// XIDs of calls of the upstream in flight.
     pub(crate) called_back: Xids,
     /// The client as a server for calls of the upstream, once it has said that it takes them.
-    backward: Option<Backward>,
+    backward: Option<BackwardClient>,
     /// The client may have said so in a call that RPCSEC_GSS protects.
     may_be_ready: bool,
     /// Memory of calls that nobody waits for any more, which the upstream may access until its connection has ended.
@@ -391,8 +391,8 @@ impl Relay {
 
     /// Largest callbacks and replies that both connections carry; `None` without a limit.
     fn back_sizes(&self, upstream: &UpstreamClient) -> Option<Sizes> {
-        let backchannels = &self.gateway.backchannels;
-        let down = backchannels.inline_sizes(self.caller.connection);
+        let client = self.gateway.backchannels.get(self.caller.connection);
+        let down = client.and_then(|client| client.message_sizes());
         let (down, up) = (down.map(Sizes::from), upstream.callback_sizes());
         match (down, up) {
             (Some(down), Some(up)) => Some(down.and(up)),
@@ -548,7 +548,7 @@ impl Relay {
 
     /// The client as a server for calls of the upstream, if it takes them. Whether a client does that
     /// protects its calls is not seen; the upstream knows.
-    pub(crate) fn backward(&self) -> Option<Backward> {
+    pub(crate) fn backward(&self) -> Option<BackwardClient> {
         let state = self.lock();
         let (backward, may_be_ready) = (state.backward.clone(), state.may_be_ready);
         drop(state);
@@ -561,10 +561,8 @@ impl Relay {
 
     /// Declares that the client takes calls of the upstream.
     fn client_is_ready(&self) {
-        let ready = self
-            .gateway
-            .backchannels
-            .client_is_ready(self.caller.connection);
+        let client = self.gateway.backchannels.get(self.caller.connection);
+        let ready = client.map(|client| client.client_is_ready());
         let mut state = self.lock();
         if state.backward.is_none() {
             state.backward = ready;

@@ -6,7 +6,7 @@ use nfs_proto::scan::{
     USE_PNFS_MDS, Word,
 };
 use nfs_proto::{NFS_PROGRAM, NFS_V4};
-use rpcrdma::InlineSizes;
+use rpc_serving::backchannels::MessageSizes;
 use smallvec::SmallVec;
 
 /// Largest messages of one direction, in bytes of the RPC message.
@@ -34,8 +34,8 @@ impl Sizes {
     }
 }
 
-impl From<InlineSizes> for Sizes {
-    fn from(sizes: InlineSizes) -> Self {
+impl From<MessageSizes> for Sizes {
+    fn from(sizes: MessageSizes) -> Self {
         Self {
             call: sizes.call,
             reply: sizes.reply,

@@ -1,7 +1,6 @@
 //! State shared by all relays of a gateway, and the service that clients call.
 
 use crate::config::{GatewayConfig, Listen, MAX_RECORD, Upstream};
-use crate::downstream::Backchannels;
 use crate::outage::{Outages, Silence, Symptom};
 use crate::ports::Ports;
 use crate::relay::Relay;
@@ -15,6 +14,7 @@ use oncrpc::{
     Answer, Caller, ConnectionId, Connections, PeerGroup, ReceivedCall, ReplyBound, Service,
 };
 use oncrpc_tcp::WarningLog;
+use rpc_serving::backchannels::Backchannels;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -97,7 +97,7 @@ impl GatewayState {
             silence: Silence::default(),
             ports: Ports::default(),
             connections: Connections::default(),
-            backchannels: Backchannels::new(downstream_kind),
+            backchannels: Backchannels::default(),
             pool: Pool::new(KEPT_MEMORY),
             relays: Mutex::default(),
         }

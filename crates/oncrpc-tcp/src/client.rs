@@ -10,6 +10,7 @@ use crate::resetting::Resetting;
 use crate::shared::Shared;
 use oncrpc::xdr::Payload;
 use oncrpc::{Caller, Cause, ConnectionId, ReplyBound, Transport, TransportError};
+use rpc_serving::jobs::{Jobs, MAX_BLOCKING};
 use socket2::SockRef;
 use std::future::Future;
 use std::io;
@@ -138,6 +139,7 @@ impl Client {
         let dispatch = Dispatch::new(
             Arc::clone(&shared),
             Arc::clone(&config.callbacks),
+            &Jobs::new(MAX_BLOCKING),
             config.callbacks_in_flight,
             None,
             Arc::clone(&config.log),
@@ -173,7 +175,7 @@ impl Client {
         call: Payload,
         max_reply: usize,
     ) -> Result<Payload, TransportError> {
-        self.shared.call(call, max_reply).await
+        self.shared.exchange_in_time(call, max_reply).await
     }
 
     /// Waits for the end of the connection, and returns its cause: a
@@ -201,7 +203,7 @@ impl Transport for Client {
     }
 
     async fn call(&self, call: Payload, _: ReplyBound) -> Result<Payload, TransportError> {
-        self.shared.call(call, usize::MAX).await
+        self.shared.exchange_in_time(call, usize::MAX).await
     }
 }
 

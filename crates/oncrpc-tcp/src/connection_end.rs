@@ -34,6 +34,9 @@ pub enum ConnectionEnd {
     /// Its calls had no reply, and held memory that others waited for.
     #[error("calls without a reply held memory for which others waited")]
     GaveWay,
+    /// The service panicked on a call.
+    #[error("the service failed")]
+    ServiceFailed,
     /// The system reported an error.
     #[error(transparent)]
     Io(io::Error),

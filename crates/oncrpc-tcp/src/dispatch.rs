@@ -2,16 +2,19 @@
 
 use crate::connection_end::ConnectionEnd;
 use crate::input::{Record, Take};
+use crate::memory::Lease;
 use crate::record::RecordError;
-use crate::running::Running;
-use crate::shared::{Job, Shared, record_of};
-use crate::warning::WarningLog;
+use crate::shared::{ConnectionReplies, Job, Shared};
+use oncrpc::Service;
 use oncrpc::xdr::{Payload, Reader};
-use oncrpc::{Answer, Reply, Respond, Service};
 use rpc_serving::admission::{Admitted, Use};
+use rpc_serving::dispatch::{self, ServiceFailed};
+use rpc_serving::jobs::Jobs;
+use rpc_serving::warning_log::WarningLog;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Context;
+use tokio::time::Instant;
 
 /// Message types (RFC 5531 §9).
 const CALL: u32 = 0;
@@ -20,7 +23,7 @@ pub(crate) const REPLY: u32 = 1;
 /// Dispatcher of one connection.
 pub(crate) struct Dispatch {
     shared: Arc<Shared>,
-    service: Arc<dyn Service>,
+    calls: dispatch::Dispatch<Option<Lease>, Job>,
     /// Largest number of calls in service.
     limit: usize,
     /// Largest call in bytes.
@@ -28,7 +31,6 @@ pub(crate) struct Dispatch {
     /// Calls that were taken off the stream because a reply behind them may be needed for others to
     /// end.
     waiting: VecDeque<Record>,
-    running: Running<Reply>,
     /// Calls in service were not polled, as the output was full.
     held: bool,
     /// The place of the connection on a server.
@@ -45,17 +47,17 @@ impl Dispatch {
     pub(crate) fn new(
         shared: Arc<Shared>,
         service: Arc<dyn Service>,
+        jobs: &Jobs<Job>,
         limit: usize,
         admitted: Option<Admitted>,
         log: Arc<WarningLog>,
     ) -> Self {
         Self {
+            calls: dispatch::Dispatch::new(service, &shared.caller, jobs),
             shared,
-            service,
             limit,
             max_call: usize::MAX,
             waiting: VecDeque::new(),
-            running: Running::new(),
             held: false,
             admitted,
             called: false,
@@ -70,14 +72,24 @@ impl Dispatch {
         Self { max_call, ..self }
     }
 
-    /// Number of calls in service.
+    /// Number of calls in service, without those whose jobs are stuck.
     fn in_service(&self) -> usize {
-        self.running.len() + self.shared.jobs()
+        let jobs = self.shared.jobs().saturating_sub(self.calls.stuck());
+        self.calls.futures() + jobs
     }
 
     /// Whether no call of the peer waits or is in service.
     pub(crate) fn is_idle(&self) -> bool {
-        self.in_service() == 0 && self.waiting.is_empty()
+        self.calls.futures() == 0 && self.shared.jobs() == 0 && self.waiting.is_empty()
+    }
+
+    /// Checks for stuck jobs, so that waiting ones get threads. Returns when to check again.
+    pub(crate) fn look(&mut self, now: Instant) -> Option<Instant> {
+        let calls_wait = self.in_service() >= self.limit;
+        let next = self
+            .calls
+            .look(now.into_std(), self.shared.jobs(), calls_wait);
+        next.map(Instant::from_std)
     }
 
     /// Begins no further call. Those that wait are dropped.
@@ -89,41 +101,35 @@ impl Dispatch {
     /// Tells admission control of the use of the connection. Returns false if it was evicted. A
     /// connection that waits for the peer to take what is sent may be evicted.
     pub(crate) fn still_admitted(&mut self, blocked: bool) -> bool {
-        let now = match self.is_idle() && self.shared.calls.in_flight() == 0 {
-            _ if blocked => Use::Idle,
-            false => Use::InUse,
-            true if self.shared.is_ready() => Use::Kept,
+        let is_idle = self.is_idle() && self.shared.calls.in_flight() == 0;
+        let now = match blocked {
             true => Use::Idle,
+            false => Use::of(is_idle, self.shared.is_ready()),
         };
         let admitted = self.admitted.as_mut();
         admitted.is_none_or(|admitted| admitted.set_use(now))
     }
 
-    /// Whether replies may be there that can be queued now: they could not be before.
+    /// Whether replies may be there that can be queued now, or a call that waits can be begun: they could not be before.
     pub(crate) fn may_go_on(&self) -> bool {
-        self.held && !self.shared.output.is_full()
+        self.held && !self.shared.output.is_full() || !self.waiting.is_empty() && self.may_begin()
     }
 
     /// Queues the replies that are there and for which the output has room, and begins calls that
     /// wait. Returns whether there were any.
     ///
     /// The others stay with their calls, and hold what these hold.
-    pub(crate) fn poll(&mut self, cx: &Context<'_>) -> bool {
-        let output = &self.shared.output;
-        let has_room = || !output.is_full();
-        let mut progress = self.running.poll(cx, has_room, |reply| {
-            if let Some(record) = record_of(reply) {
-                output.queue(record);
-            }
-        });
-        self.held = output.is_full() && self.running.len() > 0;
+    pub(crate) fn poll(&mut self, cx: &Context<'_>) -> Result<bool, ConnectionEnd> {
+        let replies = &mut ConnectionReplies(&self.shared);
+        let mut progress = self.calls.poll(cx, replies)?;
+        self.held = self.shared.output.is_full() && self.calls.futures() > 0;
         while self.may_begin()
             && let Some(call) = self.waiting.pop_front()
         {
-            self.begin(call);
+            self.begin(call)?;
             progress = true;
         }
-        progress
+        Ok(progress)
     }
 
     /// Logs the end of the connection, as a warning if the peer broke a rule.
@@ -146,8 +152,9 @@ impl Dispatch {
     /// Drops what is in service, and tells the service that the connection has ended.
     pub(crate) fn end(&mut self) {
         self.waiting.clear();
-        self.running = Running::new();
-        self.service.connection_ended(self.shared.caller.connection);
+        self.calls.end();
+        let service = self.calls.service();
+        service.connection_ended(self.shared.caller.connection);
     }
 
     fn may_begin(&self) -> bool {
@@ -169,39 +176,17 @@ impl Dispatch {
         }
         self.called = true;
         match self.waiting.is_empty() && self.may_begin() {
-            true => self.begin(call),
+            true => self.begin(call)?,
             false => self.waiting.push_back(call),
         }
         Ok(())
     }
 
-    fn begin(&mut self, Record { message, lease }: Record) {
-        match self.service.call(message, &self.shared.caller) {
-            Answer::Now(reply) => {
-                if let Some(record) = record_of(reply) {
-                    self.shared.output.queue(record);
-                }
-            }
-            Answer::Blocking(work) => {
-                let job = Job::new(&self.shared, lease);
-                tokio::task::spawn_blocking(move || {
-                    if !job.is_obsolete() {
-                        job.reply(work());
-                    }
-                });
-            }
-            Answer::Deferred(work) => {
-                let job = Job::new(&self.shared, lease);
-                tokio::task::spawn_blocking(move || {
-                    if !job.is_obsolete() {
-                        work(Respond::new(move |reply| {
-                            job.reply(reply.unwrap_or(Reply::Nothing));
-                        }));
-                    }
-                });
-            }
-            Answer::Later(work) => self.running.push(work, lease),
-        }
+    fn begin(&mut self, Record { message, lease }: Record) -> Result<(), ConnectionEnd> {
+        let replies = &mut ConnectionReplies(&self.shared);
+        self.calls
+            .call(message, &self.shared.caller, lease, replies)?;
+        Ok(())
     }
 
     fn reply(&mut self, xid: u32, reply: Payload) {
@@ -212,6 +197,12 @@ impl Dispatch {
                 tracing::warn!(listen = self.log.listener(), addr = %caller.addr, xid, "RFC 5531 §9: a reply to no call; dropped");
             }
         }
+    }
+}
+
+impl From<ServiceFailed> for ConnectionEnd {
+    fn from(ServiceFailed: ServiceFailed) -> Self {
+        Self::ServiceFailed
     }
 }
 

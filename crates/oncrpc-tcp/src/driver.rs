@@ -108,7 +108,10 @@ impl Driver {
             {
                 return Poll::Pending;
             }
-            let mut progress = self.dispatch.poll(cx);
+            let mut progress = match self.dispatch.poll(cx) {
+                Ok(progress) => progress,
+                Err(end) => return Poll::Ready(end),
+            };
             match self.input.poll(cx, &mut self.dispatch) {
                 Poll::Ready(Ok(())) => progress = true,
                 Poll::Ready(Err(end)) => return Poll::Ready(end),
@@ -154,14 +157,15 @@ impl Driver {
 
     /// Waits for the next event or deadline.
     fn wait(&mut self, cx: &mut Context<'_>, blocked: Option<u64>) -> Poll<ConnectionEnd> {
+        let now = Instant::now();
         let may_take = self.dispatch.may_take();
         self.shared.set_paused(!may_take);
-        if !may_take && self.dispatch.may_take() {
-            // A call of this end came in between, and nobody else may wake this task.
+        let next_look = self.dispatch.look(now);
+        if !may_take && self.dispatch.may_take() || self.dispatch.may_go_on() {
+            // A call of this end came in between, or a job counts as stuck, and nobody else may wake this task.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let now = Instant::now();
         let begun = self.input.begun().filter(|_| may_take);
         self.begun = deadline(self.begun, begun, self.limits.receive, now);
         self.blocked = deadline(self.blocked, blocked, self.limits.write, now);
@@ -186,14 +190,16 @@ impl Driver {
             (idle, ConnectionEnd::Idle),
         ];
         let ends = ends.into_iter().filter_map(|(at, end)| Some((at?, end)));
-        match ends.min_by_key(|(at, _)| *at) {
-            Some((at, end)) if at <= now => Poll::Ready(end),
-            Some((at, _)) => {
-                self.wake_at(cx, at);
-                Poll::Pending
-            }
-            None => Poll::Pending,
+        let first = ends.min_by_key(|(at, _)| *at);
+        let at = first.as_ref().map(|(at, _)| *at);
+        match first {
+            Some((at, end)) if at <= now => return Poll::Ready(end),
+            Some(_) | None => {}
         }
+        if let Some(at) = at.into_iter().chain(next_look).min() {
+            self.wake_at(cx, at);
+        }
+        Poll::Pending
     }
 
     /// When the peer must have delivered more of a call whose memory others wait for, at the earliest.

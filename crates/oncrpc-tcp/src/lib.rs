@@ -35,7 +35,6 @@
 //! # }
 //! ```
 
-mod backchannel;
 mod calls;
 mod client;
 mod config;
@@ -51,22 +50,20 @@ pub mod record;
 mod reply_memory;
 mod resetting;
 pub mod rpcbind;
-mod running;
 mod server;
 mod shared;
 mod source;
-mod warning;
 
-pub use backchannel::{Backchannel, Backchannels, BackwardClient};
 pub use client::{Client, ConnectError};
 pub use config::ClientConfig;
 pub use connection_end::ConnectionEnd;
 pub use local_port::LocalPort;
 pub use memory::FUTURE_COST;
 pub use reply_memory::{Leasing, ReplyMemory};
+pub use rpc_serving::backchannels::{Backchannel, Backchannels, BackwardClient};
+pub use rpc_serving::warning_log::WarningLog;
 pub use server::{Limits, Server};
 pub use source::{IncomingStream, Stream};
-pub use warning::WarningLog;
 
 #[cfg(test)]
 mod tests;

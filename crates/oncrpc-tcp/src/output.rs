@@ -74,7 +74,8 @@ struct State {
 pub(crate) struct Outgoing {
     mark: [u8; MARK],
     message: Payload,
-    len: usize,
+    /// Bytes of the message and its mark.
+    pub(crate) len: usize,
     /// The place of a call in the queue.
     _place: Option<OwnedSemaphorePermit>,
 }

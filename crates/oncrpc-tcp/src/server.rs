@@ -1,32 +1,32 @@
 //! RPC server over TCP.
 
-use crate::backchannel::Backchannels;
 use crate::connection_end::ConnectionEnd;
 use crate::dispatch::Dispatch;
 use crate::driver::{Driver, TimeLimits};
 use crate::input::Input;
 use crate::memory::Memory;
 use crate::record::Decoder;
-use crate::shared::Shared;
+use crate::shared::{Job, Shared};
 use crate::source::{Accepted, IncomingStream, Source};
-use crate::warning::WarningLog;
 use buffer::Pool;
 use oncrpc::{
     Caller, Chain, Closing, ConnectionId, Connections, LocalUserError, LocalUsers, OpenConnection,
     Origin, PeerGroup, Service,
 };
 use rpc_serving::admission::{Admission, ConnectionLimits};
+use rpc_serving::backchannels::{Backchannels, OpenBackchannel};
+use rpc_serving::jobs::{Jobs, MAX_BLOCKING};
 use rpc_serving::turns::{EventLoop, TURNS};
-use rpc_serving::warnings::WARNING_PERIOD;
+use rpc_serving::warning_log::WarningLog;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 /// Limits and timeouts of a [`Server`].
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +40,8 @@ pub struct Limits {
     pub connections_of_address: usize,
     /// Largest size of a call in bytes.
     pub record: usize,
-    /// Largest number of calls of one connection in service at a time. Further ones wait in the
-    /// socket.
+    /// Largest number of calls of one connection in service at a time, without those that [hang](rpc_serving::jobs).
+    /// Further ones wait in the socket.
     pub calls: usize,
     /// Bytes for calls above 64 KiB of all connections, from their receipt to their replies; at
     /// least one of the [largest size](Self::record). An address may hold as much as it leaves free.
@@ -128,6 +128,7 @@ struct Accepting {
     memory: Memory,
     admission: Admission,
     event_loop: EventLoop,
+    jobs: Jobs<Job>,
     registries: Registries,
     log: Arc<WarningLog>,
 }
@@ -136,7 +137,7 @@ struct Accepting {
 #[derive(Clone, Default)]
 struct Registries {
     /// All of this server.
-    all: Backchannels,
+    all: Arc<Mutex<BTreeMap<ConnectionId, Arc<Shared>>>>,
     /// For the service, which may call clients.
     backchannels: Option<Backchannels>,
     /// For the service, which may close connections.
@@ -148,15 +149,15 @@ struct Registered {
     registries: Registries,
     connection: ConnectionId,
     _open: Option<OpenConnection>,
+    _backchannel: Option<OpenBackchannel>,
 }
 
 impl Registries {
     fn add(&self, shared: &Arc<Shared>) -> Registered {
-        self.all.add(shared);
-        if let Some(backchannels) = &self.backchannels {
-            backchannels.add(shared);
-        }
         let connection = shared.caller.connection;
+        self.lock().insert(connection, Arc::clone(shared));
+        let backchannel = self.backchannels.as_ref();
+        let backchannel = backchannel.map(|all| all.open(Arc::clone(shared) as _));
         let closed = Arc::clone(shared);
         let close = move |when| {
             closed.output.end(match when {
@@ -174,16 +175,26 @@ impl Registries {
             registries: self.clone(),
             connection,
             _open: open,
+            _backchannel: backchannel,
         }
+    }
+
+    /// Ends all connections once their calls in service are answered.
+    fn drain(&self) {
+        self.lock()
+            .values()
+            .for_each(|shared| shared.output.drain());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ConnectionId, Arc<Shared>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.registries.all.remove(self.connection);
-        if let Some(backchannels) = &self.registries.backchannels {
-            backchannels.remove(self.connection);
-        }
+        let shared = self.registries.lock().remove(&self.connection);
+        drop(shared);
     }
 }
 
@@ -213,6 +224,7 @@ impl Server {
             memory: Memory::new(limits.memory.max(limits.record)),
             admission,
             event_loop: EventLoop::default(),
+            jobs: Jobs::new(MAX_BLOCKING),
             registries: Registries::default(),
             log: Arc::default(),
         };
@@ -302,10 +314,7 @@ impl Server {
                 biased;
                 () = &mut stop => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-                () = log.summary_is_due() => {
-                    log.summarise(Instant::now());
-                    continue;
-                }
+                never = log.summarise_when_due() => match never {},
                 () = tokio::time::sleep(LEAVING_PAUSE), if admission.is_crowded() => continue,
                 accepted = source.accept(), if !admission.is_crowded() => accepted,
             };
@@ -351,9 +360,8 @@ impl Server {
             }
         }
         drop(source);
-        // Logs the summaries that are still due.
-        log.summarise(Instant::now() + WARNING_PERIOD);
-        accepting.registries.all.drain();
+        log.summarise_all();
+        accepting.registries.drain();
         let drained = async { while connections.join_next().await.is_some() {} };
         let in_time = tokio::time::timeout(accepting.limits.drain, drained).await;
         if in_time.is_err() {
@@ -390,6 +398,7 @@ impl Accepting {
         let dispatch = Dispatch::new(
             Arc::clone(&shared),
             Arc::clone(&self.service),
+            &self.jobs,
             self.limits.calls,
             Some(admitted),
             Arc::clone(log),

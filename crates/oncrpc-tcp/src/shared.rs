@@ -5,7 +5,10 @@ use crate::connection_end::ConnectionEnd;
 use crate::memory::{Lease, OutputLease};
 use crate::output::{Outgoing, Output};
 use oncrpc::xdr::{Payload, Reader};
-use oncrpc::{Caller, Reply, TransportError};
+use oncrpc::{Caller, Reply, ReplyBound, TransportError, USUAL_DEPTH};
+use rpc_serving::backchannels::{BackwardCall, BackwardConnection};
+use rpc_serving::dispatch::{Replies, ServiceFailed};
+use rpc_serving::jobs::ReplyTo;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -57,7 +60,7 @@ impl Shared {
     }
 
     /// Makes a call, which begins with its XID, and waits for its reply of at most so many bytes.
-    pub(crate) async fn call(
+    pub(crate) async fn exchange_in_time(
         &self,
         call: Payload,
         max_reply: usize,
@@ -88,13 +91,6 @@ impl Shared {
         answer.await.map_err(|_| self.calls.why())?
     }
 
-    /// Declares that the peer is ready for calls.
-    pub(crate) fn set_ready(&self) {
-        if !self.ready.swap(true, AcqRel) {
-            self.output.wake();
-        }
-    }
-
     pub(crate) fn is_ready(&self) -> bool {
         self.ready.load(Acquire)
     }
@@ -116,6 +112,30 @@ impl Shared {
         self.calls.close(why);
         self.places.close();
         self.output.close();
+    }
+}
+
+impl BackwardConnection for Shared {
+    fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    fn set_ready(&self) {
+        if !self.ready.swap(true, AcqRel) {
+            self.output.wake();
+        }
+    }
+
+    fn next_xid(&self) -> u32 {
+        self.calls.next_xid()
+    }
+
+    fn call(&self, call: Payload, _: ReplyBound) -> BackwardCall<'_> {
+        Box::pin(self.exchange_in_time(call, usize::MAX))
+    }
+
+    fn depth(&self) -> usize {
+        USUAL_DEPTH
     }
 }
 
@@ -141,6 +161,33 @@ pub(crate) fn record_of(reply: Reply) -> Option<Outgoing> {
     }
 }
 
+/// The replies of one connection, on its task.
+pub(crate) struct ConnectionReplies<'a>(pub(crate) &'a Arc<Shared>);
+
+impl Replies for ConnectionReplies<'_> {
+    /// Memory of the call.
+    type Call = Option<Lease>;
+    type JobCall = Job;
+
+    fn has_room(&self) -> bool {
+        !self.0.output.is_full()
+    }
+
+    fn reply(&mut self, lease: Option<Lease>, reply: Reply) -> usize {
+        drop(lease);
+        let Some(record) = record_of(reply) else {
+            return 0;
+        };
+        let bytes = record.len;
+        self.0.output.queue(record);
+        bytes
+    }
+
+    fn hand_over(&mut self, lease: Option<Lease>) -> Job {
+        Job::new(self.0, lease)
+    }
+}
+
 /// A call of the peer that another thread answers.
 pub(crate) struct Job {
     shared: Arc<Shared>,
@@ -156,14 +203,15 @@ impl Job {
             lease,
         }
     }
+}
 
-    /// Whether the connection has ended, so that nobody waits for the reply.
-    pub(crate) fn is_obsolete(&self) -> bool {
-        self.shared.calls.end().is_some()
-    }
-
-    /// Sends the reply from this thread.
-    pub(crate) fn reply(self, reply: Reply) {
+impl ReplyTo for Job {
+    /// Sends the reply from this thread, which wakes no other unless the stream is blocked.
+    fn reply(self, reply: Option<Reply>) {
+        let Some(reply) = reply else {
+            let ServiceFailed = ServiceFailed::logged(self.shared.caller.addr, &"a job panicked");
+            return self.shared.output.end(ConnectionEnd::ServiceFailed);
+        };
         if let Some(record) = record_of(reply) {
             self.shared.output.write(record);
         }

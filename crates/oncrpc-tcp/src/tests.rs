@@ -25,9 +25,10 @@ const BLOCKING: u32 = 1;
 const HELD: u32 = 2;
 const NEVER: u32 = 3;
 const WHO: u32 = 4;
+const PANICS: u32 = 5;
 
 /// Returns the word of its argument: at once, from a thread, when released, or never; or the user of
-/// this machine that calls.
+/// this machine that calls. Or panics, in the way of its argument.
 struct Echo {
     /// A held call has arrived.
     arrived: Arc<Notify>,
@@ -61,6 +62,15 @@ impl Program for Echo {
                 w.u32(uid);
                 Reply::Message(w.finish()).into()
             }
+            PANICS => match call.decode(|r| r.u32()) {
+                Ok(0) => Answer::Blocking(Box::new(|| panic!("as a job may"))),
+                Ok(1) => Answer::Deferred(Box::new(drop)),
+                Ok(2) => Answer::Later(Box::pin(async { panic!("as a future may") })),
+                _ => Answer::Later(Box::pin(async {
+                    tokio::task::yield_now().await;
+                    panic!("as a future may")
+                })),
+            },
             _ => Reply::Nothing.into(),
         }
     }
@@ -483,7 +493,23 @@ async fn unanswered_call_does_not_delay_others() {
     }
 }
 
+#[tokio::test]
+async fn call_on_which_the_service_fails_costs_its_connection_and_no_other() {
+    let served = Served::new(Limits::default()).await;
+    let other = served.client().await;
+    for way in 0..4 {
+        let client = served.client().await;
+        let failed = ask(&client, PANICS, way).await;
+        assert!(
+            matches!(failed, Err(TransportError::Disconnected(_))),
+            "{way}: {failed:?}"
+        );
+        assert_eq!(ask(&other, BLOCKING, way).await, Ok(way));
+    }
+}
+
 mod directions;
+mod jobs;
 mod replies;
 mod turns;
 

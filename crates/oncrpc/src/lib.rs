@@ -82,4 +82,4 @@ pub use peer_group::PeerGroup;
 pub use program::{Call, Program, Programs};
 pub use reply_room::ReplyRoom;
 pub use service::{Answer, Caller, ConnectionId, ReceivedCall, Reply, Respond, Service};
-pub use transport::{ReplyBound, Transport, TransportError};
+pub use transport::{ReplyBound, Transport, TransportError, USUAL_DEPTH};

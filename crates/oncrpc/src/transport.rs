@@ -39,7 +39,7 @@ pub trait Transport {
 }
 
 /// Calls in flight on a transport that does not implement [`Transport::depth`].
-const USUAL_DEPTH: usize = 8;
+pub const USUAL_DEPTH: usize = 8;
 
 /// Upper bound for the size of a reply, so that a transport can reserve memory for it beforehand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

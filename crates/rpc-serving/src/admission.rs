@@ -160,6 +160,18 @@ pub enum Use {
     Idle,
 }
 
+impl Use {
+    /// The use of a connection that is idle if no call is in flight, in either direction, and whose client is ready for calls
+    /// or not: one that is keeps the connection for them (RFC 8167 §5.4).
+    pub fn of(is_idle: bool, client_is_ready: bool) -> Self {
+        match (is_idle, client_is_ready) {
+            (false, _) => Self::InUse,
+            (true, true) => Self::Kept,
+            (true, false) => Self::Idle,
+        }
+    }
+}
+
 /// Why a connection is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {

@@ -1,5 +1,5 @@
-//! Division of what servers of ONC RPC share between their peers, by address: an address here means a
-//! [`PeerGroup`](oncrpc::PeerGroup).
+//! The parts of a server of ONC RPC that are the same over every transport, and the division of what its peers share by
+//! address: an address here means a [`PeerGroup`](oncrpc::PeerGroup).
 //!
 //! - [`shares`]: an amount, and the most that one address may hold of it.
 //! - [`fair_queue`]: a queue in which addresses have turns.
@@ -7,7 +7,11 @@
 //! - [`by_address`]: values of addresses, each forgotten once it is of no use.
 //! - [`admission`]: places for connections, and which connection gives its place to another.
 //! - [`turns`]: turns on the CPU.
-//! - [`warnings`]: lines of the log.
+//! - [`backchannels`]: calls to clients, on the connections on which they call.
+//! - [`dispatch`]: calls in service.
+//! - [`jobs`]: threads for calls that may wait for a disk.
+//! - [`warning_log`]: warnings about peers.
+//! - [`warnings`]: how many of them are logged.
 //!
 //! The first four are values without a lock, a clock or a waker, for owners that have these.
 //!
@@ -39,9 +43,15 @@
 //! ```
 
 pub mod admission;
+pub mod backchannels;
 pub mod by_address;
+mod clock;
+pub mod dispatch;
 pub mod fair_queue;
+pub mod jobs;
 pub mod loans;
+mod running;
 pub mod shares;
 pub mod turns;
+pub mod warning_log;
 pub mod warnings;

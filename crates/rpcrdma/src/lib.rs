@@ -167,14 +167,12 @@ pub use oncrpc::{
     LocalUserError, LocalUsers, Origin, PeerGroup, Procedure, Program, Programs, Reply, ReplyBound,
     ReplyRoom, Respond, RpcError, Service, Transport, TransportError, read_reply, write_call,
 };
+pub use rpc_serving::backchannels::{Backchannel, Backchannels, BackwardClient, MessageSizes};
 pub use rpcrdma_proto::{
-    Counters, Design, InlineSizes, InlineThreshold, PersistentArguments, PrivateData, Thresholds,
-    Version, Versions,
+    Counters, Design, InlineThreshold, PersistentArguments, PrivateData, Thresholds, Version,
+    Versions,
 };
-pub use server::{
-    Backchannel, Backchannels, BackwardClient, ConnectionState, ConnectionStats, Server,
-    ServerMonitor, ServerStats,
-};
+pub use server::{ConnectionState, ConnectionStats, Server, ServerMonitor, ServerStats};
 pub use verbs::{
     IoCounters, Limits, Loss, ProtocolError, ProtocolMismatch, Provider, Reason, RejectReason,
     SetupError,

@@ -3,7 +3,7 @@
 use super::budget::Account;
 use super::clock;
 use super::close_reason::CloseReason;
-use super::jobs::JobCounts;
+use super::job_replies::JobCounts;
 use super::owner::Connection;
 use oncrpc::xdr::padded;
 use oncrpc::{Caller, Chain, ReceivedCall, Service};

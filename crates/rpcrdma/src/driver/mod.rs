@@ -21,7 +21,7 @@ pub(crate) mod dispatch;
 pub(crate) mod endpoint;
 pub(crate) mod failed;
 pub(crate) mod invalidation;
-pub(crate) mod jobs;
+pub(crate) mod job_replies;
 pub(crate) mod lease_rate;
 pub(crate) mod liveness;
 pub(crate) mod outgoing;
@@ -286,13 +286,14 @@ impl<P: Policy> Driver<P> {
             (delivered.any, delivered.replies) = (true, true);
         }
         if self.answers.in_flight() > 0 {
-            delivered.any |= self.answers.finish(&mut self.endpoint.connection)?;
+            let cx = Context::from_waker(waker);
+            delivered.any |= self.answers.finish(&cx, &mut self.endpoint.connection)?;
         }
         if self.endpoint.connection.calls_in() > 0 {
             self.policy.before_calls(&self.endpoint)?;
         }
         let (mut calls, mut bytes, mut piece, mut is_full) = (0, 0, 0, false);
-        while self.answers.not_stuck() < jobs::MAX_JOBS {
+        while self.answers.not_stuck() < dispatch::MAX_JOBS {
             if is_full {
                 delivered.more = true;
                 break;
@@ -303,7 +304,7 @@ impl<P: Policy> Driver<P> {
             calls += 1;
             bytes += message.stream_len();
             let connection = &mut self.endpoint.connection;
-            let reply = self.answers.call(connection, id, message);
+            let reply = self.answers.call(connection, id, message)?;
             bytes += reply;
             piece += reply + AROUND;
             // The next is mostly as large.

@@ -10,7 +10,6 @@ use super::stats::{State, Tally};
 use super::stop::Stop;
 use super::worker::Worker;
 use crate::ServerConfig;
-use crate::driver::clock;
 use crate::driver::endpoint::Endpoint;
 use crate::driver::owner::{Connection, ConnectionOwner};
 use crate::driver::receives::{for_parts, share};
@@ -19,7 +18,6 @@ use crate::driver::xids;
 use buffer::Pool;
 use oncrpc::{Chain, LocalUserError, Origin, PeerGroup};
 use rpc_serving::turns::{TURNS, Turns};
-use rpc_serving::warnings::WARNING_PERIOD;
 use rpcrdma_proto::limits::{CREDIT_TOLERANCE, MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
@@ -68,8 +66,7 @@ impl Acceptor {
         if listening.send(Ok(listener.local_addr())).is_ok() {
             self.accept(listener.as_mut()).await;
         }
-        // What was not logged so far is not to be lost.
-        self.settings.summarise(clock::now() + WARNING_PERIOD);
+        self.settings.log.summarise_all();
         drop(listener);
         self.state.listening.fetch_sub(1, SeqCst);
         self.state.changed.notify_waiters();
@@ -91,7 +88,7 @@ impl Acceptor {
                 () = stop.wait() => return,
                 incoming = next => incoming,
                 // It never ends: a provider need not bear that we stop waiting for a connection.
-                never = self.settings.summarise_when_due() => match never {},
+                never = self.settings.log.summarise_when_due() => match never {},
             };
             match incoming {
                 Ok(incoming) => {
@@ -100,8 +97,8 @@ impl Acceptor {
                 }
                 Err(error) => {
                     // Whoever connects is not known.
-                    if self.settings.may_warn(PeerGroup::THIS_MACHINE) {
-                        warn!(listen = self.settings.listen(), error = %Chain(&error), "no connection can be taken in");
+                    if self.settings.log.may_warn(PeerGroup::THIS_MACHINE) {
+                        warn!(listen = self.settings.log.listener(), error = %Chain(&error), "no connection can be taken in");
                     }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
@@ -127,8 +124,8 @@ impl Acceptor {
                 self.state.stats().refused += 1;
                 if !error.is_for_the_log() {
                     debug!(%peer, %error, "gone before it was taken in");
-                } else if self.settings.may_warn(error.group()) {
-                    warn!(listen = self.settings.listen(), %peer, error = %Chain(&error), "connection setup failed");
+                } else if self.settings.log.may_warn(error.group()) {
+                    warn!(listen = self.settings.log.listener(), %peer, error = %Chain(&error), "connection setup failed");
                 }
                 return;
             }
@@ -138,9 +135,9 @@ impl Acceptor {
             Ok(admitted) => admitted,
             Err(why) => {
                 self.state.stats().refused += 1;
-                if self.settings.may_warn(group) {
+                if self.settings.log.may_warn(group) {
                     let why = self.settings.admission.explain(why);
-                    warn!(listen = self.settings.listen(), %peer, "refused: {why}");
+                    warn!(listen = self.settings.log.listener(), %peer, "refused: {why}");
                 }
                 return;
             }
@@ -252,8 +249,8 @@ impl Arrival {
         self.state.stats().refused += 1;
         if is_without_a_word(error) {
             debug!(%peer, %error, "gone before it was set up");
-        } else if self.settings.may_warn(self.place.admitted.group()) {
-            warn!(listen = self.settings.listen(), %peer, error = %Chain(error), "connection setup failed");
+        } else if self.settings.log.may_warn(self.place.admitted.group()) {
+            warn!(listen = self.settings.log.listener(), %peer, error = %Chain(error), "connection setup failed");
         }
     }
 

@@ -8,10 +8,9 @@ use crate::driver::endpoint::Endpoint;
 use crate::driver::outgoing::{Outgoing, SWEEP};
 use crate::driver::owner::Connection;
 use oncrpc::xdr::Payload;
-use oncrpc::{Caller, ConnectionId, ReplyBound, Transport, TransportError};
+use oncrpc::{Caller, ReplyBound, TransportError};
+use rpc_serving::backchannels::{BackwardCall, BackwardConnection, MessageSizes, OpenBackchannel};
 use rpcrdma_proto::{InlineSizes, Xids};
-use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{
     AtomicBool, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
@@ -20,74 +19,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
-
-/// Registry of the connections on which clients can be called, of one server or several.
-///
-/// A service that calls its clients holds a clone of the registry that its server is
-/// [configured](crate::ServerConfig::backchannels) with:
-///
-/// ```
-/// use oncrpc::{Answer, Caller, Reply, ReplyBound, Service, Transport};
-/// use rpcrdma::{Backchannels, ServerConfig};
-/// use oncrpc::xdr::{Payload, Writer};
-///
-/// struct Callbacks {
-///     backchannels: Backchannels,
-/// }
-///
-/// impl Service for Callbacks {
-///     fn call(&self, call: Payload, caller: &Caller) -> Answer {
-///         // What the client says here is that it takes calls on this connection, as it does
-///         // with NFS version 4.1's CREATE_SESSION: not before this may it be called.
-///         let Some(backchannel) = self.backchannels.get(caller.connection) else {
-///             return Answer::Now(Reply::Nothing);
-///         };
-///         let client = backchannel.client_is_ready();
-///         Answer::Later(Box::pin(async move {
-///             let xid = client.next_xid();
-///             let mut w = Writer::default();
-///             w.u32(xid);
-///             w.u32(0);
-///             // ... the rest of the message
-///             let bound = ReplyBound { fixed: 100, ..ReplyBound::default() };
-///             match client.call(w.finish(), bound).await {
-///                 Ok(_reply) => Reply::Message(call),
-///                 Err(_why) => Reply::Nothing,
-///             }
-///         }))
-///     }
-/// }
-///
-/// let backchannels = Backchannels::default();
-/// let config = ServerConfig::default().with_backchannels(backchannels.clone());
-/// let service = Callbacks { backchannels };
-/// # drop((config, service));
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct Backchannels {
-    open: Arc<Mutex<HashMap<ConnectionId, Arc<Back>>>>,
-}
-
-/// A connection on which the client can be called once it is known to be ready.
-///
-/// A call to a client that is not ready may end its connection, each time it comes back. So a
-/// server must not call before the client has said that it is ready (RFC 8167 §6).
-#[derive(Clone, Debug)]
-pub struct Backchannel {
-    back: Arc<Back>,
-}
-
-/// Transport for calls to one client, over one connection.
-///
-/// In version one, each call and each reply must fit one Send; a larger one fails (RFC 8167 §5.3).
-/// In version two the client announces what it accepts (xcharext §3.3). Calls wait for a credit of
-/// the client, and fail when their [time](crate::ServerConfig::backward_timeout) is up or the
-/// connection ends. To have a call survive that, repeat it with the same XID when the client is
-/// back and ready (RFC 8167 §5.4).
-#[derive(Clone, Debug)]
-pub struct BackwardClient {
-    back: Arc<Back>,
-}
 
 /// State that callers and the owner of the connection share.
 #[derive(Debug)]
@@ -123,101 +54,48 @@ impl Drop for Results<'_> {
     }
 }
 
-impl Backchannels {
-    /// Returns the connection over which a call came, or `None` if it has ended or its clients
-    /// cannot be called.
-    pub fn get(&self, connection: ConnectionId) -> Option<Backchannel> {
-        let back = Arc::clone(self.lock().get(&connection)?);
-        Some(Backchannel { back })
-    }
-
-    /// Number of connections in the registry.
-    pub fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    /// Whether the registry is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<Back>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Back {
     fn inline(&self) -> MutexGuard<'_, InlineSizes> {
         self.inline.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Backchannel {
-    /// Identifier of the connection.
-    pub fn connection(&self) -> ConnectionId {
-        self.back.caller.connection
+impl BackwardConnection for Back {
+    fn caller(&self) -> &Caller {
+        &self.caller
     }
 
-    /// The client's address.
-    pub fn addr(&self) -> SocketAddr {
-        self.back.caller.addr
+    fn set_ready(&self) {
+        self.ready.store(true, Release);
+        self.calls.wake_owner(ONLY);
     }
 
-    /// Largest call to the client, and reply, that are certain to be carried: those that fit one
-    /// Send, as all of version one must (RFC 8167 §5.3).
-    pub fn inline_sizes(&self) -> InlineSizes {
-        *self.back.inline()
-    }
-
-    /// Declares that the client is ready for calls on this connection, as it has said by means of
-    /// the upper layer (RFC 8167 §6). From then on the connection is not closed for being idle.
-    pub fn client_is_ready(&self) -> BackwardClient {
-        self.back.ready.store(true, Release);
-        self.back.calls.wake_owner(ONLY);
-        BackwardClient {
-            back: Arc::clone(&self.back),
-        }
-    }
-}
-
-impl BackwardClient {
-    /// Identifier of the connection.
-    pub fn connection(&self) -> ConnectionId {
-        self.back.caller.connection
-    }
-
-    /// The client's address.
-    pub fn addr(&self) -> SocketAddr {
-        self.back.caller.addr
-    }
-
-    /// Largest call to the client, and reply, that fit one Send.
-    pub fn inline_sizes(&self) -> InlineSizes {
-        *self.back.inline()
-    }
-}
-
-impl Transport for BackwardClient {
     fn next_xid(&self) -> u32 {
-        self.back.xids.next()
+        self.xids.next()
     }
 
-    async fn call(&self, call: Payload, bound: ReplyBound) -> Result<Payload, TransportError> {
-        let back = &*self.back;
-        let mut results = Results {
-            memory: back.memory.take(&bound, back.timeout).await?,
-            back,
-        };
-        let reply = PendingCall::new(Arc::clone(&back.calls), FIRST_USER, call, bound).await;
-        if !matches!(reply, Err(TransportError::TimedOut(_))) {
-            drop(results.memory.take());
-        }
-        reply
+    fn call(&self, call: Payload, bound: ReplyBound) -> BackwardCall<'_> {
+        Box::pin(async move {
+            let mut results = Results {
+                memory: self.memory.take(&bound, self.timeout).await?,
+                back: self,
+            };
+            let reply = PendingCall::new(Arc::clone(&self.calls), FIRST_USER, call, bound).await;
+            if !matches!(reply, Err(TransportError::TimedOut(_))) {
+                drop(results.memory.take());
+            }
+            reply
+        })
     }
 
-    /// Returns the number of calls that the client accepts at a time.
     fn depth(&self) -> usize {
-        self.back.credits.load(Relaxed) as usize
+        self.credits.load(Relaxed) as usize
+    }
+
+    /// The largest messages that fit one Send.
+    fn message_sizes(&self) -> Option<MessageSizes> {
+        let InlineSizes { call, reply } = *self.inline();
+        Some(MessageSizes { call, reply })
     }
 }
 
@@ -227,7 +105,8 @@ const ONLY: usize = 0;
 /// The server's side of a backchannel; it ends with its connection.
 pub(super) struct BackEnd {
     back: Arc<Back>,
-    registry: Backchannels,
+    /// Entry in the registry; `None` at the end.
+    open: Option<OpenBackchannel>,
     outgoing: Outgoing,
     /// Whether the client was declared ready.
     ready: bool,
@@ -257,10 +136,10 @@ impl BackEnd {
             memory: memory.clone(),
             kept: Kept::default(),
         });
-        registry.lock().insert(caller.connection, Arc::clone(&back));
+        let open = registry.open(Arc::clone(&back) as _);
         Some(Self {
             back,
-            registry,
+            open: Some(open),
             outgoing: Outgoing::new(calls, ONLY, timeout),
             ready: false,
             why: TransportError::Disconnected(CloseReason::TaskEnded.into()),
@@ -337,7 +216,7 @@ impl BackEnd {
 
 impl Drop for BackEnd {
     fn drop(&mut self) {
-        self.registry.lock().remove(&self.back.caller.connection);
+        drop(self.open.take());
         self.back.calls.end(&self.why);
         self.back.kept.end();
     }

@@ -17,14 +17,14 @@ mod worker;
 
 use crate::ServerConfig;
 use crate::driver::budget::Budget;
-use crate::driver::jobs::{Jobs, MAX_BLOCKING};
 use accept::{Acceptor, largest_receive};
 use addresses::{Addresses, ReceiveQueue};
 use backward_memory::BackwardMemory;
 use oncrpc::{ConnectionId, Service};
 use receive_memory::ReceiveMemory;
 use rpc_serving::admission::{Admission, ConnectionLimits};
-use rpc_serving::warnings::Warnings;
+use rpc_serving::jobs::{Jobs, MAX_BLOCKING};
+use rpc_serving::warning_log::WarningLog;
 use rpcrdma_proto::v2::characteristics::XcharSpec;
 use settings::{Listened, Settings, terms};
 use stats::State;
@@ -32,12 +32,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, PoisonError};
 use stop::Stop;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tracing::info;
 use verbs::{Limits, Provider, SetupError, SharedReceiveQueue};
 use worker::Worker;
 
-pub use backchannel::{Backchannel, Backchannels, BackwardClient};
 pub use stats::{ConnectionState, ConnectionStats, ServerStats};
 
 /// RPC-over-RDMA server. It accepts connections and answers their calls on its own threads, until
@@ -128,14 +127,17 @@ impl Server {
         let chunk_memory = config.chunk_memory;
         let admission = Admission::new(config.connection_limits());
         let budget = Budget::giving_way(chunk_memory, config.unanswered);
+        let log = WarningLog::default();
+        if let Some(name) = &config.listener_name {
+            log.name_listener(|| name.to_string());
+        }
         let settings = Settings {
             service,
             budget: budget.clone(),
             admission: admission.clone(),
             receive_memory: ReceiveMemory::new(config.receive_memory),
             addresses: Addresses::default(),
-            warnings: Warnings::default(),
-            suppressed: Notify::new(),
+            log,
             jobs: Jobs::new(MAX_BLOCKING),
             backward_memory: BackwardMemory::new(config.backward_memory),
             config,

@@ -137,8 +137,8 @@ impl Serving {
         policy.deliveries.end();
         policy.tally.publish(endpoint, policy.drain_until.is_some());
         policy.tally.ended(&over);
-        if !over.is_of_peer() || self.settings.may_warn(endpoint.caller.group) {
-            endpoint.log_end(&over, self.settings.listen());
+        if !over.is_of_peer() || self.settings.log.may_warn(endpoint.caller.group) {
+            endpoint.log_end(&over, self.settings.log.listener());
         }
         if let Some(back) = policy.back.take() {
             back.end(&over, &endpoint.connection);
@@ -198,14 +198,10 @@ impl Answering {
         connection.calls_in() == 0 && connection.calls_out() == 0 && !calls_back
     }
 
-    /// The use of the connection: a client that is ready for calls keeps it for them (RFC 8167 §5.4).
+    /// The use of the connection.
     fn current_use(&self, connection: &Connection) -> Use {
         let ready = self.back.as_ref().is_some_and(BackEnd::is_ready);
-        match self.is_idle(connection) {
-            false => Use::InUse,
-            true if ready => Use::Kept,
-            true => Use::Idle,
-        }
+        Use::of(self.is_idle(connection), ready)
     }
 
     /// Ends a connection that the service has closed, once the replies that it gave are sent unless
@@ -238,8 +234,8 @@ impl Answering {
             return Err(CloseReason::Oversized { bytes, limit });
         }
         let logged = std::mem::replace(&mut self.has_oversized, true);
-        if !logged && self.settings.may_warn(endpoint.caller.group) {
-            let (listen, peer) = (self.settings.listen(), endpoint.qp.peer_addr());
+        if !logged && self.settings.log.may_warn(endpoint.caller.group) {
+            let (listen, peer) = (self.settings.log.listener(), endpoint.qp.peer_addr());
             warn!(listen, %peer, bytes, limit, "a message is longer than was announced; other servers close the connection");
         }
         Ok(())
@@ -408,7 +404,6 @@ mod tests {
     use crate::ServerConfig;
     use crate::driver::budget::Budget;
     use crate::driver::failed::FailedCalls;
-    use crate::driver::jobs::Jobs;
     use crate::driver::owner::ConnectionOwner;
     use crate::driver::{AROUND, CALLS, PIECE};
     use crate::server::addresses::Addresses;
@@ -420,7 +415,8 @@ mod tests {
     use oncrpc::xdr::Payload;
     use oncrpc::{Answer, Caller, Reply, Service};
     use rpc_serving::admission::Admission;
-    use rpc_serving::warnings::Warnings;
+    use rpc_serving::jobs::Jobs;
+    use rpc_serving::warning_log::WarningLog;
     use rpcrdma_proto::v2::Dialect;
     use rpcrdma_proto::{
         Characteristics, Config, InlineThreshold, PrivateData, Receives, Registrations, Role,
@@ -429,7 +425,6 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::sync::{Mutex, PoisonError};
     use std::task::Poll;
-    use tokio::sync::Notify;
     use verbs::{Gather, QueuePair, WorkRequest, WrId};
     use verbs_sim::{EndOptions, Fabric, PairOptions};
 
@@ -517,8 +512,7 @@ mod tests {
             admission: admission.clone(),
             receive_memory: ReceiveMemory::new(0),
             addresses: Addresses::default(),
-            warnings: Warnings::default(),
-            suppressed: Notify::new(),
+            log: WarningLog::default(),
             jobs: Jobs::new(1),
             backward_memory: BackwardMemory::new(0),
             budget,

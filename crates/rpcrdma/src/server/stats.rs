@@ -3,7 +3,7 @@
 use crate::driver::clock;
 use crate::driver::close_reason::CloseReason;
 use crate::driver::endpoint::Endpoint;
-use crate::driver::jobs::JobCounts;
+use crate::driver::job_replies::JobCounts;
 use oncrpc::ConnectionId;
 use rpcrdma_proto::v2::characteristics::XcharSpec;
 use rpcrdma_proto::{Counters, Version};

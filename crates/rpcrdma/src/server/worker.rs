@@ -1,9 +1,9 @@
 //! Worker threads of a server, each with its own runtime.
 
 use super::stop::Stop;
-use crate::driver::jobs::{MAX_BLOCKING, MAX_STUCK};
 use crate::driver::spin::Activity;
 use buffer::Pool;
+use rpc_serving::jobs::{MAX_BLOCKING, MAX_STUCK};
 use rpc_serving::turns::EventLoop;
 use std::io;
 use std::sync::Arc;

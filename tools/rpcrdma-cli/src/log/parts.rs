@@ -1,12 +1,13 @@
 //! The parts of the program that a filter of the log can name.
 
 /// What lines of the log are filed under: what `serve` and `gateway` say of themselves, and the crates that log.
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "serve",
     "gateway",
     "iwarp_proto",
     "nfs_server",
     "oncrpc_tcp",
+    "rpc_serving",
     "rpcrdma",
     "rpcrdma_cli",
     "rpcrdma_proto",

@@ -16,11 +16,10 @@
 //! Deferred work returns its thread at once and replies later from elsewhere, so it holds up no
 //! other job.
 
-use super::clock;
-use super::owner::CallId;
+use crate::clock;
+use crate::fair_queue::{FairQueue, Turn};
+use crate::shares::{Bound, Shares};
 use oncrpc::{Caller, ConnectionId, PeerGroup, Reply, Respond};
-use rpc_serving::fair_queue::{FairQueue, Turn};
-use rpc_serving::shares::{Bound, Shares};
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,22 +28,15 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Relaxed},
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 /// Largest number of running jobs, on all connections together; more wait for their turn. Jobs of
 /// ended connections count until they return.
-pub(crate) const MAX_BLOCKING: usize = 128;
+pub const MAX_BLOCKING: usize = 128;
 
 /// Largest number of stuck jobs, on all connections together. An address may have as many as it
 /// leaves free. Each further one occupies one of the [`MAX_BLOCKING`] threads for good.
-pub(crate) const MAX_STUCK: usize = 256;
-
-/// Largest number of calls of one connection in jobs or futures, without stuck ones; more wait.
-/// Their replies are not accounted for until they are complete, and may be as large as a chunk even
-/// if none was offered.
-pub(super) const MAX_JOBS: usize = 64;
+pub const MAX_STUCK: usize = 256;
 
 /// How long a job runs before it counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
@@ -52,58 +44,54 @@ const STUCK_AFTER: Duration = Duration::from_secs(5);
 /// How often a connection with jobs in flight looks for stuck ones, of others too.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Work of a job.
-pub(crate) enum Work {
+/// Work of a job, as a [service](oncrpc::Service) returns it.
+pub enum Work {
     /// See [`Answer::Blocking`](oncrpc::Answer::Blocking).
     Blocking(Box<dyn FnOnce() -> Reply + Send>),
     /// See [`Answer::Deferred`](oncrpc::Answer::Deferred).
     Deferred(Box<dyn FnOnce(Respond) + Send>),
 }
 
-/// Result of a job; no reply if it panicked.
-pub(crate) type Done = (CallId, Option<Reply>);
-
-/// The threads for jobs, and the queue of waiting jobs.
-#[derive(Clone)]
-pub(crate) struct Jobs {
-    shared: Arc<Shared>,
+/// The way of a reply from a job to the caller. A transport implements it by what it keeps of a call.
+pub trait ReplyTo: Send + 'static {
+    /// Passes on the reply, on the thread that made it; `None` if there is none, because the work panicked or has
+    /// dropped its [`Respond`]. The connection may have ended.
+    fn reply(self, reply: Option<Reply>);
 }
 
-struct Shared {
+/// The threads for jobs, and the queue of waiting jobs. All connections of a server share one.
+pub struct Jobs<R> {
+    shared: Arc<Shared<R>>,
+}
+
+struct Shared<R> {
     /// Largest number of threads woken at a time.
     most_waking: usize,
-    queue: Mutex<Queue<Job>>,
+    queue: Mutex<Queue<Job<R>>>,
 }
 
-struct Job {
-    id: CallId,
+struct Job<R> {
     work: Work,
-    done: UnboundedSender<Done>,
-    /// Number of the connection's jobs that occupy no thread.
-    stuck: Arc<AtomicUsize>,
+    to: R,
+    without_thread: Arc<WithoutThread>,
 }
 
-/// The jobs of one connection.
-pub(crate) struct JobsOfConnection {
-    jobs: Jobs,
+/// The jobs of one connection. Those that no thread has taken yet are dropped with it.
+pub struct JobsOfConnection<R> {
+    jobs: Jobs<R>,
     group: PeerGroup,
     connection: ConnectionId,
-    /// Created with the first job, because it takes kilobytes and most connections have no jobs.
-    results: Option<(UnboundedSender<Done>, UnboundedReceiver<Done>)>,
-    counts: JobCounts,
-    /// Number of jobs that occupy no thread: they are stuck, or have returned their threads.
-    stuck: Arc<AtomicUsize>,
+    without_thread: Arc<WithoutThread>,
     /// Next check for stuck jobs, while any job is in flight.
     next_look: Option<Instant>,
 }
 
-/// Job counters of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct JobCounts {
-    /// Jobs begun so far.
-    pub(crate) begun: u64,
-    /// Jobs without a reply yet.
-    pub(crate) in_flight: usize,
+/// Numbers of jobs of a connection that occupy no thread.
+#[derive(Default)]
+struct WithoutThread {
+    stuck: AtomicUsize,
+    /// Deferred jobs that have returned their threads, and not replied yet.
+    deferred: AtomicUsize,
 }
 
 /// Jobs that wait and that run: the policy alone, without threads.
@@ -125,8 +113,7 @@ struct Queue<T> {
 struct Running {
     group: PeerGroup,
     since: Instant,
-    /// Number of the connection's stuck jobs.
-    stuck: Arc<AtomicUsize>,
+    without_thread: Arc<WithoutThread>,
 }
 
 impl<T> Queue<T> {
@@ -182,7 +169,7 @@ impl<T> Queue<T> {
         if let Some(job) = self.begun.remove(&number) {
             self.threads.give_back(job.group, 1);
         } else if let Some(job) = self.stuck.remove(&number) {
-            job.stuck.fetch_sub(1, Relaxed);
+            job.without_thread.stuck.fetch_sub(1, Relaxed);
             self.places.give_back(job.group, 1);
         }
     }
@@ -200,7 +187,7 @@ impl<T> Queue<T> {
                 && let Some(job) = self.begun.remove(&number)
             {
                 self.threads.give_back(job.group, 1);
-                job.stuck.fetch_add(1, Relaxed);
+                job.without_thread.stuck.fetch_add(1, Relaxed);
                 self.stuck.insert(number, job);
             }
         }
@@ -208,9 +195,18 @@ impl<T> Queue<T> {
     }
 }
 
-impl Jobs {
-    /// Creates the queue for `threads` threads.
-    pub(crate) fn new(threads: usize) -> Self {
+impl<R> Clone for Jobs<R> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<R: ReplyTo> Jobs<R> {
+    /// Creates the queue for this many threads. They are those of the runtime for blocking work, which needs
+    /// [`MAX_STUCK`] more.
+    pub fn new(threads: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
                 most_waking: std::thread::available_parallelism().map_or(1, NonZero::get),
@@ -220,20 +216,18 @@ impl Jobs {
     }
 
     /// Opens the jobs of a new connection.
-    pub(crate) fn of_connection(&self, caller: &Caller) -> JobsOfConnection {
+    pub fn of_connection(&self, caller: &Caller) -> JobsOfConnection<R> {
         JobsOfConnection {
             jobs: self.clone(),
             group: caller.group,
             connection: caller.connection,
-            results: None,
-            counts: JobCounts::default(),
-            stuck: Arc::default(),
+            without_thread: Arc::default(),
             next_look: None,
         }
     }
 
     /// Wakes a thread of the current runtime for a job. The thread then goes on with waiting jobs.
-    fn run(&self, number: u64, job: Job) {
+    fn run(&self, number: u64, job: Job<R>) {
         let waking = Waking(self.clone());
         tokio::task::spawn_blocking(move || {
             let jobs = waking.0.clone();
@@ -244,7 +238,7 @@ impl Jobs {
     }
 
     /// Runs this job and the next ones on this thread.
-    fn run_here(&self, mut number: u64, mut job: Job) {
+    fn run_here(&self, mut number: u64, mut job: Job<R>) {
         loop {
             job.run();
             let mut queue = self.shared.lock();
@@ -308,118 +302,109 @@ impl Jobs {
 }
 
 /// Counts a thread that is being woken, until it runs or its runtime has ended.
-struct Waking(Jobs);
+struct Waking<R>(Jobs<R>);
 
-impl Drop for Waking {
+impl<R> Drop for Waking<R> {
     fn drop(&mut self) {
         self.0.shared.lock().waking -= 1;
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue<Job>> {
+impl<R> Shared<R> {
+    fn lock(&self) -> MutexGuard<'_, Queue<Job<R>>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Job {
+impl<R: ReplyTo> Job<R> {
     fn run(self) {
         let Self {
-            id,
             work,
-            done,
-            stuck,
+            to,
+            without_thread,
         } = self;
         match work {
             Work::Blocking(work) => {
-                // What a panic leaves behind is dropped with the job, and its connection ends.
-                let reply = catch_unwind(AssertUnwindSafe(work)).ok();
-                send(&done, id, reply);
+                // What a panic leaves behind is dropped with the job.
+                let made = catch_unwind(AssertUnwindSafe(work)).ok();
+                reply(to, made);
             }
             Work::Deferred(work) => {
                 let ended = Arc::new(AtomicBool::new(false));
-                let (other, others) = (Arc::clone(&ended), Arc::clone(&stuck));
-                let respond = Respond::new(move |reply| {
-                    send(&done, id, reply);
+                let (other, others) = (Arc::clone(&ended), Arc::clone(&without_thread));
+                let respond = Respond::new(move |made| {
+                    reply(to, made);
                     if other.swap(true, AcqRel) {
-                        others.fetch_sub(1, Relaxed);
+                        others.deferred.fetch_sub(1, Relaxed);
                     }
                 });
                 // After a panic nobody responds, which says so.
                 let _ = catch_unwind(AssertUnwindSafe(move || work(respond)));
-                stuck.fetch_add(1, Relaxed);
+                without_thread.deferred.fetch_add(1, Relaxed);
                 if ended.swap(true, AcqRel) {
-                    stuck.fetch_sub(1, Relaxed);
+                    without_thread.deferred.fetch_sub(1, Relaxed);
                 }
             }
         }
     }
 }
 
-/// Sends the result of a job. Its connection may have ended, and dropping the result must not cost
+/// Passes on the reply of a job. Its connection may have ended, and dropping the reply must not cost
 /// this thread its turn.
-fn send(done: &UnboundedSender<Done>, id: CallId, reply: Option<Reply>) {
-    let _ = catch_unwind(AssertUnwindSafe(move || drop(done.send((id, reply)))));
+fn reply(to: impl ReplyTo, made: Option<Reply>) {
+    let _ = catch_unwind(AssertUnwindSafe(move || to.reply(made)));
 }
 
-impl Queue<Job> {
+impl<R> Queue<Job<R>> {
     /// Takes and starts the next job, and returns it with its number.
-    fn begin_next(&mut self, now: Instant) -> Option<(u64, Job)> {
+    fn begin_next(&mut self, now: Instant) -> Option<(u64, Job<R>)> {
         let (group, job) = self.next()?;
-        let stuck = Arc::clone(&job.stuck);
+        let without_thread = Arc::clone(&job.without_thread);
         let number = self.began(Running {
             group,
             since: now,
-            stuck,
+            without_thread,
         });
         Some((number, job))
     }
 }
 
-impl JobsOfConnection {
-    /// Jobs that have not brought their replies yet.
-    pub(crate) fn in_flight(&self) -> usize {
-        self.counts.in_flight
+impl<R: ReplyTo> JobsOfConnection<R> {
+    /// Number of stuck jobs.
+    pub fn stuck(&self) -> usize {
+        self.without_thread.stuck.load(Relaxed)
     }
 
-    /// Like [`in_flight`](Self::in_flight), without jobs that are stuck or have returned their
-    /// threads.
-    pub(crate) fn not_stuck(&self) -> usize {
-        let stuck = self.stuck.load(Relaxed);
-        self.counts.in_flight.saturating_sub(stuck)
+    /// Number of jobs that occupy no thread: they are stuck, or deferred and have returned their threads.
+    pub fn without_thread(&self) -> usize {
+        self.stuck() + self.without_thread.deferred.load(Relaxed)
     }
 
-    /// Checks for stuck jobs, so that waiting ones of all connections get threads. Returns when to
+    /// Checks for stuck jobs, so that waiting ones of all connections get threads. `in_flight` is the number of jobs
+    /// that have not replied, and `calls_wait` tells whether calls wait for one of these to be stuck. Returns when to
     /// check again.
-    pub(crate) fn look(&mut self, now: Instant) -> Option<Instant> {
-        if self.counts.in_flight == 0 {
+    pub fn look(&mut self, now: Instant, in_flight: usize, calls_wait: bool) -> Option<Instant> {
+        if in_flight == 0 {
             self.next_look = None;
             return None;
         }
         if self.next_look.is_some_and(|next| now >= next) {
-            let calls_wait = self.not_stuck() >= MAX_JOBS;
             self.jobs.replace_stuck(now, calls_wait);
             self.next_look = Some(now + LOOK_AGAIN);
         }
         self.next_look
     }
 
-    pub(crate) fn counts(&self) -> JobCounts {
-        self.counts
-    }
-
-    /// Adds a job for a call.
-    pub(crate) fn add(&mut self, id: CallId, work: Work) {
-        let (done, _) = self.results.get_or_insert_with(mpsc::unbounded_channel);
-        let done = done.clone();
-        self.counts.begun += 1;
-        self.counts.in_flight += 1;
-        let stuck = Arc::clone(&self.stuck);
+    /// Adds a job, whose reply goes to `to`.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn add(&mut self, work: Work, to: R) {
         let job = Job {
-            id,
             work,
-            done,
-            stuck,
+            to,
+            without_thread: Arc::clone(&self.without_thread),
         };
         let Jobs { shared } = &self.jobs;
         let now = clock::now();
@@ -431,7 +416,7 @@ impl JobsOfConnection {
                 let running = Running {
                     group: self.group,
                     since: now,
-                    stuck: Arc::clone(&job.stuck),
+                    without_thread: Arc::clone(&job.without_thread),
                 };
                 Some((queue.began(running), job))
             }
@@ -449,30 +434,11 @@ impl JobsOfConnection {
             self.jobs.run(number, job);
         }
     }
+}
 
-    /// Takes the result of a job, if there is one.
-    pub(crate) fn take_done(&mut self) -> Option<Done> {
-        let (_, results) = self.results.as_mut()?;
-        let done = results.try_recv().ok()?;
-        self.counts.in_flight -= 1;
-        Some(done)
-    }
-
-    /// Waits for the result of a job.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Done> {
-        let Some((_, results)) = self.results.as_mut() else {
-            return Poll::Pending;
-        };
-        // It has a sender of its own, so that it does not end.
-        let Poll::Ready(Some(done)) = results.poll_recv(cx) else {
-            return Poll::Pending;
-        };
-        self.counts.in_flight -= 1;
-        Poll::Ready(done)
-    }
-
+impl<R> JobsOfConnection<R> {
     /// Drops the waiting jobs, because the connection ends.
-    pub(crate) fn give_up(&mut self) {
+    pub fn give_up(&mut self) {
         let mut queue = self.jobs.shared.lock();
         let cancelled = queue.waiting.cancel(self.group, self.connection);
         drop(queue);
@@ -481,7 +447,7 @@ impl JobsOfConnection {
     }
 }
 
-impl Drop for JobsOfConnection {
+impl<R> Drop for JobsOfConnection<R> {
     fn drop(&mut self) {
         self.give_up();
     }

@@ -1,10 +1,12 @@
-//! Warnings about peers, limited per peer.
+//! Warnings of a server about its peers, limited per peer.
 
+use crate::clock;
+use crate::warnings::{Suppressed, WARNING_PERIOD, Warnings};
 use oncrpc::PeerGroup;
-use rpc_serving::warnings::{Suppressed, Warnings};
+use std::convert::Infallible;
 use std::sync::OnceLock;
+use std::time::Instant;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 /// Decides which warnings about peers are logged, and logs how many were not. Shared by all
 /// connections that it is to limit.
@@ -31,27 +33,36 @@ impl WarningLog {
 
     /// Whether to log one more warning about this peer.
     pub fn may_warn(&self, peer: PeerGroup) -> bool {
-        let allowed = self.warnings.allows(peer, Instant::now().into_std());
+        let allowed = self.warnings.allows(peer, clock::now());
         if !allowed {
             self.suppressed.notify_one();
         }
         allowed
     }
 
-    /// Waits until a [summary](Self::summarise) is due.
-    pub async fn summary_is_due(&self) {
+    /// Logs how many warnings were not logged, after each period in which there were any. It never ends.
+    pub async fn summarise_when_due(&self) -> Infallible {
         loop {
-            if let Some(due) = self.warnings.next_summary() {
-                return tokio::time::sleep_until(due.into()).await;
+            match self.warnings.next_summary() {
+                Some(due) => {
+                    tokio::time::sleep_until(due.into()).await;
+                    self.summarise(clock::now());
+                }
+                None => self.suppressed.notified().await,
             }
-            self.suppressed.notified().await;
         }
     }
 
+    /// Logs how many warnings were not logged, also of periods that are not over yet: nothing is lost at the end of a
+    /// server.
+    pub fn summarise_all(&self) {
+        self.summarise(clock::now() + WARNING_PERIOD);
+    }
+
     /// Logs how many warnings were not logged in periods that are over by `now`.
-    pub fn summarise(&self, now: Instant) {
+    fn summarise(&self, now: Instant) {
         let listen = self.listener();
-        for Suppressed { peer, count } in self.warnings.summary(now.into_std()) {
+        for Suppressed { peer, count } in self.warnings.summary(now) {
             match peer {
                 Some(peer) => {
                     tracing::warn!(listen, %peer, count, "further warnings about this peer");

@@ -42,7 +42,7 @@ fn running(group: PeerGroup, since: Instant) -> Running {
     Running {
         group,
         since,
-        stuck: Arc::default(),
+        without_thread: Arc::default(),
     }
 }
 
