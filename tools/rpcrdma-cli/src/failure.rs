@@ -6,10 +6,11 @@ use crate::log;
 use crate::output::{self, CannotWrite};
 use crate::progress;
 use nfs_client::printable;
+pub(crate) use oncrpc::plain;
 use printing::json;
 use rustix::process::Signal;
 use serde::Serialize;
-use std::fmt::{self, Display};
+use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -228,7 +229,7 @@ fn report(error: &anyhow::Error, exit_code: u8) {
 /// An error with its causes in one line, and with advice for an NFS error. The causes may have words of a
 /// server in them, which must not steer the terminal.
 fn line(error: &anyhow::Error) -> String {
-    let mut text = without_numbers(&format!("{error:#}"));
+    let mut text = plain(&format_args!("{error:#}"));
     let hint = error.chain().find_map(|cause| {
         let error: &nfs_client::Error = cause.downcast_ref()?;
         error.fault.hint()
@@ -237,26 +238,6 @@ fn line(error: &anyhow::Error) -> String {
         text += &format!(" ({hint})");
     }
     printable(text.as_bytes())
-}
-
-/// An error in the words that people use for it.
-pub(crate) fn plain(error: &dyn Display) -> String {
-    without_numbers(&error.to_string())
-}
-
-/// A text without the `(os error 2)` that the standard library has behind the words of the system.
-fn without_numbers(text: &str) -> String {
-    const BEFORE: &str = " (os error ";
-    let mut parts = text.split(BEFORE);
-    let mut kept = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let behind = part.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-');
-        match behind.strip_prefix(')') {
-            Some(behind) if behind.len() + 1 < part.len() => kept += behind,
-            _ => kept = kept + BEFORE + part,
-        }
-    }
-    kept
 }
 
 fn is_usage(error: &anyhow::Error) -> bool {
@@ -339,22 +320,6 @@ mod tests {
         assert_eq!(line(&error.clone().into()), expected);
         let within = anyhow::Error::new(error).context("b");
         assert_eq!(line(&within), format!("b: {expected}"));
-    }
-
-    #[test]
-    fn numbers_of_errors_are_left_out() {
-        let check = |text: &str, expected: &str| assert_eq!(without_numbers(text), expected);
-        check("a: No such file (os error 2)", "a: No such file");
-        check(
-            "No such file (os error 2): b (os error 13)!",
-            "No such file: b!",
-        );
-        check("Unknown (os error -1)", "Unknown");
-        for other in ["a (os error x)", "a (os error )", "a (os error 2", ""] {
-            check(other, other);
-        }
-        let missing = std::fs::File::open("/no/such").unwrap_err();
-        assert_eq!(plain(&missing), "No such file or directory");
     }
 
     #[test]

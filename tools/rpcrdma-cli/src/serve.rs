@@ -20,7 +20,6 @@ pub(crate) mod metrics;
 mod mount_server;
 mod mounts;
 pub(crate) mod names;
-pub(crate) mod null;
 pub(crate) mod observed;
 pub(crate) mod operate;
 pub(crate) mod plan;

@@ -1,9 +1,9 @@
 //! How the descriptors of the process are shared among pairs.
 
-use super::passed_mount::CALLS_WITHOUT_PORT;
 use super::plan::PairPlan;
 use super::side::Scheme;
 use crate::serve::capacity::{OF_DEVICE, OF_SOFTWARE};
+use gateway::CALLS_WITHOUT_PORT;
 use oncrpc_tcp::Limits;
 
 /// Descriptors of the process itself: standard streams, the control socket, metrics, an event queue for each thread.

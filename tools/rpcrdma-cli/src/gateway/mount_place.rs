@@ -1,4 +1,4 @@
-//! Where MOUNT of the server of a pair is.
+//! The place of MOUNT of the server of a pair, as it is configured.
 
 use super::side::UpstreamUrl;
 use crate::endpoint::Endpoint;
@@ -6,7 +6,7 @@ use nfs_proto::MOUNT_PORT;
 use std::fmt;
 use std::str::FromStr;
 
-/// Where MOUNT of a server is.
+/// The place of MOUNT of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum MountPlace {
     /// At the port that rpcbind of the server's host says, or the usual one if there is no rpcbind.
@@ -49,7 +49,7 @@ impl fmt::Display for MountPlace {
 }
 
 impl MountPlace {
-    /// Where MOUNT of a server is, in words.
+    /// The place in words.
     pub(super) fn describe(&self, upstream: &UpstreamUrl) -> String {
         let host = &upstream.server.host;
         match self {
@@ -61,7 +61,7 @@ impl MountPlace {
         }
     }
 
-    /// Where MOUNT of a server is, for programs: `rpcbind`, or a host and a port.
+    /// The place for programs: `rpcbind`, or a host and a port.
     pub(super) fn name(&self, upstream: &UpstreamUrl) -> String {
         match self {
             Self::ByRpcbind => "rpcbind".to_owned(),

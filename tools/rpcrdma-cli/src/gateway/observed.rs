@@ -3,7 +3,6 @@
 use super::allowed_clients::AllowedClients;
 use super::over;
 use super::pairs::{Pair, Pairs};
-use super::passed_mount::MountFailures;
 use super::plan::PairPlan;
 use super::replace::Failed;
 use crate::control::{
@@ -14,7 +13,7 @@ use crate::log;
 use crate::serve::metrics::families::{Families, Labels, Listener};
 use crate::serve::observed::{Observed as ServerObserved, Reloads};
 use crate::serve::reports::Tells;
-use gateway::{GatewayMonitor, GatewayStats, TcpClient};
+use gateway::{GatewayMonitor, GatewayStats, MountFailures, TcpClient};
 use printing::json;
 use prometheus::proto::MetricFamily;
 use rpc_serving::admission::Admission;

@@ -4,10 +4,7 @@ use super::allowed_clients::AllowedClients;
 use super::args::GatewayArgs;
 use super::descriptors::{Shares, of_client, refusals};
 use super::event_loops::{EventLoops, SharedGateway};
-use super::mount_proxy::MountProxy;
-use super::mount_server::MountServer;
 use super::over::{Sides, over_tcp};
-use super::passed_mount::{CALLS_WITHOUT_PORT, MountFailures, PassedMount};
 use super::plan::{self, PairPlan};
 use super::side::Scheme;
 use super::sockets::Sockets;
@@ -24,7 +21,11 @@ use crate::serve::locked_memory;
 use crate::serve::names::Names;
 use crate::serve::plan::Addresses;
 use crate::serve::registration::{self, Registered};
-use gateway::{Gateway, GatewayConfig, GatewayMonitor, Listen, SourcePorts, Upstream, tcp_limits};
+use anyhow::Context;
+use gateway::{
+    CALLS_WITHOUT_PORT, Gateway, GatewayConfig, GatewayMonitor, Listen, MountFailures,
+    MountForwarder, MountProxy, SourcePorts, Upstream, tcp_limits,
+};
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFSACL_PROGRAM, NFSACL_V3};
 use oncrpc::LocalUsers;
 use oncrpc_tcp::rpcbind::{NetId, Registration};
@@ -70,8 +71,8 @@ pub(super) struct Pair {
     clients: Arc<AllowedClients>,
     gateway: SharedGateway,
     monitor: GatewayMonitor,
-    /// MOUNT of the server.
-    passed_mount: PassedMount,
+    /// Calls of MOUNT to the server.
+    forwarder: MountForwarder,
     mount: Option<MountProxy>,
     /// Name of the socket of the service manager that MOUNT uses, if it uses one.
     pub(super) mount_socket: Option<String>,
@@ -214,7 +215,7 @@ impl Pairs {
             pair.gateway.limit_connections(connections).await;
             match &pair.mount {
                 Some(mount) => mount.limit_connections(shares.mount_connections()),
-                None => pair.passed_mount.turns.limit(CALLS_WITHOUT_PORT),
+                None => pair.forwarder.limit_calls(CALLS_WITHOUT_PORT),
             }
         }
     }
@@ -238,11 +239,11 @@ impl Pairs {
         let name = Arc::default();
         let (listen, over_devices) = self.listen(&plan, &clients, &name)?;
         let upstream_side = self.upstream(&plan, upstream.clone());
-        let passed_mount =
-            PassedMount::new(MountServer::of(&plan, self.key(&plan, "upstream_mount")));
+        let mount_server = plan.mount_server(self.key(&plan, "upstream_mount"));
+        let forwarder = MountForwarder::new(mount_server);
         let config = self
             .config(&plan)
-            .with_mount(Some(Arc::new(passed_mount.clone())));
+            .with_mount(Some(Arc::new(forwarder.clone())));
         let gateway = Gateway::bind(listen, upstream_side, config);
         let gateway = gateway.await;
         let gateway = gateway.map_err(|error| self.cannot_listen(error, &plan))?;
@@ -254,7 +255,7 @@ impl Pairs {
             clients,
             monitor: gateway.monitor(),
             gateway: SharedGateway::new(gateway),
-            passed_mount,
+            forwarder,
             mount: None,
             mount_socket: None,
             registered: None,
@@ -266,7 +267,7 @@ impl Pairs {
             first.socket = Some(name.to_owned());
         }
         name.get_or_init(|| pair.url());
-        pair.passed_mount.log.name_listener(|| pair.url());
+        pair.forwarder.name_listener(|| pair.url());
         match self.complete(&mut pair).await {
             Ok(()) => {
                 pair.log_sockets();
@@ -289,16 +290,18 @@ impl Pairs {
             return Ok(());
         };
         let listener = self.tcp_listener(on, &self.key(plan, "mount_port"))?;
+        let clients = Arc::clone(&pair.clients);
         let mount = MountProxy::start(
             listener,
-            pair.passed_mount.clone(),
-            Arc::clone(&pair.clients),
+            pair.forwarder.clone(),
+            move |addr| clients.admits(addr),
             Arc::clone(&self.local_users),
-        )?;
+        )
+        .context("cannot listen")?;
         let mount = pair.mount.insert(mount);
         pair.mount_socket = self.sockets.name(on).map(str::to_owned);
         if plan.rpcbind {
-            let entries = entries(plan.listen.scheme, pair.listening, mount.addr);
+            let entries = entries(plan.listen.scheme, pair.listening, mount.addr());
             pair.registered = Some(Registered::of(&entries).await?);
         }
         Ok(())
@@ -515,13 +518,13 @@ impl Pair {
         Arc::clone(&self.clients)
     }
 
-    /// What became of calls of MOUNT.
+    /// Counters of calls of MOUNT without an answer of the server.
     pub(super) fn mount_failures(&self) -> Arc<MountFailures> {
-        Arc::clone(&self.passed_mount.failures)
+        self.forwarder.failures()
     }
 
     pub(super) fn mount_addr(&self) -> Option<SocketAddr> {
-        self.mount.as_ref().map(|mount| mount.addr)
+        self.mount.as_ref().map(MountProxy::addr)
     }
 
     /// Who admits clients of MOUNT, if it is passed on.

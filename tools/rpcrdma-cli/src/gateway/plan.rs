@@ -7,6 +7,7 @@ use crate::provider::ProviderArgs;
 use crate::serve::listen::mount_addresses;
 use crate::serve::names::Names;
 use crate::serve::plan::{Addresses, Clients, HostName};
+use gateway::{MountPort, MountServer};
 use nfs_server::{AccessList, Network};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -87,6 +88,38 @@ impl PairPlan {
     pub(crate) fn mount_name(&self) -> Option<String> {
         let is_named = self.upstream_mount != MountPlace::ByRpcbind;
         (self.mount_port.is_some() || is_named).then(|| self.upstream_mount.name(&self.upstream))
+    }
+
+    /// MOUNT of the server; `setting` names what sets its place, in words.
+    pub(crate) fn mount_server(&self, setting: String) -> MountServer {
+        let (host, port) = self.mount_of_server();
+        MountServer::new(host, port)
+            .with_nfs_name(self.upstream.to_string())
+            .with_setting(setting)
+    }
+
+    /// Host and port of MOUNT of the server.
+    fn mount_of_server(&self) -> (&str, MountPort) {
+        let UpstreamUrl { scheme, server } = &self.upstream;
+        let host = &server.host;
+        match &self.upstream_mount {
+            MountPlace::At(endpoint) => (&endpoint.host, MountPort::Fixed(endpoint.port)),
+            MountPlace::Port(port) => (host, MountPort::Fixed(*port)),
+            // A server at the usual port is the one of its host. Where MOUNT has a port here, its users were told where it
+            // is looked for.
+            MountPlace::ByRpcbind
+                if self.mount_port.is_some() || self.upstream.has_usual_port() =>
+            {
+                (host, MountPort::OfHost)
+            }
+            MountPlace::ByRpcbind => {
+                let port = MountPort::OfServer {
+                    transport: scheme.transport(),
+                    nfs_port: server.port,
+                };
+                (host, port)
+            }
+        }
     }
 
     /// Whether clients connect over RDMA devices alone.
@@ -243,6 +276,37 @@ pub(crate) async fn addresses(
 mod tests {
     use super::*;
     use crate::gateway::circles::tests::plan;
+    use gateway::TransportKind;
+
+    #[test]
+    fn mount_of_a_host_is_that_of_the_server_only_for_the_usual_port_or_where_that_is_announced() {
+        let check = |upstream: &str, mount_port, expected: MountPort| {
+            let (mut plan, _) = plan("rdma://127.0.0.1", upstream);
+            plan.mount_port = mount_port;
+            assert_eq!(plan.mount_of_server(), ("192.0.2.1", expected));
+        };
+        let of_server = |nfs_port| MountPort::OfServer {
+            transport: TransportKind::Tcp,
+            nfs_port,
+        };
+        check("tcp://192.0.2.1:2049", None, MountPort::OfHost);
+        check("rdma://192.0.2.1:20049", None, MountPort::OfHost);
+        check("tcp://192.0.2.1:20049", None, of_server(20049));
+        check("tcp://192.0.2.1:2050", None, of_server(2050));
+        check("tcp://192.0.2.1:2050", Some(20048), MountPort::OfHost);
+    }
+
+    #[test]
+    fn place_of_mount_that_is_named_is_the_only_one() {
+        let check = |place: &str, expected: (&str, u16)| {
+            let (mut plan, _) = plan("rdma://127.0.0.1", "tcp://192.0.2.1:2050");
+            plan.upstream_mount = place.parse().unwrap();
+            let (host, port) = expected;
+            assert_eq!(plan.mount_of_server(), (host, MountPort::Fixed(port)));
+        };
+        check("635", ("192.0.2.1", 635));
+        check("filer:635", ("filer", 635));
+    }
 
     #[test]
     fn addresses_of_a_pair_differ_in_mount_and_rpcbind_alone() {

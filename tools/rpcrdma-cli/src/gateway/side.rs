@@ -2,6 +2,7 @@
 
 use crate::endpoint::Endpoint;
 use crate::serve::listen;
+use gateway::TransportKind;
 use nfs_client::ipv6_host;
 use nfs_proto::NFS_RDMA_PORT;
 use std::fmt;
@@ -45,6 +46,13 @@ impl Scheme {
         match self {
             Self::Rdma => NFS_RDMA_PORT,
             Self::Tcp => NFS_TCP_PORT,
+        }
+    }
+
+    pub(super) fn transport(self) -> TransportKind {
+        match self {
+            Self::Rdma => TransportKind::Rdma,
+            Self::Tcp => TransportKind::Tcp,
         }
     }
 

@@ -1,9 +1,9 @@
 //! MOUNT over TCP.
 
 use super::listen;
-use super::null::NullOnly;
 use crate::endpoint::at_port;
 use anyhow::Context;
+use nfs_proto::NullOnly;
 use nfs_server::{Exports, Mount3};
 use oncrpc::{LocalUsers, Programs};
 use oncrpc_tcp::Limits;

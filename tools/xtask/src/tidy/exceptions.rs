@@ -88,7 +88,6 @@ const MAPS_BY_ADDRESS: &[&str] = &[
     "crates/gateway/src/places.rs",
     "crates/nfs-server/src/nfs3/duplicate_requests/store.rs",
     "crates/rpcrdma/src/server/addresses.rs",
-    "tools/rpcrdma-cli/src/gateway/mount_turns.rs",
 ];
 
 const LARGE_TYPES: &[(&str, usize)] = &[

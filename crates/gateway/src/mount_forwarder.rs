@@ -1,8 +1,8 @@
-//! Calls of MOUNT that a pair passes on, whichever way they come: over TCP, or over a connection of NFS.
+//! Calls of MOUNT that are passed on, whichever way they come: over TCP, or over a connection of NFS.
 
-use super::mount_server::MountServer;
-use super::mount_turns::MountTurns;
-use gateway::{MountOutcome, MountService};
+use crate::mount_server::MountServer;
+use crate::mount_service::{MountOutcome, MountService};
+use crate::mount_turns::MountTurns;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{CallHeader, Caller};
 use oncrpc_tcp::{ReplyMemory, WarningLog};
@@ -11,44 +11,48 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use verbs::BoxFuture;
 
-/// Calls that are at the server at a time, of a pair without a port of MOUNT: only clients of its own NFS port call.
-pub(super) const CALLS_WITHOUT_PORT: usize = 4;
+/// Calls of MOUNT at the server at a time where no [`MountProxy`](crate::MountProxy) takes them: only clients of NFS call then.
+pub const CALLS_WITHOUT_PORT: usize = 4;
 
-/// Calls of MOUNT that did not get an answer of the server.
+/// Numbers of calls of MOUNT without an answer of the server, for metrics.
 #[derive(Debug, Default)]
-pub(super) struct MountFailures {
+pub struct MountFailures {
     denied: AtomicU64,
     unanswered: AtomicU64,
 }
 
 impl MountFailures {
     /// Calls denied, as a local user claimed to be another one.
-    pub(super) fn denied(&self) -> u64 {
+    pub fn denied(&self) -> u64 {
         self.denied.load(Relaxed)
     }
 
     /// Calls that were answered with SYSTEM_ERR, as the server could not be reached or did not answer.
-    pub(super) fn unanswered(&self) -> u64 {
+    pub fn unanswered(&self) -> u64 {
         self.unanswered.load(Relaxed)
     }
 
     /// Counts a call that is denied.
-    pub(super) fn deny(&self) {
+    pub(crate) fn deny(&self) {
         self.denied.fetch_add(1, Relaxed);
     }
 }
 
-/// MOUNT of the server of a pair, with what the calls to it share.
+/// Passes calls of MOUNT on to a server. Clones share its turns, its log and its counters.
+///
+/// It is the [`MountService`] of a gateway for calls at the NFS port, and a [`MountProxy`](crate::MountProxy) gives it those of
+/// a port of MOUNT.
 #[derive(Clone)]
-pub(super) struct PassedMount {
+pub struct MountForwarder {
     server: Arc<MountServer>,
-    pub(super) turns: Arc<MountTurns>,
-    pub(super) log: Arc<WarningLog>,
-    pub(super) failures: Arc<MountFailures>,
+    pub(crate) turns: Arc<MountTurns>,
+    pub(crate) log: Arc<WarningLog>,
+    pub(crate) failures: Arc<MountFailures>,
 }
 
-impl PassedMount {
-    pub(super) fn new(server: MountServer) -> Self {
+impl MountForwarder {
+    /// A forwarder to MOUNT of a server.
+    pub fn new(server: MountServer) -> Self {
         Self {
             server: Arc::new(server),
             turns: Arc::new(MountTurns::new()),
@@ -57,9 +61,25 @@ impl PassedMount {
         }
     }
 
+    /// Limits the calls at the server at a time, each of which has a connection; those there now stay. There is another limit
+    /// beyond which this has no effect.
+    pub fn limit_calls(&self, most: usize) {
+        self.turns.limit(most);
+    }
+
+    /// Sets the name of the listener in the log.
+    pub fn name_listener(&self, name: impl FnOnce() -> String) {
+        self.log.name_listener(name);
+    }
+
+    /// The counters of calls without an answer.
+    pub fn failures(&self) -> Arc<MountFailures> {
+        Arc::clone(&self.failures)
+    }
+
     /// Passes a call on in its turn, over a connection of its own: calls are rare, and the server sees each as from a client
     /// that comes for the first time. Its reply has its memory from this budget, if there is one.
-    pub(super) async fn pass_on(
+    pub(crate) async fn pass_on(
         &self,
         vers: u32,
         call: Payload,
@@ -83,15 +103,15 @@ impl PassedMount {
     }
 }
 
-impl fmt::Debug for PassedMount {
+impl fmt::Debug for MountForwarder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PassedMount").finish_non_exhaustive()
+        f.debug_struct("MountForwarder").finish_non_exhaustive()
     }
 }
 
-impl MountService for PassedMount {
+impl MountService for MountForwarder {
     fn is_elsewhere(&self) -> bool {
-        self.server.is_named()
+        self.server.is_fixed()
     }
 
     fn call(

@@ -1,17 +1,16 @@
-//! MOUNT of the server of a pair: where it is, calls to it, and what the log says of both.
+//! MOUNT of a server: its address, calls to it, and log lines about both.
 
-use super::mount_place::{MountPlace, at};
-use super::plan::PairPlan;
-use super::side::{Scheme, UpstreamUrl};
-use crate::endpoint::{NO_ADDRESS, at_port};
-use crate::failure::plain;
-use anyhow::{Context, anyhow};
-use gateway::MountOutcome;
+use crate::mount_service::MountOutcome;
+use crate::transport_kind::TransportKind;
 use nfs_proto::{MOUNT_PORT, MOUNT_PROGRAM, NFS_PROGRAM, NFS_V3};
 use oncrpc::xdr::{Payload, Reader};
-use oncrpc::{AcceptStatus, PeerGroup, ReplyBound, ReplyHeader, ReplyStatus, Transport};
+use oncrpc::{
+    AcceptStatus, Chain, PeerGroup, ReplyBound, ReplyHeader, ReplyStatus, Transport,
+    TransportError, plain,
+};
 use oncrpc_tcp::rpcbind::{self, NetId, Rpcbind};
 use oncrpc_tcp::{Client, ClientConfig, ConnectionEnd, LocalPort, ReplyMemory, WarningLog};
+use std::error::Error;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -19,34 +18,53 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long the server may take for each step: to say where MOUNT is, to accept a connection, to answer.
+/// Time that the server may take for each step: to say where MOUNT is, to accept a connection, to answer.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// MOUNT of a server.
-pub(super) struct MountServer {
-    place: MountPlace,
-    /// What names another place: a key of the file, or an option.
-    place_key: String,
-    /// NFS of the server.
-    upstream: UpstreamUrl,
-    /// Whether MOUNT of the server's host is that of the server, whatever port NFS has.
-    is_alone: bool,
+/// The port of MOUNT of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MountPort {
+    /// This port, as the administrator says.
+    Fixed(u16),
+    /// The port that rpcbind of the host says, or the [usual one](MOUNT_PORT) if it says none.
+    OfHost,
+    /// The port that rpcbind of the host says, if it says that NFS is at `nfs_port`: then both are of one server. Otherwise
+    /// the port is unknown.
+    OfServer {
+        /// The transport of NFS.
+        transport: TransportKind,
+        /// The port of NFS.
+        nfs_port: u16,
+    },
+}
+
+/// MOUNT of a server. Names are looked up, and rpcbind is asked, for each call.
+#[derive(Debug)]
+pub struct MountServer {
+    /// Name or address of the host.
+    host: String,
+    port: MountPort,
+    /// Name of the NFS server in the log.
+    nfs_name: String,
+    /// Name of the setting that sets another place, in the log.
+    setting: String,
     known: Mutex<Known>,
 }
 
-/// What was said of it.
-#[derive(Default)]
+/// The state of a server that was logged.
+#[derive(Debug, Default)]
 struct Known {
-    /// Where it was found last.
+    /// The address of its last answer.
     found: Option<Found>,
     outage: Option<Outage>,
 }
 
 /// A time in which calls get no answer.
+#[derive(Debug)]
 struct Outage {
     since: Instant,
     calls: u64,
-    /// Why, as it was said last.
+    /// The reason that was logged last.
     why: String,
 }
 
@@ -57,13 +75,13 @@ struct Found {
     by: By,
 }
 
-/// Who says where it is.
+/// The source of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Administrator,
     Rpcbind,
-    /// There is no rpcbind, or it knows no MOUNT.
-    Nobody,
+    /// The usual port: there is no rpcbind, or it knows no MOUNT.
+    Default,
 }
 
 impl fmt::Display for Found {
@@ -72,42 +90,66 @@ impl fmt::Display for Found {
         match self.by {
             By::Administrator => write!(f, "{addr}"),
             By::Rpcbind => write!(f, "{addr}, as rpcbind there says"),
-            By::Nobody => write!(f, "{addr}, the usual port, as rpcbind there says none"),
+            By::Default => write!(f, "{addr}, the usual port, as rpcbind there says none"),
         }
     }
 }
 
-/// Why a call has no answer.
+/// Reason why a call has no answer.
 enum NoAnswer {
     /// MOUNT of the server's host may be that of another server.
     Unknown,
     Failed(Failed),
 }
 
-/// What has failed.
+/// A failed call.
 struct Failed {
-    /// Where it was looked for; nowhere if the host has no address.
+    /// The address that was tried last, if the host has one.
     at: Option<Found>,
-    error: anyhow::Error,
+    error: CallError,
+}
+
+/// Error of a call.
+#[derive(Debug)]
+enum CallError {
+    /// The host has no address.
+    NoAddress,
+    /// The host is unknown.
+    Unresolved { host: String, error: io::Error },
+    /// There is no connection, or no reply.
+    Transport(TransportError),
 }
 
 impl MountServer {
-    /// MOUNT of the server of a pair; `place_key` names its place, in words.
-    pub(super) fn of(plan: &PairPlan, place_key: String) -> Self {
-        let upstream = plan.upstream.clone();
+    /// MOUNT of a host, given by its name or address.
+    pub fn new(host: impl Into<String>, port: MountPort) -> Self {
+        let host = host.into();
         Self {
-            place: plan.upstream_mount.clone(),
-            place_key,
-            // Who passes MOUNT on from a port of its own is told where it is looked for.
-            is_alone: plan.mount_port.is_some() || upstream.has_usual_port(),
-            upstream,
+            nfs_name: host.clone(),
+            host,
+            port,
+            setting: "the configuration".to_owned(),
             known: Mutex::default(),
         }
     }
 
-    /// Whether the administrator has named the place.
-    pub(super) fn is_named(&self) -> bool {
-        self.place != MountPlace::ByRpcbind
+    /// Sets the name of the NFS server in the log.
+    #[must_use]
+    pub fn with_nfs_name(mut self, name: String) -> Self {
+        self.nfs_name = name;
+        self
+    }
+
+    /// Sets the name of the setting that sets another place, for advice in the log.
+    #[must_use]
+    pub fn with_setting(mut self, name: String) -> Self {
+        self.setting = name;
+        self
+    }
+
+    /// Whether the administrator has set the port.
+    pub(crate) fn is_fixed(&self) -> bool {
+        matches!(self.port, MountPort::Fixed(_))
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -115,7 +157,7 @@ impl MountServer {
     }
 
     /// Makes a call. Logs where MOUNT is when that is new, once why it does not answer, and once that it answers again.
-    pub(super) async fn call(
+    pub(crate) async fn call(
         &self,
         vers: u32,
         call: Payload,
@@ -147,28 +189,34 @@ impl MountServer {
         call: Payload,
         memory: Option<Arc<dyn ReplyMemory>>,
     ) -> Result<(Found, Payload), NoAnswer> {
-        let host = &self.upstream.server.host;
-        let (endpoint, seek) = match &self.place {
-            MountPlace::At(endpoint) => (endpoint.clone(), Seek::Here),
-            MountPlace::Port(port) => (at(host, *port), Seek::Here),
-            MountPlace::ByRpcbind if self.is_alone => (at(host, MOUNT_PORT), Seek::OfHost { vers }),
-            MountPlace::ByRpcbind => {
-                let (scheme, nfs) = (self.upstream.scheme, self.upstream.server.port);
-                (at(host, MOUNT_PORT), Seek::Beside { vers, scheme, nfs })
-            }
-        };
         let failed = |at, error| NoAnswer::Failed(Failed { at, error });
-        let addresses = endpoint.addresses().await;
-        let addresses = addresses.with_context(|| endpoint.host.clone());
-        let addresses = addresses.map_err(|error| failed(None, error))?;
+        let addresses = self
+            .addresses()
+            .await
+            .map_err(|error| failed(None, error))?;
         // mountd, too, asks for reserved ports, unless an export says `insecure`.
         let mut config = ClientConfig::new(DEADLINE).with_local_port(LocalPort::PreferablyReserved);
         config.reply_memory = memory;
-        let (found, client) = connect(&addresses, seek, &config).await?;
+        let (found, client) = connect(&addresses, self.port, vers, &config).await?;
         let reply = client.call(call, ReplyBound::default()).await;
         reply
             .map(|reply| (found, reply))
-            .map_err(|error| failed(Some(found), error.into()))
+            .map_err(|error| failed(Some(found), CallError::Transport(error)))
+    }
+
+    /// The addresses of the host, with the port of MOUNT that is not asked for.
+    async fn addresses(&self) -> Result<Vec<SocketAddr>, CallError> {
+        let port = match self.port {
+            MountPort::Fixed(port) => port,
+            MountPort::OfHost | MountPort::OfServer { .. } => MOUNT_PORT,
+        };
+        match tokio::net::lookup_host((self.host.as_str(), port)).await {
+            Ok(addresses) => Ok(addresses.collect()),
+            Err(error) => Err(CallError::Unresolved {
+                host: self.host.clone(),
+                error,
+            }),
+        }
     }
 
     fn handle_answer(&self, found: Found, log: &WarningLog) {
@@ -215,10 +263,10 @@ impl MountServer {
         is_new
     }
 
-    /// Why a call has no answer, and what to do about it.
+    /// Log line for a failed call, with advice.
     fn explain(&self, failed: &Failed) -> String {
-        let key = &self.place_key;
-        let error = plain(&format_args!("{:#}", failed.error));
+        let key = &self.setting;
+        let error = plain(&Chain(&failed.error));
         let Some(at) = failed.at else {
             return format!("MOUNT of the server cannot be reached: {error}");
         };
@@ -234,20 +282,20 @@ impl MountServer {
         format!("MOUNT of the server cannot be reached at {at}: {error} ({what})")
     }
 
-    /// What there is to say of a server of which it is not known where its MOUNT is.
+    /// Log line for a server whose port of MOUNT is unknown.
     fn unknown(&self) -> String {
         format!(
             "a client asks for MOUNT, which {} does not answer, and MOUNT of {} may be that of another server: {} names the \
              place",
-            self.upstream, self.upstream.server.host, self.place_key
+            self.nfs_name, self.host, self.setting
         )
     }
 
-    /// What there is to say of a server that has no MOUNT.
+    /// Log line for a server that has no MOUNT.
     fn no_mount(&self, found: Found) -> String {
         format!(
             "MOUNT of the server is not at {found}: another program answers there ({} names another place)",
-            self.place_key
+            self.setting
         )
     }
 }
@@ -278,13 +326,14 @@ enum Cause {
     Other,
 }
 
-fn cause(error: &anyhow::Error) -> Cause {
-    let kind = |error: &(dyn std::error::Error + 'static)| match error.downcast_ref() {
+fn cause(error: &CallError) -> Cause {
+    let kind = |error: &(dyn Error + 'static)| match error.downcast_ref() {
         Some(ConnectionEnd::Io(error)) => Some(error.kind()),
         Some(ConnectionEnd::ByPeer) => Some(ErrorKind::ConnectionReset),
         _ => error.downcast_ref::<io::Error>().map(io::Error::kind),
     };
-    match error.chain().find_map(kind) {
+    let mut sources = std::iter::successors(error.source(), |&error| error.source());
+    match sources.find_map(kind) {
         Some(ErrorKind::ConnectionRefused) => Cause::Refused,
         Some(ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted) => {
             Cause::Closed
@@ -296,36 +345,52 @@ fn cause(error: &anyhow::Error) -> Cause {
     }
 }
 
-/// Where MOUNT is sought at an address.
-#[derive(Clone, Copy, Debug)]
-enum Seek {
-    /// At the port of the address.
-    Here,
-    /// At the port that rpcbind there says for a version of MOUNT, or at that of the address.
-    OfHost { vers: u32 },
-    /// At the port that rpcbind there says, if it says this port for NFS: then both are of one server.
-    Beside { vers: u32, scheme: Scheme, nfs: u16 },
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAddress => f.write_str("this host has no address"),
+            Self::Unresolved { host, error } => {
+                let text = error.to_string();
+                let why = text.strip_prefix("failed to lookup address information: ");
+                let why = why.unwrap_or(&text);
+                write!(f, "{host}: cannot find this host: {why} (check the name)")
+            }
+            Self::Transport(error) => error.fmt(f),
+        }
+    }
 }
 
-impl Seek {
-    /// The place at an address; `None` if it is not known.
-    async fn at(self, mut addr: SocketAddr) -> Option<Found> {
+impl Error for CallError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::NoAddress | Self::Unresolved { .. } => None,
+            Self::Transport(error) => error.source(),
+        }
+    }
+}
+
+impl MountPort {
+    /// The place of a version of MOUNT at an address; `None` if it is unknown.
+    async fn at(self, mut addr: SocketAddr, vers: u32) -> Option<Found> {
         let ip = addr.ip();
         let port = match self {
-            Self::Here => {
+            Self::Fixed(_) => {
                 return Some(Found {
                     addr,
                     by: By::Administrator,
                 });
             }
-            Self::OfHost { vers } => ask_rpcbind(addr, MOUNT_PROGRAM, vers, NetId::tcp(ip)).await,
-            Self::Beside { vers, scheme, nfs } => {
-                let netid = match scheme {
-                    Scheme::Tcp => NetId::tcp(ip),
-                    Scheme::Rdma => NetId::rdma(ip),
+            Self::OfHost => ask_rpcbind(addr, MOUNT_PROGRAM, vers, NetId::tcp(ip)).await,
+            Self::OfServer {
+                transport,
+                nfs_port,
+            } => {
+                let netid = match transport {
+                    TransportKind::Tcp => NetId::tcp(ip),
+                    TransportKind::Rdma => NetId::rdma(ip),
                 };
                 let said = ask_rpcbind(addr, NFS_PROGRAM, NFS_V3, netid).await;
-                if said != Some(nfs) {
+                if said != Some(nfs_port) {
                     return None;
                 }
                 Some(ask_rpcbind(addr, MOUNT_PROGRAM, vers, NetId::tcp(ip)).await?)
@@ -336,7 +401,7 @@ impl Seek {
                 addr.set_port(port);
                 By::Rpcbind
             }
-            None => By::Nobody,
+            None => By::Default,
         };
         Some(Found { addr, by })
     }
@@ -345,18 +410,19 @@ impl Seek {
 /// Connects to MOUNT at the first of these addresses that answers.
 async fn connect(
     addresses: &[SocketAddr],
-    seek: Seek,
+    port: MountPort,
+    vers: u32,
     config: &ClientConfig,
 ) -> Result<(Found, Client), NoAnswer> {
     let mut last = match addresses {
         [] => NoAnswer::Failed(Failed {
             at: None,
-            error: anyhow!(NO_ADDRESS),
+            error: CallError::NoAddress,
         }),
         _ => NoAnswer::Unknown,
     };
     for &addr in addresses {
-        let Some(found) = seek.at(addr).await else {
+        let Some(found) = port.at(addr, vers).await else {
             continue;
         };
         match Client::connect_with(found.addr, config).await {
@@ -364,7 +430,7 @@ async fn connect(
             Err(error) => {
                 last = NoAnswer::Failed(Failed {
                     at: Some(found),
-                    error: error.into(),
+                    error: CallError::Transport(error),
                 });
             }
         }
@@ -373,10 +439,9 @@ async fn connect(
 }
 
 /// The port that rpcbind of a host says for a program, if it says one.
-async fn ask_rpcbind(host: SocketAddr, program: u32, vers: u32, netid: NetId) -> Option<u16> {
-    let client = Client::connect(at_port(host, rpcbind::PORT), DEADLINE)
-        .await
-        .ok()?;
+async fn ask_rpcbind(mut host: SocketAddr, program: u32, vers: u32, netid: NetId) -> Option<u16> {
+    host.set_port(rpcbind::PORT);
+    let client = Client::connect(host, DEADLINE).await.ok()?;
     let found = Rpcbind::new(client).getaddr(program, vers, netid).await;
     found.ok()?.map(|addr| addr.port())
 }
@@ -384,17 +449,15 @@ async fn ask_rpcbind(host: SocketAddr, program: u32, vers: u32, netid: NetId) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::circles::tests::plan;
     use tokio::net::TcpListener;
 
     fn server() -> MountServer {
-        let (plan, _) = plan("rdma://127.0.0.1", "tcp://192.0.2.1:2049");
-        MountServer::of(&plan, "--upstream-mount".to_owned())
+        MountServer::new("192.0.2.1", MountPort::OfHost).with_setting("--upstream-mount".to_owned())
     }
 
     async fn connect_to(addresses: &[SocketAddr]) -> Result<Found, Failed> {
         let config = ClientConfig::new(DEADLINE);
-        match connect(addresses, Seek::Here, &config).await {
+        match connect(addresses, MountPort::Fixed(1), 3, &config).await {
             Ok((found, _)) => Ok(found),
             Err(NoAnswer::Failed(failed)) => Err(failed),
             Err(NoAnswer::Unknown) => panic!("the place is named"),
@@ -406,13 +469,13 @@ mod tests {
         let listen = || TcpListener::bind("127.0.0.1:0");
         let (gone, there) = (listen().await.unwrap(), listen().await.unwrap());
         let addresses = [gone, there].map(|listener| (listener.local_addr().unwrap(), listener));
-        let [(nobody, gone), (somebody, _there)] = addresses;
+        let [(closed, gone), (open, _there)] = addresses;
         drop(gone);
-        let found = connect_to(&[nobody, somebody]).await.ok().unwrap();
-        assert_eq!(found.addr, somebody);
-        let failed = connect_to(&[nobody]).await.err().unwrap();
+        let found = connect_to(&[closed, open]).await.ok().unwrap();
+        assert_eq!(found.addr, open);
+        let failed = connect_to(&[closed]).await.err().unwrap();
         let said = server().explain(&failed);
-        assert!(said.contains(&format!("at {nobody}: ")), "{said}");
+        assert!(said.contains(&format!("at {closed}: ")), "{said}");
         assert!(said.contains("nobody listens there"), "{said}");
         assert!(
             said.ends_with("--upstream-mount names another place)"),
@@ -422,28 +485,14 @@ mod tests {
     }
 
     #[test]
-    fn mount_of_a_host_is_that_of_the_server_only_for_the_usual_port_or_where_that_is_announced() {
-        let check = |upstream: &str, mount_port, is_alone: bool| {
-            let (mut plan, _) = plan("rdma://127.0.0.1", upstream);
-            plan.mount_port = mount_port;
-            let server = MountServer::of(&plan, "--upstream-mount".to_owned());
-            assert_eq!((server.is_alone, server.is_named()), (is_alone, false));
-        };
-        check("tcp://192.0.2.1:2049", None, true);
-        check("rdma://192.0.2.1:20049", None, true);
-        check("tcp://192.0.2.1:20049", None, false);
-        check("tcp://192.0.2.1:2050", None, false);
-        check("tcp://192.0.2.1:2050", Some(20048), true);
-    }
-
-    #[test]
     fn each_cause_has_its_own_advice() {
         let found = Found {
             addr: ([192, 0, 2, 1], 635).into(),
             by: By::Rpcbind,
         };
         let check = |kind: ErrorKind, says: &str| {
-            let error = anyhow::Error::new(io::Error::from(kind));
+            let error = TransportError::Disconnected(io::Error::from(kind).into());
+            let error = CallError::Transport(error);
             let said = server().explain(&Failed {
                 at: Some(found),
                 error,
@@ -459,10 +508,14 @@ mod tests {
         check(ErrorKind::Other, "names another place");
         let nameless = Failed {
             at: None,
-            error: anyhow!("cannot find this host").context("filer"),
+            error: CallError::Unresolved {
+                host: "filer".to_owned(),
+                error: io::Error::other("no such name"),
+            },
         };
         let said = server().explain(&nameless);
-        assert!(said.ends_with("filer: cannot find this host"), "{said}");
+        let end = "filer: cannot find this host: no such name (check the name)";
+        assert!(said.ends_with(end), "{said}");
     }
 
     #[test]

@@ -1,49 +1,69 @@
 //! Turns of calls of MOUNT at the server, each of which has a connection and perhaps a reserved port there.
 
 use oncrpc::PeerGroup;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use rpc_serving::by_address::{ByAddress, Unused};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Calls that are at the server of a pair at most.
+/// Calls at the server at a time, of all clients.
 const MOUNT_CALLS: usize = 32;
 
-/// Calls of one address that are there at most, or wait behind those of others.
+/// Calls of one address that are at the server or wait among those of others.
 const MOUNT_CALLS_OF_ADDRESS: usize = 4;
 
-/// How long a call waits for its turn, before it is answered with an error.
+/// Time that a call waits for its turn, before it is answered with an error.
 const MOUNT_WAIT: Duration = Duration::from_secs(30);
 
 /// Gives turns to calls: in their order, and to no address many at a time.
 #[derive(Debug)]
-pub(super) struct MountTurns {
+pub(crate) struct MountTurns {
     of_all: Arc<Semaphore>,
-    /// Number of these.
+    /// Permits of [`of_all`](Self::of_all), with those that calls hold.
     calls: Mutex<usize>,
-    /// Of addresses with calls.
-    of_address: Mutex<HashMap<PeerGroup, Weak<Semaphore>>>,
+    addresses: Arc<Addresses>,
 }
 
 /// A call that is at the server. Dropping it ends its turn.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     _of_all: OwnedSemaphorePermit,
-    // Behind it, so that the address does not get another place in the queue before this one is free.
+    // Dropped after the other permit, so that the address does not get another place in the queue before this one is free.
     _of_address: OwnedSemaphorePermit,
+    // Dropped last: with it the address may be forgotten.
+    _call: CallOfAddress,
+}
+
+/// The addresses with calls.
+#[derive(Debug, Default)]
+struct Addresses(Mutex<ByAddress<AddressTurns>>);
+
+/// The turns of an address.
+#[derive(Debug)]
+struct AddressTurns {
+    /// Calls that have a turn or wait for one.
+    calls: usize,
+    permits: Arc<Semaphore>,
+}
+
+/// A call of an address, with a turn or without. Dropping it may forget the address.
+#[derive(Debug)]
+struct CallOfAddress {
+    group: PeerGroup,
+    addresses: Arc<Addresses>,
 }
 
 impl MountTurns {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             of_all: Arc::new(Semaphore::new(MOUNT_CALLS)),
             calls: Mutex::new(MOUNT_CALLS),
-            of_address: Mutex::default(),
+            addresses: Arc::default(),
         }
     }
 
-    /// Limits the calls that are at the server further, where descriptors are few. Calls that are there stay.
-    pub(super) fn limit(&self, most: usize) {
+    /// Limits the calls at the server further, where descriptors are few. Calls that are there stay.
+    pub(crate) fn limit(&self, most: usize) {
         let most = most.min(MOUNT_CALLS);
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(more) = most.checked_sub(*calls) {
@@ -55,32 +75,63 @@ impl MountTurns {
     }
 
     /// Waits for the turn of a call; `None` if it does not come in [`MOUNT_WAIT`].
-    pub(super) async fn take(&self, group: PeerGroup) -> Option<Turn> {
-        let of_address = self.of_address(group);
-        let turn = async {
+    pub(crate) async fn take(&self, group: PeerGroup) -> Option<Turn> {
+        let (call, of_address) = CallOfAddress::begin(group, &self.addresses);
+        let permits = async {
             // An address stands in the queue of all with a few calls only.
             let of_address = of_address.acquire_owned().await.ok()?;
             let of_all = Arc::clone(&self.of_all).acquire_owned().await.ok()?;
-            Some(Turn {
-                _of_all: of_all,
-                _of_address: of_address,
-            })
+            Some((of_all, of_address))
         };
-        tokio::time::timeout(MOUNT_WAIT, turn).await.ok()?
+        let (of_all, of_address) = tokio::time::timeout(MOUNT_WAIT, permits).await.ok()??;
+        Some(Turn {
+            _of_all: of_all,
+            _of_address: of_address,
+            _call: call,
+        })
     }
+}
 
-    fn of_address(&self, group: PeerGroup) -> Arc<Semaphore> {
-        let mut addresses = self
-            .of_address
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(turns) = addresses.get(&group).and_then(Weak::upgrade) {
-            return turns;
+impl CallOfAddress {
+    /// Counts a call of an address, and returns the turns of that address.
+    fn begin(group: PeerGroup, addresses: &Arc<Addresses>) -> (Self, Arc<Semaphore>) {
+        let permits = addresses.lock().change(group, |turns| {
+            turns.calls += 1;
+            Arc::clone(&turns.permits)
+        });
+        let call = Self {
+            group,
+            addresses: Arc::clone(addresses),
+        };
+        (call, permits)
+    }
+}
+
+impl Drop for CallOfAddress {
+    fn drop(&mut self) {
+        let mut addresses = self.addresses.lock();
+        addresses.change(self.group, |turns| turns.calls -= 1);
+    }
+}
+
+impl Addresses {
+    fn lock(&self) -> MutexGuard<'_, ByAddress<AddressTurns>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for AddressTurns {
+    fn default() -> Self {
+        Self {
+            calls: 0,
+            permits: Arc::new(Semaphore::new(MOUNT_CALLS_OF_ADDRESS)),
         }
-        addresses.retain(|_, turns| turns.strong_count() > 0);
-        let turns = Arc::new(Semaphore::new(MOUNT_CALLS_OF_ADDRESS));
-        addresses.insert(group, Arc::downgrade(&turns));
-        turns
+    }
+}
+
+impl Unused for AddressTurns {
+    fn is_unused(&self) -> bool {
+        self.calls == 0
     }
 }
 
@@ -164,6 +215,13 @@ mod tests {
         for last in 0..=255 {
             drop(turns.take(address(last)).await);
         }
-        assert_eq!(turns.of_address.lock().expect("nobody panicked").len(), 1);
+        assert_eq!(turns.addresses.lock().len(), 0);
+        let taken = take(&turns, 1, MOUNT_CALLS_OF_ADDRESS).await;
+        let mut given_up = Box::pin(turns.take(address(1)));
+        assert!(poll(given_up.as_mut()).is_none());
+        drop(taken);
+        assert_eq!(turns.addresses.lock().len(), 1, "a call waits");
+        drop(given_up);
+        assert_eq!(turns.addresses.lock().len(), 0);
     }
 }

@@ -1,12 +1,9 @@
-//! MOUNT over TCP, passed on to the server: mounts of NFS version 3 ask it for the first file handle.
+//! A port of MOUNT over TCP, whose calls are passed on to the server: mounts of NFS version 3 get their first file handle there.
 
-use super::allowed_clients::AllowedClients;
-use super::mount_turns::MountTurns;
-use super::passed_mount::PassedMount;
-use crate::serve::null::NullOnly;
-use anyhow::Context;
-use gateway::MountOutcome;
-use nfs_proto::MOUNT_PROGRAM;
+use crate::mount_forwarder::MountForwarder;
+use crate::mount_service::MountOutcome;
+use crate::mount_turns::MountTurns;
+use nfs_proto::{MOUNT_PROGRAM, NullOnly};
 use oncrpc::xdr::{Payload, Reader, Writer};
 use oncrpc::{
     AcceptStatus, Answer, Call, CallHeader, Caller, Connections, LocalUsers, Programs, Reply,
@@ -14,15 +11,17 @@ use oncrpc::{
 };
 use oncrpc_tcp::{Limits, Server};
 use rpc_serving::admission::Admission;
-use std::net::SocketAddr;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// MOUNT of a server over TCP.
-pub(super) struct MountProxy {
-    pub(super) addr: SocketAddr,
+/// A listener over TCP that passes calls of MOUNT on, and answers NULL of NFS itself.
+pub struct MountProxy {
+    addr: SocketAddr,
     turns: Arc<MountTurns>,
     admission: Admission,
     connections: Connections,
@@ -31,32 +30,33 @@ pub(super) struct MountProxy {
 }
 
 impl MountProxy {
-    /// Passes calls on that come to this socket.
+    /// Accepts connections of those that `admit` allows, and passes their calls on. `local_users` finds the users behind
+    /// connections from this machine.
     ///
     /// # Errors
     ///
     /// If the socket cannot be used.
-    pub(super) fn start(
+    pub fn start(
         listener: std::net::TcpListener,
-        mount: PassedMount,
-        clients: Arc<AllowedClients>,
+        mount: MountForwarder,
+        admit: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
         local_users: Arc<dyn LocalUsers>,
-    ) -> anyhow::Result<Self> {
+    ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
-        let addr = listener.local_addr().context("cannot listen")?;
+        let addr = listener.local_addr()?;
         let (turns, log) = (Arc::clone(&mount.turns), Arc::clone(&mount.log));
         let admission = Admission::new(Limits::default().of_connections());
         let connections = Connections::default();
         let server = Server::new(listener, Arc::new(Forward(mount)), Limits::default())
-            .admit(move |addr| clients.admits(addr))
+            .admit(admit)
             .admission(admission.clone())
             .connections(connections.clone())
             .log(log)
             .local_users(Some(local_users));
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(server.run(async {
-            // A dropped sender means the same: nobody needs it any more.
+            // A dropped sender ends it, too.
             let _ = stopped.await;
         }));
         Ok(Self {
@@ -69,18 +69,23 @@ impl MountProxy {
         })
     }
 
-    /// Who admits its clients.
-    pub(super) fn admission(&self) -> Admission {
+    /// Address of the listener.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Admission control of its connections.
+    pub fn admission(&self) -> Admission {
         self.admission.clone()
     }
 
-    /// Closes the connections of these clients.
-    pub(super) fn close_clients(&self, is_one: impl Fn(SocketAddr) -> bool) {
+    /// Closes the connections of clients whose address `is_one` accepts.
+    pub fn close_clients(&self, is_one: impl Fn(SocketAddr) -> bool) {
         self.connections.close_those_of(is_one);
     }
 
     /// Limits the connections of clients, those of one address to half of them, and connections to the server.
-    pub(super) fn limit_connections(&self, connections: usize) {
+    pub fn limit_connections(&self, connections: usize) {
         let usual = Limits::default();
         let limits = Limits {
             connections,
@@ -92,16 +97,24 @@ impl MountProxy {
         self.turns.limit(connections);
     }
 
-    /// Answers what was begun, and ends.
-    pub(super) async fn stop(self) {
+    /// Answers the calls in progress, and ends.
+    pub async fn stop(self) {
         // It may have ended by itself.
         let _ = self.stop.send(());
         let _ = self.task.await;
     }
 }
 
-/// Passes calls of MOUNT on.
-struct Forward(PassedMount);
+impl fmt::Debug for MountProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MountProxy")
+            .field("addr", &self.addr)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The service of the listener.
+struct Forward(MountForwarder);
 
 impl Forward {
     /// Counts a call that is not passed on if a local user claims to be another one in it, and says so.
@@ -110,7 +123,7 @@ impl Forward {
         if !is_claim || CallHeader::parse(&mut Reader::from(call)).is_err() {
             return;
         }
-        let PassedMount { failures, log, .. } = &self.0;
+        let MountForwarder { failures, log, .. } = &self.0;
         failures.deny();
         if log.may_warn(caller.group) {
             tracing::warn!(target: "gateway", listen = log.listener(), peer = %caller.addr, "MOUNT is denied (AUTH_BADCRED): a local user claims to be another one, or nobody, which only root may (--trust-local, or trust_local of [gateway], allows it)");
@@ -153,15 +166,13 @@ fn system_err(xid: u32) -> Payload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::circles::tests::plan;
-    use crate::gateway::mount_server::MountServer;
+    use crate::mount_server::{MountPort, MountServer};
     use oncrpc::{AuthSys, Credential, Origin, Procedure, write_call};
 
     #[test]
     fn local_user_that_claims_to_be_another_is_counted_and_a_malformed_call_is_not() {
-        let (plan, _) = plan("rdma://127.0.0.1", "tcp://127.0.0.1:2049");
-        let mount = PassedMount::new(MountServer::of(&plan, "--upstream-mount".to_owned()));
-        let failures = Arc::clone(&mount.failures);
+        let mount = MountForwarder::new(MountServer::new("127.0.0.1", MountPort::OfHost));
+        let failures = mount.failures();
         let forward = Forward(mount);
         let caller = Caller::new(([127, 0, 0, 1], 1).into()).from(Origin::User(1000));
         let call = |credential: &Credential| {
