@@ -1,8 +1,8 @@
 //! `rpcrdma exports`: lists what a server exports, and for whom; of one on this machine, whether it is there.
 
 use crate::connect::ConnectArgs;
-use crate::control::asking::OneControlArgs;
 use crate::control::{ExportStatus, Status};
+use crate::control_args::OneControlArgs;
 use crate::endpoint::{Endpoint, NO_ADDRESS, at_port};
 use crate::failure::Ended;
 use crate::output;

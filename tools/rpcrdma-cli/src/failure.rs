@@ -8,68 +8,18 @@ use crate::progress;
 use nfs_client::printable;
 pub(crate) use oncrpc::plain;
 use printing::json;
+use rpcrdma_daemon::errors::Several;
+pub(crate) use rpcrdma_daemon::errors::{Misconfigured, Usage, check_none};
 use rustix::process::Signal;
 use serde::Serialize;
-use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-/// What was asked for cannot be understood, or makes no sense: exit code 2, as for options that
-/// do not exist.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Usage(pub(crate) String);
-
-/// A file of exports is wrong: exit code 78, `EX_CONFIG` of sysexits(3), so that nobody starts a server again
-/// that cannot start.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Misconfigured(pub(crate) String);
 
 /// Nothing could be tested: exit code 77, as automake has it for a test that was skipped.
 #[derive(Debug, thiserror::Error)]
 #[error("nothing could be tested: {0}")]
 pub(crate) struct Untested(pub(crate) String);
-
-/// Several things that are wrong at the same time. Each has a line of its own where they end a command.
-#[derive(Debug)]
-pub(crate) struct Several(Vec<anyhow::Error>);
-
-impl fmt::Display for Several {
-    /// The first one, and how many there are, as for a log.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_slice() {
-            [] => Ok(()),
-            [first, rest @ ..] => {
-                let count = rest.len();
-                write!(f, "{first:#} (and {count} more: --check shows all)")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Several {}
-
-/// Fails if anything is wrong.
-///
-/// # Errors
-///
-/// What is wrong, all of it.
-pub(crate) fn check_none(mut errors: Vec<anyhow::Error>) -> anyhow::Result<()> {
-    match errors.len() {
-        0 | 1 => errors.pop().map_or(Ok(()), Err),
-        _ => Err(Several(errors).into()),
-    }
-}
-
-/// The single errors that one stands for.
-fn parts(error: &anyhow::Error) -> &[anyhow::Error] {
-    match error.downcast_ref::<Several>() {
-        Some(Several(parts)) => parts,
-        None => std::slice::from_ref(error),
-    }
-}
 
 /// Nobody reads the output any more, and before that a part of the work was not done.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -135,12 +85,12 @@ pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
             let signal = interrupted.map(|interrupted| interrupt::exit_code(interrupted.0));
             let code = match signal.map(u8::try_from) {
                 Some(Ok(code)) => code,
-                _ if parts(&error).iter().any(is_usage) => exit_codes::USAGE,
-                _ if parts(&error).iter().any(is_misconfigured) => exit_codes::CONFIG,
+                _ if Several::parts(&error).iter().any(is_usage) => exit_codes::USAGE,
+                _ if Several::parts(&error).iter().any(is_misconfigured) => exit_codes::CONFIG,
                 _ if error.is::<Untested>() => exit_codes::UNTESTED,
                 _ => 1,
             };
-            for part in parts(&error) {
+            for part in Several::parts(&error) {
                 report(part, code);
             }
             ExitCode::from(code)

@@ -1,6 +1,5 @@
 //! `rpcrdma gateway`: passes NFS on between RDMA and TCP.
 
-mod allowed_clients;
 mod announce;
 mod args;
 mod check;
@@ -8,9 +7,6 @@ mod circles;
 mod config;
 mod descriptors;
 mod device_answers;
-mod event_loops;
-mod lookup;
-mod mount_place;
 mod observed;
 mod over;
 mod pairs;
@@ -18,7 +14,6 @@ mod plan;
 mod prepare;
 mod replace;
 mod retry;
-mod side;
 mod sockets;
 mod upstream_connector;
 mod warnings;
@@ -29,7 +24,6 @@ use crate::interrupt::{self, Interrupt};
 use crate::log;
 use crate::serve::operate::{Signals, refresh};
 use crate::serve::reports::Reports;
-use crate::serve::{memory, systemd};
 use announce::Announcement;
 #[cfg(test)]
 pub(crate) use announce::{CheckLine, Line};
@@ -43,6 +37,7 @@ use oncrpc::Chain;
 use pairs::Pairs;
 use replace::Failed;
 use retry::retries;
+use rpcrdma_daemon::{heap, systemd};
 use sockets::Sockets;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -82,8 +77,9 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
         None => state_dir(),
     };
     let metrics = settings.args.option("metrics");
+    let places = settings.args.reports.places();
     let reports = Reports::start(
-        &settings.args.reports,
+        &places,
         observed,
         state_dir.as_deref(),
         &metrics,
@@ -112,7 +108,7 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     tokio::select! {
         () = interrupt.wait() => {}
         () = operation.run(signals) => {}
-        () = memory::return_what_is_free(|| reports.observed.connections()) => {}
+        () = heap::trim_heap(|| reports.observed.connections()) => {}
         () = systemd::feed_watchdog(async || event_loops.respond().await) => {}
     }
     systemd::stopping();

@@ -4,32 +4,24 @@ mod allowed;
 mod announce;
 mod args;
 pub(crate) mod beside;
-pub(crate) mod capacity;
 pub(crate) mod check;
 mod config;
-pub(crate) mod control;
 mod exports;
+pub(crate) mod families;
 pub(crate) mod given;
 mod hints;
-pub(crate) mod listen;
 pub(crate) mod listening;
 mod local_users;
-pub(crate) mod locked_memory;
-pub(crate) mod memory;
-pub(crate) mod metrics;
 mod mount_server;
 mod mounts;
-pub(crate) mod names;
 pub(crate) mod observed;
 pub(crate) mod operate;
 pub(crate) mod plan;
-mod process;
-pub(crate) mod registration;
+mod process_metrics;
 mod replaced;
 pub(crate) mod reports;
 mod served;
 mod settings;
-pub(crate) mod systemd;
 pub(crate) mod terminal;
 mod users;
 
@@ -56,6 +48,7 @@ use registration::Registered;
 use reports::Reports;
 use rpc_serving::warnings::WARNING_PERIOD;
 use rpcrdma::{Server, ServerConfig};
+use rpcrdma_daemon::{heap, listen, locked_memory, process, registration, systemd};
 use served::Served;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -181,8 +174,8 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         (mount.addrs.clone(), mount_socket),
     );
     observed.serves(&served);
-    let (args_of, metrics) = (&settings.args.reports, settings.metrics_option());
-    let reports = Reports::start(args_of, observed, state_dir.as_deref(), &metrics).await?;
+    let (places, metrics) = (settings.args.reports.places(), settings.metrics_option());
+    let reports = Reports::start(&places, observed, state_dir.as_deref(), &metrics).await?;
 
     let announcement = Announcement {
         exports: served.plans(),
@@ -211,7 +204,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     tokio::select! {
         () = interrupt.wait() => {}
         () = operation.run(signals) => {}
-        () = memory::return_what_is_free(|| server.stats().connections) => {}
+        () = heap::trim_heap(|| server.stats().connections) => {}
         () = systemd::feed_watchdog(async || server.workers_respond().await) => {}
     }
     systemd::stopping();

@@ -6,8 +6,9 @@ mod procedures;
 pub(crate) mod rows;
 mod server;
 
-use crate::control::asking::{self, ControlArgs};
+use crate::control::asking;
 use crate::control::{Request, Status};
+use crate::control_args::ControlArgs;
 use crate::failure::{Ended, Usage};
 use crate::output;
 use anyhow::bail;

@@ -1,7 +1,7 @@
 //! Work of the server for the calls of a measurement, as its control socket tells.
 
-use crate::control::asking::OneControlArgs;
 use crate::control::{ServerStatus, Status};
+use crate::control_args::OneControlArgs;
 use anyhow::{Context, Result, bail, ensure};
 use printing::work::Work;
 use rpcrdma::Client;

@@ -3,10 +3,10 @@
 use super::over::{self, Sides};
 use super::pairs::Pair;
 use super::plan::PairPlan;
-use super::side::Scheme;
 use crate::control::{ListenerStatus, ReachedOver};
-use crate::endpoint::{at_port, has_host_of};
 use printing::json;
+use rpcrdma_daemon::addresses::{at_port, has_host_of};
+use rpcrdma_daemon::gateway::urls::Scheme;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;

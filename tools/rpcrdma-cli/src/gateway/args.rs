@@ -1,24 +1,24 @@
 //! The command line of `gateway`.
 
 use super::config::{Config, File, NOT_IN_FILES};
-use super::mount_place::MountPlace;
 use super::plan::{self, PairPlan};
-use super::side::{ListenUrl, UpstreamUrl};
 use crate::checks::CheckArgs;
 use crate::config_file::of_another_table;
-use crate::endpoint::meet;
 use crate::failure::{self, Usage};
 use crate::log::LogFormat;
 use crate::serve::Given;
 use crate::serve::MAX_THREADS;
 use crate::serve::given::{FileOptions, OptionTable, names_of};
-use crate::serve::listen::MAX_LISTEN;
 use crate::serve::plan::Clients;
 use crate::serve::reports::ReportArgs;
 use crate::transport::TransportArgs;
 use anyhow::bail;
 use clap::Args;
 use printing::units;
+use rpcrdma_daemon::addresses::meet;
+use rpcrdma_daemon::gateway::mount_place::MountPlace;
+use rpcrdma_daemon::gateway::urls::{ListenUrl, UpstreamUrl};
+use rpcrdma_daemon::listen::MAX_LISTEN;
 use std::path::PathBuf;
 use std::time::Duration;
 

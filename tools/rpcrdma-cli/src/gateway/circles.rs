@@ -58,7 +58,7 @@ pub(super) fn reaches(addr: SocketAddr, at: SocketAddr) -> bool {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::gateway::mount_place::MountPlace;
+    use rpcrdma_daemon::gateway::mount_place::MountPlace;
 
     pub(in crate::gateway) fn plan(listen: &str, upstream: &str) -> (PairPlan, Vec<SocketAddr>) {
         let addr = upstream.split_once("://").unwrap().1.parse().unwrap();

@@ -2,13 +2,13 @@
 //! table for each pair.
 
 use super::args;
-use super::mount_place::MountPlace;
 use super::plan::{self, PairPlan};
-use super::side::{ListenUrl, UpstreamUrl};
 use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options, Table, Tables};
 use crate::provider::{ProviderArgs, ProviderName};
-use crate::serve::listen::MAX_LISTEN;
 use crate::serve::plan::Clients;
+use rpcrdma_daemon::gateway::mount_place::MountPlace;
+use rpcrdma_daemon::gateway::urls::{ListenUrl, UpstreamUrl};
+use rpcrdma_daemon::listen::MAX_LISTEN;
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use std::fmt;

@@ -1,10 +1,10 @@
 //! How the descriptors of the process are shared among pairs.
 
 use super::plan::PairPlan;
-use super::side::Scheme;
-use crate::serve::capacity::{OF_DEVICE, OF_SOFTWARE};
 use gateway::CALLS_WITHOUT_PORT;
 use oncrpc_tcp::Limits;
+use rpcrdma_daemon::capacity::{OF_DEVICE, OF_SOFTWARE};
+use rpcrdma_daemon::gateway::urls::Scheme;
 
 /// Descriptors of the process itself: standard streams, the control socket, metrics, an event queue for each thread.
 const OF_PROCESS: usize = 24;

@@ -1,6 +1,5 @@
 //! What a running gateway tells of itself.
 
-use super::allowed_clients::AllowedClients;
 use super::over;
 use super::pairs::{Pair, Pairs};
 use super::plan::PairPlan;
@@ -10,14 +9,16 @@ use crate::control::{
     PairStatus,
 };
 use crate::log;
-use crate::serve::metrics::families::{Families, Labels, Listener};
-use crate::serve::observed::{Observed as ServerObserved, Reloads};
-use crate::serve::reports::Tells;
+use crate::serve::families::{Families, Labels, Listener};
+use crate::serve::observed::Observed as ServerObserved;
 use gateway::{GatewayMonitor, GatewayStats, MountFailures, TcpClient};
 use printing::json;
 use prometheus::proto::MetricFamily;
 use rpc_serving::admission::Admission;
 use rpcrdma::ConnectionState;
+use rpcrdma_daemon::gateway::allowed_clients::AllowedClients;
+use rpcrdma_daemon::reloads::Reloads;
+use rpcrdma_daemon::reports::Tells;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -208,7 +209,7 @@ impl Observed {
 
     /// The file was read again, or not, for a reason.
     pub(super) fn was_reloaded(&self, result: Result<(), String>) {
-        self.lock().reloads.note(result);
+        self.lock().reloads.record(result);
     }
 
     /// Why the pairs are not those of the file, if the last attempt to read it again failed.

@@ -1,11 +1,11 @@
 //! What the two sides of a pair move over, for programs and for people.
 
 use super::plan::PairPlan;
-use super::side::Scheme;
 use crate::control::{ListenerStatus, ReachedOver, UpstreamStatus};
 use crate::provider;
 use gateway::UpstreamConnection;
 use nfs_client::printable;
+use rpcrdma_daemon::gateway::urls::Scheme;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 

@@ -1,26 +1,17 @@
 //! The running pairs, and how one is started and ended.
 
-use super::allowed_clients::AllowedClients;
 use super::args::GatewayArgs;
 use super::descriptors::{Shares, of_client, refusals};
-use super::event_loops::{EventLoops, SharedGateway};
 use super::over::{Sides, over_tcp};
 use super::plan::{self, PairPlan};
-use super::side::Scheme;
 use super::sockets::Sockets;
 use super::upstream_connector::UpstreamConnector;
 use super::warnings;
 use crate::control::ListenerStatus;
-use crate::endpoint::meet;
 use crate::guard::{self, Guarded};
 use crate::serve::beside::Beside;
-use crate::serve::capacity::raise_limit;
-use crate::serve::listen;
 use crate::serve::listening::Listening;
-use crate::serve::locked_memory;
-use crate::serve::names::Names;
 use crate::serve::plan::Addresses;
-use crate::serve::registration::{self, Registered};
 use anyhow::Context;
 use gateway::{
     CALLS_WITHOUT_PORT, Gateway, GatewayConfig, GatewayMonitor, Listen, MountFailures,
@@ -31,6 +22,15 @@ use oncrpc::LocalUsers;
 use oncrpc_tcp::rpcbind::{NetId, Registration};
 use rpc_serving::admission::Admission;
 use rpcrdma::{ClientConfig, ServerConfig};
+use rpcrdma_daemon::addresses::meet;
+use rpcrdma_daemon::capacity::raise_limit;
+use rpcrdma_daemon::gateway::allowed_clients::AllowedClients;
+use rpcrdma_daemon::gateway::event_loops::{EventLoops, SharedGateway};
+use rpcrdma_daemon::gateway::urls::Scheme;
+use rpcrdma_daemon::listen;
+use rpcrdma_daemon::locked_memory;
+use rpcrdma_daemon::names::Names;
+use rpcrdma_daemon::registration::{self, Registered};
 use socket_owner::{LocalAddresses, SocketOwners};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
@@ -153,7 +153,7 @@ impl Pairs {
     /// Tells others which pairs run now, and each of them what it may have.
     pub(super) async fn are_running(&mut self) {
         let gateways = self.running.iter().map(|pair| pair.gateway.clone());
-        self.event_loops.are_those_of(gateways.collect());
+        self.event_loops.replace(gateways.collect());
         self.admit();
         self.share_descriptors().await;
     }

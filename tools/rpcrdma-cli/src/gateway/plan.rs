@@ -1,14 +1,14 @@
 //! What a gateway is to do: pairs of a listening address and a server, as the command line or the file says.
 
-use super::mount_place::MountPlace;
-use super::side::{ListenUrl, Scheme, UpstreamUrl};
-use crate::endpoint::{at_port, has_host_of, meet};
 use crate::provider::ProviderArgs;
-use crate::serve::listen::mount_addresses;
-use crate::serve::names::Names;
 use crate::serve::plan::{Addresses, Clients, HostName};
 use gateway::{MountPort, MountServer};
 use nfs_server::{AccessList, Network};
+use rpcrdma_daemon::addresses::{at_port, has_host_of, meet};
+use rpcrdma_daemon::gateway::mount_place::MountPlace;
+use rpcrdma_daemon::gateway::urls::{ListenUrl, Scheme, UpstreamUrl};
+use rpcrdma_daemon::listen::mount_addresses;
+use rpcrdma_daemon::names::Names;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 

@@ -1,18 +1,18 @@
 //! What can be known of a pair before it starts.
 
 use super::circles::reaches;
-use super::lookup::addresses_of;
-use super::mount_place::MountPlace;
 use super::over::over_tcp;
 use super::pairs::Pairs;
 use super::plan::PairPlan;
-use super::side::Scheme;
 use crate::control::ListenerStatus;
-use crate::endpoint::at_port;
 use crate::serve::beside::{Beside, is_in_use};
-use crate::serve::listen;
 use crate::serve::listening::Listening;
 use anyhow::{Context, bail};
+use rpcrdma_daemon::addresses::at_port;
+use rpcrdma_daemon::gateway::mount_place::MountPlace;
+use rpcrdma_daemon::gateway::urls::Scheme;
+use rpcrdma_daemon::listen;
+use rpcrdma_daemon::lookup::addresses_of;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -3,11 +3,11 @@
 use super::circles::{ResolvedPair, circle};
 use super::pairs::{Pair, Pairs, end_all};
 use super::plan::PairPlan;
-use super::side::ListenUrl;
 use super::sockets::Sockets;
 use super::warnings;
 use crate::failure::check_none;
 use anyhow::anyhow;
+use rpcrdma_daemon::gateway::urls::ListenUrl;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;

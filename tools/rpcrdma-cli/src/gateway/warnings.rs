@@ -1,10 +1,10 @@
 //! What an administrator may not have meant, though a gateway starts with it: said by `--check`, at the start and at a reload.
 
-use super::lookup::addresses_of;
-use super::mount_place::MountPlace;
 use super::plan::PairPlan;
-use super::side::UpstreamUrl;
 use crate::serve::plan::Clients;
+use rpcrdma_daemon::gateway::mount_place::MountPlace;
+use rpcrdma_daemon::gateway::urls::UpstreamUrl;
+use rpcrdma_daemon::lookup::addresses_of;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// What is to be said of a pair, as it is written.

@@ -1,7 +1,7 @@
 //! The parts of the program that a filter of the log can name.
 
 /// What lines of the log are filed under: what `serve` and `gateway` say of themselves, and the crates that log.
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "serve",
     "gateway",
     "iwarp_proto",
@@ -9,6 +9,7 @@ const PARTS: [&str; 10] = [
     "oncrpc_tcp",
     "rpcrdma",
     "rpcrdma_cli",
+    "rpcrdma_daemon",
     "rpcrdma_proto",
     "verbs_ibv",
     "verbs_iwarp",

@@ -1,18 +1,18 @@
 //! The announcement of `serve` when it is ready.
 
 use super::exports::Export;
-use super::listen;
 use super::listening::Listening;
 use super::plan::{self, ClientPlan, Plan, Presence};
 use super::served::AbsentExports;
 use crate::control::{ListenerStatus, RuleStatus};
-use crate::endpoint::has_host_of;
 use crate::show;
 use nfs_client::{NfsUrl, printable};
 use nfs_proto::MOUNT_PORT;
 use nfs_server::Squash;
 use printing::json;
 use rpcrdma::{Design, Versions};
+use rpcrdma_daemon::addresses::has_host_of;
+use rpcrdma_daemon::listen;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
@@ -465,9 +465,9 @@ impl fmt::Display for Described<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::at_port;
-    use crate::serve::listen::mount_addresses;
     use nfs_server::ClientOptions;
+    use rpcrdma_daemon::addresses::at_port;
+    use rpcrdma_daemon::listen::mount_addresses;
     use std::collections::BTreeMap;
 
     fn announce(exports: &[Plan], listening: &str, check: impl FnOnce(&mut Announcement<'_>)) {

@@ -2,7 +2,6 @@
 
 use super::exports::ExportArg;
 use super::given::Given;
-use super::listen;
 use super::local_users::Trust;
 use super::plan::Clients;
 use super::reports::ReportArgs;
@@ -12,6 +11,7 @@ use crate::transport::TransportArgs;
 use clap::{Args, ValueEnum};
 use nfs_proto::MOUNT_PORT;
 use printing::units;
+use rpcrdma_daemon::listen;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -133,7 +133,7 @@ fn without(at: SocketAddr, why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::listen::parse;
+    use rpcrdma_daemon::listen::parse;
     use std::collections::BTreeSet;
     use std::io::Error;
 

@@ -146,7 +146,7 @@ fn rules_of_no_listener(plan: &Plan, addresses: &Addresses, listen: &[IpAddr]) -
         let own = networks(rule, addresses);
         !own.is_empty() && !own.iter().any(comes_here)
     });
-    let (at, are_several) = (crate::serve::listen::shown(&listen), listen.len() > 1);
+    let (at, are_several) = (rpcrdma_daemon::listen::shown(&listen), listen.len() > 1);
     let mut others = listen.iter().filter(|ip| !ip.is_loopback());
     let why = match (others.next(), are_several) {
         (None, _) => "where only this machine connects",

@@ -1,9 +1,9 @@
 //! Where a server listens for RPC-over-RDMA, and over what.
 
-use super::listen;
 use crate::control::ListenerStatus;
 use crate::devices;
 use crate::provider::name;
+use rpcrdma_daemon::listen;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,13 +1,13 @@
 //! MOUNT over TCP.
 
-use super::listen;
-use crate::endpoint::at_port;
 use anyhow::Context;
 use nfs_proto::NullOnly;
 use nfs_server::{Exports, Mount3};
 use oncrpc::{LocalUsers, Programs};
 use oncrpc_tcp::Limits;
 use rpc_serving::admission::Admission;
+use rpcrdma_daemon::addresses::at_port;
+use rpcrdma_daemon::listen;
 use std::io::{self, ErrorKind};
 use std::net::{self, SocketAddr};
 use std::sync::Arc;

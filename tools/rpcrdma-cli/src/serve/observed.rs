@@ -7,7 +7,7 @@ use super::served::{AbsentExports, Served};
 use crate::control::shown;
 use crate::control::{
     ClientStatus, ConnectionCounts, DuplicateRequests, ExportStatus, ListenerStatus,
-    ProcedureStatus, ReloadStatus, ServerEvent, ServerStatistics, ServerStatus,
+    ProcedureStatus, ServerEvent, ServerStatistics, ServerStatus,
 };
 use crate::log;
 use crate::provider;
@@ -15,6 +15,7 @@ use nfs_server::{
     DuplicateRequestStats, ExportStats, Mount3, Nfs3, NfsAcl3, ProcedureStats, ProgramStats,
 };
 use rpcrdma::{ConnectionState, ConnectionStats, ServerMonitor, ServerStats};
+use rpcrdma_daemon::reloads::Reloads;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -44,38 +45,6 @@ pub(super) struct CountedPrograms {
 struct Administered {
     exports: Vec<ExportStatus>,
     reloads: Reloads,
-}
-
-/// How often the file of exports was read again.
-#[derive(Clone, Default)]
-pub(crate) struct Reloads {
-    pub(crate) succeeded: u64,
-    pub(crate) failed: u64,
-    pub(crate) last: Option<Instant>,
-    /// Why the last one failed, if it did.
-    pub(crate) last_error: Option<String>,
-}
-
-impl Reloads {
-    /// The file was read again, or not, for a reason.
-    pub(crate) fn note(&mut self, result: Result<(), String>) {
-        match &result {
-            Ok(()) => self.succeeded += 1,
-            Err(_) => self.failed += 1,
-        }
-        self.last = Some(Instant::now());
-        self.last_error = result.err();
-    }
-
-    /// The same for the control socket.
-    pub(crate) fn status(&self) -> ReloadStatus {
-        ReloadStatus {
-            succeeded: self.succeeded,
-            failed: self.failed,
-            last_seconds: self.last.map(|last| last.elapsed().as_secs_f64()),
-            last_error: self.last_error.clone(),
-        }
-    }
 }
 
 /// What a server did until some moment.
@@ -136,7 +105,7 @@ impl Observed {
 
     /// The file of exports was read again, or not, for a reason.
     pub(super) fn was_reloaded(&self, result: Result<(), String>) {
-        self.administered().reloads.note(result);
+        self.administered().reloads.record(result);
     }
 
     /// Why the exports are not those of the file, if the last attempt to read it again failed.

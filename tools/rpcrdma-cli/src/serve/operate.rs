@@ -3,14 +3,14 @@
 use super::args::ServeArgs;
 use super::hints;
 use super::mounts::MountWatch;
-use super::names::REFRESH;
 use super::observed::Observed;
 use super::served::Served;
 use super::settings::Settings;
-use super::systemd;
 use super::terminal::Terminal;
 use nfs_client::printable;
 use nfs_server::Mount3;
+use rpcrdma_daemon::names::REFRESH;
+use rpcrdma_daemon::systemd;
 use std::future::pending;
 use std::time::Instant;
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -1,7 +1,6 @@
 //! The exports of a running server: opened, and replaced as a whole.
 
 use super::mounts::{self, MountTable};
-use super::names::Names;
 use super::plan::{self, Addresses, Plan, Presence};
 use super::replaced::Replaced;
 use crate::failure::{Misconfigured, plain};
@@ -10,6 +9,7 @@ use nfs_client::printable;
 use nfs_server::{
     ExportOptions, Exports, FileSystem, LocalFs, LocalFsOptions, OpenError, exports_state,
 };
+use rpcrdma_daemon::names::Names;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future::{Future, pending};
 use std::io;

@@ -1,15 +1,11 @@
 //! Options of a server and what it serves, once command line and file are put together.
 
 use super::args::{ChangesName, ServeArgs, SquashName};
-use super::capacity::Capacity;
 use super::config::Config;
 use super::exports;
 use super::given::FileOptions;
-use super::listen::{self, MAX_LISTEN};
 use super::plan::{ClientPlan, Clients, Plan, Presence};
 use super::served::HowToOpen;
-use super::systemd;
-use crate::endpoint::{has_host_of, meet};
 use crate::failure::{self, Misconfigured, Usage, plain};
 use crate::interrupt::CALLS_END_WITHIN;
 use crate::provider::ServerProviders;
@@ -20,6 +16,10 @@ use nfs_server::{
 };
 use printing::units;
 use rpcrdma::ServerConfig;
+use rpcrdma_daemon::addresses::{has_host_of, meet};
+use rpcrdma_daemon::capacity::Capacity;
+use rpcrdma_daemon::listen::{self, MAX_LISTEN};
+use rpcrdma_daemon::systemd;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use super::rows::{shown, wrapped};
 use crate::control::ReloadStatus;
-use crate::control::asking;
+use crate::control_args;
 use printing::units;
 use std::path::Path;
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl Form<'_> {
 
     /// A title and, in a line of its own that is never wrapped, as it is to be copied, the option that selects this one.
     fn titled(&self, title: &str) -> String {
-        let option = self.socket.map(asking::option);
+        let option = self.socket.map(control_args::option);
         self.line(title) + &option.unwrap_or_default()
     }
 

@@ -1,14 +1,14 @@
 //! The place of MOUNT of the server of a pair, as it is configured.
 
-use super::side::UpstreamUrl;
-use crate::endpoint::Endpoint;
+use super::urls::UpstreamUrl;
+use nfs_client::Endpoint;
 use nfs_proto::MOUNT_PORT;
 use std::fmt;
 use std::str::FromStr;
 
 /// The place of MOUNT of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum MountPlace {
+pub enum MountPlace {
     /// At the port that rpcbind of the server's host says, or the usual one if there is no rpcbind.
     #[default]
     ByRpcbind,
@@ -50,7 +50,7 @@ impl fmt::Display for MountPlace {
 
 impl MountPlace {
     /// The place in words.
-    pub(super) fn describe(&self, upstream: &UpstreamUrl) -> String {
+    pub fn describe(&self, upstream: &UpstreamUrl) -> String {
         let host = &upstream.server.host;
         match self {
             Self::ByRpcbind => {
@@ -62,7 +62,7 @@ impl MountPlace {
     }
 
     /// The place for programs: `rpcbind`, or a host and a port.
-    pub(super) fn name(&self, upstream: &UpstreamUrl) -> String {
+    pub fn name(&self, upstream: &UpstreamUrl) -> String {
         match self {
             Self::ByRpcbind => "rpcbind".to_owned(),
             Self::Port(port) => at(&upstream.server.host, *port).to_string(),
@@ -72,7 +72,7 @@ impl MountPlace {
 }
 
 /// A port of a host.
-pub(super) fn at(host: &str, port: u16) -> Endpoint {
+pub fn at(host: &str, port: u16) -> Endpoint {
     Endpoint {
         host: host.to_owned(),
         port,

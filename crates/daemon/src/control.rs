@@ -1,10 +1,13 @@
-//! The control socket of a running server, and what it tells.
+//! The control socket of a running server or gateway: its requests and replies.
 //!
 //! A client connects, sends one line with a JSON document, a [`Request`], and gets one line with a JSON
 //! document back: a [`ServerStatus`] or a list of [`ClientStatus`]. Only the user who runs the server, and
 //! root, may connect.
 
-pub(crate) mod asking;
+pub mod asking;
+pub(crate) mod socket;
+
+pub use socket::default_path;
 
 use nfs_client::printable;
 use serde::{Deserialize, Serialize};
@@ -13,14 +16,14 @@ use std::fmt;
 use std::ops::Deref;
 
 /// Most bytes of a request.
-pub(crate) const MAX_REQUEST: u64 = 1024;
+pub const MAX_REQUEST: u64 = 1024;
 
-/// What a server is asked for.
+/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "get")]
-pub(crate) enum Request {
-    /// What it did so far: a [`ServerStatus`].
+pub enum Request {
+    /// Statistics: a [`ServerStatus`] or [`GatewayStatus`].
     Stats,
     /// Its connections: a list of [`ClientStatus`].
     Clients,
@@ -28,28 +31,28 @@ pub(crate) enum Request {
 
 /// What a server did so far, with what it serves.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ServerStatus {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct ServerStatus {
     /// Its numbers.
     #[serde(flatten)]
-    pub(crate) statistics: ServerStatistics,
+    pub statistics: ServerStatistics,
     /// Listeners over each provider: the addresses of `listen`, and those of RDMA devices beside them.
     #[serde(default)]
-    pub(crate) listeners: Vec<ListenerStatus>,
+    pub listeners: Vec<ListenerStatus>,
     /// Address of MOUNT over TCP, the first of `mounts`.
-    pub(crate) mount: String,
+    pub mount: String,
     /// Each address where MOUNT is answered over TCP.
     #[serde(default)]
-    pub(crate) mounts: Vec<String>,
+    pub mounts: Vec<String>,
     /// Name of the sockets of the service manager that MOUNT uses, if it uses any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) mount_socket: Option<String>,
+    pub mount_socket: Option<String>,
     /// Where metrics are.
-    pub(crate) metrics: Option<String>,
+    pub metrics: Option<String>,
     /// The exports, in order.
-    pub(crate) exports: Vec<ExportStatus>,
+    pub exports: Vec<ExportStatus>,
     /// Reloads of the file of exports.
-    pub(crate) reloads: ReloadStatus,
+    pub reloads: ReloadStatus,
 }
 
 impl Deref for ServerStatus {
@@ -62,7 +65,7 @@ impl Deref for ServerStatus {
 
 impl ServerStatus {
     /// The sockets of the service manager that it uses, in words.
-    pub(crate) fn describe_sockets(&self) -> Option<String> {
+    pub fn describe_sockets(&self) -> Option<String> {
         let listeners = self.listeners.iter();
         let listeners = listeners.map(|listener| (&listener.socket, &*listener.address));
         let mounts = self.mounts.iter();
@@ -73,73 +76,73 @@ impl ServerStatus {
 
 /// What a server did so far, in numbers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ServerStatistics {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct ServerStatistics {
     /// Version of the server program.
-    pub(crate) version: String,
+    pub version: String,
     /// Process id of the server.
-    pub(crate) pid: u32,
+    pub pid: u32,
     /// Address of RPC-over-RDMA, as `ADDRESS:PORT`: the first of `listen`.
-    pub(crate) listening: String,
+    pub listening: String,
     /// Seconds since the start.
-    pub(crate) uptime_seconds: f64,
+    pub uptime_seconds: f64,
     /// Connections of RPC-over-RDMA.
-    pub(crate) connections: ConnectionCounts,
+    pub connections: ConnectionCounts,
     /// Calls that clients may have in flight, on all connections together.
-    pub(crate) credits_granted: u64,
+    pub credits_granted: u64,
     /// Calls in flight now.
-    pub(crate) credits_in_use: u64,
+    pub credits_in_use: u64,
     /// Calls that were given to threads which may wait for a disk.
-    pub(crate) jobs: u64,
+    pub jobs: u64,
     /// Those of them that are not answered yet.
-    pub(crate) jobs_in_flight: u64,
+    pub jobs_in_flight: u64,
     /// Memory for the chunks of calls in flight.
-    pub(crate) chunk_memory_bytes: u64,
+    pub chunk_memory_bytes: u64,
     /// Files kept open, of all exports.
-    pub(crate) open_files: u64,
+    pub open_files: u64,
     /// The duplicate request cache.
-    pub(crate) duplicate_requests: DuplicateRequests,
+    pub duplicate_requests: DuplicateRequests,
     /// Counters of RPC-over-RDMA by name.
-    pub(crate) rdma: BTreeMap<String, u64>,
+    pub rdma: BTreeMap<String, u64>,
     /// Work of the queue pairs by name: work requests, doorbells, completions, registrations and copied bytes.
     #[serde(default)]
-    pub(crate) work: BTreeMap<String, u64>,
+    pub work: BTreeMap<String, u64>,
     /// Bytes in and out, with all framing.
-    pub(crate) bytes_in: u64,
+    pub bytes_in: u64,
     /// The same, out.
-    pub(crate) bytes_out: u64,
+    pub bytes_out: u64,
     /// Calls by procedure. In the log, procedures that were not called are left out.
-    pub(crate) procedures: Vec<ProcedureStatus>,
+    pub procedures: Vec<ProcedureStatus>,
 }
 
 /// What the log of a server says of its statistics.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ServerEvent {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct ServerEvent {
     /// Exports that are served.
-    pub(crate) exports_served: usize,
+    pub exports_served: usize,
     /// Exports that are not there.
-    pub(crate) exports_absent: usize,
+    pub exports_absent: usize,
     /// The numbers of `rpcrdma stats --json`.
     #[serde(flatten)]
-    pub(crate) statistics: ServerStatistics,
+    pub statistics: ServerStatistics,
 }
 
 /// A listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ListenerStatus {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct ListenerStatus {
     /// What it listens over: `iwarp` (software iWARP over TCP), `verbs` (RDMA devices), or `tcp` for a gateway's clients
     /// without RDMA.
-    pub(crate) provider: String,
+    pub provider: String,
     /// Where, as `ADDRESS:PORT`.
-    pub(crate) address: String,
+    pub address: String,
     /// Name of the RDMA device that has the address, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) device: Option<String>,
+    pub device: Option<String>,
     /// Name of the socket of the service manager that it uses (`FileDescriptorName=`), if it uses one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) socket: Option<String>,
+    pub socket: Option<String>,
 }
 
 /// The sockets of the service manager among listeners, each with its name and its address.
@@ -156,42 +159,42 @@ fn describe_sockets<'a>(
 
 /// A provider by which a server is reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ReachedOver {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct ReachedOver {
     /// `iwarp` (software iWARP over TCP), `verbs` (RDMA devices) or `tcp`.
-    pub(crate) provider: String,
+    pub provider: String,
     /// Names of the RDMA devices that there are for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) devices: Vec<String>,
+    pub devices: Vec<String>,
 }
 
 /// What a gateway did so far.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct GatewayStatus {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct GatewayStatus {
     /// Version of the program.
-    pub(crate) version: String,
+    pub version: String,
     /// Process id of the gateway.
-    pub(crate) pid: u32,
+    pub pid: u32,
     /// Where metrics are.
-    pub(crate) metrics: Option<String>,
+    pub metrics: Option<String>,
     /// Seconds since the start.
-    pub(crate) uptime_seconds: f64,
+    pub uptime_seconds: f64,
     /// The pairs of a listening address and a server, in order.
-    pub(crate) pairs: Vec<PairStatus>,
+    pub pairs: Vec<PairStatus>,
     /// Pairs of the file that could not be started at the last reload, nor since.
     #[serde(default)]
-    pub(crate) failed: Vec<FailedPairStatus>,
+    pub failed: Vec<FailedPairStatus>,
     /// Where sockets of the service manager listen, also those of pairs that a reload removed.
     #[serde(default)]
-    pub(crate) sockets: Vec<String>,
+    pub sockets: Vec<String>,
     /// Reloads of the file.
-    pub(crate) reloads: ReloadStatus,
+    pub reloads: ReloadStatus,
 }
 
 impl GatewayStatus {
     /// The sockets of the service manager that its pairs use, in words.
-    pub(crate) fn describe_sockets(&self) -> Option<String> {
+    pub fn describe_sockets(&self) -> Option<String> {
         let listeners = self.pairs.iter().flat_map(|pair| {
             let listeners = pair.listeners.iter();
             let listeners = listeners.map(|listener| (&listener.socket, &*listener.address));
@@ -204,25 +207,25 @@ impl GatewayStatus {
 
 /// A listening address and its server, with what passed between them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct PairStatus {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct PairStatus {
     /// Its numbers.
     #[serde(flatten)]
-    pub(crate) statistics: PairStatistics,
+    pub statistics: PairStatistics,
     /// Where MOUNT is passed on over TCP.
-    pub(crate) mount: Option<String>,
+    pub mount: Option<String>,
     /// Name of the socket of the service manager that MOUNT uses, if it uses one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) mount_socket: Option<String>,
+    pub mount_socket: Option<String>,
     /// Where MOUNT of the server is, if it is passed on over TCP or the place is configured: `rpcbind` for the port that
     /// rpcbind of the server's host says, else 20048; or `HOST:PORT`.
     #[serde(default)]
-    pub(crate) upstream_mount: Option<String>,
+    pub upstream_mount: Option<String>,
     /// Where it listens over each provider: the address above, and those of RDMA devices beside it.
     #[serde(default)]
-    pub(crate) listeners: Vec<ListenerStatus>,
+    pub listeners: Vec<ListenerStatus>,
     /// Who may connect.
-    pub(crate) allow: Vec<String>,
+    pub allow: Vec<String>,
 }
 
 impl Deref for PairStatus {
@@ -235,73 +238,75 @@ impl Deref for PairStatus {
 
 /// What passed between a listening address and its server, in numbers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct PairStatistics {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct PairStatistics {
     /// Where clients connect, as a URL.
-    pub(crate) listen: String,
+    pub listen: String,
     /// The server, as a URL.
-    pub(crate) upstream: String,
+    pub upstream: String,
     /// The connections to the server of now, by what they are over.
     #[serde(default)]
-    pub(crate) upstream_over: Vec<UpstreamStatus>,
+    pub upstream_over: Vec<UpstreamStatus>,
     /// Counters by name: `connections` is a number of now, the others are totals.
-    pub(crate) counters: BTreeMap<String, u64>,
+    pub counters: BTreeMap<String, u64>,
     /// Seconds that the oldest call of a client without a reply has waited; 0 without one.
     #[serde(default)]
-    pub(crate) oldest_call_seconds: f64,
+    pub oldest_call_seconds: f64,
 }
 
 /// What the log of a gateway says of the statistics of a pair.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct PairEvent {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct PairEvent {
     /// Version of the program.
-    pub(crate) version: &'static str,
+    pub version: &'static str,
     /// Process id of the gateway.
-    pub(crate) pid: u32,
+    pub pid: u32,
     /// Seconds since the start of the gateway.
-    pub(crate) uptime_seconds: f64,
+    pub uptime_seconds: f64,
     /// The numbers of `rpcrdma stats --json`.
     #[serde(flatten)]
-    pub(crate) statistics: PairStatistics,
+    pub statistics: PairStatistics,
 }
 
 /// Connections of a gateway to a server, over one provider and device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct UpstreamStatus {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct UpstreamStatus {
     /// `iwarp` (software iWARP over TCP), `verbs` (an RDMA device) or `tcp`.
-    pub(crate) provider: String,
+    pub provider: String,
     /// Name of the RDMA device, if they use one.
-    pub(crate) device: Option<String>,
+    pub device: Option<String>,
     /// How many there are.
-    pub(crate) connections: u64,
+    pub connections: u64,
     /// Handles of memory that the server has invalidated on them; 0 over TCP.
-    pub(crate) remote_invalidations: u64,
+    pub remote_invalidations: u64,
 }
 
 /// A pair of the file that could not be started.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct FailedPairStatus {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct FailedPairStatus {
     /// Where it would listen, as a URL.
-    pub(crate) listen: String,
+    pub listen: String,
     /// The server, as a URL.
-    pub(crate) upstream: String,
+    pub upstream: String,
     /// Why it could not be started.
-    pub(crate) error: String,
+    pub error: String,
     /// Where the pair that it was to replace still listens, as a URL; null if nothing is served.
-    pub(crate) kept: Option<String>,
+    pub kept: Option<String>,
     /// Attempts to start it since the reload: every 30 s, unless another pair is kept in its place.
     #[serde(default)]
-    pub(crate) attempts: u64,
+    pub attempts: u64,
 }
 
 /// A running command that tells of itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Status {
+pub enum Status {
+    /// A gateway.
     Gateway(GatewayStatus),
+    /// A server.
     Server(Box<ServerStatus>),
 }
 
@@ -326,42 +331,42 @@ impl fmt::Display for Status {
 
 /// An export of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ExportStatus {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct ExportStatus {
     /// The path that clients mount.
-    pub(crate) name: String,
+    pub name: String,
     /// The directory that is served.
-    pub(crate) directory: String,
+    pub directory: String,
     /// Whether nobody can change anything.
-    pub(crate) read_only: bool,
+    pub read_only: bool,
     /// For whom it is, as rules name them.
-    pub(crate) clients: Vec<String>,
+    pub clients: Vec<String>,
     /// What each of them may do: the first rule with the address of a client counts.
     #[serde(default)]
-    pub(crate) rules: Vec<RuleStatus>,
+    pub rules: Vec<RuleStatus>,
     /// Why it is not served now, if it is not.
-    pub(crate) absent: Option<String>,
+    pub absent: Option<String>,
 }
 
 /// What some clients may do with an export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct RuleStatus {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct RuleStatus {
     /// Address, network or host name.
-    pub(crate) clients: String,
+    pub clients: String,
     /// Whether they can change nothing.
-    pub(crate) read_only: bool,
+    pub read_only: bool,
     /// Whose requests are treated as those of nobody: `root`, `remote-root`, `all` or `none`.
-    pub(crate) squash: String,
+    pub squash: String,
     /// The user and the group that nobody is.
-    pub(crate) anonuid: u32,
+    pub anonuid: u32,
     /// The group that nobody is.
-    pub(crate) anongid: u32,
+    pub anongid: u32,
 }
 
 impl RuleStatus {
     /// A rule in one line.
-    pub(crate) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let Self {
             clients,
             squash,
@@ -380,88 +385,89 @@ impl RuleStatus {
 
 /// How often the file of exports was read again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ReloadStatus {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct ReloadStatus {
     /// Reloads after which the exports were those of the file.
-    pub(crate) succeeded: u64,
+    pub succeeded: u64,
     /// Reloads that changed nothing, as the file had an error.
-    pub(crate) failed: u64,
+    pub failed: u64,
     /// Time since the last one.
-    pub(crate) last_seconds: Option<f64>,
+    pub last_seconds: Option<f64>,
     /// Why that failed, if it did: the exports are still those from before.
-    pub(crate) last_error: Option<String>,
+    pub last_error: Option<String>,
 }
 
 /// Connections of a server now, and so far.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ConnectionCounts {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct ConnectionCounts {
     /// Connections that are being set up.
-    pub(crate) setup: u64,
+    pub setup: u64,
     /// Connections without a call in flight.
-    pub(crate) idle: u64,
+    pub idle: u64,
     /// Connections with calls in flight.
-    pub(crate) active: u64,
+    pub active: u64,
     /// Connections that end once their calls are answered.
-    pub(crate) draining: u64,
+    pub draining: u64,
     /// Connections that speak version one of RPC-over-RDMA.
-    pub(crate) version_one: u64,
+    pub version_one: u64,
     /// Connections that speak version two.
-    pub(crate) version_two: u64,
+    pub version_two: u64,
     /// Connections accepted since the start.
-    pub(crate) accepted: u64,
+    pub accepted: u64,
     /// Connections refused since the start.
-    pub(crate) refused: u64,
+    pub refused: u64,
     /// Connections closed to make room for others.
-    pub(crate) evicted: u64,
+    pub evicted: u64,
     /// Connections closed because the client did not answer.
-    pub(crate) unanswered: u64,
+    pub unanswered: u64,
 }
 
 impl ConnectionCounts {
-    pub(crate) fn now(&self) -> u64 {
+    /// Connections there are now.
+    pub fn now(&self) -> u64 {
         self.setup + self.idle + self.active + self.draining
     }
 }
 
 /// The duplicate request cache.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct DuplicateRequests {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct DuplicateRequests {
     /// Repeated calls that were answered from the cache.
-    pub(crate) hits: u64,
+    pub hits: u64,
     /// Calls that were not repetitions.
-    pub(crate) misses: u64,
+    pub misses: u64,
     /// Calls that were not executed for want of room in the cache.
-    pub(crate) refused: u64,
+    pub refused: u64,
     /// Results dropped to make room.
-    pub(crate) evicted: u64,
+    pub evicted: u64,
     /// Results dropped as they grew old.
-    pub(crate) expired: u64,
+    pub expired: u64,
     /// Results kept now.
-    pub(crate) entries: u64,
+    pub entries: u64,
 }
 
 /// The calls of one procedure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ProcedureStatus {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct ProcedureStatus {
     /// `nfs`, `nfsacl` or `mount`.
-    pub(crate) program: String,
+    pub program: String,
     /// The procedure, such as `READ`.
-    pub(crate) name: String,
+    pub name: String,
     /// Calls that were answered.
-    pub(crate) calls: u64,
+    pub calls: u64,
     /// Calls that failed, by kind of failure; kinds without any are left out.
-    pub(crate) errors: BTreeMap<String, u64>,
+    pub errors: BTreeMap<String, u64>,
     /// Calls in buckets of latency: up to 1 µs, 2 µs, 4 µs and so on, and beyond all bounds.
-    pub(crate) latency_buckets: Vec<u64>,
+    pub latency_buckets: Vec<u64>,
     /// Sum of the latencies in the buckets, in seconds.
-    pub(crate) latency_sum_seconds: f64,
+    pub latency_sum_seconds: f64,
 }
 
 /// A procedure in a list of those of all programs.
-pub(crate) fn shown(program: &str, procedure: &str) -> String {
+pub fn shown(program: &str, procedure: &str) -> String {
     match program {
         "nfs" => procedure.to_owned(),
         other => format!("{other}/{procedure}"),
@@ -470,73 +476,73 @@ pub(crate) fn shown(program: &str, procedure: &str) -> String {
 
 /// One connection of a server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ClientStatus {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct ClientStatus {
     /// Address and port of the client.
-    pub(crate) address: String,
+    pub address: String,
     /// Listener that it is connected to, as a URL: the address of a pair of a gateway; of a server that has several addresses,
     /// that of them; or, if `clients` shows several servers, the address of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) listen: Option<String>,
+    pub listen: Option<String>,
     /// What the connection uses: `iwarp` (software iWARP over TCP), `verbs` (an RDMA device) or, of a gateway, `tcp`; null
     /// during setup.
     #[serde(default)]
-    pub(crate) provider: Option<String>,
+    pub provider: Option<String>,
     /// Name of the RDMA device, if it uses one.
     #[serde(default)]
-    pub(crate) device: Option<String>,
+    pub device: Option<String>,
     /// What the connection to the server uses, of a gateway that has made it: `tcp`, `iwarp` or `verbs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) upstream_provider: Option<String>,
+    pub upstream_provider: Option<String>,
     /// Name of the RDMA device of that connection, if it uses one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) upstream_device: Option<String>,
+    pub upstream_device: Option<String>,
     /// `setup`, `idle`, `active` or `draining`.
-    pub(crate) state: String,
+    pub state: String,
     /// Version of RPC-over-RDMA, once that is settled.
-    pub(crate) version: Option<u32>,
+    pub version: Option<u32>,
     /// Seconds since the connection was made; over `tcp`, since the first call.
-    pub(crate) age_seconds: f64,
+    pub age_seconds: f64,
     /// Calls that the client may have in flight; 0 over `tcp`, which has no credits.
-    pub(crate) credits_granted: u32,
+    pub credits_granted: u32,
     /// Calls in flight now.
-    pub(crate) credits_in_use: u64,
+    pub credits_in_use: u64,
     /// Calls so far.
-    pub(crate) calls: u64,
+    pub calls: u64,
     /// Calls that were given to threads which may wait for a disk.
-    pub(crate) jobs: u64,
+    pub jobs: u64,
     /// Those of them that are not answered yet.
-    pub(crate) jobs_in_flight: u64,
+    pub jobs_in_flight: u64,
     /// Calls that came again and were not executed twice.
-    pub(crate) duplicate_request_hits: u64,
+    pub duplicate_request_hits: u64,
     /// Read chunks pulled from the client.
-    pub(crate) read_chunks: u64,
+    pub read_chunks: u64,
     /// Write chunks filled at the client.
-    pub(crate) write_chunks: u64,
+    pub write_chunks: u64,
     /// Reply chunks filled at the client.
-    pub(crate) reply_chunks: u64,
+    pub reply_chunks: u64,
     /// Bytes pulled by RDMA Read.
-    pub(crate) rdma_bytes_in: u64,
+    pub rdma_bytes_in: u64,
     /// Bytes moved by RDMA Write.
-    pub(crate) rdma_bytes_out: u64,
+    pub rdma_bytes_out: u64,
     /// Bytes that came in Sends, or over `tcp`.
-    pub(crate) inline_bytes_in: u64,
+    pub inline_bytes_in: u64,
     /// Bytes that went in Sends, or over `tcp`.
-    pub(crate) inline_bytes_out: u64,
+    pub inline_bytes_out: u64,
     /// Registrations of memory of the server.
-    pub(crate) registrations: u64,
+    pub registrations: u64,
     /// Handles that the server invalidated itself.
-    pub(crate) local_invalidations: u64,
+    pub local_invalidations: u64,
     /// Handles that the client invalidated.
-    pub(crate) remote_invalidations: u64,
+    pub remote_invalidations: u64,
     /// Handles of the client that went with replies.
-    pub(crate) invalidations_sent: u64,
+    pub invalidations_sent: u64,
     /// Memory for the chunks of calls in flight.
-    pub(crate) chunk_memory_bytes: u64,
+    pub chunk_memory_bytes: u64,
 }
 
 /// The name of the control socket of the server that listens there.
-pub(crate) fn socket_name(listening: &str) -> String {
+pub fn socket_name(listening: &str) -> String {
     format!("control-{listening}.sock")
 }
 

@@ -1,9 +1,7 @@
-//! Finding the servers and gateways that run on this machine, and asking them.
+//! Requests to the servers and gateways that run on this machine.
 
 use super::{GatewayStatus, Request, ServerStatus, Status};
 use anyhow::{Context, anyhow, bail};
-use clap::Args;
-use nfs_client::printable;
 use nfs_server::default_state_dir;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
@@ -20,83 +18,83 @@ const MAX_REPLY: u64 = 64 << 20;
 /// How long a server may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where services that systemd starts have their sockets and their state.
+/// Directories in which services of systemd have their sockets and their state.
 const OF_SERVICES: [&str; 3] = ["/run/rpcrdma", "/run/rpcrdma-gateway", "/var/lib/rpcrdma"];
 
-/// Which server is asked.
-#[derive(Args, Debug)]
-pub(crate) struct ControlArgs {
-    /// Control socket of the server [default: that of each server and gateway on this machine]
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
-}
-
-/// Which server is asked, where only one can be.
-#[derive(Args, Debug)]
-pub(crate) struct OneControlArgs {
-    /// Control socket of the server [default: that of the only server on this machine]
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
-}
-
-impl ControlArgs {
-    /// The control sockets to ask: the one that was named, or those of all servers and gateways that run on this machine.
-    ///
-    /// # Errors
-    ///
-    /// If there is none.
-    pub(crate) async fn sockets(&self) -> anyhow::Result<Vec<PathBuf>> {
-        match &self.socket {
-            Some(path) => Ok(vec![path.clone()]),
-            None => all_sockets().await,
+/// Control sockets of all servers and gateways that run on this machine and that this user may ask, in order.
+///
+/// # Errors
+///
+/// If there is none.
+pub async fn all() -> anyhow::Result<Vec<PathBuf>> {
+    let dirs = usual_places();
+    let (mut found, mut denied) = (BTreeSet::new(), None);
+    for path in dirs.iter().flat_map(|dir| sockets_in(dir)) {
+        match UnixStream::connect(&path).await {
+            Ok(_) => {
+                found.insert(path);
+            }
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => denied = Some(path),
+            // It is left of a server that was killed, or not ours.
+            Err(_) => {}
         }
     }
+    if !found.is_empty() {
+        return Ok(found.into_iter().collect());
+    }
+    let closed = |dir: &&PathBuf| {
+        let read = std::fs::read_dir(dir);
+        read.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    };
+    if let Some(path) = denied.or_else(|| dirs.iter().find(closed).cloned()) {
+        bail!("{}: {DENIED}", path.display());
+    }
+    let dirs: Vec<_> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+    bail!(
+        "found no server or gateway that this user may query: there is no control socket in {} (name it with --socket; a \
+         server without a state directory needs --control-socket)",
+        dirs.join(", ")
+    )
 }
 
-impl OneControlArgs {
-    /// The server with this control socket, or the only one on this machine.
-    pub(crate) fn of(socket: Option<PathBuf>) -> Self {
-        Self { socket }
+/// Statistics of the server with this control socket, or of the only server on this machine. Gateways that run beside it do
+/// not matter. Without a server, those of a gateway.
+///
+/// # Errors
+///
+/// If there is no server, or more than one, or it does not answer.
+pub async fn stats_of_one(socket: Option<&Path>) -> anyhow::Result<Status> {
+    let paths = match socket {
+        Some(path) => vec![path.to_owned()],
+        None => all().await?,
+    };
+    let mut asked = Vec::new();
+    for path in paths {
+        let (_, status) = ask::<Status>(&path, Request::Stats).await?;
+        asked.push((path, status));
     }
-
-    /// Asks the server for its statistics. Gateways that run beside it do not matter. Without a server, those of a gateway.
-    ///
-    /// # Errors
-    ///
-    /// If there is no server, or more than one, or it does not answer.
-    pub(crate) async fn stats(&self) -> anyhow::Result<Status> {
-        let paths = match &self.socket {
-            Some(path) => vec![path.clone()],
-            None => all_sockets().await?,
-        };
-        let mut asked = Vec::new();
-        for path in paths {
-            let (_, status) = ask::<Status>(&path, Request::Stats).await?;
-            asked.push((path, status));
-        }
-        let is_server = |(_, status): &&(_, _)| matches!(status, Status::Server(_));
-        let servers: Vec<_> = asked.iter().filter(is_server).collect();
-        if servers.len() > 1 {
-            let named = servers
-                .iter()
-                .map(|(path, status)| format!("{} ({status})", path.display()));
-            let named: Vec<String> = named.collect();
-            bail!(
-                "several servers run here: select one with --socket, of {}",
-                named.join(", ")
-            );
-        }
-        let found = asked.iter().position(|asked| is_server(&asked));
-        Ok(asked.swap_remove(found.unwrap_or(0)).1)
+    let is_server = |(_, status): &&(_, _)| matches!(status, Status::Server(_));
+    let servers: Vec<_> = asked.iter().filter(is_server).collect();
+    if servers.len() > 1 {
+        let named = servers
+            .iter()
+            .map(|(path, status)| format!("{} ({status})", path.display()));
+        let named: Vec<String> = named.collect();
+        bail!(
+            "several servers run here: select one with --socket, of {}",
+            named.join(", ")
+        );
     }
+    let found = asked.iter().position(|asked| is_server(&asked));
+    Ok(asked.swap_remove(found.unwrap_or(0)).1)
 }
 
-/// Asks what has this control socket; its reply, as JSON and parsed.
+/// Asks the server with this control socket. Returns the reply as JSON, and parsed.
 ///
 /// # Errors
 ///
 /// If nobody has it, or it does not answer.
-pub(crate) async fn ask<T: DeserializeOwned>(
+pub async fn ask<T: DeserializeOwned>(
     path: &Path,
     request: Request,
 ) -> anyhow::Result<(String, T)> {
@@ -125,20 +123,20 @@ async fn exchange(mut stream: UnixStream, request: Request) -> anyhow::Result<St
 }
 
 /// The servers that this user may ask, of those with a control socket in a usual place or in one of these.
-pub(crate) async fn running(also_in: impl Iterator<Item = &Path>) -> Vec<ServerStatus> {
+pub async fn running(also_in: impl Iterator<Item = &Path>) -> Vec<ServerStatus> {
     let also_in = also_in.map(Path::to_owned);
     let dirs: Vec<PathBuf> = usual_places().into_iter().chain(also_in).collect();
     all_at(dirs.iter().flat_map(|dir| sockets_in(dir)).collect()).await
 }
 
 /// The gateways that this user may ask, of those with a control socket in a usual place or at this one.
-pub(crate) async fn gateways(also: Option<&Path>) -> Vec<GatewayStatus> {
+pub async fn gateways(also: Option<&Path>) -> Vec<GatewayStatus> {
     let dirs = usual_places();
     let sockets = dirs.iter().flat_map(|dir| sockets_in(dir));
     all_at(sockets.chain(also.map(Path::to_owned)).collect()).await
 }
 
-/// What has these control sockets and tells of itself in this way.
+/// Replies of those with these control sockets that answer in this form.
 async fn all_at<T: DeserializeOwned>(paths: BTreeSet<PathBuf>) -> Vec<T> {
     let mut running = Vec::new();
     for path in paths {
@@ -178,42 +176,10 @@ async fn connect(path: &Path) -> anyhow::Result<UnixStream> {
     })
 }
 
-/// What there is to say where a server may not be asked.
+/// Message for a server that this user may not ask.
 const DENIED: &str = "this user may not query the server (use sudo, or be the user who runs it)";
 
-/// The control sockets of what runs on this machine and may be asked by this user, in order.
-async fn all_sockets() -> anyhow::Result<Vec<PathBuf>> {
-    let dirs = usual_places();
-    let (mut found, mut denied) = (BTreeSet::new(), None);
-    for path in dirs.iter().flat_map(|dir| sockets_in(dir)) {
-        match UnixStream::connect(&path).await {
-            Ok(_) => {
-                found.insert(path);
-            }
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => denied = Some(path),
-            // It is left of a server that was killed, or not ours.
-            Err(_) => {}
-        }
-    }
-    if !found.is_empty() {
-        return Ok(found.into_iter().collect());
-    }
-    let closed = |dir: &&PathBuf| {
-        let read = std::fs::read_dir(dir);
-        read.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
-    };
-    if let Some(path) = denied.or_else(|| dirs.iter().find(closed).cloned()) {
-        bail!("{}: {DENIED}", path.display());
-    }
-    let dirs: Vec<_> = dirs.iter().map(|dir| dir.display().to_string()).collect();
-    bail!(
-        "found no server or gateway that this user may query: there is no control socket in {} (name it with --socket; a \
-         server without a state directory needs --control-socket)",
-        dirs.join(", ")
-    )
-}
-
-/// What looks like a control socket in a directory, in order.
+/// Files in a directory with the name of a control socket, in order.
 fn sockets_in(dir: &Path) -> Vec<PathBuf> {
     // Without the directory there are none.
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
@@ -228,17 +194,6 @@ fn sockets_in(dir: &Path) -> Vec<PathBuf> {
 fn is_control_socket(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with("control-") && name.ends_with(".sock"))
-}
-
-/// Title of one of several: what it is, and the option that selects it.
-pub(crate) fn heading(status: &Status, socket: &Path) -> String {
-    format!("{status}\n{}", option(socket))
-}
-
-/// The option that selects the one with this control socket, in a line.
-pub(crate) fn option(socket: &Path) -> String {
-    let socket = socket.display().to_string();
-    format!("--socket {}\n", printable(socket.as_bytes()))
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 //! Names keep to the conventions of Prometheus: seconds and bytes, `_total` for what only grows.
 
 use crate::control::ListenerStatus;
-use crate::serve::observed::{Reloads, Snapshot};
+use crate::serve::observed::Snapshot;
 use nfs_server::{ExportStats, LatencyHistogram};
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
+use rpcrdma_daemon::reloads::Reloads;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const FURTHER_EXPORTS: &str = "other";
 
 /// Every metric, with its values of that moment.
-pub(in crate::serve) fn families(now: &Snapshot) -> Vec<MetricFamily> {
+pub(super) fn families(now: &Snapshot) -> Vec<MetricFamily> {
     let mut all = Families::default();
     all.process(now);
     all.nfs(now);

@@ -1,22 +1,27 @@
 //! Host and port of a server.
 
-use crate::failure::plain;
-use anyhow::anyhow;
-use nfs_client::{UrlError, host_and_port, ipv6_host};
+use crate::url::{UrlError, host_and_port, ipv6_host};
 use nfs_proto::NFS_RDMA_PORT;
+use oncrpc::plain;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
 
-/// What there is to say of a host that the system knows and that has no address.
-pub(crate) const NO_ADDRESS: &str = "this host has no address";
+/// Message for a host that the system knows and that has no address.
+pub const NO_ADDRESS: &str = "this host has no address";
+
+/// The system does not know a host, or cannot tell. The message does not name the host.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot find this host: {0} (check the name)")]
+pub struct LookupError(String);
 
 /// A host, by name or address, and a port; [`NFS_RDMA_PORT`] if none is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Endpoint {
+pub struct Endpoint {
     /// A name or an address, without brackets; an IPv6 address may have a zone, as `fe80::1%eth0`.
-    pub(crate) host: String,
-    pub(crate) port: u16,
+    pub host: String,
+    /// The port.
+    pub port: u16,
 }
 
 impl Endpoint {
@@ -25,59 +30,22 @@ impl Endpoint {
     /// # Errors
     ///
     /// If the name cannot be resolved; the host is not named.
-    pub(crate) async fn addresses(&self) -> anyhow::Result<Vec<SocketAddr>> {
+    pub async fn addresses(&self) -> Result<Vec<SocketAddr>, LookupError> {
         let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
         let found = found.map_err(|error| {
             let text = plain(&error);
             let why = text.strip_prefix("failed to lookup address information: ");
-            anyhow!(
-                "cannot find this host: {} (check the name)",
-                why.unwrap_or(&text)
-            )
+            LookupError(why.unwrap_or(&text).to_owned())
         });
         Ok(found?.collect())
     }
 
     /// Whether it is written with this address, and not with a name.
-    pub(crate) fn is(&self, addr: SocketAddr) -> bool {
+    pub fn is(&self, addr: SocketAddr) -> bool {
         let host = &self.host;
         let address = host.split_once('%').map_or(&**host, |(address, _)| address);
         address.parse() == Ok(addr.ip())
     }
-}
-
-/// Another port at the same address, with its zone.
-pub(crate) fn at_port(mut addr: SocketAddr, port: u16) -> SocketAddr {
-    addr.set_port(port);
-    addr
-}
-
-/// Whether two sockets cannot listen at these addresses at the same time.
-pub(crate) fn meet(one: SocketAddr, other: SocketAddr) -> bool {
-    let same_port = one.port() != 0 && one.port() == other.port();
-    same_port && (has_host_of(one, other) || has_host_of(other, one))
-}
-
-/// Whether a socket that listens at `one` has the IP address of `other`, at whatever port: the same one, or all of its
-/// family. A socket at all addresses of IPv6 has those of IPv4, too, unless this machine says otherwise (ipv6(7)).
-pub(crate) fn has_host_of(one: SocketAddr, other: SocketAddr) -> bool {
-    let zone = |addr: SocketAddr| match addr {
-        SocketAddr::V4(_) => 0,
-        SocketAddr::V6(addr) => addr.scope_id(),
-    };
-    let (ip, theirs) = (one.ip().to_canonical(), other.ip().to_canonical());
-    let is_same = ip == theirs && zone(one) == zone(other);
-    let is_of_all = match ip {
-        IpAddr::V4(ip) => ip.is_unspecified() && theirs.is_ipv4(),
-        IpAddr::V6(ip) => ip.is_unspecified() && (theirs.is_ipv6() || !binds_ipv6_only()),
-    };
-    is_same || is_of_all
-}
-
-/// Whether sockets at all addresses of IPv6 take no IPv4 here.
-pub(crate) fn binds_ipv6_only() -> bool {
-    let setting = std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only");
-    setting.is_ok_and(|setting| setting.trim() == "1")
 }
 
 impl FromStr for Endpoint {
@@ -143,25 +111,6 @@ mod tests {
         check("nfs://[fe80::1%25eth0]/", "fe80::1%eth0", 20049);
         check("nfs://127.0.0.1/", "127.0.0.1", 20049);
         check("nfs://[::1]:7", "::1", 7);
-    }
-
-    #[test]
-    fn sockets_meet_at_one_port_of_one_address_or_of_all() {
-        let check = |one: &str, other: &str, expected: bool| {
-            let (one, other) = (one.parse().unwrap(), other.parse().unwrap());
-            assert_eq!(meet(one, other), expected, "{one} {other}");
-            assert_eq!(meet(other, one), expected, "{other} {one}");
-        };
-        check("192.0.2.1:7", "192.0.2.1:7", true);
-        check("192.0.2.1:7", "192.0.2.1:8", false);
-        check("192.0.2.1:0", "192.0.2.1:0", false);
-        check("192.0.2.1:7", "192.0.2.2:7", false);
-        check("0.0.0.0:7", "192.0.2.1:7", true);
-        check("0.0.0.0:7", "[2001:db8::1]:7", false);
-        check("[::]:7", "[2001:db8::1]:7", true);
-        check("[fe80::1%1]:7", "[fe80::1%2]:7", false);
-        check("[::]:7", "[::ffff:192.0.2.1]:7", !binds_ipv6_only());
-        check("[::]:7", "0.0.0.0:7", !binds_ipv6_only());
     }
 
     #[test]

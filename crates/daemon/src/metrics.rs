@@ -1,11 +1,7 @@
 //! Metrics of a server in the text format of Prometheus, over HTTP.
 
-pub(crate) mod families;
-mod process;
-
-use super::listen;
-use super::reports::Tells;
-pub(super) use families::families;
+use crate::listen;
+use crate::reports::Tells;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE};
@@ -49,7 +45,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// # Errors
 ///
 /// If it is neither.
-pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
+pub fn parse(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
@@ -58,9 +54,10 @@ pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "it is neither a port nor an address with one, as localhost:9049 is".into())
 }
 
-/// What answers requests for metrics, until it is dropped.
-pub(super) struct Metrics {
-    pub(super) addr: SocketAddr,
+/// A server of metrics, until it is dropped.
+pub struct Metrics {
+    /// Its address.
+    pub addr: SocketAddr,
     task: JoinHandle<()>,
 }
 
@@ -70,7 +67,7 @@ impl Metrics {
     /// # Errors
     ///
     /// If it cannot listen there.
-    pub(super) async fn start(on: SocketAddr, observed: Arc<dyn Tells>) -> io::Result<Self> {
+    pub async fn start(on: SocketAddr, observed: Arc<dyn Tells>) -> io::Result<Self> {
         let listener = TcpListener::bind(on).await?;
         let addr = listener.local_addr()?;
         let task = tokio::spawn(serve(listener, observed));

@@ -1,10 +1,10 @@
 //! Addresses of hosts that rules name.
 //!
 //! The system's resolver may take as long as it likes, and cannot be told to stop. It is asked on threads
-//! of our own, of which there are few, and not waited for longer than a deadline: what a name meant before
-//! is then what it means.
+//! of our own, of which there are few, and not waited for longer than a deadline: the addresses that a
+//! name had before are kept then.
 
-use super::plan::{Addresses, HostName};
+use crate::clients::{Addresses, HostName};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 /// How often names are looked up again.
-pub(crate) const REFRESH: Duration = Duration::from_secs(60);
+pub const REFRESH: Duration = Duration::from_secs(60);
 
 /// How long all names together may take.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -26,9 +26,9 @@ const MAX_LOOKUPS: usize = 16;
 /// Addresses that a name may have.
 const MAX_ADDRESSES: usize = 64;
 
-/// Looks up names of hosts.
-#[derive(Clone)]
-pub(crate) struct Names {
+/// The resolver of the system, with a limit on lookups at a time.
+#[derive(Clone, Debug)]
+pub struct Names {
     deadline: Duration,
     ask: fn(&str) -> io::Result<Vec<IpAddr>>,
     lookups: Arc<Semaphore>,
@@ -55,11 +55,8 @@ impl Names {
         }
     }
 
-    /// What the system says of hosts: their addresses, or why it says none.
-    pub(crate) async fn ask(
-        &self,
-        names: BTreeSet<HostName>,
-    ) -> Vec<(HostName, io::Result<Vec<IpAddr>>)> {
+    /// Asks the system for the addresses of hosts. A name without an answer in time has an error.
+    pub async fn ask(&self, names: BTreeSet<HostName>) -> Vec<(HostName, io::Result<Vec<IpAddr>>)> {
         let until = Instant::now() + self.deadline;
         let mut asked = JoinSet::new();
         for name in names {
@@ -85,11 +82,7 @@ impl Names {
     }
 
     /// The addresses of hosts. One for which there is no answer keeps those that are known of it.
-    pub(crate) async fn look_up(
-        &mut self,
-        names: BTreeSet<HostName>,
-        known: &Addresses,
-    ) -> Addresses {
+    pub async fn look_up(&mut self, names: BTreeSet<HostName>, known: &Addresses) -> Addresses {
         let mut addresses = Addresses::new();
         let mut failing = BTreeSet::new();
         for (name, answer) in self.ask(names).await {
@@ -135,7 +128,7 @@ async fn on_a_thread(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::plan::Clients;
+    use crate::clients::Clients;
 
     fn name(text: &str) -> HostName {
         match text.parse().unwrap() {

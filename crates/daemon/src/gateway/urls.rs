@@ -1,9 +1,8 @@
 //! The two sides of a pair, as URLs: `rdma://ADDR[:PORT]` and `tcp://HOST[:PORT]`.
 
-use crate::endpoint::Endpoint;
-use crate::serve::listen;
+use crate::listen;
 use gateway::TransportKind;
-use nfs_client::ipv6_host;
+use nfs_client::{Endpoint, ipv6_host};
 use nfs_proto::NFS_RDMA_PORT;
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,27 +13,34 @@ const NFS_TCP_PORT: u16 = 2049;
 
 /// The transport of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scheme {
+pub enum Scheme {
+    /// RPC-over-RDMA.
     Rdma,
+    /// RPC over TCP.
     Tcp,
 }
 
-/// Where clients connect to.
+/// The side that clients connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ListenUrl {
-    pub(crate) scheme: Scheme,
-    pub(crate) addr: SocketAddr,
+pub struct ListenUrl {
+    /// The transport.
+    pub scheme: Scheme,
+    /// The address.
+    pub addr: SocketAddr,
 }
 
-/// The server.
+/// The side of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UpstreamUrl {
-    pub(crate) scheme: Scheme,
-    pub(crate) server: Endpoint,
+pub struct UpstreamUrl {
+    /// The transport.
+    pub scheme: Scheme,
+    /// Host and port.
+    pub server: Endpoint,
 }
 
 impl Scheme {
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name in a URL.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Rdma => "rdma",
             Self::Tcp => "tcp",
@@ -42,29 +48,31 @@ impl Scheme {
     }
 
     /// Its usual port.
-    pub(super) fn port(self) -> u16 {
+    pub fn port(self) -> u16 {
         match self {
             Self::Rdma => NFS_RDMA_PORT,
             Self::Tcp => NFS_TCP_PORT,
         }
     }
 
-    pub(super) fn transport(self) -> TransportKind {
+    /// The transport for the gateway.
+    pub fn transport(self) -> TransportKind {
         match self {
             Self::Rdma => TransportKind::Rdma,
             Self::Tcp => TransportKind::Tcp,
         }
     }
 
-    pub(super) fn other(self) -> Self {
+    /// The other transport.
+    pub fn other(self) -> Self {
         match self {
             Self::Rdma => Self::Tcp,
             Self::Tcp => Self::Rdma,
         }
     }
 
-    /// What has its usual port, in words.
-    pub(super) fn service(self) -> &'static str {
+    /// The service at its usual port, in words.
+    pub fn service(self) -> &'static str {
         match self {
             Self::Rdma => "NFS/RDMA",
             Self::Tcp => "plain NFS/TCP",
@@ -88,7 +96,7 @@ impl Scheme {
 
 impl UpstreamUrl {
     /// Whether the server has the usual port of its transport, which one server of a host has.
-    pub(super) fn has_usual_port(&self) -> bool {
+    pub fn has_usual_port(&self) -> bool {
         self.server.port == self.scheme.port()
     }
 }

@@ -1,7 +1,7 @@
 //! Registers NFS, NFSACL and MOUNT with rpcbind.
 
-use super::listen;
-use crate::endpoint::binds_ipv6_only;
+use crate::addresses::binds_ipv6_only;
+use crate::listen;
 use anyhow::Context;
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFSACL_PROGRAM, NFSACL_V3};
 use oncrpc::{Chain, Transport};
@@ -14,12 +14,13 @@ use std::time::Duration;
 /// How long rpcbind may take to answer.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// What there is to say if rpcbind does not answer.
+/// Context of the error if rpcbind does not answer.
 const NO_RPCBIND: &str =
     "cannot register with rpcbind: start it, or leave --rpcbind (rpcbind = true) out";
 
-/// Registrations that were made and are to be removed at the end.
-pub(crate) struct Registered {
+/// Registrations that this process has made and removes at its end.
+#[derive(Debug)]
+pub struct Registered {
     rpcbind: Rpcbind<oncrpc_tcp::Client>,
     entries: Vec<Registration>,
 }
@@ -30,7 +31,7 @@ impl Registered {
     /// # Errors
     ///
     /// If rpcbind is not running or refuses; then nothing stays registered.
-    pub(crate) async fn of(entries: &[Registration]) -> anyhow::Result<Self> {
+    pub async fn of(entries: &[Registration]) -> anyhow::Result<Self> {
         let rpcbind = Rpcbind::local(DEADLINE).await.context(NO_RPCBIND)?;
         let mut registered = Self {
             rpcbind,
@@ -54,7 +55,7 @@ impl Registered {
     /// # Errors
     ///
     /// If rpcbind is not running, or has registrations of somebody else.
-    pub(crate) async fn try_out(
+    pub async fn try_out(
         entries: &[Registration],
         is_replaced: impl Fn(SocketAddr) -> bool,
     ) -> anyhow::Result<BTreeSet<SocketAddr>> {
@@ -68,7 +69,7 @@ impl Registered {
 
     /// Registers again what rpcbind has lost, as it does when it starts anew. Says so; one that does not answer is asked again
     /// later.
-    pub(crate) async fn renew(&mut self) {
+    pub async fn renew(&mut self) {
         let Ok(rpcbind) = Rpcbind::local(DEADLINE).await else {
             return;
         };
@@ -92,7 +93,7 @@ impl Registered {
     }
 
     /// Removes the registrations. What cannot be removed is logged: nobody can do more.
-    pub(crate) async fn remove(self) {
+    pub async fn remove(self) {
         for entry in &self.entries {
             match self.rpcbind.unset(entry).await {
                 Ok(true) => {}
@@ -212,7 +213,7 @@ async fn check_free<T: Transport>(
     }
 }
 
-/// What there is to say if a program is registered, at this address if that is known.
+/// Error for a program that is registered already, at this address if that is known.
 fn registered_already(entry: &Registration, found: Option<SocketAddr>) -> String {
     let at = found.map_or(String::new(), |found| format!(", for {found}"));
     format!(
@@ -222,8 +223,8 @@ fn registered_already(entry: &Registration, found: Option<SocketAddr>) -> String
     )
 }
 
-/// What is registered: all programs over RDMA, MOUNT over TCP. NFS itself is not served over TCP.
-pub(crate) fn entries(rdma: &[SocketAddr], mount: &[SocketAddr]) -> Vec<Registration> {
+/// Registrations of a server: all programs over RDMA, MOUNT over TCP. NFS itself is not served over TCP.
+pub fn entries(rdma: &[SocketAddr], mount: &[SocketAddr]) -> Vec<Registration> {
     let programs = [
         (NFS_PROGRAM, NFS_V3),
         (NFSACL_PROGRAM, NFSACL_V3),
@@ -236,7 +237,7 @@ pub(crate) fn entries(rdma: &[SocketAddr], mount: &[SocketAddr]) -> Vec<Registra
 
 /// A program in each family in which clients reach it. rpcbind has one address for each (RFC 1833 §2.1): that
 /// of all addresses of the family if there is one, or else the first.
-pub(crate) fn of_families(
+pub fn of_families(
     prog: u32,
     vers: u32,
     netid: fn(IpAddr) -> NetId,
@@ -264,7 +265,7 @@ pub(crate) fn of_families(
 }
 
 /// A warning of addresses whose clients rpcbind sends to another port, if there are some: it has one port for each family.
-pub(crate) fn ports_not_registered(addrs: &[SocketAddr]) -> Option<String> {
+pub fn ports_not_registered(addrs: &[SocketAddr]) -> Option<String> {
     let registered = of_families(NFS_PROGRAM, NFS_V3, NetId::rdma, addrs);
     let is_other = |addr: &&SocketAddr| {
         let mut same = registered.iter();

@@ -1,12 +1,13 @@
-//! The limit of locked memory: what RDMA devices use is locked.
+//! The limit of locked memory, which RDMA devices need.
 
 use printing::units;
 use rpcrdma::ServerConfig;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// Lets this process lock as much memory as it may. What is to be said if that is not enough for all connections.
-pub(crate) fn warning(config: &ServerConfig) -> Option<String> {
+/// Raises the limit of locked memory as far as this process may. Returns a warning if that is not enough for all
+/// connections.
+pub fn warning(config: &ServerConfig) -> Option<String> {
     let may_lock_all =
         capabilities(None).is_ok_and(|all| all.effective.contains(CapabilitySet::IPC_LOCK));
     if may_lock_all {
@@ -28,7 +29,7 @@ pub(crate) fn warning(config: &ServerConfig) -> Option<String> {
     )
 }
 
-/// What is to be said of a limit, if so many connections have Receives of so many bytes each.
+/// The warning for a limit, if so many connections have Receives of so many bytes each.
 fn too_little(limit: u64, of_one: u64, connections: u64) -> Option<String> {
     let enough_for = limit / of_one.max(1);
     (enough_for < connections).then(|| {

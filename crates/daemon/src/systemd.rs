@@ -1,7 +1,7 @@
 //! A server as a service of systemd: readiness, watchdog, sockets and state that it is given
 //! (sd_notify(3), sd_watchdog_enabled(3), sd_listen_fds(3), systemd.exec(5)).
 
-use crate::failure::Usage;
+use crate::errors::Usage;
 use anyhow::{Context, bail};
 use listenfd::ListenFd;
 use rustix::fs::fstat;
@@ -13,26 +13,26 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Says that the server serves.
-pub(crate) fn ready(status: &str) {
+/// Reports that the service is ready.
+pub fn ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// Says how the server is.
-pub(crate) fn status(status: &str) {
+/// Reports the state of the service in a line.
+pub fn status(status: &str) {
     notify(&[NotifyState::Status(status)]);
 }
 
-/// Says that the file is read again, which [`ready`] ends.
-pub(crate) fn reloading() {
+/// Reports that the file is read again, which [`ready`] ends.
+pub fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),
         Err(error) => tracing::warn!(%error, "cannot tell systemd of a reload"),
     }
 }
 
-/// Says that the server lets calls finish.
-pub(crate) fn stopping() {
+/// Reports that the service ends once its calls are answered.
+pub fn stopping() {
     notify(&[
         NotifyState::Stopping,
         NotifyState::Status("letting calls finish"),
@@ -48,7 +48,7 @@ fn notify(state: &[NotifyState<'_>]) {
 
 /// Tells the watchdog of systemd, for ever and as often as it wants, that every event loop runs: this one,
 /// which serves MOUNT over TCP, and those that `respond` asks. A loop that hangs ends the pings.
-pub(crate) async fn feed_watchdog(respond: impl AsyncFn()) {
+pub async fn feed_watchdog(respond: impl AsyncFn()) {
     let Some(timeout) = sd_notify::watchdog_enabled() else {
         return pending().await;
     };
@@ -62,30 +62,31 @@ pub(crate) async fn feed_watchdog(respond: impl AsyncFn()) {
     }
 }
 
-/// Where systemd keeps the state of the service, if it does.
-pub(super) fn state_dir() -> Option<PathBuf> {
+/// The directory in which systemd keeps the state of the service, if it does.
+pub fn state_dir() -> Option<PathBuf> {
     // There may be several, with colons between them.
     let dirs = std::env::var_os("STATE_DIRECTORY")?;
     std::env::split_paths(&dirs).find(|dir| dir.is_absolute())
 }
 
-/// Where systemd has the service keep its sockets, if it does.
-pub(crate) fn runtime_dir() -> Option<PathBuf> {
+/// The directory in which systemd has the service keep its sockets, if it does.
+pub fn runtime_dir() -> Option<PathBuf> {
     let dirs = std::env::var_os("RUNTIME_DIRECTORY")?;
     std::env::split_paths(&dirs).find(|dir| dir.is_absolute())
 }
 
-/// The names of sockets, as `FileDescriptorName=` of their units has them.
-pub(super) const RDMA_SOCKET: &str = "rdma";
-pub(super) const MOUNT_SOCKET: &str = "mount";
+/// Name of sockets for RPC-over-RDMA, as `FileDescriptorName=` of their units has it.
+pub const RDMA_SOCKET: &str = "rdma";
+/// Name of sockets for MOUNT over TCP.
+pub const MOUNT_SOCKET: &str = "mount";
 
 /// Sockets that listen already, each with its address, in the order of their units.
 #[derive(Default)]
-pub(super) struct Sockets {
+pub struct Sockets {
     /// For RPC-over-RDMA on software iWARP, which is plain TCP below.
-    pub(super) rdma: Vec<(SocketAddr, TcpListener)>,
+    pub rdma: Vec<(SocketAddr, TcpListener)>,
     /// For MOUNT over TCP.
-    pub(super) mount: Vec<(SocketAddr, TcpListener)>,
+    pub mount: Vec<(SocketAddr, TcpListener)>,
 }
 
 impl Sockets {
@@ -94,7 +95,7 @@ impl Sockets {
     /// # Errors
     ///
     /// If there is one that is no TCP socket, has another name, or does not listen, or if two are one.
-    pub(super) fn take() -> anyhow::Result<Self> {
+    pub fn take() -> anyhow::Result<Self> {
         let mut given = ListenFd::from_env();
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut names = names.split(':');

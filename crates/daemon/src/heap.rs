@@ -5,7 +5,7 @@ use std::time::Duration;
 /// How often the connections are counted.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// So many connections have to have gone before it is worth the time that it takes.
+/// Closed connections for which it is worth the time that it takes.
 const WORTH_IT: usize = 512;
 
 /// Bytes that the process has to have in use beyond the fewest so far before it is worth it without that.
@@ -16,7 +16,7 @@ const LOOKS_BETWEEN: u32 = 6;
 
 /// Returns free memory to the system after many connections have gone, and now and then while the process
 /// has much more in use than it had, for ever.
-pub(crate) async fn return_what_is_free(connections: impl Fn() -> usize) {
+pub async fn trim_heap(connections: impl Fn() -> usize) {
     let mut memory = Memory::default();
     let mut tick = tokio::time::interval(LOOK);
     loop {
@@ -35,7 +35,7 @@ fn resident() -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
-/// What was seen of connections and memory.
+/// Numbers of connections and of bytes that were seen so far.
 #[derive(Default)]
 struct Memory {
     /// Most connections since memory was returned for those that have gone.

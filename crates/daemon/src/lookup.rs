@@ -1,7 +1,7 @@
 //! The addresses of the hosts that a pair names.
 
-use crate::endpoint::{Endpoint, NO_ADDRESS};
 use anyhow::{anyhow, bail};
+use nfs_client::{Endpoint, LookupError, NO_ADDRESS};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -14,14 +14,14 @@ const LOOKUP: Duration = Duration::from_secs(30);
 /// # Errors
 ///
 /// If it has none, or the system does not tell in time.
-pub(super) async fn addresses_of(endpoint: &Endpoint) -> anyhow::Result<Vec<SocketAddr>> {
+pub async fn addresses_of(endpoint: &Endpoint) -> anyhow::Result<Vec<SocketAddr>> {
     within(LOOKUP, endpoint.addresses()).await
 }
 
 /// The addresses of a host that the system is asked for, if it tells any within a limit.
 async fn within(
     limit: Duration,
-    asked: impl Future<Output = anyhow::Result<Vec<SocketAddr>>>,
+    asked: impl Future<Output = Result<Vec<SocketAddr>, LookupError>>,
 ) -> anyhow::Result<Vec<SocketAddr>> {
     let Ok(addrs) = timeout(limit, asked).await else {
         bail!("cannot find this host: no answer within {limit:?} (check the name servers)");

@@ -1,8 +1,8 @@
-//! The control socket of a server: what it does, for who asks on this machine.
+//! The control socket of a running service, which answers requests of this machine.
 
-use super::reports::Tells;
-use super::systemd;
-use crate::control::{MAX_REQUEST, Request, socket_name};
+use super::{MAX_REQUEST, Request, socket_name};
+use crate::reports::Tells;
+use crate::systemd;
 use printing::json;
 use rustix::fs::{Mode, fchmod};
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -32,13 +32,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The control socket of a server that listens there: in the runtime directory that systemd made, or else
 /// where the state is.
-pub(crate) fn default_path(state_dir: Option<&Path>, listening: SocketAddr) -> Option<PathBuf> {
+pub fn default_path(state_dir: Option<&Path>, listening: SocketAddr) -> Option<PathBuf> {
     let dir = systemd::runtime_dir().or_else(|| state_dir.map(Path::to_owned))?;
     Some(dir.join(socket_name(&listening.to_string())))
 }
 
 /// A control socket, gone when this is dropped.
-pub(super) struct Control {
+pub(crate) struct Control {
     path: PathBuf,
     task: JoinHandle<()>,
 }
@@ -49,7 +49,7 @@ impl Control {
     /// # Errors
     ///
     /// If the socket cannot be made, or another server has it.
-    pub(super) fn start(path: &Path, observed: Arc<dyn Tells>) -> io::Result<Self> {
+    pub(crate) fn start(path: &Path, observed: Arc<dyn Tells>) -> io::Result<Self> {
         let listener = listen(path)?;
         Ok(Self {
             path: path.to_owned(),

@@ -1,6 +1,6 @@
 //! Addresses and ports to listen on.
 
-use crate::endpoint::{at_port, has_host_of};
+use crate::addresses::{at_port, has_host_of};
 use nfs_client::ipv6_host;
 use nfs_proto::NFS_RDMA_PORT;
 use rustix::io::Errno;
@@ -11,10 +11,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use verbs::SetupError;
 
-/// The option that says where a server listens.
-pub(super) const LISTEN_OPTION: &str = "--listen ADDR:PORT";
+/// The option with the addresses of a server.
+pub const LISTEN_OPTION: &str = "--listen ADDR:PORT";
 
-/// What there is to say of a text that is no address.
+/// Message for a text that is no address.
 const NO_ADDRESS: &str =
     "it is not an address, as 127.0.0.1, 0.0.0.0:20049 and [::]:20049 are, or localhost";
 
@@ -25,7 +25,7 @@ const NO_ADDRESS: &str =
 ///
 /// If it is neither. Other names are not accepted: they may mean several addresses, and other ones
 /// tomorrow.
-pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
+pub fn parse(text: &str) -> Result<SocketAddr, String> {
     parse_with(text, NFS_RDMA_PORT)
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
 /// # Errors
 ///
 /// Those of [`parse`].
-pub(crate) fn parse_with(text: &str, port: u16) -> Result<SocketAddr, String> {
+pub fn parse_with(text: &str, port: u16) -> Result<SocketAddr, String> {
     let numeric = numeric(text);
     let text = &*numeric;
     if text.contains('%') {
@@ -76,10 +76,10 @@ fn parse_with_zone(text: &str, port: u16) -> Result<SocketAddr, String> {
 }
 
 /// Addresses at which a server can listen at most. Each takes a descriptor, and a wildcard one for each address of a device.
-pub(crate) const MAX_LISTEN: usize = 64;
+pub const MAX_LISTEN: usize = 64;
 
 /// Addresses of MOUNT at a port of the same hosts: each once, and none that a socket at all addresses has.
-pub(crate) fn mount_addresses(listen: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
+pub fn mount_addresses(listen: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
     let mut hosts: Vec<SocketAddr> = Vec::new();
     for &addr in listen {
         if !hosts.iter().any(|&host| has_host_of(host, addr)) {
@@ -91,13 +91,13 @@ pub(crate) fn mount_addresses(listen: &[SocketAddr], port: u16) -> Vec<SocketAdd
 }
 
 /// Addresses in words.
-pub(crate) fn shown<'a, A: Display + 'a>(addrs: impl IntoIterator<Item = &'a A>) -> String {
+pub fn shown<'a, A: Display + 'a>(addrs: impl IntoIterator<Item = &'a A>) -> String {
     let addrs: Vec<String> = addrs.into_iter().map(ToString::to_string).collect();
     addrs.join(", ")
 }
 
 /// The same with 127.0.0.1 for the host `localhost` (RFC 6761 §6.3).
-pub(crate) fn numeric(text: &str) -> Cow<'_, str> {
+pub fn numeric(text: &str) -> Cow<'_, str> {
     let (host, port) = match text.split_once(':') {
         Some((host, _)) => text.split_at(host.len()),
         None => (text, ""),
@@ -112,16 +112,16 @@ pub(crate) fn numeric(text: &str) -> Cow<'_, str> {
 ///
 /// # Errors
 ///
-/// Why it could not.
-pub(crate) fn try_out(addr: SocketAddr) -> io::Result<()> {
+/// The error that a listener there would have.
+pub fn try_out(addr: SocketAddr) -> io::Result<()> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
     // As listeners have it: what is left of earlier connections does not matter.
     socket.set_reuse_address(true)?;
     socket.bind(&addr.into())
 }
 
-/// What is to be said when listening fails.
-pub(crate) fn explain(error: io::Error, addr: SocketAddr, option: &str) -> anyhow::Error {
+/// Error of a listener, with advice; `option` names what sets its address.
+pub fn explain(error: io::Error, addr: SocketAddr, option: &str) -> anyhow::Error {
     let what = match error.kind() {
         io::ErrorKind::AddrInUse => format!(
             "port {} of {} is in use: stop the server that has it (`ss -ltnp` shows it), or \
@@ -146,8 +146,8 @@ pub(crate) fn explain(error: io::Error, addr: SocketAddr, option: &str) -> anyho
     anyhow::Error::msg(what)
 }
 
-/// What is to be said when a server cannot listen over its first provider.
-pub(super) fn cannot(error: SetupError, listen: SocketAddr) -> anyhow::Error {
+/// The same for a server over its first provider.
+pub fn cannot(error: SetupError, listen: SocketAddr) -> anyhow::Error {
     match error {
         SetupError::Io(error) => explain(error, listen, LISTEN_OPTION),
         other => anyhow::Error::new(other).context(format!("cannot listen at {listen}")),
@@ -155,7 +155,7 @@ pub(super) fn cannot(error: SetupError, listen: SocketAddr) -> anyhow::Error {
 }
 
 /// Whether this process has as many open files as it may have.
-pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::MFILE.raw_os_error())
 }
 
