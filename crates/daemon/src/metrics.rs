@@ -1,5 +1,8 @@
 //! Metrics of a server in the text format of Prometheus, over HTTP.
 
+pub mod families;
+mod process;
+
 use crate::listen;
 use crate::reports::Tells;
 use http_body_util::Full;

@@ -1,9 +1,9 @@
 //! What `--check` of `serve` and `gateway` looks at.
 
 use crate::failure::Usage;
-use crate::serve::plan::summed_up;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
+use rpcrdma_daemon::clients::summed_up;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;

@@ -22,8 +22,6 @@ use crate::checks::Checked;
 use crate::failure::{self, Ended};
 use crate::interrupt::{self, Interrupt};
 use crate::log;
-use crate::serve::operate::{Signals, refresh};
-use crate::serve::reports::Reports;
 use announce::Announcement;
 #[cfg(test)]
 pub(crate) use announce::{CheckLine, Line};
@@ -37,6 +35,8 @@ use oncrpc::Chain;
 use pairs::Pairs;
 use replace::Failed;
 use retry::retries;
+use rpcrdma_daemon::reports::Reports;
+use rpcrdma_daemon::signals::{Signals, refresh};
 use rpcrdma_daemon::{heap, systemd};
 use sockets::Sockets;
 use std::io::{self, Write};
@@ -78,12 +78,7 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     };
     let metrics = settings.args.option("metrics");
     let places = settings.args.reports.places();
-    let reports = Reports::start(
-        &places,
-        observed,
-        state_dir.as_deref(),
-        &metrics,
-    );
+    let reports = Reports::start(&places, observed, state_dir.as_deref(), &metrics);
     let reports = reports.await?;
     let announcement = Announcement {
         pairs: pairs.running(),

@@ -4,7 +4,7 @@ use crate::devices::{self, NoDevices};
 use crate::failure::Usage;
 use anyhow::{anyhow, bail};
 use clap::{Args, ValueEnum};
-use rpcrdma::ServerConfig;
+use rpcrdma_daemon::providers::ServerProviders;
 use std::net::{SocketAddr, TcpListener};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,13 +41,7 @@ pub(crate) enum ProviderName {
     Verbs,
 }
 
-/// What output calls a provider.
-pub(crate) fn name(over_devices: bool) -> &'static str {
-    match over_devices {
-        true => "verbs",
-        false => "iwarp",
-    }
-}
+pub(crate) use rpcrdma_daemon::listening::provider_name as name;
 
 impl FromStr for ProviderName {
     type Err = String;
@@ -70,16 +64,6 @@ pub(crate) struct Providers {
     pub(crate) unusable_devices: Option<String>,
 }
 
-/// The providers over which a server listens.
-pub(crate) struct ServerProviders {
-    /// The one that has the address to listen on.
-    pub(crate) first: Arc<dyn Provider>,
-    /// Whether that uses RDMA devices.
-    pub(crate) first_is_devices: bool,
-    /// RDMA devices beside software iWARP, if there are any.
-    pub(crate) beside: Option<Arc<dyn Provider>>,
-}
-
 /// What to do, once name and device are put together.
 enum Choice<'a> {
     Software,
@@ -93,20 +77,6 @@ impl Providers {
     pub(crate) fn devices_for(&self, addr: SocketAddr) -> Option<&Arc<dyn Provider>> {
         let devices = self.devices.as_ref();
         devices.filter(|_| !addr.ip().to_canonical().is_loopback())
-    }
-}
-
-impl ServerProviders {
-    /// For how many connections of those configured there is memory, whichever of them they come over.
-    pub(crate) fn connections_with_memory(&self, config: &ServerConfig) -> usize {
-        let all = [&self.first].into_iter().chain(&self.beside);
-        let each = all.map(|provider| config.connections_with_memory(&provider.limits()));
-        each.min().unwrap_or(config.max_connections)
-    }
-
-    /// Whether connections can come over RDMA devices.
-    pub(crate) fn use_devices(&self) -> bool {
-        self.first_is_devices || self.beside.is_some()
     }
 }
 
@@ -210,6 +180,7 @@ impl ProviderArgs {
                     first: open(device)?,
                     first_is_devices: true,
                     beside: None,
+                    device_names: devices::names_by_address,
                 });
             }
             Choice::Software => (listening(software, held), None),
@@ -228,6 +199,7 @@ impl ProviderArgs {
             first,
             first_is_devices: false,
             beside,
+            device_names: devices::names_by_address,
         })
     }
 }

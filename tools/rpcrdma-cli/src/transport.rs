@@ -1,10 +1,11 @@
 //! Options of connections: the provider and its configuration, and what to agree on.
 
-use crate::provider::{ProviderArgs, Providers, ServerProviders};
+use crate::provider::{ProviderArgs, Providers};
 use clap::{Args, ValueEnum};
 use printing::units;
 use rpcrdma::proto::v2::Dialect;
 use rpcrdma::{Design, InlineThreshold, Spin, Versions};
+use rpcrdma_daemon::providers::ServerProviders;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use verbs_iwarp::{Config, CrcMode, Iwarp};

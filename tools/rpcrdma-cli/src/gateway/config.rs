@@ -5,7 +5,7 @@ use super::args;
 use super::plan::{self, PairPlan};
 use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options, Table, Tables};
 use crate::provider::{ProviderArgs, ProviderName};
-use crate::serve::plan::Clients;
+use rpcrdma_daemon::clients::Clients;
 use rpcrdma_daemon::gateway::mount_place::MountPlace;
 use rpcrdma_daemon::gateway::urls::{ListenUrl, UpstreamUrl};
 use rpcrdma_daemon::listen::MAX_LISTEN;

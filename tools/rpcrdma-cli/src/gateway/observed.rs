@@ -9,16 +9,16 @@ use crate::control::{
     PairStatus,
 };
 use crate::log;
-use crate::serve::families::{Families, Labels, Listener};
-use crate::serve::observed::Observed as ServerObserved;
 use gateway::{GatewayMonitor, GatewayStats, MountFailures, TcpClient};
 use printing::json;
 use prometheus::proto::MetricFamily;
 use rpc_serving::admission::Admission;
 use rpcrdma::ConnectionState;
 use rpcrdma_daemon::gateway::allowed_clients::AllowedClients;
+use rpcrdma_daemon::metrics::families::{Families, Labels, Listener};
 use rpcrdma_daemon::reloads::Reloads;
 use rpcrdma_daemon::reports::Tells;
+use rpcrdma_daemon::server::observed::Observed as ServerObserved;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::Deref;

@@ -8,10 +8,7 @@ use super::sockets::Sockets;
 use super::upstream_connector::UpstreamConnector;
 use super::warnings;
 use crate::control::ListenerStatus;
-use crate::guard::{self, Guarded};
-use crate::serve::beside::Beside;
-use crate::serve::listening::Listening;
-use crate::serve::plan::Addresses;
+use crate::devices;
 use anyhow::Context;
 use gateway::{
     CALLS_WITHOUT_PORT, Gateway, GatewayConfig, GatewayMonitor, Listen, MountFailures,
@@ -24,10 +21,14 @@ use rpc_serving::admission::Admission;
 use rpcrdma::{ClientConfig, ServerConfig};
 use rpcrdma_daemon::addresses::meet;
 use rpcrdma_daemon::capacity::raise_limit;
+use rpcrdma_daemon::clients::Addresses;
+use rpcrdma_daemon::device_listeners::DeviceListeners;
 use rpcrdma_daemon::gateway::allowed_clients::AllowedClients;
 use rpcrdma_daemon::gateway::event_loops::{EventLoops, SharedGateway};
 use rpcrdma_daemon::gateway::urls::Scheme;
+use rpcrdma_daemon::guard::{self, Guarded};
 use rpcrdma_daemon::listen;
+use rpcrdma_daemon::listening::Listening;
 use rpcrdma_daemon::locked_memory;
 use rpcrdma_daemon::names::Names;
 use rpcrdma_daemon::registration::{self, Registered};
@@ -471,9 +472,9 @@ impl OverDevices {
         let mut beside = match self.beside {
             Some(devices) => {
                 let listen = async |at| gateway.listen_also(Arc::clone(&devices), at).await;
-                Beside::listen(&[at], listen).await
+                DeviceListeners::listen(&[at], listen).await
             }
-            None => Beside::default(),
+            None => DeviceListeners::default(),
         };
         let first_is_devices = plan.listens_over_devices_alone();
         if first_is_devices || !beside.listening.is_empty() {
@@ -482,7 +483,13 @@ impl OverDevices {
         for warning in &beside.warnings {
             tracing::warn!(target: "gateway", listen = %plan.listen, "{warning}");
         }
-        Listening::new(vec![at], first_is_devices, beside.listening).listeners()
+        Listening::new(
+            vec![at],
+            first_is_devices,
+            beside.listening,
+            devices::names_by_address,
+        )
+        .listeners()
     }
 }
 

@@ -1,10 +1,10 @@
 //! What a gateway is to do: pairs of a listening address and a server, as the command line or the file says.
 
 use crate::provider::ProviderArgs;
-use crate::serve::plan::{Addresses, Clients, HostName};
 use gateway::{MountPort, MountServer};
 use nfs_server::{AccessList, Network};
 use rpcrdma_daemon::addresses::{at_port, has_host_of, meet};
+use rpcrdma_daemon::clients::{Addresses, Clients, HostName};
 use rpcrdma_daemon::gateway::mount_place::MountPlace;
 use rpcrdma_daemon::gateway::urls::{ListenUrl, Scheme, UpstreamUrl};
 use rpcrdma_daemon::listen::mount_addresses;
@@ -151,7 +151,7 @@ impl PairPlan {
     /// Who may connect, in words.
     pub(crate) fn describe_clients(&self) -> String {
         let names: Vec<String> = self.allow.iter().map(ToString::to_string).collect();
-        crate::serve::plan::summed_up(&names)
+        rpcrdma_daemon::clients::summed_up(&names)
     }
 }
 

@@ -5,13 +5,13 @@ use super::over::over_tcp;
 use super::pairs::Pairs;
 use super::plan::PairPlan;
 use crate::control::ListenerStatus;
-use crate::serve::beside::{Beside, is_in_use};
-use crate::serve::listening::Listening;
 use anyhow::{Context, bail};
 use rpcrdma_daemon::addresses::at_port;
+use rpcrdma_daemon::device_listeners::{DeviceListeners, is_in_use};
 use rpcrdma_daemon::gateway::mount_place::MountPlace;
 use rpcrdma_daemon::gateway::urls::Scheme;
 use rpcrdma_daemon::listen;
+use rpcrdma_daemon::listening::Listening;
 use rpcrdma_daemon::lookup::addresses_of;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -118,10 +118,15 @@ impl Pairs {
             }
         }
         let beside = match &providers.beside {
-            Some(devices) => Beside::try_out(&[addr], devices, has).await,
-            None => Beside::default(),
+            Some(devices) => DeviceListeners::try_out(&[addr], devices, has).await,
+            None => DeviceListeners::default(),
         };
-        let listening = Listening::new(vec![addr], providers.first_is_devices, beside.listening);
+        let listening = Listening::new(
+            vec![addr],
+            providers.first_is_devices,
+            beside.listening,
+            providers.device_names,
+        );
         Ok((listening.listeners(), beside.warnings))
     }
 }

@@ -111,8 +111,8 @@ mod tests {
     use crate::gateway::circles::tests::plan;
     use crate::gateway::observed::Observed;
     use crate::gateway::sockets::Sockets;
-    use crate::serve::reports::Tells;
     use clap::{Args, Command, FromArgMatches};
+    use rpcrdma_daemon::reports::Tells;
     use std::net::TcpListener;
 
     fn args() -> GatewayArgs {

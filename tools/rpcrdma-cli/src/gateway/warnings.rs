@@ -1,7 +1,7 @@
 //! What an administrator may not have meant, though a gateway starts with it: said by `--check`, at the start and at a reload.
 
 use super::plan::PairPlan;
-use crate::serve::plan::Clients;
+use rpcrdma_daemon::clients::Clients;
 use rpcrdma_daemon::gateway::mount_place::MountPlace;
 use rpcrdma_daemon::gateway::urls::UpstreamUrl;
 use rpcrdma_daemon::lookup::addresses_of;

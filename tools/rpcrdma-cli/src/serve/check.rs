@@ -1,12 +1,7 @@
 //! `serve --check`: whether a server could start, and whether it would do what its administrator means.
 
 use super::announce::Described;
-use super::beside::{self, Beside};
-use super::hints;
-use super::listening::Listening;
-use super::plan::{Addresses, Plan};
-use super::served;
-use super::settings::{NO_HOME, Settings, unusable, without_state};
+use super::settings::Settings;
 use crate::checks::{PortsInUse, shares_network};
 use crate::control::{ServerStatus, asking};
 use crate::failure::{Ended, check_none, plain};
@@ -14,9 +9,15 @@ use crate::output;
 use anyhow::Context;
 use nfs_server::HandleKey;
 use rpcrdma_daemon::addresses::meet;
+use rpcrdma_daemon::clients::Addresses;
+use rpcrdma_daemon::device_listeners::{self, DeviceListeners};
 use rpcrdma_daemon::listen;
+use rpcrdma_daemon::listening::Listening;
 use rpcrdma_daemon::names::Names;
 use rpcrdma_daemon::registration::{Registered, entries, ports_not_registered};
+use rpcrdma_daemon::server::plan::Plan;
+use rpcrdma_daemon::server::state::{self, NO_HOME, unusable, without_state};
+use rpcrdma_daemon::server::{advice, live_exports};
 use rpcrdma_daemon::systemd;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::collections::BTreeSet;
@@ -40,7 +41,7 @@ pub(super) async fn check(
     let mut errors = of_file;
     let plans = &settings.plans;
     let state_dir = settings.state_dir();
-    let absent = served::check(plans, state_dir.as_deref(), &mut errors)?;
+    let absent = live_exports::check(plans, state_dir.as_deref(), &mut errors)?;
     let mut warnings = Vec::new();
     if let Err(error) = check_state(settings, &mut warnings) {
         errors.push(error);
@@ -57,7 +58,7 @@ pub(super) async fn check(
     };
     let listening = listeners.check(&mut warnings, &mut errors).await;
     let listening = listening.map_err(|error| errors.push(error)).ok();
-    warnings.extend(hints::warnings(plans, &addresses, &settings.args.hosts()));
+    warnings.extend(advice::warnings(plans, &addresses, &settings.args.hosts()));
     // Of a file that is not understood some would not be true.
     if file_is_right {
         for warning in &warnings {
@@ -89,7 +90,7 @@ pub(super) async fn check(
 ///
 /// If not, and the administrator wants it there, or a key that is there is not to be used.
 fn check_state(settings: &Settings, warnings: &mut Vec<String>) -> anyhow::Result<()> {
-    let given = settings.given_state_dir();
+    let given = state::named_dir(settings.args.state_dir.as_deref());
     let Some(dir) = settings.state_dir() else {
         warnings.push(without_state(NO_HOME));
         return Ok(());
@@ -123,7 +124,7 @@ pub(crate) fn may_write(dir: &Path) -> anyhow::Result<()> {
 /// The addresses of hosts that rules name.
 async fn check_names(plans: &[Plan], warnings: &mut Vec<String>) -> Addresses {
     let mut addresses = Addresses::new();
-    for (host, answer) in Names::default().ask(served::hosts(plans)).await {
+    for (host, answer) in Names::default().ask(live_exports::hosts(plans)).await {
         match answer {
             Ok(found) => {
                 addresses.insert(host, found);
@@ -165,7 +166,7 @@ impl Listeners<'_> {
         let mut beside = Vec::new();
         let mut cannot = Vec::new();
         if let Some(devices) = &providers.beside {
-            let found = Beside::try_out(&args.listen, devices, is_served).await;
+            let found = DeviceListeners::try_out(&args.listen, devices, is_served).await;
             warnings.extend(found.warnings);
             beside = found.listening;
         } else if providers.first_is_devices {
@@ -175,7 +176,7 @@ impl Listeners<'_> {
                 };
                 // Where a server listens over devices, another cannot now.
                 match has(self.running, addr) {
-                    Some(pid) if beside::is_in_use(&error) => in_use.add(pid, addr),
+                    Some(pid) if device_listeners::is_in_use(&error) => in_use.add(pid, addr),
                     _ => cannot.push(listen::cannot(error, addr)),
                 }
             }
@@ -184,7 +185,12 @@ impl Listeners<'_> {
         self.check_rpcbind(warnings, errors).await;
         check_none(cannot)?;
         let asked = args.listen.clone();
-        Ok(Listening::new(asked, providers.first_is_devices, beside))
+        Ok(Listening::new(
+            asked,
+            providers.first_is_devices,
+            beside,
+            providers.device_names,
+        ))
     }
 
     /// Tries the ports of TCP.

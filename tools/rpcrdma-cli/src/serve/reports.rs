@@ -1,12 +1,8 @@
 //! Options of the reports of a running server or gateway.
 
-use super::families::families;
-use super::observed::Observed;
 use clap::Args;
-use printing::json;
-use prometheus::proto::MetricFamily;
 use rpcrdma_daemon::metrics;
-pub(crate) use rpcrdma_daemon::reports::{NO_CONTROL_SOCKET, ReportPlaces, Reports, Tells};
+use rpcrdma_daemon::reports::ReportPlaces;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -30,27 +26,5 @@ impl ReportArgs {
             metrics: self.metrics,
             control_socket: self.control_socket.clone(),
         }
-    }
-}
-
-impl Tells for Observed {
-    fn listening(&self) -> SocketAddr {
-        self.listening()
-    }
-
-    fn metrics_are_at(&self, addr: SocketAddr) {
-        self.metrics_are_at(addr);
-    }
-
-    fn stats(&self) -> serde_json::Result<String> {
-        json::line(&self.status())
-    }
-
-    fn clients(&self) -> serde_json::Result<String> {
-        json::line(&self.clients())
-    }
-
-    fn metrics(&self) -> Vec<MetricFamily> {
-        families(&self.snapshot())
     }
 }

@@ -8,13 +8,13 @@ use verbs::{BoxFuture, Incoming, Listener, Provider, SetupError, WrapProvider};
 
 /// A provider whose listeners take in allowed addresses only. Of others nothing is read but the
 /// request for a connection, which is refused.
-pub(crate) struct Guarded {
+pub struct Guarded {
     inner: Arc<dyn Provider>,
     check: CheckPeer,
     listener: Arc<OnceLock<String>>,
 }
 
-/// Why a connection of this machine is refused over an RDMA device, and left to software iWARP.
+/// Reason for the refusal of a connection of this machine over an RDMA device: software iWARP takes it.
 const LOCAL_OVER_DEVICE: &str = "it is of this machine and over an RDMA device, where its user cannot be told: connect \
                                  over software iWARP (--provider iwarp), or listen with --trust-local";
 
@@ -23,7 +23,7 @@ const LOCAL_OVER_DEVICE: &str = "it is of this machine and over an RDMA device, 
 /// # Errors
 ///
 /// Why it is refused.
-pub(crate) fn check_not_local(addr: SocketAddr) -> Result<(), &'static str> {
+pub fn check_not_local(addr: SocketAddr) -> Result<(), &'static str> {
     match socket_owner::is_local(addr) {
         true => Err(LOCAL_OVER_DEVICE),
         false => Ok(()),
@@ -34,7 +34,8 @@ pub(crate) fn check_not_local(addr: SocketAddr) -> Result<(), &'static str> {
 type CheckPeer = Arc<dyn Fn(SocketAddr) -> Result<(), &'static str> + Send + Sync>;
 
 impl Guarded {
-    pub(crate) fn new(
+    /// Guards a provider by this check of addresses.
+    pub fn new(
         inner: Arc<dyn Provider>,
         check: impl Fn(SocketAddr) -> Result<(), &'static str> + Send + Sync + 'static,
     ) -> Self {
@@ -46,7 +47,7 @@ impl Guarded {
     }
 
     /// Names the listener in the log, once it has a name: for processes that have several.
-    pub(crate) fn named(self, listener: Arc<OnceLock<String>>) -> Self {
+    pub fn named(self, listener: Arc<OnceLock<String>>) -> Self {
         Self { listener, ..self }
     }
 }

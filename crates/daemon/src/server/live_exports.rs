@@ -1,15 +1,17 @@
 //! The exports of a running server: opened, and replaced as a whole.
 
+use super::export_changes::ExportChanges;
 use super::mounts::{self, MountTable};
-use super::plan::{self, Addresses, Plan, Presence};
-use super::replaced::Replaced;
-use crate::failure::{Misconfigured, plain};
+use super::plan::{Plan, Presence};
+use crate::clients::{self, Addresses, HostName};
+use crate::errors::Misconfigured;
+use crate::names::Names;
 use anyhow::Context;
 use nfs_client::printable;
 use nfs_server::{
     ExportOptions, Exports, FileSystem, LocalFs, LocalFsOptions, OpenError, exports_state,
 };
-use rpcrdma_daemon::names::Names;
+use oncrpc::plain;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future::{Future, pending};
 use std::io;
@@ -23,31 +25,31 @@ use tokio::sync::oneshot;
 /// How often it is looked for what is to be exported and is not there.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// Why exports are not served now, by name. They need not be there for the others to be served.
-pub(super) type AbsentExports = BTreeMap<String, String>;
+/// Exports that are not served now, by name, with the reasons: the others are served without them.
+pub type AbsentExports = BTreeMap<String, String>;
 
 /// The exports of a running server.
-pub(super) struct Served {
+pub struct LiveExports {
     pub(super) exports: Exports,
     plans: Vec<Plan>,
     open: Vec<OpenDirectory>,
     how: HowToOpen,
     names: Names,
     addresses: Addresses,
-    /// What is mounted below exports and cannot be served, and why; the operator was told.
+    /// Mounts below exports that cannot be served, with the reasons that were logged.
     unserved: BTreeSet<(PathBuf, String)>,
     absent: AbsentExports,
     mount_points: MountPoints,
 }
 
-/// Where something is mounted below exports that is served, or was since they were read; and the directories
-/// that have these names (device and inode).
+/// Mount points below exports that are served, or were since the exports were read, each with its directory (device and
+/// inode).
 type MountPoints = BTreeMap<PathBuf, (u64, u64)>;
 
-/// How directories are opened.
+/// Options with which directories are opened.
 #[derive(Clone)]
 pub(super) struct HowToOpen {
-    /// For each of them, but for the number of open files.
+    /// Those of each directory, but for the number of open files.
     pub(super) options: LocalFsOptions,
     /// Files that may be kept open, of all exports.
     pub(super) open_files: usize,
@@ -67,7 +69,7 @@ impl OpenDirectory {
     }
 }
 
-impl Served {
+impl LiveExports {
     /// Serves these; `none` has the key of file handles.
     ///
     /// # Errors
@@ -93,7 +95,7 @@ impl Served {
         Ok(served)
     }
 
-    /// What is served, in a line.
+    /// The exports in a line.
     pub(super) fn status(&self) -> String {
         let present = self.plans.iter().map(|plan| &plan.export.name);
         let present: Vec<_> = present
@@ -109,7 +111,8 @@ impl Served {
         }
     }
 
-    pub(super) fn plans(&self) -> &[Plan] {
+    /// The exports, with the directories that were found.
+    pub fn plans(&self) -> &[Plan] {
         &self.plans
     }
 
@@ -119,7 +122,7 @@ impl Served {
     }
 
     /// The exports that are not served now, and why.
-    pub(super) fn absent(&self) -> &AbsentExports {
+    pub fn absent(&self) -> &AbsentExports {
         &self.absent
     }
 
@@ -143,7 +146,7 @@ impl Served {
         }
     }
 
-    /// How the files of each directory are found from their handles, in words.
+    /// The kind of file handles of each directory, in words.
     pub(super) fn describe_handles(&self) -> String {
         let describe = |open: &OpenDirectory| match open.fs.has_kernel_handles() {
             true => format!("; {}: file handles of the kernel", open.path.display()),
@@ -157,13 +160,13 @@ impl Served {
     /// # Errors
     ///
     /// If one cannot be served; then all stays as it was.
-    pub(super) async fn replace(&mut self, plans: Vec<Plan>) -> anyhow::Result<Replaced> {
+    pub(super) async fn replace(&mut self, plans: Vec<Plan>) -> anyhow::Result<ExportChanges> {
         let hosts = hosts(&plans);
         let addresses = self.names.look_up(hosts, &self.addresses).await;
         let before = self.plans.clone();
         self.make(&plans, &addresses, Directories::AsNow).await?;
         self.addresses = addresses;
-        Ok(Replaced::new(&before, &self.plans))
+        Ok(ExportChanges::new(&before, &self.plans))
     }
 
     /// Looks up the names of hosts again.
@@ -283,14 +286,14 @@ async fn any_is_there(plans: Vec<Plan>) -> bool {
 }
 
 /// Names of exports in a line, not more than people read.
-pub(super) fn names<'a>(names: impl Iterator<Item = &'a String>) -> String {
+pub fn names<'a>(names: impl Iterator<Item = &'a String>) -> String {
     let names: Vec<String> = names
         .map(|name| printable(name.as_bytes()).to_string())
         .collect();
-    plan::summed_up(&names)
+    clients::summed_up(&names)
 }
 
-/// Which directory an export is, where another file system is at its path than when it was opened.
+/// The directory of an export at whose path another file system is than when it was opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Directories {
     /// The one that was opened: a disk that was unmounted must not have its clients write to what is
@@ -525,7 +528,7 @@ fn present<T>(plan: &Plan, opened: anyhow::Result<T>) -> anyhow::Result<Result<T
 /// # Errors
 ///
 /// If the system gives no random bytes.
-pub(super) fn check(
+pub fn check(
     plans: &[Plan],
     state_dir: Option<&Path>,
     errors: &mut Vec<anyhow::Error>,
@@ -562,7 +565,7 @@ pub(super) fn check(
 }
 
 /// The hosts that rules name.
-pub(super) fn hosts(plans: &[Plan]) -> BTreeSet<super::plan::HostName> {
+pub fn hosts(plans: &[Plan]) -> BTreeSet<HostName> {
     plans.iter().flat_map(Plan::hosts).cloned().collect()
 }
 

@@ -1,27 +1,28 @@
-//! What a running server tells of itself.
+//! Status of a running server, for metrics, the control socket and the log.
 
-use super::announce::rule_status;
-use super::listening::Listening;
-use super::plan::Plan;
-use super::served::{AbsentExports, Served};
+use super::live_exports::{AbsentExports, LiveExports};
+use super::plan::{ClientPlan, Plan};
 use crate::control::shown;
 use crate::control::{
     ClientStatus, ConnectionCounts, DuplicateRequests, ExportStatus, ListenerStatus,
-    ProcedureStatus, ServerEvent, ServerStatistics, ServerStatus,
+    ProcedureStatus, RuleStatus, ServerEvent, ServerStatistics, ServerStatus,
 };
-use crate::log;
-use crate::provider;
+use crate::listening::{Listening, provider_name};
+use crate::metrics::families::families;
+use crate::reloads::Reloads;
+use crate::reports::Tells;
 use nfs_server::{
-    DuplicateRequestStats, ExportStats, Mount3, Nfs3, NfsAcl3, ProcedureStats, ProgramStats,
+    DuplicateRequestStats, ExportStats, Mount3, Nfs3, NfsAcl3, ProcedureStats, ProgramStats, Squash,
 };
+use printing::json;
+use prometheus::proto::MetricFamily;
 use rpcrdma::{ConnectionState, ConnectionStats, ServerMonitor, ServerStats};
-use rpcrdma_daemon::reloads::Reloads;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
 /// A running server as metrics, the control socket and the log show it.
-pub(crate) struct Observed {
+pub struct Observed {
     monitor: ServerMonitor,
     programs: CountedPrograms,
     listening: Listening,
@@ -33,6 +34,28 @@ pub(crate) struct Observed {
     administered: Mutex<Administered>,
 }
 
+impl Tells for Observed {
+    fn listening(&self) -> SocketAddr {
+        self.listening()
+    }
+
+    fn metrics_are_at(&self, addr: SocketAddr) {
+        self.metrics_are_at(addr);
+    }
+
+    fn stats(&self) -> serde_json::Result<String> {
+        json::line(&self.status())
+    }
+
+    fn clients(&self) -> serde_json::Result<String> {
+        json::line(&self.clients())
+    }
+
+    fn metrics(&self) -> Vec<MetricFamily> {
+        families(&self.snapshot())
+    }
+}
+
 /// The programs of a server.
 pub(super) struct CountedPrograms {
     pub(super) nfs: Nfs3,
@@ -40,26 +63,26 @@ pub(super) struct CountedPrograms {
     pub(super) mount: Mount3,
 }
 
-/// What its administrator has it serve.
+/// The exports, and the reloads.
 #[derive(Default)]
 struct Administered {
     exports: Vec<ExportStatus>,
     reloads: Reloads,
 }
 
-/// What a server did until some moment.
-pub(super) struct Snapshot {
-    pub(super) server: ServerStats,
-    pub(super) connections: Vec<ConnectionStats>,
-    pub(super) programs: [ProgramStats; 3],
-    pub(super) export_stats: Vec<ExportStats>,
-    pub(super) duplicates: DuplicateRequestStats,
-    pub(super) open_files: usize,
-    pub(super) started_at: SystemTime,
-    pub(super) exports: Vec<ExportStatus>,
-    pub(super) reloads: Reloads,
-    pub(super) listeners: Vec<ListenerStatus>,
-    pub(super) mount: (Vec<SocketAddr>, Option<&'static str>),
+/// Counters of a server at one moment.
+pub(crate) struct Snapshot {
+    pub(crate) server: ServerStats,
+    pub(crate) connections: Vec<ConnectionStats>,
+    pub(crate) programs: [ProgramStats; 3],
+    pub(crate) export_stats: Vec<ExportStats>,
+    pub(crate) duplicates: DuplicateRequestStats,
+    pub(crate) open_files: usize,
+    pub(crate) started_at: SystemTime,
+    pub(crate) exports: Vec<ExportStatus>,
+    pub(crate) reloads: Reloads,
+    pub(crate) listeners: Vec<ListenerStatus>,
+    pub(crate) mount: (Vec<SocketAddr>, Option<&'static str>),
 }
 
 /// Names and numbers as text, without those that are zero.
@@ -91,24 +114,24 @@ impl Observed {
         }
     }
 
-    /// Its metrics are there.
-    pub(super) fn metrics_are_at(&self, addr: SocketAddr) {
+    /// Notes the address of metrics.
+    pub fn metrics_are_at(&self, addr: SocketAddr) {
         self.metrics.get_or_init(|| addr);
     }
 
-    /// These are its exports from now on.
-    pub(super) fn serves(&self, served: &Served) {
-        let exports = served.plans().iter();
-        let exports = exports.map(|plan| export(plan, served.absent())).collect();
+    /// Sets the exports.
+    pub(super) fn set_exports(&self, live: &LiveExports) {
+        let exports = live.plans().iter();
+        let exports = exports.map(|plan| export(plan, live.absent())).collect();
         self.administered().exports = exports;
     }
 
-    /// The file of exports was read again, or not, for a reason.
-    pub(super) fn was_reloaded(&self, result: Result<(), String>) {
+    /// Counts a reload of the file.
+    pub(super) fn record_reload(&self, result: Result<(), String>) {
         self.administered().reloads.record(result);
     }
 
-    /// Why the exports are not those of the file, if the last attempt to read it again failed.
+    /// The error of the last reload, if it failed.
     pub(super) fn last_reload_error(&self) -> Option<String> {
         self.administered().reloads.last_error.clone()
     }
@@ -118,28 +141,31 @@ impl Observed {
         locked.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where RPC-over-RDMA is served.
-    pub(super) fn listening(&self) -> SocketAddr {
+    /// The first address of RPC-over-RDMA.
+    pub fn listening(&self) -> SocketAddr {
         self.listening.first()
     }
 
-    /// Logs what it did so far, as one event.
-    pub(super) fn log(&self) {
+    /// Its statistics so far, as an event of the log.
+    pub fn event(&self) -> ServerEvent {
+        let now = self.snapshot();
+        let mut statistics = self.statistics(&now);
+        statistics
+            .procedures
+            .retain(|procedure| procedure.calls > 0);
+        let absent = now.exports.iter().filter(|export| export.absent.is_some());
+        let exports_absent = absent.count();
+        ServerEvent {
+            exports_served: now.exports.len() - exports_absent,
+            exports_absent,
+            statistics,
+        }
+    }
+
+    /// Logs its statistics so far in a line.
+    pub fn log(&self) {
         let now = self.snapshot();
         let exports = now.exports.len();
-        if log::is_json() {
-            let mut statistics = self.statistics(&now);
-            statistics
-                .procedures
-                .retain(|procedure| procedure.calls > 0);
-            let absent = now.exports.iter().filter(|export| export.absent.is_some());
-            let exports_absent = absent.count();
-            return log::statistics(&ServerEvent {
-                exports_served: exports - exports_absent,
-                exports_absent,
-                statistics,
-            });
-        }
         let connections = now.connection_counts();
         let procedures = || now.programs.iter().flat_map(|of| &of.procedures);
         let names: Vec<_> = now
@@ -178,7 +204,7 @@ impl Observed {
         );
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let (exports, reloads) = {
             let now = self.administered();
             (now.exports.clone(), now.reloads.clone())
@@ -202,8 +228,8 @@ impl Observed {
         }
     }
 
-    /// What it did so far, for the control socket.
-    pub(super) fn status(&self) -> ServerStatus {
+    /// Its status for the control socket.
+    pub fn status(&self) -> ServerStatus {
         let now = self.snapshot();
         ServerStatus {
             listeners: now.listeners.clone(),
@@ -255,7 +281,7 @@ impl Observed {
     }
 
     /// Its connections, for the control socket.
-    pub(super) fn clients(&self) -> Vec<ClientStatus> {
+    pub fn clients(&self) -> Vec<ClientStatus> {
         let connections = self.monitor.connections();
         let again = |now: &ConnectionStats| {
             now.id
@@ -277,7 +303,7 @@ impl Observed {
     }
 
     /// A connection, and how many calls on it came again and were not executed twice.
-    pub(crate) fn client(now: &ConnectionStats, duplicate_request_hits: u64) -> ClientStatus {
+    pub fn client(now: &ConnectionStats, duplicate_request_hits: u64) -> ClientStatus {
         let counters = &now.counters;
         ClientStatus {
             address: now.peer.to_string(),
@@ -285,7 +311,7 @@ impl Observed {
             // What a connection uses is published with its first call.
             provider: now
                 .id
-                .map(|_| provider::name(now.device.is_some()).to_owned()),
+                .map(|_| provider_name(now.device.is_some()).to_owned()),
             device: now.device.as_deref().map(str::to_owned),
             upstream_provider: None,
             upstream_device: None,
@@ -311,6 +337,24 @@ impl Observed {
             invalidations_sent: counters.invalidations_sent,
             chunk_memory_bytes: now.chunk_memory as u64,
         }
+    }
+}
+
+/// A rule for the control socket.
+pub fn rule_status(rule: &ClientPlan) -> RuleStatus {
+    let options = rule.options;
+    RuleStatus {
+        clients: rule.clients.to_string(),
+        read_only: options.read_only,
+        squash: match options.squash {
+            Squash::Root => "root",
+            Squash::RemoteRoot => "remote-root",
+            Squash::All => "all",
+            Squash::None => "none",
+        }
+        .to_owned(),
+        anonuid: options.anonymous.uid,
+        anongid: options.anonymous.gid,
     }
 }
 
@@ -346,7 +390,7 @@ fn procedures(of: &ProgramStats) -> Vec<ProcedureStatus> {
 }
 
 impl Snapshot {
-    pub(super) fn connection_counts(&self) -> ConnectionCounts {
+    pub(crate) fn connection_counts(&self) -> ConnectionCounts {
         let mut counts = ConnectionCounts {
             version_one: self.server.version_one as u64,
             version_two: self.server.version_two as u64,
@@ -368,25 +412,25 @@ impl Snapshot {
     }
 
     /// Connections that came to a listener. One over software iWARP and one over devices may have the same address.
-    pub(super) fn connections_to(&self, on: &ListenerStatus) -> usize {
-        let over_devices = on.provider == provider::name(true);
+    pub(crate) fn connections_to(&self, on: &ListenerStatus) -> usize {
+        let over_devices = on.provider == provider_name(true);
         let here = self.connections.iter().filter(|now| {
             now.listener.to_string() == on.address && now.device.is_some() == over_devices
         });
         here.count()
     }
 
-    pub(super) fn credits_granted(&self) -> u64 {
+    pub(crate) fn credits_granted(&self) -> u64 {
         let granted = self.connections.iter().map(|now| now.credits_granted);
         granted.map(u64::from).sum()
     }
 
-    pub(super) fn credits_in_use(&self) -> u64 {
+    pub(crate) fn credits_in_use(&self) -> u64 {
         let in_use = self.connections.iter().map(|now| now.credits_in_use);
         in_use.sum::<usize>() as u64
     }
 
-    pub(super) fn jobs_in_flight(&self) -> u64 {
+    pub(crate) fn jobs_in_flight(&self) -> u64 {
         let in_flight = self.connections.iter().map(|now| now.jobs_in_flight);
         in_flight.sum::<usize>() as u64
     }

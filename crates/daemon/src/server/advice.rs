@@ -1,21 +1,22 @@
-//! What an administrator may not have meant: exports that are dangerous, and rules without effect.
+//! Advice about exports that an administrator may not have meant: those that are dangerous, and rules without effect.
 
-use super::plan::{Addresses, ClientPlan, Clients, Plan};
+use super::plan::{ClientPlan, Plan};
+use crate::clients::{Addresses, Clients};
 use nfs_client::printable;
 use nfs_server::{Network, Squash};
 use std::net::{IpAddr, Ipv6Addr};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
-/// Logs what an administrator may not have meant with these exports; of hosts these addresses are known,
-/// and clients connect to those in `listen`.
+/// Logs warnings about these exports. Hosts have these addresses, and clients connect to those in `listen`.
 pub(super) fn warn(plans: &[Plan], addresses: &Addresses, listen: &[IpAddr]) {
     for warning in warnings(plans, addresses, listen) {
         tracing::warn!(target: "serve", "{warning}");
     }
 }
 
-/// What an administrator may not have meant, one sentence each.
-pub(super) fn warnings(plans: &[Plan], addresses: &Addresses, listen: &[IpAddr]) -> Vec<String> {
+/// Warnings about these exports, one sentence each.
+pub fn warnings(plans: &[Plan], addresses: &Addresses, listen: &[IpAddr]) -> Vec<String> {
     let mut warnings = dangers(plans);
     let plans = &plans[..plans.len().min(COMPARED)];
     for (index, plan) in plans.iter().enumerate() {
@@ -39,7 +40,7 @@ const MOST: usize = 64;
 /// first ones are.
 const COMPARED: usize = 256;
 
-/// What is dangerous about these exports, one sentence each.
+/// Warnings about dangerous exports, one sentence each.
 fn dangers(plans: &[Plan]) -> Vec<String> {
     let mut warnings = Vec::new();
     for plan in plans {
@@ -146,7 +147,7 @@ fn rules_of_no_listener(plan: &Plan, addresses: &Addresses, listen: &[IpAddr]) -
         let own = networks(rule, addresses);
         !own.is_empty() && !own.iter().any(comes_here)
     });
-    let (at, are_several) = (rpcrdma_daemon::listen::shown(&listen), listen.len() > 1);
+    let (at, are_several) = (crate::listen::shown(&listen), listen.len() > 1);
     let mut others = listen.iter().filter(|ip| !ip.is_loopback());
     let why = match (others.next(), are_several) {
         (None, _) => "where only this machine connects",
@@ -168,7 +169,7 @@ fn rules_of_no_listener(plan: &Plan, addresses: &Addresses, listen: &[IpAddr]) -
 /// Two exports of one directory.
 fn twice(one: &Plan, other: &Plan) -> Option<String> {
     (one.export.dir == other.export.dir).then(|| {
-        let dir = crate::show::path(&one.export.dir);
+        let dir = printable(one.export.dir.as_os_str().as_bytes());
         let (one, other) = (name(one), name(other));
         format!("{one} and {other} are both {dir}: the rules of either are a way to its files")
     })
@@ -211,7 +212,7 @@ fn name(plan: &Plan) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::plan::tests::plan;
+    use crate::server::plan::tests::plan;
 
     #[test]
     fn exports_to_everybody_and_of_everything_are_warned_about() {

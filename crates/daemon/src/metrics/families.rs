@@ -3,12 +3,12 @@
 //! Names keep to the conventions of Prometheus: seconds and bytes, `_total` for what only grows.
 
 use crate::control::ListenerStatus;
-use crate::serve::observed::Snapshot;
+use crate::reloads::Reloads;
+use crate::server::observed::Snapshot;
 use nfs_server::{ExportStats, LatencyHistogram};
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
-use rpcrdma_daemon::reloads::Reloads;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const FURTHER_EXPORTS: &str = "other";
 
 /// Every metric, with its values of that moment.
-pub(super) fn families(now: &Snapshot) -> Vec<MetricFamily> {
+pub(crate) fn families(now: &Snapshot) -> Vec<MetricFamily> {
     let mut all = Families::default();
     all.process(now);
     all.nfs(now);
@@ -30,10 +30,11 @@ pub(super) fn families(now: &Snapshot) -> Vec<MetricFamily> {
     all.0
 }
 
-pub(crate) type Labels<'a> = &'a [(&'a str, &'a str)];
+/// Names and values of labels.
+pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
 /// An address where clients connect, as a metric shows it.
-pub(crate) struct Listener<'a> {
+pub struct Listener<'a> {
     service: &'static str,
     /// The URL of the server, or of the pair of a gateway.
     listen: &'a str,
@@ -45,7 +46,7 @@ pub(crate) struct Listener<'a> {
 
 impl<'a> Listener<'a> {
     /// One for NFS.
-    pub(crate) fn of_nfs(listen: &'a str, on: &'a ListenerStatus) -> Self {
+    pub fn of_nfs(listen: &'a str, on: &'a ListenerStatus) -> Self {
         Self {
             service: "nfs",
             listen,
@@ -57,7 +58,7 @@ impl<'a> Listener<'a> {
     }
 
     /// One for MOUNT, with the name of its socket of the service manager.
-    pub(crate) fn of_mount(listen: &'a str, on: SocketAddr, socket: Option<&'a str>) -> Self {
+    pub fn of_mount(listen: &'a str, on: SocketAddr, socket: Option<&'a str>) -> Self {
         Self {
             service: "mount",
             listen,
@@ -82,7 +83,7 @@ impl<'a> Listener<'a> {
 
 /// Metrics that are being put together.
 #[derive(Default)]
-pub(crate) struct Families(pub(crate) Vec<MetricFamily>);
+pub struct Families(pub Vec<MetricFamily>);
 
 impl Families {
     fn add(&mut self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) {
@@ -102,14 +103,16 @@ impl Families {
         self.0.push(family);
     }
 
-    pub(crate) fn counters(&mut self, name: &str, help: &str, values: &[(Labels<'_>, u64)]) {
+    /// Adds a family of counters with these values.
+    pub fn counters(&mut self, name: &str, help: &str, values: &[(Labels<'_>, u64)]) {
         let metrics = values
             .iter()
             .map(|(labels, value)| counter(labels, *value as f64));
         self.add(name, help, MetricType::COUNTER, metrics.collect());
     }
 
-    pub(crate) fn gauges(&mut self, name: &str, help: &str, values: &[(Labels<'_>, f64)]) {
+    /// Adds a family of gauges with these values.
+    pub fn gauges(&mut self, name: &str, help: &str, values: &[(Labels<'_>, f64)]) {
         let metrics = values.iter().map(|(labels, value)| gauge(labels, *value));
         self.add(name, help, MetricType::GAUGE, metrics.collect());
     }
@@ -127,7 +130,7 @@ impl Families {
     }
 
     /// Version, start time and resources of the process, of every long-running command.
-    pub(crate) fn start(&mut self, started_at: SystemTime) {
+    pub fn start(&mut self, started_at: SystemTime) {
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         self.gauges(
             "build_info",
@@ -144,7 +147,7 @@ impl Families {
     }
 
     /// Reloads of a configuration file.
-    pub(crate) fn reloads(&mut self, reloads: &Reloads) {
+    pub fn reloads(&mut self, reloads: &Reloads) {
         self.counters(
             "reloads_total",
             "Times that the configuration file was read again. With an error in it nothing changes; a pair of a gateway \
@@ -164,7 +167,7 @@ impl Families {
     }
 
     /// Where clients connect.
-    pub(crate) fn listeners(&mut self, listeners: &[Listener<'_>]) {
+    pub fn listeners(&mut self, listeners: &[Listener<'_>]) {
         let labels: Vec<_> = listeners.iter().map(Listener::labels).collect();
         let values: Vec<(Labels<'_>, f64)> =
             labels.iter().map(|labels| (&labels[..], 1.0)).collect();

@@ -1,10 +1,10 @@
-//! As whom a server uses files, in words.
+//! The users with whose rights a server uses files, in words.
 
 use super::local_users::Trust;
 use super::plan::Plan;
 use nfs_server::{Anonymous, Squash};
 
-/// As whom files are used; `for_callers` is whether the server acts for each caller.
+/// Describes the users with whose rights files are used; `for_callers` is whether the server acts for each caller.
 pub(super) fn describe(plans: &[Plan], for_callers: bool, trust: &Trust) -> String {
     match for_callers {
         true => of_callers(plans, trust).to_owned(),
@@ -27,7 +27,7 @@ fn of_one(plans: &[Plan], trust: &Trust, uid: u32, gid: u32) -> String {
     if rules.any(|rule| rule.options.anonymous != Anonymous::default()) {
         idle.push("anonuid and anongid");
     }
-    if trust.manages_gids() {
+    if trust.manage_gids {
         idle.push("manage_gids");
     }
     let idle = match idle.is_empty() {
@@ -43,7 +43,7 @@ fn of_callers(plans: &[Plan], trust: &Trust) -> &'static str {
     let first = squashes.next().map(|rule| rule.options.squash);
     let all_the_same = squashes.all(|rule| Some(rule.options.squash) == first);
     match first.filter(|_| all_the_same) {
-        Some(Squash::RemoteRoot) if trust.trusts_local() => {
+        Some(Squash::RemoteRoot) if trust.trust_local => {
             "each caller as itself; root as nobody, of this machine too, because trust_local does not tell \
              who is root here"
         }
@@ -60,15 +60,7 @@ fn of_callers(plans: &[Plan], trust: &Trust) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::plan::tests::plan;
-    use clap::{Args, Command, FromArgMatches};
-
-    fn trust(args: &[&str]) -> Trust {
-        let command = Trust::augment_args(Command::new("serve"));
-        let words = [&["serve"], args].concat();
-        let matches = command.try_get_matches_from(words).unwrap();
-        Trust::from_arg_matches(&matches).unwrap()
-    }
+    use crate::server::plan::tests::plan;
 
     fn plans(squash: Squash) -> Vec<Plan> {
         let mut plan = plan("/srv", &["::1"], false);
@@ -79,12 +71,18 @@ mod tests {
     #[test]
     fn local_root_is_nobody_where_every_user_here_is_believed() {
         let plans = plans(Squash::RemoteRoot);
-        let known = of_callers(&plans, &trust(&[]));
+        let known = of_callers(&plans, &Trust::default());
         assert!(
             known.contains("itself; root of other machines as nobody"),
             "{known}"
         );
-        let unknown = of_callers(&plans, &trust(&["--trust-local"]));
+        let unknown = of_callers(
+            &plans,
+            &Trust {
+                trust_local: true,
+                ..Trust::default()
+            },
+        );
         assert!(
             unknown.contains("root as nobody, of this machine too"),
             "{unknown}"
@@ -94,16 +92,24 @@ mod tests {
     #[test]
     fn options_without_effect_are_named() {
         let mut plans = plans(Squash::All);
-        let said = of_one(&plans, &trust(&[]), 1000, 100);
+        let said = of_one(&plans, &Trust::default(), 1000, 100);
         assert_eq!(
             said,
             "every caller acts as uid 1000, gid 100 (run as root to act as each caller)"
         );
         plans[0].clients[0].options.anonymous.uid = 7;
-        let said = of_one(&plans, &trust(&["--manage-gids"]), 1000, 100);
+        let said = of_one(
+            &plans,
+            &Trust {
+                manage_gids: true,
+                ..Trust::default()
+            },
+            1000,
+            100,
+        );
         let says = "; anonuid and anongid and manage_gids cannot have an effect";
         assert!(said.ends_with(says), "{said}");
-        let said = of_one(&plans, &trust(&[]), 0, 0);
+        let said = of_one(&plans, &Trust::default(), 0, 0);
         assert!(
             said.contains("the only user of this user namespace"),
             "{said}"

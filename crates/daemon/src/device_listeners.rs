@@ -3,28 +3,28 @@
 //! A wildcard address of the connection manager would be listened at over all devices, and over iWARP devices that
 //! takes the port of TCP which software iWARP has. So each address that has an InfiniBand or RoCE device is listened at.
 
-use crate::devices;
+use nix::ifaddrs::getifaddrs;
 use oncrpc::Chain;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use verbs::{Provider, SetupError};
 
 /// Addresses of this machine at which a server listens over devices, at most. Each takes a descriptor.
 const MAX_DEVICE_ADDRESSES: usize = 64;
 
-/// What came of listening over devices.
-#[derive(Default)]
-pub(crate) struct Beside {
-    /// Where it listens.
-    pub(crate) listening: Vec<SocketAddr>,
-    /// Why it does not listen elsewhere, with what to do, one sentence each.
-    pub(crate) warnings: Vec<String>,
+/// The listeners over devices, and warnings for addresses without one.
+#[derive(Debug, Default)]
+pub struct DeviceListeners {
+    /// Addresses of the listeners.
+    pub listening: Vec<SocketAddr>,
+    /// Reasons why there is no listener at other addresses, with advice, one sentence each.
+    pub warnings: Vec<String>,
 }
 
-impl Beside {
+impl DeviceListeners {
     /// Whether a server could listen over devices too, once one that `has` an address has ended.
-    pub(crate) async fn try_out(
+    pub async fn try_out(
         at: &[SocketAddr],
         devices: &Arc<dyn Provider>,
         has: impl Fn(SocketAddr) -> bool,
@@ -39,7 +39,7 @@ impl Beside {
 
     /// Listens over devices too, by `listen`, where a server listens `at` addresses over software iWARP: at each address
     /// that a device may have.
-    pub(crate) async fn listen(
+    pub async fn listen(
         at: &[SocketAddr],
         listen: impl AsyncFn(SocketAddr) -> Result<SocketAddr, SetupError>,
     ) -> Self {
@@ -100,7 +100,7 @@ impl Beside {
 }
 
 /// Whether another server listens there.
-pub(crate) fn is_in_use(error: &SetupError) -> bool {
+pub fn is_in_use(error: &SetupError) -> bool {
     matches!(error, SetupError::Io(error) if error.kind() == ErrorKind::AddrInUse)
 }
 
@@ -111,7 +111,7 @@ fn addresses(at: SocketAddr) -> io::Result<Vec<SocketAddr>> {
         ip if ip.is_unspecified() => {}
         _ => return Ok(vec![at]),
     }
-    let all = devices::addresses_of_this_machine()?.into_iter();
+    let all = addresses_of_this_machine()?.into_iter();
     // A socket of IPv4 has no others.
     let all = all.filter(|ip| ip.is_ipv4() || at.is_ipv6());
     Ok(all.map(|ip| SocketAddr::new(ip, at.port())).collect())
@@ -130,10 +130,26 @@ fn without(at: SocketAddr, why: &str) -> String {
     format!("not listening over RDMA devices at {at}, but over software iWARP: {why}")
 }
 
+/// The IP addresses of all interfaces of this machine, without those of loopback and of one link (fe80::).
+fn addresses_of_this_machine() -> io::Result<Vec<IpAddr>> {
+    let ip = |address: nix::sys::socket::SockaddrStorage| -> Option<IpAddr> {
+        let v4 = address.as_sockaddr_in().map(|address| address.ip().into());
+        v4.or_else(|| Some(address.as_sockaddr_in6()?.ip().into()))
+    };
+    let of_one_link = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    let mut all: Vec<IpAddr> = getifaddrs()?
+        .filter_map(|found| ip(found.address?))
+        .filter(|ip| !ip.is_loopback() && !of_one_link(ip))
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rpcrdma_daemon::listen::parse;
+    use crate::listen::parse;
     use std::collections::BTreeSet;
     use std::io::Error;
 
@@ -141,8 +157,11 @@ mod tests {
         SetupError::NoDevice(ErrorKind::NotFound.into())
     }
 
-    async fn tried(at: &str, listen: fn(SocketAddr) -> Result<SocketAddr, SetupError>) -> Beside {
-        Beside::listen(&[parse(at).unwrap()], async |at| listen(at)).await
+    async fn tried(
+        at: &str,
+        listen: fn(SocketAddr) -> Result<SocketAddr, SetupError>,
+    ) -> DeviceListeners {
+        DeviceListeners::listen(&[parse(at).unwrap()], async |at| listen(at)).await
     }
 
     #[tokio::test]
@@ -180,7 +199,7 @@ mod tests {
     #[tokio::test]
     async fn address_that_two_wildcards_have_is_listened_at_once() {
         let all = ["0.0.0.0:7", "[::]:7"].map(|at| at.parse().unwrap());
-        let found = Beside::listen(&all, async |at| Ok(at)).await;
+        let found = DeviceListeners::listen(&all, async |at| Ok(at)).await;
         let once: BTreeSet<_> = found.listening.iter().collect();
         assert_eq!(once.len(), found.listening.len(), "{:?}", found.listening);
     }

@@ -1,6 +1,6 @@
 //! Parses the exports of the command line.
 
-use crate::failure::Usage;
+use crate::errors::Usage;
 use anyhow::{Context, bail};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 /// A directory as given on the command line: `DIR` or `/NAME=DIR`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ExportArg {
+pub struct ExportArg {
     /// The path clients know it by, if one was given.
     name: Option<String>,
     dir: PathBuf,
@@ -35,7 +35,7 @@ impl FromStr for ExportArg {
 }
 
 /// The name with single slashes and none at the end.
-pub(super) fn normal_name(name: &str) -> Result<String, String> {
+pub fn normal_name(name: &str) -> Result<String, String> {
     let parts: Vec<&str> = name.split('/').filter(|part| !part.is_empty()).collect();
     if parts.iter().any(|part| matches!(*part, "." | "..")) {
         return Err(format!("`{name}` cannot be the name of an export"));
@@ -45,13 +45,13 @@ pub(super) fn normal_name(name: &str) -> Result<String, String> {
 
 /// A directory to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Export {
+pub struct Export {
     /// The path clients mount, beginning with `/`.
-    pub(crate) name: String,
+    pub name: String,
     /// The path of the directory as it was given, but absolute.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// The directory, absolute and without symbolic links; as it was given while it is not there.
-    pub(crate) dir: PathBuf,
+    pub dir: PathBuf,
 }
 
 /// The exports for the arguments, each with a name of its own.
@@ -59,7 +59,7 @@ pub(crate) struct Export {
 /// # Errors
 ///
 /// If a directory is not there, or two exports have the same name.
-pub(crate) fn resolve(args: &[ExportArg]) -> anyhow::Result<Vec<Export>> {
+pub fn resolve(args: &[ExportArg]) -> anyhow::Result<Vec<Export>> {
     let mut names = HashSet::new();
     let mut exports = Vec::new();
     for arg in args {
@@ -79,6 +79,11 @@ pub(crate) fn resolve(args: &[ExportArg]) -> anyhow::Result<Vec<Export>> {
     Ok(exports)
 }
 
+/// The directory at a path, absolute and without symbolic links.
+///
+/// # Errors
+///
+/// If it is not there, or no directory.
 pub(super) fn directory(dir: &Path) -> anyhow::Result<PathBuf> {
     let found = dir
         .canonicalize()
@@ -91,7 +96,7 @@ pub(super) fn directory(dir: &Path) -> anyhow::Result<PathBuf> {
 
 /// `/` and the last name of a path as it was given, or else, as for `.`, of the directory that it leads to;
 /// `/` alone for the root.
-pub(super) fn default_name(given: &Path, dir: &Path) -> anyhow::Result<String> {
+pub fn default_name(given: &Path, dir: &Path) -> anyhow::Result<String> {
     match given.file_name().or(dir.file_name()) {
         None => Ok("/".to_owned()),
         Some(name) => match name.to_str() {

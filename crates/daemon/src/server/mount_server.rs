@@ -1,13 +1,13 @@
 //! MOUNT over TCP.
 
+use crate::addresses::at_port;
+use crate::listen;
 use anyhow::Context;
 use nfs_proto::NullOnly;
 use nfs_server::{Exports, Mount3};
 use oncrpc::{LocalUsers, Programs};
 use oncrpc_tcp::Limits;
 use rpc_serving::admission::Admission;
-use rpcrdma_daemon::addresses::at_port;
-use rpcrdma_daemon::listen;
 use std::io::{self, ErrorKind};
 use std::net::{self, SocketAddr};
 use std::sync::Arc;
@@ -20,6 +20,8 @@ const PORTS_TRIED: usize = 16;
 
 /// MOUNT over TCP.
 pub(super) struct MountServer {
+    /// Whether its sockets are those of the service manager.
+    pub(super) is_adopted: bool,
     /// Addresses that it listens at: one at least.
     pub(super) addrs: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
@@ -40,6 +42,7 @@ impl MountServer {
         exports: Exports,
         local_users: Option<Arc<dyn LocalUsers>>,
     ) -> anyhow::Result<Self> {
+        let is_adopted = !held.is_empty();
         let sockets = match held.is_empty() {
             false => held
                 .into_iter()
@@ -60,11 +63,12 @@ impl MountServer {
                 .admission(admission.clone())
                 .local_users(local_users.clone());
             listeners.spawn(server.run(async move {
-                // A dropped sender means the same: nobody needs it any more.
+                // A dropped sender ends it, too.
                 let _ = stopped.wait_for(|stopped| *stopped).await;
             }));
         }
         Ok(Self {
+            is_adopted,
             addrs,
             stop,
             listeners,

@@ -1,9 +1,9 @@
-//! What is to be served: exports with their rules, as the command line or the file says.
+//! Exports with their rules, as they are configured.
 
 use super::exports::{self, Export};
+use crate::clients::{Addresses, Clients, HostName, summed_up};
 use anyhow::{Context, ensure};
 use nfs_server::{AccessList, ClientOptions, ClientRule, ExportOptions, Network};
-pub(crate) use rpcrdma_daemon::clients::{Addresses, Clients, HostName, summed_up};
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -11,21 +11,24 @@ use std::path::PathBuf;
 
 /// A directory to serve, and the rules for it.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
-    pub(super) export: Export,
-    pub(super) fsid: Option<NonZeroU32>,
+pub struct Plan {
+    /// Name and directory.
+    pub export: Export,
+    /// Number of the export in file handles, if it has one.
+    pub fsid: Option<NonZeroU32>,
     /// Whether file systems that are mounted below the directory are served with it.
-    pub(super) crossmnt: bool,
-    pub(super) presence: Presence,
+    pub crossmnt: bool,
+    /// Condition for it to be served.
+    pub presence: Presence,
     /// The first rule with the address of a client decides.
-    pub(super) clients: Vec<ClientPlan>,
-    /// Where the file of exports says so: file, line and key.
-    pub(super) origin: Option<String>,
+    pub clients: Vec<ClientPlan>,
+    /// File, line and key of it, if it is of a file.
+    pub origin: Option<String>,
 }
 
-/// What has to be there for a directory to be served.
+/// Condition for a directory to be served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Presence {
+pub enum Presence {
     /// The directory: without it nothing is served.
     #[default]
     Required,
@@ -38,9 +41,11 @@ pub(super) enum Presence {
 
 /// Some clients, and what they may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ClientPlan {
-    pub(super) clients: Clients,
-    pub(super) options: ClientOptions,
+pub struct ClientPlan {
+    /// The clients.
+    pub clients: Clients,
+    /// Their rights.
+    pub options: ClientOptions,
 }
 
 impl Plan {
@@ -49,12 +54,12 @@ impl Plan {
     /// # Errors
     ///
     /// Why it cannot be served now.
-    pub(super) fn locate(&self) -> anyhow::Result<PathBuf> {
+    pub fn locate(&self) -> anyhow::Result<PathBuf> {
         self.presence.locate(&self.export)
     }
 
     /// Whether the same is served in the same way.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         self.export == other.export
             && self.fsid == other.fsid
             && self.crossmnt == other.crossmnt
@@ -62,12 +67,12 @@ impl Plan {
     }
 
     /// Whether no client can change anything.
-    pub(super) fn read_only(&self) -> bool {
+    pub fn read_only(&self) -> bool {
         self.clients.iter().all(|rule| rule.options.read_only)
     }
 
-    /// For whom it is, in words.
-    pub(super) fn describe_clients(&self) -> String {
+    /// Its clients in words.
+    pub fn describe_clients(&self) -> String {
         let mut seen = BTreeSet::new();
         let names = self.clients.iter().map(|rule| rule.clients.to_string());
         let names: Vec<String> = names.filter(|name| seen.insert(name.clone())).collect();
@@ -75,7 +80,7 @@ impl Plan {
     }
 
     /// Names of hosts in the rules.
-    pub(super) fn hosts(&self) -> impl Iterator<Item = &HostName> {
+    pub fn hosts(&self) -> impl Iterator<Item = &HostName> {
         self.clients.iter().filter_map(|rule| match &rule.clients {
             Clients::Host(name) => Some(name),
             Clients::Network(_) => None,
@@ -83,7 +88,7 @@ impl Plan {
     }
 
     /// The rules, with these addresses of hosts.
-    pub(super) fn options(&self, addresses: &Addresses) -> ExportOptions {
+    pub fn options(&self, addresses: &Addresses) -> ExportOptions {
         let rules = self.clients.iter().map(|rule| ClientRule {
             name: rule.clients.to_string(),
             networks: match &rule.clients {
@@ -108,7 +113,7 @@ impl Presence {
     /// # Errors
     ///
     /// Why it cannot be served now.
-    pub(super) fn locate(&self, export: &Export) -> anyhow::Result<PathBuf> {
+    pub fn locate(&self, export: &Export) -> anyhow::Result<PathBuf> {
         if let Self::Mounted(at) = self {
             let about = statx(CWD, at, AtFlags::empty(), StatxFlags::empty());
             let about = about.with_context(|| format!("nothing is mounted at {}", at.display()))?;
@@ -122,18 +127,18 @@ impl Presence {
     }
 }
 
-/// Those whom all exports are for, in words; none if they are for different ones.
-pub(super) fn common_clients(plans: &[Plan]) -> Option<String> {
+/// The clients of all exports in words; `None` if exports have different ones.
+pub fn common_clients(plans: &[Plan]) -> Option<String> {
     let mut all = plans.iter().map(Plan::describe_clients);
     let first = all.next()?;
     all.all(|clients| clients == first).then_some(first)
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    pub(in crate::serve) fn plan(dir: &str, clients: &[&str], read_only: bool) -> Plan {
+    pub(crate) fn plan(dir: &str, clients: &[&str], read_only: bool) -> Plan {
         Plan {
             export: Export {
                 name: "/data".to_owned(),

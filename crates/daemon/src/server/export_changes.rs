@@ -1,12 +1,12 @@
-//! What a reload has changed.
+//! Changes of exports by a reload.
 
+use super::live_exports::names;
 use super::plan::Plan;
-use super::served::names;
 use std::fmt;
 
-/// Which exports came, went and changed.
+/// Names of exports that came, went and changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Replaced {
+pub struct ExportChanges {
     added: Vec<String>,
     removed: Vec<String>,
     /// The directory, the rules or another option.
@@ -14,8 +14,8 @@ pub(super) struct Replaced {
     same: usize,
 }
 
-impl Replaced {
-    /// What is another in `after` than in `before`.
+impl ExportChanges {
+    /// The changes from `before` to `after`.
     pub(super) fn new(before: &[Plan], after: &[Plan]) -> Self {
         let named = |plans: &'_ [Plan], name: &str| {
             let plan = plans.iter().find(|plan| plan.export.name == name);
@@ -37,7 +37,7 @@ impl Replaced {
     }
 }
 
-impl fmt::Display for Replaced {
+impl fmt::Display for ExportChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lists = [
             ("added", &self.added),

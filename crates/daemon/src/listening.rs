@@ -1,41 +1,52 @@
-//! Where a server listens for RPC-over-RDMA, and over what.
+//! The listeners of a server for RPC-over-RDMA, by provider.
 
 use crate::control::ListenerStatus;
-use crate::devices;
-use crate::provider::name;
-use rpcrdma_daemon::listen;
+use crate::listen;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-/// Where RPC-over-RDMA is served, and over what.
+/// The addresses of RPC-over-RDMA, and their providers.
 #[derive(Clone, Debug)]
-pub(crate) struct Listening {
+pub struct Listening {
     /// The addresses that were asked for, in order: one at least.
-    pub(super) asked: Vec<SocketAddr>,
+    pub asked: Vec<SocketAddr>,
     /// Whether these are listened at over RDMA devices, and not over software iWARP.
-    pub(super) asked_are_devices: bool,
+    pub asked_are_devices: bool,
     /// The addresses of RDMA devices that are listened at beside software iWARP.
-    pub(super) devices: Vec<SocketAddr>,
+    pub devices: Vec<SocketAddr>,
     /// Name of the sockets of the service manager that the addresses asked for are those of, if they are.
-    pub(super) socket: Option<&'static str>,
+    pub socket: Option<&'static str>,
     /// The names of devices by their addresses.
-    pub(super) names: BTreeMap<IpAddr, String>,
+    pub names: BTreeMap<IpAddr, String>,
+}
+
+/// Returns the names of RDMA devices by the IP addresses of their ports.
+pub type DeviceNames = fn() -> BTreeMap<IpAddr, String>;
+
+/// Name of a provider in output: that of RDMA devices, or of software iWARP.
+pub fn provider_name(over_devices: bool) -> &'static str {
+    match over_devices {
+        true => "verbs",
+        false => "iwarp",
+    }
 }
 
 impl Listening {
-    /// At addresses, over RDMA devices or over software iWARP, and at those of RDMA devices beside that.
+    /// At addresses, over RDMA devices or over software iWARP, and at those of RDMA devices beside that. `names` returns the
+    /// names of devices by their addresses; it is asked if there are listeners over devices.
     ///
     /// # Panics
     ///
     /// If no address was asked for.
-    pub(crate) fn new(
+    pub fn new(
         asked: Vec<SocketAddr>,
         asked_are_devices: bool,
         devices: Vec<SocketAddr>,
+        names: DeviceNames,
     ) -> Self {
         assert!(!asked.is_empty(), "a server listens somewhere");
         let names = match asked_are_devices || !devices.is_empty() {
-            true => devices::names_by_address(),
+            true => names(),
             false => BTreeMap::new(),
         };
         Self {
@@ -48,23 +59,23 @@ impl Listening {
     }
 
     /// The same with sockets of this name of the service manager at the addresses that were asked for.
-    pub(super) fn with_socket(self, socket: Option<&'static str>) -> Self {
+    pub fn with_socket(self, socket: Option<&'static str>) -> Self {
         Self { socket, ..self }
     }
 
     /// The first address, which stands for the server.
-    pub(super) fn first(&self) -> SocketAddr {
+    pub fn first(&self) -> SocketAddr {
         self.asked[0]
     }
 
     /// Each listener, for programs.
-    pub(crate) fn listeners(&self) -> Vec<ListenerStatus> {
+    pub fn listeners(&self) -> Vec<ListenerStatus> {
         let asked = self.asked.iter();
         let asked = asked.map(|addr| (self.asked_are_devices, addr, self.socket));
         let devices = self.devices.iter().map(|addr| (true, addr, None));
         let all = asked.chain(devices);
         all.map(|(over_devices, address, socket)| ListenerStatus {
-            provider: name(over_devices).to_owned(),
+            provider: provider_name(over_devices).to_owned(),
             address: address.to_string(),
             device: self
                 .names
@@ -77,7 +88,7 @@ impl Listening {
     }
 
     /// The addresses, in words.
-    pub(super) fn addresses(&self) -> String {
+    pub fn addresses(&self) -> String {
         let asked = listen::shown(&self.asked);
         if self.devices.is_empty() {
             return format!("{asked} over RDMA");
@@ -88,7 +99,7 @@ impl Listening {
 
     /// The addresses that clients are told to mount from: those that this machine alone reaches only if there are no others,
     /// as the software iWARP of Linux (siw) does not work there.
-    pub(super) fn mounted_from(&self) -> Vec<SocketAddr> {
+    pub fn mounted_from(&self) -> Vec<SocketAddr> {
         let is_here = |addr: &SocketAddr| addr.ip().to_canonical().is_loopback();
         let all_are_here = self.asked.iter().all(is_here);
         let shown = self.asked.iter();
@@ -96,8 +107,8 @@ impl Listening {
         shown.copied().collect()
     }
 
-    /// What the data moves over, in words; `crc` is about the integrity checks of software iWARP.
-    pub(super) fn provider(&self, crc: &str) -> String {
+    /// The providers that move the data, in words; `crc` is about the integrity checks of software iWARP.
+    pub fn provider(&self, crc: &str) -> String {
         match (self.asked_are_devices, self.devices.is_empty()) {
             (true, _) => "RDMA devices".to_owned(),
             (false, true) => format!("software iWARP over TCP, {crc}"),
@@ -158,7 +169,12 @@ mod tests {
     fn clients_mount_from_addresses_that_other_machines_reach() {
         let check = |asked: &[&str], expected: &[&str]| {
             let parse = |addr: &&str| addr.parse().unwrap();
-            let listening = Listening::new(asked.iter().map(parse).collect(), false, Vec::new());
+            let listening = Listening::new(
+                asked.iter().map(parse).collect(),
+                false,
+                Vec::new(),
+                BTreeMap::new,
+            );
             let expected: Vec<SocketAddr> = expected.iter().map(parse).collect();
             assert_eq!(listening.mounted_from(), expected, "{asked:?}");
         };
