@@ -10,8 +10,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Error of a control socket that cannot be made.
-pub const NO_CONTROL_SOCKET: &str = "cannot make the control socket";
+/// Context of the error of a control socket that cannot be made at a path.
+pub fn no_control_socket_at(path: &Path) -> String {
+    format!("{}: cannot make the control socket", path.display())
+}
 
 /// The reason, with advice.
 fn explain(error: io::Error) -> anyhow::Error {
@@ -86,7 +88,7 @@ impl<T: Tells> Reports<T> {
         let start = |path: &Path| {
             let control = Control::start(path, Arc::clone(&observed) as Arc<dyn Tells>)
                 .map_err(explain)
-                .with_context(|| format!("{}: {NO_CONTROL_SOCKET}", path.display()))?;
+                .with_context(|| no_control_socket_at(path))?;
             anyhow::Ok((path.to_owned(), control))
         };
         let usual = socket::default_path(state_dir, observed.listening());

@@ -1,7 +1,5 @@
 //! `rpcrdma clients`: shows the connections of a running server.
 
-use crate::control::asking;
-use crate::control::{ClientStatus, Request, Status};
 use crate::control_args::{self, ControlArgs};
 use crate::failure::Ended;
 use crate::output;
@@ -12,6 +10,8 @@ use nfs_client::printable;
 use printing::json;
 use printing::table::Columns;
 use printing::units;
+use rpcrdma_daemon::control::asking;
+use rpcrdma_daemon::control::{ClientStatus, Request, Status};
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;

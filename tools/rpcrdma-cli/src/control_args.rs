@@ -1,9 +1,9 @@
 //! Options that select the servers to ask, and titles of their answers.
 
-use crate::control::Status;
-use crate::control::asking;
 use clap::Args;
 use nfs_client::printable;
+use rpcrdma_daemon::control::Status;
+use rpcrdma_daemon::control::asking;
 use std::path::{Path, PathBuf};
 
 /// Options that select servers and gateways.

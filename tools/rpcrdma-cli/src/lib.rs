@@ -26,6 +26,7 @@ mod cp;
 mod devices;
 mod df;
 mod du;
+mod endpoint;
 mod exit_codes;
 mod exports;
 mod failure;
@@ -65,15 +66,8 @@ mod transport;
 mod tree;
 mod version;
 
-use rpcrdma_daemon::control;
 use std::process::ExitCode;
 use std::time::Duration;
-
-/// Hosts and ports of servers.
-mod endpoint {
-    pub(crate) use nfs_client::{Endpoint, NO_ADDRESS};
-    pub(crate) use rpcrdma_daemon::addresses::at_port;
-}
 
 /// Longest wait for threads that still work on files when a command has ended.
 const THREADS_END_WITHIN: Duration = Duration::from_secs(3);

@@ -7,23 +7,23 @@ use tokio::sync::RwLock;
 
 /// The gateway of a pair, until it is shut down.
 #[derive(Clone)]
-pub struct SharedGateway(Arc<RwLock<Option<Gateway>>>);
+pub(super) struct SharedGateway(Arc<RwLock<Option<Gateway>>>);
 
 impl SharedGateway {
     /// Shares a gateway.
-    pub fn new(gateway: Gateway) -> Self {
+    pub(super) fn new(gateway: Gateway) -> Self {
         Self(Arc::new(RwLock::new(Some(gateway))))
     }
 
     /// Limits the connections of clients.
-    pub async fn limit_connections(&self, connections: usize) {
+    pub(super) async fn limit_connections(&self, connections: usize) {
         if let Some(gateway) = &*self.0.read().await {
             gateway.limit_connections(connections);
         }
     }
 
     /// Closes the connections of these clients behind the replies to their calls. Returns how many there are.
-    pub async fn close_clients(&self, is_one: impl Fn(SocketAddr) -> bool) -> usize {
+    pub(super) async fn close_clients(&self, is_one: impl Fn(SocketAddr) -> bool) -> usize {
         match &*self.0.read().await {
             Some(gateway) => gateway.close_clients(is_one),
             None => 0,
@@ -38,7 +38,7 @@ impl SharedGateway {
     }
 
     /// Finishes calls, and ends. Returns the totals, once.
-    pub async fn shutdown(&self) -> Option<GatewayStats> {
+    pub(super) async fn shutdown(&self) -> Option<GatewayStats> {
         let gateway = self.0.write().await.take();
         match gateway {
             Some(gateway) => Some(gateway.shutdown().await),
@@ -49,16 +49,16 @@ impl SharedGateway {
 
 /// The event loops of all pairs.
 #[derive(Clone, Default)]
-pub struct EventLoops(Arc<Mutex<Vec<SharedGateway>>>);
+pub(super) struct EventLoops(Arc<Mutex<Vec<SharedGateway>>>);
 
 impl EventLoops {
     /// Replaces the gateways by these.
-    pub fn replace(&self, gateways: Vec<SharedGateway>) {
+    pub(super) fn replace(&self, gateways: Vec<SharedGateway>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = gateways;
     }
 
     /// Waits until all have run a task that is queued now.
-    pub async fn respond(&self) {
+    pub(super) async fn respond(&self) {
         let gateways = self
             .0
             .lock()

@@ -2,24 +2,24 @@
 
 use super::announce::Described;
 use super::args::Settings;
-use super::circles::{ResolvedPair, circle};
-use super::pairs::{Pairs, entries};
-use super::plan::PairPlan;
-use super::replace::leads_back;
-use super::sockets::Sockets;
-use super::{NO_HOME, no_control_socket, warnings};
 use crate::checks::{PortsInUse, shares_network};
-use crate::control::{GatewayStatus, ListenerStatus, asking};
 use crate::failure::{Ended, check_none, plain};
 use crate::output;
 use crate::serve::check::may_write;
 use anyhow::{Context, anyhow};
 use nfs_server::default_state_dir;
 use rpcrdma_daemon::addresses::meet;
+use rpcrdma_daemon::control::{GatewayStatus, ListenerStatus, asking};
+use rpcrdma_daemon::gateway::circles::{ResolvedPair, circle};
+use rpcrdma_daemon::gateway::pairs::{Pairs, entries};
+use rpcrdma_daemon::gateway::plan::PairPlan;
+use rpcrdma_daemon::gateway::replace::leads_back;
+use rpcrdma_daemon::gateway::sockets::Sockets;
 use rpcrdma_daemon::gateway::urls::ListenUrl;
+use rpcrdma_daemon::gateway::{NO_HOME, advice, no_control_socket};
 use rpcrdma_daemon::listen;
 use rpcrdma_daemon::registration::Registered;
-use rpcrdma_daemon::reports::NO_CONTROL_SOCKET;
+use rpcrdma_daemon::reports::no_control_socket_at;
 use rpcrdma_daemon::systemd;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::io::{self, Write};
@@ -40,7 +40,8 @@ pub(super) async fn check(
 ) -> anyhow::Result<Ended> {
     let file_is_right = of_file.is_empty();
     let mut errors = of_file;
-    let pairs = Pairs::new(&settings.args, Sockets::default());
+    let options = settings.options();
+    let pairs = Pairs::new(options.clone(), Sockets::default());
     let mut warnings = pairs.hosts_without_address(&settings.pairs).await;
     let mut running = asking::gateways(settings.args.reports.control_socket.as_deref()).await;
     running.retain(|gateway| shares_network(gateway.pid));
@@ -73,8 +74,8 @@ pub(super) async fn check(
                 Err(error) => errors.push(cannot(error)),
             }
         }
-        warnings.extend(warnings::of(plan));
-        warnings.extend(warnings::of_mount_host(plan).await);
+        warnings.extend(advice::of(plan));
+        warnings.extend(advice::of_mount_host(plan).await);
         // What speaks against its devices is said already otherwise.
         let Ok(server) = prepared else {
             found.push((Vec::new(), Vec::new()));
@@ -116,6 +117,7 @@ pub(super) async fn check(
         pairs: &settings.pairs,
         found: &found,
         warnings: &warnings,
+        providers: &*options.providers,
     };
     let mut out = output::stdout();
     match json {
@@ -159,7 +161,7 @@ fn check_control_socket(settings: &Settings) -> anyhow::Result<Option<String>> {
         let rights = Access::WRITE_OK | Access::EXEC_OK;
         accessat(CWD, dir, rights, AtFlags::EACCESS)
             .map_err(io::Error::from)
-            .with_context(|| format!("{}: {NO_CONTROL_SOCKET}", path.display()))?;
+            .with_context(|| no_control_socket_at(path))?;
         return Ok(None);
     }
     if systemd::runtime_dir().is_some() {

@@ -1,6 +1,5 @@
 //! The announcement of `serve` when it is ready.
 
-use crate::control::{ListenerStatus, RuleStatus};
 use crate::show;
 use crate::transport::TransportArgs;
 use nfs_client::{NfsUrl, printable};
@@ -8,6 +7,7 @@ use nfs_proto::MOUNT_PORT;
 use printing::json;
 use rpcrdma::{Design, Versions};
 use rpcrdma_daemon::addresses::has_host_of;
+use rpcrdma_daemon::control::{ListenerStatus, RuleStatus};
 use rpcrdma_daemon::listen;
 use rpcrdma_daemon::listening::Listening;
 use rpcrdma_daemon::server::RunningServer;

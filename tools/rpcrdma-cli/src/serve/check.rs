@@ -3,13 +3,13 @@
 use super::announce::Described;
 use super::settings::Settings;
 use crate::checks::{PortsInUse, shares_network};
-use crate::control::{ServerStatus, asking};
 use crate::failure::{Ended, check_none, plain};
 use crate::output;
 use anyhow::Context;
 use nfs_server::HandleKey;
 use rpcrdma_daemon::addresses::meet;
 use rpcrdma_daemon::clients::Addresses;
+use rpcrdma_daemon::control::{ServerStatus, asking};
 use rpcrdma_daemon::device_listeners::{self, DeviceListeners};
 use rpcrdma_daemon::listen;
 use rpcrdma_daemon::listening::Listening;

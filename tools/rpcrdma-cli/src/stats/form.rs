@@ -1,9 +1,9 @@
 //! Titles of `stats`, and what servers and gateways say in the same words.
 
 use super::rows::{shown, wrapped};
-use crate::control::ReloadStatus;
 use crate::control_args;
 use printing::units;
+use rpcrdma_daemon::control::ReloadStatus;
 use std::path::Path;
 use std::time::Duration;
 

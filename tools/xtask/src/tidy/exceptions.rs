@@ -36,7 +36,7 @@ pub(super) const EXCEPTIONS: Exceptions = Exceptions {
     large_types: LARGE_TYPES,
     spread_types: SPREAD_TYPES,
     lines: LINES,
-    questions: 910,
+    questions: 760,
 };
 
 const CIRCLES: &[(&str, usize)] = &[];
@@ -102,6 +102,7 @@ const LARGE_TYPES: &[(&str, usize)] = &[
 ];
 
 const SPREAD_TYPES: &[(&str, usize)] = &[
+    ("crates/daemon::Pairs", 4),
     ("crates/gateway::Relay", 5),
     ("crates/iwarp-proto::Endpoint", 4),
     ("crates/nfs-client::Export", 4),
@@ -113,10 +114,9 @@ const SPREAD_TYPES: &[(&str, usize)] = &[
     ("crates/verbs-ibv::IbvQp", 4),
     ("testing/lab::Report", 4),
     ("testing/rpcrdma-watch::Party", 6),
-    ("tools/rpcrdma-cli::Pairs", 4),
 ];
 
 const LINES: &[(&str, usize)] = &[
-    ("tools/rpcrdma-cli/src", 29_300),
+    ("tools/rpcrdma-cli/src", 21_950),
     ("tools/xtask/src", 5_150),
 ];

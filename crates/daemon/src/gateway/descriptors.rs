@@ -1,10 +1,11 @@
 //! How the descriptors of the process are shared among pairs.
 
 use super::plan::PairPlan;
+use super::urls::Scheme;
+use crate::capacity::{OF_DEVICE, OF_SOFTWARE};
+use crate::providers::OpenProviders;
 use gateway::CALLS_WITHOUT_PORT;
 use oncrpc_tcp::Limits;
-use rpcrdma_daemon::capacity::{OF_DEVICE, OF_SOFTWARE};
-use rpcrdma_daemon::gateway::urls::Scheme;
 
 /// Descriptors of the process itself: standard streams, the control socket, metrics, an event queue for each thread.
 const OF_PROCESS: usize = 24;
@@ -25,7 +26,7 @@ const REFUSALS_PART: usize = 32;
 /// Clients over software iWARP that one listener refuses at a time, if there are descriptors for them.
 const MOST_REFUSALS: usize = 64;
 
-/// What is to be shared, and among how many.
+/// The descriptors of the process, and the pairs that share them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shares {
     /// Descriptors that this process may have.
@@ -38,7 +39,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// What is left for clients: a quarter of all in any case.
+    /// Descriptors left for clients: a quarter of all in any case.
     fn left(&self) -> usize {
         let taken = OF_PROCESS
             + self
@@ -75,8 +76,8 @@ pub(super) fn refusals(descriptors: usize) -> usize {
 }
 
 /// Descriptors of a client connection and the one to the server.
-pub(super) fn of_client(plan: &PairPlan) -> usize {
-    let has_device = !plan.provider.device_names().is_empty();
+pub(super) fn of_client(plan: &PairPlan, devices: &dyn OpenProviders) -> usize {
+    let has_device = !devices.device_names(&plan.provider).is_empty();
     let of_side = |scheme| match scheme {
         Scheme::Rdma if has_device => OF_DEVICE,
         Scheme::Rdma | Scheme::Tcp => OF_SOFTWARE,

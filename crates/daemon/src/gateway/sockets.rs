@@ -1,7 +1,7 @@
 //! Sockets that the service manager holds, each for the pair that listens at its address (sd_listen_fds(3)).
 
 use super::plan::PairPlan;
-use crate::failure::Usage;
+use crate::errors::Usage;
 use anyhow::{Context, bail, ensure};
 use listenfd::ListenFd;
 use nfs_client::printable;
@@ -14,7 +14,7 @@ const UNNAMED: &str = "unknown";
 
 /// Sockets that listen already.
 #[derive(Default)]
-pub(super) struct Sockets(Vec<HeldSocket>);
+pub struct Sockets(Vec<HeldSocket>);
 
 struct HeldSocket {
     at: SocketAddr,
@@ -56,7 +56,7 @@ impl Sockets {
     /// # Errors
     ///
     /// If there is one that is no listening socket of TCP.
-    pub(super) fn take() -> anyhow::Result<Self> {
+    pub fn take() -> anyhow::Result<Self> {
         let mut given = ListenFd::from_env();
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut names = names.split(':');
@@ -80,7 +80,7 @@ impl Sockets {
     /// # Errors
     ///
     /// If nobody would accept the connections of one.
-    pub(super) fn check(&self, plans: &[PairPlan]) -> anyhow::Result<()> {
+    pub fn check(&self, plans: &[PairPlan]) -> anyhow::Result<()> {
         let listeners = || plans.iter().flat_map(PairPlan::listeners);
         for held in &self.0 {
             if !listeners().any(|addr| held.is_at(addr)) {
@@ -108,12 +108,12 @@ impl Sockets {
     }
 
     /// Whether there is one for this address.
-    pub(super) fn has(&self, addr: SocketAddr) -> bool {
+    pub fn has(&self, addr: SocketAddr) -> bool {
         self.find(addr).is_some()
     }
 
     /// Where a pair listens that names this address: where the socket for it does, if there is one.
-    pub(super) fn listening_at(&self, addr: SocketAddr) -> SocketAddr {
+    pub fn listening_at(&self, addr: SocketAddr) -> SocketAddr {
         self.find(addr).map_or(addr, |held| held.at)
     }
 
@@ -122,18 +122,18 @@ impl Sockets {
     /// # Errors
     ///
     /// If there is no descriptor for it.
-    pub(super) fn at(&self, addr: SocketAddr) -> io::Result<Option<TcpListener>> {
+    pub fn at(&self, addr: SocketAddr) -> io::Result<Option<TcpListener>> {
         let held = self.find(addr);
         held.map(|held| held.socket.try_clone()).transpose()
     }
 
     /// The name of the one for this address, if there is one.
-    pub(super) fn name(&self, addr: SocketAddr) -> Option<&str> {
+    pub fn name(&self, addr: SocketAddr) -> Option<&str> {
         self.find(addr).map(|held| &*held.name)
     }
 
     /// Where they listen.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.0.iter().map(|held| held.at)
     }
 }

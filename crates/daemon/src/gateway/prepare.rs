@@ -1,18 +1,18 @@
-//! What can be known of a pair before it starts.
+//! Checks of a pair before it starts.
 
 use super::circles::reaches;
-use super::over::over_tcp;
+use super::mount_place::MountPlace;
 use super::pairs::Pairs;
 use super::plan::PairPlan;
+use super::transports::over_tcp;
+use super::urls::Scheme;
+use crate::addresses::at_port;
 use crate::control::ListenerStatus;
+use crate::device_listeners::{DeviceListeners, is_in_use};
+use crate::listen;
+use crate::listening::Listening;
+use crate::lookup::addresses_of;
 use anyhow::{Context, bail};
-use rpcrdma_daemon::addresses::at_port;
-use rpcrdma_daemon::device_listeners::{DeviceListeners, is_in_use};
-use rpcrdma_daemon::gateway::mount_place::MountPlace;
-use rpcrdma_daemon::gateway::urls::Scheme;
-use rpcrdma_daemon::listen;
-use rpcrdma_daemon::listening::Listening;
-use rpcrdma_daemon::lookup::addresses_of;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -22,10 +22,7 @@ const RESERVED_PORT: u16 = 1023;
 impl Pairs {
     /// Finds out what speaks against each of these pairs: the addresses of its server, or why it cannot be started. Names
     /// are looked up at the same time, and none for longer than `LOOKUP`.
-    pub(super) async fn prepare_all(
-        &self,
-        plans: &[PairPlan],
-    ) -> Vec<anyhow::Result<Vec<SocketAddr>>> {
+    pub async fn prepare_all(&self, plans: &[PairPlan]) -> Vec<anyhow::Result<Vec<SocketAddr>>> {
         let looking_up: Vec<_> = plans
             .iter()
             .map(|plan| tokio::spawn(LookedUp::of(plan.clone())))
@@ -60,17 +57,13 @@ impl Pairs {
             );
         }
         if [plan.listen.scheme, plan.upstream.scheme].contains(&Scheme::Rdma) {
-            plan.provider.providers(self.args.transport.iwarp())?;
+            self.options.providers.check(&plan.provider)?;
         }
         Ok(upstream)
     }
 
     /// Finds out what keeps a pair from listening, but for ports that something `has` which ends before.
-    pub(super) fn try_out(
-        &self,
-        plan: &PairPlan,
-        has: impl Fn(SocketAddr) -> bool,
-    ) -> Vec<anyhow::Error> {
+    pub fn try_out(&self, plan: &PairPlan, has: impl Fn(SocketAddr) -> bool) -> Vec<anyhow::Error> {
         let mut errors = Vec::new();
         for (addr, key) in plan.listeners().zip(["listen", "mount_port"]) {
             // Ports of RDMA devices are others than those of TCP.
@@ -96,7 +89,7 @@ impl Pairs {
     /// # Errors
     ///
     /// Why it could not listen over RDMA devices, if they alone are asked for.
-    pub(super) async fn try_out_devices(
+    pub async fn try_out_devices(
         &self,
         plan: &PairPlan,
         has: impl Fn(SocketAddr) -> bool,
@@ -105,10 +98,8 @@ impl Pairs {
         if plan.listen.scheme == Scheme::Tcp {
             return Ok((vec![over_tcp(addr)], Vec::new()));
         }
-        let software = self.args.transport.iwarp();
-        let providers = plan
-            .provider
-            .server_providers(software, &[addr], Vec::new())?;
+        let open = &self.options.providers;
+        let providers = open.server_providers(&plan.provider, None, addr, None)?;
         if providers.first_is_devices {
             match providers.first.listen(addr).await {
                 Err(error) if !(is_in_use(&error) && has(addr)) => {
@@ -158,7 +149,7 @@ fn check_reserved_ports(key: &str) -> anyhow::Result<()> {
     }
 }
 
-/// What the names of a pair mean now.
+/// The addresses of the names of a pair.
 struct LookedUp {
     /// The addresses of the server, in order.
     upstream: anyhow::Result<Vec<SocketAddr>>,

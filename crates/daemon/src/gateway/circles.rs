@@ -7,16 +7,17 @@ use std::net::SocketAddr;
 
 /// A pair whose addresses are known.
 #[derive(Clone, Copy)]
-pub(super) struct ResolvedPair<'a> {
-    pub(super) plan: &'a PairPlan,
-    /// Where it listens: that of the service manager's socket, if there is one.
-    pub(super) listening: SocketAddr,
+pub struct ResolvedPair<'a> {
+    /// Its configuration.
+    pub plan: &'a PairPlan,
+    /// The address of its listener: that of the service manager's socket, if there is one.
+    pub listening: SocketAddr,
     /// The addresses of its server.
-    pub(super) upstream: &'a [SocketAddr],
+    pub upstream: &'a [SocketAddr],
 }
 
 /// The way from a pair through others and back to it, in words.
-pub(super) fn circle(pairs: &[ResolvedPair<'_>], of: usize) -> Option<String> {
+pub fn circle(pairs: &[ResolvedPair<'_>], of: usize) -> Option<String> {
     // Of each pair that is reached, the one before.
     let mut before: Vec<Option<usize>> = vec![None; pairs.len()];
     let mut next = vec![of];
@@ -47,7 +48,7 @@ fn leads_to(pair: ResolvedPair<'_>, other: ResolvedPair<'_>) -> bool {
 }
 
 /// Whether connections to `addr` come to a listener `at` an address.
-pub(super) fn reaches(addr: SocketAddr, at: SocketAddr) -> bool {
+pub fn reaches(addr: SocketAddr, at: SocketAddr) -> bool {
     let same_host = || match at.ip().is_unspecified() {
         true => (at.is_ipv6() || addr.is_ipv4()) && socket_owner::is_local(addr),
         false => at.ip().to_canonical() == addr.ip().to_canonical(),
@@ -56,11 +57,11 @@ pub(super) fn reaches(addr: SocketAddr, at: SocketAddr) -> bool {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
-    use rpcrdma_daemon::gateway::mount_place::MountPlace;
+    use crate::gateway::mount_place::MountPlace;
 
-    pub(in crate::gateway) fn plan(listen: &str, upstream: &str) -> (PairPlan, Vec<SocketAddr>) {
+    pub(crate) fn plan(listen: &str, upstream: &str) -> (PairPlan, Vec<SocketAddr>) {
         let addr = upstream.split_once("://").unwrap().1.parse().unwrap();
         let plan = PairPlan {
             listen: listen.parse().unwrap(),

@@ -1,14 +1,14 @@
-//! What an administrator may not have meant, though a gateway starts with it: said by `--check`, at the start and at a reload.
+//! Advice about pairs that an administrator may not have meant, for a check, a start and a reload.
 
+use super::mount_place::MountPlace;
 use super::plan::PairPlan;
-use rpcrdma_daemon::clients::Clients;
-use rpcrdma_daemon::gateway::mount_place::MountPlace;
-use rpcrdma_daemon::gateway::urls::UpstreamUrl;
-use rpcrdma_daemon::lookup::addresses_of;
+use super::urls::UpstreamUrl;
+use crate::clients::Clients;
+use crate::lookup::addresses_of;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What is to be said of a pair, as it is written.
-pub(super) fn of(plan: &PairPlan) -> Vec<String> {
+/// Warnings about a pair, as it is written.
+pub fn of(plan: &PairPlan) -> Vec<String> {
     let all = [
         port_of_other_transport(plan),
         nobody_may_connect(plan),
@@ -17,8 +17,8 @@ pub(super) fn of(plan: &PairPlan) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-/// What is to be said of a pair whose MOUNT is at a host without an address.
-pub(super) async fn of_mount_host(plan: &PairPlan) -> Option<String> {
+/// Warning about a pair whose MOUNT is at a host without an address.
+pub async fn of_mount_host(plan: &PairPlan) -> Option<String> {
     let MountPlace::At(endpoint) = &plan.upstream_mount else {
         return None;
     };
@@ -29,14 +29,14 @@ pub(super) async fn of_mount_host(plan: &PairPlan) -> Option<String> {
     ))
 }
 
-/// Logs what is to be said of a pair that starts, or has other clients.
+/// Logs the warnings about a pair that starts, or has other clients.
 pub(super) fn log(plan: &PairPlan) {
     for warning in of(plan) {
         tracing::warn!(target: "gateway", listen = %plan.listen, "{warning}");
     }
 }
 
-/// Logs what is to be said of where MOUNT of a pair is, once that is known.
+/// Logs the warning about the host of MOUNT of a pair, once it is looked up.
 pub(super) fn log_mount_host(plan: &PairPlan) {
     if !matches!(plan.upstream_mount, MountPlace::At(_)) {
         return;
@@ -49,7 +49,7 @@ pub(super) fn log_mount_host(plan: &PairPlan) {
     });
 }
 
-/// What is to be said if the port of a server is the usual one of the other transport.
+/// Warning if the port of a server is the usual one of the other transport.
 fn port_of_other_transport(plan: &PairPlan) -> Option<String> {
     let UpstreamUrl { scheme, server } = &plan.upstream;
     let other = scheme.other();
@@ -64,7 +64,7 @@ fn port_of_other_transport(plan: &PairPlan) -> Option<String> {
     })
 }
 
-/// What is to be said if only this machine can connect, and may not.
+/// Warning if only this machine can connect, and may not.
 fn nobody_may_connect(plan: &PairPlan) -> Option<String> {
     let at = plan.listen.addr.ip();
     let has_hosts = |clients: &Clients| matches!(clients, Clients::Host(_));
@@ -83,7 +83,7 @@ fn nobody_may_connect(plan: &PairPlan) -> Option<String> {
     })
 }
 
-/// What is to be said if everybody may connect.
+/// Warning if every address may connect.
 fn everybody_may_connect(plan: &PairPlan) -> Option<String> {
     let all = plan.allow.iter().map(ToString::to_string);
     let all = all.filter(|clients| clients.ends_with("/0"));

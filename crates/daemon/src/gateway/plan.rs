@@ -1,41 +1,43 @@
-//! What a gateway is to do: pairs of a listening address and a server, as the command line or the file says.
+//! Pairs of a listening address and a server, as they are configured.
 
-use crate::provider::ProviderArgs;
+use super::mount_place::MountPlace;
+use super::urls::{ListenUrl, Scheme, UpstreamUrl};
+use crate::addresses::{at_port, has_host_of, meet};
+use crate::clients::{Addresses, Clients, HostName};
+use crate::listen::mount_addresses;
+use crate::names::Names;
+use crate::providers::ProviderSetting;
 use gateway::{MountPort, MountServer};
 use nfs_server::{AccessList, Network};
-use rpcrdma_daemon::addresses::{at_port, has_host_of, meet};
-use rpcrdma_daemon::clients::{Addresses, Clients, HostName};
-use rpcrdma_daemon::gateway::mount_place::MountPlace;
-use rpcrdma_daemon::gateway::urls::{ListenUrl, Scheme, UpstreamUrl};
-use rpcrdma_daemon::listen::mount_addresses;
-use rpcrdma_daemon::names::Names;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 /// A listening address and its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PairPlan {
-    pub(crate) listen: ListenUrl,
-    pub(crate) upstream: UpstreamUrl,
-    /// Who may connect.
-    pub(crate) allow: Vec<Clients>,
+pub struct PairPlan {
+    /// The side of the clients.
+    pub listen: ListenUrl,
+    /// The side of the server.
+    pub upstream: UpstreamUrl,
+    /// Clients that may connect.
+    pub allow: Vec<Clients>,
     /// TCP port of MOUNT for clients, if it is passed on.
-    pub(crate) mount_port: Option<u16>,
-    /// Where MOUNT of the server is.
-    pub(crate) upstream_mount: MountPlace,
+    pub mount_port: Option<u16>,
+    /// Place of MOUNT of the server.
+    pub upstream_mount: MountPlace,
     /// Whether rpcbind of this machine is told.
-    pub(crate) rpcbind: bool,
+    pub rpcbind: bool,
     /// Whether connections to the server come from ports below 1024.
-    pub(crate) reserved_port: bool,
+    pub reserved_port: bool,
     /// Whether clients are told that the server does not support pNFS.
-    pub(crate) hide_pnfs: bool,
-    /// What its RDMA sides use.
-    pub(crate) provider: ProviderArgs,
+    pub hide_pnfs: bool,
+    /// Settings of the provider of its RDMA sides.
+    pub provider: ProviderSetting,
 }
 
 impl PairPlan {
-    /// What cannot be, each with the name of the option.
-    pub(crate) fn contradictions(&self) -> Vec<(&'static str, String)> {
+    /// Contradictions, each with the name of the option.
+    pub fn contradictions(&self) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();
         let tcp = |scheme| scheme == Scheme::Tcp;
         if tcp(self.listen.scheme) && tcp(self.upstream.scheme) {
@@ -66,32 +68,32 @@ impl PairPlan {
     }
 
     /// One of its keys, in words: in a file, or as the option of the command line.
-    pub(crate) fn key(&self, key: &str, in_file: bool) -> String {
+    pub fn key(&self, key: &str, in_file: bool) -> String {
         match in_file {
             true => format!("{key} of the pair {}", self.listen),
             false => format!("--{}", key.replace('_', "-")),
         }
     }
 
-    /// Where it is to listen.
-    pub(crate) fn listeners(&self) -> impl Iterator<Item = SocketAddr> {
+    /// Addresses of its listeners.
+    pub fn listeners(&self) -> impl Iterator<Item = SocketAddr> {
         [self.listen.addr].into_iter().chain(self.mount_addr())
     }
 
-    /// Where it is to listen for MOUNT, if that is passed on.
-    pub(crate) fn mount_addr(&self) -> Option<SocketAddr> {
+    /// Address of its listener for MOUNT, if that is passed on.
+    pub fn mount_addr(&self) -> Option<SocketAddr> {
         let port = self.mount_port?;
         Some(at_port(self.listen.addr, port))
     }
 
-    /// Where MOUNT of the server is, for programs, if it is passed on from a port of its own, or named.
-    pub(crate) fn mount_name(&self) -> Option<String> {
+    /// Place of MOUNT of the server, for programs, if it is passed on from a port of its own, or named.
+    pub fn mount_name(&self) -> Option<String> {
         let is_named = self.upstream_mount != MountPlace::ByRpcbind;
         (self.mount_port.is_some() || is_named).then(|| self.upstream_mount.name(&self.upstream))
     }
 
     /// MOUNT of the server; `setting` names what sets its place, in words.
-    pub(crate) fn mount_server(&self, setting: String) -> MountServer {
+    pub fn mount_server(&self, setting: String) -> MountServer {
         let (host, port) = self.mount_of_server();
         MountServer::new(host, port)
             .with_nfs_name(self.upstream.to_string())
@@ -123,12 +125,12 @@ impl PairPlan {
     }
 
     /// Whether clients connect over RDMA devices alone.
-    pub(crate) fn listens_over_devices_alone(&self) -> bool {
+    pub fn listens_over_devices_alone(&self) -> bool {
         self.listen.scheme == Scheme::Rdma && self.provider.wants_devices()
     }
 
     /// Whether it differs from the other in nothing but its clients.
-    pub(crate) fn is_same_but_for_clients(&self, other: &Self) -> bool {
+    pub fn is_same_but_for_clients(&self, other: &Self) -> bool {
         let other = Self {
             allow: self.allow.clone(),
             ..other.clone()
@@ -137,7 +139,7 @@ impl PairPlan {
     }
 
     /// Its clients as networks, with these addresses of hosts.
-    pub(crate) fn access(&self, addresses: &Addresses) -> AccessList {
+    pub fn access(&self, addresses: &Addresses) -> AccessList {
         let networks = self.allow.iter().flat_map(|clients| match clients {
             Clients::Network(network) => vec![*network],
             Clients::Host(name) => {
@@ -148,17 +150,17 @@ impl PairPlan {
         AccessList::new(networks)
     }
 
-    /// Who may connect, in words.
-    pub(crate) fn describe_clients(&self) -> String {
+    /// Clients that may connect, in words.
+    pub fn describe_clients(&self) -> String {
         let names: Vec<String> = self.allow.iter().map(ToString::to_string).collect();
-        rpcrdma_daemon::clients::summed_up(&names)
+        crate::clients::summed_up(&names)
     }
 }
 
 /// A pair at each of these addresses, which are those of one pair of an administrator, with those who may connect there. They
 /// differ in nothing else, but that MOUNT is once at each host, and rpcbind, which has one address for each family, is told of
 /// one: that of all addresses if there is one, or else the first.
-pub(crate) fn at_each(
+pub fn at_each(
     pair: &PairPlan,
     listen: &[ListenUrl],
     allow: impl Fn(&ListenUrl) -> Vec<Clients>,
@@ -196,8 +198,8 @@ pub(crate) fn at_each(
     pairs
 }
 
-/// Who may connect to an address if nobody is named: this machine, if only it can.
-pub(crate) fn clients_or_local(given: &[Clients], listen: &ListenUrl) -> Vec<Clients> {
+/// Clients of an address if none are named: this machine, if no other reaches it.
+pub fn clients_or_local(given: &[Clients], listen: &ListenUrl) -> Vec<Clients> {
     let loopback = listen.addr.ip().to_canonical().is_loopback();
     match given.is_empty() && loopback {
         true => Network::LOOPBACK.map(Clients::Network).into(),
@@ -205,9 +207,9 @@ pub(crate) fn clients_or_local(given: &[Clients], listen: &ListenUrl) -> Vec<Cli
     }
 }
 
-/// Who may connect to a pair that names nobody itself: those of all pairs, and this machine where only it
+/// Clients of a pair that names none itself: those of all pairs, and this machine where only it
 /// can.
-pub(crate) fn clients_of_all(all: &[Clients], listen: &ListenUrl) -> Vec<Clients> {
+pub fn clients_of_all(all: &[Clients], listen: &ListenUrl) -> Vec<Clients> {
     let mut clients = all.to_vec();
     let here = clients_or_local(&[], listen);
     clients.extend(here.into_iter().filter(|client| !all.contains(client)));
@@ -215,7 +217,7 @@ pub(crate) fn clients_of_all(all: &[Clients], listen: &ListenUrl) -> Vec<Clients
 }
 
 /// Contradictions in the pairs of one table, each with the name of the option, and once.
-pub(crate) fn contradictions(pairs: &[PairPlan]) -> Vec<(&'static str, String)> {
+pub fn contradictions(pairs: &[PairPlan]) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     for one in pairs.iter().flat_map(PairPlan::contradictions) {
         if !found.contains(&one) {
@@ -226,7 +228,7 @@ pub(crate) fn contradictions(pairs: &[PairPlan]) -> Vec<(&'static str, String)> 
 }
 
 /// Listeners that would have the port of one before them, in words, each with the number of its pair among these.
-pub(crate) fn ports_given_twice<'a>(
+pub fn ports_given_twice<'a>(
     plans: impl IntoIterator<Item = &'a PairPlan>,
 ) -> Vec<(usize, String)> {
     let mut seen: Vec<(String, SocketAddr)> = Vec::new();
@@ -248,7 +250,7 @@ pub(crate) fn ports_given_twice<'a>(
 }
 
 /// The hosts that may connect.
-pub(crate) fn hosts(plans: &[PairPlan]) -> BTreeSet<HostName> {
+pub fn hosts(plans: &[PairPlan]) -> BTreeSet<HostName> {
     plans
         .iter()
         .flat_map(|plan| &plan.allow)
@@ -260,11 +262,7 @@ pub(crate) fn hosts(plans: &[PairPlan]) -> BTreeSet<HostName> {
 }
 
 /// Looks up the names of hosts that may connect.
-pub(crate) async fn addresses(
-    plans: &[PairPlan],
-    names: &mut Names,
-    known: &Addresses,
-) -> Addresses {
+pub async fn addresses(plans: &[PairPlan], names: &mut Names, known: &Addresses) -> Addresses {
     let hosts = hosts(plans);
     match hosts.is_empty() {
         true => Addresses::new(),

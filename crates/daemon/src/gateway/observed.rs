@@ -1,24 +1,23 @@
-//! What a running gateway tells of itself.
+//! Status of a running gateway, for metrics, the control socket and the log.
 
-use super::over;
+use super::allowed_clients::AllowedClients;
 use super::pairs::{Pair, Pairs};
 use super::plan::PairPlan;
 use super::replace::Failed;
+use super::transports;
 use crate::control::{
     ClientStatus, FailedPairStatus, GatewayStatus, ListenerStatus, PairEvent, PairStatistics,
     PairStatus,
 };
-use crate::log;
+use crate::metrics::families::{Families, Labels, Listener};
+use crate::reloads::Reloads;
+use crate::reports::Tells;
+use crate::server::observed::Observed as ServerObserved;
 use gateway::{GatewayMonitor, GatewayStats, MountFailures, TcpClient};
 use printing::json;
 use prometheus::proto::MetricFamily;
 use rpc_serving::admission::Admission;
 use rpcrdma::ConnectionState;
-use rpcrdma_daemon::gateway::allowed_clients::AllowedClients;
-use rpcrdma_daemon::metrics::families::{Families, Labels, Listener};
-use rpcrdma_daemon::reloads::Reloads;
-use rpcrdma_daemon::reports::Tells;
-use rpcrdma_daemon::server::observed::Observed as ServerObserved;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -26,9 +25,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
 /// A running gateway as metrics, the control socket and the log show it.
-pub(super) struct Observed {
+pub struct Observed {
     listening: SocketAddr,
-    /// Where sockets of the service manager listen.
+    /// Addresses of the sockets of the service manager.
     sockets: Vec<SocketAddr>,
     metrics: OnceLock<SocketAddr>,
     started: Instant,
@@ -57,7 +56,7 @@ struct Watched {
     mount_admission: Option<Admission>,
 }
 
-/// What a pair did so far.
+/// Counters of a pair.
 struct PairTotals {
     gateway: GatewayStats,
     refused: u64,
@@ -101,12 +100,12 @@ impl Watched {
         }
     }
 
-    /// What passed through it so far, for programs.
+    /// Its statistics, for programs.
     fn statistics(&self) -> PairStatistics {
         PairStatistics {
             listen: self.url(),
             upstream: self.plan.upstream.to_string(),
-            upstream_over: over::summed_up(&self.plan, self.monitor.upstream_connections()),
+            upstream_over: transports::summed_up(&self.plan, self.monitor.upstream_connections()),
             counters: counters(&self.totals())
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect(),
@@ -114,7 +113,7 @@ impl Watched {
         }
     }
 
-    /// Where it listens, as a URL.
+    /// Its listener, as a URL.
     fn url(&self) -> String {
         format!("{}://{}", self.plan.listen.scheme.name(), self.listening)
     }
@@ -135,7 +134,8 @@ impl Watched {
         let clients = rdma.chain(tcp).map(|(id, client)| {
             let upstream = id.and_then(|id| upstream.remove(&id));
             let over = upstream.as_ref();
-            let over = over.map(|upstream| over::provider_of(&self.plan, upstream).to_owned());
+            let over =
+                over.map(|upstream| transports::provider_of(&self.plan, upstream).to_owned());
             ClientStatus {
                 listen: Some(self.url()),
                 upstream_provider: over,
@@ -155,7 +155,7 @@ fn over_tcp(now: &TcpClient) -> ClientStatus {
     };
     ClientStatus {
         address: now.addr.to_string(),
-        provider: Some(over::TCP.to_owned()),
+        provider: Some(transports::TCP.to_owned()),
         state: state.name().to_owned(),
         age_seconds: now.age.as_secs_f64(),
         credits_in_use: now.in_flight as u64,
@@ -178,7 +178,7 @@ impl Observed {
             started_at: SystemTime::now(),
             state: Mutex::default(),
         };
-        observed.runs(pairs);
+        observed.set_pairs(pairs);
         observed
     }
 
@@ -186,19 +186,19 @@ impl Observed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// These are its pairs from now on.
-    pub(super) fn runs(&self, pairs: &Pairs) {
+    /// Sets the pairs.
+    pub(super) fn set_pairs(&self, pairs: &Pairs) {
         self.lock().pairs = pairs.running().iter().map(Watched::new).collect();
     }
 
-    /// These pairs of the file could not be started.
-    pub(super) fn lacks(&self, failed: Vec<Failed>) {
+    /// Sets the pairs of the file that could not be started.
+    pub(super) fn set_failed(&self, failed: Vec<Failed>) {
         self.lock().failed = failed;
     }
 
-    /// These pairs could not be started either when they were tried again. What was said of the last reload is true of them
-    /// now, unless that was of the file itself.
-    pub(super) fn still_lacks(&self, failed: Vec<Failed>) {
+    /// Sets the pairs that could not be started when they were tried again. The error of the last reload is theirs then, unless
+    /// it was of the file itself.
+    pub(super) fn retry_failed(&self, failed: Vec<Failed>) {
         let mut state = self.lock();
         let first = |failed: &[Failed]| failed.first().map(ToString::to_string);
         if state.reloads.last_error == first(&state.failed) {
@@ -207,12 +207,12 @@ impl Observed {
         state.failed = failed;
     }
 
-    /// The file was read again, or not, for a reason.
-    pub(super) fn was_reloaded(&self, result: Result<(), String>) {
+    /// Counts a reload of the file.
+    pub(super) fn record_reload(&self, result: Result<(), String>) {
         self.lock().reloads.record(result);
     }
 
-    /// Why the pairs are not those of the file, if the last attempt to read it again failed.
+    /// The error of the last reload, if it failed.
     pub(super) fn last_reload_error(&self) -> Option<String> {
         self.lock().reloads.last_error.clone()
     }
@@ -224,18 +224,21 @@ impl Observed {
         usize::try_from(pairs.sum::<u64>()).unwrap_or(usize::MAX)
     }
 
-    /// Logs what it did so far, one event for each pair.
-    pub(super) fn log(&self) {
+    /// Its statistics so far, as one event of the log for each pair.
+    pub fn events(&self) -> Vec<PairEvent> {
+        let state = self.lock();
+        let event = |pair: &Watched| PairEvent {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            uptime_seconds: self.started.elapsed().as_secs_f64(),
+            statistics: pair.statistics(),
+        };
+        state.pairs.iter().map(event).collect()
+    }
+
+    /// Logs its statistics so far, one line for each pair.
+    pub fn log(&self) {
         for pair in &self.lock().pairs {
-            if log::is_json() {
-                log::statistics(&PairEvent {
-                    version: env!("CARGO_PKG_VERSION"),
-                    pid: std::process::id(),
-                    uptime_seconds: self.started.elapsed().as_secs_f64(),
-                    statistics: pair.statistics(),
-                });
-                continue;
-            }
             let counters: Vec<String> = counters(&pair.totals())
                 .filter(|(_, value)| *value > 0)
                 .map(|(name, value)| format!("{name} {value}"))

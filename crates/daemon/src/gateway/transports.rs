@@ -1,19 +1,20 @@
-//! What the two sides of a pair move over, for programs and for people.
+//! The transports of the two sides of a pair, for programs and for people.
 
 use super::plan::PairPlan;
+use super::urls::Scheme;
 use crate::control::{ListenerStatus, ReachedOver, UpstreamStatus};
-use crate::provider;
+use crate::listening::provider_name;
+use crate::providers::OpenProviders;
 use gateway::UpstreamConnection;
 use nfs_client::printable;
-use rpcrdma_daemon::gateway::urls::Scheme;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// What output calls TCP without RDMA, beside providers.
-pub(super) const TCP: &str = "tcp";
+/// Name of TCP without RDMA in output, beside providers.
+pub const TCP: &str = "tcp";
 
 /// The listener of a pair for clients without RDMA.
-pub(super) fn over_tcp(addr: SocketAddr) -> ListenerStatus {
+pub fn over_tcp(addr: SocketAddr) -> ListenerStatus {
     ListenerStatus {
         provider: TCP.to_owned(),
         address: addr.to_string(),
@@ -22,30 +23,35 @@ pub(super) fn over_tcp(addr: SocketAddr) -> ListenerStatus {
     }
 }
 
-/// What both sides of a pair move over.
-pub(super) struct Sides {
-    /// Over what it listens.
-    pub(super) listeners: Vec<ListenerStatus>,
-    /// Over what its server is reached, in the order in which it tries.
-    pub(super) upstream: Vec<ReachedOver>,
+/// The transports of both sides of a pair.
+pub struct Sides {
+    /// The listeners.
+    pub listeners: Vec<ListenerStatus>,
+    /// The providers to the server, in the order in which they are tried.
+    pub upstream: Vec<ReachedOver>,
 }
 
 impl Sides {
     /// Those of a pair with these listeners and a server with these addresses.
-    pub(super) fn new(
+    pub fn new(
         plan: &PairPlan,
         listeners: Vec<ListenerStatus>,
         server: &[SocketAddr],
+        devices: &dyn OpenProviders,
     ) -> Self {
         Self {
             listeners,
-            upstream: upstream(plan, server),
+            upstream: upstream(plan, server, devices),
         }
     }
 }
 
-/// What a pair reaches a server with these addresses over, in the order in which it tries.
-fn upstream(plan: &PairPlan, server: &[SocketAddr]) -> Vec<ReachedOver> {
+/// The providers to a server with these addresses, in the order in which they are tried.
+fn upstream(
+    plan: &PairPlan,
+    server: &[SocketAddr],
+    devices: &dyn OpenProviders,
+) -> Vec<ReachedOver> {
     let over = |provider: &str, devices| ReachedOver {
         provider: provider.to_owned(),
         devices,
@@ -55,33 +61,30 @@ fn upstream(plan: &PairPlan, server: &[SocketAddr]) -> Vec<ReachedOver> {
     }
     let is_loopback = |addr: &SocketAddr| addr.ip().to_canonical().is_loopback();
     // Loopback is left to software iWARP, if that is tried.
-    let devices = match !plan.provider.wants_devices() && server.iter().all(is_loopback) {
+    let names = match !plan.provider.wants_devices() && server.iter().all(is_loopback) {
         true => Vec::new(),
-        false => plan.provider.device_names(),
+        false => devices.device_names(&plan.provider),
     };
-    match (plan.provider.wants_devices(), devices.is_empty()) {
-        (true, _) => vec![over(provider::name(true), devices)],
-        (false, true) => vec![over(provider::name(false), Vec::new())],
+    match (plan.provider.wants_devices(), names.is_empty()) {
+        (true, _) => vec![over(provider_name(true), names)],
+        (false, true) => vec![over(provider_name(false), Vec::new())],
         (false, false) => vec![
-            over(provider::name(true), devices),
-            over(provider::name(false), Vec::new()),
+            over(provider_name(true), names),
+            over(provider_name(false), Vec::new()),
         ],
     }
 }
 
-/// What one connection to the server of a pair is over.
-pub(super) fn provider_of(plan: &PairPlan, connection: &UpstreamConnection) -> &'static str {
+/// The provider of a connection to the server of a pair.
+pub fn provider_of(plan: &PairPlan, connection: &UpstreamConnection) -> &'static str {
     match plan.upstream.scheme {
         Scheme::Tcp => TCP,
-        Scheme::Rdma => provider::name(connection.device.is_some()),
+        Scheme::Rdma => provider_name(connection.device.is_some()),
     }
 }
 
 /// Connections to the server of a pair, summed up.
-pub(super) fn summed_up(
-    plan: &PairPlan,
-    connections: Vec<UpstreamConnection>,
-) -> Vec<UpstreamStatus> {
+pub fn summed_up(plan: &PairPlan, connections: Vec<UpstreamConnection>) -> Vec<UpstreamStatus> {
     let mut all = BTreeMap::new();
     for connection in connections {
         let over = provider_of(plan, &connection);
@@ -101,8 +104,8 @@ pub(super) fn summed_up(
     .collect()
 }
 
-/// Listeners beside the first, and what that one is over, in words.
-pub(super) fn describe_listeners(listeners: &[ListenerStatus]) -> String {
+/// Listeners beside the first, and the provider of that one, in words.
+pub fn describe_listeners(listeners: &[ListenerStatus]) -> String {
     let beside = listeners.iter().skip(1).map(|listener| {
         let over = listener.device.as_deref().unwrap_or("RDMA devices");
         format!("{} over {over}", listener.address)
@@ -122,8 +125,8 @@ pub(super) fn describe_listeners(listeners: &[ListenerStatus]) -> String {
         .join(", ")
 }
 
-/// What a server is reached over, in words.
-pub(super) fn describe_upstream(over: &[ReachedOver]) -> String {
+/// The providers to a server, in words.
+pub fn describe_upstream(over: &[ReachedOver]) -> String {
     let all = over.iter().map(|over| match over.devices.is_empty() {
         true => words(&over.provider).to_owned(),
         false => over.devices.join(", "),
@@ -143,7 +146,8 @@ fn words(provider: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::{ProviderArgs, ProviderName};
+    use crate::providers::tests::Software;
+    use crate::providers::{ProviderKind, ProviderSetting};
 
     fn plan(upstream: &str) -> PairPlan {
         PairPlan {
@@ -155,7 +159,10 @@ mod tests {
             rpcbind: false,
             reserved_port: false,
             hide_pnfs: false,
-            provider: ProviderArgs::new(Some(ProviderName::Iwarp), None),
+            provider: ProviderSetting {
+                kind: Some(ProviderKind::Iwarp),
+                device: None,
+            },
         }
     }
 
@@ -186,11 +193,11 @@ mod tests {
             "rxe0, mlx5_0, else software iWARP"
         );
         assert_eq!(
-            describe_upstream(&upstream(&plan("tcp://filer"), &[])),
+            describe_upstream(&upstream(&plan("tcp://filer"), &[], &Software)),
             "TCP"
         );
         assert_eq!(
-            describe_upstream(&upstream(&plan("rdma://filer"), &[])),
+            describe_upstream(&upstream(&plan("rdma://filer"), &[], &Software)),
             "software iWARP"
         );
     }

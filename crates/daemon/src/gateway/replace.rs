@@ -1,13 +1,13 @@
 //! Running other pairs from now on: those that stay are not touched, and none ends for one that cannot be.
 
+use super::advice;
 use super::circles::{ResolvedPair, circle};
 use super::pairs::{Pair, Pairs, end_all};
 use super::plan::PairPlan;
 use super::sockets::Sockets;
-use super::warnings;
-use crate::failure::check_none;
+use super::urls::ListenUrl;
+use crate::errors::check_none;
 use anyhow::anyhow;
-use rpcrdma_daemon::gateway::urls::ListenUrl;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
@@ -56,27 +56,29 @@ impl Wanted {
     }
 }
 
-/// What a replacement has changed.
+/// Changes of a replacement.
 #[derive(Default)]
-pub(super) struct Replaced {
+pub struct Replaced {
     added: Vec<String>,
     removed: Vec<String>,
     anew: Vec<String>,
     /// Pairs that have other clients, with the number of connections that were closed.
     other_clients: Vec<(ListenUrl, usize)>,
     /// Pairs that could not be started.
-    pub(super) failed: Vec<Failed>,
+    pub failed: Vec<Failed>,
 }
 
 /// A pair that could not be started.
 #[derive(Clone, Debug)]
-pub(super) struct Failed {
-    pub(super) plan: PairPlan,
-    pub(super) why: String,
-    /// Where the pair that it was to replace still listens, as a URL.
-    pub(super) kept: Option<String>,
-    /// How often it was tried.
-    pub(super) attempts: u64,
+pub struct Failed {
+    /// Its configuration.
+    pub plan: PairPlan,
+    /// The reason.
+    pub why: String,
+    /// The listener of the pair that it was to replace, as a URL, if that still runs.
+    pub kept: Option<String>,
+    /// Attempts to start it.
+    pub attempts: u64,
 }
 
 impl fmt::Display for Failed {
@@ -152,7 +154,7 @@ fn refuse_circles(wanted: &mut [Wanted], sockets: &Sockets) {
 }
 
 /// What is to be said of a pair that leads back to itself.
-pub(super) fn leads_back(way: &str) -> anyhow::Error {
+pub fn leads_back(way: &str) -> anyhow::Error {
     anyhow!("its server is the gateway itself: {way}")
 }
 
@@ -160,7 +162,7 @@ impl Pairs {
     /// Runs these from now on. Pairs that stay the same are not touched, nor those in which only the
     /// allowed clients differ, but for these. One that cannot be started is reported, and the one that it
     /// was to replace goes on.
-    pub(super) async fn replace(&mut self, plans: Vec<PairPlan>) -> Replaced {
+    pub async fn replace(&mut self, plans: Vec<PairPlan>) -> Replaced {
         let before = self.running.iter().map(|pair| &pair.plan);
         let all: Vec<PairPlan> = plans.iter().chain(before).cloned().collect();
         self.look_up_clients(&all).await;
@@ -244,7 +246,7 @@ impl Pairs {
                 (true, _, Some(mut pair)) => {
                     if pair.plan.allow != plan.allow {
                         replaced.other_clients.push((plan.listen, 0));
-                        warnings::log(&plan);
+                        advice::log(&plan);
                     }
                     pair.plan = plan;
                     Some(pair)

@@ -1,14 +1,26 @@
 //! The running pairs, and how one is started and ended.
 
-use super::args::GatewayArgs;
+use super::advice;
+use super::allowed_clients::AllowedClients;
 use super::descriptors::{Shares, of_client, refusals};
-use super::over::{Sides, over_tcp};
+use super::event_loops::{EventLoops, SharedGateway};
 use super::plan::{self, PairPlan};
 use super::sockets::Sockets;
-use super::upstream_connector::UpstreamConnector;
-use super::warnings;
+use super::transports::{Sides, over_tcp};
+use super::urls::Scheme;
+use crate::addresses::meet;
+use crate::capacity::raise_limit;
+use crate::clients::Addresses;
 use crate::control::ListenerStatus;
-use crate::devices;
+use crate::device_listeners::DeviceListeners;
+use crate::guard::{self, Guarded};
+use crate::listen;
+use crate::listening::DeviceNames;
+use crate::listening::Listening;
+use crate::locked_memory;
+use crate::names::Names;
+use crate::providers::OpenProviders;
+use crate::registration::{self, Registered};
 use anyhow::Context;
 use gateway::{
     CALLS_WITHOUT_PORT, Gateway, GatewayConfig, GatewayMonitor, Listen, MountFailures,
@@ -19,38 +31,48 @@ use oncrpc::LocalUsers;
 use oncrpc_tcp::rpcbind::{NetId, Registration};
 use rpc_serving::admission::Admission;
 use rpcrdma::{ClientConfig, ServerConfig};
-use rpcrdma_daemon::addresses::meet;
-use rpcrdma_daemon::capacity::raise_limit;
-use rpcrdma_daemon::clients::Addresses;
-use rpcrdma_daemon::device_listeners::DeviceListeners;
-use rpcrdma_daemon::gateway::allowed_clients::AllowedClients;
-use rpcrdma_daemon::gateway::event_loops::{EventLoops, SharedGateway};
-use rpcrdma_daemon::gateway::urls::Scheme;
-use rpcrdma_daemon::guard::{self, Guarded};
-use rpcrdma_daemon::listen;
-use rpcrdma_daemon::listening::Listening;
-use rpcrdma_daemon::locked_memory;
-use rpcrdma_daemon::names::Names;
-use rpcrdma_daemon::registration::{self, Registered};
 use socket_owner::{LocalAddresses, SocketOwners};
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use verbs::{Provider, SetupError};
 
-/// What there is to do if clients are refused as there are too many.
+/// Advice for a listener that refuses clients as there are too many.
 const MORE_CONNECTIONS: &str =
     "--max-connections, or max_connections of [gateway], sets the limit of each pair";
 
+/// Configuration of a gateway beside its pairs.
+#[derive(Clone)]
+pub struct GatewayOptions {
+    /// Users of this machine may claim any uid, as other machines may.
+    pub trust_local: bool,
+    /// Client connections of a pair.
+    pub max_connections: usize,
+    /// Time after which an idle client connection is closed; `None` for never.
+    pub idle_timeout: Option<Duration>,
+    /// Time for a call to the server.
+    pub call_timeout: Duration,
+    /// Whether the pairs are of a file, for the names of settings in messages.
+    pub in_file: bool,
+    /// Configuration of RDMA listeners. The gateway sets connections, local users and names.
+    pub server: ServerConfig,
+    /// Configuration of connections to RDMA servers.
+    pub client: ClientConfig,
+    /// Opens providers.
+    pub providers: Arc<dyn OpenProviders>,
+}
+
 /// The pairs of a gateway.
-pub(super) struct Pairs {
-    pub(super) args: GatewayArgs,
+pub struct Pairs {
+    pub(super) options: GatewayOptions,
     /// Sockets that listen already.
     pub(super) sockets: Sockets,
     /// Client connections that a pair may have at most.
     connections: usize,
     /// Descriptors that this process may have.
     descriptors: usize,
-    /// What was said of too few of them last.
+    /// The last warning of too few descriptors.
     told_of_share: Option<String>,
     pub(super) running: Vec<Pair>,
     event_loops: EventLoops,
@@ -61,11 +83,12 @@ pub(super) struct Pairs {
 }
 
 /// A running pair.
-pub(super) struct Pair {
-    pub(super) plan: PairPlan,
-    /// Where it listens.
-    pub(super) listening: SocketAddr,
-    /// Over what it listens there, and where beside.
+pub struct Pair {
+    /// Its configuration.
+    pub plan: PairPlan,
+    /// Address of its listener.
+    pub listening: SocketAddr,
+    /// Its listeners, over each provider.
     pub(super) listeners: Vec<ListenerStatus>,
     /// Addresses of the server.
     pub(super) upstream: Vec<SocketAddr>,
@@ -81,18 +104,19 @@ pub(super) struct Pair {
 }
 
 /// RDMA devices over which a pair listens.
-#[derive(Default)]
 struct OverDevices {
     /// Those beside software iWARP, if there are any.
     beside: Option<Arc<dyn Provider>>,
-    /// What is to be said of locked memory if it listens over devices.
+    /// A warning about locked memory, for listeners over devices.
     locked_memory: Option<String>,
+    /// Returns the names of devices.
+    names: DeviceNames,
 }
 
 impl Pairs {
     /// No pair so far.
-    pub(super) fn new(args: &GatewayArgs, sockets: Sockets) -> Self {
-        if !args.trust_local
+    pub fn new(options: GatewayOptions, sockets: Sockets) -> Self {
+        if !options.trust_local
             && let Err(error) = SocketOwners::check()
         {
             let cure = match listen::is_out_of_descriptors(&error) {
@@ -107,24 +131,24 @@ impl Pairs {
             );
         }
         Self {
-            args: args.clone(),
             sockets,
-            connections: usize::from(args.max_connections),
+            connections: options.max_connections,
             descriptors: descriptors(),
             told_of_share: None,
             running: Vec::new(),
             event_loops: EventLoops::default(),
-            local_users: match args.trust_local {
+            local_users: match options.trust_local {
                 true => Arc::new(LocalAddresses),
                 false => Arc::new(SocketOwners::new()),
             },
             names: Names::default(),
             addresses: Addresses::new(),
+            options,
         }
     }
 
     /// Hosts that may connect and have no address now, in words.
-    pub(super) async fn hosts_without_address(&self, plans: &[PairPlan]) -> Vec<String> {
+    pub async fn hosts_without_address(&self, plans: &[PairPlan]) -> Vec<String> {
         let answers = self.names.ask(plan::hosts(plans)).await;
         let without = answers.into_iter().filter_map(|(host, answer)| {
             let error = answer.err()?;
@@ -136,7 +160,8 @@ impl Pairs {
         without.collect()
     }
 
-    pub(super) fn running(&self) -> &[Pair] {
+    /// Those that run, in order.
+    pub fn running(&self) -> &[Pair] {
         &self.running
     }
 
@@ -182,7 +207,7 @@ impl Pairs {
         }
     }
 
-    /// What these pairs share.
+    /// The descriptors that these pairs share.
     fn shares<'a>(&self, plans: impl Iterator<Item = &'a PairPlan> + Clone) -> Shares {
         Shares {
             descriptors: self.descriptors,
@@ -191,12 +216,14 @@ impl Pairs {
                 .clone()
                 .filter(|plan| plan.mount_port.is_some())
                 .count(),
-            of_clients: plans.map(of_client).sum(),
+            of_clients: plans
+                .map(|plan| of_client(plan, &*self.options.providers))
+                .sum(),
         }
     }
 
-    /// What there is to say if these pairs would have fewer connections than they may have.
-    pub(super) fn describe_share_of(&self, plans: &[PairPlan]) -> Option<String> {
+    /// A warning if these pairs would have fewer connections than they may have.
+    pub fn describe_share_of(&self, plans: &[PairPlan]) -> Option<String> {
         describe_share(&self.shares(plans.iter()), self.connections)
     }
 
@@ -222,7 +249,7 @@ impl Pairs {
     }
 
     /// Ends all pairs.
-    pub(super) async fn end(self) {
+    pub async fn end(self) {
         end_all(self.running).await;
     }
 
@@ -272,8 +299,8 @@ impl Pairs {
         match self.complete(&mut pair).await {
             Ok(()) => {
                 pair.log_sockets();
-                warnings::log(&pair.plan);
-                warnings::log_mount_host(&pair.plan);
+                advice::log(&pair.plan);
+                advice::log_mount_host(&pair.plan);
                 Ok(pair)
             }
             Err(error) => {
@@ -316,40 +343,33 @@ impl Pairs {
         }
     }
 
-    /// Where a pair listens, and what is to be known of RDMA devices there.
+    /// The listener of a pair, and its RDMA devices.
     fn listen(
         &self,
         plan: &PairPlan,
         clients: &Arc<AllowedClients>,
         name: &Arc<OnceLock<String>>,
     ) -> anyhow::Result<(Listen, OverDevices)> {
-        let (args, addr) = (&self.args, plan.listen.addr);
+        let (options, addr) = (&self.options, plan.listen.addr);
         let connections = self.connections;
-        let idle = (!args.idle_timeout.is_zero()).then_some(args.idle_timeout);
         Ok(match plan.listen.scheme {
             Scheme::Rdma => {
-                let usual = ServerConfig::default();
-                let mut config = usual
+                let mut config = options
+                    .server
                     .clone()
-                    .with_versions(args.transport.versions())
-                    .with_dialect(args.transport.dialect())
-                    .with_credits(args.transport.credits)
-                    .with_send_size(args.transport.inline_size_or(usual.send_size))
-                    .with_receive_size(args.transport.inline_size_or(usual.receive_size))
-                    .with_remote_invalidation(args.transport.remote_invalidation())
-                    .with_idle_timeout(idle)
-                    .with_workers(args.threads.map_or(usual.workers, usize::from))
-                    .with_spin(args.transport.spin())
+                    .with_idle_timeout(options.idle_timeout)
                     .with_listener_name(format!(
                         "{}://{}",
                         plan.listen.scheme.name(),
                         self.sockets.listening_at(addr)
                     ))
                     .with_connections_hint(MORE_CONNECTIONS);
-                let software = args.transport.iwarp_refusing(refusals(self.descriptors));
-                let held = self.sockets.at(addr)?.map(|socket| (addr, socket));
-                let held = held.into_iter().collect();
-                let providers = plan.provider.server_providers(software, &[addr], held)?;
+                let providers = options.providers.server_providers(
+                    &plan.provider,
+                    Some(refusals(self.descriptors)),
+                    addr,
+                    self.sockets.at(addr)?,
+                )?;
                 config.max_connections = connections;
                 config.max_connections = providers.connections_with_memory(&config);
                 config.max_connections_per_address = config.max_connections.div_ceil(2);
@@ -369,6 +389,7 @@ impl Pairs {
                 let over_devices = OverDevices {
                     beside: beside.map(|devices| guarded(devices, true) as Arc<dyn Provider>),
                     locked_memory,
+                    names: providers.device_names,
                 };
                 (Listen::rdma(first, addr, config), over_devices)
             }
@@ -378,7 +399,7 @@ impl Pairs {
                 limits.connections = connections;
                 limits.connections_of_address = connections.div_ceil(2);
                 limits.connections_hint = Some(MORE_CONNECTIONS);
-                limits.idle = idle.unwrap_or(std::time::Duration::MAX);
+                limits.idle = options.idle_timeout.unwrap_or(Duration::MAX);
                 let clients = Arc::clone(clients);
                 let listen = Listen::Tcp {
                     listener,
@@ -386,7 +407,12 @@ impl Pairs {
                     admit: Some(Arc::new(move |addr| clients.admits(addr))),
                     local_users: Some(Arc::clone(&self.local_users)),
                 };
-                (listen, OverDevices::default())
+                let over_devices = OverDevices {
+                    beside: None,
+                    locked_memory: None,
+                    names: BTreeMap::new,
+                };
+                (listen, over_devices)
             }
         })
     }
@@ -399,7 +425,8 @@ impl Pairs {
         is_devices: bool,
         clients: &Arc<AllowedClients>,
     ) -> Guarded {
-        let (clients, leaves_local) = (Arc::clone(clients), is_devices && !self.args.trust_local);
+        let (clients, leaves_local) =
+            (Arc::clone(clients), is_devices && !self.options.trust_local);
         Guarded::new(provider, move |addr| match clients.admits(addr.ip()) {
             true if leaves_local => guard::check_not_local(addr),
             true => Ok(()),
@@ -409,10 +436,10 @@ impl Pairs {
 
     /// A key of a pair, in words: of the file, or as the option of the command line.
     pub(super) fn key(&self, plan: &PairPlan, key: &str) -> String {
-        plan.key(key, self.args.file().is_some())
+        plan.key(key, self.options.in_file)
     }
 
-    /// What is to be said when a pair cannot listen.
+    /// Error of a pair that cannot listen.
     pub(super) fn cannot_listen(&self, error: SetupError, plan: &PairPlan) -> anyhow::Error {
         let addr = plan.listen.addr;
         match error {
@@ -422,7 +449,6 @@ impl Pairs {
     }
 
     fn upstream(&self, plan: &PairPlan, addrs: Vec<SocketAddr>) -> Upstream {
-        let transport = &self.args.transport;
         match plan.upstream.scheme {
             Scheme::Tcp => Upstream::Tcp {
                 addrs,
@@ -431,32 +457,17 @@ impl Pairs {
                     false => SourcePorts::Any,
                 },
             },
-            Scheme::Rdma => {
-                let usual = ClientConfig::default();
-                let config = usual
-                    .clone()
-                    .with_versions(transport.versions())
-                    .with_dialect(transport.dialect())
-                    .with_credits(transport.credits)
-                    .with_send_size(transport.inline_size_or(usual.send_size))
-                    .with_receive_size(transport.inline_size_or(usual.receive_size))
-                    .with_remote_invalidation(transport.remote_invalidation())
-                    .with_spin(transport.spin());
-                Upstream::Rdma {
-                    connect: Arc::new(UpstreamConnector::new(
-                        plan.provider.clone(),
-                        transport.iwarp(),
-                    )),
-                    addrs,
-                    config: Box::new(config),
-                }
-            }
+            Scheme::Rdma => Upstream::Rdma {
+                connect: self.options.providers.connector(&plan.provider),
+                addrs,
+                config: Box::new(self.options.client.clone()),
+            },
         }
     }
 
     fn config(&self, plan: &PairPlan) -> GatewayConfig {
         GatewayConfig::default()
-            .with_call_timeout(self.args.call_timeout)
+            .with_call_timeout(self.options.call_timeout)
             .with_upstream_name(Some(plan.upstream.to_string()))
             .with_hide_pnfs(plan.hide_pnfs)
     }
@@ -483,13 +494,7 @@ impl OverDevices {
         for warning in &beside.warnings {
             tracing::warn!(target: "gateway", listen = %plan.listen, "{warning}");
         }
-        Listening::new(
-            vec![at],
-            first_is_devices,
-            beside.listening,
-            devices::names_by_address,
-        )
-        .listeners()
+        Listening::new(vec![at], first_is_devices, beside.listening, self.names).listeners()
     }
 }
 
@@ -512,9 +517,9 @@ impl Pair {
         }
     }
 
-    /// What both sides move over.
-    pub(super) fn sides(&self) -> Sides {
-        Sides::new(&self.plan, self.listeners.clone(), &self.upstream)
+    /// The transports of both sides.
+    pub fn sides(&self, devices: &dyn OpenProviders) -> Sides {
+        Sides::new(&self.plan, self.listeners.clone(), &self.upstream, devices)
     }
 
     pub(super) fn monitor(&self) -> GatewayMonitor {
@@ -530,11 +535,12 @@ impl Pair {
         self.forwarder.failures()
     }
 
-    pub(super) fn mount_addr(&self) -> Option<SocketAddr> {
+    /// Address of its listener for MOUNT, if that is passed on.
+    pub fn mount_addr(&self) -> Option<SocketAddr> {
         self.mount.as_ref().map(MountProxy::addr)
     }
 
-    /// Who admits clients of MOUNT, if it is passed on.
+    /// Admission of clients of MOUNT, if it is passed on.
     pub(super) fn mount_admission(&self) -> Option<Admission> {
         self.mount.as_ref().map(MountProxy::admission)
     }
@@ -586,7 +592,7 @@ fn descriptors() -> usize {
     limit.unwrap_or(usize::MAX)
 }
 
-/// What there is to say if the connections of a pair are fewer than it may have.
+/// A warning if the connections of a pair are fewer than it may have.
 fn describe_share(shares: &Shares, wanted: usize) -> Option<String> {
     let each = shares.connections();
     let connections = match each {
@@ -603,8 +609,8 @@ fn describe_share(shares: &Shares, wanted: usize) -> Option<String> {
     })
 }
 
-/// What rpcbind is told: NFS version 3 with its access control lists, and MOUNT.
-pub(super) fn entries(scheme: Scheme, nfs: SocketAddr, mount: SocketAddr) -> Vec<Registration> {
+/// Registrations of a pair: NFS version 3 with its access control lists, and MOUNT.
+pub fn entries(scheme: Scheme, nfs: SocketAddr, mount: SocketAddr) -> Vec<Registration> {
     if scheme == Scheme::Rdma {
         // MOUNT is passed on over RDMA too.
         return registration::entries(&[nfs], &[mount]);

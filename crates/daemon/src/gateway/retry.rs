@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// How often pairs that are not served are tried again.
+/// Pause before pairs that are not served are tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(30);
 
-/// When pairs are tried again; the first time is after the pause.
+/// The times at which pairs are tried again; the first one is after the pause.
 pub(super) fn retries() -> Interval {
     let mut retries = interval(RETRY);
     retries.reset();
@@ -106,23 +106,45 @@ impl Pairs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::Operation;
-    use crate::gateway::args::{GatewayArgs, Settings};
     use crate::gateway::circles::tests::plan;
     use crate::gateway::observed::Observed;
+    use crate::gateway::operation::{Administration, Operation, Reread};
+    use crate::gateway::pairs::GatewayOptions;
     use crate::gateway::sockets::Sockets;
-    use clap::{Args, Command, FromArgMatches};
-    use rpcrdma_daemon::reports::Tells;
+    use crate::providers::tests::Software;
+    use crate::reports::Tells;
+    use rpcrdma::{ClientConfig, ServerConfig};
     use std::net::TcpListener;
+    use std::path::Path;
+    use std::sync::Arc;
 
-    fn args() -> GatewayArgs {
-        let command = GatewayArgs::augment_args(Command::new("rpcrdma"));
-        let matches = command.get_matches_from(["rpcrdma", "--trust-local"]);
-        GatewayArgs::from_arg_matches(&matches).unwrap()
+    /// A command line without a file.
+    struct NoFile;
+
+    impl Administration for NoFile {
+        fn file(&self) -> Option<&Path> {
+            None
+        }
+
+        fn reread(&self) -> anyhow::Result<Reread> {
+            anyhow::bail!("there is no file")
+        }
+
+        fn log_statistics(&self, _: &Observed) {}
     }
 
     fn pairs() -> Pairs {
-        Pairs::new(&args(), Sockets::default())
+        let options = GatewayOptions {
+            trust_local: true,
+            max_connections: 1024,
+            idle_timeout: None,
+            call_timeout: Duration::from_secs(300),
+            in_file: false,
+            server: ServerConfig::default(),
+            client: ClientConfig::default(),
+            providers: Arc::new(Software),
+        };
+        Pairs::new(options, Sockets::default())
     }
 
     fn listening(pairs: &Pairs) -> Vec<SocketAddr> {
@@ -155,17 +177,16 @@ mod tests {
         let port = taken.local_addr().unwrap();
         let (first, _) = plan("tcp://127.0.0.1:0", "rdma://127.0.0.1:1");
         let (second, _) = plan(&format!("tcp://{port}"), "rdma://127.0.0.1:1");
-        let args = args();
-        let settings = Settings::of_pairs(&args, vec![first, second]);
+        let order = vec![first, second];
         let mut pairs = pairs();
-        let failed = pairs.replace(settings.pairs.clone()).await.failed;
+        let failed = pairs.replace(order.clone()).await.failed;
         let observed = Observed::new(&pairs);
-        observed.was_reloaded(Err(failed[0].to_string()));
-        observed.lacks(failed.clone());
+        observed.record_reload(Err(failed[0].to_string()));
+        observed.set_failed(failed.clone());
         let mut operation = Operation {
-            args: &args,
-            settings,
-            pairs,
+            administration: &NoFile,
+            pairs: &mut pairs,
+            order,
             failed,
             retries: retries(),
             observed: &observed,
@@ -193,7 +214,7 @@ mod tests {
         shows(1.0, 1.0);
         assert!(operation.failed.is_empty());
         assert_eq!(operation.retries.period(), RETRY);
-        operation.pairs.end().await;
+        pairs.end().await;
     }
 
     #[tokio::test]
