@@ -5,7 +5,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors for everything but the connections of clients and the files of exports: connections of
 /// MOUNT, one event queue for each thread, the state on the disk.
-pub const RESERVED: usize = 256;
+pub(crate) const RESERVED: usize = 256;
 
 /// Descriptors of an address to listen at beside the first: a listener for NFS, and one for MOUNT.
 const OF_ADDRESS: usize = 2;
@@ -14,11 +14,11 @@ const OF_ADDRESS: usize = 2;
 const PER_FILE: usize = 3;
 
 /// Descriptors of a connection over software iWARP or TCP: its socket.
-pub const OF_SOFTWARE: usize = 1;
+pub(crate) const OF_SOFTWARE: usize = 1;
 
 /// Descriptors of a connection over an RDMA device: the events of the connection manager, those of the device, and its
 /// completions.
-pub const OF_DEVICE: usize = 3;
+pub(crate) const OF_DEVICE: usize = 3;
 
 /// Files that are kept open, however many connections are asked for.
 const LEAST_FILES: usize = 64;
@@ -28,18 +28,18 @@ const MOST_FILES: usize = 16_384;
 
 /// Connections and open files that this process can have at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capacity {
+pub(crate) struct Capacity {
     /// Connections of clients.
-    pub connections: usize,
+    pub(crate) connections: usize,
     /// Files kept open, of all exports.
-    pub open_files: usize,
+    pub(crate) open_files: usize,
     /// Why there are fewer connections than were asked for.
-    pub short_of: Option<Short>,
+    pub(crate) short_of: Option<Short>,
 }
 
 /// The resource that limits the number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Short {
+pub(crate) enum Short {
     /// The process may have so many descriptors.
     Descriptors(usize),
     /// So many bytes are all that Receives may take.
@@ -50,7 +50,7 @@ impl Capacity {
     /// With as many descriptors as this process may have, which are raised to that now, and memory for
     /// so many connections of those that are wanted, in so many bytes. Any of them may come over an RDMA device, if
     /// those are used, and to any of so many addresses.
-    pub fn find(
+    pub(crate) fn find(
         wanted: usize,
         over_devices: bool,
         addresses: usize,
@@ -93,7 +93,7 @@ impl Capacity {
     }
 
     /// A warning if there are too few descriptors to serve even one client.
-    pub fn warning(&self) -> Option<String> {
+    pub(crate) fn warning(&self) -> Option<String> {
         let Some(Short::Descriptors(limit)) = self.short_of else {
             return None;
         };
@@ -107,7 +107,7 @@ impl Capacity {
     }
 
     /// The connections, and why there are no more, in words.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let connections = self.connections;
         match self.short_of {
             None => format!("{connections} connections"),
@@ -124,7 +124,7 @@ impl Capacity {
 }
 
 /// Lets this process have as many descriptors as it may; how many that are.
-pub fn raise_limit() -> Option<u64> {
+pub(crate) fn raise_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,

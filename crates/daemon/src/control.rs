@@ -7,8 +7,6 @@
 pub mod asking;
 pub(crate) mod socket;
 
-pub use socket::default_path;
-
 use nfs_client::printable;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -15,16 +15,16 @@ const MAX_DEVICE_ADDRESSES: usize = 64;
 
 /// The listeners over devices, and warnings for addresses without one.
 #[derive(Debug, Default)]
-pub struct DeviceListeners {
+pub(crate) struct DeviceListeners {
     /// Addresses of the listeners.
-    pub listening: Vec<SocketAddr>,
+    pub(crate) listening: Vec<SocketAddr>,
     /// Reasons why there is no listener at other addresses, with advice, one sentence each.
-    pub warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl DeviceListeners {
     /// Whether a server could listen over devices too, once one that `has` an address has ended.
-    pub async fn try_out(
+    pub(crate) async fn try_out(
         at: &[SocketAddr],
         devices: &Arc<dyn Provider>,
         has: impl Fn(SocketAddr) -> bool,
@@ -39,7 +39,7 @@ impl DeviceListeners {
 
     /// Listens over devices too, by `listen`, where a server listens `at` addresses over software iWARP: at each address
     /// that a device may have.
-    pub async fn listen(
+    pub(crate) async fn listen(
         at: &[SocketAddr],
         listen: impl AsyncFn(SocketAddr) -> Result<SocketAddr, SetupError>,
     ) -> Self {
@@ -100,7 +100,7 @@ impl DeviceListeners {
 }
 
 /// Whether another server listens there.
-pub fn is_in_use(error: &SetupError) -> bool {
+pub(crate) fn is_in_use(error: &SetupError) -> bool {
     matches!(error, SetupError::Io(error) if error.kind() == ErrorKind::AddrInUse)
 }
 

@@ -17,6 +17,17 @@ pub struct Misconfigured(pub String);
 pub struct Several(Vec<anyhow::Error>);
 
 impl Several {
+    /// One error for these, of which there is one at least.
+    pub(crate) fn of(mut errors: Vec<anyhow::Error>) -> anyhow::Error {
+        match (errors.len(), errors.pop()) {
+            (1, Some(only)) => only,
+            (_, last) => {
+                errors.extend(last);
+                Self(errors).into()
+            }
+        }
+    }
+
     /// The single errors that one stands for.
     pub fn parts(error: &anyhow::Error) -> &[anyhow::Error] {
         match error.downcast_ref::<Self>() {
@@ -46,10 +57,10 @@ impl std::error::Error for Several {}
 /// # Errors
 ///
 /// The one, or [`Several`].
-pub fn check_none(mut errors: Vec<anyhow::Error>) -> anyhow::Result<()> {
-    match errors.len() {
-        0 | 1 => errors.pop().map_or(Ok(()), Err),
-        _ => Err(Several(errors).into()),
+pub fn check_none(errors: Vec<anyhow::Error>) -> anyhow::Result<()> {
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(Several::of(errors)),
     }
 }
 

@@ -1,8 +1,9 @@
 //! A gateway as a service: its pairs of a listening address and a server.
 
-pub mod advice;
-pub mod allowed_clients;
-pub mod circles;
+mod advice;
+mod allowed_clients;
+pub mod check;
+mod circles;
 mod descriptors;
 mod event_loops;
 pub mod mount_place;
@@ -11,7 +12,7 @@ mod operation;
 pub mod pairs;
 pub mod plan;
 mod prepare;
-pub mod replace;
+mod replace;
 mod retry;
 mod running;
 pub mod sockets;
@@ -19,4 +20,4 @@ pub mod transports;
 pub mod urls;
 
 pub use operation::{Administration, Reread};
-pub use running::{NO_HOME, RunningGateway, no_control_socket};
+pub use running::RunningGateway;

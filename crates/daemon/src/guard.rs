@@ -8,7 +8,7 @@ use verbs::{BoxFuture, Incoming, Listener, Provider, SetupError, WrapProvider};
 
 /// A provider whose listeners take in allowed addresses only. Of others nothing is read but the
 /// request for a connection, which is refused.
-pub struct Guarded {
+pub(crate) struct Guarded {
     inner: Arc<dyn Provider>,
     check: CheckPeer,
     listener: Arc<OnceLock<String>>,
@@ -23,7 +23,7 @@ const LOCAL_OVER_DEVICE: &str = "it is of this machine and over an RDMA device, 
 /// # Errors
 ///
 /// Why it is refused.
-pub fn check_not_local(addr: SocketAddr) -> Result<(), &'static str> {
+pub(crate) fn check_not_local(addr: SocketAddr) -> Result<(), &'static str> {
     match socket_owner::is_local(addr) {
         true => Err(LOCAL_OVER_DEVICE),
         false => Ok(()),
@@ -35,7 +35,7 @@ type CheckPeer = Arc<dyn Fn(SocketAddr) -> Result<(), &'static str> + Send + Syn
 
 impl Guarded {
     /// Guards a provider by this check of addresses.
-    pub fn new(
+    pub(crate) fn new(
         inner: Arc<dyn Provider>,
         check: impl Fn(SocketAddr) -> Result<(), &'static str> + Send + Sync + 'static,
     ) -> Self {
@@ -47,7 +47,7 @@ impl Guarded {
     }
 
     /// Names the listener in the log, once it has a name: for processes that have several.
-    pub fn named(self, listener: Arc<OnceLock<String>>) -> Self {
+    pub(crate) fn named(self, listener: Arc<OnceLock<String>>) -> Self {
         Self { listener, ..self }
     }
 }

@@ -16,7 +16,7 @@ const LOOKS_BETWEEN: u32 = 6;
 
 /// Returns free memory to the system after many connections have gone, and now and then while the process
 /// has much more in use than it had, for ever.
-pub async fn trim_heap(connections: impl Fn() -> usize) {
+pub(crate) async fn trim_heap(connections: impl Fn() -> usize) {
     let mut memory = Memory::default();
     let mut tick = tokio::time::interval(LOOK);
     loop {

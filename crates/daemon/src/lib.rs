@@ -1,9 +1,9 @@
 //! An NFS server or a gateway as a service of the system.
 //!
-//! Both have in common how they are started, observed and reloaded: [sockets and readiness](systemd) of systemd,
-//! [registrations](registration) with rpcbind, a [control socket](control) and [metrics] that [reports](reports) serve, [names of
-//! hosts](names) that are looked up again, and limits of the process on [descriptors](capacity) and [locked
-//! memory](locked_memory). [`gateway`] has what a gateway has beside that. A program adds a command line and its output.
+//! A [`RunningServer`](server::RunningServer) serves exports, a [`RunningGateway`](gateway::RunningGateway) passes calls on. Both
+//! take typed options, use sockets of [systemd] and tell it how they are, register with rpcbind, answer at a
+//! [control socket](control) and serve [metrics], look up names of hosts again, and keep within the limits of the process. Whoever
+//! runs them has the command line, the file and the output, opens [providers], and reads the file again when they ask.
 //!
 //! # Example
 //!
@@ -20,27 +20,28 @@
 //! ```
 
 pub mod addresses;
-pub mod capacity;
+mod capacity;
+mod checks;
 pub mod clients;
 pub mod control;
-pub mod device_listeners;
+mod device_listeners;
 pub mod errors;
 pub mod gateway;
-pub mod guard;
-pub mod heap;
+mod guard;
+mod heap;
 pub mod listen;
 pub mod listening;
-pub mod locked_memory;
-pub mod lookup;
+mod locked_memory;
+mod lookup;
 pub mod metrics;
-pub mod names;
+mod names;
 mod peer_warnings;
 pub mod process;
 pub mod providers;
-pub mod registration;
-pub mod reloads;
+mod registration;
+mod reloads;
 pub mod reports;
 pub mod server;
 pub mod signals;
 pub mod systemd;
-pub mod terminal;
+mod terminal;

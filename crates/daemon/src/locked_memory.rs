@@ -7,7 +7,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 /// Raises the limit of locked memory as far as this process may. Returns a warning if that is not enough for all
 /// connections.
-pub fn warning(config: &ServerConfig) -> Option<String> {
+pub(crate) fn warning(config: &ServerConfig) -> Option<String> {
     let may_lock_all =
         capabilities(None).is_ok_and(|all| all.effective.contains(CapabilitySet::IPC_LOCK));
     if may_lock_all {

@@ -14,7 +14,7 @@ const LOOKUP: Duration = Duration::from_secs(30);
 /// # Errors
 ///
 /// If it has none, or the system does not tell in time.
-pub async fn addresses_of(endpoint: &Endpoint) -> anyhow::Result<Vec<SocketAddr>> {
+pub(crate) async fn addresses_of(endpoint: &Endpoint) -> anyhow::Result<Vec<SocketAddr>> {
     within(LOOKUP, endpoint.addresses()).await
 }
 

@@ -1,6 +1,6 @@
 //! Metrics of a server in the text format of Prometheus, over HTTP.
 
-pub mod families;
+pub(crate) mod families;
 mod process;
 
 use crate::listen;
@@ -58,9 +58,9 @@ pub fn parse(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// A server of metrics, until it is dropped.
-pub struct Metrics {
+pub(crate) struct Metrics {
     /// Its address.
-    pub addr: SocketAddr,
+    pub(crate) addr: SocketAddr,
     task: JoinHandle<()>,
 }
 
@@ -70,7 +70,7 @@ impl Metrics {
     /// # Errors
     ///
     /// If it cannot listen there.
-    pub async fn start(on: SocketAddr, observed: Arc<dyn Tells>) -> io::Result<Self> {
+    pub(crate) async fn start(on: SocketAddr, observed: Arc<dyn Tells>) -> io::Result<Self> {
         let listener = TcpListener::bind(on).await?;
         let addr = listener.local_addr()?;
         let task = tokio::spawn(serve(listener, observed));

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 /// How often names are looked up again.
-pub const REFRESH: Duration = Duration::from_secs(60);
+pub(crate) const REFRESH: Duration = Duration::from_secs(60);
 
 /// How long all names together may take.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ const MAX_ADDRESSES: usize = 64;
 
 /// The resolver of the system, with a limit on lookups at a time.
 #[derive(Clone, Debug)]
-pub struct Names {
+pub(crate) struct Names {
     deadline: Duration,
     ask: fn(&str) -> io::Result<Vec<IpAddr>>,
     lookups: Arc<Semaphore>,
@@ -56,7 +56,10 @@ impl Names {
     }
 
     /// Asks the system for the addresses of hosts. A name without an answer in time has an error.
-    pub async fn ask(&self, names: BTreeSet<HostName>) -> Vec<(HostName, io::Result<Vec<IpAddr>>)> {
+    pub(crate) async fn ask(
+        &self,
+        names: BTreeSet<HostName>,
+    ) -> Vec<(HostName, io::Result<Vec<IpAddr>>)> {
         let until = Instant::now() + self.deadline;
         let mut asked = JoinSet::new();
         for name in names {
@@ -82,7 +85,11 @@ impl Names {
     }
 
     /// The addresses of hosts. One for which there is no answer keeps those that are known of it.
-    pub async fn look_up(&mut self, names: BTreeSet<HostName>, known: &Addresses) -> Addresses {
+    pub(crate) async fn look_up(
+        &mut self,
+        names: BTreeSet<HostName>,
+        known: &Addresses,
+    ) -> Addresses {
         let mut addresses = Addresses::new();
         let mut failing = BTreeSet::new();
         for (name, answer) in self.ask(names).await {

@@ -20,7 +20,7 @@ const NO_RPCBIND: &str =
 
 /// Registrations that this process has made and removes at its end.
 #[derive(Debug)]
-pub struct Registered {
+pub(crate) struct Registered {
     rpcbind: Rpcbind<oncrpc_tcp::Client>,
     entries: Vec<Registration>,
 }
@@ -31,7 +31,7 @@ impl Registered {
     /// # Errors
     ///
     /// If rpcbind is not running or refuses; then nothing stays registered.
-    pub async fn of(entries: &[Registration]) -> anyhow::Result<Self> {
+    pub(crate) async fn of(entries: &[Registration]) -> anyhow::Result<Self> {
         let rpcbind = Rpcbind::local(DEADLINE).await.context(NO_RPCBIND)?;
         let mut registered = Self {
             rpcbind,
@@ -55,7 +55,7 @@ impl Registered {
     /// # Errors
     ///
     /// If rpcbind is not running, or has registrations of somebody else.
-    pub async fn try_out(
+    pub(crate) async fn try_out(
         entries: &[Registration],
         is_replaced: impl Fn(SocketAddr) -> bool,
     ) -> anyhow::Result<BTreeSet<SocketAddr>> {
@@ -69,7 +69,7 @@ impl Registered {
 
     /// Registers again what rpcbind has lost, as it does when it starts anew. Says so; one that does not answer is asked again
     /// later.
-    pub async fn renew(&mut self) {
+    pub(crate) async fn renew(&mut self) {
         let Ok(rpcbind) = Rpcbind::local(DEADLINE).await else {
             return;
         };
@@ -93,7 +93,7 @@ impl Registered {
     }
 
     /// Removes the registrations. What cannot be removed is logged: nobody can do more.
-    pub async fn remove(self) {
+    pub(crate) async fn remove(self) {
         for entry in &self.entries {
             match self.rpcbind.unset(entry).await {
                 Ok(true) => {}
@@ -224,7 +224,7 @@ fn registered_already(entry: &Registration, found: Option<SocketAddr>) -> String
 }
 
 /// Registrations of a server: all programs over RDMA, MOUNT over TCP. NFS itself is not served over TCP.
-pub fn entries(rdma: &[SocketAddr], mount: &[SocketAddr]) -> Vec<Registration> {
+pub(crate) fn entries(rdma: &[SocketAddr], mount: &[SocketAddr]) -> Vec<Registration> {
     let programs = [
         (NFS_PROGRAM, NFS_V3),
         (NFSACL_PROGRAM, NFSACL_V3),
@@ -237,7 +237,7 @@ pub fn entries(rdma: &[SocketAddr], mount: &[SocketAddr]) -> Vec<Registration> {
 
 /// A program in each family in which clients reach it. rpcbind has one address for each (RFC 1833 §2.1): that
 /// of all addresses of the family if there is one, or else the first.
-pub fn of_families(
+pub(crate) fn of_families(
     prog: u32,
     vers: u32,
     netid: fn(IpAddr) -> NetId,
@@ -265,7 +265,7 @@ pub fn of_families(
 }
 
 /// A warning of addresses whose clients rpcbind sends to another port, if there are some: it has one port for each family.
-pub fn ports_not_registered(addrs: &[SocketAddr]) -> Option<String> {
+pub(crate) fn ports_not_registered(addrs: &[SocketAddr]) -> Option<String> {
     let registered = of_families(NFS_PROGRAM, NFS_V3, NetId::rdma, addrs);
     let is_other = |addr: &&SocketAddr| {
         let mut same = registered.iter();

@@ -5,20 +5,20 @@ use std::time::Instant;
 
 /// Numbers of reloads, and the outcome of the last one.
 #[derive(Clone, Debug, Default)]
-pub struct Reloads {
+pub(crate) struct Reloads {
     /// Reloads after which the service was that of the file.
-    pub succeeded: u64,
+    pub(crate) succeeded: u64,
     /// Reloads after which it was not.
-    pub failed: u64,
+    pub(crate) failed: u64,
     /// Time of the last one.
-    pub last: Option<Instant>,
+    pub(crate) last: Option<Instant>,
     /// Error of the last one, if it failed.
-    pub last_error: Option<String>,
+    pub(crate) last_error: Option<String>,
 }
 
 impl Reloads {
     /// Counts a reload that ends now.
-    pub fn record(&mut self, result: Result<(), String>) {
+    pub(crate) fn record(&mut self, result: Result<(), String>) {
         match &result {
             Ok(()) => self.succeeded += 1,
             Err(_) => self.failed += 1,
@@ -28,7 +28,7 @@ impl Reloads {
     }
 
     /// The same for the control socket.
-    pub fn status(&self) -> ReloadStatus {
+    pub(crate) fn status(&self) -> ReloadStatus {
         ReloadStatus {
             succeeded: self.succeeded,
             failed: self.failed,

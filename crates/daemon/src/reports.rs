@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Context of the error of a control socket that cannot be made at a path.
-pub fn no_control_socket_at(path: &Path) -> String {
+pub(crate) fn no_control_socket_at(path: &Path) -> String {
     format!("{}: cannot make the control socket", path.display())
 }
 
@@ -36,7 +36,7 @@ pub struct ReportPlaces {
 }
 
 /// A running service, as the control socket and metrics show it.
-pub trait Tells: Send + Sync + 'static {
+pub(crate) trait Tells: Send + Sync + 'static {
     /// The first address that it listens at, which names the control socket.
     fn listening(&self) -> SocketAddr;
 
@@ -54,9 +54,9 @@ pub trait Tells: Send + Sync + 'static {
 }
 
 /// The reports of a service, until they are dropped.
-pub struct Reports<T> {
+pub(crate) struct Reports<T> {
     /// The service.
-    pub observed: Arc<T>,
+    pub(crate) observed: Arc<T>,
     metrics: Option<Metrics>,
     control: Option<(PathBuf, Control)>,
 }
@@ -67,7 +67,7 @@ impl<T: Tells> Reports<T> {
     /// # Errors
     ///
     /// If it cannot listen where it was told to. Without a control socket in the usual place it goes on.
-    pub async fn start(
+    pub(crate) async fn start(
         places: &ReportPlaces,
         observed: T,
         state_dir: Option<&Path>,
@@ -113,12 +113,12 @@ impl<T: Tells> Reports<T> {
     }
 
     /// Address of metrics.
-    pub fn metrics(&self) -> Option<SocketAddr> {
+    pub(crate) fn metrics(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(|metrics| metrics.addr)
     }
 
     /// Path of the control socket.
-    pub fn control(&self) -> Option<&Path> {
+    pub(crate) fn control(&self) -> Option<&Path> {
         self.control.as_ref().map(|(path, _)| &**path)
     }
 }

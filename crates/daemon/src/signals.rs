@@ -9,11 +9,11 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 #[derive(Debug)]
 pub struct Signals {
     /// SIGHUP: reload, or the end of the terminal.
-    pub hangup: Signal,
+    pub(crate) hangup: Signal,
     /// SIGUSR1: log statistics.
-    pub statistics: Signal,
+    pub(crate) statistics: Signal,
     /// The terminal of the process.
-    pub terminal: Terminal,
+    pub(crate) terminal: Terminal,
 }
 
 impl Signals {
@@ -33,7 +33,7 @@ impl Signals {
 }
 
 /// The times at which names of hosts are looked up again; the first one, at once, is left out.
-pub fn refresh() -> Interval {
+pub(crate) fn refresh() -> Interval {
     let mut refresh = interval(REFRESH);
     refresh.reset();
     refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -14,17 +14,17 @@ use std::path::PathBuf;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// Reports that the service is ready.
-pub fn ready(status: &str) {
+pub(crate) fn ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
 /// Reports the state of the service in a line.
-pub fn status(status: &str) {
+pub(crate) fn status(status: &str) {
     notify(&[NotifyState::Status(status)]);
 }
 
 /// Reports that the file is read again, which [`ready`] ends.
-pub fn reloading() {
+pub(crate) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),
         Err(error) => tracing::warn!(%error, "cannot tell systemd of a reload"),
@@ -48,7 +48,7 @@ fn notify(state: &[NotifyState<'_>]) {
 
 /// Tells the watchdog of systemd, for ever and as often as it wants, that every event loop runs: this one,
 /// which serves MOUNT over TCP, and those that `respond` asks. A loop that hangs ends the pings.
-pub async fn feed_watchdog(respond: impl AsyncFn()) {
+pub(crate) async fn feed_watchdog(respond: impl AsyncFn()) {
     let Some(timeout) = sd_notify::watchdog_enabled() else {
         return pending().await;
     };
@@ -63,14 +63,14 @@ pub async fn feed_watchdog(respond: impl AsyncFn()) {
 }
 
 /// The directory in which systemd keeps the state of the service, if it does.
-pub fn state_dir() -> Option<PathBuf> {
+pub(crate) fn state_dir() -> Option<PathBuf> {
     // There may be several, with colons between them.
     let dirs = std::env::var_os("STATE_DIRECTORY")?;
     std::env::split_paths(&dirs).find(|dir| dir.is_absolute())
 }
 
 /// The directory in which systemd has the service keep its sockets, if it does.
-pub fn runtime_dir() -> Option<PathBuf> {
+pub(crate) fn runtime_dir() -> Option<PathBuf> {
     let dirs = std::env::var_os("RUNTIME_DIRECTORY")?;
     std::env::split_paths(&dirs).find(|dir| dir.is_absolute())
 }
@@ -78,7 +78,7 @@ pub fn runtime_dir() -> Option<PathBuf> {
 /// Name of sockets for RPC-over-RDMA, as `FileDescriptorName=` of their units has it.
 pub const RDMA_SOCKET: &str = "rdma";
 /// Name of sockets for MOUNT over TCP.
-pub const MOUNT_SOCKET: &str = "mount";
+pub(crate) const MOUNT_SOCKET: &str = "mount";
 
 /// Sockets that listen already, each with its address, in the order of their units.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use std::fs::OpenOptions;
 ///
 /// A closed terminal ends the programs in it, unless nohup(1) has them ignore SIGHUP.
 #[derive(Debug)]
-pub struct Terminal {
+pub(crate) struct Terminal {
     is_followed: bool,
 }
 
@@ -21,7 +21,7 @@ impl Terminal {
     }
 
     /// Whether there was one, and it has been closed.
-    pub fn has_gone(&self) -> bool {
+    pub(crate) fn has_gone(&self) -> bool {
         self.is_followed && !is_there()
     }
 }

@@ -30,15 +30,13 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     let checked = args.check.wanted(args.config.as_deref())?;
     let (settings, errors) = args.read()?;
     if checked == Some(Checked::All) {
-        return check::check(&settings, errors, args.json).await;
+        return check::check_and_print(&settings, errors, args.json).await;
     }
     failure::check_none(errors)?;
     if checked == Some(Checked::File) {
         return Ok(Ended::Well);
     }
     let sockets = Sockets::take()?;
-    sockets.check(&settings.pairs)?;
-    settings.check_port_of_metrics()?;
     let mut gateway = RunningGateway::start(
         settings.options(),
         settings.pairs.clone(),

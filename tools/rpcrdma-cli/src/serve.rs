@@ -2,7 +2,7 @@
 
 mod announce;
 mod args;
-pub(crate) mod check;
+mod check;
 mod config;
 pub(crate) mod given;
 mod local_users;
@@ -37,7 +37,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let checked = args.check.wanted(args.config.as_deref())?;
     let (settings, errors) = args.read()?;
     if checked == Some(Checked::All) {
-        return check::check(&settings, errors, args.json).await;
+        return check::check_and_print(&settings, sockets.mount, errors, args.json).await;
     }
     failure::check_none(errors)?;
     if checked == Some(Checked::File) {

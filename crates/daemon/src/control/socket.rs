@@ -32,7 +32,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The control socket of a server that listens there: in the runtime directory that systemd made, or else
 /// where the state is.
-pub fn default_path(state_dir: Option<&Path>, listening: SocketAddr) -> Option<PathBuf> {
+pub(crate) fn default_path(state_dir: Option<&Path>, listening: SocketAddr) -> Option<PathBuf> {
     let dir = systemd::runtime_dir().or_else(|| state_dir.map(Path::to_owned))?;
     Some(dir.join(socket_name(&listening.to_string())))
 }

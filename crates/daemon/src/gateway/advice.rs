@@ -8,7 +8,7 @@ use crate::lookup::addresses_of;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Warnings about a pair, as it is written.
-pub fn of(plan: &PairPlan) -> Vec<String> {
+pub(super) fn of(plan: &PairPlan) -> Vec<String> {
     let all = [
         port_of_other_transport(plan),
         nobody_may_connect(plan),
@@ -18,7 +18,7 @@ pub fn of(plan: &PairPlan) -> Vec<String> {
 }
 
 /// Warning about a pair whose MOUNT is at a host without an address.
-pub async fn of_mount_host(plan: &PairPlan) -> Option<String> {
+pub(super) async fn of_mount_host(plan: &PairPlan) -> Option<String> {
     let MountPlace::At(endpoint) = &plan.upstream_mount else {
         return None;
     };

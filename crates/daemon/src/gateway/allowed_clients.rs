@@ -5,15 +5,15 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
 
-/// Who may connect to a pair, to NFS and to MOUNT.
-pub struct AllowedClients {
+/// Clients that may connect to a pair, to NFS and to MOUNT.
+pub(super) struct AllowedClients {
     list: RwLock<AccessList>,
     refused: AtomicU64,
 }
 
 impl AllowedClients {
     /// Those of a list.
-    pub fn new(list: AccessList) -> Self {
+    pub(super) fn new(list: AccessList) -> Self {
         Self {
             list: RwLock::new(list),
             refused: AtomicU64::new(0),
@@ -21,18 +21,18 @@ impl AllowedClients {
     }
 
     /// Those of another list from now on.
-    pub fn replace(&self, list: AccessList) {
+    pub(super) fn replace(&self, list: AccessList) {
         *self.list.write().unwrap_or_else(PoisonError::into_inner) = list;
     }
 
     /// Whether an address may connect now.
-    pub fn allows(&self, addr: IpAddr) -> bool {
+    pub(super) fn allows(&self, addr: IpAddr) -> bool {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         list.allows(addr)
     }
 
     /// Whether a connection from an address is taken in. Counts it if not.
-    pub fn admits(&self, addr: IpAddr) -> bool {
+    pub(super) fn admits(&self, addr: IpAddr) -> bool {
         let allowed = self.allows(addr);
         if !allowed {
             self.refused.fetch_add(1, Relaxed);
@@ -41,7 +41,7 @@ impl AllowedClients {
     }
 
     /// Connections that were refused so far.
-    pub fn refused(&self) -> u64 {
+    pub(super) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
 }

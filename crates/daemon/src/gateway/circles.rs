@@ -7,17 +7,17 @@ use std::net::SocketAddr;
 
 /// A pair whose addresses are known.
 #[derive(Clone, Copy)]
-pub struct ResolvedPair<'a> {
+pub(super) struct ResolvedPair<'a> {
     /// Its configuration.
-    pub plan: &'a PairPlan,
+    pub(super) plan: &'a PairPlan,
     /// The address of its listener: that of the service manager's socket, if there is one.
-    pub listening: SocketAddr,
+    pub(super) listening: SocketAddr,
     /// The addresses of its server.
-    pub upstream: &'a [SocketAddr],
+    pub(super) upstream: &'a [SocketAddr],
 }
 
 /// The way from a pair through others and back to it, in words.
-pub fn circle(pairs: &[ResolvedPair<'_>], of: usize) -> Option<String> {
+pub(super) fn circle(pairs: &[ResolvedPair<'_>], of: usize) -> Option<String> {
     // Of each pair that is reached, the one before.
     let mut before: Vec<Option<usize>> = vec![None; pairs.len()];
     let mut next = vec![of];
@@ -48,7 +48,7 @@ fn leads_to(pair: ResolvedPair<'_>, other: ResolvedPair<'_>) -> bool {
 }
 
 /// Whether connections to `addr` come to a listener `at` an address.
-pub fn reaches(addr: SocketAddr, at: SocketAddr) -> bool {
+pub(super) fn reaches(addr: SocketAddr, at: SocketAddr) -> bool {
     let same_host = || match at.ip().is_unspecified() {
         true => (at.is_ipv6() || addr.is_ipv4()) && socket_owner::is_local(addr),
         false => at.ip().to_canonical() == addr.ip().to_canonical(),

@@ -64,7 +64,7 @@ pub struct GatewayOptions {
 }
 
 /// The pairs of a gateway.
-pub struct Pairs {
+pub(super) struct Pairs {
     pub(super) options: GatewayOptions,
     /// Sockets that listen already.
     pub(super) sockets: Sockets,
@@ -115,7 +115,7 @@ struct OverDevices {
 
 impl Pairs {
     /// No pair so far.
-    pub fn new(options: GatewayOptions, sockets: Sockets) -> Self {
+    pub(super) fn new(options: GatewayOptions, sockets: Sockets) -> Self {
         if !options.trust_local
             && let Err(error) = SocketOwners::check()
         {
@@ -148,7 +148,7 @@ impl Pairs {
     }
 
     /// Hosts that may connect and have no address now, in words.
-    pub async fn hosts_without_address(&self, plans: &[PairPlan]) -> Vec<String> {
+    pub(super) async fn hosts_without_address(&self, plans: &[PairPlan]) -> Vec<String> {
         let answers = self.names.ask(plan::hosts(plans)).await;
         let without = answers.into_iter().filter_map(|(host, answer)| {
             let error = answer.err()?;
@@ -161,7 +161,7 @@ impl Pairs {
     }
 
     /// Those that run, in order.
-    pub fn running(&self) -> &[Pair] {
+    pub(super) fn running(&self) -> &[Pair] {
         &self.running
     }
 
@@ -223,7 +223,7 @@ impl Pairs {
     }
 
     /// A warning if these pairs would have fewer connections than they may have.
-    pub fn describe_share_of(&self, plans: &[PairPlan]) -> Option<String> {
+    pub(super) fn describe_share_of(&self, plans: &[PairPlan]) -> Option<String> {
         describe_share(&self.shares(plans.iter()), self.connections)
     }
 
@@ -249,7 +249,7 @@ impl Pairs {
     }
 
     /// Ends all pairs.
-    pub async fn end(self) {
+    pub(super) async fn end(self) {
         end_all(self.running).await;
     }
 
@@ -499,7 +499,7 @@ impl OverDevices {
 }
 
 impl Pair {
-    /// Where it listens, as a URL.
+    /// Its listener, as a URL.
     pub(super) fn url(&self) -> String {
         format!("{}://{}", self.plan.listen.scheme.name(), self.listening)
     }
@@ -610,7 +610,7 @@ fn describe_share(shares: &Shares, wanted: usize) -> Option<String> {
 }
 
 /// Registrations of a pair: NFS version 3 with its access control lists, and MOUNT.
-pub fn entries(scheme: Scheme, nfs: SocketAddr, mount: SocketAddr) -> Vec<Registration> {
+pub(super) fn entries(scheme: Scheme, nfs: SocketAddr, mount: SocketAddr) -> Vec<Registration> {
     if scheme == Scheme::Rdma {
         // MOUNT is passed on over RDMA too.
         return registration::entries(&[nfs], &[mount]);

@@ -250,7 +250,7 @@ pub fn ports_given_twice<'a>(
 }
 
 /// The hosts that may connect.
-pub fn hosts(plans: &[PairPlan]) -> BTreeSet<HostName> {
+pub(super) fn hosts(plans: &[PairPlan]) -> BTreeSet<HostName> {
     plans
         .iter()
         .flat_map(|plan| &plan.allow)
@@ -262,7 +262,11 @@ pub fn hosts(plans: &[PairPlan]) -> BTreeSet<HostName> {
 }
 
 /// Looks up the names of hosts that may connect.
-pub async fn addresses(plans: &[PairPlan], names: &mut Names, known: &Addresses) -> Addresses {
+pub(super) async fn addresses(
+    plans: &[PairPlan],
+    names: &mut Names,
+    known: &Addresses,
+) -> Addresses {
     let hosts = hosts(plans);
     match hosts.is_empty() {
         true => Addresses::new(),

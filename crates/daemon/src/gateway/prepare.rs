@@ -22,7 +22,10 @@ const RESERVED_PORT: u16 = 1023;
 impl Pairs {
     /// Finds out what speaks against each of these pairs: the addresses of its server, or why it cannot be started. Names
     /// are looked up at the same time, and none for longer than `LOOKUP`.
-    pub async fn prepare_all(&self, plans: &[PairPlan]) -> Vec<anyhow::Result<Vec<SocketAddr>>> {
+    pub(super) async fn prepare_all(
+        &self,
+        plans: &[PairPlan],
+    ) -> Vec<anyhow::Result<Vec<SocketAddr>>> {
         let looking_up: Vec<_> = plans
             .iter()
             .map(|plan| tokio::spawn(LookedUp::of(plan.clone())))
@@ -63,7 +66,11 @@ impl Pairs {
     }
 
     /// Finds out what keeps a pair from listening, but for ports that something `has` which ends before.
-    pub fn try_out(&self, plan: &PairPlan, has: impl Fn(SocketAddr) -> bool) -> Vec<anyhow::Error> {
+    pub(super) fn try_out(
+        &self,
+        plan: &PairPlan,
+        has: impl Fn(SocketAddr) -> bool,
+    ) -> Vec<anyhow::Error> {
         let mut errors = Vec::new();
         for (addr, key) in plan.listeners().zip(["listen", "mount_port"]) {
             // Ports of RDMA devices are others than those of TCP.
@@ -89,7 +96,7 @@ impl Pairs {
     /// # Errors
     ///
     /// Why it could not listen over RDMA devices, if they alone are asked for.
-    pub async fn try_out_devices(
+    pub(super) async fn try_out_devices(
         &self,
         plan: &PairPlan,
         has: impl Fn(SocketAddr) -> bool,

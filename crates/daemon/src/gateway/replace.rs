@@ -58,27 +58,27 @@ impl Wanted {
 
 /// Changes of a replacement.
 #[derive(Default)]
-pub struct Replaced {
+pub(super) struct Replaced {
     added: Vec<String>,
     removed: Vec<String>,
     anew: Vec<String>,
     /// Pairs that have other clients, with the number of connections that were closed.
     other_clients: Vec<(ListenUrl, usize)>,
     /// Pairs that could not be started.
-    pub failed: Vec<Failed>,
+    pub(super) failed: Vec<Failed>,
 }
 
 /// A pair that could not be started.
 #[derive(Clone, Debug)]
-pub struct Failed {
+pub(super) struct Failed {
     /// Its configuration.
-    pub plan: PairPlan,
+    pub(super) plan: PairPlan,
     /// The reason.
-    pub why: String,
+    pub(super) why: String,
     /// The listener of the pair that it was to replace, as a URL, if that still runs.
-    pub kept: Option<String>,
+    pub(super) kept: Option<String>,
     /// Attempts to start it.
-    pub attempts: u64,
+    pub(super) attempts: u64,
 }
 
 impl fmt::Display for Failed {
@@ -153,8 +153,8 @@ fn refuse_circles(wanted: &mut [Wanted], sockets: &Sockets) {
     }
 }
 
-/// What is to be said of a pair that leads back to itself.
-pub fn leads_back(way: &str) -> anyhow::Error {
+/// Error of a pair that leads back to itself.
+pub(super) fn leads_back(way: &str) -> anyhow::Error {
     anyhow!("its server is the gateway itself: {way}")
 }
 
@@ -162,7 +162,7 @@ impl Pairs {
     /// Runs these from now on. Pairs that stay the same are not touched, nor those in which only the
     /// allowed clients differ, but for these. One that cannot be started is reported, and the one that it
     /// was to replace goes on.
-    pub async fn replace(&mut self, plans: Vec<PairPlan>) -> Replaced {
+    pub(super) async fn replace(&mut self, plans: Vec<PairPlan>) -> Replaced {
         let before = self.running.iter().map(|pair| &pair.plan);
         let all: Vec<PairPlan> = plans.iter().chain(before).cloned().collect();
         self.look_up_clients(&all).await;
@@ -316,7 +316,7 @@ impl Pairs {
     }
 }
 
-/// What becomes of a pair that is to run.
+/// Outcome for a pair that is to run.
 enum Next {
     Runs(Pair),
     Starts {

@@ -1,5 +1,6 @@
 //! A running gateway: its start, its parts and its end.
 
+use super::check::check_port_of_metrics;
 use super::observed::Observed;
 use super::operation::{Administration, Operation, status};
 use super::pairs::{GatewayOptions, Pair, Pairs};
@@ -20,7 +21,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Reason for a missing place of the control socket.
-pub const NO_HOME: &str = "this user has no home directory";
+pub(super) const NO_HOME: &str = "this user has no home directory";
 
 /// A running gateway. [`run`](Self::run) operates it, and [`shutdown`](Self::shutdown) ends it.
 pub struct RunningGateway {
@@ -34,7 +35,7 @@ impl RunningGateway {
     ///
     /// # Errors
     ///
-    /// If a pair cannot be started, or metrics or the control socket cannot be where they are to be.
+    /// If a socket is that of no pair, a pair cannot be started, or metrics or the control socket cannot be where they are to be.
     pub async fn start(
         options: GatewayOptions,
         pairs: Vec<PairPlan>,
@@ -43,6 +44,8 @@ impl RunningGateway {
         metrics_setting: &str,
     ) -> anyhow::Result<Self> {
         let order = pairs;
+        sockets.check(&order)?;
+        check_port_of_metrics(&order, (places, metrics_setting))?;
         let mut pairs = Pairs::new(options, sockets);
         let started = pairs.replace(order.clone()).await;
         let failed = started.failed.iter();
@@ -144,7 +147,7 @@ fn warn_of_no_control_socket(why: &str) {
 }
 
 /// Warning about a gateway without a control socket, with the reason.
-pub fn no_control_socket(why: &str) -> String {
+pub(super) fn no_control_socket(why: &str) -> String {
     format!(
         "`rpcrdma stats` and `rpcrdma clients` cannot ask this gateway: {why} (name a place with --control-socket, or \
          control_socket of [gateway])"

@@ -112,7 +112,7 @@ impl Sockets {
         self.find(addr).is_some()
     }
 
-    /// Where a pair listens that names this address: where the socket for it does, if there is one.
+    /// The listener of a pair that names this address: that of the socket for it, if there is one.
     pub fn listening_at(&self, addr: SocketAddr) -> SocketAddr {
         self.find(addr).map_or(addr, |held| held.at)
     }
@@ -132,7 +132,7 @@ impl Sockets {
         self.find(addr).map(|held| &*held.name)
     }
 
-    /// Where they listen.
+    /// Their addresses.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.0.iter().map(|held| held.at)
     }

@@ -31,10 +31,10 @@ pub(crate) fn families(now: &Snapshot) -> Vec<MetricFamily> {
 }
 
 /// Names and values of labels.
-pub type Labels<'a> = &'a [(&'a str, &'a str)];
+pub(crate) type Labels<'a> = &'a [(&'a str, &'a str)];
 
 /// An address where clients connect, as a metric shows it.
-pub struct Listener<'a> {
+pub(crate) struct Listener<'a> {
     service: &'static str,
     /// The URL of the server, or of the pair of a gateway.
     listen: &'a str,
@@ -46,7 +46,7 @@ pub struct Listener<'a> {
 
 impl<'a> Listener<'a> {
     /// One for NFS.
-    pub fn of_nfs(listen: &'a str, on: &'a ListenerStatus) -> Self {
+    pub(crate) fn of_nfs(listen: &'a str, on: &'a ListenerStatus) -> Self {
         Self {
             service: "nfs",
             listen,
@@ -58,7 +58,7 @@ impl<'a> Listener<'a> {
     }
 
     /// One for MOUNT, with the name of its socket of the service manager.
-    pub fn of_mount(listen: &'a str, on: SocketAddr, socket: Option<&'a str>) -> Self {
+    pub(crate) fn of_mount(listen: &'a str, on: SocketAddr, socket: Option<&'a str>) -> Self {
         Self {
             service: "mount",
             listen,
@@ -83,7 +83,7 @@ impl<'a> Listener<'a> {
 
 /// Metrics that are being put together.
 #[derive(Default)]
-pub struct Families(pub Vec<MetricFamily>);
+pub(crate) struct Families(pub Vec<MetricFamily>);
 
 impl Families {
     fn add(&mut self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) {
@@ -104,7 +104,7 @@ impl Families {
     }
 
     /// Adds a family of counters with these values.
-    pub fn counters(&mut self, name: &str, help: &str, values: &[(Labels<'_>, u64)]) {
+    pub(crate) fn counters(&mut self, name: &str, help: &str, values: &[(Labels<'_>, u64)]) {
         let metrics = values
             .iter()
             .map(|(labels, value)| counter(labels, *value as f64));
@@ -112,7 +112,7 @@ impl Families {
     }
 
     /// Adds a family of gauges with these values.
-    pub fn gauges(&mut self, name: &str, help: &str, values: &[(Labels<'_>, f64)]) {
+    pub(crate) fn gauges(&mut self, name: &str, help: &str, values: &[(Labels<'_>, f64)]) {
         let metrics = values.iter().map(|(labels, value)| gauge(labels, *value));
         self.add(name, help, MetricType::GAUGE, metrics.collect());
     }
@@ -130,7 +130,7 @@ impl Families {
     }
 
     /// Version, start time and resources of the process, of every long-running command.
-    pub fn start(&mut self, started_at: SystemTime) {
+    pub(crate) fn start(&mut self, started_at: SystemTime) {
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         self.gauges(
             "build_info",
@@ -147,7 +147,7 @@ impl Families {
     }
 
     /// Reloads of a configuration file.
-    pub fn reloads(&mut self, reloads: &Reloads) {
+    pub(crate) fn reloads(&mut self, reloads: &Reloads) {
         self.counters(
             "reloads_total",
             "Times that the configuration file was read again. With an error in it nothing changes; a pair of a gateway \
@@ -166,8 +166,8 @@ impl Families {
         );
     }
 
-    /// Where clients connect.
-    pub fn listeners(&mut self, listeners: &[Listener<'_>]) {
+    /// Listeners for clients.
+    pub(crate) fn listeners(&mut self, listeners: &[Listener<'_>]) {
         let labels: Vec<_> = listeners.iter().map(Listener::labels).collect();
         let values: Vec<(Labels<'_>, f64)> =
             labels.iter().map(|labels| (&labels[..], 1.0)).collect();

@@ -62,7 +62,7 @@ fn open_files() -> Option<usize> {
 
 impl Families {
     /// Adds resources of the process.
-    pub fn process_resources(&mut self) {
+    pub(crate) fn process_resources(&mut self) {
         if let Some(process) = Process::read() {
             self.process_counter(
                 "cpu_seconds_total",

@@ -16,7 +16,7 @@ pub(super) fn warn(plans: &[Plan], addresses: &Addresses, listen: &[IpAddr]) {
 }
 
 /// Warnings about these exports, one sentence each.
-pub fn warnings(plans: &[Plan], addresses: &Addresses, listen: &[IpAddr]) -> Vec<String> {
+pub(super) fn warnings(plans: &[Plan], addresses: &Addresses, listen: &[IpAddr]) -> Vec<String> {
     let mut warnings = dangers(plans);
     let plans = &plans[..plans.len().min(COMPARED)];
     for (index, plan) in plans.iter().enumerate() {

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// Names of exports that came, went and changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ExportChanges {
+pub(super) struct ExportChanges {
     added: Vec<String>,
     removed: Vec<String>,
     /// The directory, the rules or another option.

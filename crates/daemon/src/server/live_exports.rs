@@ -498,7 +498,7 @@ fn name_below(plan: &Plan, path: &Path) -> anyhow::Result<String> {
 /// File systems that are served with the exports that they are mounted below.
 const MAX_MOUNTS: usize = 1024;
 
-/// What was opened, or why an export is absent that may be.
+/// The directory that was opened, or the reason why an export is absent that may be.
 ///
 /// # Errors
 ///

@@ -28,12 +28,12 @@ const LOOK_FOR_MOVES: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// What is mounted at a moment.
+/// Mounts at one moment.
 #[derive(PartialEq, Eq)]
 pub(super) struct MountTable(Vec<u8>);
 
 impl MountTable {
-    /// What is mounted now.
+    /// The mounts of now.
     ///
     /// # Errors
     ///

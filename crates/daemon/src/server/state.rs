@@ -7,12 +7,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The directory that the administrator has named: this one, or else that of the service manager.
-pub fn named_dir(setting: Option<&Path>) -> Option<PathBuf> {
+pub(super) fn named_dir(setting: Option<&Path>) -> Option<PathBuf> {
     setting.map(Path::to_owned).or_else(systemd::state_dir)
 }
 
 /// The directory of the state, if there is any: the named one, or else the usual one.
-pub fn dir(setting: Option<&Path>) -> Option<PathBuf> {
+pub(super) fn dir(setting: Option<&Path>) -> Option<PathBuf> {
     named_dir(setting).or_else(default_state_dir)
 }
 
@@ -39,10 +39,10 @@ pub(super) fn open(setting: Option<&Path>) -> Result<(Option<PathBuf>, HandleKey
 }
 
 /// Reason for a missing directory of state.
-pub const NO_HOME: &str = "this user has no home";
+pub(super) const NO_HOME: &str = "this user has no home";
 
 /// The reason why a directory has no place for a key; `None` for a key that is there and cannot be used.
-pub fn unusable(error: &KeyError) -> Option<String> {
+pub(super) fn unusable(error: &KeyError) -> Option<String> {
     let KeyError::File { path, error } = error else {
         return None;
     };
@@ -57,7 +57,7 @@ pub fn unusable(error: &KeyError) -> Option<String> {
 }
 
 /// Warning about missing state, with the reason.
-pub fn without_state(why: &str) -> String {
+pub(super) fn without_state(why: &str) -> String {
     format!(
         "file handles will not survive a restart: {why} (--state-dir names a directory for the key)"
     )

@@ -15,7 +15,6 @@ use anyhow::bail;
 use clap::Args;
 use printing::units;
 use rpcrdma::{ClientConfig, ServerConfig};
-use rpcrdma_daemon::addresses::meet;
 use rpcrdma_daemon::clients::Clients;
 use rpcrdma_daemon::gateway::mount_place::MountPlace;
 use rpcrdma_daemon::gateway::observed::Observed;
@@ -286,23 +285,6 @@ impl Settings {
                 .with_spin(transport.spin()),
             providers: Arc::new(GatewayProviders::new(transport.clone())),
         }
-    }
-
-    /// Checks that metrics have a port of their own.
-    ///
-    /// # Errors
-    ///
-    /// If it is that of a pair.
-    pub(super) fn check_port_of_metrics(&self) -> anyhow::Result<()> {
-        let Some(addr) = self.args.reports.metrics else {
-            return Ok(());
-        };
-        let mut pairs = self.pairs.iter().flat_map(PairPlan::listeners);
-        if pairs.any(|other| meet(addr, other)) {
-            let option = self.args.option("metrics");
-            bail!("{option}: {addr} is the port of a pair: choose another");
-        }
-        Ok(())
     }
 }
 

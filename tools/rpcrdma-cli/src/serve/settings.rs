@@ -14,10 +14,10 @@ use rpcrdma_daemon::clients::Clients;
 use rpcrdma_daemon::listen::{self, MAX_LISTEN};
 use rpcrdma_daemon::server::observed::Observed;
 use rpcrdma_daemon::server::plan::{ClientPlan, Plan, Presence};
-use rpcrdma_daemon::server::{Administration, Reread, ServerOptions, exports, state};
+use rpcrdma_daemon::server::{Administration, Reread, ServerOptions, exports};
 use rpcrdma_daemon::systemd;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Options of a server, and what it serves.
 pub(super) struct Settings {
@@ -92,7 +92,7 @@ impl ServeArgs {
     }
 
     /// The addresses of MOUNT.
-    pub(super) fn mount_addresses(&self) -> Vec<SocketAddr> {
+    fn mount_addresses(&self) -> Vec<SocketAddr> {
         match self.activated_mount.is_empty() {
             true => listen::mount_addresses(&self.listen, self.mount_port),
             false => self.activated_mount.clone(),
@@ -216,21 +216,16 @@ impl ServeArgs {
     }
 
     /// The addresses that clients connect to, without ports.
-    pub(super) fn hosts(&self) -> Vec<IpAddr> {
+    fn hosts(&self) -> Vec<IpAddr> {
         self.listen.iter().map(|addr| addr.ip()).collect()
     }
 }
 
 impl Settings {
     /// The option or key that says where metrics are, in words.
-    pub(super) fn metrics_option(&self) -> String {
+    fn metrics_option(&self) -> String {
         let has_file = self.args.config.is_some();
         self.args.given.name_of("metrics", "server", has_file)
-    }
-
-    /// The directory of the state, if there is any.
-    pub(super) fn state_dir(&self) -> Option<PathBuf> {
-        state::dir(self.args.state_dir.as_deref())
     }
 
     /// The server that they describe; `mount` are sockets for MOUNT that listen already.
