@@ -7,6 +7,9 @@
 //! upstream connection, so that the server sees sessions, locks and replies as if the client had
 //! connected itself.
 //!
+//! Mounts of NFS version 3 begin with a call of MOUNT, which many servers have at another port. A [`MountForwarder`] passes such
+//! calls on: those at the NFS port as the [`MountService`] of the gateway, and those at a port of their own by a [`MountProxy`].
+//!
 //! # Example
 //!
 //! RDMA in front of an NFS server that speaks TCP:
@@ -32,7 +35,11 @@ mod config;
 mod gateway;
 mod listener;
 mod mount;
+mod mount_forwarder;
+mod mount_proxy;
+mod mount_server;
 mod mount_service;
+mod mount_turns;
 mod outage;
 mod phase;
 mod places;
@@ -56,5 +63,9 @@ pub use config::{
     MAX_RETRIED_REPLY, MAX_TCP_CALLS, SourcePorts, Upstream, tcp_limits,
 };
 pub use gateway::{Gateway, GatewayMonitor};
+pub use mount_forwarder::{CALLS_WITHOUT_PORT, MountFailures, MountForwarder};
+pub use mount_proxy::MountProxy;
+pub use mount_server::{MountPort, MountServer};
 pub use mount_service::{MountOutcome, MountService};
 pub use stats::{GatewayStats, TcpClient, UpstreamConnection};
+pub use transport_kind::TransportKind;

@@ -2,7 +2,9 @@
 
 /// The transport of one side of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TransportKind {
+pub enum TransportKind {
+    /// RPC over TCP.
     Tcp,
+    /// RPC-over-RDMA.
     Rdma,
 }

@@ -46,6 +46,7 @@
 mod again;
 mod credentials;
 mod directory;
+mod endpoint;
 mod error;
 mod export;
 mod in_order;
@@ -69,6 +70,7 @@ mod write;
 pub use again::Again;
 pub use credentials::current_user;
 pub use directory::{DirEntry, Directory};
+pub use endpoint::{Endpoint, LookupError, NO_ADDRESS};
 pub use error::{Error, Fault};
 pub use export::Export;
 pub use mount::{ExportedDir, Mount};

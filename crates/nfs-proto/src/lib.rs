@@ -44,6 +44,7 @@ mod handle;
 pub mod limits;
 pub mod mount;
 mod name;
+mod null;
 mod program;
 pub mod results;
 mod scalars;
@@ -58,6 +59,7 @@ pub use data::{Data, Path};
 pub use directory::{DirectoryLimits, DirectoryWriter};
 pub use handle::FileHandle;
 pub use name::{Filename, Name};
+pub use null::NullOnly;
 pub use program::{
     AclProcedure, MOUNT_PORT, MOUNT_PROGRAM, MOUNT_V3, MountProcedure, NFS_PORT, NFS_PROGRAM,
     NFS_RDMA_PORT, NFS_V2, NFS_V3, NFS_V4, NFSACL_PROGRAM, NFSACL_V3, Procedure,

@@ -62,6 +62,7 @@ mod lease;
 mod local_users;
 mod message;
 mod peer_group;
+mod plain;
 mod program;
 mod reply_room;
 mod service;
@@ -79,6 +80,7 @@ pub use message::{
     write_call,
 };
 pub use peer_group::PeerGroup;
+pub use plain::plain;
 pub use program::{Call, Program, Programs};
 pub use reply_room::ReplyRoom;
 pub use service::{Answer, Caller, ConnectionId, ReceivedCall, Reply, Respond, Service};

@@ -1,7 +1,6 @@
 //! `rpcrdma clients`: shows the connections of a running server.
 
-use crate::control::asking::{self, ControlArgs};
-use crate::control::{ClientStatus, Request, Status};
+use crate::control_args::{self, ControlArgs};
 use crate::failure::Ended;
 use crate::output;
 use crate::show::{Units, size_in};
@@ -11,6 +10,8 @@ use nfs_client::printable;
 use printing::json;
 use printing::table::Columns;
 use printing::units;
+use rpcrdma_daemon::control::asking;
+use rpcrdma_daemon::control::{ClientStatus, Request, Status};
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -97,7 +98,7 @@ async fn of_one(socket: &Path, form: Form) -> anyhow::Result<String> {
     let (_, status) = asking::ask::<Status>(socket, Request::Stats).await?;
     let (_, mut clients) = asking::ask::<Vec<ClientStatus>>(socket, Request::Clients).await?;
     if form != Form::Json {
-        return Ok(asking::heading(&status, socket) + &shown(&clients, form)?);
+        return Ok(control_args::heading(&status, socket) + &shown(&clients, form)?);
     }
     if let Status::Server(server) = &status {
         for client in &mut clients {

@@ -16,7 +16,7 @@ use nfs_client::printable;
 use printing::json;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::IpAddr;
 use std::path::Path;
 use verbs_ibv::{Device, Ibv, OpenError};
@@ -176,15 +176,6 @@ fn check_kernel(dir: &Path, device: Option<&str>) -> Result<(), NoDevices> {
         true => Err(NoDevices::OnlyIwarp),
         false => Ok(()),
     }
-}
-
-/// The IP addresses of this machine at which connections over devices may arrive: those of its interfaces.
-///
-/// # Errors
-///
-/// If the kernel does not list them.
-pub(crate) fn addresses_of_this_machine() -> io::Result<Vec<IpAddr>> {
-    Ok(Interfaces::read()?.all_addresses())
 }
 
 /// The names of devices by the IP addresses of their ports, as far as ports tell these: those of InfiniBand do not.

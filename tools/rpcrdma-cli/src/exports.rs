@@ -1,8 +1,7 @@
 //! `rpcrdma exports`: lists what a server exports, and for whom; of one on this machine, whether it is there.
 
 use crate::connect::ConnectArgs;
-use crate::control::asking::OneControlArgs;
-use crate::control::{ExportStatus, Status};
+use crate::control_args::OneControlArgs;
 use crate::endpoint::{Endpoint, NO_ADDRESS, at_port};
 use crate::failure::Ended;
 use crate::output;
@@ -14,6 +13,7 @@ use nfs_proto::{MOUNT_PORT, NFS_RDMA_PORT};
 use oncrpc::Chain;
 use printing::json;
 use printing::table::Columns;
+use rpcrdma_daemon::control::{ExportStatus, Status};
 use serde::Serialize;
 use std::io::Write;
 use std::net::SocketAddr;

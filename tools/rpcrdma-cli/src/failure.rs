@@ -6,69 +6,20 @@ use crate::log;
 use crate::output::{self, CannotWrite};
 use crate::progress;
 use nfs_client::printable;
+pub(crate) use oncrpc::plain;
 use printing::json;
+use rpcrdma_daemon::errors::Several;
+pub(crate) use rpcrdma_daemon::errors::{Misconfigured, Usage, check_none};
 use rustix::process::Signal;
 use serde::Serialize;
-use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-/// What was asked for cannot be understood, or makes no sense: exit code 2, as for options that
-/// do not exist.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Usage(pub(crate) String);
-
-/// A file of exports is wrong: exit code 78, `EX_CONFIG` of sysexits(3), so that nobody starts a server again
-/// that cannot start.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Misconfigured(pub(crate) String);
 
 /// Nothing could be tested: exit code 77, as automake has it for a test that was skipped.
 #[derive(Debug, thiserror::Error)]
 #[error("nothing could be tested: {0}")]
 pub(crate) struct Untested(pub(crate) String);
-
-/// Several things that are wrong at the same time. Each has a line of its own where they end a command.
-#[derive(Debug)]
-pub(crate) struct Several(Vec<anyhow::Error>);
-
-impl fmt::Display for Several {
-    /// The first one, and how many there are, as for a log.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_slice() {
-            [] => Ok(()),
-            [first, rest @ ..] => {
-                let count = rest.len();
-                write!(f, "{first:#} (and {count} more: --check shows all)")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Several {}
-
-/// Fails if anything is wrong.
-///
-/// # Errors
-///
-/// What is wrong, all of it.
-pub(crate) fn check_none(mut errors: Vec<anyhow::Error>) -> anyhow::Result<()> {
-    match errors.len() {
-        0 | 1 => errors.pop().map_or(Ok(()), Err),
-        _ => Err(Several(errors).into()),
-    }
-}
-
-/// The single errors that one stands for.
-fn parts(error: &anyhow::Error) -> &[anyhow::Error] {
-    match error.downcast_ref::<Several>() {
-        Some(Several(parts)) => parts,
-        None => std::slice::from_ref(error),
-    }
-}
 
 /// Nobody reads the output any more, and before that a part of the work was not done.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -134,12 +85,12 @@ pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
             let signal = interrupted.map(|interrupted| interrupt::exit_code(interrupted.0));
             let code = match signal.map(u8::try_from) {
                 Some(Ok(code)) => code,
-                _ if parts(&error).iter().any(is_usage) => exit_codes::USAGE,
-                _ if parts(&error).iter().any(is_misconfigured) => exit_codes::CONFIG,
+                _ if Several::parts(&error).iter().any(is_usage) => exit_codes::USAGE,
+                _ if Several::parts(&error).iter().any(is_misconfigured) => exit_codes::CONFIG,
                 _ if error.is::<Untested>() => exit_codes::UNTESTED,
                 _ => 1,
             };
-            for part in parts(&error) {
+            for part in Several::parts(&error) {
                 report(part, code);
             }
             ExitCode::from(code)
@@ -228,7 +179,7 @@ fn report(error: &anyhow::Error, exit_code: u8) {
 /// An error with its causes in one line, and with advice for an NFS error. The causes may have words of a
 /// server in them, which must not steer the terminal.
 fn line(error: &anyhow::Error) -> String {
-    let mut text = without_numbers(&format!("{error:#}"));
+    let mut text = plain(&format_args!("{error:#}"));
     let hint = error.chain().find_map(|cause| {
         let error: &nfs_client::Error = cause.downcast_ref()?;
         error.fault.hint()
@@ -237,26 +188,6 @@ fn line(error: &anyhow::Error) -> String {
         text += &format!(" ({hint})");
     }
     printable(text.as_bytes())
-}
-
-/// An error in the words that people use for it.
-pub(crate) fn plain(error: &dyn Display) -> String {
-    without_numbers(&error.to_string())
-}
-
-/// A text without the `(os error 2)` that the standard library has behind the words of the system.
-fn without_numbers(text: &str) -> String {
-    const BEFORE: &str = " (os error ";
-    let mut parts = text.split(BEFORE);
-    let mut kept = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let behind = part.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-');
-        match behind.strip_prefix(')') {
-            Some(behind) if behind.len() + 1 < part.len() => kept += behind,
-            _ => kept = kept + BEFORE + part,
-        }
-    }
-    kept
 }
 
 fn is_usage(error: &anyhow::Error) -> bool {
@@ -339,22 +270,6 @@ mod tests {
         assert_eq!(line(&error.clone().into()), expected);
         let within = anyhow::Error::new(error).context("b");
         assert_eq!(line(&within), format!("b: {expected}"));
-    }
-
-    #[test]
-    fn numbers_of_errors_are_left_out() {
-        let check = |text: &str, expected: &str| assert_eq!(without_numbers(text), expected);
-        check("a: No such file (os error 2)", "a: No such file");
-        check(
-            "No such file (os error 2): b (os error 13)!",
-            "No such file: b!",
-        );
-        check("Unknown (os error -1)", "Unknown");
-        for other in ["a (os error x)", "a (os error )", "a (os error 2", ""] {
-            check(other, other);
-        }
-        let missing = std::fs::File::open("/no/such").unwrap_err();
-        assert_eq!(plain(&missing), "No such file or directory");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::devices::{self, NoDevices};
 use crate::failure::Usage;
 use anyhow::{anyhow, bail};
 use clap::{Args, ValueEnum};
-use rpcrdma::ServerConfig;
+use rpcrdma_daemon::providers::{ProviderChoice, ProviderKind, ProviderSetting, ServerProviders};
 use std::net::{SocketAddr, TcpListener};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ const NEEDS_VERBS: &str =
     "--device names an RDMA device, which --provider iwarp does not use: leave one of the two out";
 
 /// Options that choose the provider.
-#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ProviderArgs {
     /// RDMA provider [default: auto, or verbs with --device]
@@ -41,13 +41,7 @@ pub(crate) enum ProviderName {
     Verbs,
 }
 
-/// What output calls a provider.
-pub(crate) fn name(over_devices: bool) -> &'static str {
-    match over_devices {
-        true => "verbs",
-        false => "iwarp",
-    }
-}
+pub(crate) use rpcrdma_daemon::listening::provider_name as name;
 
 impl FromStr for ProviderName {
     type Err = String;
@@ -70,23 +64,6 @@ pub(crate) struct Providers {
     pub(crate) unusable_devices: Option<String>,
 }
 
-/// The providers over which a server listens.
-pub(crate) struct ServerProviders {
-    /// The one that has the address to listen on.
-    pub(crate) first: Arc<dyn Provider>,
-    /// Whether that uses RDMA devices.
-    pub(crate) first_is_devices: bool,
-    /// RDMA devices beside software iWARP, if there are any.
-    pub(crate) beside: Option<Arc<dyn Provider>>,
-}
-
-/// What to do, once name and device are put together.
-enum Choice<'a> {
-    Software,
-    Devices(Option<&'a str>),
-    Both(Option<&'a str>),
-}
-
 impl Providers {
     /// The devices to try for this address. Loopback is left to the other provider, over which a server can tell
     /// whose connection it is.
@@ -96,140 +73,140 @@ impl Providers {
     }
 }
 
-impl ServerProviders {
-    /// For how many connections of those configured there is memory, whichever of them they come over.
-    pub(crate) fn connections_with_memory(&self, config: &ServerConfig) -> usize {
-        let all = [&self.first].into_iter().chain(&self.beside);
-        let each = all.map(|provider| config.connections_with_memory(&provider.limits()));
-        each.min().unwrap_or(config.max_connections)
+impl ProviderName {
+    fn kind(self) -> ProviderKind {
+        match self {
+            Self::Auto => ProviderKind::Auto,
+            Self::Iwarp => ProviderKind::Iwarp,
+            Self::Verbs => ProviderKind::Verbs,
+        }
     }
+}
 
-    /// Whether connections can come over RDMA devices.
-    pub(crate) fn use_devices(&self) -> bool {
-        self.first_is_devices || self.beside.is_some()
+/// A setting of these values.
+pub(crate) fn setting(name: Option<ProviderName>, device: Option<String>) -> ProviderSetting {
+    ProviderSetting {
+        kind: name.map(ProviderName::kind),
+        device,
     }
 }
 
 impl ProviderArgs {
-    /// As a file has them.
-    pub(crate) fn new(provider: Option<ProviderName>, device: Option<String>) -> Self {
-        Self { provider, device }
+    /// The setting that they are.
+    pub(crate) fn setting(&self) -> ProviderSetting {
+        setting(self.provider, self.device.clone())
     }
 
-    fn choice(&self) -> anyhow::Result<Choice<'_>> {
-        let device = self.device.as_deref();
-        Ok(match (self.provider, device) {
-            (None | Some(ProviderName::Auto), None) => Choice::Both(None),
-            (Some(ProviderName::Auto), device) => Choice::Both(device),
-            (None | Some(ProviderName::Verbs), device) => Choice::Devices(device),
-            (Some(ProviderName::Iwarp), None) => Choice::Software,
-            (Some(ProviderName::Iwarp), Some(_)) => bail!(Usage(NEEDS_VERBS.to_owned())),
-        })
-    }
-
-    /// What the data moves over, in words, before it is known where a choice is left.
+    /// The providers that move the data, in words, before it is known where a choice is left.
     pub(crate) fn describe(&self) -> &'static str {
-        match self.choice() {
-            Ok(Choice::Both(_)) => "RDMA devices, or software iWARP over TCP",
-            Ok(Choice::Devices(_)) => "RDMA devices",
-            Ok(Choice::Software) | Err(_) => "software iWARP over TCP",
+        match self.setting().choice() {
+            Some(ProviderChoice::Both(_)) => "RDMA devices, or software iWARP over TCP",
+            Some(ProviderChoice::Devices(_)) => "RDMA devices",
+            Some(ProviderChoice::Software) | None => "software iWARP over TCP",
         }
     }
 
-    /// Whether RDMA devices alone are to be used.
-    pub(crate) fn wants_devices(&self) -> bool {
-        matches!(self.choice(), Ok(Choice::Devices(_)))
-    }
-
-    /// Whether they name a device that the provider does not use.
-    pub(crate) fn contradicts_itself(&self) -> bool {
-        self.choice().is_err()
-    }
-
-    /// The names of the devices that connections to a server may use, as far as they are known.
-    pub(crate) fn device_names(&self) -> Vec<String> {
-        match self.choice() {
-            Ok(Choice::Both(device)) => devices::usable_names(device, true),
-            Ok(Choice::Devices(device)) => devices::usable_names(device, false),
-            Ok(Choice::Software) | Err(_) => Vec::new(),
-        }
-    }
-
-    /// The providers for connections to servers. That there is no device to try is no error, unless it was named.
-    /// `software` is software iWARP.
+    /// The providers for connections to servers, as [`providers`] opens them.
     ///
     /// # Errors
     ///
-    /// If the RDMA devices that were asked for cannot be used, or a device was named that is not to be used.
+    /// As those of [`providers`].
     pub(crate) fn providers(&self, software: Iwarp) -> anyhow::Result<Providers> {
-        let mut unusable_devices = None;
-        let devices = match self.choice()? {
-            Choice::Software => None,
-            Choice::Devices(device) => {
-                return Ok(Providers {
-                    devices: None,
-                    other: open(device)?,
-                    other_is_devices: true,
-                    unusable_devices: None,
-                });
-            }
-            Choice::Both(device) => beside_software(device, |why| {
-                tracing::debug!("RDMA devices cannot be used: software iWARP is used: {why}");
-                unusable_devices = Some(why);
-            })?,
-        };
-        Ok(Providers {
-            devices,
-            other: Arc::new(software),
-            other_is_devices: false,
-            unusable_devices,
-        })
+        providers(&self.setting(), software)
     }
+}
 
-    /// The providers over which a server listens at these addresses, some of which have sockets that listen already (`held`).
-    /// `software` is software iWARP. Loopback is left to it.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`providers`](Self::providers); and if the only provider listens without a socket.
-    pub(crate) fn server_providers(
-        &self,
-        software: Iwarp,
-        at: &[SocketAddr],
-        held: Vec<(SocketAddr, TcpListener)>,
-    ) -> anyhow::Result<ServerProviders> {
-        let is_here = at.iter().all(|addr| addr.ip().to_canonical().is_loopback());
-        let (first, beside) = match self.choice()? {
-            Choice::Devices(_) if !held.is_empty() => bail!(
-                "--provider verbs cannot listen with a socket of the service manager, which is one of TCP: use \
-                 --provider auto, which listens with it and over RDMA devices beside it, or disable the unit of the \
-                 socket"
-            ),
-            Choice::Devices(device) => {
-                return Ok(ServerProviders {
-                    first: open(device)?,
-                    first_is_devices: true,
-                    beside: None,
-                });
-            }
-            Choice::Software => (listening(software, held), None),
-            Choice::Both(None) if is_here => (listening(software, held), None),
-            Choice::Both(device) => {
-                let beside = beside_software(device, |why| {
-                    tracing::info!(
-                        target: "serve",
-                        "listening over software iWARP alone: RDMA devices cannot be used: {why}"
-                    );
-                })?;
-                (listening(software, held), beside)
-            }
-        };
-        Ok(ServerProviders {
-            first,
-            first_is_devices: false,
-            beside,
-        })
+/// The providers of a setting.
+fn choice(setting: &ProviderSetting) -> anyhow::Result<ProviderChoice<'_>> {
+    let choice = setting.choice();
+    choice.ok_or_else(|| Usage(NEEDS_VERBS.to_owned()).into())
+}
+
+/// The names of the devices that connections to a server may use, as far as they are known.
+pub(crate) fn device_names(setting: &ProviderSetting) -> Vec<String> {
+    match choice(setting) {
+        Ok(ProviderChoice::Both(device)) => devices::usable_names(device, true),
+        Ok(ProviderChoice::Devices(device)) => devices::usable_names(device, false),
+        Ok(ProviderChoice::Software) | Err(_) => Vec::new(),
     }
+}
+
+/// The providers for connections to servers. That there is no device to try is no error, unless it was named.
+/// `software` is software iWARP.
+///
+/// # Errors
+///
+/// If the RDMA devices that were asked for cannot be used, or a device was named that is not to be used.
+pub(crate) fn providers(setting: &ProviderSetting, software: Iwarp) -> anyhow::Result<Providers> {
+    let mut unusable_devices = None;
+    let devices = match choice(setting)? {
+        ProviderChoice::Software => None,
+        ProviderChoice::Devices(device) => {
+            return Ok(Providers {
+                devices: None,
+                other: open(device)?,
+                other_is_devices: true,
+                unusable_devices: None,
+            });
+        }
+        ProviderChoice::Both(device) => beside_software(device, |why| {
+            tracing::debug!("RDMA devices cannot be used: software iWARP is used: {why}");
+            unusable_devices = Some(why);
+        })?,
+    };
+    Ok(Providers {
+        devices,
+        other: Arc::new(software),
+        other_is_devices: false,
+        unusable_devices,
+    })
+}
+
+/// The providers over which a server listens at these addresses, some of which have sockets that listen already (`held`).
+/// `software` is software iWARP. Loopback is left to it.
+///
+/// # Errors
+///
+/// As those of [`providers`]; and if the only provider listens without a socket.
+pub(crate) fn server_providers(
+    setting: &ProviderSetting,
+    software: Iwarp,
+    at: &[SocketAddr],
+    held: Vec<(SocketAddr, TcpListener)>,
+) -> anyhow::Result<ServerProviders> {
+    let is_here = at.iter().all(|addr| addr.ip().to_canonical().is_loopback());
+    let (first, beside) = match choice(setting)? {
+        ProviderChoice::Devices(_) if !held.is_empty() => bail!(
+            "--provider verbs cannot listen with a socket of the service manager, which is one of TCP: use \
+             --provider auto, which listens with it and over RDMA devices beside it, or disable the unit of the \
+             socket"
+        ),
+        ProviderChoice::Devices(device) => {
+            return Ok(ServerProviders {
+                first: open(device)?,
+                first_is_devices: true,
+                beside: None,
+                device_names: devices::names_by_address,
+            });
+        }
+        ProviderChoice::Software => (listening(software, held), None),
+        ProviderChoice::Both(None) if is_here => (listening(software, held), None),
+        ProviderChoice::Both(device) => {
+            let beside = beside_software(device, |why| {
+                tracing::info!(
+                    target: "serve",
+                    "listening over software iWARP alone: RDMA devices cannot be used: {why}"
+                );
+            })?;
+            (listening(software, held), beside)
+        }
+    };
+    Ok(ServerProviders {
+        first,
+        first_is_devices: false,
+        beside,
+        device_names: devices::names_by_address,
+    })
 }
 
 /// RDMA devices, or the one that was named.
@@ -330,10 +307,10 @@ mod tests {
         let command = ProviderArgs::augment_args(Command::new("x"));
         let matches = command.try_get_matches_from([&["x"], args].concat());
         let args = ProviderArgs::from_arg_matches(&matches.unwrap()).unwrap();
-        match args.choice() {
-            Ok(Choice::Software) => Ok("software".to_owned()),
-            Ok(Choice::Devices(device)) => Ok(format!("devices {device:?}")),
-            Ok(Choice::Both(device)) => Ok(format!("both {device:?}")),
+        match choice(&args.setting()) {
+            Ok(ProviderChoice::Software) => Ok("software".to_owned()),
+            Ok(ProviderChoice::Devices(device)) => Ok(format!("devices {device:?}")),
+            Ok(ProviderChoice::Both(device)) => Ok(format!("both {device:?}")),
             Err(error) => Err(error.to_string()),
         }
     }

@@ -1,10 +1,9 @@
 //! The JSON Schemas of docs/schemas: one for each command that has `--json`, made from its types.
 
 use crate::cli::Cli;
-use crate::{
-    bench, control, devices, df, du, exports, failure, gateway, log, ls, ping, probe, serve,
-};
+use crate::{bench, devices, df, du, exports, failure, gateway, log, ls, ping, probe, serve};
 use clap::{Command, CommandFactory};
+use rpcrdma_daemon::control;
 use schemars::{JsonSchema, Schema, schema_for};
 use std::collections::BTreeMap;
 use std::fs;

@@ -6,14 +6,15 @@ mod procedures;
 pub(crate) mod rows;
 mod server;
 
-use crate::control::asking::{self, ControlArgs};
-use crate::control::{Request, Status};
+use crate::control_args::ControlArgs;
 use crate::failure::{Ended, Usage};
 use crate::output;
 use anyhow::bail;
 use clap::Args;
 use form::Form;
 use printing::units;
+use rpcrdma_daemon::control::asking;
+use rpcrdma_daemon::control::{Request, Status};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;

@@ -1,10 +1,11 @@
 //! Options of connections: the provider and its configuration, and what to agree on.
 
-use crate::provider::{ProviderArgs, Providers, ServerProviders};
+use crate::provider::{self, ProviderArgs, Providers};
 use clap::{Args, ValueEnum};
 use printing::units;
 use rpcrdma::proto::v2::Dialect;
 use rpcrdma::{Design, InlineThreshold, Spin, Versions};
+use rpcrdma_daemon::providers::ServerProviders;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use verbs_iwarp::{Config, CrcMode, Iwarp};
@@ -140,13 +141,13 @@ impl TransportArgs {
     ///
     /// # Errors
     ///
-    /// As those of [`ProviderArgs::server_providers`].
+    /// As those of [`provider::server_providers`].
     pub(crate) fn server_providers(
         &self,
         at: &[SocketAddr],
         held: Vec<(SocketAddr, TcpListener)>,
     ) -> anyhow::Result<ServerProviders> {
-        self.provider.server_providers(self.iwarp(), at, held)
+        provider::server_providers(&self.provider.setting(), self.iwarp(), at, held)
     }
 
     /// The options that choose the provider.

@@ -1,10 +1,10 @@
 //! Work of the server for the calls of a measurement, as its control socket tells.
 
-use crate::control::asking::OneControlArgs;
-use crate::control::{ServerStatus, Status};
+use crate::control_args::OneControlArgs;
 use anyhow::{Context, Result, bail, ensure};
 use printing::work::Work;
 use rpcrdma::Client;
+use rpcrdma_daemon::control::{ServerStatus, Status};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -52,19 +52,6 @@ impl Interfaces {
         found.map(|(name, _)| name.as_str())
     }
 
-    /// The IP addresses of all interfaces, without those of loopback and of one link (fe80::).
-    pub(super) fn all_addresses(&self) -> Vec<IpAddr> {
-        let all = self.0.values().flat_map(|interface| &interface.addresses);
-        let of_one_link = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
-        let mut all: Vec<_> = all
-            .copied()
-            .filter(|ip| !ip.is_loopback() && !of_one_link(ip))
-            .collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-
     /// The IP addresses of an interface.
     pub(super) fn addresses(&self, name: &str) -> &[IpAddr] {
         self.0
@@ -100,8 +87,6 @@ pub(super) mod tests {
         // The loopback interface has an Ethernet address of zeros.
         assert_eq!(found("::"), None);
         assert_eq!(interfaces().addresses("eth0").len(), 1);
-        let all: Vec<IpAddr> = vec!["192.0.2.7".parse().unwrap()];
-        assert_eq!(interfaces().all_addresses(), all, "without loopback");
         assert!(interfaces().addresses("eth1").is_empty());
     }
 

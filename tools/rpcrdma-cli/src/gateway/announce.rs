@@ -1,12 +1,13 @@
 //! What `gateway` says when it is ready, and with `--check`.
 
-use super::over::{self, Sides};
-use super::pairs::Pair;
-use super::plan::PairPlan;
-use super::side::Scheme;
-use crate::control::{ListenerStatus, ReachedOver};
-use crate::endpoint::{at_port, has_host_of};
 use printing::json;
+use rpcrdma_daemon::addresses::{at_port, has_host_of};
+use rpcrdma_daemon::control::{ListenerStatus, ReachedOver};
+use rpcrdma_daemon::gateway::pairs::Pair;
+use rpcrdma_daemon::gateway::plan::PairPlan;
+use rpcrdma_daemon::gateway::transports::{self, Sides};
+use rpcrdma_daemon::gateway::urls::Scheme;
+use rpcrdma_daemon::providers::OpenProviders;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
@@ -16,6 +17,8 @@ use std::path::Path;
 /// All there is to say about a running gateway.
 pub(super) struct Announcement<'a> {
     pub(super) pairs: &'a [Pair],
+    /// Opens the providers of pairs.
+    pub(super) providers: &'a dyn OpenProviders,
     /// The integrity checks of software iWARP, in words.
     pub(super) crc: &'static str,
     /// Where metrics are.
@@ -96,8 +99,8 @@ impl PairLine {
     fn over(&self) -> String {
         format!(
             "clients over {}; server over {}",
-            over::describe_listeners(&self.listeners),
-            over::describe_upstream(&self.upstream_over)
+            transports::describe_listeners(&self.listeners),
+            transports::describe_upstream(&self.upstream_over)
         )
     }
 
@@ -206,7 +209,14 @@ impl Announcement<'_> {
         };
         let pairs = self.pairs.iter();
         pairs
-            .map(|pair| PairLine::new(&pair.plan, pair.listening, pair.sides(), mount(pair)))
+            .map(|pair| {
+                PairLine::new(
+                    &pair.plan,
+                    pair.listening,
+                    pair.sides(self.providers),
+                    mount(pair),
+                )
+            })
             .collect()
     }
 
@@ -250,6 +260,8 @@ pub(super) struct Described<'a> {
     /// Over what each of them would listen, and the addresses of its server.
     pub(super) found: &'a [(Vec<ListenerStatus>, Vec<SocketAddr>)],
     pub(super) warnings: &'a [String],
+    /// Opens the providers of pairs.
+    pub(super) providers: &'a dyn OpenProviders,
 }
 
 impl Described<'_> {
@@ -258,7 +270,7 @@ impl Described<'_> {
         let pairs = self.pairs.iter().zip(self.found);
         pairs
             .map(|(plan, (listeners, server))| {
-                let sides = Sides::new(plan, listeners.clone(), server);
+                let sides = Sides::new(plan, listeners.clone(), server, self.providers);
                 let all = self.pairs.iter();
                 let mounts = all.filter_map(|other| Some((other, mount_addr(other)?)));
                 let port = mount_port(plan, mount_addr(plan), mounts);

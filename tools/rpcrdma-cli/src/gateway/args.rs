@@ -1,25 +1,30 @@
 //! The command line of `gateway`.
 
 use super::config::{Config, File, NOT_IN_FILES};
-use super::mount_place::MountPlace;
-use super::plan::{self, PairPlan};
-use super::side::{ListenUrl, UpstreamUrl};
+use super::open_providers::GatewayProviders;
 use crate::checks::CheckArgs;
 use crate::config_file::of_another_table;
-use crate::endpoint::meet;
 use crate::failure::{self, Usage};
-use crate::log::LogFormat;
+use crate::log::{self, LogFormat};
 use crate::serve::Given;
 use crate::serve::MAX_THREADS;
 use crate::serve::given::{FileOptions, OptionTable, names_of};
-use crate::serve::listen::MAX_LISTEN;
-use crate::serve::plan::Clients;
 use crate::serve::reports::ReportArgs;
 use crate::transport::TransportArgs;
 use anyhow::bail;
 use clap::Args;
 use printing::units;
-use std::path::PathBuf;
+use rpcrdma::{ClientConfig, ServerConfig};
+use rpcrdma_daemon::clients::Clients;
+use rpcrdma_daemon::gateway::mount_place::MountPlace;
+use rpcrdma_daemon::gateway::observed::Observed;
+use rpcrdma_daemon::gateway::pairs::GatewayOptions;
+use rpcrdma_daemon::gateway::plan::{self, PairPlan};
+use rpcrdma_daemon::gateway::urls::{ListenUrl, UpstreamUrl};
+use rpcrdma_daemon::gateway::{Administration, Reread};
+use rpcrdma_daemon::listen::MAX_LISTEN;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The options in the `[gateway]` table of a file.
@@ -155,11 +160,6 @@ pub(super) struct Settings {
 }
 
 impl GatewayArgs {
-    /// The file, if there is one.
-    pub(super) fn file(&self) -> Option<&PathBuf> {
-        self.config.as_ref()
-    }
-
     /// Reads the file, if there is one, and puts all together.
     ///
     /// # Errors
@@ -200,7 +200,11 @@ impl GatewayArgs {
         let mut args: Self = table.under(&self.given, &mut errors)?;
         args.given = self.given.clone();
         args.config = self.config.clone();
-        let pairs = config.pairs(&args.allow, args.transport.provider(), &mut errors);
+        let pairs = config.pairs(
+            &args.allow,
+            &args.transport.provider().setting(),
+            &mut errors,
+        );
         let settings = Settings {
             args,
             pairs,
@@ -235,7 +239,7 @@ impl GatewayArgs {
             rpcbind: self.rpcbind,
             reserved_port: self.reserved_port,
             hide_pnfs: self.hide_pnfs,
-            provider: self.transport.provider().clone(),
+            provider: self.transport.provider().setting(),
         };
         let allow = |listen: &ListenUrl| plan::clients_or_local(&self.allow, listen);
         let pairs = plan::at_each(&pair, &self.listen, allow);
@@ -250,35 +254,64 @@ impl GatewayArgs {
 }
 
 impl Settings {
-    /// Those of a gateway with these pairs, without a file.
-    #[cfg(test)]
-    pub(super) fn of_pairs(args: &GatewayArgs, pairs: Vec<PairPlan>) -> Self {
-        Self {
-            args: args.clone(),
-            pairs,
-            options: FileOptions::default(),
+    /// The options beside the pairs.
+    pub(super) fn options(&self) -> GatewayOptions {
+        let (args, transport) = (&self.args, &self.args.transport);
+        let (server, client) = (ServerConfig::default(), ClientConfig::default());
+        GatewayOptions {
+            trust_local: args.trust_local,
+            max_connections: args.max_connections.into(),
+            idle_timeout: (!args.idle_timeout.is_zero()).then_some(args.idle_timeout),
+            call_timeout: args.call_timeout,
+            in_file: args.config.is_some(),
+            server: server
+                .clone()
+                .with_versions(transport.versions())
+                .with_dialect(transport.dialect())
+                .with_credits(transport.credits)
+                .with_send_size(transport.inline_size_or(server.send_size))
+                .with_receive_size(transport.inline_size_or(server.receive_size))
+                .with_remote_invalidation(transport.remote_invalidation())
+                .with_workers(args.threads.map_or(server.workers, usize::from))
+                .with_spin(transport.spin()),
+            client: client
+                .clone()
+                .with_versions(transport.versions())
+                .with_dialect(transport.dialect())
+                .with_credits(transport.credits)
+                .with_send_size(transport.inline_size_or(client.send_size))
+                .with_receive_size(transport.inline_size_or(client.receive_size))
+                .with_remote_invalidation(transport.remote_invalidation())
+                .with_spin(transport.spin()),
+            providers: Arc::new(GatewayProviders::new(transport.clone())),
         }
     }
+}
 
-    /// Names the options that differ and take effect at a restart.
-    pub(super) fn changed_options(&self, other: &Self) -> Vec<String> {
-        self.options.changed(&other.options)
+/// The command line of a running gateway, and its log.
+pub(super) struct CommandLine<'a> {
+    pub(super) args: &'a GatewayArgs,
+    /// As they were at the start.
+    pub(super) settings: &'a Settings,
+}
+
+impl Administration for CommandLine<'_> {
+    fn file(&self) -> Option<&Path> {
+        self.args.config.as_deref()
     }
 
-    /// Checks that metrics have a port of their own.
-    ///
-    /// # Errors
-    ///
-    /// If it is that of a pair.
-    pub(super) fn check_port_of_metrics(&self) -> anyhow::Result<()> {
-        let Some(addr) = self.args.reports.metrics else {
-            return Ok(());
-        };
-        let mut pairs = self.pairs.iter().flat_map(PairPlan::listeners);
-        if pairs.any(|other| meet(addr, other)) {
-            let option = self.args.option("metrics");
-            bail!("{option}: {addr} is the port of a pair: choose another");
+    fn reread(&self) -> anyhow::Result<Reread> {
+        let read = self.args.settings()?;
+        Ok(Reread {
+            changed: read.options.changed(&self.settings.options),
+            pairs: read.pairs,
+        })
+    }
+
+    fn log_statistics(&self, gateway: &Observed) {
+        match log::is_json() {
+            true => gateway.events().iter().for_each(log::statistics),
+            false => gateway.log(),
         }
-        Ok(())
     }
 }

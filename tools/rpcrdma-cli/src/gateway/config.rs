@@ -2,13 +2,14 @@
 //! table for each pair.
 
 use super::args;
-use super::mount_place::MountPlace;
-use super::plan::{self, PairPlan};
-use super::side::{ListenUrl, UpstreamUrl};
 use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options, Table, Tables};
-use crate::provider::{ProviderArgs, ProviderName};
-use crate::serve::listen::MAX_LISTEN;
-use crate::serve::plan::Clients;
+use crate::provider::{self, ProviderName};
+use rpcrdma_daemon::clients::Clients;
+use rpcrdma_daemon::gateway::mount_place::MountPlace;
+use rpcrdma_daemon::gateway::plan::{self, PairPlan};
+use rpcrdma_daemon::gateway::urls::{ListenUrl, UpstreamUrl};
+use rpcrdma_daemon::listen::MAX_LISTEN;
+use rpcrdma_daemon::providers::ProviderSetting;
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use std::fmt;
@@ -153,7 +154,7 @@ impl Config {
     pub(super) fn pairs(
         &self,
         allow: &[Clients],
-        provider: &ProviderArgs,
+        provider: &ProviderSetting,
         errors: &mut ConfigErrors,
     ) -> Vec<PairPlan> {
         let tables = self.pairs.iter().enumerate();
@@ -183,7 +184,7 @@ impl Config {
         index: usize,
         table: &Spanned<PairTable>,
         allow: &[Clients],
-        provider: &ProviderArgs,
+        provider: &ProviderSetting,
         errors: &mut ConfigErrors,
     ) -> Vec<PairPlan> {
         let whole = format!("pair[{index}]");
@@ -211,7 +212,7 @@ impl Config {
         let name: Option<ProviderName> = self.parsed(&table.provider, || key("provider"), errors);
         let device = table.device.as_ref().map(|name| name.get_ref().clone());
         let provider = match name.is_some() || device.is_some() {
-            true => ProviderArgs::new(name, device),
+            true => provider::setting(name, device),
             false => provider.clone(),
         };
         let (Some(&first), Some(upstream)) = (listen.first(), upstream) else {
@@ -328,7 +329,7 @@ mod tests {
 
     fn read(text: &str) -> (Vec<PairPlan>, Vec<String>) {
         let file = ConfigFile::new(Path::new("gateway.toml"), text.to_owned());
-        let usual = ProviderArgs::new(Some(ProviderName::Iwarp), None);
+        let usual = provider::setting(Some(ProviderName::Iwarp), None);
         let (config, mut errors) = Config::of(file).unwrap();
         let allow = ["192.0.2.0/24".parse().unwrap()];
         let pairs = config.pairs(&allow, &usual, &mut errors);
@@ -472,7 +473,7 @@ mod tests {
                 .map(|pair| pair.provider)
                 .collect::<Vec<_>>()
         };
-        let usual = ProviderArgs::new(Some(ProviderName::Iwarp), None);
+        let usual = provider::setting(Some(ProviderName::Iwarp), None);
         let device = || Some("rxe0".to_owned());
         assert_eq!(
             with(
@@ -480,9 +481,9 @@ mod tests {
             ),
             [
                 usual,
-                ProviderArgs::new(Some(ProviderName::Auto), None),
-                ProviderArgs::new(None, device()),
-                ProviderArgs::new(Some(ProviderName::Verbs), device()),
+                provider::setting(Some(ProviderName::Auto), None),
+                provider::setting(None, device()),
+                provider::setting(Some(ProviderName::Verbs), device()),
             ]
         );
     }

@@ -3,10 +3,11 @@
 use super::device_answers::{DeviceAnswers, Turn};
 use crate::connect::{self, NotReached, Reached};
 use crate::devices;
-use crate::provider::{ProviderArgs, Providers};
+use crate::provider::{self, Providers};
 use gateway::ConnectRdma;
 use oncrpc::{Cause, Chain};
 use rpcrdma::{Client, ClientConfig};
+use rpcrdma_daemon::providers::ProviderSetting;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub(super) struct UpstreamConnector {
     opened: Arc<Mutex<Option<Opened>>>,
 }
 
-/// Where providers come from. Its functions may block.
+/// Source of providers. Its functions may block.
 trait ProviderSource: Send + Sync {
     /// The names of the kernel's devices now.
     fn kernel_devices(&self) -> Vec<String>;
@@ -40,11 +41,11 @@ trait ProviderSource: Send + Sync {
 
 /// The providers that options choose.
 struct ConfiguredProviders {
-    args: ProviderArgs,
+    setting: ProviderSetting,
     software: Iwarp,
 }
 
-/// What was opened last.
+/// The providers that were opened last.
 struct Opened {
     /// The kernel's devices by then.
     devices: Vec<String>,
@@ -88,7 +89,7 @@ impl ProviderSource for ConfiguredProviders {
     }
 
     fn open(&self) -> anyhow::Result<Providers> {
-        self.args.providers(self.software.clone())
+        provider::providers(&self.setting, self.software.clone())
     }
 }
 
@@ -133,9 +134,9 @@ impl Opened {
 }
 
 impl UpstreamConnector {
-    /// Over what these options choose.
-    pub(super) fn new(args: ProviderArgs, software: Iwarp) -> Self {
-        Self::over(ConfiguredProviders { args, software })
+    /// A connector over the providers of this setting.
+    pub(super) fn new(setting: ProviderSetting, software: Iwarp) -> Self {
+        Self::over(ConfiguredProviders { setting, software })
     }
 
     fn over(source: impl ProviderSource + 'static) -> Self {

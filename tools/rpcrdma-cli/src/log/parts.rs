@@ -10,6 +10,7 @@ const PARTS: [&str; 11] = [
     "rpc_serving",
     "rpcrdma",
     "rpcrdma_cli",
+    "rpcrdma_daemon",
     "rpcrdma_proto",
     "verbs_ibv",
     "verbs_iwarp",

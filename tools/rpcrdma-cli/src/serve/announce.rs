@@ -1,18 +1,20 @@
 //! The announcement of `serve` when it is ready.
 
-use super::exports::Export;
-use super::listen;
-use super::listening::Listening;
-use super::plan::{self, ClientPlan, Plan, Presence};
-use super::served::AbsentExports;
-use crate::control::{ListenerStatus, RuleStatus};
-use crate::endpoint::has_host_of;
 use crate::show;
+use crate::transport::TransportArgs;
 use nfs_client::{NfsUrl, printable};
 use nfs_proto::MOUNT_PORT;
-use nfs_server::Squash;
 use printing::json;
 use rpcrdma::{Design, Versions};
+use rpcrdma_daemon::addresses::has_host_of;
+use rpcrdma_daemon::control::{ListenerStatus, RuleStatus};
+use rpcrdma_daemon::listen;
+use rpcrdma_daemon::listening::Listening;
+use rpcrdma_daemon::server::RunningServer;
+use rpcrdma_daemon::server::exports::Export;
+use rpcrdma_daemon::server::live_exports::AbsentExports;
+use rpcrdma_daemon::server::observed::rule_status;
+use rpcrdma_daemon::server::plan::{self, Plan, Presence};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
@@ -32,7 +34,7 @@ pub(crate) struct Announcement<'a> {
     /// Of RPC-over-RDMA.
     pub(crate) versions: Versions,
     /// By which clients may have their handles invalidated.
-    pub(crate) remote_invalidation: &'a [Design],
+    pub(crate) remote_invalidation: Vec<Design>,
     /// The integrity checks of software iWARP, in words.
     pub(crate) crc: &'static str,
     /// As whom files are used.
@@ -87,6 +89,26 @@ struct ExportLine<'a> {
     /// Why it is not served now.
     #[serde(skip_serializing_if = "Option::is_none")]
     absent: Option<&'a str>,
+}
+
+impl<'a> Announcement<'a> {
+    /// That of a server with these options of connections.
+    pub(super) fn new(server: &'a RunningServer, transport: &TransportArgs) -> Self {
+        Self {
+            exports: server.exports().plans(),
+            absent: server.exports().absent(),
+            listening: server.listening().clone(),
+            mount: server.mount_addrs(),
+            versions: transport.versions(),
+            remote_invalidation: transport.remote_invalidation(),
+            crc: transport.describe_crc(),
+            user: server.users().to_owned(),
+            limits: server.limits().to_owned(),
+            state: server.state().to_owned(),
+            metrics: server.metrics(),
+            control: server.control(),
+        }
+    }
 }
 
 impl Announcement<'_> {
@@ -413,24 +435,6 @@ impl Described<'_> {
     }
 }
 
-/// What the clients of a rule may do.
-pub(super) fn rule_status(rule: &ClientPlan) -> RuleStatus {
-    let options = rule.options;
-    RuleStatus {
-        clients: rule.clients.to_string(),
-        read_only: options.read_only,
-        squash: match options.squash {
-            Squash::Root => "root",
-            Squash::RemoteRoot => "remote-root",
-            Squash::All => "all",
-            Squash::None => "none",
-        }
-        .to_owned(),
-        anonuid: options.anonymous.uid,
-        anongid: options.anonymous.gid,
-    }
-}
-
 impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -465,9 +469,10 @@ impl fmt::Display for Described<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::at_port;
-    use crate::serve::listen::mount_addresses;
     use nfs_server::ClientOptions;
+    use rpcrdma_daemon::addresses::at_port;
+    use rpcrdma_daemon::listen::mount_addresses;
+    use rpcrdma_daemon::server::plan::ClientPlan;
     use std::collections::BTreeMap;
 
     fn announce(exports: &[Plan], listening: &str, check: impl FnOnce(&mut Announcement<'_>)) {
@@ -492,7 +497,7 @@ mod tests {
                 names: BTreeMap::new(),
             },
             versions: Versions::Auto,
-            remote_invalidation: &[Design::PerCall, Design::PerConnection],
+            remote_invalidation: vec![Design::PerCall, Design::PerConnection],
             crc: "CRC on",
             user: "somebody".to_owned(),
             limits: "few".to_owned(),
@@ -559,6 +564,7 @@ mod tests {
                     user: String::new(),
                     limits: String::new(),
                     state: String::new(),
+                    remote_invalidation: Vec::new(),
                     ..*announcement
                 };
                 let export = &announcement.exports[0].export;

@@ -1,10 +1,7 @@
 //! The command line of `serve`.
 
-use super::exports::ExportArg;
 use super::given::Given;
-use super::listen;
-use super::local_users::Trust;
-use super::plan::Clients;
+use super::local_users::TrustArgs;
 use super::reports::ReportArgs;
 use crate::checks::CheckArgs;
 use crate::log::LogFormat;
@@ -12,6 +9,9 @@ use crate::transport::TransportArgs;
 use clap::{Args, ValueEnum};
 use nfs_proto::MOUNT_PORT;
 use printing::units;
+use rpcrdma_daemon::clients::Clients;
+use rpcrdma_daemon::listen;
+use rpcrdma_daemon::server::exports::ExportArg;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -74,7 +74,7 @@ pub(crate) struct ServeArgs {
     pub(super) squash: SquashName,
 
     #[command(flatten)]
-    pub(super) trust: Trust,
+    pub(super) trust: TrustArgs,
 
     /// When changes of names and attributes reach the disk
     #[arg(long, value_enum, value_name = "WHEN", default_value_t)]

@@ -8,11 +8,12 @@ mod include;
 #[cfg(test)]
 mod tests;
 
-use super::exports::{Export, default_name, normal_name};
 use super::given;
-use super::plan::{ClientPlan, Clients, Plan, Presence};
 use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options, Table, Tables};
 use nfs_server::{Anonymous, ClientOptions, Squash};
+use rpcrdma_daemon::clients::Clients;
+use rpcrdma_daemon::server::exports::{Export, default_name, normal_name};
+use rpcrdma_daemon::server::plan::{ClientPlan, Plan, Presence};
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 use std::collections::HashMap;

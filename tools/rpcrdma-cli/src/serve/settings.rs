@@ -1,28 +1,23 @@
 //! Options of a server and what it serves, once command line and file are put together.
 
 use super::args::{ChangesName, ServeArgs, SquashName};
-use super::capacity::Capacity;
 use super::config::Config;
-use super::exports;
 use super::given::FileOptions;
-use super::listen::{self, MAX_LISTEN};
-use super::plan::{ClientPlan, Clients, Plan, Presence};
-use super::served::HowToOpen;
-use super::systemd;
-use crate::endpoint::{has_host_of, meet};
-use crate::failure::{self, Misconfigured, Usage, plain};
+use crate::failure::{self, Misconfigured, Usage};
 use crate::interrupt::CALLS_END_WITHIN;
-use crate::provider::ServerProviders;
+use crate::log;
 use anyhow::bail;
-use buffer::Pool;
-use nfs_server::{
-    Changes, ClientOptions, HandleKey, KeyError, LocalFsOptions, Network, Squash, default_state_dir,
-};
-use printing::units;
+use nfs_server::{Changes, ClientOptions, Network, Squash};
 use rpcrdma::ServerConfig;
-use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use rpcrdma_daemon::addresses::{has_host_of, meet};
+use rpcrdma_daemon::clients::Clients;
+use rpcrdma_daemon::listen::{self, MAX_LISTEN};
+use rpcrdma_daemon::server::observed::Observed;
+use rpcrdma_daemon::server::plan::{ClientPlan, Plan, Presence};
+use rpcrdma_daemon::server::{Administration, Reread, ServerOptions, exports};
+use rpcrdma_daemon::systemd;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::Path;
 
 /// Options of a server, and what it serves.
 pub(super) struct Settings {
@@ -97,7 +92,7 @@ impl ServeArgs {
     }
 
     /// The addresses of MOUNT.
-    pub(super) fn mount_addresses(&self) -> Vec<SocketAddr> {
+    fn mount_addresses(&self) -> Vec<SocketAddr> {
         match self.activated_mount.is_empty() {
             true => listen::mount_addresses(&self.listen, self.mount_port),
             false => self.activated_mount.clone(),
@@ -196,164 +191,101 @@ impl ServeArgs {
         all.filter(|ip| !ip.to_canonical().is_loopback())
     }
 
+    /// The options of connections.
+    fn transport_config(&self) -> ServerConfig {
+        let usual = ServerConfig::default();
+        let transport = &self.transport;
+        let idle = (!self.idle_timeout.is_zero()).then_some(self.idle_timeout);
+        usual
+            .clone()
+            .with_versions(transport.versions())
+            .with_dialect(transport.dialect())
+            .with_credits(transport.credits)
+            .with_send_size(transport.inline_size_or(usual.send_size))
+            .with_receive_size(transport.inline_size_or(usual.receive_size))
+            .with_remote_invalidation(transport.remote_invalidation())
+            .with_max_connections(self.max_connections.into())
+            .with_idle_timeout(idle)
+            .with_drain_timeout(CALLS_END_WITHIN)
+            .with_strict(self.strict)
+            .with_workers(self.threads.map_or(usual.workers, usize::from))
+            .with_spin(transport.spin())
+            .with_connections_hint(
+                "--max-connections, or max_connections of [server], sets the limit",
+            )
+    }
+
     /// The addresses that clients connect to, without ports.
-    pub(super) fn hosts(&self) -> Vec<IpAddr> {
+    fn hosts(&self) -> Vec<IpAddr> {
         self.listen.iter().map(|addr| addr.ip()).collect()
     }
 }
 
 impl Settings {
-    /// Takes what was read again, but for the options that need a restart: those of the start are in force.
-    pub(super) fn read_again(&mut self, read: Self) {
-        let server = std::mem::take(&mut self.server);
-        *self = Self { server, ..read };
-    }
-
-    /// Names the options that differ and take effect at a restart.
-    pub(super) fn changed_options(&self, other: &Self) -> Vec<String> {
-        self.server.changed(&other.server)
-    }
-
     /// The option or key that says where metrics are, in words.
-    pub(super) fn metrics_option(&self) -> String {
+    fn metrics_option(&self) -> String {
         let has_file = self.args.config.is_some();
         self.args.given.name_of("metrics", "server", has_file)
     }
 
-    /// Where state is to be kept, if anywhere.
-    pub(super) fn state_dir(&self) -> Option<PathBuf> {
-        self.given_state_dir().or_else(default_state_dir)
-    }
-
-    /// Where the administrator has state kept.
-    pub(super) fn given_state_dir(&self) -> Option<PathBuf> {
-        let given = self.args.state_dir.clone();
-        given.or_else(systemd::state_dir)
-    }
-
-    /// Where state is kept, if anywhere, and the key of file handles there. The usual place, which
-    /// nobody asked for, need not be usable.
-    ///
-    /// # Errors
-    ///
-    /// If the key cannot be used.
-    pub(super) fn state(&self) -> Result<(Option<PathBuf>, HandleKey), KeyError> {
-        if let Some(dir) = self.given_state_dir() {
-            let key = HandleKey::load_or_create(&dir)?;
-            return Ok((Some(dir), key));
-        }
-        let missing = match default_state_dir() {
-            None => NO_HOME.to_owned(),
-            Some(dir) => match HandleKey::load_or_create(&dir) {
-                Ok(key) => return Ok((Some(dir), key)),
-                Err(error) => unusable(&error).ok_or(error)?,
+    /// The server that they describe; `mount` are sockets for MOUNT that listen already.
+    pub(super) fn options(&self, mount: Vec<(SocketAddr, TcpListener)>) -> ServerOptions {
+        let args = &self.args;
+        ServerOptions {
+            listen: args.listen.clone(),
+            rdma_socket: (!args.activated.is_empty()).then_some(systemd::RDMA_SOCKET),
+            mount: args.mount_addresses(),
+            mount_sockets: mount,
+            exports: self.plans.clone(),
+            trust: args.trust.trust(),
+            changes: match args.changes {
+                ChangesName::Durable => Changes::Durable,
+                ChangesName::Cached => Changes::Cached,
             },
-        };
-        tracing::warn!(target: "serve", "{}", without_state(&missing));
-        Ok((None, HandleKey::random()?))
-    }
-
-    /// How directories are opened.
-    pub(super) fn how_to_open(
-        &self,
-        state_dir: Option<PathBuf>,
-        pool: Pool,
-        capacity: &Capacity,
-    ) -> HowToOpen {
-        HowToOpen {
-            options: LocalFsOptions::default()
-                .with_state_dir(state_dir)
-                .with_pool(pool)
-                .with_changes(match self.args.changes {
-                    ChangesName::Durable => Changes::Durable,
-                    ChangesName::Cached => Changes::Cached,
-                }),
-            open_files: capacity.open_files,
+            state_dir: args.state_dir.clone(),
+            rpcbind: args.rpcbind,
+            transport: args.transport_config(),
+            reports: args.reports.places(),
+            metrics_setting: self.metrics_option(),
         }
     }
 
-    /// How the server behaves, with as many connections as it can have, all of them over any of these providers.
-    pub(super) fn config(&self, providers: &ServerProviders) -> (ServerConfig, Capacity) {
-        let usual = ServerConfig::default();
-        let mut config = usual
-            .clone()
-            .with_versions(self.args.transport.versions())
-            .with_dialect(self.args.transport.dialect())
-            .with_credits(self.args.transport.credits)
-            .with_send_size(self.args.transport.inline_size_or(usual.send_size))
-            .with_receive_size(self.args.transport.inline_size_or(usual.receive_size))
-            .with_remote_invalidation(self.args.transport.remote_invalidation())
-            .with_max_connections(self.args.max_connections.into())
-            .with_idle_timeout(
-                (!self.args.idle_timeout.is_zero()).then_some(self.args.idle_timeout),
-            )
-            .with_drain_timeout(CALLS_END_WITHIN)
-            .with_strict(self.args.strict)
-            .with_workers(self.args.threads.map_or(usual.workers, usize::from))
-            .with_spin(self.args.transport.spin());
-        let with_memory = providers.connections_with_memory(&config);
-        let capacity = Capacity::find(
-            self.args.max_connections.into(),
-            providers.use_devices(),
-            self.args.listen.len(),
-            (with_memory, config.receive_memory),
-        );
-        config.max_connections = capacity.connections;
-        config.connections_hint =
-            Some("--max-connections, or max_connections of [server], sets the limit");
-        config.max_connections_per_address = capacity.connections.div_ceil(2);
-        (config, capacity)
+    /// The file read again, compared with the options of the start.
+    fn reread(&self, read: &Self) -> Reread {
+        Reread {
+            exports: read.plans.clone(),
+            listen: read.args.hosts(),
+            changed: read.server.changed(&self.server),
+        }
+    }
+}
+
+/// The command line of a running server, and its log.
+pub(super) struct CommandLine<'a> {
+    pub(super) args: &'a ServeArgs,
+    /// As they were at the start.
+    pub(super) settings: &'a Settings,
+}
+
+impl Administration for CommandLine<'_> {
+    fn file(&self) -> Option<&Path> {
+        self.args.config.as_deref()
+    }
+
+    fn reread(&self) -> anyhow::Result<Reread> {
+        let read = self.args.settings()?;
+        Ok(self.settings.reread(&read))
+    }
+
+    fn log_statistics(&self, server: &Observed) {
+        match log::is_json() {
+            true => log::statistics(&server.event()),
+            false => server.log(),
+        }
     }
 }
 
 /// An error in words for an address to listen at that another one has.
 fn is_part_of(part: &str, all: &str) -> String {
     format!("{part} is a part of {all}: leave it out, or give it a port of its own")
-}
-
-/// Why there is no usual place for state.
-pub(super) const NO_HOME: &str = "this user has no home";
-
-/// Why there is no place for a key, unless one that is there cannot be used.
-pub(super) fn unusable(error: &KeyError) -> Option<String> {
-    let KeyError::File { path, error } = error else {
-        return None;
-    };
-    let no_place = matches!(
-        error.kind(),
-        ErrorKind::NotFound
-            | ErrorKind::PermissionDenied
-            | ErrorKind::NotADirectory
-            | ErrorKind::ReadOnlyFilesystem
-    );
-    no_place.then(|| plain(&format_args!("{}: {error}", path.display())))
-}
-
-/// What it means that there is no place for state, and why there is none.
-pub(super) fn without_state(why: &str) -> String {
-    format!(
-        "file handles will not survive a restart: {why} (--state-dir names a directory for the key)"
-    )
-}
-
-/// Where state is kept, in words.
-pub(super) fn describe_state(dir: Option<&Path>) -> String {
-    match dir {
-        Some(dir) => format!("{} (file handles survive a restart)", dir.display()),
-        None => "none: file handles are lost at exit (--state-dir)".to_owned(),
-    }
-}
-
-/// The limits of the server, in words.
-pub(super) fn describe_limits(config: &ServerConfig, capacity: &Capacity) -> String {
-    format!(
-        "{}, each with {} calls at a time; messages of {}, READ and WRITE of {}; {} for \
-         data in flight; {} threads",
-        capacity.describe(),
-        config.credits,
-        units::size(config.receive_size.bytes() as u64),
-        units::size(nfs_server::MAX_READ.min(nfs_server::MAX_WRITE).into()),
-        units::size(config.chunk_memory as u64),
-        config.workers
-    )
 }

@@ -1,9 +1,9 @@
 //! Titles of `stats`, and what servers and gateways say in the same words.
 
 use super::rows::{shown, wrapped};
-use crate::control::ReloadStatus;
-use crate::control::asking;
+use crate::control_args;
 use printing::units;
+use rpcrdma_daemon::control::ReloadStatus;
 use std::path::Path;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Form<'_> {
 
     /// A title and, in a line of its own that is never wrapped, as it is to be copied, the option that selects this one.
     fn titled(&self, title: &str) -> String {
-        let option = self.socket.map(asking::option);
+        let option = self.socket.map(control_args::option);
         self.line(title) + &option.unwrap_or_default()
     }
 

@@ -2,9 +2,9 @@
 
 use super::form::{Form, ago, reload};
 use super::rows::{Rows, number, per_second, shown, some, wrapped};
-use crate::control::{FailedPairStatus, GatewayStatus, PairStatus};
 use printing::table::Columns;
 use printing::units;
+use rpcrdma_daemon::control::{FailedPairStatus, GatewayStatus, PairStatus};
 
 /// Spaces in front of what is said of a pair.
 const INDENT: u16 = 2;

@@ -1,10 +1,10 @@
 //! Procedures that were called, as tables.
 
 use super::rows::{Rows, number, per_second};
-use crate::control::{ProcedureStatus, shown};
 use nfs_server::{LATENCY_BUCKETS, LatencyHistogram};
 use printing::table::Columns;
 use printing::units;
+use rpcrdma_daemon::control::{ProcedureStatus, shown};
 use std::time::Duration;
 
 /// Differences of each procedure between two moments.

@@ -3,10 +3,10 @@
 use super::form::{Form, reload};
 use super::procedures;
 use super::rows::{Rows, counted, number, per_second, shown, some};
-use crate::control::{ConnectionCounts, DuplicateRequests, ServerStatus};
 use crate::provider;
 use printing::table::Columns;
 use printing::units;
+use rpcrdma_daemon::control::{ConnectionCounts, DuplicateRequests, ServerStatus};
 
 /// Statistics since the start: what is not zero or, if they are to be `long`, all in rows of any length.
 pub(super) fn since_start(now: &ServerStatus, form: &Form<'_>) -> String {

@@ -1,7 +1,7 @@
 //! The text of `stats` within 80 columns.
 
 use super::*;
-use crate::control::{GatewayStatus, ServerStatus};
+use rpcrdma_daemon::control::{GatewayStatus, ServerStatus};
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 

@@ -1,0 +1,47 @@
+//! An NFS server or a gateway as a service of the system.
+//!
+//! A [`RunningServer`](server::RunningServer) serves exports, a [`RunningGateway`](gateway::RunningGateway) passes calls on. Both
+//! take typed options, use sockets of [systemd] and tell it how they are, register with rpcbind, answer at a
+//! [control socket](control) and serve [metrics], look up names of hosts again, and keep within the limits of the process. Whoever
+//! runs them has the command line, the file and the output, opens [providers], and reads the file again when they ask.
+//!
+//! # Example
+//!
+//! The servers that run on this machine:
+//!
+//! ```no_run
+//! use rpcrdma_daemon::control::asking;
+//!
+//! # async fn run() {
+//! for server in asking::running(std::iter::empty()).await {
+//!     eprintln!("process {} listens at {}", server.pid, server.listening);
+//! }
+//! # }
+//! ```
+
+pub mod addresses;
+mod capacity;
+mod checks;
+pub mod clients;
+pub mod control;
+mod device_listeners;
+pub mod errors;
+pub mod gateway;
+mod guard;
+mod heap;
+pub mod listen;
+pub mod listening;
+mod locked_memory;
+mod lookup;
+pub mod metrics;
+mod names;
+mod peer_warnings;
+pub mod process;
+pub mod providers;
+mod registration;
+mod reloads;
+pub mod reports;
+pub mod server;
+pub mod signals;
+pub mod systemd;
+mod terminal;

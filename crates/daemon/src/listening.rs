@@ -1,0 +1,188 @@
+//! The listeners of a server for RPC-over-RDMA, by provider.
+
+use crate::control::ListenerStatus;
+use crate::listen;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+/// The addresses of RPC-over-RDMA, and their providers.
+#[derive(Clone, Debug)]
+pub struct Listening {
+    /// The addresses that were asked for, in order: one at least.
+    pub asked: Vec<SocketAddr>,
+    /// Whether these are listened at over RDMA devices, and not over software iWARP.
+    pub asked_are_devices: bool,
+    /// The addresses of RDMA devices that are listened at beside software iWARP.
+    pub devices: Vec<SocketAddr>,
+    /// Name of the sockets of the service manager that the addresses asked for are those of, if they are.
+    pub socket: Option<&'static str>,
+    /// The names of devices by their addresses.
+    pub names: BTreeMap<IpAddr, String>,
+}
+
+/// Returns the names of RDMA devices by the IP addresses of their ports.
+pub type DeviceNames = fn() -> BTreeMap<IpAddr, String>;
+
+/// Name of a provider in output: that of RDMA devices, or of software iWARP.
+pub fn provider_name(over_devices: bool) -> &'static str {
+    match over_devices {
+        true => "verbs",
+        false => "iwarp",
+    }
+}
+
+impl Listening {
+    /// At addresses, over RDMA devices or over software iWARP, and at those of RDMA devices beside that. `names` returns the
+    /// names of devices by their addresses; it is asked if there are listeners over devices.
+    ///
+    /// # Panics
+    ///
+    /// If no address was asked for.
+    pub fn new(
+        asked: Vec<SocketAddr>,
+        asked_are_devices: bool,
+        devices: Vec<SocketAddr>,
+        names: DeviceNames,
+    ) -> Self {
+        assert!(!asked.is_empty(), "a server listens somewhere");
+        let names = match asked_are_devices || !devices.is_empty() {
+            true => names(),
+            false => BTreeMap::new(),
+        };
+        Self {
+            asked,
+            asked_are_devices,
+            devices,
+            socket: None,
+            names,
+        }
+    }
+
+    /// The same with sockets of this name of the service manager at the addresses that were asked for.
+    pub fn with_socket(self, socket: Option<&'static str>) -> Self {
+        Self { socket, ..self }
+    }
+
+    /// The first address, which stands for the server.
+    pub fn first(&self) -> SocketAddr {
+        self.asked[0]
+    }
+
+    /// Each listener, for programs.
+    pub fn listeners(&self) -> Vec<ListenerStatus> {
+        let asked = self.asked.iter();
+        let asked = asked.map(|addr| (self.asked_are_devices, addr, self.socket));
+        let devices = self.devices.iter().map(|addr| (true, addr, None));
+        let all = asked.chain(devices);
+        all.map(|(over_devices, address, socket)| ListenerStatus {
+            provider: provider_name(over_devices).to_owned(),
+            address: address.to_string(),
+            device: self
+                .names
+                .get(&address.ip())
+                .filter(|_| over_devices)
+                .cloned(),
+            socket: socket.map(str::to_owned),
+        })
+        .collect()
+    }
+
+    /// The addresses, in words.
+    pub fn addresses(&self) -> String {
+        let asked = listen::shown(&self.asked);
+        if self.devices.is_empty() {
+            return format!("{asked} over RDMA");
+        }
+        let devices = listen::shown(&self.devices);
+        format!("{asked} over software iWARP, {devices} over RDMA devices")
+    }
+
+    /// The addresses that clients are told to mount from: those that this machine alone reaches only if there are no others,
+    /// as the software iWARP of Linux (siw) does not work there.
+    pub fn mounted_from(&self) -> Vec<SocketAddr> {
+        let is_here = |addr: &SocketAddr| addr.ip().to_canonical().is_loopback();
+        let all_are_here = self.asked.iter().all(is_here);
+        let shown = self.asked.iter();
+        let shown = shown.filter(|addr| all_are_here || !is_here(addr));
+        shown.copied().collect()
+    }
+
+    /// The providers that move the data, in words; `crc` is about the integrity checks of software iWARP.
+    pub fn provider(&self, crc: &str) -> String {
+        match (self.asked_are_devices, self.devices.is_empty()) {
+            (true, _) => "RDMA devices".to_owned(),
+            (false, true) => format!("software iWARP over TCP, {crc}"),
+            (false, false) => format!("RDMA devices, and software iWARP over TCP, {crc}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_providers_are_named_where_both_listen() {
+        let mut listening = Listening {
+            asked: vec!["0.0.0.0:7".parse().unwrap()],
+            asked_are_devices: false,
+            devices: Vec::new(),
+            socket: None,
+            names: [("192.0.2.1".parse().unwrap(), "rxe0".to_owned())].into(),
+        };
+        assert_eq!(listening.addresses(), "0.0.0.0:7 over RDMA");
+        assert_eq!(
+            listening.provider("CRC on"),
+            "software iWARP over TCP, CRC on"
+        );
+        listening.devices = vec![
+            "192.0.2.1:7".parse().unwrap(),
+            "192.0.2.2:7".parse().unwrap(),
+        ];
+        assert_eq!(
+            listening.addresses(),
+            "0.0.0.0:7 over software iWARP, 192.0.2.1:7, 192.0.2.2:7 over RDMA devices"
+        );
+        assert_eq!(
+            listening.provider("CRC on"),
+            "RDMA devices, and software iWARP over TCP, CRC on"
+        );
+        let listeners = listening.listeners();
+        let listeners: Vec<_> = listeners
+            .iter()
+            .map(|listener| {
+                let device = listener.device.as_deref();
+                (&*listener.provider, &*listener.address, device)
+            })
+            .collect();
+        assert_eq!(
+            listeners,
+            [
+                ("iwarp", "0.0.0.0:7", None),
+                ("verbs", "192.0.2.1:7", Some("rxe0")),
+                ("verbs", "192.0.2.2:7", None)
+            ]
+        );
+    }
+
+    #[test]
+    fn clients_mount_from_addresses_that_other_machines_reach() {
+        let check = |asked: &[&str], expected: &[&str]| {
+            let parse = |addr: &&str| addr.parse().unwrap();
+            let listening = Listening::new(
+                asked.iter().map(parse).collect(),
+                false,
+                Vec::new(),
+                BTreeMap::new,
+            );
+            let expected: Vec<SocketAddr> = expected.iter().map(parse).collect();
+            assert_eq!(listening.mounted_from(), expected, "{asked:?}");
+        };
+        let (here, here_too) = ("127.0.0.1:7", "[::1]:7");
+        let (one, other) = ("192.0.2.1:7", "[2001:db8::1]:8");
+        check(&[here, here_too], &[here, here_too]);
+        check(&[here, one, other], &[one, other]);
+        check(&["0.0.0.0:7"], &["0.0.0.0:7"]);
+        check(&[here, "0.0.0.0:8"], &["0.0.0.0:8"]);
+    }
+}

@@ -1,0 +1,375 @@
+//! A running server: its start, its parts and its end.
+
+use super::advice;
+use super::allowed;
+use super::live_exports::{HowToOpen, LiveExports};
+use super::local_users::Trust;
+use super::mount_server::MountServer;
+use super::observed::{CountedPrograms, Observed};
+use super::plan::Plan;
+use super::state;
+use super::users;
+use crate::capacity::Capacity;
+use crate::device_listeners::DeviceListeners;
+use crate::guard::Guarded;
+use crate::listen;
+use crate::listening::Listening;
+use crate::locked_memory;
+use crate::providers::ServerProviders;
+use crate::registration::{self, Registered};
+use crate::reports::{ReportPlaces, Reports};
+use crate::systemd;
+use anyhow::bail;
+use buffer::Pool;
+use nfs_server::{Changes, Exports, LocalFs, LocalFsOptions, Mount3, Nfs3, NfsAcl3};
+use oncrpc::{Connections, LocalUsers, Programs, Service};
+use printing::units;
+use rpc_serving::warnings::WARNING_PERIOD;
+use rpcrdma::{Server, ServerConfig};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+use verbs::Provider;
+
+/// Bytes of memory for file data that are kept for reuse.
+const POOL_KEEP: usize = 64 << 20;
+
+/// Configuration of a server.
+#[derive(Debug)]
+pub struct ServerOptions {
+    /// Addresses of RPC-over-RDMA: one at least.
+    pub listen: Vec<SocketAddr>,
+    /// Name of the sockets of the service manager at these addresses, if the provider listens with such.
+    pub rdma_socket: Option<&'static str>,
+    /// Addresses of MOUNT over TCP: one at least. Port 0 is any free port, the same at all of them.
+    pub mount: Vec<SocketAddr>,
+    /// Sockets of the service manager for MOUNT, each with its address. If there are any, they take the place of `mount`.
+    pub mount_sockets: Vec<(SocketAddr, TcpListener)>,
+    /// The exports, with their rules.
+    pub exports: Vec<Plan>,
+    /// Trust in callers.
+    pub trust: Trust,
+    /// Time at which changes of names and attributes reach the disk.
+    pub changes: Changes,
+    /// Directory for state. By default that of the service manager, or else that of the user.
+    pub state_dir: Option<PathBuf>,
+    /// Whether rpcbind of this machine is told.
+    pub rpcbind: bool,
+    /// Configuration of the transport. The server reduces its connections to those that the process has descriptors and memory
+    /// for, and sets what identifies local users.
+    pub transport: ServerConfig,
+    /// Places of metrics and of the control socket.
+    pub reports: ReportPlaces,
+    /// Name of the setting with the address of metrics, for errors.
+    pub metrics_setting: String,
+}
+
+/// A running server. [`run`](Self::run) serves it, and [`shutdown`](Self::shutdown) ends it.
+pub struct RunningServer {
+    pub(super) server: Server,
+    pub(super) exports: LiveExports,
+    pub(super) mount_service: Mount3,
+    pub(super) reports: Reports<Observed>,
+    mount: MountServer,
+    registered: Option<Registered>,
+    listening: Listening,
+    users: String,
+    limits: String,
+    state: String,
+}
+
+impl RunningServer {
+    /// Opens the exports and listens. Warnings are logged.
+    ///
+    /// # Errors
+    ///
+    /// If an export that has to be there cannot be served, or an address, a socket or rpcbind cannot be used.
+    pub async fn start(options: ServerOptions, providers: ServerProviders) -> anyhow::Result<Self> {
+        let (state_dir, key) = state::open(options.state_dir.as_deref())?;
+        let (mut config, capacity) = limited(options.transport, &providers, options.listen.len());
+        if let Some(warning) = capacity.warning() {
+            tracing::warn!(target: "serve", "{warning}");
+        }
+        let pool = Pool::new(POOL_KEEP);
+        let how = HowToOpen {
+            options: LocalFsOptions::default()
+                .with_state_dir(state_dir.clone())
+                .with_pool(pool.clone())
+                .with_changes(options.changes),
+            open_files: capacity.open_files,
+        };
+        let live = LiveExports::open(Exports::new(key), options.exports, how).await?;
+        let exports = live.exports.clone();
+        let hosts: Vec<IpAddr> = options.listen.iter().map(|addr| addr.ip()).collect();
+        advice::warn(live.plans(), live.addresses(), &hosts);
+
+        // Of exports that are not there it is not known.
+        let for_callers = LocalFs::acts_for_callers();
+        let local_users = options.trust.local_users(for_callers);
+        config.local_users = Some(Arc::clone(&local_users));
+        let connections = Connections::default();
+        config.connections = Some(connections.clone());
+        let programs = programs(&exports, options.trust, pool, connections);
+        let service = Programs::new()
+            .with(programs.acl.clone())
+            .with(programs.nfs.clone())
+            .with(programs.mount.clone());
+        let limits = describe_limits(&config, &capacity);
+        let device_names = providers.device_names;
+        let (server, listens_at, devices) = listen_over(
+            providers,
+            &options.listen,
+            (Arc::new(service), config),
+            (&exports, options.trust),
+        )
+        .await?;
+        let mount_service = programs.mount.clone();
+        let mount = MountServer::start(
+            &options.mount,
+            options.mount_sockets,
+            mount_service.clone(),
+            exports,
+            Some(local_users as Arc<dyn LocalUsers>),
+        )
+        .await?;
+        let registered = match options.rpcbind {
+            true => Some(register(&listens_at, &mount.addrs).await?),
+            false => None,
+        };
+        let listening = Listening::new(listens_at, devices.alone, devices.beside, device_names)
+            .with_socket(options.rdma_socket);
+        let mount_socket = mount.is_adopted.then_some(systemd::MOUNT_SOCKET);
+        log_sockets(&listening, (&mount.addrs, mount_socket));
+        let observed = Observed::new(
+            server.monitor(),
+            programs,
+            listening.clone(),
+            (mount.addrs.clone(), mount_socket),
+        );
+        observed.set_exports(&live);
+        let reports = Reports::start(
+            &options.reports,
+            observed,
+            state_dir.as_deref(),
+            &options.metrics_setting,
+        )
+        .await?;
+        Ok(Self {
+            users: users::describe(live.plans(), for_callers, &options.trust),
+            state: state::describe(state_dir.as_deref()) + &live.describe_handles(),
+            limits,
+            server,
+            exports: live,
+            mount_service,
+            reports,
+            mount,
+            registered,
+            listening,
+        })
+    }
+
+    /// The exports.
+    pub fn exports(&self) -> &LiveExports {
+        &self.exports
+    }
+
+    /// The listeners for RPC-over-RDMA.
+    pub fn listening(&self) -> &Listening {
+        &self.listening
+    }
+
+    /// Addresses of MOUNT over TCP: one at least.
+    pub fn mount_addrs(&self) -> &[SocketAddr] {
+        &self.mount.addrs
+    }
+
+    /// The users with whose rights files are used, in words.
+    pub fn users(&self) -> &str {
+        &self.users
+    }
+
+    /// The limits, in words.
+    pub fn limits(&self) -> &str {
+        &self.limits
+    }
+
+    /// The directory of the state, and the kind of file handles, in words.
+    pub fn state(&self) -> &str {
+        &self.state
+    }
+
+    /// Address of metrics, if they are served.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.reports.metrics()
+    }
+
+    /// Path of the control socket, if there is one.
+    pub fn control(&self) -> Option<&Path> {
+        self.reports.control()
+    }
+
+    /// Answers the calls in progress, and ends.
+    pub async fn shutdown(self) {
+        let _summary = SummaryOnDrop(self.mount_service);
+        if let Some(registered) = self.registered {
+            registered.remove().await;
+        }
+        let (stats, ()) = tokio::join!(self.server.shutdown(), self.mount.stop());
+        tracing::debug!(?stats, "served");
+    }
+}
+
+/// Logs the numbers of warnings that MOUNT has left out when it is dropped, also by a program that does not wait for the end.
+struct SummaryOnDrop(Mount3);
+
+impl Drop for SummaryOnDrop {
+    fn drop(&mut self) {
+        self.0.summarise(Instant::now() + WARNING_PERIOD);
+    }
+}
+
+/// The listeners over devices.
+struct OverDevices {
+    /// Whether there are no others.
+    alone: bool,
+    /// Their addresses, if there are others.
+    beside: Vec<SocketAddr>,
+}
+
+/// Listens at these addresses over the first provider, and over devices beside it.
+async fn listen_over(
+    providers: ServerProviders,
+    at: &[SocketAddr],
+    (service, config): (Arc<dyn Service>, ServerConfig),
+    (exports, trust): (&Exports, Trust),
+) -> anyhow::Result<(Server, Vec<SocketAddr>, OverDevices)> {
+    let guarded = |inner, leaves_local| -> Arc<dyn Provider> {
+        let exports = exports.clone();
+        Arc::new(Guarded::new(inner, move |addr| {
+            allowed::check(&exports, leaves_local, addr)
+        }))
+    };
+    let locked_memory = match providers.use_devices() {
+        true => locked_memory::warning(&config),
+        false => None,
+    };
+    let first = guarded(providers.first, false);
+    let (server, listens_at) = bind(first, at, service, config).await?;
+    let mut beside = match providers.beside {
+        Some(devices) => {
+            let devices = guarded(devices, !trust.trust_local);
+            let listen = async |at| server.listen_also(Arc::clone(&devices), at).await;
+            DeviceListeners::listen(&listens_at, listen).await
+        }
+        None => DeviceListeners::default(),
+    };
+    if providers.first_is_devices || !beside.listening.is_empty() {
+        beside.warnings.extend(locked_memory);
+    }
+    for warning in &beside.warnings {
+        tracing::warn!(target: "serve", "{warning}");
+    }
+    let devices = OverDevices {
+        alone: providers.first_is_devices,
+        beside: beside.listening,
+    };
+    Ok((server, listens_at, devices))
+}
+
+/// The programs that serve these exports.
+fn programs(
+    exports: &Exports,
+    trust: Trust,
+    pool: Pool,
+    connections: Connections,
+) -> CountedPrograms {
+    let users = trust.groups();
+    let mount = Mount3::new(exports.clone()).with_users(users.clone());
+    let nfs = Nfs3::new(exports.clone(), pool)
+        .with_users(users)
+        .with_connections(connections);
+    CountedPrograms {
+        acl: NfsAcl3::new(&nfs),
+        nfs,
+        mount,
+    }
+}
+
+/// Registers with rpcbind.
+async fn register(listens_at: &[SocketAddr], mount: &[SocketAddr]) -> anyhow::Result<Registered> {
+    if let Some(warning) = registration::ports_not_registered(listens_at) {
+        tracing::warn!(target: "serve", "{warning}");
+    }
+    Registered::of(&registration::entries(listens_at, mount)).await
+}
+
+/// Logs the sockets of the service manager that are used.
+fn log_sockets(listening: &Listening, (mount, mount_socket): (&[SocketAddr], Option<&str>)) {
+    let rdma = listening.asked.iter();
+    let rdma = rdma.map(|address| (listening.socket, address));
+    let mount = mount.iter().map(|address| (mount_socket, address));
+    for (socket, address) in rdma.chain(mount) {
+        if let Some(socket) = socket {
+            tracing::info!(target: "serve", socket, %address, "listens at a socket of the service manager");
+        }
+    }
+}
+
+/// The configuration with as many connections as the process can have, all of them over any of these providers.
+fn limited(
+    mut config: ServerConfig,
+    providers: &ServerProviders,
+    addresses: usize,
+) -> (ServerConfig, Capacity) {
+    let with_memory = providers.connections_with_memory(&config);
+    let capacity = Capacity::find(
+        config.max_connections,
+        providers.use_devices(),
+        addresses,
+        (with_memory, config.receive_memory),
+    );
+    config.max_connections = capacity.connections;
+    config.max_connections_per_address = capacity.connections.div_ceil(2);
+    (config, capacity)
+}
+
+/// Listens at each of these addresses. Returns those of the listeners.
+///
+/// # Errors
+///
+/// If it cannot at one of them: then the server has ended.
+async fn bind(
+    provider: Arc<dyn Provider>,
+    at: &[SocketAddr],
+    service: Arc<dyn Service>,
+    config: ServerConfig,
+) -> anyhow::Result<(Server, Vec<SocketAddr>)> {
+    let [first, others @ ..] = at else {
+        bail!("there is no address to listen at");
+    };
+    let cannot = |at: SocketAddr| move |error| listen::cannot(error, at);
+    let server = Server::bind(Arc::clone(&provider), *first, service, config)
+        .await
+        .map_err(cannot(*first))?;
+    let mut listens_at = vec![server.local_addr()];
+    for &at in others {
+        let listening = server.listen_also(Arc::clone(&provider), at).await;
+        listens_at.push(listening.map_err(cannot(at))?);
+    }
+    Ok((server, listens_at))
+}
+
+/// The limits of a server, in words.
+fn describe_limits(config: &ServerConfig, capacity: &Capacity) -> String {
+    format!(
+        "{}, each with {} calls at a time; messages of {}, READ and WRITE of {}; {} for \
+         data in flight; {} threads",
+        capacity.describe(),
+        config.credits,
+        units::size(config.receive_size.bytes() as u64),
+        units::size(nfs_server::MAX_READ.min(nfs_server::MAX_WRITE).into()),
+        units::size(config.chunk_memory as u64),
+        config.workers
+    )
+}
