@@ -2,9 +2,10 @@
 
 use crate::failure::Ended;
 use crate::output;
-use crate::session::{Of, Session, SessionArgs};
+use crate::session::{Session, SessionArgs};
 use clap::Args;
 use nfs_client::NfsUrl;
+use nfs_copy::Of;
 use std::io::Write;
 
 /// Write files to standard output

@@ -2,10 +2,11 @@
 
 use crate::failure::Usage;
 use crate::output;
-use crate::session::{Follow, Place, Session, SessionArgs};
+use crate::session::{Session, SessionArgs};
 use anyhow::bail;
 use clap::{ArgAction, Args};
 use nfs_client::NfsUrl;
+use nfs_copy::{Follow, Place};
 use nfs_proto::{Attributes, Status};
 use std::io::{self, Write};
 

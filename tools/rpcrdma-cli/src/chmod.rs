@@ -4,12 +4,12 @@ use crate::change::{ChangeArgs, ReportArgs, all_files, of_reference};
 use crate::failure::{Ended, Usage};
 use crate::in_flight::InFlight;
 use crate::modes::{ModeChange, umask};
-use crate::session::{Follow, Place, Session};
+use crate::session::Session;
 use crate::show;
-use crate::tree::{Step, Tree};
 use anyhow::bail;
 use clap::Args;
 use nfs_client::{NfsUrl, Node};
+use nfs_copy::{Follow, Place, ServerWalk, Visit};
 use nfs_proto::{FileType, SetAttributes, Status};
 
 /// Change permissions
@@ -105,22 +105,22 @@ impl Change {
         if !recursive || node.attributes.file_type != FileType::Directory {
             return Ok(());
         }
-        let mut tree = Tree::new(&place).await?;
+        let mut tree = ServerWalk::new(&place).await?;
         loop {
             match tree.next().await {
                 // Before what is in it is looked at: that may need the new permissions.
-                Ok(Some(Step::Enter(place, node))) => {
+                Ok(Some(Visit::Enter(place, node))) => {
                     let changed = self.one(&place, &node, Follow::No).await;
                     all.check(changed)?;
                 }
-                Ok(Some(Step::Other(_, node)))
+                Ok(Some(Visit::Other(_, node)))
                     if node.attributes.file_type == FileType::Symlink => {}
-                Ok(Some(Step::Other(place, node))) => {
+                Ok(Some(Visit::Other(place, node))) => {
                     let change = self.clone();
                     all.begin(async move { change.one(&place, &node, Follow::No).await })
                         .await?;
                 }
-                Ok(Some(Step::Leave(..))) => {}
+                Ok(Some(Visit::Leave(..))) => {}
                 Ok(None) => return Ok(()),
                 Err(error) => all.check(Err(error.into()))?,
             }

@@ -4,11 +4,11 @@ use crate::change::{ChangeArgs, ReportArgs, all_files, of_reference};
 use crate::failure::Ended;
 use crate::in_flight::InFlight;
 use crate::owners::parse_owner;
-use crate::session::{Follow, Place, Session};
-use crate::tree::{Step, Tree};
+use crate::session::Session;
 use anyhow::bail;
 use clap::Args;
 use nfs_client::{NfsUrl, Node};
+use nfs_copy::{Follow, Place, ServerWalk, Visit};
 use nfs_proto::{FileType, SetAttributes, Status};
 
 /// Change owners and groups
@@ -109,14 +109,14 @@ impl Change {
         if !args.change.recursive || node.attributes.file_type != FileType::Directory {
             return Ok(());
         }
-        let mut tree = Tree::new(&place).await?;
+        let mut tree = ServerWalk::new(&place).await?;
         loop {
             match tree.next().await {
-                Ok(Some(Step::Enter(place, node) | Step::Other(place, node))) => {
+                Ok(Some(Visit::Enter(place, node) | Visit::Other(place, node))) => {
                     all.begin(async move { self.one(&place, &node, Follow::No).await })
                         .await?;
                 }
-                Ok(Some(Step::Leave(..))) => {}
+                Ok(Some(Visit::Leave(..))) => {}
                 Ok(None) => return Ok(()),
                 Err(error) => all.check(Err(error.into()))?,
             }

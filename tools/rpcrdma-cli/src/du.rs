@@ -2,12 +2,12 @@
 
 use crate::failure::Ended;
 use crate::output::{self, Output};
-use crate::session::{Follow, Place, Session, SessionArgs};
+use crate::session::{Session, SessionArgs};
 use crate::show::{self, Units};
-use crate::tree::{Step, Tree};
 use anyhow::bail;
 use clap::{ArgAction, Args};
 use nfs_client::{NfsUrl, Node};
+use nfs_copy::{Follow, Place, ServerWalk, Visit};
 use nfs_proto::{FileType, Status};
 use printing::json;
 use serde::Serialize;
@@ -200,7 +200,7 @@ impl Du<'_> {
 
     /// The sum of a directory and all that is in it.
     async fn tree(&mut self, top: &Place, node: &Node, own: Sum) -> anyhow::Result<Sum> {
-        let mut tree = match Tree::new(top).await {
+        let mut tree = match ServerWalk::new(top).await {
             Ok(tree) => tree,
             Err(error) => {
                 self.check(Err(error.into()))?;
@@ -215,14 +215,14 @@ impl Du<'_> {
         let mut sums = vec![own];
         loop {
             match tree.next().await {
-                Ok(Some(Step::Enter(_, found)))
+                Ok(Some(Visit::Enter(_, found)))
                     if self.args.one_file_system
                         && found.attributes.fsid != node.attributes.fsid =>
                 {
                     tree.skip();
                 }
-                Ok(Some(Step::Enter(_, found))) => sums.push(Sum::of(&found)),
-                Ok(Some(Step::Other(place, found))) => {
+                Ok(Some(Visit::Enter(_, found))) => sums.push(Sum::of(&found)),
+                Ok(Some(Visit::Other(place, found))) => {
                     let Some(sum) = self.count(&found) else {
                         continue;
                     };
@@ -231,7 +231,7 @@ impl Du<'_> {
                     }
                     add_to_last(&mut sums, sum);
                 }
-                Ok(Some(Step::Leave(place))) => {
+                Ok(Some(Visit::Leave(place))) => {
                     let sum = sums.pop().unwrap_or_default();
                     if sums.len() <= depth {
                         self.print(Some(&place), sum)?;

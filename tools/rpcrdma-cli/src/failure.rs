@@ -5,6 +5,7 @@ use crate::interrupt::{self, Interrupted};
 use crate::log;
 use crate::output::{self, CannotWrite};
 use crate::progress;
+use crate::shell_patterns;
 use nfs_client::printable;
 pub(crate) use oncrpc::plain;
 use printing::json;
@@ -183,6 +184,11 @@ fn line(error: &anyhow::Error) -> String {
     let hint = error.chain().find_map(|cause| {
         let error: &nfs_client::Error = cause.downcast_ref()?;
         error.fault.hint()
+    });
+    let hint = hint.or_else(|| {
+        error
+            .chain()
+            .find_map(|cause| shell_patterns::hint_of(cause.downcast_ref()?))
     });
     if let Some(hint) = hint {
         text += &format!(" ({hint})");

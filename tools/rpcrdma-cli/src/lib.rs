@@ -2,10 +2,9 @@
 //!
 //! Each command is a module with its arguments and a `run`. What they share is what a user sees: how
 //! servers and files are named (`endpoint`, `session`), how connections are made (`transport`,
-//! `connect`), how files are walked through (`tree`, `in_flight`), changed (`modes`, `change`) and shown
-//! (`show`, `times`, `owners`), how
-//! copies are made (`copy`, `partial`, `progress`), how a command ends (`failure`, `interrupt`), and where it logs
-//! (`log`). Here, and nowhere else, a provider is chosen.
+//! `connect`), how many files are worked on at a time (`in_flight`), how they are changed (`modes`, `change`)
+//! and shown (`show`, `times`, `owners`), how copies of the library `nfs-copy` are shown (`copying`, `progress`), how a
+//! command ends (`failure`, `interrupt`), and where it logs (`log`). Here, and nowhere else, a provider is chosen.
 
 mod bench;
 mod cat;
@@ -21,7 +20,7 @@ mod conform;
 mod connect;
 mod connection;
 mod control_args;
-mod copy;
+mod copying;
 mod cp;
 mod devices;
 mod df;
@@ -45,7 +44,6 @@ mod mv;
 mod options;
 mod output;
 mod owners;
-mod partial;
 mod ping;
 mod probe;
 mod progress;
@@ -57,13 +55,13 @@ mod rmdir;
 mod schemas;
 mod serve;
 mod session;
+mod shell_patterns;
 mod show;
 mod stat;
 mod stats;
 mod times;
 mod touch;
 mod transport;
-mod tree;
 mod version;
 
 use std::process::ExitCode;

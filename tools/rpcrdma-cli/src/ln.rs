@@ -2,10 +2,11 @@
 
 use crate::failure::{Ended, Usage};
 use crate::output;
-use crate::session::{Follow, NOT_UTF8, Of, Place, Session, SessionArgs};
+use crate::session::{NOT_UTF8, Session, SessionArgs};
 use anyhow::bail;
 use clap::Args;
 use nfs_client::{NfsUrl, printable, temporary_name};
+use nfs_copy::{Follow, Of, Place};
 use nfs_proto::{FileType, Status};
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
@@ -124,7 +125,7 @@ async fn one(
 }
 
 fn is_taken(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref::<crate::session::FileError>();
+    let error = error.downcast_ref::<nfs_copy::FileError>();
     error.is_some_and(|error| error.status() == Some(Status::Exist))
 }
 

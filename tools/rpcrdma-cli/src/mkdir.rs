@@ -3,9 +3,10 @@
 use crate::failure::Ended;
 use crate::modes::ModeChange;
 use crate::output;
-use crate::session::{Follow, Of, Place, Session, SessionArgs};
+use crate::session::{Session, SessionArgs, umask_at};
 use clap::Args;
 use nfs_client::NfsUrl;
+use nfs_copy::{Follow, Of, Place};
 use nfs_proto::{FileType, SetAttributes};
 use std::io::Write;
 
@@ -45,7 +46,7 @@ pub(crate) async fn run(args: &MkdirArgs) -> anyhow::Result<Ended> {
             let place = session.place(url).await?;
             match args.parents {
                 true => with_parents(&place, args).await,
-                false => one(&place, args, last_mode(args, place.umask().await)).await,
+                false => one(&place, args, last_mode(args, umask_at(&place).await)).await,
             }
         };
         ended.check(made.await)?;
@@ -72,7 +73,7 @@ async fn with_parents(place: &Place, args: &MkdirArgs) -> anyhow::Result<()> {
     }
     let last = way.len() - 1;
     for (index, place) in way.iter().rev().enumerate() {
-        let umask = place.umask().await;
+        let umask = umask_at(place).await;
         let mode = match index == last {
             true => last_mode(args, umask),
             // Its owner must be able to put the next one in.

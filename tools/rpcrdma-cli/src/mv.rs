@@ -2,10 +2,11 @@
 
 use crate::failure::{Ended, Usage};
 use crate::output;
-use crate::session::{Follow, Of, Session, SessionArgs};
+use crate::session::{Session, SessionArgs};
 use anyhow::bail;
 use clap::Args;
 use nfs_client::NfsUrl;
+use nfs_copy::{Follow, Of};
 use nfs_proto::FileType;
 use std::io::Write;
 

@@ -1,8 +1,9 @@
 //! Standard output of commands. Its errors say that it is the output that cannot be written.
 
 use crate::failure::{Ended, plain};
+use std::fs::File;
 use std::io::{self, Stdout, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use syscalls::{StandardStream, was_closed};
 
 /// Standard output could not be written.
@@ -32,6 +33,17 @@ pub(crate) fn check() -> io::Result<()> {
 /// Standard output.
 #[derive(Debug)]
 pub(crate) struct Output(Stdout);
+
+/// Standard output as a file, without the buffer for lines.
+///
+/// # Errors
+///
+/// [`CannotWrite`] if there is none.
+pub(crate) fn file() -> io::Result<File> {
+    check()?;
+    let output = io::stdout().as_fd().try_clone_to_owned();
+    Ok(output.map_err(|error| CannotWrite::error(&error))?.into())
+}
 
 /// Standard output of this process.
 pub(crate) fn stdout() -> Output {

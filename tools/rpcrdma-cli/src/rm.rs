@@ -2,10 +2,11 @@
 
 use crate::failure::{Ended, is_closed_pipe};
 use crate::output;
-use crate::session::{FileError, Follow, Of, Place, Session, SessionArgs};
+use crate::session::{Session, SessionArgs};
 use anyhow::{anyhow, bail};
 use clap::Args;
 use nfs_client::{NfsUrl, Node, Removal};
+use nfs_copy::{FileError, Follow, Of, Place};
 use nfs_proto::{FileType, Status};
 use std::io::{self, Write};
 use tokio::task::spawn_blocking;

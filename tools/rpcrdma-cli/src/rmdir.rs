@@ -2,10 +2,11 @@
 
 use crate::failure::Ended;
 use crate::output;
-use crate::session::{Of, Session, SessionArgs};
+use crate::session::{Session, SessionArgs};
 use anyhow::bail;
 use clap::Args;
 use nfs_client::NfsUrl;
+use nfs_copy::Of;
 use nfs_proto::Status;
 use std::io::Write;
 

@@ -4,13 +4,15 @@ use crate::connect::ConnectArgs;
 use crate::endpoint::{Endpoint, at_port};
 use crate::failure::{self, Usage};
 use crate::modes::umask;
+use crate::shell_patterns::unexpanded;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use nfs_client::{Again, Error, Export, ExportedDir, Fault, Mount, NfsUrl, Node, current_user};
+use nfs_client::{Error, Export, ExportedDir, Fault, Mount, NfsUrl, current_user};
+use nfs_copy::{FileError, Place, Places, export_path};
 use nfs_proto::acl::{AclMask, GetAcl};
 use nfs_proto::mount::{MountStatus, Mounted};
-use nfs_proto::{FileType, MOUNT_PORT, NFS_RDMA_PORT, SetAttributes, Status};
-use oncrpc::{Chain, RpcError};
+use nfs_proto::{MOUNT_PORT, NFS_RDMA_PORT};
+use oncrpc::RpcError;
 use rpcrdma::Client;
 use std::ffi::OsStr;
 use std::fmt;
@@ -42,136 +44,10 @@ pub(crate) struct SessionArgs {
     pub(crate) connect: ConnectArgs,
 }
 
-/// Something on a server: the export it is in, and its path there.
-#[derive(Clone)]
-pub(crate) struct Place {
-    pub(crate) export: Arc<Export<Client>>,
-    /// Names with slashes between them; empty is the root of the export.
-    pub(crate) path: Vec<u8>,
-    /// As the user wrote it.
-    pub(crate) url: NfsUrl,
-}
-
-/// A file operation that failed, of the file that a URL names.
-#[derive(Debug)]
-pub(crate) struct FileError {
-    url: NfsUrl,
-    /// The operation, as a verb such as `read`.
-    doing: &'static str,
-    fault: Fault,
-}
-
-impl FileError {
-    /// The error of an operation at the server of this URL, of the file that its path names.
-    pub(crate) fn at(server: &NfsUrl, error: Error) -> Self {
-        let Error { doing, path, fault } = error;
-        let url = url_at(server, path);
-        Self { url, doing, fault }
-    }
-
-    /// An error with the URL of the file, if it is one of a file of this server.
-    pub(crate) fn name(error: anyhow::Error, server: &NfsUrl) -> anyhow::Error {
-        // What has a context already has a name.
-        let is_bare = error
-            .chain()
-            .next()
-            .is_some_and(|first| first.is::<Error>());
-        match is_bare {
-            true => match error.downcast() {
-                Ok(error) => Self::at(server, error).into(),
-                Err(other) => other,
-            },
-            false => error,
-        }
-    }
-
-    /// The same of another operation.
-    pub(crate) fn while_doing(self, doing: &'static str) -> Self {
-        Self { doing, ..self }
-    }
-
-    /// The status that the server returned, if it is the server that refused.
-    pub(crate) fn status(&self) -> Option<Status> {
-        match self.fault {
-            Fault::Status(status) => Some(status),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for FileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.url)?;
-        match self.doing {
-            // That it is not there, or cannot be reached, says it all.
-            "find" | "ask about" | "mount" => {}
-            // What follows such a verb is the path, which stands in front here.
-            doing => {
-                let verb = ["about", "of", "through", "to"]
-                    .iter()
-                    .find_map(|last| doing.strip_suffix(last));
-                write!(f, "cannot {}: ", verb.unwrap_or(doing).trim_end())?;
-            }
-        }
-        write!(f, "{}", Chain(&self.fault))?;
-        let not_found = self.status() == Some(Status::NoEntry);
-        let unexpanded = || unexpanded(&self.url.path).filter(|_| not_found);
-        match self.fault.hint().or_else(unexpanded) {
-            Some(hint) => write!(f, " ({hint})"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// The message has everything: there is no source to be told after it.
-impl std::error::Error for FileError {}
-
 /// The server mounts nothing at a path, or nothing for this client.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct NoExport(String);
-
-/// What there is to say of a path that is not found, if it is a pattern of a shell.
-fn unexpanded(path: &[u8]) -> Option<&'static str> {
-    let has = |byte| path.contains(&byte);
-    let is_pattern = has(b'*') || has(b'?') || has(b'[') && has(b']');
-    is_pattern.then_some(
-        "the shell does not expand patterns in URLs: `rpcrdma ls` lists the directory; name each file",
-    )
-}
-
-/// The URL of a path from the root of a server.
-fn url_at(server: &NfsUrl, path: Vec<u8>) -> NfsUrl {
-    let path = match path.starts_with(b"/") {
-        true => path,
-        false => [b"/", &path[..]].concat(),
-    };
-    NfsUrl {
-        path,
-        ..server.clone()
-    }
-}
-
-/// Names errors of file operations by their URL.
-pub(crate) trait Of<T> {
-    /// The error of an operation in the export of this place; its path says on what.
-    fn of(self, place: &Place) -> Result<T, FileError>;
-}
-
-impl<T> Of<T> for Result<T, Error> {
-    fn of(self, place: &Place) -> Result<T, FileError> {
-        self.map_err(|error| place.error(error))
-    }
-}
-
-/// What a symbolic link at the end of a path stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Follow {
-    /// For what it leads to.
-    Yes,
-    /// For itself.
-    No,
-}
 
 /// The servers that one command uses. Each is connected to once.
 pub(crate) struct Session {
@@ -303,6 +179,34 @@ impl Session {
     }
 }
 
+/// An error of connecting to a server, on its way through the copy.
+#[derive(Debug)]
+pub(crate) struct Unreached(pub(crate) anyhow::Error);
+
+impl fmt::Display for Unreached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", self.0)
+    }
+}
+
+impl std::error::Error for Unreached {}
+
+impl From<Unreached> for nfs_copy::Error {
+    fn from(error: Unreached) -> Self {
+        match error.0.is::<Usage>() {
+            true => Self::Places(Box::new(error)),
+            false => Self::Place(Box::new(error)),
+        }
+    }
+}
+
+impl Places for Session {
+    async fn place(&mut self, url: &NfsUrl) -> nfs_copy::Result<Place> {
+        let place = Self::place(self, url).await;
+        place.map_err(|error| Unreached(error).into())
+    }
+}
+
 impl Server {
     fn is_of(&self, url: &NfsUrl) -> bool {
         (&self.endpoint.host, self.endpoint.port) == (&url.host, url.port)
@@ -368,8 +272,7 @@ impl Server {
                 )))
             }
             fault => {
-                let url = url.clone();
-                FileError { url, doing, fault }.into()
+                FileError::new(url.clone(), doing, fault).into()
             }
         })
     }
@@ -386,7 +289,7 @@ impl Server {
             return Ok(Arc::clone(export));
         }
         let opened = Export::open(self.client.clone(), current_user(), mounted.handle).await;
-        let name = above(&url.path, path);
+        let name = export_path(&url.path, path);
         let export = Arc::new(self.explain(url, opened)?.named(name));
         self.exports.push(Arc::clone(&export));
         Ok(export)
@@ -464,226 +367,34 @@ fn say_ok(server: &Endpoint) {
     failure::note(&format!("server {server} OK"));
 }
 
-/// The name of an export: of a path on a server, what is above the path in the export.
-fn above(path: &[u8], below: &[u8]) -> Vec<u8> {
-    let names = |path: &'_ [u8]| -> Vec<Vec<u8>> {
-        let names = path.split(|&byte| byte == b'/');
-        let names = names.filter(|name| !matches!(*name, b"" | b"."));
-        names.map(<[u8]>::to_vec).collect()
+/// An error with the URL of the file, if it is one of a file of this server.
+pub(crate) fn with_url(error: anyhow::Error, server: &NfsUrl) -> anyhow::Error {
+    // What has a context already has a name.
+    let is_bare = error
+        .chain()
+        .next()
+        .is_some_and(|first| first.is::<Error>());
+    match is_bare {
+        true => match error.downcast() {
+            Ok(error) => FileError::at(server, error).into(),
+            Err(other) => other,
+        },
+        false => error,
+    }
+}
+
+/// The permissions that a new file or directory at this place is to lack: those of the umask,
+/// which does not count where the directory has a default access control list (acl(5)).
+pub(crate) async fn umask_at(place: &Place) -> u32 {
+    let lists = async {
+        let file = place.export.parent(&place.path).await.ok()?;
+        let mask = AclMask::DEFAULT_COUNT;
+        let reply = place.export.nfs().call(&GetAcl { file, mask }).await;
+        reply.ok()?.results().ok()?.ok()
     };
-    let mut all = names(path);
-    all.truncate(all.len().saturating_sub(names(below).len()));
-    [b"/", &all.join(&b'/')[..]].concat()
-}
-
-impl Place {
-    /// The last name of the path; none for the root of the export.
-    pub(crate) fn name(&self) -> Option<&[u8]> {
-        let mut names = self.path.split(|byte| *byte == b'/');
-        names
-            .rfind(|name| !name.is_empty())
-            .filter(|name| !matches!(*name, b"." | b".."))
-    }
-
-    /// The directory that it is in; none for the root of the export.
-    pub(crate) fn parent(&self) -> Option<Self> {
-        self.name()?;
-        let above = |path: &[u8]| {
-            let end = path.iter().rposition(|byte| *byte != b'/').unwrap_or(0);
-            let slash = path[..end].iter().rposition(|byte| *byte == b'/');
-            path[..slash.unwrap_or(0)].to_vec()
-        };
-        let mut url = self.url.clone();
-        url.path = above(&url.path);
-        Some(Self {
-            export: Arc::clone(&self.export),
-            path: above(&self.path),
-            url,
-        })
-    }
-
-    /// Handle and attributes, if there is something.
-    ///
-    /// # Errors
-    ///
-    /// If the server cannot say.
-    pub(crate) async fn find(&self, follow: Follow) -> Result<Option<Node>, FileError> {
-        let found = match follow {
-            Follow::Yes => self.export.stat(&self.path).await,
-            Follow::No => self.export.lstat(&self.path).await,
-        };
-        match found {
-            Ok(node) => Ok(Some(node)),
-            Err(error) if error.status() == Some(Status::NoEntry) => Ok(None),
-            Err(error) => Err(self.error(error)),
-        }
-    }
-
-    /// The permissions that a new file or directory at this place is to lack: those of the umask,
-    /// which does not count where the directory has a default access control list (acl(5)).
-    pub(crate) async fn umask(&self) -> u32 {
-        let lists = async {
-            let file = self.export.parent(&self.path).await.ok()?;
-            let mask = AclMask::DEFAULT_COUNT;
-            let reply = self.export.nfs().call(&GetAcl { file, mask }).await;
-            reply.ok()?.results().ok()?.ok()
-        };
-        match (umask(), lists.await) {
-            // A server without NFSACL has no such lists.
-            (_, Some(lists)) if lists.default.count > 0 => 0,
-            (umask, _) => umask,
-        }
-    }
-
-    /// As [`find`](Self::find), where there was something.
-    ///
-    /// # Errors
-    ///
-    /// If there is nothing, or the server cannot say.
-    pub(crate) async fn look_again(&self, follow: Follow) -> Result<Node, FileError> {
-        let found = self.find(follow).await?;
-        found.ok_or_else(|| self.fault("find", Status::NoEntry))
-    }
-
-    /// Sets attributes of what was found here, or of what has its place by then.
-    ///
-    /// # Errors
-    ///
-    /// The server's error, or a failed call.
-    pub(crate) async fn set_attributes(
-        &self,
-        node: &Node,
-        follow: Follow,
-        attributes: SetAttributes,
-    ) -> Result<(), FileError> {
-        let (mut node, mut again) = (*node, Again::default());
-        loop {
-            let set = self.export.nfs();
-            let set = set.set_attributes(node.handle, attributes, None).await;
-            match set {
-                Err(fault) if again.after(&fault) => node = self.look_again(follow).await?,
-                set => return set.map_err(|fault| self.fault("change attributes of", fault)),
-            }
-        }
-    }
-
-    /// Whether this and something else that was found are one file of one server, as far as can be told.
-    pub(crate) fn is_same(&self, node: &Node, other: &Self, other_node: &Node) -> bool {
-        let id = |node: &Node| (node.attributes.fsid, node.attributes.file_id);
-        let server = |place: &Self| (place.url.host.clone(), place.url.port);
-        node.handle == other_node.handle
-            || server(self) == server(other) && id(node) == id(other_node)
-    }
-
-    /// The URL of the root of the export.
-    pub(crate) fn export_url(&self) -> NfsUrl {
-        NfsUrl {
-            path: above(&self.url.path, &self.path),
-            ..self.url.clone()
-        }
-    }
-
-    /// Whether it is there and a directory, a symbolic link to one included.
-    ///
-    /// # Errors
-    ///
-    /// If the server cannot say.
-    pub(crate) async fn is_directory(&self) -> anyhow::Result<bool> {
-        let found = self.find(Follow::Yes).await?;
-        Ok(found.is_some_and(|node| node.attributes.file_type == FileType::Directory))
-    }
-
-    /// The error of an operation in the same export, of the file that its path names.
-    pub(crate) fn error(&self, error: Error) -> FileError {
-        FileError::at(&self.url, error)
-    }
-
-    /// The URL of something in the same export, by its path from the root of the server: as errors have it.
-    pub(crate) fn url_of(&self, path: Vec<u8>) -> NfsUrl {
-        url_at(&self.url, path)
-    }
-
-    /// The error of an operation on this.
-    pub(crate) fn fault(&self, doing: &'static str, fault: impl Into<Fault>) -> FileError {
-        FileError {
-            url: self.url.clone(),
-            doing,
-            fault: fault.into(),
-        }
-    }
-
-    /// What a walk from here has found at a path, which begins with that of this place.
-    pub(crate) fn found(&self, path: &[u8]) -> Self {
-        let below = path.strip_prefix(&self.path[..]).unwrap_or(path);
-        let begin = below.iter().position(|byte| *byte != b'/');
-        match &below[begin.unwrap_or(below.len())..] {
-            b"" => self.clone(),
-            below => self.join(below),
-        }
-    }
-
-    /// What is called `name` in this directory.
-    pub(crate) fn join(&self, name: &[u8]) -> Self {
-        let path = if self.path.is_empty() {
-            name.to_vec()
-        } else {
-            [&self.path, &b"/"[..], name].concat()
-        };
-        Self {
-            export: Arc::clone(&self.export),
-            path,
-            url: self.url.join(name),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn error_says_the_url_once_and_what_could_not_be_done() {
-        let check = |doing, fault: Fault, text: &str| {
-            let url = "nfs://h/a%20b".parse().unwrap();
-            let shown = FileError { url, doing, fault }.to_string();
-            assert!(shown.starts_with(text), "{shown}");
-            assert_eq!(shown.matches("a%20b").count(), 1);
-        };
-        let denied = || Fault::from(Status::Access);
-        check("find", denied(), "nfs://h/a%20b: permission denied (check");
-        check(
-            "remove",
-            denied(),
-            "nfs://h/a%20b: cannot remove: permission",
-        );
-        let attributes = "nfs://h/a%20b: cannot change attributes: permission";
-        check("change attributes of", denied(), attributes);
-        let shown = |url: &str| {
-            let (url, fault) = (url.parse().unwrap(), Status::NoEntry.into());
-            let doing = "find";
-            FileError { url, doing, fault }.to_string()
-        };
-        assert!(shown("nfs://h/%C3%BC").starts_with("nfs://h/ü: "));
-        assert!(shown("nfs://h/*.txt").ends_with("name each file)"));
-        let gone = Status::NoEntry.into();
-        check(
-            "rename to",
-            gone,
-            "nfs://h/a%20b: cannot rename: no such file",
-        );
-    }
-
-    #[test]
-    fn export_is_what_is_above_the_path_in_it() {
-        let check = |path: &str, below: &str, name: &str| {
-            let above = above(path.as_bytes(), below.as_bytes());
-            assert_eq!(String::from_utf8(above).unwrap(), name);
-        };
-        check("/data/a/b", "a/b", "/data");
-        check("/data/", "", "/data");
-        check("//srv//data//a/", "a", "/srv/data");
-        check("/a", "a", "/");
-        check("/data/a/.", "a", "/data");
-        check("/", "", "/");
+    match (umask(), lists.await) {
+        // A server without NFSACL has no such lists.
+        (_, Some(lists)) if lists.default.count > 0 => 0,
+        (umask, _) => umask,
     }
 }

@@ -1,5 +1,7 @@
 //! Formats paths, modes and sizes for display.
 
+pub(crate) use nfs_copy::file_type;
+
 use nfs_client::printable;
 use nfs_proto::{Attributes, FileType};
 use std::os::unix::ffi::OsStrExt;
@@ -46,19 +48,6 @@ pub(crate) fn permissions(mode: u32) -> String {
         });
     }
     shown
-}
-
-/// What a file is, in one or two words.
-pub(crate) fn file_type(file_type: FileType) -> &'static str {
-    match file_type {
-        FileType::Regular => "file",
-        FileType::Directory => "directory",
-        FileType::Block => "block device",
-        FileType::Character => "character device",
-        FileType::Symlink => "symlink",
-        FileType::Socket => "socket",
-        FileType::Fifo => "fifo",
-    }
 }
 
 /// Powers of which a unit of bytes is one.

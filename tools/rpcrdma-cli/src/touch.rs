@@ -1,7 +1,7 @@
 //! `rpcrdma touch`: sets times, and makes empty files.
 
 use crate::failure::{Ended, Usage};
-use crate::session::{Follow, Of, Session, SessionArgs};
+use crate::session::{Session, SessionArgs, umask_at};
 use crate::show;
 use anyhow::{Context, bail};
 use clap::{ArgAction, Args};
@@ -9,6 +9,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use nfs_client::NfsUrl;
+use nfs_copy::{Follow, Of};
 use nfs_proto::args::CreateHow;
 use nfs_proto::{NfsTime, SetAttributes, SetTime, Status};
 use parse_datetime::{ParsedDateTime, parse_datetime_at_date};
@@ -217,7 +218,7 @@ async fn one(
         None if args.no_create => return Ok(()),
         None if args.no_dereference => bail!(place.fault("find", Status::NoEntry)),
         None => {
-            let mode = Some(0o666 & !place.umask().await);
+            let mode = Some(0o666 & !umask_at(&place).await);
             let how = CreateHow::Guarded(SetAttributes {
                 mode,
                 ..SetAttributes::default()

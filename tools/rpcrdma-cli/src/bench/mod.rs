@@ -17,7 +17,7 @@ use crate::endpoint::Endpoint;
 use crate::failure::{Ended, Usage};
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::session::{FileError, Session, SessionArgs};
+use crate::session::{self, Session, SessionArgs};
 use anyhow::{Result, bail};
 use clap::Args;
 use load::{Load, Outcome};
@@ -209,7 +209,7 @@ async fn measured(
             let mut session = Session::new(&session_args);
             let place = interrupt.unless(session.place(url)).await?;
             let (overwrite, size) = (args.overwrite, args.size);
-            let named = |error| FileError::name(error, url);
+            let named = |error| session::with_url(error, url);
             let subject = Subject::new(&place, &workload, overwrite, size, interrupt).await;
             let subject = subject.map_err(named)?;
             let mut outcome = measure(&subject, workload, stats, interrupt, &progress).await;

@@ -1,7 +1,7 @@
 //! The parts of the program that a filter of the log can name.
 
 /// What lines of the log are filed under: what `serve` and `gateway` say of themselves, and the crates that log.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "serve",
     "gateway",
     "iwarp_proto",

@@ -1,8 +1,8 @@
 //! A file as a program reads it, one JSON object per line.
 
 use crate::owners::Owners;
-use crate::session::Place;
 use crate::{show, times};
+use nfs_copy::Place;
 use nfs_proto::Attributes;
 use serde::Serialize;
 
