@@ -12,10 +12,10 @@ mod report;
 mod shape;
 mod tables;
 
-use crate::Usage;
 use crate::model::{
     self, Bed, Loopback, ModelArgs, OF_THE_MODEL, Order, Outcome, Over, Simulated, Traffic,
 };
+use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
 use cases::{Case, DEPTH, Memory, ProviderName, TrafficKind};
 use clap::Args;

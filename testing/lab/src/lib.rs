@@ -18,6 +18,7 @@ mod plot;
 #[cfg(test)]
 mod schemas;
 mod thresholds;
+mod usage;
 
 use anyhow::Result;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -28,6 +29,7 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 use thresholds::ThresholdsArgs;
+use usage::Usage;
 
 /// The experiments behind the design pages of rpcrdma
 #[derive(Debug, Parser)]
@@ -56,11 +58,6 @@ enum Experiment {
     Thresholds(Box<ThresholdsArgs>),
     Negotiation(Box<NegotiationArgs>),
 }
-
-/// Options make no sense together: exit code 2, as for options that do not exist.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Usage(String);
 
 /// Runs the experiment that the arguments of the process name.
 ///

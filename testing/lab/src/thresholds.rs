@@ -10,8 +10,8 @@ mod mix;
 mod report;
 mod timed;
 
-use crate::Usage;
 use crate::model::ModelArgs;
+use crate::usage::Usage;
 use anyhow::{Context, Result};
 use clap::Args;
 use cost::{Bound, Cost, Form};

@@ -82,31 +82,46 @@ impl Durability {
         let open = node.writer().clone();
         // Data written from now on is not part of this COMMIT.
         let uncommitted = node.uncommitted.swap(0, Relaxed);
-        let synced = match &open {
-            Some(fd) => rustix::fs::fsync(&**fd),
-            None => match self.files.open_reader(node) {
-                Ok(fd) => rustix::fs::fsync(fd),
-                // A file can be writable and not readable for this user, or neither by now.
-                Err(Stop::Fail(Error::Access)) => {
-                    match self.volume.proc.reopen(node.path.as_fd(), OFlags::WRONLY) {
-                        Ok(fd) => rustix::fs::fsync(fd),
-                        // The sync of a whole file system is no work to have for the asking.
-                        Err(Errno::ACCESS) if uncommitted == 0 => Ok(()),
-                        Err(Errno::ACCESS) => {
-                            rustix::fs::syncfs(self.files.open_directory(&self.files.root())?)
-                        }
-                        Err(errno) => return Err(errno.into()),
-                    }
-                }
-                Err(stop) => return Err(stop),
-            },
-        };
+        let synced = self
+            .sync_file(node, open.as_deref(), uncommitted != 0)
+            .inspect_err(|_| {
+                // Nothing was synced, so that it is still to be.
+                node.uncommitted.fetch_max(uncommitted, Relaxed);
+            })?;
         drop(open);
         if let Err(errno) = synced {
             self.note_loss(errno);
         }
         self.close_writer(node);
         Ok(synced)
+    }
+
+    /// Syncs a file by its descriptor for writing, or by one of its own.
+    fn sync_file(
+        &self,
+        node: &Node,
+        open: Option<&OwnedFd>,
+        has_uncommitted: bool,
+    ) -> Try<Result<(), Errno>> {
+        if let Some(fd) = open {
+            return Ok(rustix::fs::fsync(fd));
+        }
+        match self.files.open_reader(node) {
+            Ok(fd) => return Ok(rustix::fs::fsync(fd)),
+            // A file can be writable and not readable for this user, or neither by now.
+            Err(Stop::Fail(Error::Access)) => {}
+            Err(stop) => return Err(stop),
+        }
+        match self.volume.proc.reopen(node.path.as_fd(), OFlags::WRONLY) {
+            Ok(fd) => Ok(rustix::fs::fsync(fd)),
+            // The sync of a whole file system is no work to have for the asking.
+            Err(Errno::ACCESS) if !has_uncommitted => Ok(Ok(())),
+            Err(Errno::ACCESS) => {
+                let root = self.files.open_directory(&self.files.root())?;
+                Ok(rustix::fs::syncfs(root))
+            }
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// Changes the write verifier after a failed write-back, which the kernel reports only once.

@@ -15,7 +15,7 @@ mod report;
 mod spinning;
 
 use super::median::median;
-use crate::Usage;
+use crate::usage::Usage;
 use anyhow::{Context, Result};
 use child::Child;
 use clap::Args;

@@ -9,7 +9,7 @@ mod instructions;
 mod report;
 
 use super::load::Operation;
-use crate::Usage;
+use crate::usage::Usage;
 use anyhow::{Context, Result};
 use clap::Args;
 use ends::Profiles;
