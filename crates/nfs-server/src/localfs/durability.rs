@@ -263,12 +263,16 @@ impl Durability {
 mod tests {
     use super::*;
     use crate::localfs::Handles;
+    use crate::localfs::open::Opening;
     use crate::localfs::open::tests::opened;
-    use crate::localfs::sys::Pace;
+    use crate::localfs::sys::{Pace, ProcFd};
     use std::path::Path;
 
     fn durability(path: &Path, changes: Changes) -> Durability {
-        let mut opening = opened(path, Handles::Table);
+        durability_of(opened(path, Handles::Table), changes)
+    }
+
+    fn durability_of(mut opening: Opening, changes: Changes) -> Durability {
         opening.volume.memory = false;
         let volume = Arc::new(opening.volume);
         let verifier = opening.verifier;
@@ -290,6 +294,25 @@ mod tests {
             durability.settle(pending).unwrap();
             assert_eq!(root.syncs.count(), syncs);
         }
+    }
+
+    #[test]
+    fn commit_that_cannot_open_the_file_leaves_its_data_uncommitted() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("f"), "").unwrap();
+        let empty = tempfile::tempdir().unwrap();
+        let mut opening = opened(dir.path(), Handles::Table);
+        let directory = std::fs::File::open(empty.path()).unwrap();
+        opening.volume.proc = ProcFd::empty(directory.into());
+        let durability = durability_of(opening, Changes::Cached);
+        let files = &durability.files;
+        let root = files.root();
+        let (fd, stat) = files.open_entry(&root, b"f", Pace::Patient).unwrap();
+        let file = crate::fs::FileId::new(&[7; 8]).unwrap();
+        let node = files.keep_open(files.new_node(file, &stat, fd));
+        node.uncommitted.store(3, Relaxed);
+        assert!(durability.commit(&node).is_err());
+        assert_eq!(node.uncommitted.load(Relaxed), 3);
     }
 
     #[test]

@@ -342,6 +342,12 @@ impl ProcFd {
         .map(Self)
     }
 
+    /// One that finds no file.
+    #[cfg(test)]
+    pub(super) fn empty(directory: OwnedFd) -> Self {
+        Self(directory)
+    }
+
     /// Opens the file of `fd`.
     pub(super) fn reopen(&self, fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
         self.with(fd, |dir, name| {
