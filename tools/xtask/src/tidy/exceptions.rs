@@ -36,7 +36,7 @@ pub(super) const EXCEPTIONS: Exceptions = Exceptions {
     large_types: LARGE_TYPES,
     spread_types: SPREAD_TYPES,
     lines: LINES,
-    questions: 760,
+    questions: 730,
 };
 
 const CIRCLES: &[(&str, usize)] = &[];
@@ -117,6 +117,6 @@ const SPREAD_TYPES: &[(&str, usize)] = &[
 ];
 
 const LINES: &[(&str, usize)] = &[
-    ("tools/rpcrdma-cli/src", 21_950),
+    ("tools/rpcrdma-cli/src", 21_550),
     ("tools/xtask/src", 5_150),
 ];
