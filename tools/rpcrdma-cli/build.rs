@@ -13,7 +13,7 @@ use std::process::Command;
 /// Digits of a commit that are shown.
 const DIGITS: usize = 12;
 
-/// What `cargo package` writes.
+/// File that `cargo package` writes.
 const NOTED: &str = ".cargo_vcs_info.json";
 
 fn main() {
@@ -54,7 +54,7 @@ fn of_package() -> Option<String> {
     is_commit.then(|| commit.to_owned())
 }
 
-/// What git says in one line, if it is there and has something to say.
+/// Output of git in one line, if it is there and prints something.
 fn git(args: &[&str]) -> Option<String> {
     let output = Command::new("git").args(args).output().ok()?;
     let said = String::from_utf8(output.stdout).ok()?;

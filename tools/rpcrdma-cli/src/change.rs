@@ -1,4 +1,4 @@
-//! What `chmod` and `chown` share: their common options, and what they say of each file.
+//! Parts shared by `chmod` and `chown`: their common options, and their lines for each file.
 
 use crate::failure::Usage;
 use crate::output;

@@ -58,7 +58,7 @@ pub(crate) struct Cli {
     log: Option<LogFilter>,
 }
 
-/// What stands first behind the options.
+/// Text behind the options of the program.
 const EXAMPLES: &str = "Examples:
   rpcrdma serve .
       export the current directory to this machine
@@ -108,7 +108,7 @@ enum Command {
 }
 
 impl Cli {
-    /// What the user asked for. A command line that is not understood ends the process.
+    /// Parses the command line. One that is not understood ends the process.
     pub(crate) fn from_args() -> Self {
         Self::parse_all().unwrap_or_else(|error| match error.kind() {
             _ if !error.use_stderr() => failure::exit_after(error.print()),
@@ -142,7 +142,7 @@ impl Cli {
         Ok(cli)
     }
 
-    /// What to log, if the user says.
+    /// Filter of the log, if the user gives one.
     pub(crate) fn log_filter(&self) -> Option<LogFilter> {
         self.log.clone()
     }
@@ -156,7 +156,7 @@ impl Cli {
         }
     }
 
-    /// What the log calls what this program says itself.
+    /// Target in the log of messages of this program itself.
     pub(crate) fn log_target(&self) -> Target {
         match &self.command {
             Command::Gateway(_) => Target::Gateway,

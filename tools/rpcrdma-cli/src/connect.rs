@@ -291,7 +291,7 @@ fn nobody_there(error: &SetupError) -> bool {
     }
 }
 
-/// What went wrong in setting up a connection, and what to do about it, without the address.
+/// Error of setting up a connection, with advice, without the address.
 fn explain(addr: SocketAddr, error: SetupError) -> anyhow::Error {
     match error {
         SetupError::Io(error) => explain_io(error),

@@ -51,11 +51,11 @@ pub(crate) struct DevicesArgs {
     json: bool,
 }
 
-/// What to do where there is no device.
+/// Advice where there is no device.
 const REMEDY: &str = "(the driver of a card makes one; without a card, `rdma link add rxe0 type rxe netdev eth0` makes \
                       a RoCE device of network card eth0, and type siw an iWARP device)";
 
-/// Where the kernel lists its RDMA devices, whether or not programs can use them.
+/// Folder in which the kernel lists its RDMA devices, whether or not programs can use them.
 const KERNEL_DEVICES: &str = "/sys/class/infiniband";
 
 /// Runs the command.

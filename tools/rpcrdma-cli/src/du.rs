@@ -95,7 +95,7 @@ pub(crate) struct DuArgs {
     session: SessionArgs,
 }
 
-/// What a tree takes; sizes in bytes.
+/// Space of a tree; sizes in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
     used: u64,
@@ -244,7 +244,7 @@ impl Du<'_> {
         }
     }
 
-    /// What a file takes; nothing if it was counted under another name.
+    /// Space of a file; nothing if it was counted under another name.
     fn count(&mut self, node: &Node) -> Option<Sum> {
         let attributes = &node.attributes;
         let several = attributes.links > 1 && attributes.file_type != FileType::Directory;

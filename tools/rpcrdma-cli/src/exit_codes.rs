@@ -79,7 +79,7 @@ pub(crate) const EXIT_CODES: [ExitCode; 6] = [
     },
 ];
 
-/// What stands behind the options of the program: examples, and the exit codes.
+/// Text behind the options of the program: examples, and the exit codes.
 pub(crate) fn after(examples: &str) -> String {
     let mut text = format!("{examples}\n\nExit codes:");
     for ExitCode { code, means, .. } in EXIT_CODES {

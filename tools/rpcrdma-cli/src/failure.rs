@@ -71,7 +71,7 @@ pub(crate) fn ended_by(ended: &anyhow::Result<Ended>) -> Option<Signal> {
     Some(error.downcast_ref::<Interrupted>()?.0)
 }
 
-/// What the shell is told: 0 if all was done, 1 if something was not, 2 if it was not understood, 77 if nothing could be
+/// Exit code of the process: 0 if all was done, 1 if something was not, 2 if it was not understood, 77 if nothing could be
 /// tested, 78 if a file of exports is wrong, 128 and the number of a signal if that ended it.
 pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
     match ended {
@@ -102,11 +102,11 @@ pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
 /// Whether errors are printed as JSON.
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// What a command with `--json` writes to standard error for each failure, in one line.
+/// Line that a command with `--json` writes to standard error for each failure.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Report {
-    /// What failed, and why.
+    /// Failure, and its cause.
     error: String,
     /// The exit code that the command ends with, if nothing worse follows.
     exit_code: u8,

@@ -108,7 +108,7 @@ fn check_stdout(args: &CopyArgs, urls: &[NfsUrl]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What to copy, and where to: the last argument, if it is no URL.
+/// Sources to copy, and the destination: the last argument, if it is no URL.
 fn sources(paths: &[OsString]) -> anyhow::Result<(Vec<NfsUrl>, PathBuf)> {
     let is_url = |path: &OsString| {
         let begin = path.as_bytes().get(..6);

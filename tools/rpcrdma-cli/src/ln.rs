@@ -82,7 +82,7 @@ fn parse_url(text: &OsStr) -> Result<NfsUrl, Usage> {
         .map_err(|error| Usage(format!("{url}: {error} (symbolic links are made with -s)")))
 }
 
-/// What a link is of.
+/// Target of a link.
 enum Target<'a> {
     /// The text of a symbolic link.
     Text(&'a [u8]),

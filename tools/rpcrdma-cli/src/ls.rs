@@ -181,7 +181,7 @@ enum When {
     Never,
 }
 
-/// What an entry is sorted by.
+/// Key by which entries are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     Name,
@@ -197,7 +197,7 @@ pub(crate) struct Entry {
     node: Option<Node>,
     /// Text of a symbolic link, where it is shown.
     target: Option<Vec<u8>>,
-    /// What the link leads to, where that is shown.
+    /// Attributes of the link's target, where those are shown.
     leads_to: Option<Attributes>,
 }
 
@@ -257,7 +257,7 @@ impl LsArgs {
     }
 }
 
-/// What the user named.
+/// Object that the user named.
 struct Named {
     place: Place,
     entry: Entry,

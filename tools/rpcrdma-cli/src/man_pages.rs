@@ -11,7 +11,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// What begins the examples in the text behind a command's options.
+/// Heading of the examples in the text behind a command's options.
 const EXAMPLES: &str = "Examples:";
 
 /// Pages that belong to a command beside that of the program.
@@ -143,7 +143,7 @@ fn exit_status(program: &Command, command: &Command) -> Roff {
     page
 }
 
-/// Where to read on.
+/// References to other pages.
 fn see_also(program: &Command, command: &Command) -> Roff {
     let name = |command: &Command| command.get_display_name().unwrap_or("rpcrdma").to_owned();
     let this = name(command);

@@ -93,7 +93,7 @@ const LAST_REPLIES: Duration = Duration::from_secs(1);
 /// How long the end of the connection may take.
 const CLOSED_WITHIN: Duration = Duration::from_secs(2);
 
-/// What is known so far.
+/// Statistics so far.
 #[derive(Debug, Default)]
 struct Statistics {
     sent: u64,
@@ -138,11 +138,11 @@ pub(crate) struct Report<'a> {
     error: Option<String>,
 }
 
-/// What was agreed on, if there is a connection in the end.
+/// Agreed values, if there is a connection in the end.
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Agreed {
-    /// What the connection uses: `iwarp` (software iWARP over TCP) or `verbs` (an RDMA device).
+    /// Provider of the connection: `iwarp` (software iWARP over TCP) or `verbs` (an RDMA device).
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<&'static str>,
     /// Name of the RDMA device, if it uses one.
@@ -243,7 +243,7 @@ struct Ping<'a> {
     interrupt: Interrupt,
     start: Instant,
     statistics: Statistics,
-    /// What the last call that failed failed with.
+    /// Error of the last call that failed.
     last_error: Option<String>,
 }
 
@@ -254,7 +254,7 @@ struct Called {
     answered: anyhow::Result<Answered>,
 }
 
-/// What a server answers to NULL of NFS version 3.
+/// Answer of a server to NULL of NFS version 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answered {
     /// Nothing.
@@ -512,7 +512,7 @@ impl Statistics {
         }
     }
 
-    /// What it may mean that there is a connection, and no call was answered.
+    /// Possible cause if there is a connection, and no call was answered.
     fn hint(&self) -> Option<&'static str> {
         if self.sent == 0 || self.received() > 0 || self.refused > 0 {
             return None;

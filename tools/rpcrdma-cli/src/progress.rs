@@ -55,10 +55,10 @@ pub(crate) struct Progress {
 /// Files and bytes of a copy. Bytes that were copied are the position of the bar.
 #[derive(Debug, Default)]
 struct Counts {
-    /// What a count made before the copy has found.
+    /// Number of files that a count made before the copy has found.
     expected_files: AtomicU64,
     expected_bytes: AtomicU64,
-    /// What was begun: more than expected if files were added or grew meanwhile.
+    /// Number of files begun: more than expected if files were added or grew meanwhile.
     begun_files: AtomicU64,
     begun_bytes: AtomicU64,
     done: AtomicU64,
@@ -190,7 +190,7 @@ fn width() -> usize {
     }
 }
 
-/// What the line shows.
+/// Figures of the line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Figures {
     files: (u64, u64),
@@ -348,7 +348,7 @@ fn clock(time: Duration) -> String {
     }
 }
 
-/// What was done, in one line.
+/// Summary of the work, in one line.
 fn summary(counts: &Counts, bytes: u64, took: Duration) -> String {
     let files = counts.done.load(Relaxed);
     let noun = if files == 1 { "file" } else { "files" };

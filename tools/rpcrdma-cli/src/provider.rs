@@ -12,7 +12,7 @@ use verbs::{BoxFuture, Listener, Provider, SetupError, WrapProvider};
 use verbs_ibv::Ibv;
 use verbs_iwarp::Iwarp;
 
-/// What is to be said of a device for a provider that uses none.
+/// Message about a device for a provider that uses none.
 const NEEDS_VERBS: &str =
     "--device names an RDMA device, which --provider iwarp does not use: leave one of the two out";
 

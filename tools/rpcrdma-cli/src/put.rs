@@ -106,7 +106,7 @@ fn source(path: PathBuf) -> anyhow::Result<Source> {
     }))
 }
 
-/// What to copy, and where to: the last argument.
+/// Sources to copy, and the destination: the last argument.
 fn split_args(paths: &[OsString]) -> anyhow::Result<(Vec<PathBuf>, NfsUrl)> {
     match paths {
         [sources @ .., url] if !sources.is_empty() => {

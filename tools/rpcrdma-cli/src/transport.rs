@@ -181,7 +181,7 @@ impl TransportArgs {
         }
     }
 
-    /// What moves the data of a client, in words, before a connection tells.
+    /// Transport of a client's data, in words, before a connection tells.
     pub(crate) fn describe(&self) -> &'static str {
         self.provider.describe()
     }

@@ -1,4 +1,4 @@
-//! What `--version` says.
+//! Text of `--version`.
 
 use nfs_proto::{MOUNT_V3, NFS_V3, NFSACL_V3};
 use std::sync::LazyLock;

@@ -32,7 +32,7 @@ pub(super) struct Load {
     size: u64,
 }
 
-/// What is called.
+/// Program that is called.
 enum Callee {
     Null(Arc<Nfs3<Client>>),
     File {
@@ -47,7 +47,7 @@ enum Callee {
     },
 }
 
-/// What calls of one kind came to.
+/// Results of calls of one kind.
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
     pub(super) bytes: u64,
@@ -56,7 +56,7 @@ pub(super) struct Recorded {
     pub(super) latencies: Latencies,
 }
 
-/// What a measurement came to.
+/// Result of a measurement.
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// From the end of the ramp time to the end of the last call.
@@ -83,7 +83,7 @@ struct Done {
     bytes: usize,
 }
 
-/// What the tasks share.
+/// State shared by the tasks.
 struct Shared {
     state: Mutex<State>,
     client: Client,
@@ -291,7 +291,7 @@ impl Shared {
         (state.calls, state.bytes)
     }
 
-    /// What the calls came to.
+    /// Result of the calls.
     fn outcome(&self, cpu: f64, error: Option<Error>) -> Outcome {
         let mut state = self.state();
         let work = state.ramped.take().and_then(|(before, calls)| {

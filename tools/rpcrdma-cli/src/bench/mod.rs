@@ -262,7 +262,7 @@ async fn measure(
     outcome
 }
 
-/// What is to be done, if it makes sense.
+/// Returns the workload, if its options make sense together.
 fn workload(args: &BenchArgs, target: &Target) -> Result<Workload> {
     let usage = |what: String| Err(Usage(what).into());
     let pattern = match (args.rw, target) {

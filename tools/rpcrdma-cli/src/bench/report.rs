@@ -1,4 +1,4 @@
-//! What a measurement of a server came to, for people and for programs.
+//! Result of the measurement of a server, for people and for programs.
 
 use super::load::{Outcome, Recorded};
 use super::rates::{bandwidth, rate};
@@ -75,7 +75,7 @@ struct File {
     temporary: bool,
 }
 
-/// What was agreed on, if there is a connection at the end.
+/// Agreed values, if there is a connection at the end.
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Connection {
@@ -85,13 +85,13 @@ struct Connection {
     /// The design by which the server may invalidate handles of the client, if it may.
     #[serde(skip_serializing_if = "Option::is_none")]
     remote_invalidation: Option<&'static str>,
-    /// What the connection uses: `iwarp` (software iWARP over TCP) or `verbs` (an RDMA device).
+    /// Provider of the connection: `iwarp` (software iWARP over TCP) or `verbs` (an RDMA device).
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<&'static str>,
     /// Name of the RDMA device, if it uses one.
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<String>,
-    /// What moves the data, in words.
+    /// Transport of the data, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     transport: Option<String>,
     /// Calls that the server takes at a time, on the connection that has the fewest.
@@ -101,7 +101,7 @@ struct Connection {
     reconnects: u64,
 }
 
-/// What was asked for.
+/// Options of the measurement.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Options {
@@ -366,7 +366,7 @@ impl Report {
         write!(out, "{}", self.remarks())
     }
 
-    /// What was measured, and how.
+    /// Parameters of the measurement.
     fn about(&self) -> Columns {
         let Options {
             rw,
@@ -444,7 +444,7 @@ impl Report {
         figures.next().map(|figures| figures.runtime / 1e3)
     }
 
-    /// What is to be known about the figures.
+    /// Remarks on the figures.
     fn remarks(&self) -> Columns {
         let mut remarks = Columns::new(&[0, 1]);
         if let Some(commit) = self.commit_ns {

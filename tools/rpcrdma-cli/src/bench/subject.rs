@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// What temporary files are called, before what makes their names different.
+/// First part of the names of temporary files, before the part that differs.
 const NAME: &[u8] = b"bench";
 
 /// Bytes of a temporary file, unless the user says.
@@ -41,7 +41,7 @@ pub(super) struct Subject {
     temporary: Option<Temporary>,
 }
 
-/// Where a temporary file is.
+/// Place of a temporary file.
 struct Temporary {
     dir: FileHandle,
     name: Vec<u8>,

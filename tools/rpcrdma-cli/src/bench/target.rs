@@ -1,4 +1,4 @@
-//! What is measured: a server, or something on it.
+//! Target of a measurement: a server, or something on it.
 
 use crate::endpoint::Endpoint;
 use nfs_client::{NfsUrl, UrlError};

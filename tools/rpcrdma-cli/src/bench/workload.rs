@@ -93,7 +93,7 @@ impl Stability {
     }
 }
 
-/// What a measurement does.
+/// Parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Workload {
     pub(super) pattern: Pattern,
@@ -136,7 +136,7 @@ impl Workload {
     }
 }
 
-/// What one call does.
+/// Operation of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Null,

@@ -288,7 +288,7 @@ impl ConformArgs {
     }
 }
 
-/// What a run tells, from its thread.
+/// Message of a run, from its thread.
 enum Line {
     Begins(&'static str),
     Ended(Box<::conform::Finding>),

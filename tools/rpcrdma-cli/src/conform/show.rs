@@ -30,7 +30,7 @@ impl Show {
         }
     }
 
-    /// What is tested, by how many cases, and how long that takes.
+    /// Prints the peer under test, the number of cases, and how long they take.
     pub(super) fn begin(
         &mut self,
         what: &str,

@@ -92,7 +92,7 @@ pub(crate) struct CopyArgs {
 /// When a copy has holes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum When {
-    /// Where the source has holes
+    /// At the holes of the source
     #[default]
     Auto,
     /// Wherever there are zeros

@@ -24,11 +24,11 @@ pub(crate) struct Line {
     /// Whether it is used without `--provider` (`auto`). An iWARP device is used with `--provider verbs` only, because
     /// software iWARP reaches the same peers.
     pub(super) used_by_auto: bool,
-    /// What the device reports; null if it could not be opened.
+    /// Attributes that the device reports; null if it could not be opened.
     pub(super) attributes: Option<AttributesLine>,
 }
 
-/// What a device reports.
+/// Attributes that a device reports.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct AttributesLine {
@@ -101,7 +101,7 @@ pub(super) struct PortLine {
     pub(super) number: u8,
     /// State of the link: `down`, `initializing`, `armed`, `active` or `other`.
     pub(super) state: String,
-    /// What carries its packets: `InfiniBand`, `Ethernet` or `unspecified`.
+    /// Link layer of its packets: `InfiniBand`, `Ethernet` or `unspecified`.
     pub(super) link_layer: String,
     /// Protocol on the wire: `InfiniBand`, `RoCE v1`, `RoCE v2`, `RoCE v1, v2`, `RoCE`, `iWARP` or `unknown`.
     pub(super) protocol: String,

@@ -5,11 +5,11 @@ use std::fs::{self, DirEntry, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// What to do where libibverbs does not know a device of the kernel.
+/// Advice where libibverbs does not know a device of the kernel.
 pub(super) const NO_DRIVER: &str = "libibverbs has no driver for it (install ibverbs-providers on Debian and Ubuntu, \
                          libibverbs on Fedora and RHEL)";
 
-/// What to do where the file of a device cannot be opened.
+/// Advice where the file of a device cannot be opened.
 const NO_PERMISSION: &str =
     "`ls -l /dev/infiniband` shows whom it permits; rdma_cm beside it is needed too";
 const NO_FILE: &str =

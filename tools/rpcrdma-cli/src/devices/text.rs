@@ -5,7 +5,7 @@ use nfs_client::printable;
 use printing::table::Columns;
 use printing::units;
 
-/// What stands where there is nothing to say.
+/// Text of an empty field.
 const NOTHING: &str = "-";
 
 /// How a device is used that is not used otherwise.

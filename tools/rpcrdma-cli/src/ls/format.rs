@@ -15,7 +15,7 @@ use term_grid::{Direction, Filling, Grid, GridOptions};
 /// Columns of an output whose width is not known.
 const USUAL_WIDTH: usize = 80;
 
-/// What the entries belong to.
+/// Listing to which entries belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listing {
     /// To nothing: the user named each of them.
@@ -24,7 +24,7 @@ pub(super) enum Listing {
     Directory,
 }
 
-/// Where names go that are shown alone.
+/// Layout of names that are shown alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     OnePerLine,
@@ -217,7 +217,7 @@ impl<'a> Format<'a> {
     }
 }
 
-/// What LS_COLORS calls a file.
+/// Kind of a file in LS_COLORS.
 fn indicator(attributes: &Attributes) -> Indicator {
     let has = |bits| attributes.mode & bits != 0;
     match attributes.file_type {

@@ -6,7 +6,7 @@ use oncrpc::{Chain, ReplyHeader, RpcError, read_reply};
 use rpcrdma_proto::header::{Body, Header, HeaderView, RdmaError, VERSION, error_code, procedure};
 use serde::Serialize;
 
-/// What came of a call of the procedure NULL.
+/// Outcome of a call of the procedure NULL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "answer", rename_all = "snake_case")]
@@ -50,7 +50,7 @@ impl Answer {
         }
     }
 
-    /// What else there is to say.
+    /// Further description, if there is one.
     pub(super) fn detail(&self) -> Option<&str> {
         match self {
             Self::Error { detail } | Self::Nothing { detail } => Some(detail),

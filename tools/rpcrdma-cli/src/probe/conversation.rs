@@ -40,19 +40,19 @@ pub(super) struct Conversation {
     xid: u32,
     /// The XID of what was said without a wait for an answer.
     told: Option<u32>,
-    /// What came for that.
+    /// Answer to that.
     refusal: Option<Buffer>,
     /// Messages that came and answered nothing.
     pub(super) strays: u64,
     /// Whether version two is spoken, of which there are several drafts.
     two: bool,
-    /// What showed that the peer uses another draft.
+    /// Sign that the peer uses another draft.
     foreign: Option<Foreign>,
     /// Whether each message is awaited, and not only the answer to the last.
     all: bool,
 }
 
-/// What came back.
+/// Message that came back.
 pub(super) struct Heard {
     pub(super) xid: u32,
     /// From the transport header on.
@@ -190,7 +190,7 @@ impl Conversation {
         }
     }
 
-    /// What came for the operation that was told, if anything did.
+    /// Answer to the operation that was sent, if there was one.
     pub(super) fn refusal(&mut self) -> Option<Buffer> {
         self.refusal.take()
     }

@@ -63,7 +63,7 @@ fn nothing(error: &NoAnswer) -> VersionTwo {
     }
 }
 
-/// What a message was.
+/// Kind of a message.
 enum Took {
     /// Something of a peer that has more to say.
     Some,
@@ -169,7 +169,7 @@ mod tests {
         words.iter().flat_map(|word| word.to_be_bytes()).collect()
     }
 
-    /// What is found in one message after the other.
+    /// Findings in a sequence of messages.
     fn found(messages: &[&[u32]]) -> VersionTwo {
         let mut spoken = Spoken::default();
         for words in messages {

@@ -54,7 +54,7 @@ const CREDITS: u32 = 1024;
 /// Most calls whose time is taken.
 const MAX_CALLS: i64 = 1000;
 
-/// What is called: the version that everybody has comes first.
+/// Programs and versions that are called: the version that everybody has comes first.
 const PROGRAMS: [(&str, u32, u32); 4] = [
     ("NFS", NFS_PROGRAM, NFS_V3),
     ("NFS", NFS_PROGRAM, 2),
@@ -148,7 +148,7 @@ enum Draft {
     Ietf07,
 }
 
-/// What a peer is looked at over.
+/// Provider over which a peer is looked at.
 #[derive(Clone, Copy)]
 enum Over<'a> {
     Software,
@@ -357,7 +357,7 @@ impl ProbeArgs {
         Ok(())
     }
 
-    /// What the peer makes of version two, as the first thing it hears, and of not being asked for
+    /// Looks at the peer's answer to version two in the first message, and to a request without
     /// CRCs.
     async fn look_at_version_two(
         &self,
@@ -451,7 +451,7 @@ impl ProbeArgs {
     }
 }
 
-/// What we say about ourselves: the same as all commands.
+/// Private data that we send: the same as all commands.
 fn ours() -> PrivateData {
     let usual = ClientConfig::default();
     PrivateData {

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use verbs::QueuePair;
 use verbs_iwarp::Exchange;
 
-/// What was found out about a peer. What could not be found out is null.
+/// Findings about a peer. Null stands for an unknown value.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Report {
@@ -20,11 +20,11 @@ pub(crate) struct Report {
     pub(super) server: String,
     /// The address that was looked at.
     pub(super) address: String,
-    /// What is on the other side.
+    /// Kind of peer.
     pub(super) verdict: Verdict,
     /// The verdict in a sentence that says what to do.
     pub(super) explanation: String,
-    /// What the peer was looked at over: `iwarp` (software iWARP over TCP) or `verbs` (RDMA devices).
+    /// Provider over which the peer was looked at: `iwarp` (software iWARP over TCP) or `verbs` (RDMA devices).
     pub(super) provider: &'static str,
     /// Name of the RDMA device at this end, if the connection uses one.
     pub(super) device: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Report {
     pub(super) limits: Option<LimitsSeen>,
     /// Milliseconds to connect over TCP.
     pub(super) tcp_connect_ms: Option<f64>,
-    /// What came in the place of an MPA Reply.
+    /// First octets that came in the place of an MPA Reply.
     pub(super) first_bytes: Option<FirstBytes>,
     /// NFS version 3 over plain TCP, where there is no MPA.
     pub(super) plain_tcp: Option<ProgramAnswer>,
@@ -44,7 +44,7 @@ pub(crate) struct Report {
     pub(super) private_data: Option<PrivateDataSeen>,
     /// The inline thresholds.
     pub(super) inline: Option<Inline>,
-    /// What is known of RPC-over-RDMA.
+    /// Findings about RPC-over-RDMA.
     pub(super) rpcrdma: Option<RpcRdma>,
     /// Calls of the procedure NULL of each program and version that was tried.
     pub(super) programs: Vec<ProgramAnswer>,
@@ -115,7 +115,7 @@ pub(super) struct LimitsSeen {
     pub(super) max_message_bytes: u32,
 }
 
-/// What is on the other side.
+/// Kind of peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -142,7 +142,7 @@ pub(super) enum Verdict {
     Unreachable,
 }
 
-/// What came in the place of an MPA Reply.
+/// First octets that came in the place of an MPA Reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct FirstBytes {
@@ -220,13 +220,13 @@ pub(super) struct Inline {
     pub(super) from_peer: usize,
 }
 
-/// What is known of the transport protocol.
+/// Findings about the transport protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct RpcRdma {
     /// Whether the peer answers in version one.
     pub(super) version_one: bool,
-    /// What came of version two.
+    /// Outcome of version two.
     pub(super) version_two: Option<VersionTwo>,
     /// Credits that we asked for.
     pub(super) credits_asked: u32,

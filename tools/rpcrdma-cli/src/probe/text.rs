@@ -258,7 +258,7 @@ fn private_data_rows(rows: &mut Columns, seen: &PrivateDataSeen) {
     }
 }
 
-/// What is not answered, and why.
+/// Message about calls that are not answered, with the reason.
 fn unanswered(report: &Report, why: &str) -> String {
     match announces(report) {
         true => format!("RPC-over-RDMA, which it announces: {why}"),
@@ -266,7 +266,7 @@ fn unanswered(report: &Report, why: &str) -> String {
     }
 }
 
-/// What the lack of an answer may mean. A peer whose private data is that of RPC-over-RDMA speaks it: it may be a
+/// Possible cause of the lack of an answer. A peer whose private data is that of RPC-over-RDMA speaks it: it may be a
 /// gateway, which cannot say so.
 pub(super) fn hint(report: &Report, error: &NoAnswer) -> &'static str {
     match error {

@@ -26,7 +26,7 @@ use rpcrdma_proto::{Design, PrivateData};
 use serde::Serialize;
 use serde_json::Value;
 
-/// What came of a message of version two.
+/// Outcome of a message of version two.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "answer", rename_all = "snake_case")]
@@ -42,7 +42,7 @@ pub(super) enum VersionTwo {
     Spoken(Spoken),
     /// A message of another draft of version two came back.
     OtherDraft {
-        /// What shows it, in words.
+        /// Evidence, in words.
         detail: String,
         /// The drafts that have it, if there are any.
         drafts: Option<&'static str>,
@@ -75,9 +75,9 @@ pub(super) struct Spoken {
     pub(super) designs_offered: Vec<&'static str>,
     /// The one that it selected.
     pub(super) design_selected: Option<&'static str>,
-    /// What it says of itself in ietf-07, which has no characteristics.
+    /// Properties that it announces in ietf-07, which has no characteristics.
     pub(super) properties: Option<Vec<Property>>,
-    /// What is wrong with what it said.
+    /// Fault of its announcement.
     pub(super) odd: Option<String>,
 }
 
@@ -96,7 +96,7 @@ impl Default for Spoken {
     }
 }
 
-/// What a peer says of itself.
+/// Characteristic that a peer announces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Characteristic {
@@ -112,7 +112,7 @@ pub(super) struct Characteristic {
     pub(super) fixed: bool,
 }
 
-/// What a peer of ietf-07 says of itself.
+/// Property that a peer of ietf-07 announces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Property {
@@ -261,7 +261,7 @@ fn is_refusal(error: ErrorView) -> bool {
     error.code == Some(error_code::INVAL_OPTION)
 }
 
-/// What the peer says, known or not, valid or not.
+/// Characteristics that the peer announces, known or not, valid or not.
 fn characteristics(
     start: &SpecView<'_>,
     nochg: &SubsetView,

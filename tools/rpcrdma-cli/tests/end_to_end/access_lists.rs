@@ -59,7 +59,7 @@ fn tree() -> tempfile::TempDir {
 
 const NAMES: [&str; 5] = ["file", "closed", "program", "dir", "dir/file"];
 
-/// What mkdir(2) and open(2) leave of the modes of [`tree`] where a default list has these rights.
+/// Modes of [`tree`] that mkdir(2) and open(2) leave where a default list has these rights.
 fn left(by: u32) -> [u32; 5] {
     [0o666, 0o444, 0o777, 0o777, 0o666].map(|mode| mode & by)
 }

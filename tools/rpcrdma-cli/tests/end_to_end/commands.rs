@@ -1,4 +1,4 @@
-//! What the commands do.
+//! Behaviour of the commands.
 
 use crate::running::{Served, fails, ok, text, tree};
 use std::ffi::{OsStr, OsString};
@@ -255,7 +255,7 @@ fn pings_are_answered_and_counted() {
     assert!(shown.contains("2 calls, 2 replies, 0% lost"), "{shown}");
 }
 
-/// What the program prints is the same, whichever version carries it.
+/// Output is the same in either version.
 #[test]
 fn every_command_does_the_same_over_each_version() {
     let served = Served::new(&[]);

@@ -1,4 +1,4 @@
-//! What all commands have in common: durations and sizes with units, and what is logged.
+//! Options that all commands have: durations and sizes with units, and the log.
 
 use crate::running::{PROGRAM, Served, fails, fails_with, ok, run, text};
 use std::process::{Command, Stdio};

@@ -265,7 +265,7 @@ fn check_says_what_would_be_served_and_serves_nothing() {
     );
 }
 
-/// What `--check` says of a file that can be used: the warnings, and all as JSON.
+/// Output of `--check` about a file that can be used: the warnings, and all as JSON.
 #[track_caller]
 fn checked(path: &str, more: &[&str]) -> (String, serde_json::Value) {
     let check = ["serve", "--check", "--json", "--config", path];
@@ -691,7 +691,7 @@ fn eventually(is_so: impl Fn() -> bool) {
     }
 }
 
-/// What a command said on standard error, line by line.
+/// Lines of a command on standard error.
 fn complaints(output: &Output) -> Vec<String> {
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);

@@ -1,4 +1,4 @@
-//! What administrators are given beside the program: units, a man page, a file of exports.
+//! Files for administrators beside the program: units, a man page, a file of exports.
 
 use crate::running::{PROGRAM, fails, ok, run, text};
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! What `get` and `put` find out before they copy anything.
+//! Findings of `get` and `put` before they copy anything.
 
 use crate::commands::data;
 use crate::copies::mode;

@@ -4,7 +4,7 @@ use crate::running::{PROGRAM, text};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// What both are run with: the same language, time zone and look.
+/// Environment of both: the same language, time zone and look.
 const ENVIRONMENT: [(&str, &str); 3] = [
     ("LC_ALL", "C.UTF-8"),
     ("TZ", "Europe/Berlin"),

@@ -19,7 +19,7 @@ fn invalidation(how: &str) -> String {
     format!("--remote-invalidation={how}")
 }
 
-/// What a client with these options agrees on with a server.
+/// Design that a client with these options agrees on with a server.
 fn agreed(served: &Served, args: &[&str]) -> Value {
     let ping = ["ping", "-c1", "--json", &served.listening];
     let report = ok(&[&ping[..], args].concat());

@@ -1,4 +1,4 @@
-//! What goes wrong says what was wrong and what to do, and the server goes on.
+//! Errors say what was wrong and what to do, and the server goes on.
 
 use crate::copies::fifo;
 use crate::running::{PROGRAM, Served, fails, free_port, ok, run, text, tree};

@@ -115,7 +115,7 @@ fn what_has_the_name_is_kept_on_demand() {
     assert_eq!(content("new"), "a");
 }
 
-/// What both leave in a directory: mode, owner and content of all that is there.
+/// State of a directory: mode, owner and content of all that is there.
 fn state(dir: &Path) -> String {
     theirs(dir, &["find", ".", "-printf", "%p %y %m %U:%G %l %n\n"])
         .lines()

@@ -22,7 +22,7 @@ use std::sync::mpsc;
 /// Number of the root directory. The number of a file is its handle, too.
 const ROOT: u64 = 1;
 
-/// What a test has the server say.
+/// Answers of a test's server.
 pub(crate) trait Lies: Send + Sync + 'static {
     /// Type, size and links of a file.
     fn about(&self, file: u64) -> (FileType, u64, u32);
@@ -42,7 +42,7 @@ pub(crate) trait Lies: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// What LOOKUP finds and no list has.
+    /// File that LOOKUP finds and no list has.
     fn hidden(&self, dir: u64, name: &[u8]) -> Option<u64> {
         let _ = (dir, name);
         None
@@ -303,7 +303,7 @@ impl Lies for Names {
     }
 }
 
-/// What no command writes as it is: the beginning of what a terminal obeys, in two ways.
+/// Checks for bytes that no command writes as they are: the beginning of what a terminal obeys, in two ways.
 #[track_caller]
 fn is_harmless(output: &[u8]) {
     let said = String::from_utf8_lossy(output);

@@ -78,7 +78,7 @@ fn check(served: &Served, options: &[&str], names: &[&str]) {
     assert_eq!(shown, expected, "{options:?} {names:?}");
 }
 
-/// What ours and theirs say; headings differ in that ours are URLs.
+/// Output of both; headings differ in that ours are URLs.
 fn both(served: &Served, options: &[&str], names: &[&str]) -> (String, String) {
     let urls: Vec<String> = names.iter().map(|name| served.url(name)).collect();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();

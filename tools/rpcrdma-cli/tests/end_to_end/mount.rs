@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use verbs_iwarp::Iwarp;
 
-/// What `showmount -e` says of a server in a network of its own, with an rpcbind of its own. All of it ends
+/// Script that runs `showmount -e` in a network of its own, with an rpcbind of its own. All of it ends
 /// with the shell.
 const SHOWMOUNT: &str = r#"
 set -e

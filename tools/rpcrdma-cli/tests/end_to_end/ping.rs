@@ -1,4 +1,4 @@
-//! What `ping` counts and says.
+//! Counts and output of `ping`.
 
 use crate::running::{PROGRAM, Running, Served, free_port, ok, run, text};
 use crate::scripted::{Do, server};

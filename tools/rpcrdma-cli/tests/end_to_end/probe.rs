@@ -1,4 +1,4 @@
-//! What `probe` says of peers of all kinds.
+//! Output of `probe` about peers of all kinds.
 
 use crate::running::{Served, fails, free_port, ok, run, text};
 use hostile_peer::{Heard, as_words, rpc, words};
@@ -24,7 +24,7 @@ struct Peer {
     connections: Arc<AtomicUsize>,
 }
 
-/// What such a peer does after it has spoken.
+/// Act of such a peer after it has spoken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     Close,

@@ -1,4 +1,4 @@
-//! What a copy shows on a terminal, and on what is none.
+//! Progress of a copy on a terminal, and elsewhere.
 
 use crate::running::{PROGRAM, Running, Served, run, text};
 use crate::terminal::Terminal;

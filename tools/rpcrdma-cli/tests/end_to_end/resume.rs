@@ -86,7 +86,7 @@ impl Scene {
         assert_eq!(len(&self.partial().unwrap()), CUT);
     }
 
-    /// What is there that is not complete.
+    /// Path of an incomplete file.
     fn partial(&self) -> Option<PathBuf> {
         let mut entries = self.dest.read_dir().unwrap();
         let is_partial = |path: &PathBuf| path.to_str().unwrap().contains("/.large.rpcrdma-");
@@ -129,7 +129,7 @@ fn content() -> Vec<u8> {
     numbers.flat_map(u64::to_le_bytes).collect()
 }
 
-/// What is there is gone on with, so that a change of it stays; but its end is copied again.
+/// Data that is there is continued, so that a change of it stays; but its end is copied again.
 fn check_continued(way: Way) {
     let scene = Scene::new(way);
     scene.cut_off();

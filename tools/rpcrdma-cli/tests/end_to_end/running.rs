@@ -152,7 +152,7 @@ impl Drop for Running {
     }
 }
 
-/// What a server says about itself at the start.
+/// First lines of a server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Say {
     Json,
@@ -171,7 +171,7 @@ pub(crate) struct Served {
     /// All it said at the start.
     pub(crate) said: String,
     pub(crate) dir: PathBuf,
-    /// Where the served directory is; also a place for other files of the test.
+    /// Folder around the served directory; also a place for other files of the test.
     pub(crate) around: TempDir,
 }
 
@@ -370,7 +370,7 @@ impl Served {
         }
     }
 
-    /// What is left of the log, up to its end.
+    /// Rest of the log, up to its end.
     pub(crate) fn hear_all(&mut self) -> String {
         let mut rest = String::new();
         let log = self.log.as_mut().unwrap();

@@ -1,4 +1,4 @@
-//! What `--json` prints is what docs/schemas says, and has no noise.
+//! Output of `--json` is as docs/schemas says, and has no noise.
 
 use crate::running::{PROGRAM, Running, Served, free_port, ok, run, text};
 use serde_json::{Deserializer, Value};

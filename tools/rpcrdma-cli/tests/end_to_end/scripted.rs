@@ -3,7 +3,7 @@
 use hostile_peer::{Heard, Peer, as_words, rpc, words};
 use std::net::TcpListener;
 
-/// What is done with a call. Calls that are held are answered with the next one that is.
+/// Treatment of a call. Calls that are held are answered with the next one that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Do {
     /// Answer it, and what is held.

@@ -1,4 +1,4 @@
-//! What a server tells of itself: metrics over HTTP, and `stats` and `clients` over its control socket.
+//! Statistics of a server: metrics over HTTP, and `stats` and `clients` over its control socket.
 
 use crate::running::{PROGRAM, Served, fails, ok, text};
 use rustix::process::{Pid, Signal, kill_process};
@@ -26,7 +26,7 @@ fn exchange(addr: &str, request: &str) -> String {
     reply
 }
 
-/// What an HTTP server has at a path.
+/// Returns the document of an HTTP server at a path.
 pub(crate) fn get(addr: &str, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     exchange(addr, &request)

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
-/// Where a server says how it is.
+/// Socket to which a server reports its state.
 struct Manager {
     socket: UnixDatagram,
 }

@@ -49,7 +49,7 @@ impl Terminal {
     }
 }
 
-/// What the program shows on a terminal of this width, on which it must succeed: the lines that were there at
+/// Lines that the program shows on a terminal of this width, on which it must succeed: those that were there at
 /// some time, those of its progress among them, without what only moves the cursor or colours the text.
 #[track_caller]
 pub(crate) fn shown(width: u16, args: &[&str]) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! What copies leave behind that were killed.
+//! Files that copies leave behind that were killed.
 
 use crate::copies::fifo;
 use crate::full::library;
