@@ -24,6 +24,8 @@ mod capacity;
 mod checks;
 pub mod clients;
 pub mod control;
+#[cfg(doc)]
+pub mod design;
 mod device_listeners;
 pub mod errors;
 pub mod gateway;

@@ -32,6 +32,8 @@
 
 mod backward;
 mod config;
+#[cfg(doc)]
+pub mod design;
 mod gateway;
 mod listener;
 mod mount;

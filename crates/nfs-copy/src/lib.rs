@@ -69,6 +69,8 @@ mod copy;
 mod cp;
 mod decide;
 mod delete;
+#[cfg(doc)]
+pub mod design;
 mod directory;
 mod directory_completion;
 mod directory_stack;

@@ -47,6 +47,8 @@ mod access_list;
 #[cfg(test)]
 mod captured_log;
 mod client_options;
+#[cfg(doc)]
+pub mod design;
 mod export_metrics;
 mod exports;
 pub mod fs;

@@ -46,6 +46,8 @@ pub mod admission;
 pub mod backchannels;
 pub mod by_address;
 mod clock;
+#[cfg(doc)]
+pub mod design;
 pub mod dispatch;
 pub mod fair_queue;
 pub mod jobs;

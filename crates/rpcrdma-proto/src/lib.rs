@@ -109,6 +109,8 @@ mod agreed;
 mod codec;
 mod connection;
 mod counters;
+#[cfg(doc)]
+pub mod design;
 mod event;
 mod flow;
 mod invalidation;

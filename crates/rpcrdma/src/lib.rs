@@ -139,6 +139,8 @@
 pub mod characteristics;
 mod client;
 mod config;
+#[cfg(doc)]
+pub mod design;
 mod driver;
 #[cfg(feature = "nfs")]
 pub mod nfs;

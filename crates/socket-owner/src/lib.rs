@@ -28,6 +28,8 @@
 //! # }
 //! ```
 
+#[cfg(doc)]
+pub mod design;
 mod diag;
 mod ends;
 mod netlink;

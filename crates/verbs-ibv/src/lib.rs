@@ -38,6 +38,8 @@ mod cm;
 mod completing;
 mod connect;
 mod context;
+#[cfg(doc)]
+pub mod design;
 mod device_events;
 mod devices;
 mod ending;

@@ -60,6 +60,8 @@
 
 mod config;
 mod connect;
+#[cfg(doc)]
+pub mod design;
 mod handshake;
 mod listen;
 mod queue_pair;

@@ -9,6 +9,8 @@
 //! The last three run on a `model` of RNICs in virtual time, and `invalidation` over providers of this machine, too.
 
 mod allocations;
+#[cfg(doc)]
+pub mod design;
 mod invalidation;
 mod loopback;
 mod median;

@@ -22,6 +22,8 @@ mod connection;
 mod control_args;
 mod copying;
 mod cp;
+#[cfg(doc)]
+pub mod design;
 mod devices;
 mod df;
 mod du;

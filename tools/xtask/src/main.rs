@@ -3,6 +3,8 @@
 //! `record-messages`, `package`, `examples`, `features`, `rust-version`, `publish`, `semver`.
 
 mod ci;
+#[cfg(doc)]
+pub mod design;
 mod docs;
 mod figures;
 mod fuzz;

@@ -1,0 +1,24 @@
+//! Decisions behind this crate, with their reasons.
+//!
+//! - **A server and a gateway are a library** that takes typed options, starts, and is operated until its end
+//!   (`RunningServer`, `RunningGateway`). The program converts its command line and its file, prints what runs, and writes the
+//!   log: the library asks it through `Administration` to read the file again, and to log statistics.
+//! - **The program opens providers.** A server gets them (`ServerProviders`); a gateway gets what opens them (`OpenProviders`), as its
+//!   pairs come and go. Which devices there are is asked of the libraries of RDMA there, and nowhere else.
+//! - **A reload reads everything before it changes anything.** A file with an error changes nothing. Exports are replaced all or
+//!   none; a pair that cannot be started for what the machine lacks keeps the one that it was to replace, or is tried again,
+//!   and the others change.
+//! - **A file for `serve` is a set of options.** The command line parser parses its `[server]` table, option by option, so
+//!   that both have the same options, values and limits. serde reads `[[export]]` tables and rejects unknown keys. Lookups
+//!   of the system resolver run on our own threads, because they can take any time, and a runtime waits for its own threads
+//!   when it ends.
+//! - **A client detects a silent server by looking, four times a second,** at counters that calls change anyway. A time
+//!   of the last reply would be one more reading of the clock per reply.
+//! - **`bench HOST` asks the server's control socket for the server's work.** A `serve` publishes totals ten times a second, work and
+//!   calls at the same moment, so their ratio is exact, and `bench` asks before and after. Nothing travels on the measured
+//!   connection, and a server of others needs nothing.
+//! - **The crate `prometheus` writes metrics, hyper serves them.** The first writes text from values of a moment, without
+//!   its registry. The second has what a small HTTP server needs: bounded heads, timeouts, and many users.
+//!   `prometheus-client` writes OpenMetrics, which `promtool check metrics` complains about; `metrics-exporter-prometheus`
+//!   has a registry of its own that each call would have to use. `stats` and `clients` use a Unix socket of mode 0600
+//!   instead, because not every server exports metrics over HTTP.
