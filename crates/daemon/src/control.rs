@@ -27,7 +27,7 @@ pub enum Request {
     Clients,
 }
 
-/// What a server did so far, with what it serves.
+/// Status of a server, with its exports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct ServerStatus {
@@ -45,7 +45,7 @@ pub struct ServerStatus {
     /// Name of the sockets of the service manager that MOUNT uses, if it uses any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mount_socket: Option<String>,
-    /// Where metrics are.
+    /// Address of the metrics.
     pub metrics: Option<String>,
     /// The exports, in order.
     pub exports: Vec<ExportStatus>,
@@ -72,7 +72,7 @@ impl ServerStatus {
     }
 }
 
-/// What a server did so far, in numbers.
+/// Statistics of a server, in numbers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct ServerStatistics {
@@ -113,7 +113,7 @@ pub struct ServerStatistics {
     pub procedures: Vec<ProcedureStatus>,
 }
 
-/// What the log of a server says of its statistics.
+/// Event with the statistics of a server, for the log.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct ServerEvent {
@@ -130,7 +130,7 @@ pub struct ServerEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct ListenerStatus {
-    /// What it listens over: `iwarp` (software iWARP over TCP), `verbs` (RDMA devices), or `tcp` for a gateway's clients
+    /// Provider of a listener: `iwarp` (software iWARP over TCP), `verbs` (RDMA devices), or `tcp` for a gateway's clients
     /// without RDMA.
     pub provider: String,
     /// Where, as `ADDRESS:PORT`.
@@ -166,7 +166,7 @@ pub struct ReachedOver {
     pub devices: Vec<String>,
 }
 
-/// What a gateway did so far.
+/// Status of a gateway.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct GatewayStatus {
@@ -174,7 +174,7 @@ pub struct GatewayStatus {
     pub version: String,
     /// Process id of the gateway.
     pub pid: u32,
-    /// Where metrics are.
+    /// Address of the metrics.
     pub metrics: Option<String>,
     /// Seconds since the start.
     pub uptime_seconds: f64,
@@ -183,7 +183,7 @@ pub struct GatewayStatus {
     /// Pairs of the file that could not be started at the last reload, nor since.
     #[serde(default)]
     pub failed: Vec<FailedPairStatus>,
-    /// Where sockets of the service manager listen, also those of pairs that a reload removed.
+    /// Addresses of the service manager's sockets, also those of pairs that a reload removed.
     #[serde(default)]
     pub sockets: Vec<String>,
     /// Reloads of the file.
@@ -210,19 +210,19 @@ pub struct PairStatus {
     /// Its numbers.
     #[serde(flatten)]
     pub statistics: PairStatistics,
-    /// Where MOUNT is passed on over TCP.
+    /// Address at which MOUNT is passed on over TCP.
     pub mount: Option<String>,
     /// Name of the socket of the service manager that MOUNT uses, if it uses one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mount_socket: Option<String>,
-    /// Where MOUNT of the server is, if it is passed on over TCP or the place is configured: `rpcbind` for the port that
+    /// Place of the server's MOUNT, if it is passed on over TCP or the place is configured: `rpcbind` for the port that
     /// rpcbind of the server's host says, else 20048; or `HOST:PORT`.
     #[serde(default)]
     pub upstream_mount: Option<String>,
-    /// Where it listens over each provider: the address above, and those of RDMA devices beside it.
+    /// Addresses over each provider: the address above, and those of RDMA devices beside it.
     #[serde(default)]
     pub listeners: Vec<ListenerStatus>,
-    /// Who may connect.
+    /// Addresses that may connect.
     pub allow: Vec<String>,
 }
 
@@ -234,11 +234,11 @@ impl Deref for PairStatus {
     }
 }
 
-/// What passed between a listening address and its server, in numbers.
+/// Statistics of a listening address and its server, in numbers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct PairStatistics {
-    /// Where clients connect, as a URL.
+    /// Address to which clients connect, as a URL.
     pub listen: String,
     /// The server, as a URL.
     pub upstream: String,
@@ -252,7 +252,7 @@ pub struct PairStatistics {
     pub oldest_call_seconds: f64,
 }
 
-/// What the log of a gateway says of the statistics of a pair.
+/// Event with the statistics of a pair, for the log.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct PairEvent {
@@ -285,13 +285,13 @@ pub struct UpstreamStatus {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct FailedPairStatus {
-    /// Where it would listen, as a URL.
+    /// Address at which it would listen, as a URL.
     pub listen: String,
     /// The server, as a URL.
     pub upstream: String,
     /// Why it could not be started.
     pub error: String,
-    /// Where the pair that it was to replace still listens, as a URL; null if nothing is served.
+    /// Address at which the pair that it was to replace still listens, as a URL; null if nothing is served.
     pub kept: Option<String>,
     /// Attempts to start it since the reload: every 30 s, unless another pair is kept in its place.
     #[serde(default)]
@@ -309,7 +309,7 @@ pub enum Status {
 }
 
 impl fmt::Display for Status {
-    /// What runs, where, and as which process.
+    /// Program, address and process.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server(server) => {
@@ -339,14 +339,14 @@ pub struct ExportStatus {
     pub read_only: bool,
     /// For whom it is, as rules name them.
     pub clients: Vec<String>,
-    /// What each of them may do: the first rule with the address of a client counts.
+    /// Rights of clients: the first rule with the address of a client counts.
     #[serde(default)]
     pub rules: Vec<RuleStatus>,
     /// Why it is not served now, if it is not.
     pub absent: Option<String>,
 }
 
-/// What some clients may do with an export.
+/// Rights of some clients on an export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct RuleStatus {
@@ -354,7 +354,7 @@ pub struct RuleStatus {
     pub clients: String,
     /// Whether they can change nothing.
     pub read_only: bool,
-    /// Whose requests are treated as those of nobody: `root`, `remote-root`, `all` or `none`.
+    /// Users whose requests are treated as those of nobody: `root`, `remote-root`, `all` or `none`.
     pub squash: String,
     /// The user and the group that nobody is.
     pub anonuid: u32,
@@ -482,14 +482,14 @@ pub struct ClientStatus {
     /// that of them; or, if `clients` shows several servers, the address of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen: Option<String>,
-    /// What the connection uses: `iwarp` (software iWARP over TCP), `verbs` (an RDMA device) or, of a gateway, `tcp`; null
+    /// Provider of the connection: `iwarp` (software iWARP over TCP), `verbs` (an RDMA device) or, of a gateway, `tcp`; null
     /// during setup.
     #[serde(default)]
     pub provider: Option<String>,
     /// Name of the RDMA device, if it uses one.
     #[serde(default)]
     pub device: Option<String>,
-    /// What the connection to the server uses, of a gateway that has made it: `tcp`, `iwarp` or `verbs`.
+    /// Provider of the connection to the server, of a gateway that has made it: `tcp`, `iwarp` or `verbs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream_provider: Option<String>,
     /// Name of the RDMA device of that connection, if it uses one.

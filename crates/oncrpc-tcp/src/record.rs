@@ -158,7 +158,7 @@ impl Decoder {
         }
     }
 
-    /// Where the next bytes of the stream belong, if they are the inside of a large fragment: to be
+    /// Memory for the next bytes of the stream, if they are the inside of a large fragment: to be
     /// read there without another copy, and [reported](Self::received).
     pub fn place(&mut self) -> Option<&mut [u8]> {
         let State::Fragment { left, .. } = self.state else {

@@ -16,7 +16,7 @@ pub(crate) struct CheckArgs {
 }
 
 impl CheckArgs {
-    /// What is to be checked, with this file of `--config`.
+    /// Returns the kind of check, with this file of `--config`.
     ///
     /// # Errors
     ///

@@ -72,7 +72,7 @@ impl ConfigFile {
         &self.path
     }
 
-    /// What the file says as far as it is understood, and what is wrong with the rest.
+    /// Values of the file as far as it is understood, and faults of the rest.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl ConfigFile {
         Ok((values, ConfigErrors(errors)))
     }
 
-    /// What is wrong at a place of the file.
+    /// Fault at a place of the file.
     pub(crate) fn error(
         &self,
         at: Range<usize>,
@@ -104,12 +104,12 @@ impl ConfigFile {
     }
 }
 
-/// What there is to say about a key that this table, as `[server]`, does not have, if another one has it.
+/// Advice about a key that this table, as `[server]`, does not have, if another one has it.
 pub(crate) fn of_another_table<T: Tables>(here: &str, key: &str) -> Option<String> {
     tables::elsewhere(&T::tables(), here, key)
 }
 
-/// What is wrong with a file, and where.
+/// Fault of a file, with its place.
 #[derive(Debug)]
 pub(crate) struct ConfigError {
     file: PathBuf,

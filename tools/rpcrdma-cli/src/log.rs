@@ -44,7 +44,7 @@ pub(crate) enum LogFormat {
 #[derive(Clone, Debug)]
 pub(crate) struct LogFilter(String);
 
-/// What is logged unless the user says: warnings, and what a server tells its administrator.
+/// Filter unless the user gives one: warnings, and messages of a server to its administrator.
 const DEFAULT_FILTER: &str = "warn,serve=info,gateway=info";
 
 /// The variable of the environment that says what is logged.
@@ -65,10 +65,10 @@ const FLUSH_STEP: Duration = Duration::from_millis(1);
 /// The log of this process, for lines that no event is behind.
 static LOG: OnceLock<Log> = OnceLock::new();
 
-/// What the lines of this program itself are filed under.
+/// Target of the lines of this program itself.
 static TARGET: OnceLock<Target> = OnceLock::new();
 
-/// What lines are filed under that the program itself says, by which a filter tells them from others.
+/// Target of lines of the program itself, by which a filter tells them from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Target {
     #[default]
@@ -131,7 +131,7 @@ impl FromStr for LogFilter {
 }
 
 impl LogFilter {
-    /// What the environment says, if anything.
+    /// Filter of the environment, if there is one.
     fn from_env() -> Result<Option<Self>, Usage> {
         let wrong = |what: String| Usage(format!("{FILTER_VARIABLE}: {what}"));
         match env::var(FILTER_VARIABLE) {
@@ -468,7 +468,7 @@ mod tests {
         check("serve=dbug", "expected one of");
     }
 
-    /// What is written of these lines when the log ends.
+    /// Text that is written of these lines when the log ends.
     fn written(log: Log, entries: &Receiver<Entry>) -> String {
         let (lost, format) = (Arc::clone(&log.lost), log.format);
         drop(log);

@@ -29,7 +29,7 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(2);
 /// How long a server may leave calls unanswered before the user is told.
 const NOT_RESPONDING_AFTER: Duration = Duration::from_secs(5);
 
-/// What is to be said of a URL that is no text.
+/// Message about a URL that is no text.
 pub(crate) const NOT_UTF8: &str = "it is not UTF-8: in a URL, write such bytes as %XX";
 
 /// Options of everything that works on files of a server.
@@ -89,7 +89,7 @@ impl Session {
         }
     }
 
-    /// What a URL names. Whether it exists is not asked.
+    /// Returns the object that a URL names. Whether it exists is not asked.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl Session {
         is_listed.then_some(names)
     }
 
-    /// What two URLs name, which must be in the same export.
+    /// Returns the objects that two URLs name, which must be in the same export.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// What a registration is found by: program, version, netid.
+/// Key of a registration: program, version, netid.
 type Key = (u32, u32, String);
 
 /// An rpcbind that speaks the wire and keeps what it is told.

@@ -1,4 +1,4 @@
-//! Whose job is next.
+//! Order of jobs.
 
 use super::*;
 use std::net::{IpAddr, SocketAddr};

@@ -80,7 +80,7 @@ impl ServerMonitor {
         self.state.connections()
     }
 
-    /// What the client of a connection has said about the characteristics that are known here: nothing
+    /// Characteristics that the client of a connection has announced, of those known here: nothing
     /// where version one is spoken, `None` if there is no such connection. What it says at the beginning is
     /// there before its first call is answered, later changes within a tenth of a second.
     pub fn peer_characteristics(&self, connection: ConnectionId) -> Option<XcharSpec> {

@@ -37,7 +37,7 @@ impl Table {
     }
 }
 
-/// Where a key belongs, in words, if another table than this one has it.
+/// Names the table that has a key, in words, if another than this one has it.
 pub(super) fn elsewhere(tables: &[Table], here: &str, key: &str) -> Option<String> {
     let others = tables.iter().filter(|table| table.name != here);
     let with = others.filter(|table| table.keys.iter().any(|known| known == key));

@@ -11,10 +11,10 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 /// Errors of one file; behind so many it is not read on.
 const MAX_ERRORS: usize = 100;
 
-/// What `toml::Spanned` adds to the way to a key.
+/// Key that `toml::Spanned` adds to the way to a key.
 const SPANNED: &str = "$__serde_spanned_private_value";
 
-/// What is wrong at a byte of the file.
+/// Fault at a byte of the file.
 pub(super) struct Wrong {
     pub(super) at: usize,
     /// The way to the key, as in `export[0].name`; empty if there is none.
@@ -29,7 +29,7 @@ impl Wrong {
     }
 }
 
-/// What a text says, without the keys that are not understood, and what is wrong with these.
+/// Values of a text, without the keys that are not understood, and the faults of these.
 ///
 /// # Errors
 ///

@@ -5,7 +5,7 @@
 
 use super::tables::{Table, elsewhere, table_of};
 
-/// What is wrong at a byte of a file, if it is no TOML there.
+/// Fault at a byte of a file, if it is no TOML there.
 pub(super) fn of_syntax(text: &str, at: usize, message: &str) -> String {
     let line = line_at(text, at);
     let (key, value) = line.split_once('=').unwrap_or((line, ""));
@@ -33,7 +33,7 @@ pub(super) fn of_syntax(text: &str, at: usize, message: &str) -> String {
     }
 }
 
-/// What is wrong with the value of a key, such as `export[0].anonuid`, in a file of these tables.
+/// Fault of the value of a key, such as `export[0].anonuid`, in a file of these tables.
 pub(super) fn of_value(key: &str, message: &str, tables: &[Table]) -> String {
     let last = key.rsplit('.').next().unwrap_or(key);
     if let Some(field) = quoted(message, "unknown field `", '`') {
@@ -84,7 +84,7 @@ pub(super) fn of_value(key: &str, message: &str, tables: &[Table]) -> String {
     format!("{} does not fit: {expected}", in_toml(found))
 }
 
-/// What was found, in the words of the file: `invalid type: integer `1`` is `1`.
+/// Value that was found, in the words of the file: `invalid type: integer `1`` is `1`.
 fn in_toml(found: &str) -> &str {
     let found = found
         .trim_start_matches("invalid type: ")
@@ -126,7 +126,7 @@ fn as_in_exports(word: &str) -> Option<&'static str> {
     })
 }
 
-/// What stands between `before` and the next `end`.
+/// Text between `before` and the next `end`.
 fn quoted<'a>(text: &'a str, before: &str, end: char) -> Option<&'a str> {
     let (_, rest) = text.split_once(before)?;
     rest.split(end).next()

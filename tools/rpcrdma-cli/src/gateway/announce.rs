@@ -1,4 +1,4 @@
-//! What `gateway` says when it is ready, and with `--check`.
+//! Output of `gateway` when it is ready, and with `--check`.
 
 use printing::json;
 use rpcrdma_daemon::addresses::{at_port, has_host_of};
@@ -21,9 +21,9 @@ pub(super) struct Announcement<'a> {
     pub(super) providers: &'a dyn OpenProviders,
     /// The integrity checks of software iWARP, in words.
     pub(super) crc: &'static str,
-    /// Where metrics are.
+    /// Address of the metrics.
     pub(super) metrics: Option<SocketAddr>,
-    /// Where `rpcrdma stats` asks.
+    /// Socket that `rpcrdma stats` asks.
     pub(super) control: Option<&'a Path>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Announcement<'a> {
 pub(crate) struct Line<'a> {
     /// The pairs, in order.
     pairs: Vec<PairLine>,
-    /// Where metrics are served over HTTP.
+    /// Address of the metrics over HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     metrics: Option<SocketAddr>,
     /// The control socket, which `rpcrdma stats` asks.
@@ -47,14 +47,14 @@ pub(crate) struct Line<'a> {
 pub(crate) struct CheckLine<'a> {
     /// The pairs, in order.
     pairs: Vec<PairLine>,
-    /// What would not work now, or what an administrator may not have meant.
+    /// Warnings about parts that would not work now, or that an administrator may not have meant.
     warnings: &'a [String],
 }
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PairLine {
-    /// Where clients connect, as a URL.
+    /// Address to which clients connect, as a URL.
     listen: String,
     /// Over what it listens: at the address above, and at those of RDMA devices beside it.
     listeners: Vec<ListenerStatus>,
@@ -65,13 +65,13 @@ struct PairLine {
     /// Port of MOUNT over TCP, at the same address, if MOUNT is passed on.
     #[serde(skip_serializing_if = "Option::is_none")]
     mount_port: Option<u16>,
-    /// Where MOUNT of the server is, if it is passed on over TCP or the place is configured: `rpcbind` for the port that
+    /// Place of the server's MOUNT, if it is passed on over TCP or the place is configured: `rpcbind` for the port that
     /// rpcbind of the server's host says, else 20048; or `HOST:PORT`.
     #[serde(skip_serializing_if = "Option::is_none")]
     upstream_mount: Option<String>,
     /// Whether clients are told that the server does not support pNFS.
     hide_pnfs: bool,
-    /// Who may connect.
+    /// Addresses that may connect.
     allow: Vec<String>,
     /// Commands that mount from Linux: NFS version 4.2 and, if MOUNT is passed on, version 3. `--check` leaves out
     /// those whose port the start chooses.
@@ -95,7 +95,7 @@ impl PairLine {
 }
 
 impl PairLine {
-    /// What both sides move over, in words.
+    /// Transports of both sides, in words.
     fn over(&self) -> String {
         format!(
             "clients over {}; server over {}",
@@ -137,7 +137,7 @@ impl PairLine {
         format!("MOUNT over TCP at {port}{rpcbind}, passed on to {place}")
     }
 
-    /// What is to be said of it, each line behind `indent`.
+    /// Writes the description of a pair, each line behind `indent`.
     fn write(&self, f: &mut fmt::Formatter<'_>, plan: &PairPlan, indent: &str) -> fmt::Result {
         writeln!(f, "{indent}{}", self.over())?;
         writeln!(f, "{indent}{}", self.describe_mount(plan))?;
@@ -254,7 +254,7 @@ impl fmt::Display for Announcement<'_> {
     }
 }
 
-/// What `--check` says.
+/// Output of `--check`.
 pub(super) struct Described<'a> {
     pub(super) pairs: &'a [PairPlan],
     /// Over what each of them would listen, and the addresses of its server.

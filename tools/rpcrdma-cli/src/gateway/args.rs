@@ -88,7 +88,7 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "PORT")]
     mount_port: Option<u16>,
 
-    /// Where MOUNT of the server is [default: at its NFS port; else as rpcbind of its host says, else port
+    /// Place of the server's MOUNT [default: at its NFS port; else as rpcbind of its host says, else port
     /// 20048]
     #[arg(long, value_name = "[HOST:]PORT")]
     upstream_mount: Option<MountPlace>,
@@ -142,7 +142,7 @@ pub(crate) struct GatewayArgs {
     #[command(flatten)]
     pub(super) transport: TransportArgs,
 
-    /// What of this was given on the command line.
+    /// Options of this that were given on the command line.
     #[arg(skip)]
     pub(crate) given: Given,
 }

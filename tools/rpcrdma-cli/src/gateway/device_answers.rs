@@ -15,7 +15,7 @@ use verbs::SetupError;
 /// connection tries them, and the others go on without.
 const DEVICES_PAUSE: Duration = Duration::from_secs(60);
 
-/// What is known of addresses over the same devices. There are no more addresses than the server has.
+/// Answers of addresses over the same devices. There are no more addresses than the server has.
 #[derive(Default)]
 pub(super) struct DeviceAnswers(Mutex<HashMap<SocketAddr, Known>>);
 
@@ -26,7 +26,7 @@ enum Known {
     Silent(Instant),
 }
 
-/// What a connection is to do.
+/// Next step of a connection.
 pub(super) enum Turn {
     /// Try devices, before others do.
     First(Trial),

@@ -51,7 +51,7 @@ struct Opened {
     devices: Vec<String>,
     /// Why there are none is in the words of the command.
     providers: Result<Providers, String>,
-    /// What is known of the server over these devices.
+    /// Answers of the server over these devices.
     answers: Arc<DeviceAnswers>,
     /// When to open devices again that could not be used.
     again: Option<Instant>,

@@ -17,7 +17,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Where the journal listens.
+/// Socket of the journal.
 const SOCKET: &str = "/run/systemd/journal/socket";
 
 /// Bytes of a value; of a longer one the rest is left out.
@@ -155,7 +155,7 @@ fn key(name: &str) -> String {
     name.chars().take(MAX_KEY).map(plain).collect()
 }
 
-/// What an event says.
+/// Fields of an event.
 #[derive(Default)]
 struct Fields {
     message: String,
@@ -189,7 +189,7 @@ mod tests {
             .collect()
     }
 
-    /// What the journal gets when something is logged.
+    /// Text that the journal gets when something is logged.
     fn received(log: impl FnOnce()) -> String {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");

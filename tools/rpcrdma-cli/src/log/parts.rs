@@ -1,6 +1,6 @@
 //! The parts of the program that a filter of the log can name.
 
-/// What lines of the log are filed under: what `serve` and `gateway` say of themselves, and the crates that log.
+/// Targets of lines in the log: those of `serve` and `gateway`, and the crates that log.
 const PARTS: [&str; 12] = [
     "serve",
     "gateway",
@@ -16,7 +16,7 @@ const PARTS: [&str; 12] = [
     "verbs_iwarp",
 ];
 
-/// What is to be said of parts that a filter names and this program has not: crates of others may log, so that this is no
+/// Warnings about parts that a filter names and this program has not: crates of others may log, so that this is no
 /// error.
 pub(super) fn warnings(filter: &str) -> impl Iterator<Item = String> {
     let unknown = named(filter).filter(|part| !is_known(part));
@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    /// What a crate files its lines under: its own name if it depends on `tracing`, and what it gives as `target`.
+    /// Targets of a crate's lines: its own name if it depends on `tracing`, and what it gives as `target`.
     fn parts_of(package: &Path, parts: &mut BTreeSet<String>) {
         let manifest = fs::read_to_string(package.join("Cargo.toml")).unwrap();
         let manifest: toml::Table = manifest.parse().unwrap();

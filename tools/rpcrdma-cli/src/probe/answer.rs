@@ -24,12 +24,12 @@ pub(super) enum Answer {
     ProgUnavail,
     /// It was answered in another way.
     Error {
-        /// What it was, in words.
+        /// Description of the outcome.
         detail: String,
     },
     /// It was not answered.
     Nothing {
-        /// What it was, in words.
+        /// Description of the outcome.
         detail: String,
     },
 }

@@ -49,12 +49,12 @@ pub(super) enum VersionTwo {
     },
     /// Something else came back.
     Error {
-        /// What it was, in words.
+        /// Description of the outcome.
         detail: String,
     },
     /// Nothing came back.
     Nothing {
-        /// What it was, in words.
+        /// Description of the outcome.
         detail: String,
     },
 }

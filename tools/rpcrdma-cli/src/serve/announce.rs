@@ -27,7 +27,7 @@ pub(crate) struct Announcement<'a> {
     pub(crate) exports: &'a [Plan],
     /// Those that are not served now, and why.
     pub(super) absent: &'a AbsentExports,
-    /// Where RPC-over-RDMA is served.
+    /// Addresses of RPC-over-RDMA.
     pub(super) listening: Listening,
     /// Addresses of MOUNT over TCP: one at least.
     pub(crate) mount: &'a [SocketAddr],
@@ -41,9 +41,9 @@ pub(crate) struct Announcement<'a> {
     pub(crate) user: String,
     pub(crate) limits: String,
     pub(crate) state: String,
-    /// Where metrics are.
+    /// Address of the metrics.
     pub(crate) metrics: Option<SocketAddr>,
-    /// Where `rpcrdma stats` asks.
+    /// Socket that `rpcrdma stats` asks.
     pub(crate) control: Option<&'a Path>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Line<'a> {
     mount_port: u16,
     /// Each address of MOUNT over TCP.
     mounts: Vec<SocketAddr>,
-    /// Where metrics are served over HTTP.
+    /// Address of the metrics over HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     metrics: Option<SocketAddr>,
     /// The control socket, which `rpcrdma stats` asks.
@@ -161,7 +161,7 @@ impl Announcement<'_> {
         of_host.or(self.mount.first()).map_or(0, SocketAddr::port)
     }
 
-    /// What our own client calls the export.
+    /// URL of the export for our own client.
     fn url(&self, export: &Export) -> NfsUrl {
         let at = self.reached();
         NfsUrl {
@@ -358,12 +358,12 @@ fn how(plan: &Plan) -> &'static str {
     }
 }
 
-/// What `--check` says.
+/// Output of `--check`.
 pub(super) struct Described<'a> {
     pub(super) plans: &'a [Plan],
     /// Those that would not be served now, and why.
     pub(super) absent: &'a AbsentExports,
-    /// What its administrator may not have meant.
+    /// Warnings about options that the administrator may not have meant.
     pub(super) warnings: &'a [String],
     pub(super) listening: Listening,
     pub(super) mount: &'a [SocketAddr],
@@ -383,7 +383,7 @@ pub(crate) struct CheckLine<'a> {
     mounts: &'a [SocketAddr],
     /// The exports, in order.
     exports: Vec<CheckedExport<'a>>,
-    /// What an administrator may not have meant.
+    /// Warnings about options that an administrator may not have meant.
     warnings: &'a [String],
 }
 
@@ -400,7 +400,7 @@ struct CheckedExport<'a> {
     crossmnt: bool,
     /// Whether the others are served without it.
     nofail: bool,
-    /// Where something has to be mounted.
+    /// Directory at which something has to be mounted.
     mountpoint: Option<String>,
     /// Why it would not be served now.
     absent: Option<&'a str>,

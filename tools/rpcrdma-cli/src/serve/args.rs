@@ -130,7 +130,7 @@ pub(crate) struct ServeArgs {
     #[arg(skip)]
     pub(super) activated_mount: Vec<SocketAddr>,
 
-    /// What of this was given on the command line.
+    /// Options of this that were given on the command line.
     #[arg(skip)]
     pub(crate) given: Given,
 }

@@ -48,7 +48,7 @@ mod tests {
     use clap::{Args, Command, FromArgMatches};
     use std::net::TcpListener;
 
-    /// What `--check` with these options fails with.
+    /// Error of `--check` with these options.
     async fn refused(options: &[&str]) -> String {
         let dir = tempfile::tempdir().unwrap();
         let command = ServeArgs::augment_args(Command::new("rpcrdma"));

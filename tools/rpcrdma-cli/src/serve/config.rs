@@ -98,7 +98,7 @@ struct ClientTable {
     anongid: Option<u32>,
 }
 
-/// What has to be mounted for a directory to be served.
+/// Condition on mounts for a directory to be served.
 #[derive(Debug)]
 enum MountPoint {
     /// Nothing, or the directory itself.
@@ -404,7 +404,7 @@ impl ExportsFile<'_> {
         clients
     }
 
-    /// What has to be there for a directory to be served.
+    /// Condition for a directory to be served.
     fn presence(
         &self,
         table: &ExportTable,

@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::num::ParseIntError;
 use toml::Spanned;
 
-/// What stands on the command line of `serve`, option by option.
+/// Options on the command line of `serve`, one by one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given(Vec<(String, Vec<OsString>)>);
 
@@ -107,7 +107,7 @@ pub(crate) struct OptionTable<'a> {
     pub(crate) options: &'a Options,
     /// Options that have no place there.
     pub(crate) without: &'static [&'static str],
-    /// What there is to say about a key of another table.
+    /// Advice about a key of another table.
     pub(crate) elsewhere: fn(here: &str, key: &str) -> Option<String>,
 }
 
@@ -209,7 +209,7 @@ impl OptionTable<'_> {
         })
     }
 
-    /// What there is to say about an unknown key.
+    /// Advice about an unknown key.
     fn unknown(&self, command: &Command, key: &str) -> String {
         if let Some(elsewhere) = (self.elsewhere)(&format!("[{}]", self.name), key) {
             return elsewhere;
@@ -321,7 +321,7 @@ fn words_of(arg: &Arg, value: &toml::Value) -> Result<Vec<OsString>, Vec<String>
     }
 }
 
-/// What is wrong with a value, without the words around it that are for a command line.
+/// Fault of a value, without the words around it that are for a command line.
 fn explain(arg: &Arg, error: &clap::Error) -> String {
     match (error.kind(), error.source()) {
         (_, Some(source)) if source.is::<ParseIntError>() => "it is a number".to_owned(),

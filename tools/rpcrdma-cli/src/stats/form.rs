@@ -7,9 +7,9 @@ use rpcrdma_daemon::control::ReloadStatus;
 use std::path::Path;
 use std::time::Duration;
 
-/// What is said of one server or gateway, and how.
+/// Text about one server or gateway.
 pub(super) struct Form<'a> {
-    /// What it is, where it listens, and its process.
+    /// Program, address and process.
     pub(super) title: String,
     /// Its control socket, if there are several.
     pub(super) socket: Option<&'a Path>,

@@ -88,7 +88,7 @@ fn sent_by_rdma(rdma: &impl Fn(&str) -> u64) -> u64 {
     rdma("write_bytes_posted").saturating_add(rdma("reply_bytes_posted"))
 }
 
-/// What is served, and where.
+/// Exports and addresses.
 fn about(now: &ServerStatus, mut row: impl FnMut(&str, String)) {
     row("exports", exports(now));
     if let Some(addresses) = addresses(now) {
@@ -267,7 +267,7 @@ fn exports(now: &ServerStatus) -> String {
     }
 }
 
-/// What happened between two moments.
+/// Difference between two moments.
 pub(super) fn since(before: &ServerStatus, now: &ServerStatus, form: &Form<'_>) -> String {
     if before.pid != now.pid || now.uptime_seconds < before.uptime_seconds {
         let all = since_start(now, form);

@@ -37,7 +37,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 struct Filer {
     _runtime: Runtime,
     addr: SocketAddr,
-    /// Where MOUNT is.
+    /// Address of MOUNT.
     mount: SocketAddr,
 }
 
@@ -176,7 +176,7 @@ impl Gateway {
         }
     }
 
-    /// Where a pair listens: `ADDR:PORT`.
+    /// Address of a pair's listener: `ADDR:PORT`.
     fn listening(&self, pair: usize) -> String {
         let url = self.said["pairs"][pair]["listen"].as_str().unwrap();
         url.split_once("://").unwrap().1.to_owned()
@@ -232,7 +232,7 @@ impl Gateway {
         stats["pairs"][0]["counters"][name].as_u64().unwrap()
     }
 
-    /// What Prometheus gets.
+    /// Text that Prometheus gets.
     pub(crate) fn metrics(&self) -> String {
         let mut stream = TcpStream::connect(self.said["metrics"].as_str().unwrap()).unwrap();
         let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
@@ -420,7 +420,7 @@ fn programs_see_what_each_side_is_over() {
     );
 }
 
-/// What a gateway said of its pair.
+/// Line of a gateway about its pair.
 fn pair(gateway: &Gateway) -> &Value {
     &gateway.said["pairs"][0]
 }

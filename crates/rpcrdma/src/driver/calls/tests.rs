@@ -1,4 +1,4 @@
-//! What becomes of calls.
+//! Outcomes of calls.
 
 use super::*;
 use crate::driver::close_reason::CloseReason;
@@ -428,7 +428,7 @@ fn slot_of_a_call_that_is_over_is_used_again() {
     }
 }
 
-/// What a waker keeps alive: a task that may hold other calls, and drops them with itself.
+/// Task that a waker keeps alive, which may hold other calls, and drops them with itself.
 struct Task(Arc<Calls>);
 
 impl std::task::Wake for Task {

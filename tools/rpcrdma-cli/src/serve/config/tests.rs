@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a file says, or what is wrong with it.
+/// Plans of a file, or its faults.
 fn read(text: &str) -> Result<Vec<Plan>, Vec<ConfigError>> {
     let file = ConfigFile::new(Path::new("exports.toml"), text.to_owned());
     let (config, mut errors) = Config::of(file).map_err(|error| vec![error])?;

@@ -1,4 +1,4 @@
-//! What `gateway --check` finds, as a start does.
+//! Findings of `gateway --check`, which are those of a start.
 
 use super::{Filer, Gateway, stuff};
 use crate::running::{PROGRAM, fails, free_port, ok, run, text};
