@@ -43,9 +43,9 @@
 //! - **The root of an export** is the directory that was opened, whatever is mounted at its path later. If it is gone, the
 //!   next MOUNT takes the one at its path, if it is of the same kind (`operations/root.rs`).
 //! - **A duplicate request cache keeps replies to calls that must not be executed twice** (REMOVE, RENAME, CREATE, WRITE,
-//!   ...). The key is the client, the XID, and a keyed hash of the call, whose bytes are the same inline and in chunks. Of
-//!   data behind the first 512 bytes, the first 64 of each page and the last 64 are hashed: all of a WRITE of 1 MiB took as
-//!   many instructions as the rest of the call ten times over, and read it into the cache. A client is an address without
+//!   ...). The key is the client, the XID, and a keyed hash of all bytes of the call, which are the same inline and in
+//!   chunks. For a WRITE of 1 MiB that is nine tenths of the server's instructions in user space (`lab count`). With a hash of
+//!   samples, a WRITE with the XID of another could be taken for it and its data be dropped. A client is an address without
 //!   port (an IPv6 /64 counts as one) and the machine name of AUTH_SYS. Credits determine how much a connection may keep: a
 //!   client with all of them in flight has received the replies to all earlier calls. So each connection keeps the results
 //!   of twice as many calls, and for two minutes after it is closed, however busy the next one is. The total is 65,536; an

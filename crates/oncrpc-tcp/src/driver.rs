@@ -101,6 +101,14 @@ impl Driver {
         self
     }
 
+    /// Writes replies to other calls before a failure of the service ends the connection.
+    fn written(&mut self, cx: &mut Context<'_>, end: ConnectionEnd) -> ConnectionEnd {
+        if matches!(end, ConnectionEnd::ServiceFailed) {
+            self.shared.output.turn(cx);
+        }
+        end
+    }
+
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionEnd> {
         for _ in 0..ROUNDS {
             if let Some(turns) = &mut self.turns
@@ -110,11 +118,11 @@ impl Driver {
             }
             let mut progress = match self.dispatch.poll(cx) {
                 Ok(progress) => progress,
-                Err(end) => return Poll::Ready(end),
+                Err(end) => return Poll::Ready(self.written(cx, end)),
             };
             match self.input.poll(cx, &mut self.dispatch) {
                 Poll::Ready(Ok(())) => progress = true,
-                Poll::Ready(Err(end)) => return Poll::Ready(end),
+                Poll::Ready(Err(end)) => return Poll::Ready(self.written(cx, end)),
                 Poll::Pending => {}
             }
             let could_take = self.dispatch.may_take();

@@ -112,11 +112,6 @@ impl Call {
         r
     }
 
-    /// Number of bytes of the arguments, also of those that were received by reference.
-    pub fn args_len(&self) -> usize {
-        self.payload.stream_len().saturating_sub(self.args_at)
-    }
-
     /// Passes the bytes of the arguments to `visit`, piece by piece. They are the same whether data
     /// of the call was received inline or by reference.
     pub fn visit_args(&self, visit: impl FnMut(&[u8])) {

@@ -27,7 +27,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicUsize,
     Ordering::{AcqRel, Relaxed},
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Largest number of running jobs, on all connections together; more wait for their turn. Jobs of
@@ -203,13 +203,19 @@ impl<R> Clone for Jobs<R> {
     }
 }
 
+/// Number of CPUs of this process, at least one. To find out reads files of the kernel.
+fn cpus() -> usize {
+    static CPUS: OnceLock<usize> = OnceLock::new();
+    *CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get))
+}
+
 impl<R: ReplyTo> Jobs<R> {
     /// Creates the queue for this many threads. They are those of the runtime for blocking work, which needs
     /// [`MAX_STUCK`] more.
     pub fn new(threads: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
-                most_waking: std::thread::available_parallelism().map_or(1, NonZero::get),
+                most_waking: cpus(),
                 queue: Mutex::new(Queue::new(threads, MAX_STUCK)),
             }),
         }

@@ -154,7 +154,9 @@ impl<C> Running<C> {
             let Some(entry) = self.futures.get_mut(index) else {
                 continue;
             };
-            entry.waking.listed.store(false, Release);
+            // Not a store, which the reads of the future may overtake: then a waker that sees the flag still set
+            // changes what they have read, and lists the future no more.
+            entry.waking.listed.swap(false, AcqRel);
             let polled = poll(&mut entry.future, &entry.waker);
             if let Ok(Poll::Pending) = polled {
                 continue;

@@ -60,11 +60,18 @@ impl RunningGateway {
             None => state_dir(),
         };
         let reports = Reports::start(places, observed, state_dir.as_deref(), metrics_setting);
-        Ok(Self {
-            reports: reports.await?,
-            pairs,
-            order,
-        })
+        match reports.await {
+            Ok(reports) => Ok(Self {
+                reports,
+                pairs,
+                order,
+            }),
+            Err(error) => {
+                // With their registrations.
+                pairs.end().await;
+                Err(error)
+            }
+        }
     }
 
     /// The pairs that run, in order.

@@ -133,10 +133,7 @@ impl RunningServer {
             Some(local_users as Arc<dyn LocalUsers>),
         )
         .await?;
-        let registered = match options.rpcbind {
-            true => Some(register(&listens_at, &mount.addrs).await?),
-            false => None,
-        };
+        let registrable = options.rpcbind.then(|| listens_at.clone());
         let listening = Listening::new(listens_at, devices.alone, devices.beside, device_names)
             .with_socket(options.rdma_socket);
         let mount_socket = mount.is_adopted.then_some(systemd::MOUNT_SOCKET);
@@ -155,6 +152,11 @@ impl RunningServer {
             &options.metrics_setting,
         )
         .await?;
+        // Last of all: registrations of a server that does not start would stay.
+        let registered = match registrable {
+            Some(listens_at) => Some(register(&listens_at, &mount.addrs).await?),
+            None => None,
+        };
         Ok(Self {
             users: users::describe(live.plans(), for_callers, &options.trust),
             state: state::describe(state_dir.as_deref()) + &live.describe_handles(),

@@ -296,7 +296,8 @@ async fn one(
                 }
             }
             let from = &tree.named(path);
-            return shared.tell(&Event::Skipped { from, why });
+            let told = shared.tell(&Event::Skipped { from, why });
+            return copy.check(told);
         }
         Action::Unsupported | Action::Refuse(_) => {
             let (path, kind) = (tree.show(path), other.source.about.kind);
@@ -305,7 +306,8 @@ async fn one(
     }
     if shared.options.dry_run {
         let (from, to) = (&tree.named(path), &Tree::Local.named(&other.to));
-        return shared.tell(&Event::Copied { from, to });
+        let told = shared.tell(&Event::Copied { from, to });
+        return copy.check(told);
     }
     let held = within.map(|within| Arc::clone(&within.held));
     let made = shared.made_in(held.as_ref());

@@ -328,7 +328,8 @@ impl Put {
         let path = &other.source.path;
         match other.action {
             Action::Copy { .. } | Action::Make { .. } | Action::Write => {
-                self.copied(dest, path, &other.to)
+                let told = self.copied(dest, path, &other.to);
+                copy.check(told)
             }
             Action::Skip(why) => {
                 if let (Some(there), Some(handle)) = (other.kept_copy(), other.replaced) {
@@ -339,7 +340,8 @@ impl Put {
                     }
                 }
                 let from = &Tree::Local.named(path);
-                self.shared.tell(&Event::Skipped { from, why })
+                let told = self.shared.tell(&Event::Skipped { from, why });
+                copy.check(told)
             }
             Action::Unsupported | Action::Refuse(_) => {
                 let (path, kind) = (Tree::Local.show(path), other.source.about.kind);

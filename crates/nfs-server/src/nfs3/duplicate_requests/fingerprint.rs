@@ -7,17 +7,9 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::{Hash, Hasher};
 use twox_hash::xxhash3_128::{RawHasher, SecretBuffer};
 
-/// Bytes of the arguments that are hashed with SipHash: all, for most calls. Of the rest, which is data of
-/// a WRITE, samples are hashed with XXH3: to hash a megabyte would read all of it into the cache.
+/// Bytes of the arguments that are hashed with SipHash: all, for most calls. The rest, such as the
+/// data of a WRITE, is hashed with XXH3, which takes a tenth of the time.
 const HEAD: usize = 512;
-
-/// Distance of the samples: the first bytes of each page, where databases and file systems have checksums
-/// and sequence numbers of the page.
-const SAMPLE_EVERY: usize = 4096;
-
-/// Bytes of a sample, and bytes at the end of the arguments that are hashed, too. Linux hashes the first 256 bytes of
-/// a call, and no others (`RC_CSUMLEN`).
-const SAMPLE: usize = 64;
 
 /// Bytes of a secret for XXH3.
 const SECRET: usize = 192;
@@ -52,8 +44,8 @@ impl Fingerprints {
         Self { key, secret }
     }
 
-    /// Returns the fingerprint of a call: of its client, XID, procedure and user, of the length of its arguments,
-    /// and of their bytes, or samples of those behind [`HEAD`].
+    /// Returns the fingerprint of a call: of its client, XID, procedure and user, and of all bytes
+    /// of its arguments.
     ///
     /// A client is identified by its address without the port, and by its machine name, because
     /// several clients share an address behind NAT. The rest of the credential may change when a
@@ -77,16 +69,17 @@ impl Fingerprints {
                 hasher.write(body);
             }
         }
-        let len = call.args_len();
-        let mut rest = (len > HEAD).then(|| self.hasher_of_rest());
-        let mut at = 0;
+        let (mut len, mut left) = (0, HEAD);
+        let mut rest = None;
         call.visit_args(|piece| {
-            let (head, tail) = piece.split_at(piece.len().min(HEAD.saturating_sub(at)));
+            len += piece.len();
+            let (head, tail) = piece.split_at(piece.len().min(left));
             hasher.write(head);
-            if let Some(rest) = &mut rest {
-                sample(tail, at + head.len(), len, |bytes| rest.write(bytes));
+            left -= head.len();
+            if !tail.is_empty() {
+                rest.get_or_insert_with(|| self.hasher_of_rest())
+                    .write(tail);
             }
-            at += piece.len();
         });
         hasher.write_usize(len);
         if let Some(rest) = rest {
@@ -120,23 +113,6 @@ impl Fingerprints {
     }
 }
 
-/// Passes the sampled bytes of a piece to `hash`: a piece that begins at `at` of arguments of `len` bytes. How the arguments are
-/// cut into pieces makes no difference.
-fn sample(piece: &[u8], at: usize, len: usize, mut hash: impl FnMut(&[u8])) {
-    let end = at + piece.len();
-    let last = len.saturating_sub(SAMPLE);
-    // Each byte at most once, in order: of pages only those before the last ones.
-    for page in (at / SAMPLE_EVERY * SAMPLE_EVERY..end.min(last)).step_by(SAMPLE_EVERY) {
-        let bytes = page.max(at)..(page + SAMPLE).min(end).min(last);
-        if !bytes.is_empty() {
-            hash(&piece[bytes.start - at..bytes.end - at]);
-        }
-    }
-    if last.max(at) < end {
-        hash(&piece[last.max(at) - at..]);
-    }
-}
-
 /// Reads what a call changes.
 fn targets(call: &Call) -> Result<[Option<Target<'_>>; 2], Error> {
     fn file<'a>(r: &mut Reader<'a>) -> Result<Option<Target<'a>>, Error> {
@@ -163,61 +139,4 @@ fn targets(call: &Call) -> Result<[Option<Target<'_>>; 2], Error> {
         Procedure::Link => [file(&mut r)?, name(&mut r)?],
         _ => [None, None],
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    /// Sampled bytes of arguments that come in pieces of these lengths.
-    fn sampled(args: &[u8], head: usize, pieces: &[usize]) -> Vec<u8> {
-        let (mut sampled, mut at) = (Vec::new(), head);
-        let mut pieces = pieces.iter().copied();
-        while at < args.len() {
-            let piece = pieces.next().unwrap_or(args.len()).min(args.len() - at);
-            sample(&args[at..at + piece], at, args.len(), |bytes| {
-                sampled.extend(bytes)
-            });
-            at += piece;
-        }
-        sampled
-    }
-
-    proptest! {
-        #[test]
-        fn samples_do_not_depend_on_pieces(len in HEAD..40_000usize, pieces in vec(1..9_000usize, 0..20)) {
-            let args: Vec<u8> = (0..=250).cycle().take(len).collect();
-            prop_assert_eq!(sampled(&args, HEAD, &[]), sampled(&args, HEAD, &pieces));
-        }
-    }
-
-    #[test]
-    fn first_bytes_of_each_page_and_the_last_ones_are_sampled() {
-        let len = 3 * SAMPLE_EVERY;
-        let changes = |at: usize| {
-            let before = vec![0; len];
-            let mut after = before.clone();
-            after[at] = 1;
-            sampled(&before, HEAD, &[]) != sampled(&after, HEAD, &[])
-        };
-        for at in [
-            SAMPLE_EVERY,
-            SAMPLE_EVERY + SAMPLE - 1,
-            2 * SAMPLE_EVERY,
-            len - SAMPLE,
-            len - 1,
-        ] {
-            assert!(changes(at), "{at}");
-        }
-        for at in [
-            HEAD,
-            SAMPLE_EVERY - 1,
-            SAMPLE_EVERY + SAMPLE,
-            len - SAMPLE - 1,
-        ] {
-            assert!(!changes(at), "{at}");
-        }
-    }
 }
