@@ -24,9 +24,9 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   cargo run --profile dist -p lab -- count
   lab count --only null --layers
-  lab count --json > docs/design/counts.json
-  lab count --against docs/design/counts.json
-  lab count --from docs/design/counts.json --markdown
+  lab count --json > counts.json
+  lab count --against counts.json
+  lab count --from counts.json --markdown
 
 It needs valgrind and debug information in the program, and takes about two minutes. Counts of a program depend on its \
 compiler and profile, and hardly on the machine. NULL, READ and WRITE go over software iWARP without CRC, with ends that park. \
