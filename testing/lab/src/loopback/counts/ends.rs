@@ -1,12 +1,15 @@
 //! The two processes whose instructions are counted: a client that makes a number of calls, and its server.
 //!
 //! The server prints its address in one line and ends with its standard input, in order, so that its profile is written.
+//!
+//! Both are kept on one CPU, where each runs until it waits for the other. On two, how often an end looks for what the other is
+//! about to send depends on which is faster.
 
 use super::Row;
 use super::callgrind::{self, Profile};
 use crate::loopback::child;
 use crate::loopback::load::Load;
-use crate::loopback::spinning::Spinning;
+use crate::loopback::spinning::{Spinning, pin};
 use anyhow::{Context, Result, ensure};
 use rpcrdma::{Server, ServerConfig};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -97,6 +100,7 @@ impl Drop for Serving {
 
 /// Is the server, until its standard input ends.
 pub(super) async fn serve() -> Result<()> {
+    pin(0)?;
     let provider = Arc::new(Iwarp::new(Config::default().with_crc(CrcMode::Off)));
     let config = ServerConfig::default()
         .with_workers(1)
@@ -111,6 +115,7 @@ pub(super) async fn serve() -> Result<()> {
 
 /// Is the client, for this many calls.
 pub(super) async fn call(row: &Row, calls: usize, server: SocketAddr) -> Result<()> {
+    pin(0)?;
     let load = Load::connect(server, row.operation, row.depth, false, Spinning::Park).await?;
     load.run(calls).await?;
     load.close().await;

@@ -1,7 +1,7 @@
-//! `lab count`: instructions of a call by layer, which are the same on every machine.
+//! `lab count`: instructions of a call by layer, without the kernel's.
 //!
-//! Both ends run under callgrind, once with few calls and once with more; the difference belongs to the calls. The kernel is not
-//! counted.
+//! Both ends run under callgrind, once with few calls and once with more; the difference belongs to the calls. What an end does
+//! beside a call, as to look at the clock or at an empty socket, depends on time, and so on other work of the machine.
 
 mod callgrind;
 mod ends;
@@ -28,10 +28,11 @@ use std::path::PathBuf;
   lab count --against counts.json
   lab count --from counts.json --markdown
 
-It needs valgrind and debug information in the program, and takes about two minutes. Counts of a program depend on its \
-compiler and profile, and hardly on the machine. NULL, READ and WRITE go over software iWARP without CRC, with ends that park. \
---against exits with 1 where instructions, branches, allocations, atomic instructions or copied bytes differ by more than 3 %, or \
-15 % for calls of a megabyte, which take another number of reads from the socket each time.")]
+It needs valgrind, debug information in the program, and an idle machine, and takes about a minute and a half. Counts depend \
+on the compiler and the profile; beside other work they are up to a quarter higher, as ends look at the clock and at their \
+sockets more often for each call. NULL, READ and WRITE go over software iWARP without CRC, with ends that park, on one CPU. \
+--against exits with 1 where instructions, branches, atomic instructions or copied bytes differ by more than 10 %, or 25 % for \
+calls of a megabyte, or a call makes other allocations.")]
 pub(crate) struct CountArgs {
     /// Count only this; repeatable
     #[arg(long, value_name = "NAME")]
@@ -80,12 +81,12 @@ struct Row {
 }
 
 impl Row {
-    /// Largest difference of runs of one program, in percent, and what is accepted therefore. A megabyte takes another number of
-    /// reads from the socket each time.
+    /// Difference from an earlier count that is accepted, in percent: more than that of runs of one program on an idle machine. A
+    /// megabyte takes another number of reads from the socket each time.
     fn tolerance_percent(&self) -> f64 {
         match self.operation {
-            Operation::Read(len) | Operation::Write(len) if len >= 1 << 20 => 15.0,
-            Operation::Null | Operation::Read(_) | Operation::Write(_) => 3.0,
+            Operation::Read(len) | Operation::Write(len) if len >= 1 << 20 => 25.0,
+            Operation::Null | Operation::Read(_) | Operation::Write(_) => 10.0,
         }
     }
 }
