@@ -1,4 +1,4 @@
-//! Decisions behind this crate, with their reasons.
+//! Decisions behind copies, here and in `nfs-client`, with their reasons.
 //!
 //! - **The copier tells, and prints nothing.** A program gives it `Options`, a receiver of `Events` and a `Stop`, and gets `Ended`.
 //!   An event names files by what displays them, so that nothing is formatted that nobody shows. Errors of single files go to
@@ -48,5 +48,3 @@
 //!   nothing. All but the last 32 MiB of it is on stable storage, because the copy syncs, or makes a COMMIT, before it goes
 //!   further; those bytes are sent again. A record of progress beside the file would have to be synced as often, and a
 //!   check by a hash of the content would read the whole file on both sides.
-//! - **Signals end a copy by their default action.** A copy that cleaned up after SIGINT raises it again, so that a shell
-//!   that runs it in a loop sees why it ended. An exit code of 130 would not tell that.

@@ -84,8 +84,8 @@ struct Heard {
     planned: Arc<Mutex<(u64, u64)>>,
     transferred: Arc<Mutex<u64>>,
     stop: Stop,
-    /// Whether nobody reads of events.
-    is_closed: bool,
+    /// Error of each event.
+    error: Option<io::ErrorKind>,
 }
 
 impl Heard {
@@ -112,8 +112,8 @@ impl Events for Heard {
     }
 
     fn event(&self, event: &Event<'_>) -> io::Result<()> {
-        if self.is_closed {
-            return Err(io::ErrorKind::BrokenPipe.into());
+        if let Some(error) = self.error {
+            return Err(error.into());
         }
         let line = match event {
             Event::Copied { from, to } => format!("copied {from} to {to}"),
@@ -263,12 +263,41 @@ async fn copy_ends_when_it_is_stopped_and_when_nobody_hears_of_it() {
     let ended = served.put(recursive(), &stopped, &[&tree], "stopped").await;
     assert!(matches!(ended.result, Err(Error::Stopped)));
     let deaf = Heard {
-        is_closed: true,
+        error: Some(io::ErrorKind::BrokenPipe),
         ..Heard::default()
     };
     let ended = served.put(recursive(), &deaf, &[&tree], "deaf").await;
     assert!(matches!(ended.result, Err(Error::Event(_))), "{ended:?}");
     assert_eq!((ended.failed, ended.left), (0, 0));
+}
+
+#[tokio::test]
+async fn event_that_cannot_be_told_is_a_failure_of_its_file_and_ends_nothing() {
+    let (mut served, dir, back) = (Served::new().await, tree(), tempfile::tempdir().unwrap());
+    let tree = dir.path().join("tree");
+    let heard = Heard::default();
+    assert_all(&served.put(recursive(), &heard, &[&tree], "").await);
+    assert_all(&served.get(recursive(), &heard, "tree", back.path()).await);
+    let full = Heard {
+        error: Some(io::ErrorKind::StorageFull),
+        ..Heard::default()
+    };
+    let skips = Options {
+        keeps_existing: true,
+        ..recursive()
+    };
+    let would_copy = Options {
+        dry_run: true,
+        ..recursive()
+    };
+    for options in [skips, would_copy] {
+        let put = served.put(options.clone(), &full, &[&tree], "").await;
+        let got = served.get(options, &full, "tree", back.path()).await;
+        for ended in [put, got] {
+            assert!(ended.result.is_ok(), "{ended:?}");
+            assert_eq!(ended.failed, 4, "{ended:?}");
+        }
+    }
 }
 
 #[tokio::test]

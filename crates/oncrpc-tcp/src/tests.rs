@@ -508,6 +508,31 @@ async fn call_on_which_the_service_fails_costs_its_connection_and_no_other() {
     }
 }
 
+#[tokio::test]
+async fn replies_to_calls_before_one_on_which_the_service_fails_are_sent() {
+    let served = Served::new(Limits::default()).await;
+    for way in 0..4 {
+        let mut calls = Buffer::default();
+        for (xid, proc, word) in [(1, AT_ONCE, 7), (2, PANICS, way)] {
+            let mut call = Writer::default();
+            let called = Procedure {
+                prog: 9,
+                vers: 1,
+                proc,
+            };
+            write_call(&mut call, xid, called, &Credential::None);
+            call.u32(word);
+            record::encode(&call.finish(), &mut calls);
+        }
+        let mut stream = TcpStream::connect(served.addr).await.unwrap();
+        stream.write_all(&calls).await.unwrap();
+        let mut received = Vec::new();
+        let ended = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut received)).await;
+        ended.expect("the connection ends").unwrap();
+        assert_eq!(received.get(4..8), Some(&[0, 0, 0, 1][..]), "{way}");
+    }
+}
+
 mod directions;
 mod jobs;
 mod replies;

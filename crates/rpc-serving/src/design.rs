@@ -1,4 +1,4 @@
-//! Decisions behind this crate, with their reasons.
+//! Decisions behind the parts of servers that peers share, here and in `rpcrdma`, with their reasons.
 //!
 //! Resources are divided by address (`PeerGroup`: one IPv4 address, or the /64 of an IPv6 one). A user of the server's
 //! machine, who can use all its addresses, counts as one peer, whatever address it uses. The server therefore identifies the

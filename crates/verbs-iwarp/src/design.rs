@@ -1,4 +1,4 @@
-//! Decisions behind this crate, with their reasons.
+//! Decisions behind `verbs`, `iwarp-proto` and this crate, with their reasons.
 //!
 //! - **The cores use the types of `verbs` directly.** Types of their own would have to be translated for each work request
 //!   and each completion, without a benefit.
