@@ -30,7 +30,7 @@ use crate::walk::{Inside, Other, Step};
 use buffer::Pool;
 use found::{Content, Found};
 use nfs_client::{Export, Fault, Node};
-use nfs_proto::{FileHandle, FileType, Name, NfsTime, SetAttributes, Status, args};
+use nfs_proto::{FileHandle, FileType, Name, SetAttributes, Status, args};
 use rpcrdma::Client;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -70,9 +70,8 @@ pub async fn put(
     target: ServerTarget,
 ) -> Ended {
     let ServerTarget { target, place } = target;
-    let resolution = resolution(place.export.info().time_delta);
     let options = Options {
-        resolution: options.resolution.max(resolution),
+        resolution: options.resolution.max(place.time_step()),
         ..options
     };
     let copy = Copy::new(options, control, Some(place.url.clone()));
@@ -110,12 +109,6 @@ pub async fn put(
         put.all(copy, &dest, Arc::new(roots)).await
     };
     copy.all(all).await
-}
-
-/// To what the server rounds times, in nanoseconds, as it says: two seconds at most, as FAT does.
-fn resolution(delta: NfsTime) -> i128 {
-    let nanos = i128::from(delta.seconds) * 1_000_000_000 + i128::from(delta.nanoseconds);
-    nanos.clamp(1, 2_000_000_000)
 }
 
 /// A source, and where it goes.
