@@ -8,7 +8,7 @@
 //!   much as it leaves free, or a fixed part, and its first demand is met in any case. `fair_queue` gives turns to addresses,
 //!   and to the connections of an address; `loans` says when a connection gives way that holds for long what others wait for.
 //!   They are values without a lock, inside the locks of their owners: memory of both servers and of the gateway, threads for
-//!   jobs, and calls in flight of `nfs-server`.
+//!   jobs, and calls in flight of `nfs-server`, whose reply cache asks for the same bound.
 //! - **A full server evicts the least useful connection.** `rpc_serving::admission` serves both servers, over RDMA and over TCP.
 //!   Connections in setup are evicted first, then those of the address with the most, longest idle first. A connection in
 //!   use is never evicted. Where no address has at least two more connections than that of the newcomer, the connection that

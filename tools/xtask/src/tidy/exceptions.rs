@@ -84,11 +84,7 @@ const API: &[(&str, &str)] = &[
     ),
 ];
 
-const MAPS_BY_ADDRESS: &[&str] = &[
-    "crates/gateway/src/places.rs",
-    "crates/nfs-server/src/nfs3/duplicate_requests/store.rs",
-    "crates/rpcrdma/src/server/addresses.rs",
-];
+const MAPS_BY_ADDRESS: &[&str] = &[];
 
 const LARGE_TYPES: &[(&str, usize)] = &[
     ("crates/nfs-proto/src/binding/scan/machine.rs::Scan", 18),
