@@ -8,7 +8,8 @@ use crate::shared::{ConnectionReplies, Job, Shared};
 use oncrpc::Service;
 use oncrpc::xdr::{Payload, Reader};
 use rpc_serving::admission::{Admitted, Use};
-use rpc_serving::dispatch::{self, ServiceFailed};
+use rpc_serving::dispatch;
+use rpc_serving::ends::End;
 use rpc_serving::jobs::Jobs;
 use rpc_serving::warning_log::WarningLog;
 use std::collections::VecDeque;
@@ -171,7 +172,7 @@ impl Dispatch {
                 admitted.set_up();
             }
             if !admitted.set_use(Use::InUse) {
-                return Err(ConnectionEnd::Evicted);
+                return Err(End::Evicted.into());
             }
         }
         self.called = true;
@@ -197,12 +198,6 @@ impl Dispatch {
                 tracing::warn!(listen = self.log.listener(), addr = %caller.addr, xid, "RFC 5531 §9: a reply to no call; dropped");
             }
         }
-    }
-}
-
-impl From<ServiceFailed> for ConnectionEnd {
-    fn from(ServiceFailed: ServiceFailed) -> Self {
-        Self::ServiceFailed
     }
 }
 

@@ -1,6 +1,5 @@
 //! RPC server over TCP.
 
-use crate::connection_end::ConnectionEnd;
 use crate::dispatch::Dispatch;
 use crate::driver::{Driver, TimeLimits};
 use crate::input::Input;
@@ -10,19 +9,19 @@ use crate::shared::{Job, Shared};
 use crate::source::{Accepted, IncomingStream, Source};
 use buffer::Pool;
 use oncrpc::{
-    Caller, Chain, Closing, ConnectionId, Connections, LocalUserError, LocalUsers, OpenConnection,
-    Origin, PeerGroup, Service,
+    Caller, Chain, Connections, LocalUserError, LocalUsers, OpenConnection, Origin, PeerGroup,
+    Service,
 };
 use rpc_serving::admission::{Admission, ConnectionLimits};
 use rpc_serving::backchannels::{Backchannels, OpenBackchannel};
+use rpc_serving::ends::{End, Stop};
 use rpc_serving::jobs::{Jobs, MAX_BLOCKING};
 use rpc_serving::turns::{EventLoop, TURNS};
 use rpc_serving::warning_log::WarningLog;
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -130,71 +129,31 @@ struct Accepting {
     event_loop: EventLoop,
     jobs: Jobs<Job>,
     registries: Registries,
+    /// Tells connections that the server stops.
+    stop: Stop,
     log: Arc<WarningLog>,
 }
 
-/// Registries of open connections.
-#[derive(Clone, Default)]
+/// Registries of open connections, for the service.
+#[derive(Default)]
 struct Registries {
-    /// All of this server.
-    all: Arc<Mutex<BTreeMap<ConnectionId, Arc<Shared>>>>,
-    /// For the service, which may call clients.
+    /// On these it may call clients.
     backchannels: Option<Backchannels>,
-    /// For the service, which may close connections.
+    /// These it may close.
     connections: Option<Connections>,
 }
 
-/// An entry in the registries. Dropping it removes it.
-struct Registered {
-    registries: Registries,
-    connection: ConnectionId,
-    _open: Option<OpenConnection>,
-    _backchannel: Option<OpenBackchannel>,
-}
-
 impl Registries {
-    fn add(&self, shared: &Arc<Shared>) -> Registered {
-        let connection = shared.caller.connection;
-        self.lock().insert(connection, Arc::clone(shared));
-        let backchannel = self.backchannels.as_ref();
-        let backchannel = backchannel.map(|all| all.open(Arc::clone(shared) as _));
-        let closed = Arc::clone(shared);
-        let close = move |when| {
-            closed.output.end(match when {
-                Closing::AfterReplies => ConnectionEnd::ByService,
-                Closing::AtOnce => ConnectionEnd::Aborted,
-            });
-        };
-        let counted = Arc::clone(shared);
+    /// Adds a connection. It is removed when the entries are dropped.
+    fn add(&self, shared: &Arc<Shared>) -> (Option<OpenConnection>, Option<OpenBackchannel>) {
         let open = self.connections.as_ref().map(|connections| {
-            let open = connections.add(connection, close);
-            open.of_peer(shared.caller.addr)
-                .counting_accepted(move || counted.output.sent())
+            let counted = Arc::clone(shared);
+            let open = shared.ends.register(connections, &shared.caller);
+            open.counting_accepted(move || counted.output.sent())
         });
-        Registered {
-            registries: self.clone(),
-            connection,
-            _open: open,
-            _backchannel: backchannel,
-        }
-    }
-
-    /// Ends all connections once their calls in service are answered.
-    fn drain(&self) {
-        self.lock()
-            .values()
-            .for_each(|shared| shared.output.drain());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ConnectionId, Arc<Shared>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        let shared = self.registries.lock().remove(&self.connection);
-        drop(shared);
+        let backchannels = self.backchannels.as_ref();
+        let backchannel = backchannels.map(|all| all.open(Arc::clone(shared) as _));
+        (open, backchannel)
     }
 }
 
@@ -226,6 +185,7 @@ impl Server {
             event_loop: EventLoop::default(),
             jobs: Jobs::new(MAX_BLOCKING),
             registries: Registries::default(),
+            stop: Stop::default(),
             log: Arc::default(),
         };
         Self { source, accepting }
@@ -361,7 +321,7 @@ impl Server {
         }
         drop(source);
         log.summarise_all();
-        accepting.registries.drain();
+        accepting.stop.set();
         let drained = async { while connections.join_next().await.is_some() {} };
         let in_time = tokio::time::timeout(accepting.limits.drain, drained).await;
         if in_time.is_err() {
@@ -387,10 +347,11 @@ impl Accepting {
     ) -> Result<Driver, Box<dyn std::error::Error>> {
         let (input, output) = stream.into_halves()?;
         let of_output = Some(self.memory.output(caller.group));
-        let shared = Shared::new(output, caller, self.limits.backward, of_output);
+        let ends = self.stop.join();
+        let shared = Shared::new(output, caller, self.limits.backward, of_output, &ends);
         let shared = Arc::new(shared);
-        let evicted = Arc::clone(&shared);
-        let evict = move || evicted.output.end(ConnectionEnd::Evicted);
+        let requests = shared.ends.clone();
+        let evict = move || requests.ask(End::Evicted);
         let admitted = admission
             .admit(caller.group, evict)
             .map_err(|why| admission.explain(why))?;
@@ -417,6 +378,7 @@ impl Accepting {
             input,
             dispatch,
             limits,
+            ends,
             self.limits.half_close,
             move || {
                 drop(open);

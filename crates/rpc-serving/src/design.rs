@@ -17,6 +17,11 @@
 //!   callbacks gives way last. A connection declares itself in use with one atomic operation when it leaves the
 //!   idle state, not for each call. Over TCP, where clients make one MOUNT call and leave, a connection that waits for its
 //!   client yields to any new one, however many its address has.
+//! - **Who ends a connection sets a flag, and wakes its owner.** The stop of the server, eviction, the service and a thread on which
+//!   the service failed ask for an end by `rpc_serving::ends`, over RDMA and over TCP. The task that owns the connection finds
+//!   the flags with one load in its turns, and each transport has its own way to come to the end: RDMA waits until its
+//!   Sends have completed, TCP until the stream has taken what was written. A connection that drains has a deadline of
+//!   its own over RDMA; over TCP all have one, after which the server says how many are left.
 //! - **Chunk memory is leased in turns, for a limited time.** A call leases what it pulls, and the bound that its arguments
 //!   give for its reply, before it is pulled (`driver::budget`). The rest of the lease goes to others when the reply is
 //!   sent. An address has a quarter at most. While others wait, a peer that moves less than 64 KiB a second of what it

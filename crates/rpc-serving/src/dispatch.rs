@@ -4,6 +4,7 @@
 //! connection, the first time where their calls arrive: what they send elsewhere goes out then, and not after the
 //! other work of the connection. They need no tasks of their own.
 
+use crate::ends::End;
 use crate::jobs::{Jobs, JobsOfConnection, ReplyTo, Work};
 use crate::running::{Panic, Running};
 use oncrpc::xdr::Payload;
@@ -34,28 +35,17 @@ pub trait Replies {
     fn hand_over(&mut self, call: Self::Call) -> Self::JobCall;
 }
 
-/// The service has panicked on a call, which therefore gets no reply.
-///
-/// The connection ends, so that the client knows (RFC 8166 §4.5.4). Other connections go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the service failed")]
-pub struct ServiceFailed;
+/// Logs that the service has failed on a call of this peer, which ends the connection.
+pub fn service_failed(peer: SocketAddr, failed: &dyn Display) -> End {
+    error!(%peer, %failed, "the service failed on a call");
+    End::ServiceFailed
+}
 
-impl ServiceFailed {
-    /// Logs that the service has failed on a call of this peer.
-    pub fn logged(peer: SocketAddr, failed: &dyn Display) -> Self {
-        error!(%peer, %failed, "the service failed on a call");
-        Self
-    }
-
-    fn in_future(peer: SocketAddr, panic: &Panic) -> Self {
-        let text = panic.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Self::logged(
-            peer,
-            &format_args!("a future panicked: {}", text.unwrap_or("no text")),
-        )
-    }
+fn failed_in_future(peer: SocketAddr, panic: &Panic) -> End {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("no text");
+    service_failed(peer, &format_args!("a future panicked: {text}"))
 }
 
 /// Dispatcher of the calls of one connection. It ends with the connection: work that was not begun is dropped, and the
@@ -104,7 +94,7 @@ impl<C, J: ReplyTo> Dispatch<C, J> {
     ///
     /// # Errors
     ///
-    /// If a future of the service panicked.
+    /// [`End::ServiceFailed`] if a future of the service panicked.
     ///
     /// # Panics
     ///
@@ -115,7 +105,7 @@ impl<C, J: ReplyTo> Dispatch<C, J> {
         caller: &Caller,
         call: C,
         replies: &mut R,
-    ) -> Result<usize, ServiceFailed>
+    ) -> Result<usize, End>
     where
         R: Replies<Call = C, JobCall = J>,
     {
@@ -123,7 +113,7 @@ impl<C, J: ReplyTo> Dispatch<C, J> {
             Answer::Now(reply) => return Ok(replies.reply(call, reply)),
             Answer::Later(future) => {
                 let begun = self.later.begin(future, call);
-                let ready = begun.map_err(|panic| ServiceFailed::in_future(self.peer, &panic))?;
+                let ready = begun.map_err(|panic| failed_in_future(self.peer, &panic))?;
                 return Ok(ready.map_or(0, |(call, reply)| replies.reply(call, reply)));
             }
             Answer::Blocking(work) => Work::Blocking(work),
@@ -138,8 +128,8 @@ impl<C, J: ReplyTo> Dispatch<C, J> {
     ///
     /// # Errors
     ///
-    /// If a future of the service panicked.
-    pub fn poll<R>(&mut self, cx: &Context<'_>, replies: &mut R) -> Result<bool, ServiceFailed>
+    /// [`End::ServiceFailed`] if a future of the service panicked.
+    pub fn poll<R>(&mut self, cx: &Context<'_>, replies: &mut R) -> Result<bool, End>
     where
         R: Replies<Call = C, JobCall = J>,
     {
@@ -148,7 +138,7 @@ impl<C, J: ReplyTo> Dispatch<C, J> {
             .poll(cx, replies, R::has_room, |replies, call, reply| {
                 replies.reply(call, reply);
             });
-        polled.map_err(|panic| ServiceFailed::in_future(self.peer, &panic))
+        polled.map_err(|panic| failed_in_future(self.peer, &panic))
     }
 
     /// Checks for stuck jobs; see [`JobsOfConnection::look`].

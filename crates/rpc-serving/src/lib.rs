@@ -9,6 +9,7 @@
 //! - [`turns`]: turns on the CPU.
 //! - [`backchannels`]: calls to clients, on the connections on which they call.
 //! - [`dispatch`]: calls in service.
+//! - [`ends`]: ends of connections that the server brings about.
 //! - [`jobs`]: threads for calls that may wait for a disk.
 //! - [`warning_log`]: warnings about peers.
 //! - [`warnings`]: how many of them are logged.
@@ -49,6 +50,7 @@ mod clock;
 #[cfg(doc)]
 pub mod design;
 pub mod dispatch;
+pub mod ends;
 pub mod fair_queue;
 pub mod jobs;
 pub mod loans;

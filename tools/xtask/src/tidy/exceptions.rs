@@ -89,7 +89,6 @@ const MAPS_BY_ADDRESS: &[&str] = &[];
 const LARGE_TYPES: &[(&str, usize)] = &[
     ("crates/nfs-proto/src/binding/scan/machine.rs::Scan", 18),
     ("crates/rpcrdma-proto/src/v2/session/mod.rs::Session", 16),
-    ("crates/rpcrdma/src/server/serve.rs::Answering", 16),
     ("crates/verbs-ibv/src/fake/mod.rs::Model", 45),
     ("crates/verbs-sim/src/end.rs::End", 23),
     ("testing/fuzz/src/rpcrdma/ietf07.rs::Stage", 16),
