@@ -145,9 +145,9 @@ impl Dispatch {
                 return;
             }
         };
-        if self.log.may_warn(caller.group) {
-            tracing::warn!(listen = self.log.listener(), addr = %caller.addr, "{rule}: {why}; the connection is closed");
-        }
+        self.log.warn_of(caller.group, |listen| {
+            tracing::warn!(listen, addr = %caller.addr, "{rule}: {why}; the connection is closed");
+        });
     }
 
     /// Drops what is in service, and tells the service that the connection has ended.
@@ -194,9 +194,9 @@ impl Dispatch {
         if !self.shared.calls.deliver(xid, reply) && !self.warned {
             self.warned = true;
             let caller = &self.shared.caller;
-            if self.log.may_warn(caller.group) {
-                tracing::warn!(listen = self.log.listener(), addr = %caller.addr, xid, "RFC 5531 §9: a reply to no call; dropped");
-            }
+            self.log.warn_of(caller.group, |listen| {
+                tracing::warn!(listen, addr = %caller.addr, xid, "RFC 5531 §9: a reply to no call; dropped");
+            });
         }
     }
 }

@@ -10,6 +10,7 @@
 //! - [`backchannels`]: calls to clients, on the connections on which they call.
 //! - [`dispatch`]: calls in service.
 //! - [`ends`]: ends of connections that the server brings about.
+//! - [`intake`]: the accept loop.
 //! - [`jobs`]: threads for calls that may wait for a disk.
 //! - [`warning_log`]: warnings about peers.
 //! - [`warnings`]: how many of them are logged.
@@ -52,6 +53,7 @@ pub mod design;
 pub mod dispatch;
 pub mod ends;
 pub mod fair_queue;
+pub mod intake;
 pub mod jobs;
 pub mod loans;
 mod running;

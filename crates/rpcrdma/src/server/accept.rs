@@ -18,7 +18,8 @@ use buffer::Pool;
 use oncrpc::{Chain, LocalUserError, Origin, PeerGroup};
 use rpc_serving::admission::Admitted;
 use rpc_serving::ends::{End, Ends, Stop};
-use rpc_serving::turns::{TURNS, Turns};
+use rpc_serving::intake::Intake;
+use rpc_serving::turns::Turns;
 use rpcrdma_proto::limits::{CREDIT_TOLERANCE, MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
@@ -28,16 +29,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 use verbs::{Incoming, Limits, Listener, ProtocolMismatch, QpOptions, SetupError};
-
-/// How long to wait when the system gives no connection, such as for want of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// How long to wait for evicted connections to end before it is looked at again whether they have.
-const LEAVING_PAUSE: Duration = Duration::from_millis(5);
 
 /// Takes in connections of one listener and hands them to the workers.
 pub(super) struct Acceptor {
@@ -51,7 +45,7 @@ pub(super) struct Acceptor {
 impl Acceptor {
     /// Listens, says where, and takes in connections until the server stops or is gone.
     pub(super) async fn run(
-        mut self,
+        self,
         addr: SocketAddr,
         listening: oneshot::Sender<Result<SocketAddr, SetupError>>,
     ) {
@@ -73,60 +67,36 @@ impl Acceptor {
         self.state.changed.notify_waiters();
     }
 
-    async fn accept(&mut self, listener: &mut dyn Listener) {
-        let mut accepted_in_round = 0;
-        let mut ends = self.stop.join();
-        loop {
-            if accepted_in_round == TURNS {
-                // Peers that connect again and again leave others their turns.
-                accepted_in_round = 0;
-                tokio::task::yield_now().await;
-            }
-            let next = self.next(listener);
-            let incoming = tokio::select! {
-                biased;
-                // First, as there may be a connection, or none to be had, each time.
-                _ = ends.asked() => return,
-                incoming = next => incoming,
-                // It never ends: a provider need not bear that we stop waiting for a connection.
-                never = self.settings.log.summarise_when_due() => match never {},
-            };
+    async fn accept(&self, listener: &mut dyn Listener) {
+        let Settings { admission, log, .. } = &*self.settings;
+        let mut intake = Intake::new(admission, log, &self.stop);
+        while let Some(incoming) = intake.next(listener.accept()).await {
             match incoming {
-                Ok(incoming) => {
-                    accepted_in_round += 1;
-                    self.hand_over(incoming, listener.local_addr());
-                }
+                Ok(incoming) => self.hand_over(incoming, listener.local_addr()),
                 Err(error) => {
                     // Whoever connects is not known.
-                    if self.settings.log.may_warn(PeerGroup::THIS_MACHINE) {
-                        warn!(listen = self.settings.log.listener(), error = %Chain(&error), "no connection can be taken in");
-                    }
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    log.warn_of(PeerGroup::THIS_MACHINE, |listen| {
+                        warn!(listen, error = %Chain(&error), "no connection can be taken in");
+                    });
+                    intake.pause().await;
                 }
             }
         }
-    }
-
-    /// The next connection, once few enough of those that were evicted for others still end.
-    async fn next(&self, listener: &mut dyn Listener) -> Result<Box<dyn Incoming>, SetupError> {
-        while self.settings.admission.is_crowded() {
-            tokio::time::sleep(LEAVING_PAUSE).await;
-        }
-        listener.accept().await
     }
 
     fn hand_over(&self, incoming: Box<dyn Incoming>, listener: SocketAddr) {
         let peer = incoming.peer_addr();
+        let log = &self.settings.log;
         let origin = match origin(&self.settings.config, &*incoming) {
             Ok(origin) => origin,
             Err(error) => {
                 self.state.stats().refused += 1;
-                if !error.is_for_the_log() {
-                    debug!(%peer, %error, "gone before it was taken in");
-                } else if self.settings.log.may_warn(error.group()) {
-                    warn!(listen = self.settings.log.listener(), %peer, error = %Chain(&error), "connection setup failed");
-                }
-                return;
+                return match error.is_for_the_log() {
+                    true => log.warn_of(error.group(), |listen| {
+                        warn!(listen, %peer, error = %Chain(&error), "connection setup failed");
+                    }),
+                    false => debug!(%peer, %error, "gone before it was taken in"),
+                };
             }
         };
         let group = origin.group(peer.ip());
@@ -137,11 +107,10 @@ impl Acceptor {
             Ok(admitted) => admitted,
             Err(why) => {
                 self.state.stats().refused += 1;
-                if self.settings.log.may_warn(group) {
+                return log.warn_of(group, |listen| {
                     let why = self.settings.admission.explain(why);
-                    warn!(listen = self.settings.log.listener(), %peer, "refused: {why}");
-                }
-                return;
+                    warn!(listen, %peer, "refused: {why}");
+                });
             }
         };
         let Some(workers) = self.workers.upgrade() else {
@@ -253,10 +222,11 @@ impl Arrival {
     fn refused(&self, peer: SocketAddr, error: &SetupError) {
         self.state.stats().refused += 1;
         if is_without_a_word(error) {
-            debug!(%peer, %error, "gone before it was set up");
-        } else if self.settings.log.may_warn(self.admitted.group()) {
-            warn!(listen = self.settings.log.listener(), %peer, error = %Chain(error), "connection setup failed");
+            return debug!(%peer, %error, "gone before it was set up");
         }
+        self.settings.log.warn_of(self.admitted.group(), |listen| {
+            warn!(listen, %peer, error = %Chain(error), "connection setup failed");
+        });
     }
 
     async fn set_up(

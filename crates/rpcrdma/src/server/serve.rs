@@ -220,9 +220,11 @@ impl Answering {
             return Err(CloseReason::Oversized { bytes, limit });
         }
         let logged = std::mem::replace(&mut self.has_oversized, true);
-        if !logged && self.settings.log.may_warn(endpoint.caller.group) {
-            let (listen, peer) = (self.settings.log.listener(), endpoint.qp.peer_addr());
-            warn!(listen, %peer, bytes, limit, "a message is longer than was announced; other servers close the connection");
+        if !logged {
+            let peer = endpoint.qp.peer_addr();
+            self.settings.log.warn_of(endpoint.caller.group, |listen| {
+                warn!(listen, %peer, bytes, limit, "a message is longer than was announced; other servers close the connection");
+            });
         }
         Ok(())
     }
