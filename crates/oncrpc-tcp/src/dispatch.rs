@@ -154,8 +154,6 @@ impl Dispatch {
     pub(crate) fn end(&mut self) {
         self.waiting.clear();
         self.calls.end();
-        let service = self.calls.service();
-        service.connection_ended(self.shared.caller.connection);
     }
 
     fn may_begin(&self) -> bool {

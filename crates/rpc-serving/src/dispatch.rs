@@ -8,7 +8,7 @@ use crate::ends::End;
 use crate::jobs::{Jobs, JobsOfConnection, ReplyTo, Work};
 use crate::running::{Panic, Running};
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, Reply, Service};
+use oncrpc::{Answer, Caller, ConnectionId, Reply, Service};
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -48,11 +48,13 @@ fn failed_in_future(peer: SocketAddr, panic: &Panic) -> End {
     service_failed(peer, &format_args!("a future panicked: {text}"))
 }
 
-/// Dispatcher of the calls of one connection. It ends with the connection: work that was not begun is dropped, and the
-/// replies of running work go nowhere.
+/// Dispatcher of the calls of one connection. It [ends](Self::end) with the connection, at the latest when it is dropped:
+/// work that was not begun is dropped, and the replies of running work go nowhere.
 pub struct Dispatch<C, J: ReplyTo> {
     service: Arc<dyn Service>,
     peer: SocketAddr,
+    connection: ConnectionId,
+    has_ended: bool,
     /// Calls answered by blocking work.
     jobs: JobsOfConnection<J>,
     /// Calls answered by a future.
@@ -65,6 +67,8 @@ impl<C, J: ReplyTo> Dispatch<C, J> {
         Self {
             service,
             peer: caller.addr,
+            connection: caller.connection,
+            has_ended: false,
             jobs: jobs.of_connection(caller),
             later: Running::new(),
         }
@@ -146,9 +150,58 @@ impl<C, J: ReplyTo> Dispatch<C, J> {
         self.jobs.look(now, in_flight, calls_wait)
     }
 
-    /// Drops futures, and work that was not begun, because the connection ends.
+    /// Ends with the connection: drops futures, and work that was not begun, and [tells the
+    /// service](Service::connection_ended), once.
     pub fn end(&mut self) {
-        self.jobs.give_up();
-        self.later = Running::new();
+        if !std::mem::replace(&mut self.has_ended, true) {
+            self.jobs.give_up();
+            self.later = Running::new();
+            self.service.connection_ended(self.connection);
+        }
+    }
+}
+
+impl<C, J: ReplyTo> Drop for Dispatch<C, J> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    #[derive(Default)]
+    struct CountsEnds(AtomicUsize);
+
+    impl Service for CountsEnds {
+        fn call(&self, _: Payload, _: &Caller) -> Answer {
+            Answer::Now(Reply::Nothing)
+        }
+
+        fn connection_ended(&self, _: ConnectionId) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    struct ToNobody;
+
+    impl ReplyTo for ToNobody {
+        fn reply(self, _: Option<Reply>) {}
+    }
+
+    #[test]
+    fn service_hears_once_of_the_end_also_if_the_dispatcher_is_only_dropped() {
+        let service = Arc::new(CountsEnds::default());
+        let caller = Caller::new(([192, 0, 2, 1], 700).into());
+        let [mut ended, dropped] = [(); 2].map(|()| {
+            let service = Arc::clone(&service) as Arc<dyn Service>;
+            Dispatch::<(), ToNobody>::new(service, &caller, &Jobs::new(1))
+        });
+        ended.end();
+        assert_eq!(service.0.load(Relaxed), 1);
+        drop((ended, dropped));
+        assert_eq!(service.0.load(Relaxed), 2);
     }
 }

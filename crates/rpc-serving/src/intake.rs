@@ -36,7 +36,7 @@ impl<'a> Intake<'a> {
     }
 
     /// Waits for the next connection, once few enough of those that were [evicted](Admission::is_crowded) still end; `None`
-    /// once the server stops. Peers that connect again and again leave other tasks their turns.
+    /// once the server stops. `accept` is polled only when one may be taken in. Peers that connect again and again leave other tasks their turns.
     pub async fn next<T>(&mut self, accept: impl Future<Output = T>) -> Option<T> {
         if self.in_round == TURNS {
             self.in_round = 0;

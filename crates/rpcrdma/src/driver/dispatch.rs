@@ -170,8 +170,8 @@ impl Dispatch {
         Ok(self.calls.poll(cx, replies)?)
     }
 
-    /// Drops work that was not begun, because the connection ends.
-    pub(crate) fn give_up(&mut self) {
+    /// Ends with the connection; see [`dispatch::Dispatch::end`].
+    pub(crate) fn end(&mut self) {
         self.calls.end();
     }
 

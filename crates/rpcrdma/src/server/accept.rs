@@ -70,7 +70,7 @@ impl Acceptor {
     async fn accept(&self, listener: &mut dyn Listener) {
         let Settings { admission, log, .. } = &*self.settings;
         let mut intake = Intake::new(admission, log, &self.stop);
-        while let Some(incoming) = intake.next(listener.accept()).await {
+        while let Some(incoming) = intake.next(async { listener.accept().await }).await {
             match incoming {
                 Ok(incoming) => self.hand_over(incoming, listener.local_addr()),
                 Err(error) => {

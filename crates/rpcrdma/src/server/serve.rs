@@ -16,7 +16,7 @@ use crate::driver::outgoing::Outgoing;
 use crate::driver::owner::Connection;
 use crate::driver::spin::{Activity, Spinner};
 use crate::driver::{Driver, Policy};
-use oncrpc::{ConnectionId, OpenConnection, Service};
+use oncrpc::OpenConnection;
 use rpc_serving::admission::{Admitted, Use};
 use rpc_serving::ends::{End, Ends};
 use rpcrdma_proto::Oversized;
@@ -33,21 +33,8 @@ pub(super) struct Serving {
     settings: Arc<Settings>,
     /// Resources of the connection.
     _kept: Option<Kept>,
-    ending: Option<Ending>,
-}
-
-/// Tells the service that a connection has ended, when it is dropped: also after a panic.
-struct Ending {
-    service: Arc<dyn Service>,
-    connection: ConnectionId,
     /// Entry in the registry for services that close connections.
-    _open: Option<OpenConnection>,
-}
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.service.connection_ended(self.connection);
-    }
+    open: Option<OpenConnection>,
 }
 
 impl Serving {
@@ -65,17 +52,12 @@ impl Serving {
         let turns = kept.as_mut().and_then(|kept| kept.turns.take());
         let sent = Arc::<AtomicU64>::default();
         let deliveries = Deliveries::default();
-        let service = Arc::clone(&endpoint.service);
-        let ending = Ending {
-            service: Arc::clone(&service),
-            connection: endpoint.caller.connection,
-            _open: config.connections.as_ref().map(|connections| {
-                let (sent, deliveries) = (Arc::clone(&sent), deliveries.clone());
-                let open = ends.requests().register(connections, &endpoint.caller);
-                let open = open.counting_accepted(move || sent.load(Relaxed));
-                open.answering_queries(move |query| deliveries.ask(query))
-            }),
-        };
+        let open = config.connections.as_ref().map(|connections| {
+            let (sent, deliveries) = (Arc::clone(&sent), deliveries.clone());
+            let open = ends.requests().register(connections, &endpoint.caller);
+            let open = open.counting_accepted(move || sent.load(Relaxed));
+            open.answering_queries(move |query| deliveries.ask(query))
+        });
         let answering = Answering {
             back: BackEnd::open(config, &endpoint, &settings.backward_memory),
             grants: Grants::new(&endpoint.connection, memory, clock::now()),
@@ -91,6 +73,7 @@ impl Serving {
             deliveries,
             close_until: None,
         };
+        let service = Arc::clone(&endpoint.service);
         let answers = Dispatch::sharing(service, endpoint.caller, &settings.jobs);
         let spinner = Spinner::new(config.spin, activity);
         let (health, pull_timeout) = (config.health, config.pull_timeout);
@@ -106,7 +89,7 @@ impl Serving {
             ),
             settings,
             _kept: kept,
-            ending: Some(ending),
+            open,
         })
     }
 
@@ -119,11 +102,11 @@ impl Serving {
             answers,
             ..
         } = &mut self.driver;
-        answers.give_up();
         if over == CloseReason::Closed(verbs::CloseReason::Peer) && is_delivered(endpoint) {
             endpoint.service.closed_in_order(&endpoint.caller);
         }
-        drop(self.ending.take());
+        answers.end();
+        drop(self.open.take());
         policy.deliveries.end();
         policy.tally.publish(endpoint, policy.drain_until.is_some());
         policy.tally.ended(&over);
