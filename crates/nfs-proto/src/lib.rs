@@ -49,6 +49,7 @@ mod program;
 pub mod results;
 mod scalars;
 mod status;
+pub mod v4;
 mod wire;
 
 pub use attributes::{
