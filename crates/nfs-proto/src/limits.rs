@@ -61,7 +61,7 @@ pub const MAX_V2_NAME: u32 = 255;
 /// DDP-eligible items of one message that a scan finds. Later ones are part of the stream.
 pub const MAX_ITEMS: usize = 16;
 
-/// Operations of one COMPOUND that a scan reads.
+/// Operations of one COMPOUND that are read.
 pub const MAX_OPERATIONS: u32 = 256;
 
 /// Bytes in the tag of a COMPOUND.
