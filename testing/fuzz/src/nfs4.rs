@@ -6,8 +6,7 @@ use buffer::Buffer;
 use nfs_proto::limits::MAX_ITEMS;
 use nfs_proto::scan::{CallScan, ItemPlace};
 use nfs_proto::v4::callback::{
-    CALLBACK_VERSION, CallbackProcedure, CbArgOp, CbCompoundArgs, CbCompoundRes, CbOperation,
-    CbResOp,
+    CALLBACK_VERSION, CbArgOp, CbCompoundArgs, CbCompoundRes, CbOperation, CbResOp,
 };
 use nfs_proto::v4::directory::{DirectoryWriter, ReadDirArgs};
 use nfs_proto::v4::fattr::write_fattr;
@@ -15,8 +14,8 @@ use nfs_proto::v4::lock::TestStateIdOk;
 use nfs_proto::v4::open::{CreateHow, OpenArgs, OpenHow};
 use nfs_proto::v4::{
     ArgOp, Array, Attribute, AttributeAccess, AttributeNumber, Bitmap, CallWriter, ChangeId,
-    CompoundArgs, CompoundRes, Fattr, FileType, Operation, Principal, ReplyWriter, Res, ResOp,
-    SpecialStateId, StateId, Status, Time,
+    CompoundArgs, CompoundRes, Fattr, FileType, Operation, Principal, Procedure, ReplyWriter, Res,
+    ResOp, SpecialStateId, StateId, Status, Time,
 };
 use nfs_proto::{Cookie, CookieVerifier, FileId, Filename, Wire};
 use oncrpc::xdr::{Item, Payload, Reader, Writer};
@@ -89,7 +88,7 @@ fn operation(script: &mut Script<'_>) {
 
 /// Arguments and result of one callback.
 fn callback(script: &mut Script<'_>) {
-    assert_eq!((CALLBACK_VERSION, CallbackProcedure::ALL.len()), (1, 2));
+    assert_eq!((CALLBACK_VERSION, Procedure::ALL.len()), (1, 2));
     let operation = script.pick(CbOperation::ALL);
     let mut message = words(&[operation as u32]);
     message.extend_from_slice(script.rest());
@@ -159,13 +158,14 @@ fn check_reply(reply: &[u8], status: Res<()>, number: usize) {
 fn call(script: &mut Script<'_>) {
     let minor_version = 1 + script.below(2) as u32;
     let most = script.number() as usize;
-    let operations = script.byte().into();
+    let operations: u32 = script.byte().into();
     let mut message = words(&[0, minor_version, operations]);
     message.extend_from_slice(script.rest());
     let mut args = within(ARGUMENTS_MEMORY, || {
         CompoundArgs::parse(Reader::new(&message))
     })
     .expect("it has a head");
+    assert_eq!(args.operations_left(), operations as usize);
     let mut w = Writer::default();
     let mut reply = ReplyWriter::new(&mut w, args.tag, Ok(()));
     let (mut number, mut good) = (0, Vec::new());

@@ -13,7 +13,7 @@ pub type Identifier<'a> = Bytes<'a, MAX_STATE_OWNER>;
 
 /// Name of a user or group: `owner`, `owner_group` and the subject of an entry of an access control
 /// list (`utf8str_mixed`, RFC 8881 §5.9). Decimal digits are a number.
-pub type Principal<'a> = Bytes<'a, { MAX_OWNER_NAME as u32 }>;
+pub type Principal<'a> = Bytes<'a, MAX_OWNER_NAME>;
 
 numbers! {
     /// Client id (`clientid4`), given by EXCHANGE_ID (RFC 8881 §18.35).
@@ -113,9 +113,10 @@ impl Wire<'_> for StateId {
 #[cfg(test)]
 impl crate::tests::Sample for StateId {
     fn sample(rng: &mut crate::tests::Rng) -> Self {
+        use crate::tests::Sample;
         Self {
-            seqid: crate::tests::Sample::sample(rng),
-            other: std::array::from_fn(|_| rng.below(256) as u8),
+            seqid: Sample::sample(rng),
+            other: std::array::from_fn(|_| u32::sample(rng).to_be_bytes()[0]),
         }
     }
 }
@@ -256,8 +257,8 @@ xdr_struct! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct NetAddress<'a> {
         /// Network id, such as `tcp`.
-        pub netid: Bytes<'a, { MAX_NETWORK_ADDRESS as u32 }>,
+        pub netid: Bytes<'a, MAX_NETWORK_ADDRESS>,
         /// Universal address (RFC 5665 §5.2.3).
-        pub address: Bytes<'a, { MAX_NETWORK_ADDRESS as u32 }>,
+        pub address: Bytes<'a, MAX_NETWORK_ADDRESS>,
     }
 }
