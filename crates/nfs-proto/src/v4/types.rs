@@ -1,6 +1,7 @@
 //! Basic types of NFS version 4: identifiers, owners, times (RFC 8881 §3.2, §3.3).
 
 use crate::limits::{MAX_NETWORK_ADDRESS, MAX_OWNER_NAME, MAX_STATE_OWNER, MAX_V4_HANDLE};
+use crate::v4::status::Status;
 use crate::{Bytes, Wire};
 use oncrpc::xdr::{Error, Reader, Writer};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -191,6 +192,9 @@ xdr_struct! {
     }
 }
 
+/// Nanoseconds of a second.
+const NANOSECONDS: u32 = 1_000_000_000;
+
 impl From<SystemTime> for Time {
     fn from(time: SystemTime) -> Self {
         let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
@@ -208,11 +212,33 @@ impl From<SystemTime> for Time {
                     },
                     nanoseconds => Self {
                         seconds: -seconds(before) - 1,
-                        nanoseconds: 1_000_000_000 - nanoseconds,
+                        nanoseconds: NANOSECONDS - nanoseconds,
                     },
                 }
             }
         }
+    }
+}
+
+impl TryFrom<Time> for SystemTime {
+    type Error = Status;
+
+    /// # Errors
+    ///
+    /// `NFS4ERR_INVAL` if the time has too many nanoseconds (RFC 8881 §3.3.1), or lies beyond the times of the
+    /// system.
+    fn try_from(time: Time) -> Result<Self, Status> {
+        if time.nanoseconds >= NANOSECONDS {
+            return Err(Status::Invalid);
+        }
+        let seconds = Duration::from_secs(time.seconds.unsigned_abs());
+        let whole = match time.seconds < 0 {
+            true => UNIX_EPOCH.checked_sub(seconds),
+            false => UNIX_EPOCH.checked_add(seconds),
+        };
+        let within = Duration::from_nanos(time.nanoseconds.into());
+        let time = whole.and_then(|whole| whole.checked_add(within));
+        time.ok_or(Status::Invalid)
     }
 }
 
