@@ -156,7 +156,7 @@ fn check_reply(reply: &[u8], status: Res<()>, number: usize) {
 
 /// A call of any operations, and its reply within some size.
 fn call(script: &mut Script<'_>) {
-    let minor_version = 1 + script.below(2) as u32;
+    let minor_version = script.pick(&[1, 2]);
     let most = script.number() as usize;
     let operations: u32 = script.byte().into();
     let mut message = words(&[0, minor_version, operations]);
