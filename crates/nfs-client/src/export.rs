@@ -86,7 +86,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         Export {
             nfs: self.nfs.over(transport),
             root: self.root,
-            info: self.info.clone(),
+            info: self.info,
             tuning: self.tuning,
         }
     }
