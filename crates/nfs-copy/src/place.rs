@@ -1,10 +1,10 @@
 //! Files on servers by their URL.
 
+use crate::connection::Connection;
 use crate::error::Result;
 use crate::file_error::{FileError, url_at};
 use nfs_client::{Again, Error, Export, Fault, NfsUrl, Node};
 use nfs_proto::{FileType, SetAttributes, Status};
-use rpcrdma::Client;
 use std::sync::Arc;
 
 /// Largest step of times that a server is believed to have, in nanoseconds: that of FAT.
@@ -14,7 +14,7 @@ const MAX_TIME_STEP: i128 = 2_000_000_000;
 #[derive(Clone)]
 pub struct Place {
     /// Export that it is in.
-    pub export: Arc<Export<Client>>,
+    pub export: Arc<Export<Connection>>,
     /// Names with slashes between them; empty is the root of the export.
     pub path: Vec<u8>,
     /// URL, as it was given.

@@ -2,12 +2,14 @@
 
 use nfs_client::{Export, Mount, NfsUrl, current_user};
 use nfs_copy::{
-    Control, Destination, Ended, Error, Event, Events, Exclude, LocalTarget, Options, Place,
-    Places, ServerTarget, Source, Stop, Stream, cp, export_path, get, put,
+    Connection, Control, Destination, Ended, Error, Event, Events, Exclude, LocalTarget, Options,
+    Place, Places, ServerTarget, Source, Stop, Stream, cp, export_path, get, put,
 };
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
 use rpcrdma::{Client, ClientConfig, Programs, Server, ServerConfig};
+use std::any::Any;
 use std::fs;
+use std::future::pending;
 use std::io::{self, Read, Seek};
 use std::num::NonZeroU32;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -15,40 +17,69 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use verbs_iwarp::Iwarp;
+
+/// Bytes of the largest call over TCP: a WRITE of as much as the server takes.
+const RECORD: usize = nfs_server::MAX_WRITE as usize + 4096;
 
 /// Steps of times in the export `/steps`, in nanoseconds: none that can be seen by the times themselves.
 const STEP: u32 = 3_000_000;
 
-/// A server of two exports, `/data` and `/steps`, and a client of it.
+/// NFS and MOUNT for two exports, `/data` and `/steps`.
+fn programs() -> Arc<Programs> {
+    let exports = Exports::new(HandleKey::random().unwrap());
+    let files = Arc::new(MemFs::new(64 << 20));
+    let exports = exports.with("/data", files, ExportOptions::default());
+    let step = NonZeroU32::new(STEP).unwrap();
+    let in_steps = MemFs::new(1 << 20).keeping_times_in_steps_of(step);
+    let exports = exports
+        .and_then(|exports| exports.with("/steps", Arc::new(in_steps), ExportOptions::default()));
+    let exports = exports.unwrap();
+    let nfs = Nfs3::new(exports.clone(), buffer::Pool::new(1 << 20));
+    Arc::new(Programs::new().with(nfs).with(Mount3::new(exports)))
+}
+
+/// A server of two exports, `/data` and `/steps`, and a connection to it.
 struct Served {
-    _server: Server,
-    client: Client,
+    /// Ends the server when it is dropped.
+    _server: Box<dyn Any>,
+    connection: Connection,
     port: u16,
 }
 
 impl Served {
+    /// Over RDMA.
     async fn new() -> Self {
-        let exports = Exports::new(HandleKey::random().unwrap());
-        let files = Arc::new(MemFs::new(64 << 20));
-        let exports = exports.with("/data", files, ExportOptions::default());
-        let step = NonZeroU32::new(STEP).unwrap();
-        let in_steps = MemFs::new(1 << 20).keeping_times_in_steps_of(step);
-        let exports = exports.and_then(|exports| {
-            exports.with("/steps", Arc::new(in_steps), ExportOptions::default())
-        });
-        let exports = exports.unwrap();
-        let nfs = Nfs3::new(exports.clone(), buffer::Pool::new(1 << 20));
-        let programs = Arc::new(Programs::new().with(nfs).with(Mount3::new(exports)));
         let (iwarp, any) = (Arc::new(Iwarp::default()), "127.0.0.1:0".parse().unwrap());
-        let server = Server::bind(iwarp.clone(), any, programs, ServerConfig::default());
+        let server = Server::bind(iwarp.clone(), any, programs(), ServerConfig::default());
         let server = server.await.unwrap();
         let addr = server.local_addr();
         let client = Client::connect(iwarp, addr, ClientConfig::default()).await;
         Self {
-            client: client.unwrap(),
+            connection: Connection::new(client.unwrap()),
             port: addr.port(),
-            _server: server,
+            _server: Box::new(server),
+        }
+    }
+
+    /// Over TCP.
+    async fn over_tcp() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let limits = oncrpc_tcp::Limits {
+            record: RECORD,
+            ..oncrpc_tcp::Limits::default()
+        };
+        let server = oncrpc_tcp::Server::new(listener, programs(), limits);
+        let mut serving = JoinSet::new();
+        serving.spawn(server.run(pending()));
+        let client = oncrpc_tcp::Client::connect(addr, Duration::from_secs(60)).await;
+        Self {
+            connection: Connection::new(client.unwrap()),
+            port: addr.port(),
+            _server: Box::new(serving),
         }
     }
 
@@ -91,9 +122,9 @@ impl Served {
 
 impl Places for Served {
     async fn place(&mut self, url: &NfsUrl) -> nfs_copy::Result<Place> {
-        let mount = Mount::new(self.client.clone(), current_user());
+        let mount = Mount::new(self.connection.clone(), current_user());
         let (mounted, path) = mount.mount_above(&url.path).await?;
-        let export = Export::open(self.client.clone(), current_user(), mounted.handle).await?;
+        let export = Export::open(self.connection.clone(), current_user(), mounted.handle).await?;
         Ok(Place {
             export: Arc::new(export.named(export_path(&url.path, &path))),
             path,
@@ -192,7 +223,13 @@ fn recursive() -> Options {
 
 #[tokio::test]
 async fn tree_comes_back_as_it_was() {
-    let (mut served, dir, back) = (Served::new().await, tree(), tempfile::tempdir().unwrap());
+    for mut served in [Served::new().await, Served::over_tcp().await] {
+        tree_comes_back(&mut served).await;
+    }
+}
+
+async fn tree_comes_back(served: &mut Served) {
+    let (dir, back) = (tree(), tempfile::tempdir().unwrap());
     let tree = dir.path().join("tree");
     let (sent, copied, received) = (Heard::default(), Heard::default(), Heard::default());
     assert_all(&served.put(recursive(), &sent, &[&tree], "").await);
@@ -201,7 +238,7 @@ async fn tree_comes_back_as_it_was() {
     assert!(sent.has(&format!("to {}", served.url("tree/sub/large"))));
     let (from, to) = (served.url("tree"), served.url("copy"));
     let control = copied.control();
-    assert_all(&cp(recursive(), control, &mut served, (&[from], &to, true)).await);
+    assert_all(&cp(recursive(), control, served, (&[from], &to, true)).await);
     assert!(*copied.transferred.lock().unwrap() >= (3 << 20) + 3);
     assert_all(
         &served

@@ -2,6 +2,7 @@
 
 use super::with_url;
 use crate::attributes::Wanted;
+use crate::connection::Connection;
 use crate::copy::{Permitted, Shared};
 use crate::decide::{Skip, is_newer};
 use crate::directory_completion::Held;
@@ -16,11 +17,10 @@ use crate::upload::{Dataless, collision, find_made, write_data};
 use nfs_client::{Again, Export, Fault, Node, ReadStream, Upload};
 use nfs_proto::{FileHandle, FileType, Name, SetAttributes, Status, args as nfs};
 use oncrpc::xdr::{Gather, gather_len};
-use rpcrdma::Client;
 use std::sync::Arc;
 
 /// Data that comes, and the first of it.
-type Begun<'a> = (ReadStream<'a, Client>, Option<Gather>);
+type Begun<'a> = (ReadStream<'a, Connection>, Option<Gather>);
 
 /// Something to be copied that is no directory.
 pub(super) struct File {
@@ -195,7 +195,7 @@ impl File {
     }
 
     /// Begins to read it. What was replaced since it was found is looked up again.
-    async fn begin<'e>(&mut self, export: &'e Export<Client>) -> Result<Begun<'e>> {
+    async fn begin<'e>(&mut self, export: &'e Export<Connection>) -> Result<Begun<'e>> {
         let mut again = Again::default();
         loop {
             let mut stream = export.read_node(&self.node, &self.source.path);
@@ -213,7 +213,7 @@ impl File {
 
     async fn send(
         &self,
-        upload: &mut Upload<'_, Client>,
+        upload: &mut Upload<'_, Connection>,
         shared: &Shared,
         (mut stream, mut next): Begun<'_>,
     ) -> Result<()> {

@@ -6,6 +6,7 @@ mod send;
 mod stream;
 
 use crate::attributes::Wanted;
+use crate::connection::Connection;
 use crate::copy::{Control, Copy, Ended, FILES_IN_FLIGHT, Permitted, Shared};
 use crate::decide::{Action, Skip};
 use crate::delete;
@@ -31,7 +32,6 @@ use buffer::Pool;
 use found::{Content, Found};
 use nfs_client::{Export, Fault, Node};
 use nfs_proto::{FileHandle, FileType, Name, SetAttributes, Status, args};
-use rpcrdma::Client;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -137,7 +137,7 @@ enum Named {
 
 /// State of a copy to a server.
 struct Put {
-    export: Arc<Export<Client>>,
+    export: Arc<Export<Connection>>,
     shared: Shared,
     /// Memory for reading.
     pool: Pool,
