@@ -19,9 +19,6 @@ const OF_A_COPY: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 /// Signals that end other commands in good order: SIGHUP has a meaning of its own for a server.
 const OF_A_SERVER: [Signal; 2] = [Signal::INT, Signal::TERM];
 
-/// How long calls in service may take when a server ends. Their connections are closed then.
-pub(crate) const CALLS_END_WITHIN: Duration = Duration::from_secs(7);
-
 /// How long a server may take to end: what peers do not let it close in order is dropped then.
 const SERVER_ENDS_WITHIN: Duration = Duration::from_secs(9);
 

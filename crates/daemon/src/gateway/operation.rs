@@ -1,5 +1,6 @@
 //! Operation of a running gateway: signals, reloads, pairs that are tried again, and periodic work.
 
+use super::configuration::Configuration;
 use super::observed::Observed;
 use super::pairs::Pairs;
 use super::plan::PairPlan;
@@ -7,37 +8,12 @@ use super::replace::Failed;
 use crate::signals::{Signals, refresh};
 use crate::systemd;
 use nfs_client::printable;
-use std::path::Path;
 use tokio::time::Interval;
 
-/// The administrator of a gateway, for the program that runs it: the file of its pairs, and its log.
-pub trait Administration {
-    /// Path of the file; `None` if the pairs are of a command line.
-    fn file(&self) -> Option<&Path>;
-
-    /// Reads the file again.
-    ///
-    /// # Errors
-    ///
-    /// If anything in it is wrong. Then the gateway stays as it is.
-    fn reread(&self) -> anyhow::Result<Reread>;
-
-    /// Logs the statistics.
-    fn log_statistics(&self, gateway: &Observed);
-}
-
-/// Contents of a file that was read again.
-#[derive(Debug)]
-pub struct Reread {
-    /// The pairs, in order.
-    pub pairs: Vec<PairPlan>,
-    /// Names of the options that differ from those in force, and take effect at a restart.
-    pub changed: Vec<String>,
-}
-
 /// The parts of a running gateway that change.
-pub(super) struct Operation<'a, A> {
-    pub(super) administration: &'a A,
+pub(super) struct Operation<'a> {
+    pub(super) configuration: &'a Configuration,
+    pub(super) log_statistics: fn(&Observed),
     pub(super) pairs: &'a mut Pairs,
     /// The pairs of the file, in order.
     pub(super) order: Vec<PairPlan>,
@@ -48,7 +24,7 @@ pub(super) struct Operation<'a, A> {
     pub(super) observed: &'a Observed,
 }
 
-impl<A: Administration> Operation<'_, A> {
+impl Operation<'_> {
     /// Handles signals until the terminal that the gateway was started from is closed.
     pub(super) async fn run(&mut self, mut signals: Signals) {
         let mut refresh = refresh();
@@ -58,7 +34,7 @@ impl<A: Administration> Operation<'_, A> {
                     true => return,
                     false => self.reload().await,
                 },
-                Some(()) = signals.statistics.recv() => self.administration.log_statistics(self.observed),
+                Some(()) = signals.statistics.recv() => (self.log_statistics)(self.observed),
                 _ = refresh.tick() => self.pairs.refresh().await,
                 _ = self.retries.tick(), if self.failed.iter().any(Failed::is_retried) => self.retry().await,
             }
@@ -76,15 +52,15 @@ impl<A: Administration> Operation<'_, A> {
 
     /// Reads the file again, and runs its pairs. A file with an error changes nothing.
     async fn reload(&mut self) {
-        let Some(file) = self.administration.file() else {
+        let Some(file) = self.configuration.file() else {
             tracing::info!(target: "gateway", "there is nothing to read again without --config");
             return;
         };
         let file = file.display();
         systemd::reloading();
         let pairs = &mut *self.pairs;
-        match self.administration.reread() {
-            Ok(read) => {
+        match self.configuration.reread() {
+            Ok((read, changed)) => {
                 if let Err(error) = pairs.sockets.check(&read.pairs) {
                     tracing::warn!(target: "gateway", "nobody accepts its connections now: {error:#}");
                 }
@@ -98,11 +74,11 @@ impl<A: Administration> Operation<'_, A> {
                 self.failed = replaced.failed;
                 self.retries.reset();
                 self.observed.set_failed(self.failed.clone());
-                if !read.changed.is_empty() {
+                if !changed.is_empty() {
                     tracing::warn!(
                         target: "gateway",
                         "options of [gateway] have changed that take effect at a restart: {}",
-                        read.changed.join(", ")
+                        changed.join(", ")
                     );
                 }
                 self.order = read.pairs;

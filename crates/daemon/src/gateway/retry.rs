@@ -106,31 +106,29 @@ impl Pairs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Given;
     use crate::gateway::circles::tests::plan;
+    use crate::gateway::configuration::{Configuration, PairsFrom, Source};
     use crate::gateway::observed::Observed;
-    use crate::gateway::operation::{Administration, Operation, Reread};
+    use crate::gateway::operation::Operation;
     use crate::gateway::pairs::GatewayOptions;
+    use crate::gateway::settings::GatewaySettings;
     use crate::gateway::sockets::Sockets;
     use crate::providers::tests::Software;
     use crate::reports::Tells;
     use rpcrdma::{ClientConfig, ServerConfig};
     use std::net::TcpListener;
-    use std::path::Path;
     use std::sync::Arc;
 
-    /// A command line without a file.
-    struct NoFile;
-
-    impl Administration for NoFile {
-        fn file(&self) -> Option<&Path> {
-            None
-        }
-
-        fn reread(&self) -> anyhow::Result<Reread> {
-            anyhow::bail!("there is no file")
-        }
-
-        fn log_statistics(&self, _: &Observed) {}
+    /// That of a command line.
+    fn configuration() -> Configuration {
+        let (pair, _) = plan("tcp://127.0.0.1:0", "rdma://127.0.0.1:1");
+        let source = Source {
+            settings: GatewaySettings::default(),
+            given: Given::default(),
+            pairs: PairsFrom::CommandLine(Vec::new(), Box::new(pair)),
+        };
+        source.read().unwrap().0
     }
 
     fn pairs() -> Pairs {
@@ -184,7 +182,8 @@ mod tests {
         observed.record_reload(Err(failed[0].to_string()));
         observed.set_failed(failed.clone());
         let mut operation = Operation {
-            administration: &NoFile,
+            configuration: &configuration(),
+            log_statistics: |_| {},
             pairs: &mut pairs,
             order,
             failed,

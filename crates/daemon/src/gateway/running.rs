@@ -1,8 +1,9 @@
 //! A running gateway: its start, its parts and its end.
 
 use super::check::check_port_of_metrics;
+use super::configuration::Configuration;
 use super::observed::Observed;
-use super::operation::{Administration, Operation, status};
+use super::operation::{Operation, status};
 use super::pairs::{GatewayOptions, Pair, Pairs};
 use super::plan::PairPlan;
 use super::retry::retries;
@@ -95,15 +96,21 @@ impl RunningGateway {
     }
 
     /// Runs until the terminal that the gateway was started from is closed: systemd is told that it is ready, and signals are
-    /// handled.
-    pub async fn run(&mut self, signals: Signals, administration: &impl Administration) {
+    /// handled. `configuration` is that of the start, whose file is read again, and `log_statistics` logs.
+    pub async fn run(
+        &mut self,
+        signals: Signals,
+        configuration: &Configuration,
+        log_statistics: fn(&Observed),
+    ) {
         let observed = &*self.reports.observed;
         let version = env!("CARGO_PKG_VERSION");
         tracing::info!(target: "gateway", version, "started: {}", status(&self.pairs, observed));
         systemd::ready(&status(&self.pairs, observed));
         let event_loops = self.pairs.event_loops();
         let mut operation = Operation {
-            administration,
+            configuration,
+            log_statistics,
             pairs: &mut self.pairs,
             order: self.order.clone(),
             failed: Vec::new(),
