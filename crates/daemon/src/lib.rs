@@ -28,6 +28,7 @@ pub mod control;
 #[cfg(doc)]
 pub mod design;
 mod device_listeners;
+mod end;
 pub mod errors;
 pub mod gateway;
 mod guard;

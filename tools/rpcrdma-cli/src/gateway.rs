@@ -55,13 +55,16 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     };
     announce(&announcement, args.json)?;
 
-    tokio::select! {
-        () = interrupt.wait() => {}
-        () = gateway.run(signals, &configuration, log_statistics) => {}
-    }
-    systemd::stopping();
-    log::tell("letting calls finish; a second interrupt ends at once");
-    interrupt::end_server(gateway.shutdown()).await;
+    let ended = async {
+        let end = interrupt.wait();
+        gateway
+            .run(signals, &configuration, log_statistics, end)
+            .await;
+        systemd::stopping();
+        log::tell("letting calls finish; a second interrupt ends at once");
+        interrupt::end_server(gateway.shutdown()).await;
+    };
+    interrupt.end_in_time(ended).await;
     tracing::info!(target: "gateway", "ended");
     Ok(Ended::Well)
 }

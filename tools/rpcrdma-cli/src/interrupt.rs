@@ -28,8 +28,12 @@ pub(crate) async fn end_server(ending: impl Future<Output = ()>) {
         .await
         .is_err()
     {
-        tracing::warn!("ends without some connections, whose clients do not let them be closed");
+        warn_of_connections();
     }
+}
+
+fn warn_of_connections() {
+    tracing::warn!("ends without some connections, whose clients do not let them be closed");
 }
 
 /// A signal that asks for the end: the first one asks, a second one ends the process at once.
@@ -128,6 +132,18 @@ impl Interrupt {
             biased;
             signal = self.signal() => Err(Interrupted(signal).into()),
             done = done => done,
+        }
+    }
+
+    /// Runs a server to its end, which begins when the user asks for it. Then it may take as long as [`end_server`] lets it,
+    /// with the work that it was at.
+    pub(crate) async fn end_in_time(&self, running: impl Future<Output = ()>) {
+        let running = async {
+            running.await;
+            Ok::<(), anyhow::Error>(())
+        };
+        if self.unless_late(SERVER_ENDS_WITHIN, running).await.is_err() {
+            warn_of_connections();
         }
     }
 

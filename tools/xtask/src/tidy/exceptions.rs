@@ -101,7 +101,6 @@ const LARGE_TYPES: &[(&str, usize)] = &[
 ];
 
 const SPREAD_TYPES: &[(&str, usize)] = &[
-    ("crates/daemon::Pairs", 4),
     ("crates/gateway::Relay", 5),
     ("crates/iwarp-proto::Endpoint", 4),
     ("crates/nfs-client::Export", 4),
