@@ -206,6 +206,19 @@ mod tests {
         end_server(async {}).await;
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn work_that_a_server_is_at_takes_of_the_time_to_end() {
+        let (_asked, receiver) = watch::channel(Some(Signal::TERM));
+        let begin = tokio::time::Instant::now();
+        let working = sleep(Duration::from_secs(5));
+        let ended = async {
+            working.await;
+            end_server(std::future::pending()).await;
+        };
+        Interrupt(receiver).end_in_time(ended).await;
+        assert!(begin.elapsed() < Duration::from_secs(10));
+    }
+
     #[test]
     fn ignored_signal_is_seen_in_the_status_of_the_process() {
         let check = |status: &str, signal, ignored| {
