@@ -619,6 +619,20 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         Ok(())
     }
 
+    /// Locks of a file with their owners, for tests that have a table of their own.
+    #[cfg(test)]
+    pub(crate) fn locks_of(
+        &self,
+        file: &F,
+    ) -> Vec<(
+        ClientId,
+        Arc<[u8]>,
+        crate::lock::Range,
+        crate::lock::LockKind,
+    )> {
+        self.states.locks_of(file)
+    }
+
     /// Sets the seqid of a state, for tests of its end.
     #[cfg(test)]
     pub(crate) fn set_seqid(&mut self, state: StateId, seqid: u32) {

@@ -361,6 +361,16 @@ impl<F: Clone + Eq + Hash> States<F> {
         self.open_mut(open).locks.retain(|&its| its != at);
     }
 
+    #[cfg(test)]
+    pub(crate) fn locks_of(&self, file: &F) -> Vec<(ClientId, Arc<[u8]>, Range, LockKind)> {
+        let locks = self.locks.of_file(file).iter();
+        let locks = locks.map(|lock| {
+            let Denied { client, owner, .. } = self.denied(lock);
+            (client, owner, lock.range, lock.kind)
+        });
+        locks.collect()
+    }
+
     /// Takes the owners that are to be told that the lock they wait for is free.
     pub(crate) fn drain_told(&mut self) -> Vec<(F, ClientId, Arc<[u8]>)> {
         let owners = &self.owners;
