@@ -45,8 +45,6 @@ pub struct Exchanged {
 pub(crate) enum Stage {
     /// It has no session as yet.
     Unconfirmed,
-    /// It is confirmed once it stands on stable storage.
-    Recording,
     /// It is confirmed.
     Confirmed,
     /// Its lease ran out. Its state stays until it is in the way of others, or for long (RFC 8881 §8.4.3).
@@ -54,6 +52,17 @@ pub(crate) enum Stage {
     /// Its state is in the way of others, and ends once its record is gone from stable storage: if others had
     /// locks before, and the server restarted, it could reclaim what they have. It is no longer found.
     Leaving,
+}
+
+/// Whether a client may still reclaim (RFC 8881 §18.51.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reclaims {
+    /// It has sent no RECLAIM_COMPLETE, and cannot make new state.
+    Open,
+    /// It has, and is being recorded.
+    Recording,
+    /// It has, and stands on stable storage.
+    Complete,
 }
 
 /// The reply cache of CREATE_SESSION.
@@ -78,8 +87,7 @@ pub(crate) struct Client<P> {
     pub(crate) renewed: Instant,
     /// It had state before the server's restart, and may reclaim it.
     pub(crate) may_reclaim: bool,
-    /// It has sent RECLAIM_COMPLETE.
-    pub(crate) has_reclaimed: bool,
+    pub(crate) reclaims: Reclaims,
 }
 
 /// Phase of a CREATE_SESSION.
@@ -98,7 +106,6 @@ impl<P: Eq> Client<P> {
     ///
     /// - `ClientIdInUse`: another principal calls. It learns nothing and changes nothing, so this comes before the sequence id.
     /// - `SequenceMisordered`: it is neither the last one nor the next.
-    /// - `Delay`: the last one is not done.
     pub(crate) fn begin_create(
         &self,
         principal: &P,
@@ -113,10 +120,7 @@ impl<P: Eq> Client<P> {
         if sequence.0 != self.slot.sequence.wrapping_add(1) {
             return Err(Status::SequenceMisordered);
         }
-        match self.stage {
-            Stage::Recording => Err(Status::Delay),
-            _ => Ok(Creation::New),
-        }
+        Ok(Creation::New)
     }
 
     /// Keeps the reply of a CREATE_SESSION that is done.
@@ -296,7 +300,7 @@ impl<P: Clone + Eq> Clients<P> {
             },
             renewed: now,
             may_reclaim: false,
-            has_reclaimed: false,
+            reclaims: Reclaims::Open,
         };
         let exchanged = client.exchanged();
         self.clients.insert(id, client);

@@ -1,12 +1,13 @@
 //! The grace period after a restart (RFC 8881 §8.4.2), and records of clients on stable storage.
 //!
-//! A client may reclaim if it is recorded, and only during grace. A record is made before a client id is confirmed, and
-//! is gone before others can have what the client had. So whoever is recorded at a restart lost nothing to others
-//! before it (RFC 8881 §8.4.3).
+//! A client may reclaim if it is recorded, and only during grace. It is recorded before its RECLAIM_COMPLETE is
+//! answered: until then it can make no new state, and after it the client knows that whatever it has not reclaimed is lost (RFC
+//! 8881 §18.51.4). A record made earlier, with the client id, would let a client that lost its state reclaim it at a second
+//! restart. The record is gone before others can have what the client had. So whoever is recorded at a restart lost nothing
+//! to others that it does not know of (RFC 8881 §8.4.3).
 
-use crate::session::{ConnectionId, Wishes};
-use nfs_proto::v4::{ClientId, SequenceId};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use nfs_proto::v4::ClientId;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,35 +24,33 @@ pub struct Recorded<P> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
-/// A CREATE_SESSION that is executed once its client is recorded.
-#[derive(Clone, Debug)]
-pub(crate) struct Pending {
-    pub(crate) client: ClientId,
-    pub(crate) owner: Arc<[u8]>,
-    pub(crate) sequence: SequenceId,
-    pub(crate) wishes: Wishes,
-    /// Its connection, if it still is there.
-    pub(crate) connection: Option<ConnectionId>,
-}
-
 /// Reason for which a record was demanded to be made or removed.
 #[derive(Debug)]
 pub(crate) enum Purpose {
-    /// A client id is to be confirmed by a CREATE_SESSION, whose answer is withheld.
-    Confirm(Pending),
+    /// A client has reclaimed all it will: the answer to its RECLAIM_COMPLETE is withheld.
+    Complete(ClientId),
     /// The state of a client is to end.
     Leave(ClientId),
-    /// A client did not come back before grace ended.
+    /// A client had not reclaimed all before grace ended.
     EndOfGrace,
     /// A client left nothing.
     Tidy,
+}
+
+/// Record of an owner, as far as the server can know. A record whose removal was demanded is not known any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Record {
+    /// It was demanded, and is being made, or failed, which may also have been at the end.
+    Possible,
+    /// It is durable.
+    Certain,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
     /// Clients reclaim.
     Reclaiming,
-    /// Records of so many clients that did not come back are still to be removed.
+    /// Records of so many clients that had not reclaimed all are still to be removed.
     Ending(usize),
     /// There is no grace period.
     Over,
@@ -64,9 +63,11 @@ pub(crate) struct Grace<P> {
     until: Instant,
     /// Clients that were recorded before the restart, and have not completed their reclaims.
     awaited: BTreeMap<Arc<[u8]>, P>,
-    /// Owners that are recorded for certain, and whose record nobody is removing.
-    durable: HashSet<Arc<[u8]>>,
-    tickets: HashMap<Ticket, Purpose>,
+    records: HashMap<Arc<[u8]>, Record>,
+    /// Changes under way, with their owners.
+    tickets: HashMap<Ticket, (Arc<[u8]>, Purpose)>,
+    /// The last change of each owner's record, while it is under way: earlier ones decide nothing.
+    last: HashMap<Arc<[u8]>, Ticket>,
     next: u64,
 }
 
@@ -83,9 +84,12 @@ impl<P: Eq> Grace<P> {
                 false => Stage::Reclaiming,
             },
             until,
-            durable: awaited.keys().cloned().collect(),
+            records: (awaited.keys())
+                .map(|owner| (Arc::clone(owner), Record::Certain))
+                .collect(),
             awaited,
             tickets: HashMap::new(),
+            last: HashMap::new(),
             next: 0,
         }
     }
@@ -124,20 +128,19 @@ impl<P: Eq> Grace<P> {
         }
     }
 
-    /// Returns whether an owner is being recorded. This looks at all changes of stable storage that are under way.
+    /// Returns whether an owner is being recorded.
     pub(crate) fn is_recording(&self, owner: &[u8]) -> bool {
-        self.tickets.values().any(|purpose| match purpose {
-            Purpose::Confirm(pending) => *pending.owner == *owner,
-            Purpose::Leave(_) | Purpose::EndOfGrace | Purpose::Tidy => false,
-        })
+        let last = self.last.get(owner);
+        let purpose = last.and_then(|ticket| self.tickets.get(ticket));
+        matches!(purpose, Some((_, Purpose::Complete(_))))
     }
 
-    /// Ends the time for reclaims. Returns owners that did not come back, as `is_back` says, and are not just coming:
-    /// their records are to be removed first.
-    pub(crate) fn end(&mut self, is_back: impl Fn(&[u8]) -> bool) -> Vec<Arc<[u8]>> {
+    /// Ends the time for reclaims. Returns owners that have not completed theirs: their records are to be removed first,
+    /// also of those that came back, as others may then have what they did not reclaim.
+    pub(crate) fn end(&mut self) -> Vec<Arc<[u8]>> {
         let awaited = std::mem::take(&mut self.awaited).into_keys();
-        let is_lost = |owner: &Arc<[u8]>| !is_back(owner) && !self.is_recording(owner);
-        let lost: Vec<_> = awaited.filter(is_lost).collect();
+        // A removal that is demanded after a record would undo it.
+        let lost: Vec<_> = awaited.filter(|owner| !self.is_recording(owner)).collect();
         self.stage = match lost.len() {
             0 => Stage::Over,
             records => Stage::Ending(records),
@@ -145,7 +148,7 @@ impl<P: Eq> Grace<P> {
         lost
     }
 
-    /// Notes that the record of an owner that did not come back is gone.
+    /// Notes that the record of an owner that had not reclaimed all is gone.
     pub(crate) fn removed_one(&mut self) {
         self.stage = match self.stage {
             Stage::Ending(records) if records > 1 => Stage::Ending(records - 1),
@@ -156,44 +159,81 @@ impl<P: Eq> Grace<P> {
 
     /// Returns whether an owner is recorded for certain.
     pub(crate) fn is_durable(&self, owner: &[u8]) -> bool {
-        self.durable.contains(owner)
+        self.records.get(owner) == Some(&Record::Certain)
     }
 
-    /// Notes that a record is durable.
-    pub(crate) fn recorded(&mut self, owner: Arc<[u8]>) {
-        self.durable.insert(owner);
+    /// Returns whether an owner may be recorded, and nobody is removing that.
+    pub(crate) fn may_be_recorded(&self, owner: &[u8]) -> bool {
+        self.records.contains_key(owner)
     }
 
-    /// Notes that a record is being removed.
-    pub(crate) fn removing(&mut self, owner: &[u8]) {
-        self.durable.remove(owner);
+    /// Begins to record an owner.
+    pub(crate) fn begin_record(&mut self, client: ClientId, owner: &Arc<[u8]>) -> Ticket {
+        self.records
+            .entry(Arc::clone(owner))
+            .or_insert(Record::Possible);
+        self.ticket(owner, Purpose::Complete(client))
     }
 
-    /// Issues a ticket.
-    pub(crate) fn ticket(&mut self, purpose: Purpose) -> Ticket {
+    /// Begins to remove the record of an owner.
+    pub(crate) fn begin_removal(&mut self, owner: &Arc<[u8]>, purpose: Purpose) -> Ticket {
+        self.records.remove(owner);
+        self.ticket(owner, purpose)
+    }
+
+    fn ticket(&mut self, owner: &Arc<[u8]>, purpose: Purpose) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
-        self.tickets.insert(ticket, purpose);
+        self.tickets.insert(ticket, (Arc::clone(owner), purpose));
+        self.last.insert(Arc::clone(owner), ticket);
         ticket
     }
 
-    /// Takes a ticket back.
-    pub(crate) fn redeem(&mut self, ticket: Ticket) -> Option<Purpose> {
-        self.tickets.remove(&ticket)
+    /// Ends the making of a record. Returns the client and its owner; `None` for a ticket that is not known.
+    ///
+    /// # Panics
+    ///
+    /// If the ticket is that of a removal.
+    pub(crate) fn end_record(
+        &mut self,
+        ticket: Ticket,
+        is_durable: bool,
+    ) -> Option<(ClientId, Arc<[u8]>)> {
+        let (owner, purpose) = self.tickets.remove(&ticket)?;
+        let Purpose::Complete(client) = purpose else {
+            panic!("the ticket is one of a record that was to be made");
+        };
+        if self.was_last(ticket, &owner) && is_durable {
+            self.records.insert(Arc::clone(&owner), Record::Certain);
+        }
+        Some((client, owner))
     }
 
-    /// Notes that a connection is gone.
-    pub(crate) fn disconnect(&mut self, connection: ConnectionId) {
-        for purpose in self.tickets.values_mut() {
-            if let Purpose::Confirm(pending) = purpose {
-                pending.connection = pending.connection.filter(|&its| its != connection);
-            }
+    /// Ends the removal of a record. Returns the purpose; `None` for a ticket that is not known.
+    ///
+    /// # Panics
+    ///
+    /// If the ticket is that of a record that was to be made.
+    pub(crate) fn end_removal(&mut self, ticket: Ticket) -> Option<Purpose> {
+        let (owner, purpose) = self.tickets.remove(&ticket)?;
+        let is_removal = !matches!(purpose, Purpose::Complete(_));
+        assert!(is_removal, "the ticket is one of a removal");
+        self.was_last(ticket, &owner);
+        Some(purpose)
+    }
+
+    /// Returns whether a change that has ended was the last one of its owner's record, and forgets it.
+    fn was_last(&mut self, ticket: Ticket, owner: &Arc<[u8]>) -> bool {
+        let was_last = self.last.get(owner) == Some(&ticket);
+        if was_last {
+            self.last.remove(owner);
         }
+        was_last
     }
 
     /// Number of all entries, for tests of what is left.
     #[cfg(test)]
     pub(crate) fn entries(&self) -> usize {
-        self.awaited.len() + self.durable.len() + self.tickets.len()
+        self.awaited.len() + self.records.len() + self.tickets.len() + self.last.len()
     }
 }

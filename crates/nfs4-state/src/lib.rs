@@ -37,7 +37,7 @@
 //! use nfs_proto::v4::{SequenceId, SlotId, Status, Verifier};
 //! use nfs4_state::lock::{LockKind, Range};
 //! use nfs4_state::{
-//!     AddressKey, ChannelLimits, Config, ConnectionId, CreateCall, Created, Demand, ExchangeCall, LockRequest, Locker,
+//!     AddressKey, ChannelLimits, Completed, Config, ConnectionId, CreateCall, Demand, ExchangeCall, LockRequest, Locker,
 //!     OpenRequest, RequestDigest, SequenceCall, Sequenced, Server, limits::Limits,
 //! };
 //! use std::time::{Duration, Instant};
@@ -92,13 +92,7 @@
 //! };
 //! let connection = ConnectionId(1);
 //! let call = CreateCall { args: &args, principal: exchange.principal, connection, can_call: true };
-//! let created = server.create_session(now, &mut random, &call)?;
-//! assert!(matches!(created, Created::AfterRecord(_)));
-//!
-//! // The answer comes once the client stands on stable storage.
-//! let Some(Demand::Record(ticket, client)) = server.poll_demand() else { panic!() };
-//! assert_eq!(*client.owner, *b"client.example");
-//! let session = server.handle_recorded(now, &mut random, ticket, true).unwrap()?;
+//! let session = server.create_session(now, &mut random, &call)?;
 //!
 //! let args = SequenceArgs {
 //!     session: session.session,
@@ -109,7 +103,14 @@
 //! };
 //! let call = SequenceCall { args: &args, connection, digest: RequestDigest(0x5eed), operations: 4, size: 300 };
 //! let Sequenced::New(request) = server.sequence(now, &call)? else { panic!() };
-//! server.reclaim_complete(request.client(), false)?;
+//!
+//! // It has nothing to reclaim. The answer comes once the client stands on stable storage.
+//! let completed = server.reclaim_complete(request.client(), false)?;
+//! assert!(matches!(completed, Completed::AfterRecord(_)));
+//! let Some(Demand::Record(ticket, client)) = server.poll_demand() else { panic!() };
+//! assert_eq!(*client.owner, *b"client.example");
+//! server.handle_recorded(ticket, true).unwrap()?;
+//!
 //! let open = server.open(now, &mut random, &OpenRequest {
 //!     client: request.client(),
 //!     owner: b"process 1",
@@ -151,7 +152,7 @@ pub use address::AddressKey;
 pub use client::{ExchangeCall, Exchanged};
 pub use grace::{Recorded, Ticket};
 pub use server::{
-    CallbackPath, Config, CreateCall, Created, Demand, LockError, LockRequest, OpenRequest,
+    CallbackPath, Completed, Config, CreateCall, Demand, LockError, LockRequest, OpenRequest,
     Request, SequenceCall, Sequenced, Server, Usage,
 };
 pub use session::{ChannelLimits, ConnectionId, RequestDigest};

@@ -5,7 +5,7 @@ mod time;
 
 use crate::Random;
 use crate::client::{Client, Clients, Creation, Decision, ExchangeCall, Exchanged, Stage};
-use crate::grace::{Grace, Pending, Purpose, Recorded, Ticket};
+use crate::grace::{Grace, Recorded, Ticket};
 use crate::lease::Leases;
 use crate::limits::Limits;
 use crate::session::{ChannelLimits, ConnectionId, Place, RequestDigest, Sessions, Wishes};
@@ -83,11 +83,11 @@ pub struct CreateCall<'a, P> {
     pub can_call: bool,
 }
 
-/// Answer to a CREATE_SESSION.
+/// Answer to a RECLAIM_COMPLETE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Created {
-    /// The session is there.
-    Done(CreateSessionOk),
+pub enum Completed {
+    /// It is done.
+    Done,
     /// The answer comes from [`handle_recorded`](Server::handle_recorded), once the client stands on stable storage.
     AfterRecord(Ticket),
 }
@@ -281,7 +281,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         Ok(exchanged)
     }
 
-    /// Executes CREATE_SESSION (RFC 8881 §18.36).
+    /// Executes CREATE_SESSION (RFC 8881 §18.36). The first session of a client id confirms it.
     ///
     /// # Errors
     ///
@@ -291,69 +291,32 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     /// - `SequenceMisordered`: the sequence id is neither the last nor the next.
     /// - `TooSmall`: no request or no reply would fit the session.
     /// - `NoSpace`: there are too many sessions.
-    /// - `Delay`: the client is being recorded.
     pub fn create_session(
         &mut self,
         now: Instant,
         random: &mut impl Random,
         call: &CreateCall<'_, P>,
-    ) -> Result<Created, Status> {
+    ) -> Result<CreateSessionOk, Status> {
         let args = call.args;
         if !CreateSessionFlags::all().contains(args.flags) {
             return Err(Status::Invalid);
         }
         let client = self.clients.usable(args.client)?;
         match client.begin_create(call.principal, args.sequence)? {
-            Creation::Replay(reply) => return reply.map(Created::Done),
+            Creation::Replay(reply) => return reply,
             Creation::New => {}
         }
-        let pending = Pending {
-            client: args.client,
-            owner: Arc::clone(&client.owner),
-            sequence: args.sequence,
-            wishes: Wishes {
-                fore: args.fore,
-                back: args.back,
-                callback_program: args.callback_program,
-                address: client.address,
-                callbacks: args.flags.contains(CreateSessionFlags::CONN_BACK_CHAN) && call.can_call,
-            },
-            connection: Some(call.connection),
+        let wishes = Wishes {
+            fore: args.fore,
+            back: args.back,
+            callback_program: args.callback_program,
+            callbacks: args.flags.contains(CreateSessionFlags::CONN_BACK_CHAN) && call.can_call,
+            address: client.address,
         };
-        let granted = self.sessions.grant(args.client, &pending.wishes);
-        let must_record =
-            client.stage == Stage::Unconfirmed && !self.grace.is_durable(&client.owner);
-        if !must_record || granted.is_err() {
-            return self.finish_create(now, random, pending).map(Created::Done);
-        }
-        client.stage = Stage::Recording;
-        let record = Recorded {
-            owner: Arc::clone(&pending.owner),
-            principal: client.principal.clone(),
-        };
-        let ticket = self.grace.ticket(Purpose::Confirm(pending));
-        self.demands.push_back(Demand::Record(ticket, record));
-        Ok(Created::AfterRecord(ticket))
-    }
-
-    /// Creates a session of a client that is recorded, and confirms the client id.
-    fn finish_create(
-        &mut self,
-        now: Instant,
-        random: &mut impl Random,
-        pending: Pending,
-    ) -> Result<CreateSessionOk, Status> {
-        let Pending {
-            client: id,
-            sequence,
-            wishes,
-            connection,
-            ..
-        } = pending;
-        let session = self.sessions.create(random, id, &wishes, connection);
+        let session = (self.sessions).create(random, args.client, &wishes, call.connection);
         let reply = session.map(|session| CreateSessionOk {
             session: session.id(),
-            sequence,
+            sequence: args.sequence,
             // Neither replies that survive a restart nor a change of the transport is offered.
             flags: match wishes.callbacks {
                 true => CreateSessionFlags::CONN_BACK_CHAN,
@@ -362,8 +325,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             fore: session.fore,
             back: session.back,
         });
-        let client = self.clients.usable(id).expect("the client was found");
-        client.end_create(sequence, reply);
+        client.end_create(args.sequence, reply);
         if reply.is_err() {
             return reply;
         }
@@ -371,47 +333,13 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         if client.is_confirmed() {
             return reply;
         }
-        client.may_reclaim = self.grace.awaits(&client.owner);
+        let owner = &client.owner;
+        client.may_reclaim = self.grace.awaits(owner) && self.grace.is_durable(owner);
         // RFC 8881 §18.35.4, case 5: now the state of the earlier instance ends.
-        if let Some(earlier) = self.clients.confirm(id) {
+        if let Some(earlier) = self.clients.confirm(args.client) {
             self.purge(now, earlier);
         }
         reply
-    }
-
-    /// Notes that a record was made, or that it was not. Returns the answer to the CREATE_SESSION that waits for it.
-    ///
-    /// # Panics
-    ///
-    /// If the ticket is that of a removal.
-    pub fn handle_recorded(
-        &mut self,
-        now: Instant,
-        random: &mut impl Random,
-        ticket: Ticket,
-        is_durable: bool,
-    ) -> Option<Result<CreateSessionOk, Status>> {
-        let pending = match self.grace.redeem(ticket)? {
-            Purpose::Confirm(pending) => pending,
-            _ => panic!("the ticket is one of a record that was to be made"),
-        };
-        let owner = Arc::clone(&pending.owner);
-        if is_durable {
-            self.grace.recorded(Arc::clone(&owner));
-        }
-        let reply = match self.clients.usable(pending.client) {
-            Ok(client) => {
-                client.stage = Stage::Unconfirmed;
-                match is_durable {
-                    true => self.finish_create(now, random, pending),
-                    // Linux tries again.
-                    false => Err(Status::Delay),
-                }
-            }
-            Err(gone) => Err(gone),
-        };
-        self.tidy(&owner);
-        Some(reply)
     }
 
     /// Executes SEQUENCE (RFC 8881 §18.46). The lease is renewed unless it fails.
@@ -583,7 +511,6 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     /// Notes that a connection is gone.
     pub fn handle_disconnect(&mut self, connection: ConnectionId) {
         self.sessions.disconnect(connection);
-        self.grace.disconnect(connection);
     }
 
     /// Returns the ways for callbacks to a client, one for each session that has one.

@@ -194,7 +194,7 @@ impl Sessions {
     /// # Errors
     ///
     /// Those of [`create`](Self::create).
-    pub(crate) fn grant(
+    fn grant(
         &self,
         client: ClientId,
         wishes: &Wishes,
@@ -214,7 +214,7 @@ impl Sessions {
         }
     }
 
-    /// Creates a session, and binds a connection, if it still is there.
+    /// Creates a session, and binds its connection.
     ///
     /// # Errors
     ///
@@ -225,7 +225,7 @@ impl Sessions {
         random: &mut impl Random,
         client: ClientId,
         wishes: &Wishes,
-        connection: Option<ConnectionId>,
+        connection: ConnectionId,
     ) -> Result<&Session, Status> {
         let (mut fore, back) = self.grant(client, wishes)?;
         let sessions = self.sessions.len() + 1;
@@ -251,9 +251,7 @@ impl Sessions {
         });
         self.of_client.entry(client).or_default().push(index);
         *self.of_address.entry(wishes.address).or_default() += 1;
-        if let Some(connection) = connection {
-            self.bind(index, connection, true, wishes.callbacks);
-        }
+        self.bind(index, connection, true, wishes.callbacks);
         Ok(&self.sessions[index])
     }
 

@@ -97,14 +97,13 @@ impl World {
     }
 
     /// Does what is demanded. Returns the last answer that was withheld.
-    fn settle(&mut self) -> Option<Result<CreateSessionOk, Status>> {
+    fn settle(&mut self) -> Option<Result<(), Status>> {
         let mut answer = None;
         while let Some(demand) = self.server.poll_demand() {
             match demand {
                 Demand::Record(ticket, Recorded { owner, principal }) => {
                     self.records.insert(owner, principal);
-                    let random = &mut |bytes: &mut [u8]| self.rng.fill(bytes);
-                    answer = self.server.handle_recorded(self.now, random, ticket, true);
+                    answer = self.server.handle_recorded(ticket, true);
                 }
                 Demand::Remove(ticket, owner) => {
                     self.records.remove(&owner);
@@ -191,12 +190,16 @@ impl World {
             can_call: true,
         };
         let random = &mut |bytes: &mut [u8]| self.rng.fill(bytes);
-        match self.server.create_session(self.now, random, &call)? {
-            Created::Done(session) => {
-                self.settle();
-                Ok(session)
-            }
-            Created::AfterRecord(_) => self.settle().expect("the answer that was withheld"),
+        let created = self.server.create_session(self.now, random, &call);
+        self.settle();
+        created
+    }
+
+    /// RECLAIM_COMPLETE.
+    fn complete(&mut self, peer: &Peer) -> Result<(), Status> {
+        match self.server.reclaim_complete(peer.client, false)? {
+            Completed::Done => Ok(()),
+            Completed::AfterRecord(_) => self.settle().expect("the answer that was withheld"),
         }
     }
 
@@ -204,7 +207,7 @@ impl World {
     #[track_caller]
     fn peer(&mut self, owner: &str, principal: u32) -> Peer {
         let peer = self.new_peer(owner, principal);
-        self.server.reclaim_complete(peer.client, false).unwrap();
+        self.complete(&peer).unwrap();
         peer
     }
 

@@ -1,9 +1,9 @@
 //! Leases, the end of clients, and the grace period.
 
-use super::{Demand, Server};
+use super::{Completed, Demand, Server};
 use crate::address::AddressKey;
-use crate::client::Stage;
-use crate::grace::{Purpose, Ticket};
+use crate::client::{Reclaims, Stage};
+use crate::grace::{Purpose, Recorded, Ticket};
 use nfs_proto::v4::{ClientId, Status};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -36,7 +36,6 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         let has_state = self.states.has_any(id);
         let next = match client.stage {
             Stage::Leaving => return,
-            Stage::Recording => now + self.config.lease,
             Stage::Unconfirmed | Stage::Confirmed if now < lease_ends => lease_ends,
             // RFC 8881 §18.35.4: one that is not confirmed within a lease is removed.
             Stage::Unconfirmed => return self.purge(now, id),
@@ -53,18 +52,15 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         self.leases.look_at(next, id);
     }
 
-    /// Ends the time for reclaims: records of clients that did not come back are removed, and then grace is over.
+    /// Ends the time for reclaims: records of clients that have not completed theirs are removed, and then grace is over.
     fn end_grace(&mut self) {
-        let clients = &self.clients;
-        let lost = (self.grace).end(|owner| clients.confirmed(owner).is_some());
-        for owner in lost {
+        for owner in self.grace.end() {
             self.remove_record(owner, Purpose::EndOfGrace);
         }
     }
 
     fn remove_record(&mut self, owner: Arc<[u8]>, purpose: Purpose) {
-        self.grace.removing(&owner);
-        let ticket = self.grace.ticket(purpose);
+        let ticket = self.grace.begin_removal(&owner, purpose);
         self.demands.push_back(Demand::Remove(ticket, owner));
     }
 
@@ -74,11 +70,10 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     ///
     /// If the ticket is that of a record that was to be made.
     pub fn handle_removed(&mut self, now: Instant, ticket: Ticket) {
-        match self.grace.redeem(ticket) {
+        match self.grace.end_removal(ticket) {
             Some(Purpose::Leave(client)) => self.purge(now, client),
             Some(Purpose::EndOfGrace) => self.grace.removed_one(),
-            Some(Purpose::Tidy) | None => {}
-            Some(Purpose::Confirm(_)) => panic!("the ticket is one of a removal"),
+            Some(Purpose::Tidy | Purpose::Complete(_)) | None => {}
         }
     }
 
@@ -94,19 +89,60 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     ///
     /// - `StaleClientId`: the client id is unknown.
     /// - `CompleteAlready`: the client has said so before.
-    pub fn reclaim_complete(&mut self, client: ClientId, one_fs: bool) -> Result<(), Status> {
-        let client = self.clients.usable(client)?;
+    /// - `Delay`: it has, and is being recorded.
+    pub fn reclaim_complete(
+        &mut self,
+        client: ClientId,
+        one_fs: bool,
+    ) -> Result<Completed, Status> {
+        let record = self.clients.usable(client)?;
         if one_fs {
-            return Ok(());
+            return Ok(Completed::Done);
         }
-        if client.has_reclaimed {
-            return Err(Status::CompleteAlready);
+        match record.reclaims {
+            Reclaims::Open => {}
+            Reclaims::Recording => return Err(Status::Delay),
+            Reclaims::Complete => return Err(Status::CompleteAlready),
         }
-        client.has_reclaimed = true;
-        if client.may_reclaim {
-            self.grace.complete(&client.owner);
+        if self.grace.is_durable(&record.owner) {
+            record.reclaims = Reclaims::Complete;
+            self.grace.complete(&record.owner);
+            return Ok(Completed::Done);
         }
-        Ok(())
+        record.reclaims = Reclaims::Recording;
+        let owner = Arc::clone(&record.owner);
+        let ticket = self.grace.begin_record(client, &owner);
+        let principal = record.principal.clone();
+        let recorded = Recorded { owner, principal };
+        self.demands.push_back(Demand::Record(ticket, recorded));
+        Ok(Completed::AfterRecord(ticket))
+    }
+
+    /// Notes that a record was made, or that it was not. Returns the answer to the RECLAIM_COMPLETE that waits for it.
+    ///
+    /// # Panics
+    ///
+    /// If the ticket is that of a removal.
+    pub fn handle_recorded(
+        &mut self,
+        ticket: Ticket,
+        is_durable: bool,
+    ) -> Option<Result<(), Status>> {
+        let (client, owner) = self.grace.end_record(ticket, is_durable)?;
+        let answer = match self.clients.usable(client) {
+            Ok(client) if is_durable => {
+                client.reclaims = Reclaims::Complete;
+                self.grace.complete(&owner);
+                Ok(())
+            }
+            Ok(client) => {
+                client.reclaims = Reclaims::Open;
+                Err(Status::Delay)
+            }
+            Err(gone) => Err(gone),
+        };
+        self.tidy(&owner);
+        Some(answer)
     }
 
     /// Checks whether a client may make state: in the grace period only what it had before, and later only after it
@@ -122,11 +158,12 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         reclaims: bool,
     ) -> Result<AddressKey, Status> {
         let client = self.clients.usable(client)?;
-        let may_reclaim = client.may_reclaim && !client.has_reclaimed;
+        let may_reclaim = client.may_reclaim && client.reclaims == Reclaims::Open;
+        let is_complete = client.reclaims == Reclaims::Complete;
         match reclaims {
             true if may_reclaim && self.grace.takes_reclaims() => Ok(client.address),
             true => Err(Status::NoGrace),
-            false if self.grace.is_on() || !client.has_reclaimed => Err(Status::Grace),
+            false if self.grace.is_on() || !is_complete => Err(Status::Grace),
             false => Ok(client.address),
         }
     }
@@ -149,7 +186,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         let owner = Arc::clone(&client.owner);
         self.clients.leave(id);
         self.leases.forget(id);
-        match self.grace.is_durable(&owner) {
+        match self.grace.may_be_recorded(&owner) {
             true => self.remove_record(owner, Purpose::Leave(id)),
             false => self.purge(now, id),
         }
@@ -168,8 +205,8 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     /// Removes the record of an owner that has no client id and is not awaited.
     pub(super) fn tidy(&mut self, owner: &Arc<[u8]>) {
         let is_needed = self.clients.confirmed(owner).is_some() || self.grace.awaits(owner);
-        // A removal that is demanded after a record that is still to be made would undo it.
-        if self.grace.is_durable(owner) && !is_needed && !self.grace.is_recording(owner) {
+        // One that is being made is looked at when it is there.
+        if self.grace.may_be_recorded(owner) && !is_needed && !self.grace.is_recording(owner) {
             self.remove_record(Arc::clone(owner), Purpose::Tidy);
         }
     }

@@ -7,10 +7,8 @@ fn new_owner_is_confirmed_by_its_first_session() {
     let mut world = World::new(config());
     let known = world.exchange("a", 1, 1).unwrap();
     assert_eq!(known.flags, ExchangeFlags::empty());
-    assert!(world.records.is_empty(), "it is not confirmed");
     let session = world.create(known, 1, 1).unwrap();
     assert_eq!(session.sequence, known.sequence);
-    assert_eq!(world.records.len(), 1);
     let again = world.exchange("a", 1, 1).unwrap();
     assert_eq!(
         (again.client, again.flags),
@@ -185,102 +183,6 @@ fn session_is_granted_no_more_than_both_want() {
         rdma_ird: None,
     };
     assert_eq!((session.fore, session.back), (expected, attributes(4)));
-}
-
-/// A CREATE_SESSION whose answer waits for the record.
-fn waiting(world: &mut World, known: Exchanged) -> Result<Created, Status> {
-    let args = CreateSessionArgs {
-        client: known.client,
-        sequence: known.sequence,
-        flags: CreateSessionFlags::empty(),
-        fore: attributes(8),
-        back: attributes(4),
-        callback_program: 1,
-        callback_security: Default::default(),
-    };
-    let call = CreateCall {
-        args: &args,
-        principal: &1,
-        connection: ConnectionId(1),
-        can_call: false,
-    };
-    let random = &mut |bytes: &mut [u8]| world.rng.fill(bytes);
-    world.server.create_session(world.now, random, &call)
-}
-
-#[test]
-fn session_is_there_once_its_client_is_recorded() {
-    let mut world = World::new(config());
-    let known = world.exchange("a", 1, 1).unwrap();
-    assert!(matches!(
-        waiting(&mut world, known),
-        Ok(Created::AfterRecord(_))
-    ));
-    assert_eq!(
-        waiting(&mut world, known),
-        Err(Status::Delay),
-        "it is being recorded"
-    );
-    assert_eq!(world.server.usage().sessions, 0);
-
-    // The disk was full, and then it was not.
-    let Some(Demand::Record(ticket, _)) = world.server.poll_demand() else {
-        panic!("the client is to be recorded")
-    };
-    let random = &mut |bytes: &mut [u8]| world.rng.fill(bytes);
-    let answer = world
-        .server
-        .handle_recorded(world.now, random, ticket, false);
-    assert_eq!(answer, Some(Err(Status::Delay)));
-    assert!(matches!(
-        waiting(&mut world, known),
-        Ok(Created::AfterRecord(_))
-    ));
-    world.server.handle_disconnect(ConnectionId(1));
-    let session = world.settle().unwrap().unwrap();
-    assert_eq!(waiting(&mut world, known), Ok(Created::Done(session)));
-    let session = world.server.usage().sessions;
-    assert_eq!(session, 1);
-}
-
-#[test]
-fn record_of_a_client_id_that_is_gone_does_not_stay() {
-    let mut world = World::new(config());
-    let first = world.exchange_silently("a");
-    assert!(matches!(
-        waiting(&mut world, first),
-        Ok(Created::AfterRecord(_))
-    ));
-    let second = world.exchange_silently("a");
-    assert!(matches!(
-        waiting(&mut world, second),
-        Ok(Created::AfterRecord(_))
-    ));
-    let third = world.exchange_silently("a");
-    assert_eq!(world.settle(), Some(Err(Status::StaleClientId)));
-    assert!(world.records.is_empty());
-    assert!(matches!(
-        waiting(&mut world, third),
-        Ok(Created::AfterRecord(_))
-    ));
-    assert!(world.settle().unwrap().is_ok());
-    assert_eq!(world.records.len(), 1);
-}
-
-impl World {
-    /// EXCHANGE_ID without doing what is demanded.
-    fn exchange_silently(&mut self, owner: &str) -> Exchanged {
-        let call = ExchangeCall {
-            owner: owner.as_bytes(),
-            verifier: Verifier([1; 8]),
-            principal: &1,
-            address: AddressKey(1),
-            flags: ExchangeFlags::empty(),
-            protection: None,
-        };
-        let random = &mut |bytes: &mut [u8]| self.rng.fill(bytes);
-        self.server.exchange_id(self.now, random, &call).unwrap()
-    }
 }
 
 #[test]

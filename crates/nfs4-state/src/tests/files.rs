@@ -432,6 +432,38 @@ fn state_of_an_expired_client_stays_until_it_is_in_the_way() {
 }
 
 #[test]
+fn nothing_is_granted_before_the_record_of_its_last_holder_is_gone() {
+    let mut world = World::new(config());
+    let [a, mut b] = [("a", 1), ("b", 2)].map(|(owner, n)| world.peer(owner, n));
+    world.open(&a, "o", 7, 3, 3).unwrap();
+    world.pass(LEASE - Duration::from_secs(1));
+    world.renew(&mut b).unwrap();
+    world.pass(Duration::from_secs(1));
+    let request = OpenRequest {
+        client: b.client,
+        owner: b"o",
+        file: &7,
+        access: ShareAccess::READ,
+        deny: ShareDeny::empty(),
+        reclaims: false,
+    };
+    let open = |world: &mut World| {
+        let random = &mut |bytes: &mut [u8]| world.rng.fill(bytes);
+        world.server.open(world.now, random, &request)
+    };
+    assert_eq!(open(&mut world), Err(Status::Delay));
+    assert_eq!(open(&mut world), Err(Status::Delay), "the disk is slow");
+    let Some(Demand::Remove(ticket, owner)) = world.server.poll_demand() else {
+        panic!("the record is to be removed")
+    };
+    assert_eq!(*owner, *b"a");
+    assert_eq!(open(&mut world), Err(Status::Delay));
+    assert!(world.server.poll_demand().is_none());
+    world.server.handle_removed(world.now, ticket);
+    assert!(open(&mut world).is_ok());
+}
+
+#[test]
 fn locks_and_denials_of_an_expired_client_give_way_to_each_operation() {
     let wants: [fn(&mut World, &Peer) -> Status; 4] = [
         |world, b| {
@@ -624,9 +656,9 @@ fn reclaim_is_refused_without_a_restart() {
         Err(Status::Grace),
         "of one file system"
     );
-    world.server.reclaim_complete(a.client, false).unwrap();
+    world.complete(&a).unwrap();
     let open = world.open(&a, "o", 7, 1, 0).unwrap();
-    let again = world.server.reclaim_complete(a.client, false);
+    let again = world.complete(&a);
     assert_eq!(again, Err(Status::CompleteAlready));
     let lock = world.lock_with(&a, 7, new(open, "l"), Read, ALL, true);
     assert_eq!(lock, Err(Status::NoGrace.into()));

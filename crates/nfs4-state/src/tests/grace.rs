@@ -25,7 +25,7 @@ fn grace_ends_when_all_recorded_clients_have_reclaimed() {
     let anonymous = SpecialStateId::Anonymous.into();
     assert_eq!(world.check_io(&c, 7, anonymous, false), Err(Status::Grace));
     assert!(world.check_io(&a, 7, open, true).is_ok());
-    world.server.reclaim_complete(a.client, false).unwrap();
+    world.complete(&a).unwrap();
     let reclaimed = world.open_with(&a, "o", 8, 1, 0, true);
     assert_eq!(
         reclaimed,
@@ -52,6 +52,7 @@ fn client_that_did_not_come_back_is_forgotten_before_others_get_anything() {
     world.pass(LEASE - Duration::from_secs(1));
     let mut a = a;
     world.renew(&mut a).unwrap();
+    world.complete(&a).unwrap();
     world.now += Duration::from_secs(1);
     world.server.handle_timeout(world.now);
     assert!(world.server.is_in_grace(), "b is still recorded");
@@ -74,6 +75,7 @@ fn client_that_did_not_come_back_is_forgotten_before_others_get_anything() {
     let b = world.new_peer("b", 2);
     let reclaimed = world.open_with(&b, "o", 9, 1, 0, true);
     assert_eq!(reclaimed, Err(Status::NoGrace));
+    world.complete(&b).unwrap();
     assert_eq!(world.records.len(), 2, "it is recorded anew");
 }
 
@@ -118,7 +120,7 @@ fn client_that_restarts_in_grace_may_still_reclaim() {
         ..first
     };
     assert!(world.open_with(&second, "o", 7, 1, 0, true).is_ok());
-    world.server.reclaim_complete(second.client, false).unwrap();
+    world.complete(&second).unwrap();
     assert!(!world.server.is_in_grace());
     assert_eq!(world.server.usage().states, 1);
 }
@@ -140,4 +142,153 @@ fn recorded_client_without_a_client_id_keeps_its_record_until_grace_ends() {
     world.pass(LEASE);
     assert!(world.records.is_empty() && !world.server.is_in_grace());
     assert_eq!(world.server.entries(), 0);
+}
+
+#[test]
+fn client_makes_new_state_once_it_is_recorded() {
+    let mut world = World::new(config());
+    let a = world.new_peer("a", 1);
+    assert!(world.records.is_empty());
+    let completed = world.server.reclaim_complete(a.client, false);
+    assert!(matches!(completed, Ok(Completed::AfterRecord(_))));
+    let open = |world: &mut World| {
+        let request = OpenRequest {
+            client: a.client,
+            owner: b"o",
+            file: &7,
+            access: ShareAccess::READ,
+            deny: ShareDeny::empty(),
+            reclaims: false,
+        };
+        let random = &mut |bytes: &mut [u8]| world.rng.fill(bytes);
+        world.server.open(world.now, random, &request)
+    };
+    assert_eq!(open(&mut world), Err(Status::Grace));
+    let again = world.server.reclaim_complete(a.client, false);
+    assert_eq!(again, Err(Status::Delay), "it is being recorded");
+
+    // The disk was full, and then it was not.
+    let Some(Demand::Record(ticket, _)) = world.server.poll_demand() else {
+        panic!("the client is to be recorded")
+    };
+    let answer = world.server.handle_recorded(ticket, false);
+    assert_eq!(answer, Some(Err(Status::Delay)));
+    assert_eq!(world.complete(&a), Ok(()));
+    assert_eq!(world.records.len(), 1);
+    assert!(open(&mut world).is_ok());
+    assert_eq!(world.complete(&a), Err(Status::CompleteAlready));
+}
+
+#[test]
+fn record_of_a_client_id_that_is_gone_does_not_stay() {
+    let mut world = World::new(config());
+    let a = world.new_peer("a", 1);
+    let completed = world.server.reclaim_complete(a.client, false);
+    assert!(matches!(completed, Ok(Completed::AfterRecord(_))));
+    world.server.expire_client(world.now, a.client).unwrap();
+    assert_eq!(world.settle(), Some(Err(Status::StaleClientId)));
+    assert!(world.records.is_empty());
+    assert_eq!(world.server.entries(), 0);
+}
+
+#[test]
+fn second_restart_lets_no_client_reclaim_what_it_lost_at_the_first() {
+    let mut world = World::recorded(config(), &[("a", 1)]);
+    world.pass(LEASE);
+    assert!(
+        !world.server.is_in_grace(),
+        "what it had is free for others"
+    );
+    world.new_peer("a", 1);
+    // The server may restart now, before the client has heard that it is too late.
+    assert!(world.records.is_empty());
+
+    let mut world = World::recorded(config(), &[("a", 1), ("b", 2)]);
+    let mut a = world.new_peer("a", 1);
+    world.pass(LEASE - Duration::from_secs(1));
+    world.renew(&mut a).unwrap();
+    world.pass(Duration::from_secs(1));
+    assert!(!world.server.is_in_grace());
+    assert!(
+        world.records.is_empty(),
+        "it came back, and reclaimed nothing"
+    );
+    assert_eq!(world.complete(&a), Ok(()));
+    assert_eq!(world.records.len(), 1);
+}
+
+#[test]
+fn record_that_is_removed_after_it_was_demanded_does_not_count() {
+    let mut world = World::new(config());
+    let first = world.new_peer("a", 1);
+    let complete = |world: &mut World, peer: &Peer| {
+        let completed = world.server.reclaim_complete(peer.client, false);
+        assert!(
+            matches!(completed, Ok(Completed::AfterRecord(_))),
+            "{completed:?}"
+        );
+    };
+    complete(&mut world, &first);
+    let known = world.exchange_silently("a", 2);
+    let session = world.create_silently(known);
+    let second = Peer {
+        client: known.client,
+        session,
+        ..first
+    };
+    complete(&mut world, &second);
+    // The first record is there, and the second is still to be made and then removed.
+    let Some(Demand::Record(ticket, _)) = world.server.poll_demand() else {
+        panic!("the client is to be recorded")
+    };
+    let gone = world.server.handle_recorded(ticket, true);
+    assert_eq!(gone, Some(Err(Status::StaleClientId)));
+    world
+        .server
+        .expire_client(world.now, second.client)
+        .unwrap();
+    world.settle();
+    assert!(world.records.is_empty());
+    let third = world.new_peer("a", 1);
+    complete(&mut world, &third);
+    world.settle();
+    assert_eq!(world.records.len(), 1);
+}
+
+impl World {
+    /// EXCHANGE_ID of principal 1 without doing what is demanded.
+    fn exchange_silently(&mut self, owner: &str, verifier: u8) -> Exchanged {
+        let call = ExchangeCall {
+            owner: owner.as_bytes(),
+            verifier: Verifier([verifier; 8]),
+            principal: &1,
+            address: AddressKey(1),
+            flags: ExchangeFlags::empty(),
+            protection: None,
+        };
+        let random = &mut |bytes: &mut [u8]| self.rng.fill(bytes);
+        self.server.exchange_id(self.now, random, &call).unwrap()
+    }
+
+    /// CREATE_SESSION without doing what is demanded.
+    fn create_silently(&mut self, known: Exchanged) -> SessionId {
+        let args = CreateSessionArgs {
+            client: known.client,
+            sequence: known.sequence,
+            flags: CreateSessionFlags::empty(),
+            fore: attributes(8),
+            back: attributes(4),
+            callback_program: 1,
+            callback_security: Default::default(),
+        };
+        let call = CreateCall {
+            args: &args,
+            principal: &1,
+            connection: ConnectionId(1),
+            can_call: false,
+        };
+        let random = &mut |bytes: &mut [u8]| self.rng.fill(bytes);
+        let created = self.server.create_session(self.now, random, &call);
+        created.unwrap().session
+    }
 }
