@@ -88,7 +88,9 @@ pub mod xattr;
 pub use array::Array;
 pub use attribute::{Attribute, AttributeAccess, AttributeNumber};
 pub use bitmap::Bitmap;
-pub use compound::{BadOperation, CallWriter, CompoundArgs, CompoundRes, ReplyWriter, Tag};
+pub use compound::{
+    BadOperation, CallWriter, CompoundArgs, CompoundRes, Procedure, ReplyWriter, Tag,
+};
 pub use fattr::{BadAttribute, Fattr};
 pub use operation::{ArgOp, Operation, ResOp};
 pub use status::{Outcome, Refused, Res, Status};

@@ -138,6 +138,8 @@
 
 mod address;
 mod client;
+#[cfg(doc)]
+pub mod design;
 mod grace;
 mod lease;
 pub mod limits;

@@ -140,6 +140,8 @@ pub(crate) struct States<F> {
     /// The state of an open and lock owner.
     lock_states: HashMap<(u32, u32), u32>,
     pub(crate) locks: LockTable<F, Holder>,
+    /// Number of locks of owners of other protocols: together they count as one address.
+    other_locks: usize,
     limits: Limits,
     /// States that are gone, with their files.
     released: Vec<(F, StateId)>,
@@ -156,6 +158,7 @@ impl<F: Clone + Eq + Hash> States<F> {
             opens: HashMap::new(),
             lock_states: HashMap::new(),
             locks: LockTable::new(limits.locks),
+            other_locks: 0,
             limits,
             released: Vec::new(),
         }

@@ -6,7 +6,8 @@ use std::fmt;
 
 /// A counted array of at most `LIMIT` values, borrowed from its message or from its maker.
 ///
-/// Reading checks each value and keeps only their place; [`iter`](Self::iter) reads them again.
+/// Reading checks each value and keeps only their place; [`iter`](Self::iter) reads them again. Values have
+/// no DDP-eligible items.
 pub struct Array<'a, T, const LIMIT: u32>(Values<'a, T>);
 
 enum Values<'a, T> {

@@ -20,16 +20,6 @@ use oncrpc::xdr::{Error, Reader, Writer};
 /// Version of the callback program. Its number is the client's choice (RFC 8881 §18.36.3).
 pub const CALLBACK_VERSION: u32 = 1;
 
-xdr_enum! {
-    /// Procedures of the callback program (RFC 8881 §20, §22).
-    pub enum CallbackProcedure ("callback procedure") {
-        /// Nothing.
-        Null = 0,
-        /// Operations.
-        Compound = 1,
-    }
-}
-
 xdr_struct! {
     /// Arguments of CB_GETATTR (RFC 8881 §20.1.1).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -354,7 +344,7 @@ operations! {
 }
 
 xdr_struct! {
-    /// Arguments of CB_COMPOUND (RFC 8881 §20, `CB_COMPOUND4args`).
+    /// Arguments of CB_COMPOUND (`CB_COMPOUND4args`, RFC 8881 §19.2.1).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct CbCompoundArgs<'a> {
         /// Tag.
@@ -369,7 +359,7 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// Results of CB_COMPOUND (RFC 8881 §20, `CB_COMPOUND4res`).
+    /// Results of CB_COMPOUND (`CB_COMPOUND4res`, RFC 8881 §19.2.2).
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct CbCompoundRes<'a> {
         /// Status of the last operation that was executed.

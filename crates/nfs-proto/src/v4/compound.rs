@@ -7,6 +7,16 @@ use crate::v4::status::{Res, Status};
 use crate::{Bytes, Wire};
 use oncrpc::xdr::{Error, Reader, Writer};
 
+xdr_enum! {
+    /// Procedures of NFS version 4, and of its callback program (RFC 8881 §16, §19).
+    pub enum Procedure ("procedure") {
+        /// NULL and CB_NULL: nothing.
+        Null = 0,
+        /// COMPOUND and CB_COMPOUND: operations.
+        Compound = 1,
+    }
+}
+
 /// Tag of a COMPOUND or CB_COMPOUND, which the reply repeats.
 pub type Tag<'a> = Bytes<'a, MAX_TAG>;
 
@@ -56,7 +66,7 @@ impl<'a> CompoundArgs<'a> {
         })
     }
 
-    /// Returns the number of operations that are still to be read.
+    /// Returns the number of operations that are still to be read: at first, all of the COMPOUND.
     pub fn operations_left(&self) -> usize {
         self.left
     }

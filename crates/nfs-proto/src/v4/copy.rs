@@ -219,7 +219,7 @@ xdr_struct! {
         /// Whether the file ends after these segments.
         pub eof: bool,
         /// The segments, in order.
-        pub segments: Array<'a, Segment<'a>, { MAX_READ_PLUS_SEGMENTS as u32 }>,
+        pub segments: Array<'a, Segment<'a>, MAX_READ_PLUS_SEGMENTS>,
     }
 }
 

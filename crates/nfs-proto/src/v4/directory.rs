@@ -68,14 +68,11 @@ impl<'a> Wire<'a> for CreateType<'a> {
     }
 
     fn hand_over(self, w: &mut Writer) {
+        w.u32(self.number());
         match self {
-            Self::Symlink(_) => {
-                w.u32(self.number());
-                if let Self::Symlink(text) = self {
-                    text.hand_over(w);
-                }
-            }
-            other => other.write(w),
+            Self::Block(device) | Self::Character(device) => device.write(w),
+            Self::Symlink(text) => text.hand_over(w),
+            Self::Directory | Self::Socket | Self::Fifo | Self::Other(_) => {}
         }
     }
 }

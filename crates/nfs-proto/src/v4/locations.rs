@@ -219,7 +219,7 @@ xdr_struct! {
         /// Number of the policy.
         pub policy: u32,
         /// The label.
-        pub label: Bytes<'a, { MAX_SECURITY_LABEL as u32 }>,
+        pub label: Bytes<'a, MAX_SECURITY_LABEL>,
     }
 }
 

@@ -171,7 +171,7 @@ macro_rules! fixed_opaque {
         #[cfg(test)]
         impl $crate::tests::Sample for $name {
             fn sample(rng: &mut $crate::tests::Rng) -> Self {
-                Self(std::array::from_fn(|_| rng.below(256) as u8))
+                Self(std::array::from_fn(|_| <u32 as $crate::tests::Sample>::sample(rng).to_be_bytes()[0]))
             }
         }
     )*};

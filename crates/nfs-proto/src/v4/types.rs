@@ -1,6 +1,7 @@
 //! Basic types of NFS version 4: identifiers, owners, times (RFC 8881 §3.2, §3.3).
 
 use crate::limits::{MAX_NETWORK_ADDRESS, MAX_OWNER_NAME, MAX_STATE_OWNER, MAX_V4_HANDLE};
+use crate::v4::status::Status;
 use crate::{Bytes, Wire};
 use oncrpc::xdr::{Error, Reader, Writer};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +14,7 @@ pub type Identifier<'a> = Bytes<'a, MAX_STATE_OWNER>;
 
 /// Name of a user or group: `owner`, `owner_group` and the subject of an entry of an access control
 /// list (`utf8str_mixed`, RFC 8881 §5.9). Decimal digits are a number.
-pub type Principal<'a> = Bytes<'a, { MAX_OWNER_NAME as u32 }>;
+pub type Principal<'a> = Bytes<'a, MAX_OWNER_NAME>;
 
 numbers! {
     /// Client id (`clientid4`), given by EXCHANGE_ID (RFC 8881 §18.35).
@@ -113,9 +114,10 @@ impl Wire<'_> for StateId {
 #[cfg(test)]
 impl crate::tests::Sample for StateId {
     fn sample(rng: &mut crate::tests::Rng) -> Self {
+        use crate::tests::Sample;
         Self {
-            seqid: crate::tests::Sample::sample(rng),
-            other: std::array::from_fn(|_| rng.below(256) as u8),
+            seqid: Sample::sample(rng),
+            other: std::array::from_fn(|_| u32::sample(rng).to_be_bytes()[0]),
         }
     }
 }
@@ -190,6 +192,9 @@ xdr_struct! {
     }
 }
 
+/// Nanoseconds of a second.
+const NANOSECONDS: u32 = 1_000_000_000;
+
 impl From<SystemTime> for Time {
     fn from(time: SystemTime) -> Self {
         let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
@@ -207,11 +212,33 @@ impl From<SystemTime> for Time {
                     },
                     nanoseconds => Self {
                         seconds: -seconds(before) - 1,
-                        nanoseconds: 1_000_000_000 - nanoseconds,
+                        nanoseconds: NANOSECONDS - nanoseconds,
                     },
                 }
             }
         }
+    }
+}
+
+impl TryFrom<Time> for SystemTime {
+    type Error = Status;
+
+    /// # Errors
+    ///
+    /// `NFS4ERR_INVAL` if the time has too many nanoseconds (RFC 8881 §3.3.1), or lies beyond the times of the
+    /// system.
+    fn try_from(time: Time) -> Result<Self, Status> {
+        if time.nanoseconds >= NANOSECONDS {
+            return Err(Status::Invalid);
+        }
+        let seconds = Duration::from_secs(time.seconds.unsigned_abs());
+        let whole = match time.seconds < 0 {
+            true => UNIX_EPOCH.checked_sub(seconds),
+            false => UNIX_EPOCH.checked_add(seconds),
+        };
+        let within = Duration::from_nanos(time.nanoseconds.into());
+        let time = whole.and_then(|whole| whole.checked_add(within));
+        time.ok_or(Status::Invalid)
     }
 }
 
@@ -256,8 +283,8 @@ xdr_struct! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct NetAddress<'a> {
         /// Network id, such as `tcp`.
-        pub netid: Bytes<'a, { MAX_NETWORK_ADDRESS as u32 }>,
+        pub netid: Bytes<'a, MAX_NETWORK_ADDRESS>,
         /// Universal address (RFC 5665 §5.2.3).
-        pub address: Bytes<'a, { MAX_NETWORK_ADDRESS as u32 }>,
+        pub address: Bytes<'a, MAX_NETWORK_ADDRESS>,
     }
 }

@@ -99,7 +99,7 @@ impl Slots {
     /// Creates the slots of one of some sessions, up to those that its client wants.
     pub(super) fn new(wanted: u32, budget: &mut Budget, sessions: usize) -> Self {
         let wanted = wanted.clamp(1, MAX_SLOTS);
-        let free = match budget.left() - budget.left().min(budget.total / 8) {
+        let free = match budget.left().saturating_sub(budget.total / 8) {
             free if free >= wanted => wanted,
             _ => budget.left().min(budget.part(sessions)),
         };

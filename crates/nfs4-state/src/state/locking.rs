@@ -319,7 +319,12 @@ impl<F: Clone + Eq + Hash> States<F> {
             Err(LockInTheWay::Held(lock)) => return Err(LockRefusal::Denied(self.denied(&lock))),
             Err(LockInTheWay::Yields(clients)) => return Err(LockRefusal::Yields(clients)),
         }
-        let locked = self.locks.lock(now, file, holder, range, kind, u32::MAX);
+        let held = self.locks.held();
+        if !may_grow(self.other_locks, held, self.limits.locks) {
+            return Err(Status::Delay.into());
+        }
+        let locked = (self.locks).lock(now, file, holder, range, kind, u32::MAX);
+        self.other_locks = self.other_locks + self.locks.held() - held;
         self.count_gone_waiters();
         locked.map_err(|OverLimit| Status::Delay.into())
     }
@@ -332,7 +337,9 @@ impl<F: Clone + Eq + Hash> States<F> {
         owner: u64,
         range: Range,
     ) -> Result<(), Status> {
+        let held = self.locks.held();
         let unlocked = self.locks.unlock(now, file, Holder::Other(owner), range);
+        self.other_locks = self.other_locks + self.locks.held() - held;
         self.count_gone_waiters();
         unlocked.map_err(|OverLimit| Status::LockRange)
     }

@@ -619,6 +619,27 @@ fn address_leaves_opens_and_locks_to_others() {
 }
 
 #[test]
+fn owners_of_other_protocols_leave_locks_to_clients() {
+    let mut config = config();
+    config.limits.locks = 4;
+    let mut world = World::new(config);
+    let a = world.peer("a", 1);
+    let open = world.open(&a, "o", 0, 3, 0).unwrap();
+    let now = world.now;
+    let lock = |world: &mut World, owner| {
+        world
+            .server
+            .lock_other(now, &7, owner, Range::ALL, LockKind::Shared)
+    };
+    assert_eq!(lock(&mut world, 1), Ok(()));
+    assert_eq!(lock(&mut world, 2), Ok(()));
+    assert_eq!(lock(&mut world, 3), Err(Status::Delay.into()));
+    assert!(world.lock(&a, 0, new(open, "l"), Read, ALL).is_ok());
+    world.server.unlock_other(now, &7, 1, Range::ALL).unwrap();
+    assert_eq!(lock(&mut world, 3), Ok(()));
+}
+
+#[test]
 fn address_leaves_waits_to_others() {
     let mut config = config();
     config.limits.waiters = 2;

@@ -247,9 +247,15 @@ fn record_that_is_removed_after_it_was_demanded_does_not_count() {
         .server
         .expire_client(world.now, second.client)
         .unwrap();
+    let known = world.exchange_silently("a", 2);
+    let session = world.create_silently(known);
+    let third = Peer {
+        client: known.client,
+        session,
+        ..first
+    };
     world.settle();
     assert!(world.records.is_empty());
-    let third = world.new_peer("a", 1);
     complete(&mut world, &third);
     world.settle();
     assert_eq!(world.records.len(), 1);

@@ -262,6 +262,24 @@ fn lease_is_renewed_by_sequence_and_by_no_failure_of_it() {
 }
 
 #[test]
+fn calls_that_are_executed_allocate_nothing_here() {
+    let mut world = World::new(config());
+    let mut peer = world.peer("a", 1);
+    let open = world.open(&peer, "o", 7, 3, 0).unwrap();
+    world.renew(&mut peer).unwrap();
+    let mut count = || {
+        let counted = allocation_counter::measure(|| {
+            world.renew(&mut peer).unwrap();
+            let (now, client) = (world.now, peer.client);
+            let io = world.server.check_io(now, client, &7, open, true);
+            assert_eq!(io, Ok(Some(open)));
+        });
+        counted.count_total
+    };
+    assert_eq!([count(), count()], [0, 0]);
+}
+
+#[test]
 fn request_that_takes_longer_than_a_lease_keeps_its_client() {
     let mut world = World::new(config());
     let mut peer = world.peer("a", 1);

@@ -10,7 +10,7 @@ use crate::v4::{
 };
 use crate::{Cookie, CookieVerifier, Filename, Wire};
 use oncrpc::xdr::{Error, Reader, Writer};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 fn tag() -> Tag<'static> {
     Tag::new(b"tag").unwrap()
@@ -232,6 +232,16 @@ fn time_before_1970_is_rounded_down() {
     assert_eq!(Time::from(UNIX_EPOCH + ms(1500)), time(1, 500_000_000));
     assert_eq!(Time::from(UNIX_EPOCH - ms(1500)), time(-2, 500_000_000));
     assert_eq!(Time::from(UNIX_EPOCH - ms(2000)), time(-2, 0));
+    for millis in [0, 1, 999, 1000, 1500] {
+        for system in [UNIX_EPOCH + ms(millis), UNIX_EPOCH - ms(millis)] {
+            assert_eq!(SystemTime::try_from(Time::from(system)), Ok(system));
+        }
+    }
+    assert!(SystemTime::try_from(time(0, 999_999_999)).is_ok());
+    assert_eq!(
+        SystemTime::try_from(time(0, 1_000_000_000)),
+        Err(Status::Invalid)
+    );
 }
 
 #[test]

@@ -92,8 +92,8 @@ fn attributes_have_limits() {
     refused::<file::SetAttrArgs<'_>>(5, MAX_ATTRIBUTE_VALUES);
     refused::<acl::Acl<'_>>(0, MAX_ACL_ENTRIES);
     refused::<acl::Acl41<'_>>(1, MAX_ACL_ENTRIES);
-    refused::<acl::Ace<'_>>(3, MAX_OWNER_NAME as u32);
-    refused::<locations::SecurityLabel<'_>>(2, MAX_SECURITY_LABEL as u32);
+    refused::<acl::Ace<'_>>(3, MAX_OWNER_NAME);
+    refused::<locations::SecurityLabel<'_>>(2, MAX_SECURITY_LABEL);
     refused::<locations::FsLocations<'_>>(0, MAX_COMPONENTS);
     refused::<locations::FsLocations<'_>>(1, MAX_LOCATIONS);
     refused::<locations::FsLocation<'_>>(0, MAX_LOCATIONS);
@@ -109,13 +109,13 @@ fn attributes_have_limits() {
 fn data_and_extended_attributes_have_limits() {
     refused::<file::WriteArgs<'_>>(7, MAX_DATA);
     refused::<file::ReadOk<'_>>(1, MAX_DATA);
-    refused::<copy::ReadPlusOk<'_>>(1, MAX_READ_PLUS_SEGMENTS as u32);
+    refused::<copy::ReadPlusOk<'_>>(1, MAX_READ_PLUS_SEGMENTS);
     refused::<copy::Segment<'_>>(3, MAX_DATA);
     refused::<copy::WriteSameArgs<'_>>(4 + 1 + 11, MAX_PATTERN);
     refused::<copy::CopyArgs<'_>>(16, MAX_COPY_SERVERS);
     refused_behind::<copy::NetLocation<'_>>(&[1], MAX_PATH);
     refused_behind::<copy::NetLocation<'_>>(&[2], MAX_PATH);
-    refused_behind::<copy::NetLocation<'_>>(&[3], MAX_NETWORK_ADDRESS as u32);
+    refused_behind::<copy::NetLocation<'_>>(&[3], MAX_NETWORK_ADDRESS);
     refused::<xattr::XattrArgs<'_>>(0, MAX_FILENAME);
     refused::<xattr::SetXattrArgs<'_>>(1, MAX_FILENAME);
     refused::<xattr::SetXattrArgs<'_>>(2, MAX_XATTR_VALUE);
@@ -125,10 +125,7 @@ fn data_and_extended_attributes_have_limits() {
     refused::<layout::GetDeviceListOk<'_>>(4, MAX_DEVICES);
     refused::<layout::LayoutGetOk<'_>>(5, MAX_LAYOUTS);
     refused::<layout::LayoutErrorArgs<'_>>(8, MAX_LAYOUT_ERRORS);
-    refused_behind::<delegation::Delegation<'_>>(
-        &[1, 0, 0, 0, 0, 0, 0, 0, 0],
-        MAX_OWNER_NAME as u32,
-    );
+    refused_behind::<delegation::Delegation<'_>>(&[1, 0, 0, 0, 0, 0, 0, 0, 0], MAX_OWNER_NAME);
 }
 
 #[test]

@@ -55,6 +55,10 @@ fn places(message: &Payload) -> Vec<ItemPlace> {
     items.map(place).collect()
 }
 
+fn number(operation: Operation) -> u8 {
+    u8::try_from(operation as u32).unwrap()
+}
+
 fn write_behind(rng: &mut Rng) -> ArgOp<'static> {
     ArgOp::Write(WriteArgs {
         data: (&b"behind"[..]).into(),
@@ -79,7 +83,7 @@ proptest! {
             prop_assert!(!found.truncated, "{operation:?}");
             prop_assert_eq!(&found.arguments[..], &places(&message)[..], "{:?}", operation);
             prop_assert_eq!(found.arguments.last().map(|item| item.length), Some(6));
-            prop_assert_eq!(&found.operations[..], &[operation as u8, 38][..]);
+            prop_assert_eq!(&found.operations[..], &[number(operation), 38][..]);
         }
     }
 
@@ -94,7 +98,7 @@ proptest! {
             let found = scan.finish();
             prop_assert_eq!(&found.results[..], &places(&message)[..], "{:?}", operation);
             prop_assert_eq!(found.results.last().map(|item| item.length), Some(6));
-            prop_assert_eq!(&found.operations[..], &[operation as u8, 25][..]);
+            prop_assert_eq!(&found.operations[..], &[number(operation), 25][..]);
         }
     }
 
