@@ -16,7 +16,7 @@ pub struct ExchangeCall<'a, P> {
     pub owner: &'a [u8],
     /// Its instance.
     pub verifier: Verifier,
-    /// Who calls.
+    /// The caller, as its credential says.
     pub principal: &'a P,
     /// From where.
     pub address: AddressKey,

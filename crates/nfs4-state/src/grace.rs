@@ -16,7 +16,7 @@ use std::time::Instant;
 pub struct Recorded<P> {
     /// Name of the client.
     pub owner: Arc<[u8]>,
-    /// Who it was. Another principal cannot reclaim what it had (RFC 8881 §8.4.2.1.1).
+    /// Its principal. Another one cannot reclaim what it had (RFC 8881 §8.4.2.1.1).
     pub principal: P,
 }
 

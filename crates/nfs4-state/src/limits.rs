@@ -32,7 +32,9 @@ pub const RESERVATION: Duration = Duration::from_secs(5);
 pub const WAITER_LIFE: Duration = Duration::from_secs(120);
 
 /// Largest number of slots of all sessions of a client, for the order of seqids that wrap around (RFC 8881 §8.2.2).
-pub(crate) const SEQID_WINDOW: u32 = MAX_SLOTS * MAX_SESSIONS_PER_CLIENT as u32;
+pub(crate) const SEQID_WINDOW: u32 = 1 << 16;
+
+const _: () = assert!(SEQID_WINDOW as usize >= MAX_SLOTS as usize * MAX_SESSIONS_PER_CLIENT);
 
 /// Limits for all clients together. Of each, an address or a client has at most as much as it leaves free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -75,7 +75,7 @@ pub enum Demand<P, F> {
 pub struct CreateCall<'a, P> {
     /// Arguments.
     pub args: &'a CreateSessionArgs<'a>,
-    /// Who calls.
+    /// The caller, as its credential says.
     pub principal: &'a P,
     /// On which connection.
     pub connection: ConnectionId,
@@ -326,9 +326,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             back: session.back,
         });
         client.end_create(args.sequence, reply);
-        if reply.is_err() {
-            return reply;
-        }
+        reply?;
         renew(client, &mut self.leases, now, self.config.lease);
         if client.is_confirmed() {
             return reply;

@@ -251,23 +251,12 @@ impl<F: Clone + Eq + Hash, O: Copy + Eq> LockTable<F, O> {
 
     /// Takes all that is held through a state.
     pub(crate) fn release(&mut self, now: Instant, file: &F, via: u32) {
-        self.take(now, file, |lock| lock.via == via);
-    }
-
-    /// Takes all that an owner has of a file, and lets it wait for nothing there.
-    pub fn release_owner(&mut self, now: Instant, file: &F, owner: O) {
-        self.forget_waiters_of(file, owner, Range::ALL);
-        self.take(now, file, |lock| lock.owner == owner);
-    }
-
-    fn take(&mut self, now: Instant, file: &F, mut goes: impl FnMut(&Lock<O>) -> bool) {
         let Some(locks) = self.files.get_mut(file) else {
             return;
         };
         let before = locks.held.len();
-        locks.held.retain(|lock| !goes(lock));
-        let taken = before - locks.held.len();
-        self.held -= taken;
+        locks.held.retain(|lock| lock.via != via);
+        self.held -= before - locks.held.len();
         self.tell(now, file);
     }
 

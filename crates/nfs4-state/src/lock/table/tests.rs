@@ -1,3 +1,5 @@
+//! Tests of the table of locks, also against one with an entry for each byte.
+
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashMap;

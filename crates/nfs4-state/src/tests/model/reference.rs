@@ -1,4 +1,4 @@
-//! What clients hold, by brute force: a list of opens, and an entry for each byte and lock owner.
+//! The opens and locks of clients by brute force: a list of opens, and an entry for each byte and lock owner.
 
 use crate::lock::LockKind;
 use nfs_proto::v4::ClientId;
