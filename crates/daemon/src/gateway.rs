@@ -17,6 +17,7 @@ mod retry;
 mod running;
 pub mod sockets;
 pub mod transports;
+mod upstream_connector;
 pub mod urls;
 
 pub use operation::{Administration, Reread};

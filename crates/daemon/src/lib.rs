@@ -26,7 +26,6 @@ pub mod clients;
 pub mod control;
 #[cfg(doc)]
 pub mod design;
-mod device_listeners;
 pub mod errors;
 pub mod gateway;
 mod guard;

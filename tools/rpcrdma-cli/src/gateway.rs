@@ -4,9 +4,6 @@ mod announce;
 mod args;
 mod check;
 mod config;
-mod device_answers;
-mod open_providers;
-mod upstream_connector;
 
 use crate::checks::Checked;
 use crate::failure::{self, Ended};
@@ -47,7 +44,6 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     .await?;
     let announcement = Announcement {
         pairs: gateway.pairs(),
-        providers: gateway.providers(),
         crc: settings.args.transport.describe_crc(),
         metrics: gateway.metrics(),
         control: gateway.control(),

@@ -44,7 +44,9 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         return Ok(Ended::Well);
     }
     let transport = &settings.args.transport;
-    let providers = transport.server_providers(&settings.args.listen, sockets.rdma)?;
+    let setting = transport.provider().setting();
+    let providers =
+        setting.open_to_listen(transport.iwarp(), &settings.args.listen, sockets.rdma)?;
     let options = settings.options(sockets.mount);
     let mut server = RunningServer::start(options, providers).await?;
     let announcement = Announcement::new(&server, transport);

@@ -1,12 +1,11 @@
 //! Options of connections: the provider and its configuration, and what to agree on.
 
-use crate::provider::{self, ProviderArgs, Providers};
+use crate::provider::ProviderArgs;
 use clap::{Args, ValueEnum};
 use printing::units;
+use rpcrdma::any::Providers;
 use rpcrdma::proto::v2::Dialect;
 use rpcrdma::{Design, InlineThreshold, Spin, Versions};
-use rpcrdma_daemon::providers::ServerProviders;
-use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use verbs_iwarp::{Config, CrcMode, Iwarp};
 
@@ -132,22 +131,9 @@ impl TransportArgs {
     ///
     /// # Errors
     ///
-    /// As those of [`ProviderArgs::providers`].
+    /// If the RDMA devices that were asked for cannot be used, or a device was named that is not to be used.
     pub(crate) fn providers(&self) -> anyhow::Result<Providers> {
-        self.provider.providers(self.iwarp())
-    }
-
-    /// The providers over which a server listens at these addresses, some of which have sockets that listen already.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`provider::server_providers`].
-    pub(crate) fn server_providers(
-        &self,
-        at: &[SocketAddr],
-        held: Vec<(SocketAddr, TcpListener)>,
-    ) -> anyhow::Result<ServerProviders> {
-        provider::server_providers(&self.provider.setting(), self.iwarp(), at, held)
+        self.provider.setting().open(self.iwarp())
     }
 
     /// The options that choose the provider.
@@ -160,16 +146,11 @@ impl TransportArgs {
         Iwarp::new(self.iwarp_config())
     }
 
-    /// With the extension that one of the designs needs, if that is asked for.
-    fn iwarp_config(&self) -> Config {
+    /// Its configuration, with the extension that one of the designs needs, if that is asked for.
+    pub(crate) fn iwarp_config(&self) -> Config {
         Config::default()
             .with_crc(self.crc_mode())
             .with_several_invalidations(self.remote_invalidation.needs_several())
-    }
-
-    /// The same, which refuses so many clients of a listener at a time with a word.
-    pub(crate) fn iwarp_refusing(&self, refusals: usize) -> Iwarp {
-        Iwarp::new(self.iwarp_config().with_refusals(refusals))
     }
 
     fn crc_mode(&self) -> CrcMode {

@@ -111,12 +111,10 @@ mod tests {
     use crate::gateway::operation::{Administration, Operation, Reread};
     use crate::gateway::pairs::GatewayOptions;
     use crate::gateway::sockets::Sockets;
-    use crate::providers::tests::Software;
     use crate::reports::Tells;
-    use rpcrdma::{ClientConfig, ServerConfig};
+    use rpcrdma::{ClientConfig, ServerConfig, iwarp};
     use std::net::TcpListener;
     use std::path::Path;
-    use std::sync::Arc;
 
     /// A command line without a file.
     struct NoFile;
@@ -142,7 +140,7 @@ mod tests {
             in_file: false,
             server: ServerConfig::default(),
             client: ClientConfig::default(),
-            providers: Arc::new(Software),
+            iwarp: iwarp::Config::default(),
         };
         Pairs::new(options, Sockets::default())
     }

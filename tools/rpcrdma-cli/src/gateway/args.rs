@@ -1,7 +1,6 @@
 //! The command line of `gateway`.
 
 use super::config::{Config, File, NOT_IN_FILES};
-use super::open_providers::GatewayProviders;
 use crate::checks::CheckArgs;
 use crate::config_file::of_another_table;
 use crate::failure::{self, Usage};
@@ -24,7 +23,6 @@ use rpcrdma_daemon::gateway::urls::{ListenUrl, UpstreamUrl};
 use rpcrdma_daemon::gateway::{Administration, Reread};
 use rpcrdma_daemon::listen::MAX_LISTEN;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The options in the `[gateway]` table of a file.
@@ -283,7 +281,7 @@ impl Settings {
                 .with_receive_size(transport.inline_size_or(client.receive_size))
                 .with_remote_invalidation(transport.remote_invalidation())
                 .with_spin(transport.spin()),
-            providers: Arc::new(GatewayProviders::new(transport.clone())),
+            iwarp: transport.iwarp_config(),
         }
     }
 }

@@ -6,7 +6,6 @@ use crate::failure::Ended;
 use crate::output;
 use rpcrdma_daemon::gateway::check;
 use std::io::Write;
-use std::sync::Arc;
 
 /// Prints what would be done, or all that speaks against a start, also what is wrong with the file.
 ///
@@ -19,7 +18,6 @@ pub(super) async fn check_and_print(
     json: bool,
 ) -> anyhow::Result<Ended> {
     let options = settings.options();
-    let providers = Arc::clone(&options.providers);
     let places = settings.args.reports.places();
     let metrics = settings.args.option("metrics");
     let checked = check::check(options, &settings.pairs, (&places, &metrics), of_file).await?;
@@ -27,7 +25,6 @@ pub(super) async fn check_and_print(
         pairs: &settings.pairs,
         found: &checked.found,
         warnings: &checked.warnings,
-        providers: &*providers,
     };
     let mut out = output::stdout();
     match json {

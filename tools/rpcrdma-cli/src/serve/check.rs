@@ -23,7 +23,10 @@ pub(super) async fn check_and_print(
     let options = settings.options(mount);
     let args = &settings.args;
     // Whether a socket is there is not looked at: nothing is served with it.
-    let open = || args.transport.server_providers(&args.listen, Vec::new());
+    let open = || {
+        let setting = args.transport.provider().setting();
+        setting.open_to_listen(args.transport.iwarp(), &args.listen, Vec::new())
+    };
     let checked = check::check(&options, open, of_file).await?;
     let described = Described {
         plans: &settings.plans,

@@ -164,6 +164,7 @@ mod tests {
     #[test]
     fn api_is_excused_as_long_as_nobody_uses_it() {
         check_with(&[("unused", "why")], "pub fn unused() {}", &[]);
+        check_with(&[("crates/a/src", "why")], "pub fn unused() {}", &[]);
         check_with(
             &[("unused", "why")],
             "",
