@@ -23,14 +23,20 @@ pub(crate) struct Key<T> {
 /// Puts a value that was understood in its place.
 type Change<T> = Box<dyn FnOnce(&mut T)>;
 
+/// Parser of one value.
+type ParseOne<T> = Box<dyn Fn(&str) -> Result<Change<T>, String>>;
+
 /// Parser of several values: its errors have the text of each value that is not understood.
 type ParseSeveral<T> = Box<dyn Fn(&[String]) -> Result<Change<T>, Vec<(String, String)>>>;
+
+/// A key of a table, and the change of its value, if it is one.
+type Found<'a, T> = (&'a Key<T>, Option<Change<T>>);
 
 enum Kind<T> {
     /// True or false; false by default.
     Flag(Box<dyn Fn() -> Change<T>>),
     /// One value.
-    One(Box<dyn Fn(&str) -> Result<Change<T>, String>>),
+    One(ParseOne<T>),
     /// One value or a list of values.
     Several(ParseSeveral<T>),
 }
@@ -290,7 +296,7 @@ impl<'a, T: 'static, F: Tables> SettingsTable<'a, T, F> {
         &self,
         name: &Spanned<String>,
         value: &Spanned<Value>,
-    ) -> Result<(&Key<T>, Option<Change<T>>), Vec<ConfigError>> {
+    ) -> Result<Found<'_, T>, Vec<ConfigError>> {
         let error = |at, what: String| {
             let key = format!("{}.{}", self.name, name.get_ref());
             self.file.error(at, key, what)
