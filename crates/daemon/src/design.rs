@@ -3,8 +3,9 @@
 //! - **A server and a gateway are a library** that takes typed options, starts, and is operated until its end
 //!   (`RunningServer`, `RunningGateway`). The program converts its command line, prints what runs, and writes the log. The
 //!   library reads the file, at the start and again when it is asked to (`Configuration`).
-//! - **The program opens providers.** A server gets them (`ServerProviders`); a gateway gets what opens them (`OpenProviders`), as its
-//!   pairs come and go. Which devices there are is asked of the libraries of RDMA there, and nowhere else.
+//! - **`rpcrdma::any` opens providers, and settings choose them** (`ProviderSetting`). A server gets open ones, which may hold sockets
+//!   of the service manager; a gateway opens those of each pair, as pairs come and go. Errors and warnings of `any` know no settings:
+//!   their names are added here.
 //! - **A reload reads everything before it changes anything.** A file with an error changes nothing. Exports are replaced all or
 //!   none; a pair that cannot be started for what the machine lacks keeps the one that it was to replace, or is tried again,
 //!   and the others change.

@@ -20,6 +20,7 @@ mod running;
 pub mod settings;
 pub mod sockets;
 pub mod transports;
+mod upstream_connector;
 pub mod urls;
 
 pub use configuration::Configuration;

@@ -27,7 +27,6 @@ pub mod config;
 pub mod control;
 #[cfg(doc)]
 pub mod design;
-mod device_listeners;
 mod end;
 pub mod errors;
 pub mod gateway;

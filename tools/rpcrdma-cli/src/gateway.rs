@@ -3,9 +3,6 @@
 mod announce;
 mod args;
 mod check;
-mod device_answers;
-mod open_providers;
-mod upstream_connector;
 
 use crate::checks::Checked;
 use crate::failure::{self, Ended};
@@ -15,7 +12,6 @@ use announce::Announcement;
 #[cfg(test)]
 pub(crate) use announce::{CheckLine, Line};
 pub(crate) use args::GatewayArgs;
-use open_providers::GatewayProviders;
 use rpcrdma_daemon::gateway::RunningGateway;
 use rpcrdma_daemon::gateway::observed::Observed;
 use rpcrdma_daemon::gateway::sockets::Sockets;
@@ -39,7 +35,7 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     let sockets = Sockets::take()?;
     let settings = &configuration.settings;
     let mut gateway = RunningGateway::start(
-        configuration.options(GatewayProviders::of(settings)),
+        configuration.options(),
         configuration.pairs.clone(),
         sockets,
         &settings.reports,
@@ -48,7 +44,6 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     .await?;
     let announcement = Announcement {
         pairs: gateway.pairs(),
-        providers: gateway.providers(),
         crc: settings.connections.describe_crc(),
         metrics: gateway.metrics(),
         control: gateway.control(),

@@ -10,7 +10,6 @@ use crate::checks::Checked;
 use crate::failure::{self, Ended};
 use crate::interrupt::{self, Interrupt};
 use crate::log;
-use crate::provider;
 use announce::Announcement;
 #[cfg(test)]
 pub(crate) use announce::{CheckLine, Line};
@@ -41,12 +40,10 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
     let settings = &configuration.settings;
     let connections = &settings.connections;
     let software = Iwarp::new(connections.iwarp());
-    let providers = provider::server_providers(
-        &connections.provider,
-        software,
-        &settings.listen,
-        sockets.rdma,
-    )?;
+    let providers =
+        connections
+            .provider
+            .open_to_listen(software, &settings.listen, sockets.rdma)?;
     let options = configuration.options(sockets.mount);
     let mut server = RunningServer::start(options, providers).await?;
     let announcement = Announcement::new(&server, connections);

@@ -1,9 +1,10 @@
 //! Options of connections: the provider and its configuration, and what to agree on.
 
-use crate::provider::{ProviderArgs, Providers};
+use crate::provider::ProviderArgs;
 use crate::words::word;
 use clap::Args;
 use printing::units;
+use rpcrdma::any::Providers;
 use rpcrdma::{Design, Spin};
 use rpcrdma_daemon::config::connections::{ConnectionSettings, INLINE_SIZES, MAX_CREDITS};
 use rpcrdma_daemon::config::words::VersionSetting;
@@ -76,9 +77,9 @@ impl TransportArgs {
     ///
     /// # Errors
     ///
-    /// As those of [`ProviderArgs::providers`].
+    /// If the RDMA devices that were asked for cannot be used, or a device was named that is not to be used.
     pub(crate) fn providers(&self) -> anyhow::Result<Providers> {
-        self.provider.providers(self.iwarp())
+        self.provider.setting().open(self.iwarp())
     }
 
     /// The options that choose the provider.

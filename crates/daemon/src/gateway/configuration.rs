@@ -10,10 +10,8 @@ use crate::config::given::FileOptions;
 use crate::config::keys::SettingsTable;
 use crate::errors::{Usage, check_none};
 use crate::listen::MAX_LISTEN;
-use crate::providers::OpenProviders;
 use anyhow::bail;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Settings of `[gateway]` that need no restart: they are those of pairs.
 const OF_PAIRS: [&str; 3] = ["allow", "provider", "device"];
@@ -76,7 +74,7 @@ pub struct Configuration {
 
 impl Configuration {
     /// Options of the gateway beside its pairs.
-    pub fn options(&self, providers: Arc<dyn OpenProviders>) -> GatewayOptions {
+    pub fn options(&self) -> GatewayOptions {
         let settings = &self.settings;
         let server = settings.connections.server();
         let workers = settings.threads.map_or(server.workers, usize::from);
@@ -88,7 +86,7 @@ impl Configuration {
             in_file: self.file().is_some(),
             server: server.with_workers(workers),
             client: settings.connections.client(),
-            providers,
+            iwarp: settings.connections.iwarp(),
         }
     }
 

@@ -147,11 +147,9 @@ pub(super) mod tests {
     use crate::gateway::pairs::GatewayOptions;
     use crate::gateway::settings::GatewaySettings;
     use crate::gateway::sockets::Sockets;
-    use crate::providers::tests::Software;
     use crate::reports::Tells;
-    use rpcrdma::{ClientConfig, ServerConfig};
+    use rpcrdma::{ClientConfig, ServerConfig, iwarp};
     use std::net::TcpListener;
-    use std::sync::Arc;
 
     /// That of a command line.
     fn configuration() -> Configuration {
@@ -173,7 +171,7 @@ pub(super) mod tests {
             in_file: false,
             server: ServerConfig::default(),
             client: ClientConfig::default(),
-            providers: Arc::new(Software),
+            iwarp: iwarp::Config::default(),
         };
         Pairs::new(options, Sockets::default())
     }

@@ -11,7 +11,6 @@ use super::sockets::Sockets;
 use crate::end::End;
 use crate::errors::check_none;
 use crate::heap;
-use crate::providers::OpenProviders;
 use crate::reports::{ReportPlaces, Reports};
 use crate::signals::Signals;
 use crate::systemd;
@@ -79,11 +78,6 @@ impl RunningGateway {
     /// The pairs that run, in order.
     pub fn pairs(&self) -> &[Pair] {
         self.pairs.running()
-    }
-
-    /// Opens providers.
-    pub fn providers(&self) -> &dyn OpenProviders {
-        &*self.pairs.options.providers
     }
 
     /// Address of metrics, if they are served.

@@ -1,12 +1,10 @@
 //! `gateway --check`: whether a gateway could start, or a running one be told to read its file again.
 
 use super::announce::Described;
-use super::open_providers::GatewayProviders;
 use crate::failure::Ended;
 use crate::output;
 use rpcrdma_daemon::gateway::{Configuration, check};
 use std::io::Write;
-use std::sync::Arc;
 
 /// Prints what would be done, or all that speaks against a start, also what is wrong with the file.
 ///
@@ -19,15 +17,13 @@ pub(super) async fn check_and_print(
     json: bool,
 ) -> anyhow::Result<Ended> {
     let settings = &configuration.settings;
-    let providers = GatewayProviders::of(settings);
-    let options = configuration.options(Arc::clone(&providers));
+    let options = configuration.options();
     let places = (&settings.reports, &*configuration.metrics_setting());
     let checked = check::check(options, &configuration.pairs, places, of_file).await?;
     let described = Described {
         pairs: &configuration.pairs,
         found: &checked.found,
         warnings: &checked.warnings,
-        providers: &*providers,
     };
     let mut out = output::stdout();
     match json {

@@ -3,7 +3,6 @@
 use super::announce::Described;
 use crate::failure::Ended;
 use crate::output;
-use crate::provider;
 use rpcrdma_daemon::server::{Configuration, check};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -27,7 +26,9 @@ pub(super) async fn check_and_print(
     // Whether a socket is there is not looked at: nothing is served with it.
     let open = || {
         let at = &configuration.settings.listen;
-        provider::server_providers(&connections.provider, software, at, Vec::new())
+        connections
+            .provider
+            .open_to_listen(software, at, Vec::new())
     };
     let checked = check::check(&options, open, of_file).await?;
     let described = Described {

@@ -15,7 +15,10 @@ use verbs::SetupError;
 /// connection tries them, and the others go on without.
 const DEVICES_PAUSE: Duration = Duration::from_secs(60);
 
-/// Answers of addresses over the same devices. There are no more addresses than the server has.
+/// Addresses that are known not to answer over devices, at most. Devices are tried for further ones each time.
+const MAX_SILENT: usize = 1024;
+
+/// Answers of addresses over the same devices.
 #[derive(Default)]
 pub(super) struct DeviceAnswers(Mutex<HashMap<SocketAddr, Known>>);
 
@@ -113,10 +116,20 @@ impl DeviceAnswers {
     /// devices.
     pub(super) fn learn(&self, to: SocketAddr, over_devices: Option<&SetupError>, now: Instant) {
         match over_devices {
-            Some(error) if takes_time(error) => {
-                self.lock().insert(to, Known::Silent(now + DEVICES_PAUSE));
-            }
+            Some(error) if takes_time(error) => self.remember(to, now),
             Some(_) | None => self.forget(to),
+        }
+    }
+
+    fn remember(&self, to: SocketAddr, now: Instant) {
+        let mut all = self.lock();
+        let is_silent = |known: &Known| matches!(known, Known::Silent(_));
+        if all.values().filter(|known| is_silent(known)).count() >= MAX_SILENT {
+            all.retain(|_, known| !matches!(known, Known::Silent(until) if *until <= now));
+        }
+        let has_room = all.values().filter(|known| is_silent(known)).count() < MAX_SILENT;
+        if has_room || all.get(&to).is_some_and(is_silent) {
+            all.insert(to, Known::Silent(now + DEVICES_PAUSE));
         }
     }
 
@@ -145,13 +158,9 @@ fn takes_time(error: &SetupError) -> bool {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::connect::tests::refused;
+    use crate::any::connect::tests::{refused, timed_out};
 
-    pub(in crate::gateway) fn timed_out() -> SetupError {
-        SetupError::TimedOut("the answer", Duration::from_secs(3))
-    }
-
-    pub(in crate::gateway) fn somewhere() -> SocketAddr {
+    pub(in crate::any) fn somewhere() -> SocketAddr {
         "192.0.2.1:20049".parse().unwrap()
     }
 
@@ -180,6 +189,22 @@ pub(super) mod tests {
         // What is refused at once costs nothing.
         answers.learn(to, Some(&refused()), later);
         assert!(tries(&answers, to, later));
+    }
+
+    #[test]
+    fn silent_addresses_are_remembered_up_to_a_limit_until_their_pause_is_over() {
+        let (answers, start) = (Arc::<DeviceAnswers>::default(), Instant::now());
+        let to = |port: usize| SocketAddr::new([192, 0, 2, 1].into(), u16::try_from(port).unwrap());
+        for port in 0..=MAX_SILENT {
+            answers.learn(to(port), Some(&timed_out()), start);
+        }
+        assert_eq!(answers.lock().len(), MAX_SILENT);
+        assert!(!tries(&answers, to(MAX_SILENT - 1), start));
+        assert!(tries(&answers, to(MAX_SILENT), start));
+        let later = start + DEVICES_PAUSE;
+        answers.learn(to(MAX_SILENT), Some(&timed_out()), later);
+        assert!(!tries(&answers, to(MAX_SILENT), later));
+        assert_eq!(answers.lock().len(), 1);
     }
 
     #[tokio::test]

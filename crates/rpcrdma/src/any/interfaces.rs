@@ -1,4 +1,4 @@
-//! Network interfaces of this machine, by which the addresses of an iWARP device are found.
+//! Network interfaces of this machine, by which the addresses of an iWARP device are found, and those to listen at.
 
 use nix::ifaddrs::getifaddrs;
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ pub(super) mod tests {
     use super::*;
 
     /// An interface with an Ethernet address that ends in 1, and one without.
-    pub(in crate::devices) fn interfaces() -> Interfaces {
+    pub(in crate::any) fn interfaces() -> Interfaces {
         let interface = |ethernet, address: &str| Interface {
             ethernet,
             addresses: vec![address.parse().unwrap()],

@@ -3,6 +3,7 @@
 //! A wildcard address of the connection manager would be listened at over all devices, and over iWARP devices that
 //! takes the port of TCP which software iWARP has. So each address that has an InfiniBand or RoCE device is listened at.
 
+use super::providers::is_loopback;
 use nix::ifaddrs::getifaddrs;
 use oncrpc::Chain;
 use std::io::{self, ErrorKind};
@@ -11,20 +12,51 @@ use std::sync::Arc;
 use verbs::{Provider, SetupError};
 
 /// Addresses of this machine at which a server listens over devices, at most. Each takes a descriptor.
-const MAX_DEVICE_ADDRESSES: usize = 64;
+pub const MAX_DEVICE_ADDRESSES: usize = 64;
 
-/// The listeners over devices, and warnings for addresses without one.
+/// The listeners over devices beside software iWARP.
 #[derive(Debug, Default)]
-pub(crate) struct DeviceListeners {
+pub struct DeviceListeners {
     /// Addresses of the listeners.
-    pub(crate) listening: Vec<SocketAddr>,
-    /// Reasons why there is no listener at other addresses, with advice, one sentence each.
-    pub(crate) warnings: Vec<String>,
+    pub listening: Vec<SocketAddr>,
+    /// Why there is no listener at other addresses.
+    pub missing: Vec<NoListener>,
+}
+
+/// Why a server listens at an address over software iWARP, and not over devices too. Its text is one sentence.
+#[derive(Debug, thiserror::Error)]
+#[error("not listening over RDMA devices at {at}, but over software iWARP: {why}")]
+pub struct NoListener {
+    /// The address.
+    pub at: SocketAddr,
+    /// The reason.
+    pub why: WhyNoListener,
+}
+
+/// Reason of a [`NoListener`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WhyNoListener {
+    /// The kernel does not list the addresses of this machine.
+    #[error("the addresses of this machine cannot be listed: {0}")]
+    NotListed(io::Error),
+    /// The address is not one of a device.
+    #[error("no InfiniBand or RoCE device has the address {0}")]
+    NoDevice(IpAddr),
+    /// No device has an address, where all addresses of the machine were to be listened at.
+    #[error("no InfiniBand or RoCE device has an IP address")]
+    NoAddress,
+    /// There are [as many](MAX_DEVICE_ADDRESSES) as there can be.
+    #[error("there are {MAX_DEVICE_ADDRESSES} listeners, the most there can be")]
+    TooMany,
+    /// The device does not listen.
+    #[error("{}", Chain(.0))]
+    Setup(SetupError),
 }
 
 impl DeviceListeners {
-    /// Whether a server could listen over devices too, once one that `has` an address has ended.
-    pub(crate) async fn try_out(
+    /// Finds out whether a server could listen over devices too, once one that `has` an address has ended.
+    pub async fn try_out(
         at: &[SocketAddr],
         devices: &Arc<dyn Provider>,
         has: impl Fn(SocketAddr) -> bool,
@@ -39,7 +71,7 @@ impl DeviceListeners {
 
     /// Listens over devices too, by `listen`, where a server listens `at` addresses over software iWARP: at each address
     /// that a device may have.
-    pub(crate) async fn listen(
+    pub async fn listen(
         at: &[SocketAddr],
         listen: impl AsyncFn(SocketAddr) -> Result<SocketAddr, SetupError>,
     ) -> Self {
@@ -58,13 +90,9 @@ impl DeviceListeners {
     ) {
         let addrs = match addresses(at) {
             Ok(addrs) => addrs,
-            Err(error) => {
-                let why = format!("the addresses of this machine cannot be listed: {error}");
-                self.warnings.push(without(at, &why));
-                return;
-            }
+            Err(error) => return self.without(at, WhyNoListener::NotListed(error)),
         };
-        let warned = self.warnings.len();
+        let missing = self.missing.len();
         let is_wildcard = at.ip().is_unspecified();
         for addr in addrs {
             // Sockets at all addresses of IPv4 and of IPv6 have some of them both.
@@ -72,10 +100,7 @@ impl DeviceListeners {
                 continue;
             }
             if self.listening.len() == MAX_DEVICE_ADDRESSES {
-                let why = format!(
-                    "there are {MAX_DEVICE_ADDRESSES} listeners, the most there can be: name addresses with --listen"
-                );
-                self.warnings.push(without(addr, &why));
+                self.without(addr, WhyNoListener::TooMany);
                 break;
             }
             match listen(addr).await {
@@ -84,30 +109,31 @@ impl DeviceListeners {
                 Err(SetupError::NoDevice(error)) if is_wildcard => {
                     tracing::debug!(%addr, %error, "not over an RDMA device");
                 }
-                Err(SetupError::NoDevice(_)) => self.warnings.push(without(at, &no_device(at))),
-                Err(error) => {
-                    let why = Chain(&error).to_string();
-                    self.warnings.push(without(addr, &why));
+                Err(SetupError::NoDevice(_)) => {
+                    self.without(at, WhyNoListener::NoDevice(at.ip()));
                 }
+                Err(error) => self.without(addr, WhyNoListener::Setup(error)),
             }
         }
-        if is_wildcard && self.listening.is_empty() && self.warnings.len() == warned {
-            let why = "no InfiniBand or RoCE device has an IP address (`rpcrdma devices` shows them and their \
-                       interfaces; `ip address add` gives an interface one)";
-            self.warnings.push(without(at, why));
+        if is_wildcard && self.listening.is_empty() && self.missing.len() == missing {
+            self.without(at, WhyNoListener::NoAddress);
         }
+    }
+
+    fn without(&mut self, at: SocketAddr, why: WhyNoListener) {
+        self.missing.push(NoListener { at, why });
     }
 }
 
 /// Whether another server listens there.
-pub(crate) fn is_in_use(error: &SetupError) -> bool {
+pub fn is_in_use(error: &SetupError) -> bool {
     matches!(error, SetupError::Io(error) if error.kind() == ErrorKind::AddrInUse)
 }
 
 /// The addresses to listen at over devices: those of this machine for a wildcard, or the one. Loopback has no device.
 fn addresses(at: SocketAddr) -> io::Result<Vec<SocketAddr>> {
     match at.ip() {
-        ip if ip.to_canonical().is_loopback() => return Ok(Vec::new()),
+        _ if is_loopback(at) => return Ok(Vec::new()),
         ip if ip.is_unspecified() => {}
         _ => return Ok(vec![at]),
     }
@@ -115,19 +141,6 @@ fn addresses(at: SocketAddr) -> io::Result<Vec<SocketAddr>> {
     // A socket of IPv4 has no others.
     let all = all.filter(|ip| ip.is_ipv4() || at.is_ipv6());
     Ok(all.map(|ip| SocketAddr::new(ip, at.port())).collect())
-}
-
-/// Why a single address is not listened at.
-fn no_device(at: SocketAddr) -> String {
-    format!(
-        "no InfiniBand or RoCE device has the address {} (`rpcrdma devices` shows the addresses of each; --provider \
-         iwarp leaves devices alone)",
-        at.ip()
-    )
-}
-
-fn without(at: SocketAddr, why: &str) -> String {
-    format!("not listening over RDMA devices at {at}, but over software iWARP: {why}")
 }
 
 /// The IP addresses of all interfaces of this machine, without those of loopback and of one link (fe80::).
@@ -149,7 +162,6 @@ fn addresses_of_this_machine() -> io::Result<Vec<IpAddr>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listen::parse;
     use std::collections::BTreeSet;
     use std::io::Error;
 
@@ -161,34 +173,37 @@ mod tests {
         at: &str,
         listen: fn(SocketAddr) -> Result<SocketAddr, SetupError>,
     ) -> DeviceListeners {
-        DeviceListeners::listen(&[parse(at).unwrap()], async |at| listen(at)).await
+        DeviceListeners::listen(&[at.parse().unwrap()], async |at| listen(at)).await
     }
 
     #[tokio::test]
     async fn loopback_is_left_to_software() {
         for at in ["127.0.0.1:7", "[::1]:7", "[::ffff:127.0.0.1]:7"] {
             let found = tried(at, |_| panic!("it is not listened at")).await;
-            assert!(found.listening.is_empty() && found.warnings.is_empty());
+            assert!(found.listening.is_empty() && found.missing.is_empty());
         }
     }
 
     #[tokio::test]
-    async fn address_without_a_device_is_a_warning_with_a_remedy() {
+    async fn address_without_a_device_is_named() {
         let found = tried("192.0.2.1:7", |_| Err(no_device())).await;
         assert!(found.listening.is_empty());
-        let [warning] = &found.warnings[..] else {
-            panic!("{:?}", found.warnings);
+        let [missing] = &found.missing[..] else {
+            panic!("{:?}", found.missing);
         };
-        assert!(warning.contains("at 192.0.2.1:7"), "{warning}");
-        assert!(warning.contains("`rpcrdma devices`"), "{warning}");
+        assert_eq!(
+            missing.to_string(),
+            "not listening over RDMA devices at 192.0.2.1:7, but over software iWARP: no InfiniBand or RoCE device has \
+             the address 192.0.2.1"
+        );
     }
 
     #[tokio::test]
     async fn wildcard_is_each_address_that_has_a_device() {
         // A machine has at least an address of loopback, which has none.
         let found = tried("0.0.0.0:7", |_| Err(no_device())).await;
-        assert_eq!(found.warnings.len(), 1, "{:?}", found.warnings);
-        assert!(found.warnings[0].contains("has an IP address"));
+        assert_eq!(found.missing.len(), 1, "{:?}", found.missing);
+        assert!(matches!(found.missing[0].why, WhyNoListener::NoAddress));
         let addrs = addresses("0.0.0.0:7".parse().unwrap()).unwrap();
         assert!(addrs.iter().all(|addr| addr.is_ipv4() && addr.port() == 7));
         assert!(addrs.iter().all(|addr| !addr.ip().is_loopback()));
@@ -205,10 +220,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn port_that_another_server_has_is_a_warning() {
+    async fn port_that_another_server_has_is_the_reason() {
         let in_use =
             |_| Err(Error::new(ErrorKind::AddrInUse, "another server has this port").into());
         let found = tried("192.0.2.1:7", in_use).await;
-        assert!(found.warnings[0].contains("another server has this port"));
+        let text = found.missing[0].to_string();
+        assert!(text.ends_with(": another server has this port"), "{text}");
     }
 }
