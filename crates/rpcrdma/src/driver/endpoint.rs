@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tracing::{debug, error, trace, warn};
-use verbs::{PostError, QueuePair};
+use verbs::{Completion, PostError, QueuePair};
 
 /// Time limit for a graceful close. Providers have a shorter one of their own.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,6 +33,17 @@ pub(crate) struct Endpoint {
     impossible: bool,
     /// Whether a reply to no call was logged.
     has_strays: bool,
+}
+
+/// Events of one turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// None.
+    Nothing,
+    /// Messages and Writes have gone out, which brings no further work.
+    Sent,
+    /// Something moved, after which the next turn may find more.
+    Moved,
 }
 
 impl Endpoint {
@@ -58,24 +69,35 @@ impl Endpoint {
     }
 
     /// Posts pending work requests, makes progress on the queue pair, and passes completions to the
-    /// protocol. Returns whether anything happened.
+    /// protocol. Returns what happened.
     ///
     /// Work requests in reaction to these completions go out with the next turn, together with
     /// those of the user, in one write.
-    pub(crate) fn turn(&mut self) -> bool {
+    pub(crate) fn turn(&mut self) -> Turn {
         self.post();
-        let mut moved = self.qp.progress();
+        let mut turn = match self.qp.progress() {
+            true => Turn::Moved,
+            false => Turn::Nothing,
+        };
+        let mut only_sent = true;
         while let Some(completion) = self.qp.poll_cq() {
             trace!(?completion, "done");
+            only_sent &= matches!(
+                completion,
+                Completion::Send { .. } | Completion::Write { .. }
+            );
             self.connection.handle_completion(completion);
             self.lend_memory(Waker::noop());
-            moved = true;
+            turn = match only_sent {
+                true => Turn::Sent,
+                false => Turn::Moved,
+            };
         }
         if !self.has_strays && self.connection.counters().unknown_replies > 0 {
             self.has_strays = true;
             warn!(peer = %self.qp.peer_addr(), "RFC 5531 §9: a reply to no call; dropped");
         }
-        moved
+        turn
     }
 
     /// Leases memory to the peer's calls that need it. Returns whether one got some. If one still
@@ -174,7 +196,7 @@ impl Endpoint {
             if let Some(version) = self.connection.version() {
                 return Ok(version);
             }
-            let moved = self.turn();
+            let moved = self.turn() != Turn::Nothing;
             if let Some(over) = self.over() {
                 return Err(over);
             }
@@ -230,10 +252,7 @@ mod tests {
     use std::net::SocketAddr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-    use verbs::{
-        Completion, Handle, Limits, Memory, NotPersistent, RegisterError, RemoteAddress,
-        WorkRequest,
-    };
+    use verbs::{Handle, Limits, Memory, NotPersistent, RegisterError, RemoteAddress, WorkRequest};
 
     /// A queue pair whose peer sends without a pause, until it is told that it is over.
     struct Flooded {
