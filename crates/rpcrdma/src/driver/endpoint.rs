@@ -243,7 +243,7 @@ mod tests {
     use crate::driver::budget::Budget;
     use crate::driver::failed::FailedCalls;
     use crate::driver::owner::ConnectionOwner;
-    use buffer::Pool;
+    use buffer::{Buffer, Pool};
     use rpcrdma_proto::v2::Dialect;
     use rpcrdma_proto::{
         Characteristics, Config, InlineThreshold, PrivateData, Receives, Registrations, Role,
@@ -252,13 +252,16 @@ mod tests {
     use std::net::SocketAddr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-    use verbs::{Handle, Limits, Memory, NotPersistent, RegisterError, RemoteAddress, WorkRequest};
+    use verbs::{
+        Handle, Limits, Memory, NotPersistent, RegisterError, RemoteAddress, WorkRequest, WrId,
+    };
 
     /// A queue pair whose peer sends without a pause, until it is told that it is over.
     struct Flooded {
         limits: Limits,
         over: Arc<AtomicBool>,
         turns: u32,
+        done: Vec<Completion>,
     }
 
     impl QueuePair for Flooded {
@@ -288,7 +291,7 @@ mod tests {
         }
 
         fn poll_cq(&mut self) -> Option<Completion> {
-            None
+            self.done.pop()
         }
 
         fn progress(&mut self) -> bool {
@@ -318,6 +321,20 @@ mod tests {
 
     /// A connection whose peer sends without a pause, until another task has had its turn.
     fn flooded(role: Role, versions: Versions) -> Endpoint {
+        let over = Arc::new(AtomicBool::new(false));
+        tokio::spawn({
+            let over = Arc::clone(&over);
+            async move { over.store(true, SeqCst) }
+        });
+        endpoint(role, versions, over, Vec::new())
+    }
+
+    fn endpoint(
+        role: Role,
+        versions: Versions,
+        over: Arc<AtomicBool>,
+        done: Vec<Completion>,
+    ) -> Endpoint {
         let limits = verbs_sim::EndOptions::default().limits;
         let config = Config {
             role,
@@ -344,16 +361,11 @@ mod tests {
         };
         let owner = ConnectionOwner::new(FailedCalls::new());
         let connection = Connection::new(&config, owner, None, &limits);
-        let over = Arc::new(AtomicBool::new(false));
-        tokio::spawn({
-            let over = Arc::clone(&over);
-            async move { over.store(true, SeqCst) }
-        });
-        let turns = 0;
         let qp = Flooded {
             limits,
             over,
-            turns,
+            turns: 0,
+            done,
         };
         let local = oncrpc::PeerGroup::of([127, 0, 0, 1].into());
         Endpoint::new(
@@ -378,5 +390,26 @@ mod tests {
             settled,
             Err(CloseReason::Closed(verbs::CloseReason::Local))
         ));
+    }
+
+    #[test]
+    fn turn_in_which_only_sends_are_done_brings_no_work() {
+        let send = || Completion::Send { wr: WrId(0) };
+        let receive = || Completion::Receive {
+            wr: WrId(0),
+            buffer: Buffer::default(),
+            invalidated: None,
+        };
+        let cases = [
+            (vec![], Turn::Moved),
+            (vec![send(), send()], Turn::Sent),
+            (vec![send(), receive()], Turn::Moved),
+            (vec![receive(), send()], Turn::Moved),
+        ];
+        for (done, expected) in cases {
+            let what = format!("{done:?}");
+            let mut endpoint = endpoint(Role::Server, Versions::One, Arc::default(), done);
+            assert_eq!(endpoint.turn(), expected, "{what}");
+        }
     }
 }
