@@ -48,6 +48,7 @@ use std::sync::Arc;
 pub type Gather = SmallVec<[Bytes; 1]>;
 
 /// Total length of all pieces in bytes.
+#[inline]
 pub fn gather_len(pieces: &[Bytes]) -> usize {
     pieces.iter().map(Bytes::len).sum()
 }

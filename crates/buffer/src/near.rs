@@ -39,8 +39,13 @@ impl Drop for Near {
     }
 }
 
+#[inline]
 fn class_of(size: usize) -> Option<usize> {
-    SIZES.iter().position(|&other| other == size)
+    match size {
+        size if size == SIZES[0] => Some(0),
+        size if size == SIZES[1] => Some(1),
+        _ => None,
+    }
 }
 
 /// Takes memory of this size and pool from the cache of the thread, if it has any.
@@ -50,6 +55,9 @@ pub(crate) fn take(size: usize, home: &Arc<Home>) -> Option<Kept> {
     let take = |near: &RefCell<Near>| {
         let near = &mut near.borrow_mut().0[class];
         // Usually the last one matches: others exist only if a thread uses several pools.
+        if let Some(last) = near.pop_if(|(_, other)| Arc::ptr_eq(home, other)) {
+            return Some(last);
+        }
         let at = near
             .iter()
             .rposition(|(_, other)| Arc::ptr_eq(home, other))?;
@@ -70,7 +78,9 @@ pub(crate) fn keep(memory: Box<[u8]>, home: Arc<Home>) -> Option<Kept> {
     let _ = NEAR.try_with(|near| {
         let near = &mut near.borrow_mut().0[class];
         let in_the_way = if near.len() == EACH { near.pop() } else { None };
-        near.extend(std::mem::replace(&mut kept, in_the_way));
+        if let Some(kept) = std::mem::replace(&mut kept, in_the_way) {
+            near.push(kept);
+        }
     });
     kept
 }

@@ -12,6 +12,8 @@ const MIN_CLASS: usize = 4096;
 /// Number of size classes: 4 KiB, 8 KiB, and so on to 4 MiB. Larger buffers are not kept.
 const CLASSES: usize = 11;
 
+const LARGEST_CLASS: usize = MIN_CLASS << (CLASSES - 1);
+
 /// A source of [`Buffer`]s by size, shared by cloning, that keeps a bounded amount for reuse.
 ///
 /// Memory is handed out in powers of two from 4 KiB. It is zeroed once, when it is first
@@ -122,11 +124,10 @@ impl Pool {
     ///
     /// The caller must have checked `capacity` against a limit: this allocates any size.
     pub fn take(&self, capacity: usize) -> Buffer {
-        let size = capacity.next_power_of_two().max(MIN_CLASS);
-        let size = if class_of(size).is_some() {
-            size
-        } else {
-            capacity
+        let size = match capacity {
+            ..=MIN_CLASS => MIN_CLASS,
+            ..=LARGEST_CLASS => capacity.next_power_of_two(),
+            _ => capacity,
         };
         match &*self.home {
             Home::Own(store) => {

@@ -44,7 +44,8 @@
 //!   next MOUNT takes the one at its path, if it is of the same kind (`operations/root.rs`).
 //! - **A duplicate request cache keeps replies to calls that must not be executed twice** (REMOVE, RENAME, CREATE, WRITE,
 //!   ...). The key is the client, the XID, and a keyed hash of all bytes of the call, which are the same inline and in
-//!   chunks. For a WRITE of 1 MiB that is nine tenths of the server's instructions in user space (`lab count`). With a hash of
+//!   chunks. For a WRITE of 1 MiB that is nine tenths of the server's instructions in user space (`lab count`), and 20 to 40 µs:
+//!   no more than to read the memory, so another hash would not be faster (docs/design/performance.md). With a hash of
 //!   samples, a WRITE with the XID of another could be taken for it and its data be dropped. A client is an address without
 //!   port (an IPv6 /64 counts as one) and the machine name of AUTH_SYS. Credits determine how much a connection may keep: a
 //!   client with all of them in flight has received the replies to all earlier calls. So each connection keeps the results

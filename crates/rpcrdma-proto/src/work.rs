@@ -150,7 +150,10 @@ impl Posts {
     }
 
     fn remove(&mut self, at: usize) -> Option<WorkRequest> {
-        let work = self.queue.remove(at)?;
+        let work = match at {
+            0 => self.queue.pop_front()?,
+            at => self.queue.remove(at)?,
+        };
         self.sends -= usize::from(is_send(&work));
         Some(work)
     }

@@ -84,21 +84,21 @@ pub fn main(allocations: Option<fn() -> u64>) -> ExitCode {
 }
 
 fn run(experiment: Experiment, matches: &ArgMatches) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        match experiment {
-            Experiment::Loopback(args) => loopback::run(args).await,
-            Experiment::Count(args) => loopback::count(args).await,
-            Experiment::Invalidation(mut args) => {
-                args.given = given(matches);
-                invalidation::run(&args).await
-            }
-            Experiment::Thresholds(args) => thresholds::run(&args),
-            Experiment::Negotiation(args) => negotiation::run(&args),
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+    };
+    match experiment {
+        Experiment::Loopback(args) => runtime()?.block_on(loopback::run(args)),
+        Experiment::Count(args) => loopback::count(args),
+        Experiment::Invalidation(mut args) => {
+            args.given = given(matches);
+            runtime()?.block_on(invalidation::run(&args))
         }
-    })
+        Experiment::Thresholds(args) => thresholds::run(&args),
+        Experiment::Negotiation(args) => negotiation::run(&args),
+    }
 }
 
 /// Options of the experiment that stand on the command line.

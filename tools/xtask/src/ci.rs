@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::Args;
 
-use crate::{docs, fuzz, library, tidy};
+use crate::{count, docs, fuzz, library, tidy};
 use programs::command::cargo;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// First install the Debian packages the interoperability run needs (apt-get, root or sudo)
+    /// First install the Debian packages that the interoperability run and counts of instructions need (apt-get, root or sudo)
     #[arg(long)]
     install: bool,
     /// Leave out the interoperability run
@@ -113,6 +113,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 crate::package::debian_package,
             )
         });
+    }
+    // Behind it, as it builds the same program.
+    match count::is_possible(options.install) {
+        Ok(false) => eprintln!("\nci: instructions are NOT counted: there is no valgrind"),
+        Ok(true) | Err(_) => step("instructions", &|| count::run(&count::Options::default())),
     }
     summary(&results)
 }

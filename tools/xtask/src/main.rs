@@ -1,8 +1,10 @@
-//! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `soak`, `scale`, `compare`,
+//! The project's chores: `cargo xtask` with `ci`, `count`, `tidy`, `fuzz`, `soak`, `scale`, `compare`,
 //! `ibv-layout`, `dashboard`, `dissector`, `docs`, `interop`, `guest`, `record-mix`,
 //! `record-messages`, `package`, `examples`, `features`, `rust-version`, `publish`, `semver`.
 
 mod ci;
+mod count;
+mod debian;
 #[cfg(doc)]
 pub mod design;
 mod docs;
@@ -32,6 +34,8 @@ struct Arguments {
 enum Chore {
     /// Run all checks that a change must pass: format, lints, documentation, tests, interoperability
     Ci(ci::Options),
+    /// Compare the instructions of calls at both ends with those that are committed (needs valgrind)
+    Count(count::Options),
     /// Check what the compiler does not: compliance tables, limits, links, layers, import cycles
     Tidy(tidy::Options),
     /// Check the Grafana dashboard against a real Prometheus, a server and a gateway under load
@@ -78,6 +82,7 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Ci(options) => ci::run(&options),
+        Chore::Count(options) => count::run(&options),
         Chore::Tidy(options) => tidy::run(&options),
         Chore::Dashboard(options) => dashboard::run(&options),
         Chore::Dissector(options) => dissector::run(&options),

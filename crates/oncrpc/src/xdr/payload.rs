@@ -49,6 +49,7 @@ pub struct Item {
 
 impl Item {
     /// Octets of data.
+    #[inline]
     pub fn len(&self) -> usize {
         gather_len(&self.data)
     }

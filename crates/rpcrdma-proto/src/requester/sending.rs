@@ -109,7 +109,7 @@ impl<O: Owner> Requester<O> {
         let sizes = request.sizes();
         let plan = CallPlan::new(&sizes, &request.bound, &limits)?;
         let takes = shared.agreed.sizes.peer_segments;
-        if plan.segments(&sizes, &limits) <= takes {
+        if plan.is_plain() || plan.segments(&sizes, &limits) <= takes {
             return Ok(Some(plan));
         }
         // What needs none at all may go in parts.

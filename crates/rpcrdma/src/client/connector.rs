@@ -5,7 +5,7 @@ use crate::config::{ClientConfig, MAX_CONNECTIONS, REMEMBER_VERSION_ONE};
 use crate::driver::budget::Budget;
 use crate::driver::clock;
 use crate::driver::close_reason::CloseReason;
-use crate::driver::endpoint::Endpoint;
+use crate::driver::endpoint::{Endpoint, Turn};
 use crate::driver::failed::FailedCalls;
 use crate::driver::invalidation::Terms;
 use crate::driver::liveness::null_call;
@@ -354,7 +354,7 @@ impl Connector {
                 return Err(endpoint.over().unwrap_or(CloseReason::Impossible));
             }
             loop {
-                let moved = endpoint.turn();
+                let moved = endpoint.turn() != Turn::Nothing;
                 while let Some(event) = endpoint.connection.poll_event() {
                     match event {
                         // Its memory is back: what was to be told was told.

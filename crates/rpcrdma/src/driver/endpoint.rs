@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tracing::{debug, error, trace, warn};
-use verbs::{PostError, QueuePair};
+use verbs::{Completion, PostError, QueuePair};
 
 /// Time limit for a graceful close. Providers have a shorter one of their own.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,6 +33,17 @@ pub(crate) struct Endpoint {
     impossible: bool,
     /// Whether a reply to no call was logged.
     has_strays: bool,
+}
+
+/// Events of one turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// None.
+    Nothing,
+    /// Messages and Writes have gone out, which brings no further work.
+    Sent,
+    /// Something moved, after which the next turn may find more.
+    Moved,
 }
 
 impl Endpoint {
@@ -58,24 +69,35 @@ impl Endpoint {
     }
 
     /// Posts pending work requests, makes progress on the queue pair, and passes completions to the
-    /// protocol. Returns whether anything happened.
+    /// protocol. Returns what happened.
     ///
     /// Work requests in reaction to these completions go out with the next turn, together with
     /// those of the user, in one write.
-    pub(crate) fn turn(&mut self) -> bool {
+    pub(crate) fn turn(&mut self) -> Turn {
         self.post();
-        let mut moved = self.qp.progress();
+        let mut turn = match self.qp.progress() {
+            true => Turn::Moved,
+            false => Turn::Nothing,
+        };
+        let mut only_sent = true;
         while let Some(completion) = self.qp.poll_cq() {
             trace!(?completion, "done");
+            only_sent &= matches!(
+                completion,
+                Completion::Send { .. } | Completion::Write { .. }
+            );
             self.connection.handle_completion(completion);
             self.lend_memory(Waker::noop());
-            moved = true;
+            turn = match only_sent {
+                true => Turn::Sent,
+                false => Turn::Moved,
+            };
         }
         if !self.has_strays && self.connection.counters().unknown_replies > 0 {
             self.has_strays = true;
             warn!(peer = %self.qp.peer_addr(), "RFC 5531 §9: a reply to no call; dropped");
         }
-        moved
+        turn
     }
 
     /// Leases memory to the peer's calls that need it. Returns whether one got some. If one still
@@ -174,7 +196,7 @@ impl Endpoint {
             if let Some(version) = self.connection.version() {
                 return Ok(version);
             }
-            let moved = self.turn();
+            let moved = self.turn() != Turn::Nothing;
             if let Some(over) = self.over() {
                 return Err(over);
             }
@@ -221,7 +243,7 @@ mod tests {
     use crate::driver::budget::Budget;
     use crate::driver::failed::FailedCalls;
     use crate::driver::owner::ConnectionOwner;
-    use buffer::Pool;
+    use buffer::{Buffer, Pool};
     use rpcrdma_proto::v2::Dialect;
     use rpcrdma_proto::{
         Characteristics, Config, InlineThreshold, PrivateData, Receives, Registrations, Role,
@@ -231,8 +253,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
     use verbs::{
-        Completion, Handle, Limits, Memory, NotPersistent, RegisterError, RemoteAddress,
-        WorkRequest,
+        Handle, Limits, Memory, NotPersistent, RegisterError, RemoteAddress, WorkRequest, WrId,
     };
 
     /// A queue pair whose peer sends without a pause, until it is told that it is over.
@@ -240,6 +261,7 @@ mod tests {
         limits: Limits,
         over: Arc<AtomicBool>,
         turns: u32,
+        done: Vec<Completion>,
     }
 
     impl QueuePair for Flooded {
@@ -269,7 +291,7 @@ mod tests {
         }
 
         fn poll_cq(&mut self) -> Option<Completion> {
-            None
+            self.done.pop()
         }
 
         fn progress(&mut self) -> bool {
@@ -299,6 +321,20 @@ mod tests {
 
     /// A connection whose peer sends without a pause, until another task has had its turn.
     fn flooded(role: Role, versions: Versions) -> Endpoint {
+        let over = Arc::new(AtomicBool::new(false));
+        tokio::spawn({
+            let over = Arc::clone(&over);
+            async move { over.store(true, SeqCst) }
+        });
+        endpoint(role, versions, over, Vec::new())
+    }
+
+    fn endpoint(
+        role: Role,
+        versions: Versions,
+        over: Arc<AtomicBool>,
+        done: Vec<Completion>,
+    ) -> Endpoint {
         let limits = verbs_sim::EndOptions::default().limits;
         let config = Config {
             role,
@@ -325,16 +361,11 @@ mod tests {
         };
         let owner = ConnectionOwner::new(FailedCalls::new());
         let connection = Connection::new(&config, owner, None, &limits);
-        let over = Arc::new(AtomicBool::new(false));
-        tokio::spawn({
-            let over = Arc::clone(&over);
-            async move { over.store(true, SeqCst) }
-        });
-        let turns = 0;
         let qp = Flooded {
             limits,
             over,
-            turns,
+            turns: 0,
+            done,
         };
         let local = oncrpc::PeerGroup::of([127, 0, 0, 1].into());
         Endpoint::new(
@@ -359,5 +390,26 @@ mod tests {
             settled,
             Err(CloseReason::Closed(verbs::CloseReason::Local))
         ));
+    }
+
+    #[test]
+    fn turn_in_which_only_sends_are_done_brings_no_work() {
+        let send = || Completion::Send { wr: WrId(0) };
+        let receive = || Completion::Receive {
+            wr: WrId(0),
+            buffer: Buffer::default(),
+            invalidated: None,
+        };
+        let cases = [
+            (vec![], Turn::Moved),
+            (vec![send(), send()], Turn::Sent),
+            (vec![send(), receive()], Turn::Moved),
+            (vec![receive(), send()], Turn::Moved),
+        ];
+        for (done, expected) in cases {
+            let what = format!("{done:?}");
+            let mut endpoint = endpoint(Role::Server, Versions::One, Arc::default(), done);
+            assert_eq!(endpoint.turn(), expected, "{what}");
+        }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) mod xids;
 use close_reason::CloseReason;
 use deadlines::{Deadline, Deadlines};
 use dispatch::Dispatch;
-use endpoint::Endpoint;
+use endpoint::{Endpoint, Turn};
 use lease_rate::LeaseRate;
 use liveness::{Health, IdleTimer, Liveness, heard, null_call};
 use outgoing::Outgoing;
@@ -130,8 +130,10 @@ pub(crate) struct Driver<P> {
     /// Timer for the next deadline, created once because the driver waits often.
     timer: Pin<Box<Sleep>>,
     deadlines: Deadlines,
-    /// Time of the last look around or wake-up.
+    /// Time of the last look around, or of the first call of this end after the last wake-up.
     now: Instant,
+    /// Whether the driver was woken since that time.
+    was_woken: bool,
     /// Liveness of the peer, if the provider does not check it.
     liveness: Option<Liveness>,
     health: HealthCheck,
@@ -175,6 +177,7 @@ impl<P: Policy> Driver<P> {
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             deadlines: Deadlines::default(),
             now,
+            was_woken: false,
             liveness: checks.then(|| Liveness::new(now, health.after, health.within)),
             health,
             pulling: Pulling::new(pull_timeout),
@@ -207,7 +210,7 @@ impl<P: Policy> Driver<P> {
             }
             self.endpoint.check()?;
             let sent = self.send()?;
-            let moved = self.endpoint.turn();
+            let turn = self.endpoint.turn();
             if more {
                 // What was answered has gone out just now.
                 after_others().await;
@@ -215,7 +218,7 @@ impl<P: Policy> Driver<P> {
             let delivered = self.deliver(&waker)?;
             more = delivered.more;
             self.endpoint.check()?;
-            let worked = moved || sent || delivered.any;
+            let worked = turn != Turn::Nothing || sent || delivered.any;
             if worked {
                 self.spinner.busy();
                 turns += 1;
@@ -224,17 +227,19 @@ impl<P: Policy> Driver<P> {
                 } else if turns % TURNS == 0 {
                     tokio::task::yield_now().await;
                 }
-                if turns < LOOK_AROUND {
-                    continue;
-                }
+            } else {
+                turns = 0;
             }
-            turns = 0;
-            let idle = match worked {
-                true => Idle::Yielded,
-                false => {
-                    self.turns.as_ref().inspect(|turns| turns.give_back());
-                    self.spinner.idle(self.waits_for()).await
-                }
+            // After a turn that only sent, all that could bring work ends a wait, too.
+            let goes_on = delivered.any || turn == Turn::Moved;
+            let idle = if turns == LOOK_AROUND {
+                turns = 0;
+                Idle::Yielded
+            } else if goes_on {
+                continue;
+            } else {
+                self.turns.as_ref().inspect(|turns| turns.give_back());
+                self.spinner.idle(self.waits_for()).await
             };
             if idle == Idle::Again {
                 continue;
@@ -245,8 +250,10 @@ impl<P: Policy> Driver<P> {
                 && !self.endpoint.post()
                 && !self.endpoint.connection.has_replies()
             {
-                self.park().await?;
-                self.now = clock::now();
+                if self.park().await? {
+                    turns = 0;
+                }
+                self.was_woken = true;
                 self.spinner.busy();
             }
         }
@@ -265,6 +272,9 @@ impl<P: Policy> Driver<P> {
     fn send(&mut self) -> Result<bool, CloseReason> {
         if !self.policy.may_call(&mut self.endpoint.connection) {
             return Ok(false);
+        }
+        if std::mem::take(&mut self.was_woken) {
+            self.now = clock::now();
         }
         match self.policy.outgoing() {
             Some(outgoing) => outgoing.send(self.now, &mut self.endpoint),
@@ -318,6 +328,7 @@ impl<P: Policy> Driver<P> {
     /// Handles due deadlines. Too expensive for every turn.
     fn look_around(&mut self) -> Result<(), CloseReason> {
         self.now = clock::now();
+        self.was_woken = false;
         let calls = self.check_calls();
         self.deadlines.set(Deadline::Calls, calls);
         let liveness = self.check_liveness()?;
@@ -416,13 +427,15 @@ impl<P: Policy> Driver<P> {
         }
     }
 
-    async fn park(&mut self) -> Result<(), CloseReason> {
+    /// Waits for work or the next deadline. Returns whether others could run meanwhile.
+    async fn park(&mut self) -> Result<bool, CloseReason> {
         let until = self.deadlines.next();
         let until = until.unwrap_or_else(|| self.now + NO_DEADLINE);
         // Mostly it is later each time: then the timer may as well come too early once.
         if self.timer.is_elapsed() || until < self.timer.deadline().into_std() {
             self.timer.as_mut().reset(until.into());
         }
+        let mut waited = false;
         std::future::poll_fn(|cx| {
             let Self {
                 endpoint, answers, ..
@@ -432,14 +445,18 @@ impl<P: Policy> Driver<P> {
             {
                 return Poll::Ready(answered);
             }
+            // Who is ready need not be woken by the others.
             let ready = self.endpoint.poll_ready(cx).is_ready()
-                | self.policy.poll(cx, &self.endpoint)
-                | self.timer.as_mut().poll(cx).is_ready();
-            if ready || self.endpoint.lend_memory(cx.waker()) {
+                || self.policy.poll(cx, &self.endpoint)
+                || self.timer.as_mut().poll(cx).is_ready()
+                || self.endpoint.lend_memory(cx.waker());
+            if ready {
                 return Poll::Ready(Ok(()));
             }
+            waited = true;
             Poll::Pending
         })
-        .await
+        .await?;
+        Ok(waited)
     }
 }

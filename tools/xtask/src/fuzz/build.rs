@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::debian;
 use programs::command::{cargo, output};
 
 /// Folder of everything about fuzzing, below the root of the work tree.
@@ -37,24 +38,11 @@ pub(super) fn provide_compiler(install: bool) -> Result<()> {
     if !install {
         bail!(
             "libFuzzer is built from source, which needs a C++ compiler.\n\
-             Install one (or run cargo xtask fuzz --install):\n  \
-             apt-get update && apt-get install -y --no-install-recommends {PACKAGE}"
+             Install one (or run cargo xtask fuzz --install):\n  {}",
+            debian::by_hand(PACKAGE)
         );
     }
-    let is_root = output(Command::new("id").arg("-u"))?.trim() == "0";
-    for arguments in [
-        &["update"][..],
-        &["install", "-y", "--no-install-recommends", PACKAGE],
-    ] {
-        let mut command = if is_root {
-            Command::new("apt-get")
-        } else {
-            let mut command = Command::new("sudo");
-            command.arg("apt-get");
-            command
-        };
-        output(command.args(arguments))?;
-    }
+    debian::install(PACKAGE, "c++")?;
     if !has_compiler() {
         bail!("there is no C++ compiler, though {PACKAGE} is installed");
     }

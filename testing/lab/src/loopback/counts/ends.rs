@@ -1,19 +1,19 @@
 //! The two processes whose instructions are counted: a client that makes a number of calls, and its server.
 //!
-//! The server prints its address in one line and ends with its standard input, in order, so that its profile is written.
-//!
-//! Both are kept on one CPU, where each runs until it waits for the other. On two, how often an end looks for what the other is
-//! about to send depends on which is faster.
+//! They take [`Turns`]. The server prints its address in one line and ends after the client, in order, so that its profile is
+//! written.
 
 use super::Row;
 use super::callgrind::{self, Profile};
+use super::turns::Turns;
 use crate::loopback::child;
 use crate::loopback::load::Load;
-use crate::loopback::spinning::{Spinning, pin};
+use crate::loopback::spinning::Spinning;
 use anyhow::{Context, Result, ensure};
 use rpcrdma::{Server, ServerConfig};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -27,12 +27,14 @@ pub(super) struct Profiles {
 
 /// Counts the instructions of both ends for this many calls of a row, their beginning and end included.
 pub(super) fn count(row: &Row, calls: usize, folder: &Path) -> Result<Profiles> {
-    let (client, server) = (folder.join("client"), folder.join("server"));
-    let mut serving = Serving::start(&server)?;
+    let file = |end: &str| folder.join(format!("{}-{calls}-{end}", row.name));
+    let (client, server) = (file("client"), file("server"));
+    let (turns, turns_of_server) = Turns::pair()?;
+    let mut serving = Serving::start(&server, turns_of_server.into())?;
     let status = end(&client)?
         .args(["count", "--client", &serving.address.to_string()])
         .args(["--only", row.name, "--calls", &calls.to_string()])
-        .stdin(Stdio::null())
+        .stdin(OwnedFd::from(turns))
         .status()
         .context(NO_VALGRIND)?;
     ensure!(status.success(), "the client ended with {status}");
@@ -57,10 +59,10 @@ struct Serving {
 }
 
 impl Serving {
-    fn start(profile: &Path) -> Result<Self> {
+    fn start(profile: &Path, turns: OwnedFd) -> Result<Self> {
         let process = end(profile)?
             .args(["count", "--server"])
-            .stdin(Stdio::piped())
+            .stdin(turns)
             .stdout(Stdio::piped())
             .spawn();
         let process = process.map_err(|error| match error.kind() {
@@ -83,7 +85,6 @@ impl Serving {
     }
 
     fn end(&mut self) -> Result<()> {
-        drop(self.process.stdin.take());
         let status = self.process.wait()?;
         ensure!(status.success(), "the server ended with {status}");
         Ok(())
@@ -98,26 +99,30 @@ impl Drop for Serving {
     }
 }
 
-/// Is the server, until its standard input ends.
-pub(super) async fn serve() -> Result<()> {
-    pin(0)?;
-    let provider = Arc::new(Iwarp::new(Config::default().with_crc(CrcMode::Off)));
-    let config = ServerConfig::default()
-        .with_workers(1)
-        .with_spin(Spinning::Park.policy());
-    let on = (Ipv4Addr::LOCALHOST, 0).into();
-    let server = Server::bind(provider, on, child::service()?, config).await?;
-    writeln!(std::io::stdout(), "{}", server.local_addr())?;
-    tokio::task::spawn_blocking(|| std::io::stdin().lines().for_each(drop)).await?;
-    server.shutdown().await;
-    Ok(())
+/// Is the server, until the client has ended.
+pub(super) fn serve() -> Result<()> {
+    let turns = Turns::new(false)?;
+    turns.runtime()?.block_on(async {
+        let provider = Arc::new(Iwarp::new(Config::default().with_crc(CrcMode::Off)));
+        // On the runtime here, which takes turns.
+        let config = ServerConfig::default()
+            .with_workers(0)
+            .with_spin(Spinning::Park.policy());
+        let on = (Ipv4Addr::LOCALHOST, 0).into();
+        let server = Server::bind(provider, on, child::service()?, config).await?;
+        writeln!(std::io::stdout(), "{}", server.local_addr())?;
+        turns.over().await?;
+        server.shutdown().await;
+        Ok(())
+    })
 }
 
 /// Is the client, for this many calls.
-pub(super) async fn call(row: &Row, calls: usize, server: SocketAddr) -> Result<()> {
-    pin(0)?;
-    let load = Load::connect(server, row.operation, row.depth, false, Spinning::Park).await?;
-    load.run(calls).await?;
-    load.close().await;
-    Ok(())
+pub(super) fn call(row: &Row, calls: usize, server: SocketAddr) -> Result<()> {
+    Turns::new(true)?.runtime()?.block_on(async {
+        let load = Load::connect(server, row.operation, row.depth, false, Spinning::Park).await?;
+        load.run(calls).await?;
+        load.close().await;
+        Ok(())
+    })
 }
