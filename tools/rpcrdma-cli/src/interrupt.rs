@@ -27,10 +27,8 @@ const SERVER_ENDS_WITHIN: Duration = Duration::from_secs(9);
 
 /// Ends a server in order, or without what takes too long.
 pub(crate) async fn end_server(ending: impl Future<Output = ()>) {
-    if tokio::time::timeout(SERVER_ENDS_WITHIN, ending)
-        .await
-        .is_err()
-    {
+    let ended = tokio::time::timeout(SERVER_ENDS_WITHIN, ending).await;
+    if ended.is_err() {
         tracing::warn!("ends without some connections, whose clients do not let them be closed");
     }
 }
