@@ -218,10 +218,10 @@ mod tests {
         tokio::task::yield_now().await;
         stop.set();
         tasks.join_all().await;
-        let heard = heard.lock().expect("no panic holds it");
-        assert!(heard.is_sorted() && heard.len() == 20);
         assert!(stop.lock().all.is_empty());
         assert_eq!(stop.join().asked().await, End::Closed, "it comes too late");
+        let heard = heard.lock().expect("no panic holds it");
+        assert!(heard.is_sorted() && heard.len() == 20);
     }
 
     #[test]

@@ -51,20 +51,13 @@ const MAX_CONNECTIONS: i64 = rpcrdma::MAX_CONNECTIONS as i64;
 impl ConnectArgs {
     fn config(&self) -> ClientConfig {
         let usual = ClientConfig::default();
-        let mut config = usual
-            .clone()
+        let config = self.transport.settings().client();
+        let mut config = config
             .with_connections(self.nconnect.into())
-            .with_versions(self.transport.versions())
-            .with_dialect(self.transport.dialect())
             .with_version_timeout(usual.version_timeout.min(self.timeout))
-            .with_credits(self.transport.credits)
-            .with_send_size(self.transport.inline_size_or(usual.send_size))
-            .with_receive_size(self.transport.inline_size_or(usual.receive_size))
-            .with_remote_invalidation(self.transport.remote_invalidation())
             .with_one_region(self.one_region)
             .with_call_timeout(self.timeout)
-            .with_setup_timeout(usual.setup_timeout.min(self.timeout))
-            .with_spin(self.transport.spin());
+            .with_setup_timeout(usual.setup_timeout.min(self.timeout));
         config.persistent_arguments = self.persistent_memory.map(|bytes| PersistentArguments {
             regions: self.transport.credits as usize,
             bytes: bytes as usize,

@@ -35,6 +35,7 @@ use socket_owner::{LocalAddresses, SocketOwners};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use verbs::{Provider, SetupError};
 
 /// Advice for a listener that refuses clients as there are too many.
@@ -74,6 +75,8 @@ pub(super) struct Pairs {
     /// The last warning of too few descriptors.
     told_of_share: Option<String>,
     pub(super) running: Vec<Pair>,
+    /// Tasks of pairs that are ending.
+    ending: Vec<JoinHandle<()>>,
     event_loops: EventLoops,
     local_users: Arc<dyn LocalUsers>,
     names: Names,
@@ -133,6 +136,7 @@ impl Pairs {
             descriptors: descriptors(),
             told_of_share: None,
             running: Vec::new(),
+            ending: Vec::new(),
             event_loops: EventLoops::default(),
             local_users: match options.trust_local {
                 true => Arc::new(LocalAddresses),
@@ -244,8 +248,26 @@ impl Pairs {
     }
 
     /// Ends all pairs.
-    pub(super) async fn end(self) {
-        end_all(self.running).await;
+    pub(super) async fn end(mut self) {
+        let running = std::mem::take(&mut self.running);
+        self.begin_end(running);
+        self.ended().await;
+    }
+
+    /// Begins to end pairs, side by side.
+    pub(super) fn begin_end(&mut self, pairs: Vec<Pair>) {
+        let pairs = pairs.into_iter();
+        self.ending
+            .extend(pairs.map(|pair| tokio::spawn(pair.end())));
+    }
+
+    /// Waits until all pairs have ended that are ending. If this is dropped, they go on.
+    pub(super) async fn ended(&mut self) {
+        while let Some(one) = self.ending.last_mut() {
+            // One that has panicked has ended, too.
+            let _ = one.await;
+            self.ending.pop();
+        }
     }
 
     /// Starts a pair.
@@ -565,18 +587,6 @@ impl Pair {
         }
         let stats = self.gateway.shutdown().await;
         tracing::debug!(target: "gateway", listen = %self.plan.listen, ?stats, "pair ended");
-    }
-}
-
-/// Ends pairs side by side.
-pub(super) async fn end_all(pairs: Vec<Pair>) {
-    let ending: Vec<_> = pairs
-        .into_iter()
-        .map(|pair| tokio::spawn(pair.end()))
-        .collect();
-    for ended in ending {
-        // One that has panicked has ended, too.
-        let _ = ended.await;
     }
 }
 

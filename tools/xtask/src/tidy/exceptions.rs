@@ -12,7 +12,7 @@ pub(super) struct Exceptions {
     pub(super) locks: &'static [(&'static str, &'static str)],
     /// Files of version one that name version two.
     pub(super) version_two: &'static [&'static str],
-    /// Public items that nothing but tests uses, each with the reason why it is there.
+    /// Public items that nothing but tests uses, or folders of such, each with the reason why it is there.
     pub(super) api: &'static [(&'static str, &'static str)],
     /// Files with a map whose key is the address of a peer.
     pub(super) maps_by_address: &'static [&'static str],
@@ -46,6 +46,10 @@ const LOCKS: &[(&str, &str)] = &[];
 const VERSION_TWO: &[&str] = &[];
 
 const API: &[(&str, &str)] = &[
+    (
+        "crates/nfs4-state/src",
+        "for a server of NFS version 4, which is not built yet",
+    ),
     (
         "connect_mute",
         "a peer that says nothing, for tests of other crates",
@@ -100,7 +104,6 @@ const LARGE_TYPES: &[(&str, usize)] = &[
 ];
 
 const SPREAD_TYPES: &[(&str, usize)] = &[
-    ("crates/daemon::Pairs", 4),
     ("crates/gateway::Relay", 5),
     ("crates/iwarp-proto::Endpoint", 4),
     ("crates/nfs-client::Export", 4),
@@ -114,6 +117,6 @@ const SPREAD_TYPES: &[(&str, usize)] = &[
 ];
 
 const LINES: &[(&str, usize)] = &[
-    ("tools/rpcrdma-cli/src", 14_380),
+    ("tools/rpcrdma-cli/src", 13_000),
     ("tools/xtask/src", 5_150),
 ];

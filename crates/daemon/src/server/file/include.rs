@@ -4,7 +4,7 @@
 //! package managers leave them, and directories are not.
 
 use super::{ExportTable, Included, tables_of_exports};
-use crate::config_file::{ConfigErrors, ConfigFile, Options, Table, Tables};
+use crate::config::{ConfigErrors, ConfigFile, Options, Table, Tables};
 use serde::Deserialize;
 use std::ffi::OsStr;
 use std::io;
@@ -118,7 +118,7 @@ fn is_included(name: &OsStr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Config, Plan};
+    use super::super::{Plan, ServerFile};
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
@@ -147,7 +147,7 @@ mod tests {
 
         /// The exports, and the errors without the path of the place.
         fn read(&self) -> (Vec<Plan>, Vec<String>) {
-            let (config, mut errors) = Config::load(&self.path("rpcrdma.toml")).unwrap();
+            let (config, mut errors) = ServerFile::load(&self.path("rpcrdma.toml")).unwrap();
             let plans = config.plans(&["127.0.0.0/8".parse().unwrap()], &mut errors);
             let place = format!("{}/", self.0.path().display());
             let errors = errors.into_vec();

@@ -1,10 +1,15 @@
-//! A configuration file in TOML, and what is wrong with it: file, line, key, and what to write instead.
+//! Configuration as text: files in TOML with their errors (file, line, key, and what to write instead), and the settings that
+//! a file and a command line have.
 
+pub mod connections;
+pub(crate) mod given;
+pub(crate) mod keys;
 mod tables;
 mod understood;
 mod wording;
+pub mod words;
 
-use crate::failure::Misconfigured;
+use crate::errors::Misconfigured;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,12 +18,13 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use understood::Wrong;
 
+pub use given::Given;
 pub(crate) use tables::{Table, Tables};
 
 /// Bytes of a file.
 pub(crate) const MAX_FILE: u64 = 1 << 20;
 
-/// A table with options of the command line.
+/// A table of settings.
 pub(crate) type Options = BTreeMap<Spanned<String>, Spanned<toml::Value>>;
 
 /// A file that was read.

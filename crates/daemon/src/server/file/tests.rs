@@ -5,7 +5,7 @@ use super::*;
 /// Plans of a file, or its faults.
 fn read(text: &str) -> Result<Vec<Plan>, Vec<ConfigError>> {
     let file = ConfigFile::new(Path::new("exports.toml"), text.to_owned());
-    let (config, mut errors) = Config::of(file).map_err(|error| vec![error])?;
+    let (config, mut errors) = ServerFile::of(file).map_err(|error| vec![error])?;
     let plans = config.plans(&["127.0.0.0/8".parse().unwrap()], &mut errors);
     match errors.is_empty() {
         true => Ok(plans),
@@ -250,7 +250,7 @@ fn all_that_is_wrong_is_said_in_order_and_nothing_that_follows_from_it() {
 fn directory_that_is_not_there_does_not_hide_that_it_is_for_nobody() {
     let text = "[[export]]\npath = \"/no/such\"\n".to_owned();
     let file = ConfigFile::new(Path::new("exports.toml"), text);
-    let (config, mut errors) = Config::of(file).unwrap();
+    let (config, mut errors) = ServerFile::of(file).unwrap();
     assert!(config.plans(&[], &mut errors).is_empty());
     let errors: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
     let [path, client] = &errors[..] else {
@@ -369,10 +369,10 @@ fn file_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("large");
     let file = std::fs::File::create(&path).unwrap();
-    file.set_len(crate::config_file::MAX_FILE + 1).unwrap();
-    let error = Config::load(&path).unwrap_err().to_string();
+    file.set_len(crate::config::MAX_FILE + 1).unwrap();
+    let error = ServerFile::load(&path).unwrap_err().to_string();
     assert!(error.contains("more than 1048576 bytes"), "{error}");
-    let error = Config::load(&dir.path().join("missing")).unwrap_err();
+    let error = ServerFile::load(&dir.path().join("missing")).unwrap_err();
     assert!(format!("{error:#}").contains("No such file"), "{error:#}");
 }
 

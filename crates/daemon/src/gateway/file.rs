@@ -1,15 +1,15 @@
-//! The file of `gateway --config`: a `[gateway]` table with options of the command line, and a `[[pair]]`
-//! table for each pair.
+//! The file of `gateway --config`: a `[gateway]` table with settings, and a `[[pair]]` table for each
+//! pair.
 
-use super::args;
-use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options, Table, Tables};
-use crate::provider::{self, ProviderName};
-use rpcrdma_daemon::clients::Clients;
-use rpcrdma_daemon::gateway::mount_place::MountPlace;
-use rpcrdma_daemon::gateway::plan::{self, PairPlan};
-use rpcrdma_daemon::gateway::urls::{ListenUrl, UpstreamUrl};
-use rpcrdma_daemon::listen::MAX_LISTEN;
-use rpcrdma_daemon::providers::ProviderSetting;
+use super::mount_place::MountPlace;
+use super::plan::{self, PairPlan};
+use super::settings::GatewaySettings;
+use super::urls::{ListenUrl, UpstreamUrl};
+use crate::clients::Clients;
+use crate::config::words::word;
+use crate::config::{ConfigError, ConfigErrors, ConfigFile, Options, Table, Tables, keys};
+use crate::listen::MAX_LISTEN;
+use crate::providers::{ProviderKind, ProviderSetting};
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use std::fmt;
@@ -24,25 +24,9 @@ const MAX_PAIRS: usize = 256;
 /// Clients of a pair.
 const MAX_CLIENTS: usize = 1024;
 
-/// Options that have no place in the `[gateway]` table: what it is for, how the command itself behaves, and
-/// what each pair says.
-pub(super) const NOT_IN_FILES: [&str; 11] = [
-    "config",
-    "check",
-    "json",
-    "log-format",
-    "listen",
-    "upstream",
-    "mount-port",
-    "upstream-mount",
-    "rpcbind",
-    "reserved-port",
-    "hide-pnfs",
-];
-
 /// A file that was read.
 #[derive(Debug)]
-pub(super) struct Config {
+pub(super) struct GatewayFile {
     pub(super) file: ConfigFile,
     pub(super) options: Options,
     pairs: Vec<Spanned<PairTable>>,
@@ -60,7 +44,7 @@ pub(super) struct File {
 impl Tables for File {
     fn tables() -> Vec<Table> {
         vec![
-            Table::new("[gateway]", args::names_in_files()),
+            Table::new("[gateway]", keys::names(&GatewaySettings::keys())),
             Table::of::<PairTable>("[[pair]]"),
         ]
     }
@@ -120,7 +104,7 @@ impl<'de> Deserialize<'de> for ListenAt {
     }
 }
 
-impl Config {
+impl GatewayFile {
     /// Reads a file. Tells what it says as far as it is understood, and what is wrong with the rest.
     ///
     /// # Errors
@@ -209,10 +193,15 @@ impl Config {
         let own = self.own_clients(table, &key, &listen_at, errors);
         let upstream_mount: Option<MountPlace> =
             self.parsed(&table.upstream_mount, || key("upstream_mount"), errors);
-        let name: Option<ProviderName> = self.parsed(&table.provider, || key("provider"), errors);
+        let provider_name = |text: &str| {
+            word::<ProviderKind>(text).map_err(|_| "write auto, iwarp or verbs".to_owned())
+        };
+        let kind = table.provider.as_ref();
+        let kind =
+            kind.and_then(|text| self.parse_with(provider_name, text, || key("provider"), errors));
         let device = table.device.as_ref().map(|name| name.get_ref().clone());
-        let provider = match name.is_some() || device.is_some() {
-            true => provider::setting(name, device),
+        let provider = match kind.is_some() || device.is_some() {
+            true => ProviderSetting { kind, device },
             false => provider.clone(),
         };
         let (Some(&first), Some(upstream)) = (listen.first(), upstream) else {
@@ -313,12 +302,22 @@ impl Config {
         key: impl Fn() -> String,
         errors: &mut ConfigErrors,
     ) -> Option<T> {
+        self.parse_with(str::parse, text, key, errors)
+    }
+
+    fn parse_with<T>(
+        &self,
+        parse: impl Fn(&str) -> Result<T, String>,
+        text: &Spanned<String>,
+        key: impl Fn() -> String,
+        errors: &mut ConfigErrors,
+    ) -> Option<T> {
         let value = text.get_ref();
         let wrong = |error: String| {
             let what = format!("'{value}': {error}");
             errors.push(self.file.error(text.span(), key(), what));
         };
-        value.parse().map_err(wrong).ok()
+        parse(value).map_err(wrong).ok()
     }
 }
 
@@ -327,10 +326,14 @@ mod tests {
     use super::*;
     use nfs_server::Network;
 
+    fn setting(kind: Option<ProviderKind>, device: Option<String>) -> ProviderSetting {
+        ProviderSetting { kind, device }
+    }
+
     fn read(text: &str) -> (Vec<PairPlan>, Vec<String>) {
         let file = ConfigFile::new(Path::new("gateway.toml"), text.to_owned());
-        let usual = provider::setting(Some(ProviderName::Iwarp), None);
-        let (config, mut errors) = Config::of(file).unwrap();
+        let usual = setting(Some(ProviderKind::Iwarp), None);
+        let (config, mut errors) = GatewayFile::of(file).unwrap();
         let allow = ["192.0.2.0/24".parse().unwrap()];
         let pairs = config.pairs(&allow, &usual, &mut errors);
         let errors = errors.into_vec();
@@ -473,7 +476,7 @@ mod tests {
                 .map(|pair| pair.provider)
                 .collect::<Vec<_>>()
         };
-        let usual = provider::setting(Some(ProviderName::Iwarp), None);
+        let usual = setting(Some(ProviderKind::Iwarp), None);
         let device = || Some("rxe0".to_owned());
         assert_eq!(
             with(
@@ -481,9 +484,9 @@ mod tests {
             ),
             [
                 usual,
-                provider::setting(Some(ProviderName::Auto), None),
-                provider::setting(None, device()),
-                provider::setting(Some(ProviderName::Verbs), device()),
+                setting(Some(ProviderKind::Auto), None),
+                setting(None, device()),
+                setting(Some(ProviderKind::Verbs), device()),
             ]
         );
     }

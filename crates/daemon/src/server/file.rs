@@ -1,19 +1,18 @@
 //! The file of `serve --config`.
 //!
-//! A `[server]` table has the options of the command line, with `_` for `-`; each `[[export]]` table is
-//! a directory. `include` names a directory of files with further exports ([`include`]). What is not known is
+//! A `[server]` table has settings; each `[[export]]` table is a directory. `include` names a directory of files with further exports ([`include`]). What is not known is
 //! refused: a rule that is misspelt must not be a rule that is not there.
 
 mod include;
 #[cfg(test)]
 mod tests;
 
-use super::given;
-use crate::config_file::{ConfigError, ConfigErrors, ConfigFile, Options, Table, Tables};
+use super::exports::{Export, default_name, normal_name};
+use super::plan::{ClientPlan, Plan, Presence};
+use super::settings::ServerSettings;
+use crate::clients::Clients;
+use crate::config::{ConfigError, ConfigErrors, ConfigFile, Options, Table, Tables, keys};
 use nfs_server::{Anonymous, ClientOptions, Squash};
-use rpcrdma_daemon::clients::Clients;
-use rpcrdma_daemon::server::exports::{Export, default_name, normal_name};
-use rpcrdma_daemon::server::plan::{ClientPlan, Plan, Presence};
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 use std::collections::HashMap;
@@ -31,7 +30,7 @@ const MAX_CLIENTS: usize = 1024;
 
 /// A file that was read, with those that it includes.
 #[derive(Debug)]
-pub(super) struct Config {
+pub(super) struct ServerFile {
     pub(super) file: ConfigFile,
     pub(super) server: Options,
     exports: Vec<Spanned<ExportTable>>,
@@ -59,7 +58,7 @@ pub(super) struct File {
 
 impl Tables for File {
     fn tables() -> Vec<Table> {
-        let server = Table::new("[server]", given::names_in_files());
+        let server = Table::new("[server]", keys::names(&ServerSettings::keys()));
         [server].into_iter().chain(tables_of_exports()).collect()
     }
 }
@@ -139,7 +138,7 @@ enum SquashWord {
     None,
 }
 
-impl Config {
+impl ServerFile {
     /// Reads a file. Tells what it says as far as it is understood, and what is wrong with the rest.
     ///
     /// # Errors
