@@ -3,7 +3,6 @@
 use crate::running::Served;
 use hostile_peer::Peer;
 use rustix::process::Signal;
-use socket2::{Domain, Socket, Type};
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -26,14 +25,6 @@ const LIST_EXPORTS: [u32; 11] = [
     0,
     0,
 ];
-
-/// A connection over TCP that has little room for replies.
-pub(crate) fn connect_with_little_room(server: SocketAddr) -> TcpStream {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    socket.set_recv_buffer_size(4096).unwrap();
-    socket.connect(&server.into()).unwrap();
-    TcpStream::from(socket)
-}
 
 /// Makes calls until the server takes no more, as it cannot send their replies, which nobody reads.
 fn call_until_it_is_stuck(server: &Served, stream: &mut TcpStream) {
@@ -104,7 +95,7 @@ fn server_does_not_wait_for_clients_that_do_not_let_it_end() {
         &[],
     );
     let mount = SocketAddr::from(([127, 0, 0, 1], served.mount_port));
-    let mut unread = connect_with_little_room(mount);
+    let mut unread = TcpStream::connect(mount).unwrap();
     call_until_it_is_stuck(&served, &mut unread);
     // They never close their end of the connection.
     let listening = served.listening.parse().unwrap();

@@ -1,7 +1,7 @@
 //! Ends of gateways whose clients hold up what they can.
 
 use super::{DEADLINE, Filer, Gateway, stuff};
-use crate::ending::{GIVES_UP, connect_with_little_room};
+use crate::ending::GIVES_UP;
 use crate::running::Served;
 use hostile_peer::Peer;
 use nfs_client::{Export, Mount, current_user};
@@ -11,7 +11,7 @@ use oncrpc::{Procedure, write_call};
 use oncrpc_tcp::Client;
 use rustix::process::Signal;
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use tokio::runtime::Runtime;
 
 /// READs of 1 MiB: more than any socket has room for.
@@ -63,7 +63,7 @@ fn gateway_does_not_wait_for_clients_that_do_not_let_it_end() {
     );
     let mut gateway = Gateway::configured(&pairs);
     let file = Runtime::new().unwrap().block_on(find(gateway.addr(0)));
-    let mut unread = connect_with_little_room(gateway.addr(0));
+    let mut unread = TcpStream::connect(gateway.addr(0)).unwrap();
     let before = gateway.counter("calls");
     for xid in 1..=READS {
         let call = read(file, u32::try_from(xid).unwrap());
