@@ -102,6 +102,8 @@ mod tests {
     /// Sends one byte and waits for one, this many times, and reports each time.
     async fn exchange(socket: UnixStream, first: bool, mut report: impl FnMut()) {
         socket.set_nonblocking(true).expect("a socket");
+        // Tokio would first wait until it takes something.
+        let to_peer = socket.try_clone().expect("a socket");
         let socket = Stream::from_std(socket).expect("a runtime");
         for round in 0..4 {
             if round > 0 || !first {
@@ -111,7 +113,7 @@ mod tests {
                 }
             }
             report();
-            socket.try_write(&[1]).expect("there is room");
+            (&to_peer).write_all(&[1]).expect("there is room");
             // Others could run now.
             std::thread::yield_now();
             report();
@@ -122,6 +124,8 @@ mod tests {
     fn one_end_works_while_the_other_does_not() {
         let (ours, other) = Turns::pair().expect("sockets");
         let (here, there) = UnixStream::pair().expect("sockets");
+        // They are open until both ends have said all.
+        let _open = [&here, &there].map(|socket| socket.try_clone().expect("a socket"));
         let (report, reports) = channel();
         let ends = [(ours, here, true), (other, there, false)];
         let threads = ends.map(|(turns, socket, first)| {
