@@ -1,6 +1,7 @@
-//! Measurements of whole commands and of many connections, beside other implementations: `cargo xtask compare` and
-//! `cargo xtask scale`.
+//! Measurements of whole commands and of many connections, beside other implementations, and counts of instructions beside those
+//! that are committed: `cargo xtask compare`, `cargo xtask scale` and `cargo xtask count`.
 
 pub mod compare;
 mod compared;
+pub mod count;
 pub mod scale;

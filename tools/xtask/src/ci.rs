@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::Args;
 
-use crate::{count, docs, fuzz, library, tidy};
+use crate::{docs, fuzz, library, tidy};
+use measure::count;
 use programs::command::cargo;
 
 #[derive(Args)]

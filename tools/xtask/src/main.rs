@@ -3,8 +3,6 @@
 //! `record-messages`, `package`, `examples`, `features`, `rust-version`, `publish`, `semver`.
 
 mod ci;
-mod count;
-mod debian;
 #[cfg(doc)]
 pub mod design;
 mod docs;
@@ -20,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use interop::dashboard;
-use measure::{compare, scale};
+use measure::{compare, count, scale};
 
 /// Development tasks of the project
 #[derive(Parser)]

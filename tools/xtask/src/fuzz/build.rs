@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::debian;
 use programs::command::{cargo, output};
+use programs::debian;
 
 /// Folder of everything about fuzzing, below the root of the work tree.
 pub(super) const FOLDER: &str = "target/fuzz";

@@ -8,16 +8,17 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
 
-use crate::debian;
 use programs::command::{build, output};
+use programs::debian;
 
 /// The counts that are committed, as `lab count --json` prints them.
 const FILE: &str = "testing/lab/counts.json";
 
 const VALGRIND: &str = "valgrind";
 
+/// Options of `cargo xtask count`.
 #[derive(Args, Default)]
-pub(crate) struct Options {
+pub struct Options {
     /// Write the counts of this machine and compiler, instead of comparing
     #[arg(long)]
     write: bool,
@@ -31,7 +32,7 @@ pub(crate) struct Options {
 /// # Errors
 ///
 /// It is to be installed and cannot be.
-pub(crate) fn is_possible(install: bool) -> Result<bool> {
+pub fn is_possible(install: bool) -> Result<bool> {
     if install && !debian::has(VALGRIND) {
         debian::install(VALGRIND, VALGRIND)?;
     }
@@ -44,7 +45,7 @@ pub(crate) fn is_possible(install: bool) -> Result<bool> {
 ///
 /// Calls cost something else than they did, or they cannot be counted. Counts of another machine or compiler say nothing about
 /// this one: then that is said, and nothing is compared.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub fn run(options: &Options) -> Result<()> {
     if !is_possible(options.install)? {
         bail!(
             "there is no valgrind, which counts instructions:\n  {}",

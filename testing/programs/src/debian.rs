@@ -1,13 +1,13 @@
-//! Programs of Debian packages that chores need on this machine.
+//! Programs of Debian packages that chores need on this machine, and how to install them.
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
 
-use programs::command::output;
+use crate::command::output;
 
 /// Whether a program can be started.
-pub(crate) fn has(program: &str) -> bool {
+pub fn has(program: &str) -> bool {
     let mut command = Command::new(program);
     command
         .arg("--version")
@@ -17,7 +17,7 @@ pub(crate) fn has(program: &str) -> bool {
 }
 
 /// How to install a package by hand.
-pub(crate) fn by_hand(package: &str) -> String {
+pub fn by_hand(package: &str) -> String {
     format!("apt-get update && apt-get install -y --no-install-recommends {package}")
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn by_hand(package: &str) -> String {
 /// # Errors
 ///
 /// `apt-get` fails, or the package does not bring the program.
-pub(crate) fn install(package: &str, program: &str) -> Result<()> {
+pub fn install(package: &str, program: &str) -> Result<()> {
     let is_root = output(Command::new("id").arg("-u"))?.trim() == "0";
     for arguments in [
         &["update"][..],
